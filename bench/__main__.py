@@ -52,8 +52,12 @@ def _print(lines: Iterable[str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="one small size of everything, which no page shows")
-    parser.add_argument("--only", nargs="+", choices=FULL, default=list(FULL), help="measure only these")
+    parser.add_argument(
+        "--quick", action="store_true", help="one small size of everything, which no page shows"
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=FULL, default=list(FULL), help="measure only these"
+    )
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
     measurements = QUICK if arguments.quick else {name: FULL[name] for name in arguments.only}

@@ -60,7 +60,10 @@ ONE_REGION: Final = ZONES[:3]
 GROUPS: Final = tuple(
     TaskGroup(TaskType.WORKER, GANG, machine_type, Accelerator(accelerator, 1), spot=spot)
     for spot in (True, False)
-    for machine_type, accelerator in (("a2-highgpu-1g", "nvidia-tesla-a100"), ("g2-standard-4", "nvidia-l4"))
+    for machine_type, accelerator in (
+        ("a2-highgpu-1g", "nvidia-tesla-a100"),
+        ("g2-standard-4", "nvidia-l4"),
+    )
 )
 
 
@@ -77,14 +80,22 @@ class Market:
 
     @cached_property
     def pools(self) -> tuple[tuple[str, TaskGroup], ...]:
-        return tuple((zone, self.plan.at(number).groups[0]) for number, zone in enumerate(self.plan.zones))
+        return tuple(
+            (zone, self.plan.at(number).groups[0]) for number, zone in enumerate(self.plan.zones)
+        )
 
 
 @cache
 def one_region() -> Market:
     """Return a job without alternatives."""
     plan = Plan(
-        GROUPS[:1], Program((), "trainer.task", (), None), "us-central1", ONE_REGION, "pytorch", "image", 604_800
+        GROUPS[:1],
+        Program((), "trainer.task", (), None),
+        "us-central1",
+        ONE_REGION,
+        "pytorch",
+        "image",
+        604_800,
     )
     return Market(plan, (1.0,) * len(ONE_REGION))
 
@@ -94,13 +105,20 @@ def anywhere(seed: int) -> Market:
     rng = random.Random(f"{seed}/prices")  # noqa: S311 - as in weather
     regions = {zone.rpartition("-")[0]: 0.0 for zone in ZONES}
     factors = {region: rng.uniform(1, 1.2) for region in regions}
-    machines = {group.machine_type: (rng.uniform(1, 1.5), rng.uniform(0.28, 0.45)) for group in GROUPS}
+    machines = {
+        group.machine_type: (rng.uniform(1, 1.5), rng.uniform(0.28, 0.45)) for group in GROUPS
+    }
     found = [(group, zone, *machines[group.machine_type]) for group in GROUPS for zone in ZONES]
-    prices = [base * (share if group.spot else 1) * factors[zone[:-2]] for group, zone, base, share in found]
+    prices = [
+        base * (share if group.spot else 1) * factors[zone[:-2]]
+        for group, zone, base, share in found
+    ]
     ranks = [1 + int(log(price / min(prices), BAND)) for price in prices]
     candidates = tuple(Candidate(number // len(ZONES), rank) for number, rank in enumerate(ranks))
     options = tuple(Option((group,)) for group in GROUPS)
-    plan = replace(one_region().plan, zones=ZONES * len(GROUPS), options=options, candidates=candidates)
+    plan = replace(
+        one_region().plan, zones=ZONES * len(GROUPS), options=options, candidates=candidates
+    )
     return Market(plan, tuple(prices))
 
 
@@ -134,7 +152,9 @@ class Search:
             self.price = self.market.prices[number] / min(free)
             self.now_s += rng.uniform(*CREATION_S) + READY_S
             return None
-        named = self.weather.named(zone, self.market.plan.zones, self.now_s, group.machine_type, spot=group.spot)
+        named = self.weather.named(
+            zone, self.market.plan.zones, self.now_s, group.machine_type, spot=group.spot
+        )
         self.now_s += 1.0 if rng.random() < 0.2 else min(rng.lognormvariate(log(8), 0.8), 120.0)  # noqa: PLR2004
         self._failed[number] = self.now_s
         return named
@@ -147,10 +167,16 @@ class Search:
         """Return what all jobs have found, the latest of each candidate."""
         found = []
         for number, (zone, group) in enumerate(self.market.pools):
-            visit_s = (self.now_s - self._offsets[number]) // VISIT_S * VISIT_S + self._offsets[number]
+            visit_s = (self.now_s - self._offsets[number]) // VISIT_S * VISIT_S + self._offsets[
+                number
+            ]
             own_s = self._failed.get(number, visit_s)
             is_created = own_s <= visit_s and self.room(number, visit_s) > 0
-            found.append(Outcome(zone, machine_kind(group, spot=group.spot), at(max(own_s, visit_s)), is_created))
+            found.append(
+                Outcome(
+                    zone, machine_kind(group, spot=group.spot), at(max(own_s, visit_s)), is_created
+                )
+            )
         return found
 
     def advice(self) -> dict[tuple[str, str], float]:
@@ -159,7 +185,9 @@ class Search:
         said, opinion = self.weather.advice, self.opinion
         pools = [(zone, group) for zone, group in self.market.pools if opinion and group.spot]
         return {
-            (zone, machine_kind(group, spot=True)): opinion(said(zone, GANG, asked_s, group.machine_type))
+            (zone, machine_kind(group, spot=True)): opinion(
+                said(zone, GANG, asked_s, group.machine_type)
+            )
             for zone, group in pools
             if opinion
         }
@@ -246,14 +274,19 @@ def compare(weathers: Iterable[int], climate: Climate) -> dict[str, tuple[float,
             search = Search(weather, one_region() if arm == "one region" else market, opinion)
             search_in(search)
             found[arm].append((log(min(search.now_s, LIMIT_S) / best_s), log(search.price)))
-    return {arm: (exp(fmean(t for t, _ in logs)), exp(fmean(p for _, p in logs))) for arm, logs in found.items()}
+    return {
+        arm: (exp(fmean(t for t, _ in logs)), exp(fmean(p for _, p in logs)))
+        for arm, logs in found.items()
+    }
 
 
 def main() -> None:
     """Print a table of all climates, and draw it if `make bench-peers` has installed what draws."""
     weathers, rows = range(*map(int, sys.argv[1:] or ["1000"])), []
     first, last = weathers[0], weathers[-1]
-    sys.stdout.write(f"| weathers {first} to {last} | {' | '.join(ARMS)} |\n{'| --- ' * (len(ARMS) + 1)}|\n")
+    sys.stdout.write(
+        f"| weathers {first} to {last} | {' | '.join(ARMS)} |\n{'| --- ' * (len(ARMS) + 1)}|\n"
+    )
     for climate in Climate:
         found = compare(weathers, climate)
         cells = " | ".join(f"{time:.3g}, {price:.2f}" for time, price in found.values())
@@ -264,7 +297,10 @@ def main() -> None:
     if PLOTTER.exists():
         data = ROOT / "build" / "arena.json"
         data.write_text(json.dumps({"rows": rows}), encoding="utf-8")
-        subprocess.run([PLOTTER, ROOT / "bench/peers/programs/plots.py", data, ROOT / "docs/images"], check=True)
+        subprocess.run(
+            [PLOTTER, ROOT / "bench/peers/programs/plots.py", data, ROOT / "docs/images"],
+            check=True,
+        )
 
 
 if __name__ == "__main__":

@@ -60,8 +60,12 @@ class Project:
 def emulators(folder: Path) -> Iterator[Emulators]:
     """Run the emulator for the length of the block. Its log is in `folder`."""
     ports = processes.Ports()
-    emulator = firestore.service(require_backend(), ports.take_blocked_addresses(firestore.ADDRESSES))
+    emulator = firestore.service(
+        require_backend(), ports.take_blocked_addresses(firestore.ADDRESSES)
+    )
     with ExitStack() as stack:
         stack.callback(ports.close)
-        stack.enter_context(service.run_alone(emulator, folder / f"{emulator.name}.log", within_s=60))
+        stack.enter_context(
+            service.run_alone(emulator, folder / f"{emulator.name}.log", within_s=60)
+        )
         yield Emulators(emulator.address)

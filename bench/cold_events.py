@@ -40,7 +40,9 @@ TOKEN: Final = iam.access_token(iam.OWNER, STACK)
 JOB: Final = {
     "trainingInput": {
         "region": "us-central1",
-        "packageUris": [f"gs://{BUCKET}/trainer-0.1.tar.gz#1"],  # with a generation, so that it is not looked up
+        "packageUris": [
+            f"gs://{BUCKET}/trainer-0.1.tar.gz#1"
+        ],  # with a generation, so that it is not looked up
         "pythonModule": "trainer.task",
         "runtimeVersion": "2.21",
     }
@@ -62,7 +64,12 @@ class World:
     def first_request(self, function: str, job_id: str) -> Request:
         """Return the function's first request. `submit` creates the job that the other events are about."""
         if function == "api":
-            return "GET", f"/v1/projects/{PROJECT}/jobs/{job_id}", {"Authorization": f"Bearer {TOKEN}"}, b""
+            return (
+                "GET",
+                f"/v1/projects/{PROJECT}/jobs/{job_id}",
+                {"Authorization": f"Bearer {TOKEN}"},
+                b"",
+            )
         if function == "console":
             assertion = self.iap.assertion("anna@example.com", AUDIENCE, datetime.now(UTC))
             return "GET", f"/jobs/{job_id}", {"X-Goog-IAP-JWT-Assertion": assertion}, b""
@@ -76,10 +83,14 @@ class World:
             "tune": {"version": 1, "job_id": "no_such_job"},
         }
         event = bodies.get(function, {})
-        attributes = {"identity": self._token(job_id)} if event is subject or "cause" in event else {}
+        attributes = (
+            {"identity": self._token(job_id)} if event is subject or "cause" in event else {}
+        )
         data = base64.b64encode(json.dumps(event).encode()).decode()
         message = {"data": data, "attributes": attributes, "messageId": "1"}
-        body = json.dumps({"message": message, "subscription": "projects/p/subscriptions/s"}).encode()
+        body = json.dumps(
+            {"message": message, "subscription": "projects/p/subscriptions/s"}
+        ).encode()
         return "POST", "/", {"Content-Type": "application/json"}, body
 
     def _subject(self, job_id: str) -> dict[str, object]:
@@ -91,13 +102,19 @@ class World:
             "task_index": CHIEF.index,
             "incarnation": 1,
             "vm_generation": 1,
-            "vm": {"name": vm_name(job_id, CHIEF), "zone": "us-central1-a", "instance_id": str(INSTANCE)},
+            "vm": {
+                "name": vm_name(job_id, CHIEF),
+                "zone": "us-central1-a",
+                "instance_id": str(INSTANCE),
+            },
             "at": datetime.now(UTC).isoformat(),
         }
 
     def _token(self, job_id: str) -> str:
         now = datetime.now(UTC)
-        identity = VmIdentity(ACCOUNT, PROJECT, 1, "us-central1-a", INSTANCE, vm_name(job_id, CHIEF), now)
+        identity = VmIdentity(
+            ACCOUNT, PROJECT, 1, "us-central1-a", INSTANCE, vm_name(job_id, CHIEF), now
+        )
         audience = f"trainmaster/{PROJECT}/{job_id}/1/{CHIEF.task_type.value}/{CHIEF.index}/1"
         return self.issuer.identity_token(identity, audience, full=True, now=now)
 
@@ -131,7 +148,9 @@ def world(folder: Path) -> Iterator[World]:
         storage.create_bucket(address, PROJECT, BUCKET)
         for server in servers:
             stack.enter_context(in_background(server))
-        keys, access, iap_keys = (f"http://127.0.0.1:{server.server_address[1]}" for server in servers)
+        keys, access, iap_keys = (
+            f"http://127.0.0.1:{server.server_address[1]}" for server in servers
+        )
         yield World(
             {
                 "TRAINMASTER_PROJECT": PROJECT,

@@ -34,7 +34,11 @@ from bench.cold_events import Request, world
 from bench.peers.run import family
 from infra.stage import FUNCTIONS, REQUIREMENTS, ROOT, stage
 
-CLIENTS: Final = ("google.cloud.firestore", "google.pubsub_v1.services.publisher", "google.cloud.logging")
+CLIENTS: Final = (
+    "google.cloud.firestore",
+    "google.pubsub_v1.services.publisher",
+    "google.cloud.logging",
+)
 """Imported by every function."""
 MORE: Final = {
     "upload": ("google.cloud.storage",),
@@ -104,7 +108,9 @@ class Comparison:
         return [check for check, is_kept in checks.items() if not is_kept]
 
 
-def measure(python: Path, folder: Path, target: str, request: Request, variables: Mapping[str, str]) -> Cold:
+def measure(
+    python: Path, folder: Path, target: str, request: Request, variables: Mapping[str, str]
+) -> Cold:
     environment = {"PATH": "/usr/bin:/bin", **variables}
     imports = _import(python, folder, target, environment)
     with started(folder, target, environment, python) as (pid, port):
@@ -127,9 +133,14 @@ def measure_all(runs: int) -> dict[str, Comparison]:
                 bare.setdefault(app, []).append(cold)
             for function in sorted(FUNCTIONS, key=lambda name: name != "submit"):
                 request = cloud.first_request(function, f"job_{run}")
-                cold = measure(_python(function), folder / function, function, request, cloud.variables)
+                cold = measure(
+                    _python(function), folder / function, function, request, cloud.variables
+                )
                 functions.setdefault(function, []).append(cold)
-    return {name: Comparison(_median(colds), _median(bare[_bare_name(name)])) for name, colds in functions.items()}
+    return {
+        name: Comparison(_median(colds), _median(bare[_bare_name(name)]))
+        for name, colds in functions.items()
+    }
 
 
 def _requirements(function: str) -> str:
@@ -140,7 +151,9 @@ def _python(function: str) -> Path:
     """Return the interpreter of the environment with the function's locked requirements."""
     python = ENVIRONMENTS / f"function-{_requirements(function)}" / "bin" / "python"
     if not python.exists():
-        raise SystemExit(f"{python} is missing: run `make bench-cold`, which installs the functions' requirements")
+        raise SystemExit(
+            f"{python} is missing: run `make bench-cold`, which installs the functions' requirements"
+        )
     return python
 
 
@@ -164,7 +177,9 @@ def _unpack(folder: Path) -> None:
 
 def _import(python: Path, folder: Path, target: str, environment: Mapping[str, str]) -> float:
     command = [str(python), "-I", "-c", _IMPORT, str(folder), target]
-    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env=environment, cwd=folder, capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
         raise SystemExit(f"{target} does not start:\n{done.stderr}")
     return float(done.stdout)
@@ -178,7 +193,16 @@ def started(
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [str(python), "-I", "-m", "functions_framework", "--target", target, "--source", "main.py"]
+    command = [
+        str(python),
+        "-I",
+        "-m",
+        "functions_framework",
+        "--target",
+        target,
+        "--source",
+        "main.py",
+    ]
     process = subprocess.Popen(
         [*command, "--signature-type", "http", "--host", "127.0.0.1", "--port", str(port)],
         cwd=folder,
@@ -211,8 +235,13 @@ def send(port: int, method: str, path: str, headers: Mapping[str, str], body: by
 
 def _cpu_s(pid: int) -> float:
     """Source: proc(5): nanoseconds on a CPU, for each thread."""
-    threads = (path for process in family(pid) for path in Path(f"/proc/{process.pid}/task").iterdir())
-    return sum(int((path / "schedstat").read_text(encoding="ascii").split()[0]) for path in threads) / 1e9
+    threads = (
+        path for process in family(pid) for path in Path(f"/proc/{process.pid}/task").iterdir()
+    )
+    return (
+        sum(int((path / "schedstat").read_text(encoding="ascii").split()[0]) for path in threads)
+        / 1e9
+    )
 
 
 def memory_mib(pid: int) -> float:
@@ -223,7 +252,9 @@ def memory_mib(pid: int) -> float:
 
 
 def _median(colds: list[Cold]) -> Cold:
-    return Cold(*(statistics.median(getattr(cold, field.name) for cold in colds) for field in fields(Cold)))
+    return Cold(
+        *(statistics.median(getattr(cold, field.name) for cold in colds) for field in fields(Cold))
+    )
 
 
 def exceeded(comparisons: Mapping[str, Comparison]) -> dict[str, list[str]]:

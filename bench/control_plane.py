@@ -26,7 +26,12 @@ from trainmaster.gcp.addresses import DnsAddresses
 from trainmaster.memory.bus import MemoryBus
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.messaging import agent_messages, google_events, internal_requests, topics
-from trainmaster.messaging.authenticate import AuthDeps, Authenticated, authenticate, authenticate_loss
+from trainmaster.messaging.authenticate import (
+    AuthDeps,
+    Authenticated,
+    authenticate,
+    authenticate_loss,
+)
 from trainmaster.messaging.push import Message
 from trainmaster.ports import Store
 
@@ -61,12 +66,20 @@ class ControlPlane:
     @property
     def deps(self) -> CreationDeps:
         clock = partial(datetime.now, UTC)
-        return CreationDeps(self.store, self.requests, clock=clock, sleep=self.sleep, limits=dict(self.limits))
+        return CreationDeps(
+            self.store, self.requests, clock=clock, sleep=self.sleep, limits=dict(self.limits)
+        )
 
     @property
     def fleet_deps(self) -> FleetDeps:
         addresses = DnsAddresses("my-project")
-        return FleetDeps(self.fleet, addresses, "my-project", {"startup-script": "#!"}, partial(run_all, self.threads))
+        return FleetDeps(
+            self.fleet,
+            addresses,
+            "my-project",
+            {"startup-script": "#!"},
+            partial(run_all, self.threads),
+        )
 
     def submit(self, job_id: str, spec: Mapping[str, object]) -> Delivery:
         data = json.dumps({"jobId": job_id, **spec}).encode()
@@ -76,20 +89,30 @@ class ControlPlane:
         return "sweep", lambda: sweep.handle(self.deps)
 
     def vm_ready(self, message: Message) -> Delivery:
-        return "vm_ready", partial(self._report, agent_messages.decode_vm_ready, vm_ready.handle, message)
+        return "vm_ready", partial(
+            self._report, agent_messages.decode_vm_ready, vm_ready.handle, message
+        )
 
     def replica_exit(self, message: Message) -> Delivery:
-        return "replica_exit", partial(self._report, agent_messages.decode_replica_exit, replica_exit.handle, message)
+        return "replica_exit", partial(
+            self._report, agent_messages.decode_replica_exit, replica_exit.handle, message
+        )
 
-    def _report(self, decode: Callable[..., Any], flow: Callable[..., object], message: Message) -> None:
+    def _report(
+        self, decode: Callable[..., Any], flow: Callable[..., object], message: Message
+    ) -> None:
         event = decode(message.data, message.published_at)
-        authenticated = authenticate(event.subject, message, self.auth) if self.auth else Authenticated()
+        authenticated = (
+            authenticate(event.subject, message, self.auth) if self.auth else Authenticated()
+        )
         flow(event, self.deps, authenticated.loaded)
 
     def maintenance(self, message: Message) -> Delivery:
         def handle() -> None:
             event = google_events.decode_maintenance(message.data, message.published_at)
-            authenticated = authenticate_loss(event, message, self.auth) if self.auth else Authenticated()
+            authenticated = (
+                authenticate_loss(event, message, self.auth) if self.auth else Authenticated()
+            )
             maintenance.handle(event, self.deps, authenticated.loaded)
 
         return "maintenance", handle
@@ -97,14 +120,18 @@ class ControlPlane:
     def run(self, deliveries: Sequence[Delivery]) -> None:
         """Handle the deliveries, and the requests that follow from them, until none is left."""
         with ThreadPoolExecutor(self.threads) as pool:
-            running: list[Future[None]] = [pool.submit(self._repeat, *delivery) for delivery in deliveries]
+            running: list[Future[None]] = [
+                pool.submit(self._repeat, *delivery) for delivery in deliveries
+            ]
             while running or self.requests.size or not self.arrivals.empty():
                 while not self.arrivals.empty():
                     running.append(pool.submit(self._repeat, *self.arrivals.get()))
                 for message in self.requests.drain():
                     request = internal_requests.decode_provision(message.data)
                     handle = partial(provision.handle, request, self.fleet_deps, self.deps)
-                    running.append(pool.submit(self._repeat, message.topic.removeprefix(PREFIX), handle))
+                    running.append(
+                        pool.submit(self._repeat, message.topic.removeprefix(PREFIX), handle)
+                    )
                 for future in [future for future in running if future.done()]:
                     future.result()
                     running.remove(future)

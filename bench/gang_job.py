@@ -24,7 +24,11 @@ from trainmaster.ports import CreateOutcome, Store
 
 JOB: Final = "gang"
 LOST: Final = ReplicaId(TaskType.WORKER, 0)
-PEER_FAILED: Final = {"type": "UnavailableError", "message": "Socket closed", "frame": "task.py:1 in run"}
+PEER_FAILED: Final = {
+    "type": "UnavailableError",
+    "message": "Socket closed",
+    "frame": "task.py:1 in run",
+}
 
 
 @dataclass
@@ -35,7 +39,9 @@ class CountedFleet(MemoryFleet):
     on_directive: Callable[[Vm], None] = lambda _: None
     """Called with a VM that was created, or received a directive."""
 
-    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()) -> tuple[Vm, ...]:
+    def list_vms(
+        self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()
+    ) -> tuple[Vm, ...]:
         self.calls["listings"] += 1
         return super().list_vms(job_id, tpu_zones, zones)
 
@@ -91,7 +97,9 @@ class Gang:
         self._agents_s = 0.0
         """Time that the agents needed for their messages in this phase, which is not the control plane's."""
         self._fleet = CountedFleet()
-        self.functions = ControlPlane(store, senders.auth(store), threads, fleet=self._fleet, sleep=sleep)
+        self.functions = ControlPlane(
+            store, senders.auth(store), threads, fleet=self._fleet, sleep=sleep
+        )
         self._meter = meter
         self._observer = observer
         self._ends: dict[str, dict[str, object]] = {}
@@ -129,7 +137,9 @@ class Gang:
     def lose_one(self) -> None:
         (lost,) = [vm for vm in self._vms if vm.replica_id == LOST]
         peers = [vm for vm in self._vms if vm is not lost]
-        failures = [self._exit(vm, exit_status=1, error=PEER_FAILED, tail="x" * 1000) for vm in peers]
+        failures = [
+            self._exit(vm, exit_status=1, error=PEER_FAILED, tail="x" * 1000) for vm in peers
+        ]
         loss = self.functions.maintenance(self._message(lost, cause="preemption"))
         self._fleet.vanish(lost.name)
         self.functions.run([loss, *failures])
@@ -149,7 +159,9 @@ class Gang:
 
     def end(self) -> None:
         for is_worker in (True, False):
-            vms = [vm for vm in self._vms if (vm.replica_id.task_type is TaskType.WORKER) == is_worker]
+            vms = [
+                vm for vm in self._vms if (vm.replica_id.task_type is TaskType.WORKER) == is_worker
+            ]
             self.functions.run([self._exit(vm, exit_status=0) for vm in vms])
         if self._job.state is not JobState.SUCCEEDED or self._vms:
             raise RuntimeError("the job did not succeed, or left VMs")
@@ -173,7 +185,11 @@ class Gang:
 
     def _exit(self, vm: Vm, **fields: object) -> Delivery:
         if vm.directive:
-            end = {"attempt": vm.directive.attempt, "incarnation": vm.directive.incarnation, "cause": "process"}
+            end = {
+                "attempt": vm.directive.attempt,
+                "incarnation": vm.directive.incarnation,
+                "cause": "process",
+            }
             self._ends[vm.instance_id] = {**end, "at": datetime.now(UTC).isoformat(), **fields}
         return self.functions.replica_exit(self._message(vm, cause="process", **fields))
 
@@ -198,6 +214,8 @@ class Gang:
         loaded = self._observer.load_attempt(JOB)
         replicas = loaded.state.replicas if loaded else ()
         are_running = all(replica.state is ReplicaState.RUNNING for replica in replicas)
-        are_directed = all(vm.directive and vm.directive.action is DirectiveAction.RUN for vm in self._vms)
+        are_directed = all(
+            vm.directive and vm.directive.action is DirectiveAction.RUN for vm in self._vms
+        )
         if not are_running or not are_directed or self._job.round.is_held:
             raise RuntimeError("no replica can continue without a sweep")

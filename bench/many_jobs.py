@@ -91,7 +91,9 @@ def running_jobs(project: Project, jobs: int) -> ControlPlane:
     in_memory = ControlPlane(MemoryStore())
     in_memory.run([in_memory.submit(COPIED, job_spec(SWEEP_REPLICAS))])
     with agents(project.name) as senders:
-        in_memory.run([in_memory.vm_ready(senders.message(COPIED, vm)) for vm in in_memory.vms(COPIED)])
+        in_memory.run(
+            [in_memory.vm_ready(senders.message(COPIED, vm)) for vm in in_memory.vms(COPIED)]
+        )
     loaded = in_memory.store.load_attempt(COPIED)
     if loaded is None or loaded.state.job.state is not JobState.RUNNING:
         raise RuntimeError(f"the job does not run: {loaded}")
@@ -101,7 +103,10 @@ def running_jobs(project: Project, jobs: int) -> ControlPlane:
         job_id = copy_id(number)
         job = replace(loaded.state.job, job_id=job_id)
         ids = _create_vms(functions.fleet, job)
-        replicas = tuple(replace(replica, instance_id=ids[replica.replica_id]) for replica in loaded.state.replicas)
+        replicas = tuple(
+            replace(replica, instance_id=ids[replica.replica_id])
+            for replica in loaded.state.replicas
+        )
         change = Change(job=job, replicas=replicas)
         project.store.commit(None, replace(entry, job_id=job_id, done_at=entry.at), change)
     return functions
@@ -114,9 +119,15 @@ def copy_id(number: int) -> str:
 def _create_vms(fleet: MemoryFleet, job: Job) -> dict[ReplicaId, str]:
     """Create the VMs that a running job has. Return their ids."""
     directive = Directive(job.attempt, 1, DirectiveAction.RUN)
-    metadata = {"trainmaster-directive": json.dumps({"attempt": job.attempt, "incarnation": 1, "action": "run"})}
+    metadata = {
+        "trainmaster-directive": json.dumps(
+            {"attempt": job.attempt, "incarnation": 1, "action": "run"}
+        )
+    }
     for group in job.plan.groups:
         replica_ids = tuple(ReplicaId(group.task_type, index) for index in range(group.count))
         names = tuple(vm_name(job.job_id, replica_id) for replica_id in replica_ids)
-        fleet.create(job, Create(group, job.zone, 1, directive, replica_ids, names, round=0), metadata)
+        fleet.create(
+            job, Create(group, job.zone, 1, directive, replica_ids, names, round=0), metadata
+        )
     return {vm.replica_id: vm.instance_id for vm in fleet.list_vms(job.job_id)}

@@ -48,9 +48,13 @@ def attach(client: Client, meter: Meter) -> None:
     """Count all calls that the client makes from now on."""
     api: Any = client._firestore_api  # noqa: SLF001 - the client offers no hook for what it sends
     api.batch_get_documents = _counted(
-        api.batch_get_documents, lambda found: sum("found" in answer or "missing" in answer for answer in found), meter
+        api.batch_get_documents,
+        lambda found: sum("found" in answer or "missing" in answer for answer in found),
+        meter,
     )
-    api.run_query = _counted(api.run_query, lambda found: max(1, sum("document" in answer for answer in found)), meter)
+    api.run_query = _counted(
+        api.run_query, lambda found: max(1, sum("document" in answer for answer in found)), meter
+    )
     api.run_aggregation_query = _counted(api.run_aggregation_query, _counts, meter)
     commit = api.commit
 
@@ -63,7 +67,9 @@ def attach(client: Client, meter: Meter) -> None:
     api.commit = count_commit
 
 
-def _counted(call: Callable[..., Any], reads: Callable[[list[Any]], int], meter: Meter) -> Callable[..., Iterator[Any]]:
+def _counted(
+    call: Callable[..., Any], reads: Callable[[list[Any]], int], meter: Meter
+) -> Callable[..., Iterator[Any]]:
     def count(request: Any, **options: Any) -> Iterator[Any]:
         responses = list(call(request=request, **options))
         meter.add(reads=reads(responses))
@@ -74,6 +80,8 @@ def _counted(call: Callable[..., Any], reads: Callable[[list[Any]], int], meter:
 
 def _counts(responses: list[Any]) -> int:
     values: list[int] = [
-        value.integer_value for response in responses for value in response.result.aggregate_fields.values()
+        value.integer_value
+        for response in responses
+        for value in response.result.aggregate_fields.values()
     ]
     return max(1, math.ceil(sum(values) / ENTRIES_PER_READ))

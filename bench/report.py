@@ -68,16 +68,21 @@ def rows_of(figures: Figures) -> Iterator[Row]:
         yield Row(name, figure.unit, {OURS: [figure.value]}, loads=[round(os.getloadavg()[0], 1)])
 
 
-def store(measured: Iterable[Row], versions: Mapping[str, str] | None = None, page: Path = PAGE) -> None:
+def store(
+    measured: Iterable[Row], versions: Mapping[str, str] | None = None, page: Path = PAGE
+) -> None:
     """Replace the cells of these rows and systems in the data file, keep the others, and make the page of it."""
     path = page.with_suffix(".json")
-    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rows": []}
+    data: dict[str, Any] = (
+        json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rows": []}
+    )
     rows = {row["name"]: row for row in data.pop("rows")}
     for row in map(asdict, measured):
         old = rows.get(row["name"], {"values": {}, "reasons": {}, "loads": []})
         systems = row["values"].keys() | row["reasons"].keys()
         others = {
-            key: {name: cell for name, cell in old[key].items() if name not in systems} for key in ("values", "reasons")
+            key: {name: cell for name, cell in old[key].items() if name not in systems}
+            for key in ("values", "reasons")
         }
         loads = (old["loads"] if others["values"] else []) + row["loads"]
         rows[row["name"]] = row | {key: others[key] | row[key] for key in others} | {"loads": loads}
@@ -92,7 +97,9 @@ def draw(page: Path = PAGE) -> None:
     """Draw the plots, if `make bench-peers` has installed what draws them."""
     if PLOTTER.exists():
         plotter = ROOT / "bench" / "peers" / "programs" / "plots.py"
-        subprocess.run([PLOTTER, plotter, page.with_suffix(".json"), page.parent / "images"], check=True)
+        subprocess.run(
+            [PLOTTER, plotter, page.with_suffix(".json"), page.parent / "images"], check=True
+        )
         write_page(page)
 
 
@@ -101,7 +108,10 @@ def write_page(page: Path) -> None:
     data = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
     rows = [Row(**row) for row in data["rows"]]
     text = page.read_text(encoding="utf-8").partition(MARK)[0]
-    page.write_text("\n".join([text + MARK, "", *_page(data, rows, page.parent / "images"), ""]), encoding="utf-8")
+    page.write_text(
+        "\n".join([text + MARK, "", *_page(data, rows, page.parent / "images"), ""]),
+        encoding="utf-8",
+    )
 
 
 def _page(data: Mapping[str, Any], rows: list[Row], images: Path) -> Iterator[str]:
@@ -112,10 +122,14 @@ def _page(data: Mapping[str, Any], rows: list[Row], images: Path) -> Iterator[st
         if (images / file).exists():
             yield f"![{title}](images/{file})"
             yield ""
-    systems = list(dict.fromkeys([OURS, *(system for row in rows for system in (*row.values, *row.reasons))]))
+    systems = list(
+        dict.fromkeys([OURS, *(system for row in rows for system in (*row.values, *row.reasons))])
+    )
     yield f"| | unit | {' | '.join(systems)} | n | load | on |"
     yield "| --- " * (len(systems) + 5) + "|"
-    largest = {match["name"]: int(match["size"]) for row in rows if (match := LARGEST.match(row.name))}
+    largest = {
+        match["name"]: int(match["size"]) for row in rows if (match := LARGEST.match(row.name))
+    }
     for row in rows:
         match = LARGEST.match(row.name)
         if match is None or int(match["size"]) == largest[match["name"]]:

@@ -24,8 +24,12 @@ MISSING: Final = 0.2
 
 def main(argv: list[str] | None = None) -> int:
     """Write the files of the examples, and print their paths."""
-    parser = argparse.ArgumentParser(prog="python examples/algorithm_data.py", description="Write an example's data.")
-    parser.add_argument("examples", nargs="+", choices=sorted(TABLES), metavar="EXAMPLE", help=", ".join(TABLES))
+    parser = argparse.ArgumentParser(
+        prog="python examples/algorithm_data.py", description="Write an example's data."
+    )
+    parser.add_argument(
+        "examples", nargs="+", choices=sorted(TABLES), metavar="EXAMPLE", help=", ".join(TABLES)
+    )
     parser.add_argument("out_dir", type=Path)
     options = parser.parse_args(argv)
     for example, name, rows in _files(options.examples):
@@ -72,8 +76,13 @@ def digits() -> dict[str, Iterable[Row]]:
     rows = _rows(*load_digits(return_X_y=True))
     random.Random(SEED).shuffle(rows)  # noqa: S311 - no secret
     training, validation = rows[360:], rows[:360]
-    parts: dict[str, Iterable[Row]] = {f"training/part-{number}.csv": training[number::6] for number in range(6)}
-    return {**parts, **{f"validation/part-{number}.csv": validation[number::3] for number in range(3)}}
+    parts: dict[str, Iterable[Row]] = {
+        f"training/part-{number}.csv": training[number::6] for number in range(6)
+    }
+    return {
+        **parts,
+        **{f"validation/part-{number}.csv": validation[number::3] for number in range(3)},
+    }
 
 
 def subscribers() -> dict[str, Iterable[Row]]:

@@ -30,5 +30,8 @@ def api(request: Request) -> Response:
     is_truncated = len(api_request.body) == BODY_BYTES_READ
     content = iter([body]) if is_truncated else body
     return Response(
-        content, api_response.status, dict(api_response.headers), content_type="application/json; charset=UTF-8"
+        content,
+        api_response.status,
+        dict(api_response.headers),
+        content_type="application/json; charset=UTF-8",
     )

@@ -22,5 +22,9 @@ def provision(request: Request) -> push.Response:
 
 def _handle(message: push.Message) -> None:
     flow.handle(
-        decode_provision(message.data), fleet_deps(), provision_deps(), message.published_at, message.message_id
+        decode_provision(message.data),
+        fleet_deps(),
+        provision_deps(),
+        message.published_at,
+        message.message_id,
     )

@@ -65,14 +65,18 @@ class Target:
     def packages(self) -> tuple[str, ...]:
         """Return the packages for VMs with GPUs, which also work without GPUs, and those of the algorithms."""
         packages = self.runtime.gpu_packages or self.runtime.packages
-        has_algorithms = any(RUNTIMES[algorithm.runtime] == self.runtime for algorithm in ALGORITHMS.values())
+        has_algorithms = any(
+            RUNTIMES[algorithm.runtime] == self.runtime for algorithm in ALGORITHMS.values()
+        )
         return (*packages, *REQUIREMENTS) if has_algorithms else packages
 
 
 def run_gcloud(words: Sequence[str]) -> str:
     """Run gcloud and return its output. Raises BakeError with its error message."""
     try:
-        done = subprocess.run(["gcloud", *words, "--quiet"], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["gcloud", *words, "--quiet"], capture_output=True, text=True, check=False
+        )
     except FileNotFoundError:
         raise BakeError("gcloud is missing: install the Google Cloud CLI") from None
     if done.returncode != 0:
@@ -81,7 +85,10 @@ def run_gcloud(words: Sequence[str]) -> str:
 
 
 def bake(
-    target: Target, now: datetime, gcloud: Gcloud = run_gcloud, pause: Callable[[float], object] = time.sleep
+    target: Target,
+    now: datetime,
+    gcloud: Gcloud = run_gcloud,
+    pause: Callable[[float], object] = time.sleep,
 ) -> str:
     """Build the image and return its name. The VM is deleted in any case. Raises BakeError."""
     stamp = now.strftime("%y%m%d%H%M")
@@ -93,7 +100,14 @@ def bake(
         gcloud(("compute", "instances", "stop", vm, *place))
         gcloud(
             (
-                *("compute", "images", "create", image, f"--project={target.project}", f"--family={target.family}"),
+                *(
+                    "compute",
+                    "images",
+                    "create",
+                    image,
+                    f"--project={target.project}",
+                    f"--family={target.family}",
+                ),
                 *(f"--source-disk={vm}", f"--source-disk-zone={target.zone}"),
             )
         )
@@ -108,14 +122,21 @@ def _create_command(target: Target, vm: str, place: Sequence[str]) -> tuple[str,
         *("compute", "instances", "create", vm, *place, f"--machine-type={MACHINE}"),
         *(f"--image-family={target.google_family}", f"--image-project={target.google_project}"),
         *(f"--boot-disk-size={target.disk_gb}GB", "--boot-disk-type=pd-ssd"),
-        *(f"--subnet={own('trainmaster')}-{region}", "--no-address", "--no-service-account", "--no-scopes"),
+        *(
+            f"--subnet={own('trainmaster')}-{region}",
+            "--no-address",
+            "--no-service-account",
+            "--no-scopes",
+        ),
         *(f"--max-run-duration={LIMIT_S}s", "--instance-termination-action=DELETE"),
         f"--metadata=trainmaster-packages={' '.join(target.packages)}",
         f"--metadata-from-file=startup-script={SCRIPT}",
     )
 
 
-def _wait_until_installed(vm: str, place: Sequence[str], gcloud: Gcloud, pause: Callable[[float], object]) -> None:
+def _wait_until_installed(
+    vm: str, place: Sequence[str], gcloud: Gcloud, pause: Callable[[float], object]
+) -> None:
     """Wait for the end of the startup script, as the serial console shows it while the VM runs."""
     output = ""
     for _ in range(int(LIMIT_S / POLL_S)):
@@ -130,7 +151,9 @@ def _wait_until_installed(vm: str, place: Sequence[str], gcloud: Gcloud, pause: 
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="bake_image", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="bake_image", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("--runtime", required=True, choices=tuple(RUNTIMES))
     parser.add_argument("--project", required=True)
     parser.add_argument("--zone", required=True, help="a zone of one of worker_regions")

@@ -87,16 +87,25 @@ def sources(function: str, graph: grimp.ImportGraph) -> dict[str, bytes]:
     entry = f"functions.{function}"
     modules = {entry, *graph.find_upstream_modules(entry)}
     files = {path for module in modules for path in _files(module)}
-    files |= {path for pattern in DATA.get(function, ()) for path in PACKAGES["trainmaster"].glob(pattern)}
+    files |= {
+        path for pattern in DATA.get(function, ()) for path in PACKAGES["trainmaster"].glob(pattern)
+    }
     modules_and_data = {_name(path): path.read_bytes() for path in files}
     requirements = ROOT / "requirements" / f"{REQUIREMENTS.get(function, 'functions')}.txt"
     main = MAIN.format(entry=entry, function=function)
-    return {"main.py": main.encode(), "requirements.txt": requirements.read_bytes(), **modules_and_data}
+    return {
+        "main.py": main.encode(),
+        "requirements.txt": requirements.read_bytes(),
+        **modules_and_data,
+    }
 
 
 def webhook_sources() -> dict[str, bytes]:
     """Return the files of the webhook's archive: one module, which imports nothing of ours."""
-    main, requirements = ROOT / "infra" / "webhook" / "main.py", ROOT / "requirements" / "functions.txt"
+    main, requirements = (
+        ROOT / "infra" / "webhook" / "main.py",
+        ROOT / "requirements" / "functions.txt",
+    )
     return {"main.py": main.read_bytes(), "requirements.txt": requirements.read_bytes()}
 
 
@@ -121,7 +130,9 @@ def main() -> int:
     for function, archive in stage(parser.parse_args().folder).items():
         with zipfile.ZipFile(archive) as file:
             size_kib = archive.stat().st_size / 1024
-            sys.stdout.write(f"{function:14s} {size_kib:6.0f} KiB  {len(file.namelist()):3d} files\n")
+            sys.stdout.write(
+                f"{function:14s} {size_kib:6.0f} KiB  {len(file.namelist()):3d} files\n"
+            )
     return 0
 
 

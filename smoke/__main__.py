@@ -27,21 +27,33 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="smoke", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--project", help="project without an installation")
     parser.add_argument("--region", help="region of the functions and of the jobs")
-    parser.add_argument("--notify", default="", help="e-mail address of the alerts; default: gcloud's account")
+    parser.add_argument(
+        "--notify", default="", help="e-mail address of the alerts; default: gcloud's account"
+    )
     parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--remove", action="store_true", help="only remove what an interrupted run left")
-    parser.add_argument("--local", action="store_true", help="use a realistic local stack instead of Google Cloud")
-    parser.add_argument("--time-scale", type=float, default=0.1, help="with --local: factor of all durations")
+    parser.add_argument(
+        "--remove", action="store_true", help="only remove what an interrupted run left"
+    )
+    parser.add_argument(
+        "--local", action="store_true", help="use a realistic local stack instead of Google Cloud"
+    )
+    parser.add_argument(
+        "--time-scale", type=float, default=0.1, help="with --local: factor of all durations"
+    )
     options = parser.parse_args(argv)
     if not options.local and not (options.project and options.region):
-        parser.error("name the project and its region: make smoke PROJECT=my-project REGION=us-central1")
+        parser.error(
+            "name the project and its region: make smoke PROJECT=my-project REGION=us-central1"
+        )
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM removes everything, too
     try:
         if options.local:
             from smoke.local_stack import LocalInstallation  # needs the packages of the local stack
 
             return smoke(LocalInstallation(options.time_scale, _say), _say)
-        installation = GoogleInstallation(options.project, options.region, options.notify or _account(), _say)
+        installation = GoogleInstallation(
+            options.project, options.region, options.notify or _account(), _say
+        )
         if options.remove:
             installation.remove()
             return 0
@@ -65,10 +77,15 @@ def _smoke_on_google_cloud(installation: GoogleInstallation, *, is_agreed: bool)
 def _account() -> str:
     """Return the e-mail address of gcloud's account. Raises StepError if there is none."""
     done = subprocess.run(
-        ["gcloud", "config", "get-value", "account", "--quiet"], capture_output=True, text=True, check=False
+        ["gcloud", "config", "get-value", "account", "--quiet"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if "@" not in done.stdout:
-        raise StepError("gcloud has no account: run `gcloud auth login` and `gcloud auth application-default login`")
+        raise StepError(
+            "gcloud has no account: run `gcloud auth login` and `gcloud auth application-default login`"
+        )
     return done.stdout.strip()
 
 

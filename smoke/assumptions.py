@@ -36,7 +36,9 @@ class Assumption:
 def _read() -> tuple[Assumption, ...]:
     """Return the rows of the table. Raises TypeError if one has an unknown field, or lacks one."""
     rows = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-    return tuple(Assumption(key, **{**row, "sources": tuple(row["sources"])}) for key, row in rows.items())
+    return tuple(
+        Assumption(key, **{**row, "sources": tuple(row["sources"])}) for key, row in rows.items()
+    )
 
 
 ASSUMPTIONS: Final = _read()

@@ -36,11 +36,17 @@ def run_doctor(world: World) -> None:
     try:
         findings: list[dict[str, str]] = json.loads(done.text)
     except ValueError:
-        raise StepError(f"doctor ended with status {done.status}: {last_line(done.errors)}") from None
+        raise StepError(
+            f"doctor ended with status {done.status}: {last_line(done.errors)}"
+        ) from None
     schemas = [finding["status"] for finding in findings if finding["what"].startswith("schema of")]
     if schemas and set(schemas) == {"ok"}:
         world.saw("schemas", "accept the events")
-    problems = [f"{finding['what']} ({finding['fix']})" for finding in findings if finding["status"] == "FIX"]
+    problems = [
+        f"{finding['what']} ({finding['fix']})"
+        for finding in findings
+        if finding["status"] == "FIX"
+    ]
     if any("the schema of" in problem for problem in problems):
         world.saw("schemas", "reject the events")
     if problems:
@@ -59,7 +65,9 @@ def look_up_disabled_api(world: World) -> None:
         raise SkippedError(f"{UNUSED_API} is enabled in this project")
     try:
         access = ProjectAccess(world.project, GOOGLE.cloudresourcemanager, GOOGLE.iam)
-        granted = access.granted_permissions(clients.caller_token(world.project), [UNUSED_PERMISSION])
+        granted = access.granted_permissions(
+            clients.caller_token(world.project), [UNUSED_PERMISSION]
+        )
     except (UnknownTokenError, CallersProjectError, GoogleAuthError) as error:
         raise StepError(f"testIamPermissions: {error}") from error
     world.saw("disabled_api", "reported" if granted else "not reported")
@@ -90,13 +98,25 @@ def read_log_entries(world: World) -> None:
 def call_gcloud(world: World) -> None:
     """List and describe the jobs with gcloud's commands for AI Platform Training and Vertex AI."""
     job_id = world.jobs[PROBE]
-    described = world.run("gcloud", "ai-platform", "jobs", "describe", job_id, f"--project={world.project}")
+    described = world.run(
+        "gcloud", "ai-platform", "jobs", "describe", job_id, f"--project={world.project}"
+    )
     if described.status:
         world.saw("gcloud_ml", f"refused: {last_line(described.errors)}")
     else:
-        world.saw("gcloud_ml", "works" if "SUCCEEDED" in described.text else "does not show the job's state")
+        world.saw(
+            "gcloud_ml",
+            "works" if "SUCCEEDED" in described.text else "does not show the job's state",
+        )
     listed = world.check(
-        *("gcloud", "ai", "custom-jobs", "list", f"--region={world.region}", f"--project={world.project}"),
+        *(
+            "gcloud",
+            "ai",
+            "custom-jobs",
+            "list",
+            f"--region={world.region}",
+            f"--project={world.project}",
+        ),
         "--format=value(name)",
     )
     world.report(f"gcloud ai custom-jobs list: {len(listed.split())} jobs")
@@ -115,7 +135,12 @@ def call_python_client(world: World) -> None:
             client_options={"api_endpoint": world.api},
             static_discovery=True,
         ) as service:
-            job = service.projects().jobs().get(name=f"projects/{world.project}/jobs/{world.jobs[PROBE]}").execute()
+            job = (
+                service.projects()
+                .jobs()
+                .get(name=f"projects/{world.project}/jobs/{world.jobs[PROBE]}")
+                .execute()
+            )
     except (ClientError, GoogleAuthError, OSError) as error:
         raise StepError(f"the Python client cannot get the job: {error}") from error
     if job.get("state") != "SUCCEEDED":
@@ -136,7 +161,9 @@ def list_vms_with_field_mask(world: World) -> None:
 
 def ask_for_advice(world: World) -> None:
     """Ask once how likely a Spot VM with a GPU can be created, as `provision` does."""
-    group = TaskGroup(TaskType.WORKER, 1, "n1-standard-4", Accelerator("nvidia-tesla-t4", 1), spot=True)
+    group = TaskGroup(
+        TaskType.WORKER, 1, "n1-standard-4", Accelerator("nvidia-tesla-t4", 1), spot=True
+    )
     found = world.advisor.advise([(f"{world.region}-a", group)], datetime.now(UTC))
     world.report(f"chance of a Spot VM with a T4: {found or 'Google gives no advice'}")
 
@@ -144,7 +171,9 @@ def ask_for_advice(world: World) -> None:
 def list_tpus(world: World) -> None:
     """List TPU nodes and queued resources of all zones in one call each, as the search for orphans does."""
     for key, kind in (("tpu_nodes", "tpu-vm"), ("tpu_queue", "queued-resources")):
-        done = world.run("gcloud", "compute", "tpus", kind, "list", ALL_ZONES, f"--project={world.project}")
+        done = world.run(
+            "gcloud", "compute", "tpus", kind, "list", ALL_ZONES, f"--project={world.project}"
+        )
         world.saw(key, f"refuses: {last_line(done.errors)}" if done.status else "answers")
 
 

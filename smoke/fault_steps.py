@@ -73,10 +73,15 @@ def simulate_maintenance(world: World) -> None:
     )
     note_facts(world, job_id, ("maintenance_event",))
     replica = world.replica(job_id, primary)
-    kept = world.vm(job_id, primary).instance_id == vm.instance_id and replica.incarnation == incarnation
+    kept = (
+        world.vm(job_id, primary).instance_id == vm.instance_id
+        and replica.incarnation == incarnation
+    )
     world.saw("maintenance", "migrated" if kept else "lost the VM")
     fleet, what = world.fleet, f"a heartbeat of {vm.name}"
-    world.until(lambda: fleet.last_heartbeat(world.vm(job_id, primary)) is not None, HEARTBEAT_MAX_S, what)
+    world.until(
+        lambda: fleet.last_heartbeat(world.vm(job_id, primary)) is not None, HEARTBEAT_MAX_S, what
+    )
     world.saw("heartbeat", "readable")
 
 
@@ -99,7 +104,10 @@ def delete_vm_by_hand(world: World) -> None:
 
     def runs_again() -> bool:
         replica = world.replica(job_id, DELETED)
-        return replica.vm_generation > world.vm_generations[DELETED] and replica.state is ReplicaState.RUNNING
+        return (
+            replica.vm_generation > world.vm_generations[DELETED]
+            and replica.state is ReplicaState.RUNNING
+        )
 
     world.until(runs_again, REPLACED_MAX_S, f"{DELETED.words} runs on another VM")
     if world.vm(job_id, DELETED).name != vm.name:

@@ -38,4 +38,6 @@ def _compare(assumption: Assumption, facts: Mapping[str, str], *, is_local: bool
         is_read = not re.match("it (needs|takes) ", assumption.read_from)
         reason = "its step failed or was skipped" if is_read else assumption.read_from
         return Finding(assumption, Verdict.NOT_SEEN, reason)
-    return Finding(assumption, Verdict.CONFIRMED if assumption.holds(seen) else Verdict.DIFFERENT, seen)
+    return Finding(
+        assumption, Verdict.CONFIRMED if assumption.holds(seen) else Verdict.DIFFERENT, seen
+    )

@@ -58,7 +58,11 @@ def run_container(world: World) -> None:
         raise SkippedError("this machine has no container engine, which local VMs would use")
     job_id = submit_by_upload(world, container_job(world), "container")
     wait_for_success(world, job_id)
-    world.until(lambda: "smoke-fact container ran" in job_log(world, job_id), LINES_MAX_S, "the container's line")
+    world.until(
+        lambda: "smoke-fact container ran" in job_log(world, job_id),
+        LINES_MAX_S,
+        "the container's line",
+    )
     world.saw("container", "ran")
     world.saw("spot", "created")
 

@@ -34,8 +34,13 @@ class LocalInstallation:
             with tempfile.TemporaryDirectory(prefix="trainmaster-smoke-") as folder:
                 state_dir = Path(folder)
                 with stack.running_stack(state_dir, config) as state:
-                    variables = {**client_configuration.environment(state_dir, state), **self.variables}
-                    with opened_world(variables, REGION, IMAGE, is_local=True, report=self.report) as world:
+                    variables = {
+                        **client_configuration.environment(state_dir, state),
+                        **self.variables,
+                    }
+                    with opened_world(
+                        variables, REGION, IMAGE, is_local=True, report=self.report
+                    ) as world:
                         yield world
         except StackError as error:
             raise StepError(str(error)) from error

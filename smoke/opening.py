@@ -23,7 +23,12 @@ OPERATION_S: Final = 5.0
 
 @contextmanager
 def opened_world(
-    variables: Mapping[str, str], region: str, image: str, *, is_local: bool, report: Callable[[str], None]
+    variables: Mapping[str, str],
+    region: str,
+    image: str,
+    *,
+    is_local: bool,
+    report: Callable[[str], None],
 ) -> Iterator[World]:
     """Yield the world of the installation that the variables describe. They are set while the block runs."""
     with mock.patch.dict(os.environ, variables), tempfile.TemporaryDirectory() as packages:

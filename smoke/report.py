@@ -10,7 +10,9 @@ from smoke.steps import Outcome, Result
 
 def lines(results: Sequence[Result], findings: Sequence[Finding]) -> Iterator[str]:
     """Yield the result in Markdown, so that it can be put into a page or an issue as it is."""
-    yield from _table(("step", "result", ""), [(row.name, row.outcome.value, row.text) for row in results])
+    yield from _table(
+        ("step", "result", ""), [(row.name, row.outcome.value, row.text) for row in results]
+    )
     yield ""
     yield from _table(
         ("", "assumption", "expected", "seen", "documented in"),
@@ -26,7 +28,9 @@ def lines(results: Sequence[Result], findings: Sequence[Finding]) -> Iterator[st
         ],
     )
     yield ""
-    counts = ", ".join(f"{sum(row.verdict is verdict for row in findings)} {verdict}" for verdict in Verdict)
+    counts = ", ".join(
+        f"{sum(row.verdict is verdict for row in findings)} {verdict}" for verdict in Verdict
+    )
     failed = [row.name for row in results if row.outcome is Outcome.FAILED]
     yield f"Assumptions: {counts}. Failed steps: {', '.join(failed) or 'none'}."
 

@@ -23,7 +23,9 @@ class Installation(Protocol):
         ...
 
 
-def smoke(installation: Installation, say: Callable[[str], None], steps: Sequence[Step] = STEPS) -> int:
+def smoke(
+    installation: Installation, say: Callable[[str], None], steps: Sequence[Step] = STEPS
+) -> int:
     """Run the steps on an installation and print the result. Return the exit status.
 
     Everything is removed also after a failed step, an error or Ctrl-C, and the result shows what was seen until then.
@@ -36,7 +38,9 @@ def smoke(installation: Installation, say: Callable[[str], None], steps: Sequenc
             facts, is_local = world.facts, world.is_local
             results.append(Result("install", Outcome.OK))
             try:
-                results.extend(run(world, steps))  # keeps the results of the steps before an interruption
+                results.extend(
+                    run(world, steps)
+                )  # keeps the results of the steps before an interruption
             finally:
                 results.append(end_jobs(world))
         results.append(Result("remove", Outcome.OK))

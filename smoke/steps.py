@@ -70,9 +70,13 @@ def run(world: World, steps: Sequence[Step] = STEPS) -> Iterator[Result]:
         missing = [name for name in step.needs if ended.get(name) is not Outcome.OK]
         world.report(f"step {step.name}")
         result = (
-            Result(step.name, Outcome.SKIPPED, f"it needs {', '.join(missing)}") if missing else run_step(world, step)
+            Result(step.name, Outcome.SKIPPED, f"it needs {', '.join(missing)}")
+            if missing
+            else run_step(world, step)
         )
-        world.report(f"step {step.name}: {result.outcome}" + (f", {result.text}" if result.text else ""))
+        world.report(
+            f"step {step.name}: {result.outcome}" + (f", {result.text}" if result.text else "")
+        )
         results.append(result)
         yield result
 

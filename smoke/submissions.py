@@ -42,7 +42,9 @@ def probe_job(world: World, mark: str) -> dict[str, Any]:
         "masterType": MACHINE,
         "workerType": MACHINE,
         "workerCount": 2,
-        "packageUris": package_staging.stage([], PROBE, f"gs://{world.bucket}/packages/smoke", world.objects),
+        "packageUris": package_staging.stage(
+            [], PROBE, f"gs://{world.bucket}/packages/smoke", world.objects
+        ),
         "pythonModule": "probe.task",
         "args": ["--mark", mark],
         "jobDir": probe_folder(world, mark),
@@ -72,7 +74,9 @@ def gcs_job(world: World, mark: str) -> dict[str, Any]:
     spec = {
         "scaleTier": "CUSTOM",
         "masterType": MACHINE,
-        "packageUris": package_staging.stage([], PROBE, f"gs://{world.bucket}/packages/smoke", world.objects),
+        "packageUris": package_staging.stage(
+            [], PROBE, f"gs://{world.bucket}/packages/smoke", world.objects
+        ),
         "pythonModule": "probe.save",
         "args": [f"{folder}/saved", mark],
         "region": world.region,
@@ -99,7 +103,11 @@ def submit_by_upload(world: World, document: dict[str, Any], name: str) -> str:
     job_ids: list[str] = []
 
     def is_stored() -> bool:
-        job_ids.extend(job.job_id for job in world.store.recent_jobs(20) if job.submission.startswith(f"{uri}#"))
+        job_ids.extend(
+            job.job_id
+            for job in world.store.recent_jobs(20)
+            if job.submission.startswith(f"{uri}#")
+        )
         if not job_ids and (problems := world.objects.read(f"{uri}.error.json", max_bytes=1 << 16)):
             raise StepError(f"the job file {uri} was refused: {problems.decode()}")
         return bool(job_ids)
@@ -115,7 +123,9 @@ def wait_for_state(world: World, job_id: str, state: JobState, within_s: float) 
     def has_state() -> bool:
         job = world.state(job_id).job
         if job.state.is_terminal and job.state is not state:
-            raise StepError(f"{job_id} is {job.state}: {job.error_message}. See `trainmaster why {job_id}`")
+            raise StepError(
+                f"{job_id} is {job.state}: {job.error_message}. See `trainmaster why {job_id}`"
+            )
         return job.state is state
 
     world.until(has_state, within_s, f"{job_id} is {state}")
@@ -128,7 +138,9 @@ def wait_for_success(world: World, job_id: str) -> None:
 
 
 def wait_until_no_vms(world: World, job_id: str) -> None:
-    world.until(lambda: not world.fleet.list_vms(job_id), GONE_MAX_S, f"all VMs of {job_id} are deleted")
+    world.until(
+        lambda: not world.fleet.list_vms(job_id), GONE_MAX_S, f"all VMs of {job_id} are deleted"
+    )
 
 
 def job_log(world: World, job_id: str) -> str:

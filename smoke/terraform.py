@@ -104,32 +104,62 @@ class GoogleInstallation:
 
     def _refuse_used_project(self) -> None:
         if self._infra.is_dir():
-            raise StepError(f"an earlier run left resources in {self.project}: remove them with REMOVE=1 first")
+            raise StepError(
+                f"an earlier run left resources in {self.project}: remove them with REMOVE=1 first"
+            )
         functions = self._check(
             *("gcloud", "functions", "list", f"--project={self.project}"),
             *("--filter=name~/trainmaster-", "--format=value(name)"),
         )
         databases = self._check(
-            *("gcloud", "firestore", "databases", "list", f"--project={self.project}", "--format=value(name)")
+            *(
+                "gcloud",
+                "firestore",
+                "databases",
+                "list",
+                f"--project={self.project}",
+                "--format=value(name)",
+            )
         )
         if functions.strip():
-            raise StepError(f"{self.project} has an installation of Trainmaster: use a project without one")
+            raise StepError(
+                f"{self.project} has an installation of Trainmaster: use a project without one"
+            )
         if any(name.endswith("(default)") for name in databases.split()):
-            raise StepError(f"{self.project} has a Firestore database (default): use a project without one")
+            raise StepError(
+                f"{self.project} has a Firestore database (default): use a project without one"
+            )
 
     def _enable_apis(self) -> None:
         """Do what infra/README.md asks for before the first apply. Enabled APIs work after a minute or more."""
         self.report("enabling the first APIs")
         project = f"--project={self.project}"
-        self._check("gcloud", "services", "enable", *(f"{api}.googleapis.com" for api in APIS), project)
-        self._check("gcloud", "beta", "services", "identity", "create", "--service=pubsub.googleapis.com", project)
+        self._check(
+            "gcloud", "services", "enable", *(f"{api}.googleapis.com" for api in APIS), project
+        )
+        self._check(
+            "gcloud",
+            "beta",
+            "services",
+            "identity",
+            "create",
+            "--service=pubsub.googleapis.com",
+            project,
+        )
         deadline = time.monotonic() + APIS_S
-        while DISABLED in (done := self.run("gcloud", "compute", "regions", "describe", self.region, project)).errors:
+        while (
+            DISABLED
+            in (
+                done := self.run("gcloud", "compute", "regions", "describe", self.region, project)
+            ).errors
+        ):
             if time.monotonic() > deadline:
                 break
             time.sleep(self.pause_s)
         if done.status:
-            raise StepError(f"gcloud compute regions describe {self.region}: {last_line(done.errors)}")
+            raise StepError(
+                f"gcloud compute regions describe {self.region}: {last_line(done.errors)}"
+            )
 
     def _install(self) -> dict[str, str]:
         self._infra.mkdir(parents=True)
@@ -160,7 +190,14 @@ class GoogleInstallation:
 
     def _note_invoker_check(self, world: World) -> None:
         described = world.check(
-            *("gcloud", "run", "services", "describe", "trainmaster-api", f"--project={self.project}"),
+            *(
+                "gcloud",
+                "run",
+                "services",
+                "describe",
+                "trainmaster-api",
+                f"--project={self.project}",
+            ),
             *(f"--region={self.region}", "--format=json"),
         )
         annotations = json.loads(described).get("metadata", {}).get("annotations", {})
@@ -168,7 +205,9 @@ class GoogleInstallation:
         world.saw("invoker_check", "off" if is_off else "on")
 
     def _terraform(self, verb: str, *words: str) -> Output:
-        return self.run("terraform", f"-chdir={self._infra}", verb, "-input=false", *words, timeout_s=APPLY_S)
+        return self.run(
+            "terraform", f"-chdir={self._infra}", verb, "-input=false", *words, timeout_s=APPLY_S
+        )
 
     def _check(self, *argv: str) -> str:
         done = self.run(*argv)

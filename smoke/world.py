@@ -57,7 +57,9 @@ class ProcessCommands:
 
     def __call__(self, *argv: str, timeout_s: float = COMMAND_S) -> Output:
         environment = {**os.environ, **self.variables}
-        environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
+        environment["PATH"] = os.pathsep.join(
+            [str(Path(sys.executable).parent), environment.get("PATH", "")]
+        )
         try:
             process = subprocess.Popen(
                 argv,
@@ -126,7 +128,9 @@ class World:
         """Run a command and return its output. Raises StepError if it fails."""
         done = self.run(*argv, timeout_s=timeout_s)
         if done.status:
-            raise StepError(f"{' '.join(argv)} ended with status {done.status}: {last_line(done.errors)}")
+            raise StepError(
+                f"{' '.join(argv)} ended with status {done.status}: {last_line(done.errors)}"
+            )
         return done.text
 
     def until(self, condition: Callable[[], object], within_s: float, what: str) -> None:

@@ -39,7 +39,9 @@ JAVA_HOME: Final = Path(__file__).parents[1] / "build" / "java"
 
 FOLDERS_SHOWN_MAX: Final = 15
 
-EMULATOR_FIXTURES: Final = frozenset({"stack", "firestore_emulator", "pubsub_emulator", "storage_emulator"})
+EMULATOR_FIXTURES: Final = frozenset(
+    {"stack", "firestore_emulator", "pubsub_emulator", "storage_emulator"}
+)
 """A test that uses one of these, directly or through another fixture, gets the marker `emulator`."""
 
 
@@ -100,7 +102,9 @@ def _report_folders(terminalreporter: pytest.TerminalReporter) -> None:
             tests[folder] += report.when == "call"
     if len(seconds) > 1:
         terminalreporter.section("seconds and tests per folder")
-        for folder, total_s in sorted(seconds.items(), key=itemgetter(1), reverse=True)[:FOLDERS_SHOWN_MAX]:
+        for folder, total_s in sorted(seconds.items(), key=itemgetter(1), reverse=True)[
+            :FOLDERS_SHOWN_MAX
+        ]:
             terminalreporter.write_line(f"{total_s:8.1f} s {tests[folder]:6d}  {folder}")
 
 

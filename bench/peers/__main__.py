@@ -47,7 +47,9 @@ class Comparison:
                     list(pool.map(partial(self._measure, name, measure, row), systems))
 
     def _measure(self, name: str, measure: Measure, row: str, system: System) -> None:
-        if time.monotonic() > self.deadline or (row in self.rows and system.name in self.rows[row].reasons):
+        if time.monotonic() > self.deadline or (
+            row in self.rows and system.name in self.rows[row].reasons
+        ):
             return  # what did not happen once is not awaited again
         run = Run(system.folder / f"{next(self._numbers)}.jsonl", system.ranks)
         try:
@@ -91,15 +93,28 @@ def compare(systems: Sequence[System], rounds: int, comparison: Comparison) -> N
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.peers", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--minutes", type=float, default=8, help="begin no round's measurement later")
+    parser.add_argument(
+        "--minutes", type=float, default=8, help="begin no round's measurement later"
+    )
     names = [one.name for one in SYSTEMS]
     parser.add_argument("--systems", nargs="+", choices=names, default=names)
     everything = [*measures.AT_ONCE, *measures.IN_TURN, *measures.AT_LAST]
-    parser.add_argument("--only", nargs="+", choices=everything, default=everything, help="measure only this")
-    parser.add_argument("--folder", type=Path, default=ENVIRONMENTS / "run", help="what a run leaves: moments and logs")
-    parser.add_argument("--page", action="store_true", help="write docs/benchmarks.json and docs/benchmarks.md")
+    parser.add_argument(
+        "--only", nargs="+", choices=everything, default=everything, help="measure only this"
+    )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=ENVIRONMENTS / "run",
+        help="what a run leaves: moments and logs",
+    )
+    parser.add_argument(
+        "--page", action="store_true", help="write docs/benchmarks.json and docs/benchmarks.md"
+    )
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends what was started, as Ctrl-C does
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
+    )  # ends what was started, as Ctrl-C does
     shutil.rmtree(options.folder, ignore_errors=True)
     comparison = Comparison(time.monotonic() + 60 * options.minutes, options.only)
     versions, ready = {}, list[System]()

@@ -50,7 +50,10 @@ class Torchrun(System):
         )
 
     def rendezvous(self, *, is_host: bool) -> tuple[str, ...]:
-        endpoint, host = f"--rdzv-endpoint=127.0.0.1:{self.port}", f"--rdzv-conf=is_host={int(is_host)}"
+        endpoint, host = (
+            f"--rdzv-endpoint=127.0.0.1:{self.port}",
+            f"--rdzv-conf=is_host={int(is_host)}",
+        )
         return ("--rdzv-id=bench", "--rdzv-backend=c10d", endpoint, host)
 
     def lose_machine(self, run: Run) -> None:
@@ -61,7 +64,11 @@ class Torchrun(System):
         self.started[-1] = self._node(run)
 
     def announce(self, run: Run) -> None:
-        node = next(node for node in self.started if run.processes[1] in [one.pid for one in family(node.pid)])
+        node = next(
+            node
+            for node in self.started
+            if run.processes[1] in [one.pid for one in family(node.pid)]
+        )
         node.send_signal(signal.SIGTERM)
 
     def controller(self) -> list[int]:
@@ -103,7 +110,12 @@ class DLRover(Torchrun):
     def start(self, run: Run) -> None:
         self.port = free_port()
         self.environment["DLROVER_MASTER_ADDR"] = f"127.0.0.1:{self.port}"
-        options = (f"--port={self.port}", f"--node_num={run.ranks}", "--job_name=bench", "--platform=local")
+        options = (
+            f"--port={self.port}",
+            f"--node_num={run.ranks}",
+            "--job_name=bench",
+            "--platform=local",
+        )
         self.master = self.spawn(self.bin / "python", "-m", "dlrover.python.master.main", *options)
         self.started = [self.master]
         wait_for_port(self.port, self.master)

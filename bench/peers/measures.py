@@ -35,12 +35,16 @@ def started(system: System, run: Run, start: Callable[[Run], None] | None = None
 
 
 def _recovery(name: str, run: Run, fault: Callable[[], None], within_s: float = LIMIT_S) -> Values:
-    return {f"{name}: {phase}": seconds for phase, seconds in recovery(run, fault, within_s).items()}
+    return {
+        f"{name}: {phase}": seconds for phase, seconds in recovery(run, fault, within_s).items()
+    }
 
 
 def exit_(system: System, run: Run) -> Iterator[Values]:
     yield started(system, run)
-    yield _recovery("SIGKILL of a process", run, partial(os.kill, run.processes[run.ranks - 1], signal.SIGKILL))
+    yield _recovery(
+        "SIGKILL of a process", run, partial(os.kill, run.processes[run.ranks - 1], signal.SIGKILL)
+    )
 
 
 def machine(system: System, run: Run) -> Iterator[Values]:
@@ -74,7 +78,12 @@ def stockout(system: System, one: Run, fewest: int) -> Iterator[Values]:
         yield {f"{name}: next step, by one process": alone[0] - began}
         yield {f"{name}: steps/s of one process": (len(alone) - 1) / (alone[-1] - alone[0])}
     until(lambda: run.is_training(offered), "step of all ranks in that minute, nor")
-    yield {f"{name}: from the new machine to the next step of all ranks": run.firsts("step", offered)[-1] - offered}
+    yield {
+        f"{name}: from the new machine to the next step of all ranks": run.firsts("step", offered)[
+            -1
+        ]
+        - offered
+    }
 
 
 def hang(system: System, run: Run) -> Iterator[Values]:
@@ -114,7 +123,11 @@ def controller(system: System, run: Run) -> Iterator[Values]:
     for pid in system.controller():
         os.kill(pid, signal.SIGKILL)
     time.sleep(TRAINS_ON_S)
-    stepping = {moment.pid for moment in run.moments if moment.moment == "step" and moment.at > time.time() - 2}
+    stepping = {
+        moment.pid
+        for moment in run.moments
+        if moment.moment == "step" and moment.at > time.time() - 2
+    }
     name = "SIGKILL of the controller"
     yield {f"{name}: processes that train on": len(stepping & old)}
     if stepping:
@@ -130,7 +143,10 @@ def jobs(system: System, _: Run) -> Iterator[Values]:
     for count, more in ((0, 0), (100, 100), (1000, 900)):
         system.keep(more)
         time.sleep(SETTLES_S)
-        yield {f"{count} jobs wait: {what}": value for what, value in footprint(system.idle(), IDLE_S).items()}
+        yield {
+            f"{count} jobs wait: {what}": value
+            for what, value in footprint(system.idle(), IDLE_S).items()
+        }
 
 
 Measure = Callable[[System, Run], Iterable[Values]]

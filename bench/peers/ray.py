@@ -11,7 +11,11 @@ from bench.peers.system import ENVIRONMENTS, PROGRAMS, STARTS_S, System, free_po
 from trainmaster_emulators.process.loopback import call
 
 # For a busy machine: the default is 30 seconds.
-VARIABLES: Final = {"RAY_raylet_start_wait_time_s": "300", "PYTHONPATH": str(PROGRAMS), "no_proxy": "*"}
+VARIABLES: Final = {
+    "RAY_raylet_start_wait_time_s": "300",
+    "PYTHONPATH": str(PROGRAMS),
+    "no_proxy": "*",
+}
 
 
 class Ray(System):
@@ -22,7 +26,12 @@ class Ray(System):
     def up(self) -> None:
         self.environment |= VARIABLES
         self.port = free_port()
-        head = self._ray("--head", f"--port={self.port}", "--include-dashboard=false", f"--temp-dir={self.temporary}")
+        head = self._ray(
+            "--head",
+            f"--port={self.port}",
+            "--include-dashboard=false",
+            f"--temp-dir={self.temporary}",
+        )
         self.services = [head]
         self._wait_for_nodes(1)
         self.services.append(self._node())
@@ -43,7 +52,9 @@ class Ray(System):
 
     def _ray(self, *options: str, environment: str = "ray") -> subprocess.Popen[bytes]:
         program = ENVIRONMENTS / environment / "bin" / "ray"
-        return self.spawn(program, "start", *options, "--num-cpus=1", "--disable-usage-stats", "--block")
+        return self.spawn(
+            program, "start", *options, "--num-cpus=1", "--disable-usage-stats", "--block"
+        )
 
     def _node(self) -> subprocess.Popen[bytes]:
         return self._ray(f"--address=127.0.0.1:{self.port}")
@@ -53,7 +64,11 @@ class Ray(System):
         self.started = [self.spawn(self.bin / "python", PROGRAMS / self.program, *arguments)]
 
     def tune(self, run: Run) -> None:
-        self.started = [self.spawn(self.bin / "python", PROGRAMS / "ray_tune.py", run.file, f"127.0.0.1:{self.port}")]
+        self.started = [
+            self.spawn(
+                self.bin / "python", PROGRAMS / "ray_tune.py", run.file, f"127.0.0.1:{self.port}"
+            )
+        ]
 
     def lose_machine(self, run: Run) -> None:
         # The node that is not the head: the loss of the head ends the cluster.
@@ -73,11 +88,25 @@ class Ray(System):
         # To a job server, in place of the cluster of the other rows. They wait for more CPUs than it has.
         if len(self.services) > 1:
             self.down()
-            head = ("--head", "--port=0", f"--dashboard-port={self.port}", f"--temp-dir={self.temporary}")
+            head = (
+                "--head",
+                "--port=0",
+                f"--dashboard-port={self.port}",
+                f"--temp-dir={self.temporary}",
+            )
             self.services = [self._ray(*head, environment="rayserver")]
             wait_for_port(self.port, self.services[0])
         for _ in range(count):
-            call(f"127.0.0.1:{self.port}", "POST", "/api/jobs/", {"entrypoint": "true", "entrypoint_num_cpus": 64})
+            call(
+                f"127.0.0.1:{self.port}",
+                "POST",
+                "/api/jobs/",
+                {"entrypoint": "true", "entrypoint_num_cpus": 64},
+            )
 
     def controller(self) -> list[int]:
-        return [process.pid for process in family(self.services[0].pid) if "gcs_server" in process.name()]
+        return [
+            process.pid
+            for process in family(self.services[0].pid)
+            if "gcs_server" in process.name()
+        ]

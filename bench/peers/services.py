@@ -17,9 +17,16 @@ class Dstack(System):
 
     def up(self) -> None:
         self.port = free_port()
-        self.environment |= {"HOME": str(self.folder), "DSTACK_SERVER_DIR": str(self.folder / "server")}
+        self.environment |= {
+            "HOME": str(self.folder),
+            "DSTACK_SERVER_DIR": str(self.folder / "server"),
+        }
         self.environment["DSTACK_SERVER_ADMIN_TOKEN"] = secrets.token_hex()
-        self.services = [self.spawn(self.bin / "dstack", "server", "--host=127.0.0.1", f"--port={self.port}", "--yes")]
+        self.services = [
+            self.spawn(
+                self.bin / "dstack", "server", "--host=127.0.0.1", f"--port={self.port}", "--yes"
+            )
+        ]
         wait_for_port(self.port, self.services[0])
 
     def keep(self, count: int) -> None:
@@ -29,7 +36,13 @@ class Dstack(System):
         token = f"Bearer {self.environment['DSTACK_SERVER_ADMIN_TOKEN']}"
         for _ in range(count):
             body = {"plan": {"run_spec": spec}, "force": True}
-            call(f"127.0.0.1:{self.port}", "POST", "/api/project/main/runs/apply", body, Authorization=token)
+            call(
+                f"127.0.0.1:{self.port}",
+                "POST",
+                "/api/project/main/runs/apply",
+                body,
+                Authorization=token,
+            )
 
 
 class SkyPilot(System):
@@ -53,7 +66,9 @@ class Metaflow(System):
 
     def start(self, run: Run) -> None:
         self.environment |= {"HOME": str(self.folder), "USER": "bench"}
-        self.started = [self.spawn(self.bin / "python", PROGRAMS / self.program, "run", "--file", run.file)]
+        self.started = [
+            self.spawn(self.bin / "python", PROGRAMS / self.program, "run", "--file", run.file)
+        ]
 
     def controller(self) -> list[int]:
         return [self.started[0].pid]

@@ -95,7 +95,9 @@ class System:
         """End the program and what was started for it."""
         run.finish()
         deadline = time.monotonic() + 20
-        while any(process.poll() is None for process in self.started) and time.monotonic() < deadline:
+        while (
+            any(process.poll() is None for process in self.started) and time.monotonic() < deadline
+        ):
             time.sleep(0.1)
         kill(*filter(is_alive, run.processes.values()))
         _stop(self.started)
@@ -107,7 +109,9 @@ class System:
         """Return the processes that run while no job does."""
         return [one for process in self.services for one in family(process.pid)]
 
-    def spawn(self, *command: object, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    def spawn(
+        self, *command: object, env: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
         """Start a process. Its output is appended to the log of the system."""
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(
@@ -123,7 +127,9 @@ class System:
     def call(self, *command: object) -> None:
         """Run a command to its end. Raises NotMeasured if it fails."""
         if status := self.spawn(*command).wait(STARTS_S):
-            raise NotMeasured(f"`{' '.join(str(word) for word in command[:3])}` ended with status {status}")
+            raise NotMeasured(
+                f"`{' '.join(str(word) for word in command[:3])}` ended with status {status}"
+            )
 
     @classmethod
     def lines(cls) -> Sequence[str]:

@@ -60,7 +60,9 @@ class Trainmaster(System):
         (package / "__init__.py").touch()
         for program in ("steps.py", "trial.py"):
             shutil.copy(PROGRAMS / program, package)
-        stacks.start(self.folder / "stack", StackConfig(ready_within_s=STARTS_S, settings=SETTINGS)).wait_ready()
+        stacks.start(
+            self.folder / "stack", StackConfig(ready_within_s=STARTS_S, settings=SETTINGS)
+        ).wait_ready()
         self.environment |= client_configuration.environment(self.folder / "stack", self.state)
 
     def start(self, run: Run) -> None:
@@ -79,12 +81,25 @@ class Trainmaster(System):
     def _submit(self, run: Run, module: str, extension: object = None, **training: object) -> None:
         """Submit a job as a user does, with the folder of its package."""
         self.job = f"bench_{next(self._numbers)}"
-        program = {"pythonModule": f"trainer.{module}", "runtimeVersion": "scikit-learn-1.9", "region": REGION}
-        spec = {"trainingInput": {**MACHINE, **program, **training}} | ({"trainmaster": extension} if extension else {})
+        program = {
+            "pythonModule": f"trainer.{module}",
+            "runtimeVersion": "scikit-learn-1.9",
+            "region": REGION,
+        }
+        spec = {"trainingInput": {**MACHINE, **program, **training}} | (
+            {"trainmaster": extension} if extension else {}
+        )
         config = self.folder / f"{self.job}.yaml"
         config.write_text(yaml.safe_dump(spec), encoding="utf-8")
         bucket = f"--staging-bucket=gs://{self.state.config.bucket}"
-        command = (self.bin / "trainmaster", "submit", self.job, f"--config={config}", "--package-path=trainer", bucket)
+        command = (
+            self.bin / "trainmaster",
+            "submit",
+            self.job,
+            f"--config={config}",
+            "--package-path=trainer",
+            bucket,
+        )
         self.call(*command, "--", run.file, *run.fewest)
 
     def lose_machine(self, run: Run) -> None:
@@ -104,9 +119,18 @@ class Trainmaster(System):
     def keep(self, count: int) -> None:
         # One waits for capacity that does not come, and the others for the only GPU that the limit allows.
         FaultClient(self.state).change(stockout_zones=REGION_ZONES[REGION])
-        package = {"packageUris": ["gs://bucket/trainer-0.1.tar.gz#1"], "pythonModule": "trainer.task"}
+        package = {
+            "packageUris": ["gs://bucket/trainer-0.1.tar.gz#1"],
+            "pythonModule": "trainer.task",
+        }
         gpu = {"masterConfig": {"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": 1}}}
-        training = {**MACHINE, **package, **gpu, "region": REGION, "runtimeVersion": "scikit-learn-1.9"}
+        training = {
+            **MACHINE,
+            **package,
+            **gpu,
+            "region": REGION,
+            "runtimeVersion": "scikit-learn-1.9",
+        }
         numbers = itertools.islice(self._numbers, count)
         with patch.dict(os.environ, self.environment), ThreadPoolExecutor(4) as pool:
             jobs = ({"jobId": f"bench_{number}", "trainingInput": training} for number in numbers)

@@ -58,7 +58,9 @@ def _is_loopback_address(name: str) -> bool:
 
 def refusal_body(reason: str) -> bytes:
     """Return an error in Google's format."""
-    return json.dumps({"error": {"code": STATUS.value, "message": reason, "status": "PERMISSION_DENIED"}}).encode()
+    return json.dumps(
+        {"error": {"code": STATUS.value, "message": reason, "status": "PERMISSION_DENIED"}}
+    ).encode()
 
 
 class BrowserGuard:
@@ -67,14 +69,20 @@ class BrowserGuard:
     def __init__(self, application: Callable[..., Iterable[bytes]]) -> None:
         self._application = application
 
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def __call__(
+        self, environ: dict[str, Any], start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
         reason = find_host_refusal(environ.get("HTTP_HOST")) or find_refusal(
             environ.get("HTTP_ORIGIN"), environ.get("HTTP_SEC_FETCH_SITE")
         )
         if reason is None:
             return self._application(environ, start_response)
         body = refusal_body(reason)
-        headers = [("Content-Type", JSON_TYPE), ("Content-Length", str(len(body))), ("Connection", "close")]
+        headers = [
+            ("Content-Type", JSON_TYPE),
+            ("Content-Length", str(len(body))),
+            ("Connection", "close"),
+        ]
         start_response(f"{STATUS.value} {STATUS.phrase}", headers)
         return [body]
 
@@ -98,7 +106,11 @@ class GuardedHandler(BaseHTTPRequestHandler):
         return reason is None
 
     def send_body(
-        self, status: int, body: bytes, headers: Mapping[str, str] = JSON_HEADERS, reason: str | None = None
+        self,
+        status: int,
+        body: bytes,
+        headers: Mapping[str, str] = JSON_HEADERS,
+        reason: str | None = None,
     ) -> None:
         """Send a whole response. `headers`: without its length. `reason` None: the usual phrase of the status."""
         self.send_response(status, reason)

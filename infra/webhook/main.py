@@ -36,7 +36,9 @@ _log = logging.getLogger(__name__)
 def post_notification(request: Request) -> tuple[str, int]:
     """Handle one push request of Pub/Sub."""
     try:
-        job = json.loads(base64.b64decode(json.loads(request.get_data())["message"]["data"], validate=True))
+        job = json.loads(
+            base64.b64decode(json.loads(request.get_data())["message"]["data"], validate=True)
+        )
         text = text_of(job, os.environ.get("CONSOLE_ADDRESS", ""))
     except (ValueError, KeyError, TypeError, binascii.Error) as error:
         _log.error("not a notification of a job: %r", error)
@@ -69,9 +71,16 @@ def _post(address: str, text: str) -> HTTPStatus:
     except requests.RequestException as error:
         _log.warning("the webhook was not reached: %s", type(error).__name__)
         return HTTPStatus.SERVICE_UNAVAILABLE
-    if response.status_code == HTTPStatus.TOO_MANY_REQUESTS or response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+    if (
+        response.status_code == HTTPStatus.TOO_MANY_REQUESTS
+        or response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR
+    ):
         _log.warning("the webhook answered %d", response.status_code)
         return HTTPStatus.SERVICE_UNAVAILABLE
     if not response.ok:
-        _log.error("the webhook refused the message: %d %s", response.status_code, response.text[:ERROR_LENGTH_MAX])
+        _log.error(
+            "the webhook refused the message: %d %s",
+            response.status_code,
+            response.text[:ERROR_LENGTH_MAX],
+        )
     return HTTPStatus.NO_CONTENT

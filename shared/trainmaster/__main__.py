@@ -12,7 +12,9 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if str(error.name).startswith("trainmaster"):
             raise
-        sys.exit(f"trainmaster: the command line needs {error.name}. Install it in a checkout: pip install '.[cli]'")
+        sys.exit(
+            f"trainmaster: the command line needs {error.name}. Install it in a checkout: pip install '.[cli]'"
+        )
     run()
 
 

@@ -19,12 +19,16 @@ from trainmaster.presentation.price import Price, read_price
 
 _ACCOUNT_NETWORK: Final = "finance@my-project.iam.gserviceaccount.com=trainmaster-finance"
 REGION_NAME: Final = re.compile(r"[a-z]+-[a-z]+[0-9]+")
-_IMAGE: Final = re.compile(r"projects/[^/]+/global/images/(family/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_IMAGE: Final = re.compile(
+    r"projects/[^/]+/global/images/(family/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
+)
 
 
 def _text(parse: Callable[[str], object]) -> tuple[Any, Any]:
     """Return the metadata of a type whose text `parse` reads. NoDecode: pydantic-settings does not read it as JSON."""
-    return NoDecode, BeforeValidator(lambda value: parse(value) if isinstance(value, str) else value)
+    return NoDecode, BeforeValidator(
+        lambda value: parse(value) if isinstance(value, str) else value
+    )
 
 
 def _items(text: str) -> Iterator[str]:
@@ -84,7 +88,9 @@ def _parse_limits(text: str) -> dict[str, int]:
             rule = "a weight of at least 1 of a label's value, such as team:vision=2"
             raise ValueError(f"'{name}={count}' is not {rule}")
         if name != f"team:{team}" and name not in RESOURCES:
-            raise ValueError(f"{name!r} is not a resource; known are {', '.join(RESOURCES)} and team:NAME")
+            raise ValueError(
+                f"{name!r} is not a resource; known are {', '.join(RESOURCES)} and team:NAME"
+            )
     return {name: int(count) for name, count in limits.items()}
 
 

@@ -13,7 +13,14 @@ from pydantic import AfterValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from trainmaster.core.model.installation import checked
-from trainmaster.setting_formats import AccountNetworks, AllowedResources, BootImages, Limits, Regions, UnitPrice
+from trainmaster.setting_formats import (
+    AccountNetworks,
+    AllowedResources,
+    BootImages,
+    Limits,
+    Regions,
+    UnitPrice,
+)
 
 PREFIX: Final = "TRAINMASTER_"
 
@@ -35,7 +42,9 @@ class Settings(BaseSettings):
         default="",
         description="Name of one of several installations in the project: 2 to 11 lower-case letters and digits.",
     )
-    bucket: str = Field(default="", description="Bucket of job files, packages and job directories.")
+    bucket: str = Field(
+        default="", description="Bucket of job files, packages and job directories."
+    )
     agent: str = Field(
         default="",
         pattern=r"^(gs://[^/]+/(.+/)?[0-9a-f]{64}\.zip)?$",
@@ -56,15 +65,23 @@ class Settings(BaseSettings):
         "it and compare its hash with the name. The bucket must not be writable for VMs. Empty: nothing can be written "
         "below `/gcs`, and jobs that need it are rejected.",
     )
-    compute_endpoint: str = Field(default="", description="Compute Engine endpoint; empty means Google's own.")
+    compute_endpoint: str = Field(
+        default="", description="Compute Engine endpoint; empty means Google's own."
+    )
     tpu: bool = Field(
         default=False,
         description="Whether Cloud TPU is used: its API is enabled, and the functions' account has access. Jobs with "
         "TPUs are rejected otherwise.",
     )
-    tpu_endpoint: str = Field(default="", description="Cloud TPU endpoint; empty means Google's own.")
-    logging_endpoint: str = Field(default="", description="Cloud Logging endpoint; empty means Google's own.")
-    monitoring_endpoint: str = Field(default="", description="Cloud Monitoring endpoint; empty means Google's own.")
+    tpu_endpoint: str = Field(
+        default="", description="Cloud TPU endpoint; empty means Google's own."
+    )
+    logging_endpoint: str = Field(
+        default="", description="Cloud Logging endpoint; empty means Google's own."
+    )
+    monitoring_endpoint: str = Field(
+        default="", description="Cloud Monitoring endpoint; empty means Google's own."
+    )
     metrics: str = Field(
         default="60",
         pattern=r"^(off|[1-9][0-9]|[12][0-9]{2}|300)$",

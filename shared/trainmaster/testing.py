@@ -58,13 +58,19 @@ class MemoryClient(Client):
 
     def wait(self, job: Job | str, timeout_s: float | None = None) -> Job:
         if not (current := self.describe(job)).has_ended:
-            raise TimeoutError(f"{current.job_id} is {current.state}: its test has to end its programs with `exit`")
+            raise TimeoutError(
+                f"{current.job_id} is {current.state}: its test has to end its programs with `exit`"
+            )
         return super().wait(current, timeout_s)
 
-    def logs(self, job: Job | str, *, follow: bool = False, since: datetime | None = None) -> Iterator[LogLine]:  # noqa: ARG002 - of Client
+    def logs(
+        self, job: Job | str, *, follow: bool = False, since: datetime | None = None
+    ) -> Iterator[LogLine]:  # noqa: ARG002 - of Client
         """Yield the lines of Trainmaster itself: no program runs. `follow` and `since` have no effect."""
         for line in self._log.lines(self.describe(job).job_id):
-            yield LogLine(line.at.isoformat(), line.key, "service", "", line.severity, line.message, {})
+            yield LogLine(
+                line.at.isoformat(), line.key, "service", "", line.severity, line.message, {}
+            )
 
 
 @dataclass
@@ -76,10 +82,14 @@ class MemoryApi:
     def call(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, invocation: str = ""
     ) -> Mapping[str, Any]:
-        headers = {"authorization": f"Bearer {TOKEN}", "user-agent": f"trainmaster invocation-id/{invocation}"}
+        headers = {
+            "authorization": f"Bearer {TOKEN}",
+            "user-agent": f"trainmaster invocation-id/{invocation}",
+        }
         data = b"" if body is None else json.dumps(body).encode()
         response = handler.serve(
-            Request(method, f"/v1/projects/{self.service.project}/{path}", {}, headers, data), self.service
+            Request(method, f"/v1/projects/{self.service.project}/{path}", {}, headers, data),
+            self.service,
         )
         content: dict[str, Any] = json.loads(json.dumps(response.body))
         if response.status < 400:  # noqa: PLR2004 - the first status of an error
@@ -100,19 +110,30 @@ class Installation:
     """The installation's time, which each event of a program advances by a second."""
 
     def __post_init__(self) -> None:
-        self._store, self._bus, self._fleet, log = MemoryStore(), MemoryBus(), MemoryFleet(), MemoryJobLog()
+        self._store, self._bus, self._fleet, log = (
+            MemoryStore(),
+            MemoryBus(),
+            MemoryFleet(),
+            MemoryJobLog(),
+        )
         self._fleet.clock = lambda: self.now
         # By instance id of each VM whose agent runs: how its last program ended by itself; empty: it did not.
         self._ends: dict[str, dict[str, Any]] = {}
-        self._deps = CreationDeps(self._store, self._bus, clock=lambda: self.now, sleep=self._sleep, job_log=log)
+        self._deps = CreationDeps(
+            self._store, self._bus, clock=lambda: self.now, sleep=self._sleep, job_log=log
+        )
         access = MemoryAccess({TOKEN: frozenset(EQUIVALENT_PERMISSIONS.values())})
-        service = Service(self.project, self._deps, access, lambda: str(uuid.uuid4()), jobs_per_minute=0)
+        service = Service(
+            self.project, self._deps, access, lambda: str(uuid.uuid4()), jobs_per_minute=0
+        )
         self.client = MemoryClient(self.project, MemoryApi(service), log)
 
     def start(self, job: Job | str) -> None:
         """Create the VMs that the job needs now, and report every replica that is to start or restart as ready."""
         self._provision()
-        for _ in range(2):  # the second time: replicas whose VMs were created when others were ready
+        for _ in range(
+            2
+        ):  # the second time: replicas whose VMs were created when others were ready
             state = self._state(job)
             for replica in state.replicas:
                 if replica.state is not ReplicaState.COMPLETED and not is_ready(state.job, replica):
@@ -152,7 +173,9 @@ class Installation:
             if (loaded := self._store.load_attempt(job.job_id)) is None:
                 continue
             state = loaded.state
-            waiting = {replica.replica_id for replica in state.replicas if not is_ready(state.job, replica)}
+            waiting = {
+                replica.replica_id for replica in state.replicas if not is_ready(state.job, replica)
+            }
             for vm in self._fleet.list_vms(job.job_id):
                 if vm.replica_id in waiting and vm.instance_id in self._ends and _is_held(vm):
                     self._report_ready(state, vm)
@@ -168,12 +191,20 @@ class Installation:
         machines = FleetDeps(self._fleet, SimAddressBook(), self.project, {}, run_sequentially)
         while message := self._bus.take():
             if message.topic == topics.PROVISION:
-                provision.handle(internal_requests.decode_provision(message.data), machines, self._deps)
+                provision.handle(
+                    internal_requests.decode_provision(message.data), machines, self._deps
+                )
 
     def _vm(self, state: State, replica_id: ReplicaId) -> Vm:
-        vms = [vm for vm in self._fleet.list_vms(state.job.job_id) if vm.replica_id == replica_id and vm.directive]
+        vms = [
+            vm
+            for vm in self._fleet.list_vms(state.job.job_id)
+            if vm.replica_id == replica_id and vm.directive
+        ]
         if not vms:
-            raise PermanentError(f"{state.job.job_id}: no VM of {replica_id} runs; call `start` first")
+            raise PermanentError(
+                f"{state.job.job_id}: no VM of {replica_id} runs; call `start` first"
+            )
         return max(vms, key=lambda vm: vm.vm_generation)
 
     def _report_ready(self, state: State, vm: Vm) -> None:
@@ -194,7 +225,9 @@ class Installation:
         running = {"attempt": directive.attempt, "incarnation": directive.incarnation - 1}
         ended = self._ends.get(vm.instance_id)
         if ended is None or running["incarnation"] == 0 or (ended and _key(ended) >= _key(running)):
-            raise PermanentError(f"{state.job.job_id}: no program of {vm.replica_id} runs; call `start` first")
+            raise PermanentError(
+                f"{state.job.job_id}: no program of {vm.replica_id} runs; call `start` first"
+            )
         return running
 
     def _message(self, state: State, vm: Vm, **more: object) -> bytes:

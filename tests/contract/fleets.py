@@ -57,9 +57,15 @@ class EmulatorWorld:
 
 
 def a_fleet(
-    emulator: Emulator, defaults: VmDefaults | None = None, *, endpoint: str = "", wait_s: float = 10.0
+    emulator: Emulator,
+    defaults: VmDefaults | None = None,
+    *,
+    endpoint: str = "",
+    wait_s: float = 10.0,
 ) -> ComputeFleet:
-    return ComputeFleet(defaults or VmDefaults(PROJECT), endpoint=endpoint or emulator.endpoint, wait_s=wait_s)
+    return ComputeFleet(
+        defaults or VmDefaults(PROJECT), endpoint=endpoint or emulator.endpoint, wait_s=wait_s
+    )
 
 
 def a_create(job: Job, workers: int = 2, **changes: Any) -> Create:
@@ -77,7 +83,11 @@ def a_create(job: Job, workers: int = 2, **changes: Any) -> Create:
 
 
 def metadata(directive: Directive = RUN) -> dict[str, str]:
-    said = {"attempt": directive.attempt, "incarnation": directive.incarnation, "action": directive.action}
+    said = {
+        "attempt": directive.attempt,
+        "incarnation": directive.incarnation,
+        "action": directive.action,
+    }
     return {"startup-script": "sleep 600", "trainmaster-directive": json.dumps(said)}
 
 

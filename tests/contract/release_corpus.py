@@ -51,11 +51,19 @@ _SUBJECT: Final[dict[str, Any]] = {
     "task_index": 0,
     "incarnation": 1,
     "vm_generation": 1,
-    "vm": {"name": "tm-digits-1-a1b2c3d4e5f60718-worker-0", "zone": "us-central1-a", "instance_id": "4711"},
+    "vm": {
+        "name": "tm-digits-1-a1b2c3d4e5f60718-worker-0",
+        "zone": "us-central1-a",
+        "instance_id": "4711",
+    },
     "at": "2026-11-21T03:00:00.123Z",
 }
 _EXIT: Final = {**_SUBJECT, "cause": "process", "exit_status": 1}
-_ERROR: Final = {"type": "ValueError", "message": "bad shape", "frame": "trainer/task.py:41 in main"}
+_ERROR: Final = {
+    "type": "ValueError",
+    "message": "bad shape",
+    "frame": "trainer/task.py:41 in main",
+}
 _ENDED: Final = {
     "attempt": 1,
     "incarnation": 1,
@@ -87,7 +95,14 @@ MESSAGES: Final[dict[str, list[dict[str, Any]]]] = {
     ],
     "replica_exit": [
         _EXIT,
-        {**_EXIT, "signal": None, "out_of_memory": False, "error": _ERROR, "tail": "the end", "host": 1},
+        {
+            **_EXIT,
+            "signal": None,
+            "out_of_memory": False,
+            "error": _ERROR,
+            "tail": "the end",
+            "host": 1,
+        },
         {**_SUBJECT, "cause": "process", "signal": 9, "out_of_memory": True},
         {
             **_SUBJECT,
@@ -96,7 +111,10 @@ MESSAGES: Final[dict[str, list[dict[str, Any]]]] = {
             "exit_status": 0,
             "metric": {"value": 0.93, "step": 1000, "earlier": [{"value": 0.5, "step": 500}]},
         },
-        *({**_SUBJECT, "cause": cause} for cause in ("install", "setup", "vm_stopping", "vm_restarted")),
+        *(
+            {**_SUBJECT, "cause": cause}
+            for cause in ("install", "setup", "vm_stopping", "vm_restarted")
+        ),
     ],
     "maintenance": [
         *({**_SUBJECT, "cause": cause} for cause in ("maintenance", "preemption", "host_error")),
@@ -125,7 +143,10 @@ DECODERS: Final[dict[str, Callable[[bytes], object]]] = {
 def whole(kind: Any, **given: object) -> Any:
     """Build a value with an example in every field, unless it is `given`."""
     hints = get_type_hints(kind)
-    values = {field.name: given.get(field.name) or _example(hints[field.name]) for field in dataclasses.fields(kind)}
+    values = {
+        field.name: given.get(field.name) or _example(hints[field.name])
+        for field in dataclasses.fields(kind)
+    }
     return kind(**values)
 
 
@@ -139,7 +160,11 @@ def least(kind: Any, **given: object) -> Any:
 def needed(value: Any, document: Any) -> Any:
     """Return the part of the document that a reader requires: fields without a default, and discriminators."""
     if dataclasses.is_dataclass(value):
-        names = [field.name for field in dataclasses.fields(value) if field.name == "kind" or not _has_default(field)]
+        names = [
+            field.name
+            for field in dataclasses.fields(value)
+            if field.name == "kind" or not _has_default(field)
+        ]
         return {name: needed(getattr(value, name), document[name]) for name in names}
     if isinstance(value, tuple):
         return [needed(item, part) for item, part in zip(value, document, strict=True)]
@@ -160,7 +185,11 @@ def stored() -> list[dict[str, Any]]:
         for given in choices:
             short = least(kind, **given)
             documents_of_all.append(
-                {"kind": name, "whole": document(whole(kind, **given)), "least": needed(short, document(short))}
+                {
+                    "kind": name,
+                    "whole": document(whole(kind, **given)),
+                    "least": needed(short, document(short)),
+                }
             )
     return documents_of_all
 
@@ -177,17 +206,25 @@ def decode(value: dict[str, Any]) -> Any:
 
 def text(cases: list[dict[str, Any]]) -> str:
     """Write one case per line, so that a diff shows which one differs."""
-    return "[\n" + ",\n".join(json.dumps(case, sort_keys=True, default=encode) for case in cases) + "\n]\n"
+    return (
+        "[\n"
+        + ",\n".join(json.dumps(case, sort_keys=True, default=encode) for case in cases)
+        + "\n]\n"
+    )
 
 
 def _has_default(field: dataclasses.Field[Any]) -> bool:
-    return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+    return (
+        field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+    )
 
 
 def _example(hint: Any, make: Any = whole) -> Any:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in {Union, types.UnionType}:
-        return _example(next(argument for argument in arguments if argument is not type(None)), make)
+        return _example(
+            next(argument for argument in arguments if argument is not type(None)), make
+        )
     if origin is Literal or (isinstance(hint, type) and issubclass(hint, Enum)):
         return next(iter(arguments or hint))
     if origin is tuple:
@@ -202,7 +239,11 @@ def _example(hint: Any, make: Any = whole) -> Any:
 def main() -> int:
     folder = FOLDER / str(documents.SCHEMA)
     folder.mkdir(parents=True, exist_ok=True)
-    sent = [{"function": function, "message": message} for function, kinds in MESSAGES.items() for message in kinds]
+    sent = [
+        {"function": function, "message": message}
+        for function, kinds in MESSAGES.items()
+        for message in kinds
+    ]
     for name, cases in (("documents", stored()), ("messages", sent)):
         (folder / f"{name}.json").write_text(text(cases), encoding="utf-8")
     for schema in SCHEMAS.glob("*.proto"):

@@ -31,7 +31,9 @@ def access(request: pytest.FixtureRequest) -> Iterator[Access]:
             iam.UNPRIVILEGED: set(),
             iam.READ_ONLY: {GET},
         }
-        yield MemoryAccess(tokens, {iam.OWNER: {ACCOUNT}}, emails=iam.EMAILS, read_only={iam.READ_ONLY})
+        yield MemoryAccess(
+            tokens, {iam.OWNER: {ACCOUNT}}, emails=iam.EMAILS, read_only={iam.READ_ONLY}
+        )
         return
     with serving(iam.listen(0, "my-project")) as endpoint:
         yield ProjectAccess("my-project", endpoint, endpoint, endpoint, endpoint)
@@ -51,7 +53,9 @@ def test_acting_as_an_account_needs_permission_on_that_account(access: Access) -
 
 
 def test_project_number_is_returned_to_callers_who_may_see_the_project(access: Access) -> None:
-    assert access.project_number(iam.OWNER) == access.project_number(iam.VIEWER) == iam.PROJECT_NUMBER
+    assert (
+        access.project_number(iam.OWNER) == access.project_number(iam.VIEWER) == iam.PROJECT_NUMBER
+    )
     with pytest.raises(UnknownTokenError):
         access.project_number("ya29.expired")
 
@@ -83,14 +87,20 @@ def test_permissions_on_another_project_are_that_projects(access: Access) -> Non
     ],
     ids=str,
 )
-def test_token_that_a_service_account_signed_carries_its_scopes(claims: dict[str, str], *, is_full: bool) -> None:
+def test_token_that_a_service_account_signed_carries_its_scopes(
+    claims: dict[str, str], *, is_full: bool
+) -> None:
     """Such a token is not known to tokeninfo; its signature is verified by the call that asks for permissions."""
     token = jwt.encode(TokenIssuer()._signer, {"iss": ACCOUNT, "sub": ACCOUNT, **claims}).decode()
-    access = ProjectAccess("my-project", "http://127.0.0.1:1", "http://127.0.0.1:1", "", "http://127.0.0.1:1")
+    access = ProjectAccess(
+        "my-project", "http://127.0.0.1:1", "http://127.0.0.1:1", "", "http://127.0.0.1:1"
+    )
     assert access.has_full_scope(token) is is_full
 
 
-def test_failed_look_up_of_scopes_is_a_temporary_error(google: tuple[str, list[tuple[int, object]]]) -> None:
+def test_failed_look_up_of_scopes_is_a_temporary_error(
+    google: tuple[str, list[tuple[int, object]]],
+) -> None:
     endpoint, answers = google
     answers += [(503, {}), (429, {}), (400, {"error": "invalid_token"})]
     access = ProjectAccess("my-project", endpoint, endpoint, "", endpoint)
@@ -131,7 +141,9 @@ def google() -> Iterator[tuple[str, list[tuple[int, object]]]]:
 
 
 @pytest.mark.parametrize("status", [429, 500, 503, 400, 404])
-def test_error_response_of_iam_is_a_temporary_error(google: tuple[str, list[tuple[int, object]]], status: int) -> None:
+def test_error_response_of_iam_is_a_temporary_error(
+    google: tuple[str, list[tuple[int, object]]], status: int
+) -> None:
     endpoint, answers = google
     answers.append((status, {"error": {"code": status}}))
     with pytest.raises(TemporaryError, match=str(status)):
@@ -141,7 +153,10 @@ def test_error_response_of_iam_is_a_temporary_error(google: tuple[str, list[tupl
 def test_forbidden_project_grants_nothing(google: tuple[str, list[tuple[int, object]]]) -> None:
     endpoint, answers = google
     answers.append((403, {"error": {"code": 403, "status": "PERMISSION_DENIED"}}))
-    assert ProjectAccess("my-project", endpoint, endpoint).granted_permissions("t", [GET]) == frozenset()
+    assert (
+        ProjectAccess("my-project", endpoint, endpoint).granted_permissions("t", [GET])
+        == frozenset()
+    )
 
 
 @dataclass
@@ -163,9 +178,14 @@ class ForeignAccount:
                 project = self.headers.get("X-Goog-User-Project")
                 account.quota_projects.append(project)
                 if project is None:
-                    self.send(403, {"error": {"code": 403, "details": [{"reason": "SERVICE_DISABLED"}]}})
+                    self.send(
+                        403, {"error": {"code": 403, "details": [{"reason": "SERVICE_DISABLED"}]}}
+                    )
                 elif not account.may_use_project:
-                    self.send(403, {"error": {"code": 403, "details": [{"reason": "USER_PROJECT_DENIED"}]}})
+                    self.send(
+                        403,
+                        {"error": {"code": 403, "details": [{"reason": "USER_PROJECT_DENIED"}]}},
+                    )
                 else:
                     self.send(200, {"permissions": [GET]})
 
@@ -187,7 +207,9 @@ class ForeignAccount:
 def test_api_disabled_in_callers_project_is_called_on_behalf_of_this_project() -> None:
     account = ForeignAccount(may_use_project=True)
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), account.handler())) as endpoint:
-        assert ProjectAccess("my-project", endpoint, endpoint).granted_permissions("t", [GET]) == {GET}
+        assert ProjectAccess("my-project", endpoint, endpoint).granted_permissions("t", [GET]) == {
+            GET
+        }
     assert account.quota_projects == [None, "my-project"]
 
 
@@ -200,12 +222,16 @@ def test_caller_who_may_not_use_this_project_gets_an_error_with_the_remedy() -> 
             lambda: access.may_act_as("t", ACCOUNT),
             lambda: access.project_number("t"),
         ):
-            with pytest.raises(CallersProjectError, match=r"gcloud services enable .*serviceUsageConsumer"):
+            with pytest.raises(
+                CallersProjectError, match=r"gcloud services enable .*serviceUsageConsumer"
+            ):
                 call()
         assert access.email("t") is None
 
 
-def test_no_caller_may_act_as_a_missing_account(google: tuple[str, list[tuple[int, object]]]) -> None:
+def test_no_caller_may_act_as_a_missing_account(
+    google: tuple[str, list[tuple[int, object]]],
+) -> None:
     endpoint, answers = google
     answers += [(404, {"error": {"code": 404}}), (503, {})]
     access = ProjectAccess("my-project", endpoint, endpoint)
@@ -214,7 +240,9 @@ def test_no_caller_may_act_as_a_missing_account(google: tuple[str, list[tuple[in
         access.may_act_as("t", ACCOUNT)
 
 
-def test_permission_that_was_not_requested_is_never_granted(google: tuple[str, list[tuple[int, object]]]) -> None:
+def test_permission_that_was_not_requested_is_never_granted(
+    google: tuple[str, list[tuple[int, object]]],
+) -> None:
     endpoint, answers = google
     answers.append((200, {"permissions": [GET, CREATE]}))
     assert ProjectAccess("my-project", endpoint, endpoint).granted_permissions("t", [GET]) == {GET}
@@ -222,7 +250,9 @@ def test_permission_that_was_not_requested_is_never_granted(google: tuple[str, l
 
 def test_unreachable_iam_is_a_temporary_error() -> None:
     with pytest.raises(TemporaryError):
-        ProjectAccess("my-project", "http://127.0.0.1:1", "http://127.0.0.1:1").granted_permissions("t", [GET])
+        ProjectAccess("my-project", "http://127.0.0.1:1", "http://127.0.0.1:1").granted_permissions(
+            "t", [GET]
+        )
 
 
 @pytest.mark.parametrize(
@@ -234,7 +264,9 @@ def test_unreachable_iam_is_a_temporary_error() -> None:
         {"sub": "1", "email": "", "email_verified": True},
     ],
 )
-def test_unverified_email_is_not_returned(google: tuple[str, list[tuple[int, object]]], person: object) -> None:
+def test_unverified_email_is_not_returned(
+    google: tuple[str, list[tuple[int, object]]], person: object
+) -> None:
     endpoint, answers = google
     answers.append((200, person))
     assert ProjectAccess("my-project", endpoint, endpoint, endpoint).email("t") is None

@@ -41,14 +41,19 @@ def test_folder_listing_is_recursive_and_stays_in_the_folder(bucket: Bucket) -> 
     for name in ("d/3/a", "d/3/logs/train/ä b", "d/30/x", "d/3x", "other"):
         bucket.put(name, {})
     listed = bucket.objects.list_below(f"gs://{bucket.name}/d/3")
-    assert {item.uri for item in listed} == {f"gs://{bucket.name}/d/3/a", f"gs://{bucket.name}/d/3/logs/train/ä b"}
+    assert {item.uri for item in listed} == {
+        f"gs://{bucket.name}/d/3/a",
+        f"gs://{bucket.name}/d/3/logs/train/ä b",
+    }
     assert {item.name for item in listed} == {"a", "ä b"}
     assert all(item.updated.startswith("20") for item in listed)
     assert {item.size for item in listed} == {2}
     assert bucket.objects.list_below(f"gs://{bucket.name}/nothing") == []
 
 
-def test_object_with_special_characters_in_its_name_is_downloaded(bucket: Bucket, tmp_path: Path) -> None:
+def test_object_with_special_characters_in_its_name_is_downloaded(
+    bucket: Bucket, tmp_path: Path
+) -> None:
     bucket.put("logs/ä b", {"x": 1})
     bucket.objects.download(f"gs://{bucket.name}/logs/ä b", tmp_path / "new" / "file")
     assert (tmp_path / "new" / "file").read_bytes().startswith(b'{"x"')
@@ -68,5 +73,7 @@ def test_download_of_a_generation_never_returns_a_later_one(bucket: Bucket, tmp_
     bucket.objects.download(uri, tmp_path / "first", generation)
     assert (tmp_path / "first").read_bytes().startswith(b'{"x"')
     bucket.put("p.tar.gz", {"attack": 1})
-    with pytest.raises(SetupError, match=f"generation {generation}"):  # the bucket has no object versioning
+    with pytest.raises(
+        SetupError, match=f"generation {generation}"
+    ):  # the bucket has no object versioning
         bucket.objects.download(uri, tmp_path / "second", generation)

@@ -42,19 +42,29 @@ def bus(pubsub: PubSub, project: str) -> Iterator[PubsubBus]:
     made.close()
 
 
-def test_published_message_arrives_with_its_bytes_and_attributes(pubsub: PubSub, bus: PubsubBus) -> None:
+def test_published_message_arrives_with_its_bytes_and_attributes(
+    pubsub: PubSub, bus: PubsubBus
+) -> None:
     messages = {b"\x00\xff not text": {"source": "gs://b/jobs/ä.yaml#1"}, b"{}": {}}
     for data, attributes in messages.items():
         bus.publish("trainmaster-submit", data, attributes)
-    received = {message["data"]: message["attributes"] for message in pubsub.pull("trainmaster-submit")}
+    received = {
+        message["data"]: message["attributes"] for message in pubsub.pull("trainmaster-submit")
+    }
     assert received == messages
 
 
-def test_messages_of_all_batches_arrive(pubsub: PubSub, bus: PubsubBus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_of_all_batches_arrive(
+    pubsub: PubSub, bus: PubsubBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pubsub_bus, "BATCH_MAX", 2)
     bus.publish_all("trainmaster-submit", [b"1", b"2", b"3"])
     bus.publish_all("trainmaster-submit", [])
-    assert sorted(message["data"] for message in pubsub.pull("trainmaster-submit")) == [b"1", b"2", b"3"]
+    assert sorted(message["data"] for message in pubsub.pull("trainmaster-submit")) == [
+        b"1",
+        b"2",
+        b"3",
+    ]
 
 
 def test_publishing_to_a_missing_topic_is_a_permanent_error(bus: PubsubBus) -> None:
@@ -78,12 +88,18 @@ class FailingPubSub(grpc.GenericRpcHandler):  # type: ignore[misc]
                 context.abort(status, "as the test says")
             return PublishResponse(message_ids=["1"])
 
-        return grpc.unary_unary_rpc_method_handler(publish, PublishRequest.deserialize, PublishResponse.serialize)
+        return grpc.unary_unary_rpc_method_handler(
+            publish, PublishRequest.deserialize, PublishResponse.serialize
+        )
 
 
-def served_pubsub(port: int, handler: grpc.GenericRpcHandler | None = None) -> tuple[grpc.Server, int]:
+def served_pubsub(
+    port: int, handler: grpc.GenericRpcHandler | None = None
+) -> tuple[grpc.Server, int]:
     """Start a server at the port; 0: at any. Return its port as well."""
-    server = grpc.server(ThreadPoolExecutor(1), handlers=[handler or FailingPubSub(grpc.StatusCode.OK)])
+    server = grpc.server(
+        ThreadPoolExecutor(1), handlers=[handler or FailingPubSub(grpc.StatusCode.OK)]
+    )
     port = server.add_insecure_port(f"127.0.0.1:{port}")
     server.start()
     return server, port
@@ -109,7 +125,8 @@ def test_many_messages_are_published_in_batches(failing: tuple[FailingPubSub, Pu
 
 
 @pytest.mark.parametrize(
-    "status", [grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE]
+    "status",
+    [grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE],
 )
 def test_short_failure_of_pubsub_is_retried_until_it_is_over(
     failing: tuple[FailingPubSub, PubsubBus], status: grpc.StatusCode
@@ -121,7 +138,8 @@ def test_short_failure_of_pubsub_is_retried_until_it_is_over(
 
 
 @pytest.mark.parametrize(
-    "status", [grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED]
+    "status",
+    [grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED],
 )
 def test_lasting_failure_of_pubsub_is_a_temporary_error(
     failing: tuple[FailingPubSub, PubsubBus], status: grpc.StatusCode
@@ -147,7 +165,9 @@ def restart_pubsub(port: int) -> tuple[grpc.Server, int]:
 
 
 @pytest.mark.slow
-def test_message_is_published_after_pubsub_was_down_for_20_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_is_published_after_pubsub_was_down_for_20_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The outage ends all connections, so the client's channel has to reconnect."""
     server, port = served_pubsub(0)
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", f"127.0.0.1:{port}")
@@ -162,7 +182,9 @@ def test_message_is_published_after_pubsub_was_down_for_20_seconds(monkeypatch: 
             try:
                 bus.publish("trainmaster-submit", b"during", {})
                 break
-            except TemporaryError:  # Pub/Sub would redeliver the event that this message follows from
+            except (
+                TemporaryError
+            ):  # Pub/Sub would redeliver the event that this message follows from
                 errors += 1
     assert OUTAGE_S - 1 < time.monotonic() - began < OUTAGE_S + CALL_S
     assert errors <= 2

@@ -83,7 +83,9 @@ def test_missing_bucket_is_named(files: EventFiles) -> None:
         list(files.list("gs://no-such-bucket/runs/"))
 
 
-def test_copy_follows_a_growing_file(files: EventFiles, objects: StorageObjects, folder: str, tmp_path: Path) -> None:
+def test_copy_follows_a_growing_file(
+    files: EventFiles, objects: StorageObjects, folder: str, tmp_path: Path
+) -> None:
     mirror = Mirror(tmp_path, files, (LogFolder("job", folder),))
     for content in (b"one", b"one two", b"one two three", b"other"):
         put(objects, f"{folder}train/{EVENTS}", content)

@@ -33,7 +33,9 @@ def expiry(client: Client, path: str) -> dict[str, datetime | None]:
     return {snapshot.id: (snapshot.to_dict() or {}).get(EXPIRE_AT) for snapshot in snapshots}
 
 
-def test_replicas_of_an_earlier_attempt_expire_and_present_ones_stay(client: Client, world: World) -> None:
+def test_replicas_of_an_earlier_attempt_expire_and_present_ones_stay(
+    client: Client, world: World
+) -> None:
     path = f"jobs/{world.job_id}/replicas"
     assert set(expiry(client, path).values()) == {None}
     world.kill(CHIEF, signal=6)

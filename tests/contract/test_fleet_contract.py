@@ -27,9 +27,12 @@ def test_created_gang_is_listed(world: World, job: Job) -> None:
     assert world.fleet.create(job, create, metadata()) == Created()
     vms = sorted(world.fleet.list_vms(job.job_id), key=lambda vm: vm.name)
     assert [(vm.name, vm.replica_id, vm.zone) for vm in vms] == [
-        (name, replica_id, ZONE) for name, replica_id in zip(create.names, create.replica_ids, strict=True)
+        (name, replica_id, ZONE)
+        for name, replica_id in zip(create.names, create.replica_ids, strict=True)
     ]
-    assert {(vm.status, vm.vm_generation, vm.directive) for vm in vms} == {(VmStatus.RUNNING, 1, RUN)}
+    assert {(vm.status, vm.vm_generation, vm.directive) for vm in vms} == {
+        (VmStatus.RUNNING, 1, RUN)
+    }
     assert len({vm.instance_id for vm in vms}) == 2
     assert world.metadata(vms[0]) == metadata()
     assert world.fleet.list_vms("another_job") == ()
@@ -41,7 +44,9 @@ def test_repeated_insert_is_created_and_changes_nothing(world: World, job: Job) 
     assert len(world.fleet.list_vms(job.job_id)) == 2
 
 
-def test_existing_names_count_as_created_and_missing_vms_are_inserted(world: World, job: Job) -> None:
+def test_existing_names_count_as_created_and_missing_vms_are_inserted(
+    world: World, job: Job
+) -> None:
     world.fleet.create(job, a_create(job, 1), metadata())
     first = sole(world.fleet, job)
     assert world.fleet.create(job, a_create(job, 3), metadata()) == Created()
@@ -87,7 +92,9 @@ def test_directive_is_written_once_per_fingerprint(world: World, job: Job) -> No
     listed = sole(world.fleet, job)
     hold = Directive(1, 2, DirectiveAction.HOLD)
     assert world.fleet.write_directive(listed, hold)
-    assert not world.fleet.write_directive(listed, replace(hold, incarnation=3))  # somebody wrote since it was listed
+    assert not world.fleet.write_directive(
+        listed, replace(hold, incarnation=3)
+    )  # somebody wrote since it was listed
     now = sole(world.fleet, job)
     assert now.directive == hold
     assert now.fingerprint != listed.fingerprint
@@ -102,7 +109,9 @@ def test_list_all_returns_vms_of_all_jobs_with_labels_and_times(world: World, jo
     listed = world.fleet.list_all()
     assert {item.label for item in listed} == {job_label(job.job_id), job_label(other.job_id)}
     expected = {
-        LabelledVm(vm, job_label(owner.job_id)) for owner in (job, other) for vm in world.fleet.list_vms(owner.job_id)
+        LabelledVm(vm, job_label(owner.job_id))
+        for owner in (job, other)
+        for vm in world.fleet.list_vms(owner.job_id)
     }
     assert set(listed) == expected
     for item in listed:

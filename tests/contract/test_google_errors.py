@@ -23,7 +23,9 @@ from trainmaster.gcp.errors import explain, google_errors
 from trainmaster.gcp.firestore.store import FirestoreStore
 from trainmaster.ports import Rejection
 
-NO_INDEX = "The query requires an index. You can create it here: https://console.firebase.google.com/…"
+NO_INDEX = (
+    "The query requires an index. You can create it here: https://console.firebase.google.com/…"
+)
 NO_DATABASE = "The database (default) does not exist for project p Please visit https://console.cloud.google.com/…"
 NO_DOCUMENT = "No document to update: projects/p/databases/(default)/documents/jobs/digits_1"
 
@@ -53,7 +55,11 @@ def test_error_that_may_pass_is_temporary_and_names_the_action(error: Exception)
 
 @pytest.mark.parametrize(
     "error",
-    [exceptions.InvalidArgument("bad"), exceptions.NotFound("no topic"), exceptions.FailedPrecondition("no")],
+    [
+        exceptions.InvalidArgument("bad"),
+        exceptions.NotFound("no topic"),
+        exceptions.FailedPrecondition("no"),
+    ],
     ids=lambda error: type(error).__name__,
 )
 def test_error_that_will_not_pass_is_permanent(error: Exception) -> None:
@@ -103,7 +109,9 @@ def failing(error: Exception) -> Callable[..., Any]:
 def test_missing_index_is_a_permanent_error_that_says_how_to_create_it(
     firestore: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(firestore._firestore_api, "run_query", failing(exceptions.FailedPrecondition(NO_INDEX)))
+    monkeypatch.setattr(
+        firestore._firestore_api, "run_query", failing(exceptions.FailedPrecondition(NO_INDEX))
+    )
     with pytest.raises(PermanentError, match=r"requires an index.*terraform apply"):
         FirestoreStore(firestore).jobs_with_pending()
 
@@ -117,7 +125,10 @@ def test_missing_index_is_a_permanent_error_that_says_how_to_create_it(
     ids=["read", "commit"],
 )
 def test_missing_database_is_a_permanent_error_that_says_how_to_create_it(
-    method: str, action: Callable[[FirestoreStore], object], firestore: Client, monkeypatch: pytest.MonkeyPatch
+    method: str,
+    action: Callable[[FirestoreStore], object],
+    firestore: Client,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(firestore._firestore_api, method, failing(exceptions.NotFound(NO_DATABASE)))
     with pytest.raises(PermanentError, match=r"does not exist.*terraform apply"):
@@ -126,7 +137,11 @@ def test_missing_database_is_a_permanent_error_that_says_how_to_create_it(
 
 @pytest.mark.parametrize(
     "error",
-    [exceptions.FailedPrecondition("older"), exceptions.Aborted("contention"), exceptions.NotFound(NO_DOCUMENT)],
+    [
+        exceptions.FailedPrecondition("older"),
+        exceptions.Aborted("contention"),
+        exceptions.NotFound(NO_DOCUMENT),
+    ],
     ids=lambda error: type(error).__name__,
 )
 def test_commit_prevented_by_another_writer_is_a_conflict(
@@ -140,7 +155,11 @@ def test_commit_prevented_by_another_writer_is_a_conflict(
 def test_commit_that_fails_otherwise_is_a_permanent_error(
     firestore: Client, monkeypatch: pytest.MonkeyPatch, an_entry: LedgerEntry
 ) -> None:
-    monkeypatch.setattr(firestore._firestore_api, "commit", failing(exceptions.InvalidArgument("document too large")))
+    monkeypatch.setattr(
+        firestore._firestore_api,
+        "commit",
+        failing(exceptions.InvalidArgument("document too large")),
+    )
     with pytest.raises(PermanentError, match="too large"):
         FirestoreStore(firestore).commit(None, an_entry, Change())
 
@@ -163,9 +182,13 @@ def test_missing_credentials_are_a_permanent_error_on_the_command_line(
     assert "gcloud auth application-default login" in str(explain(raised.value.__cause__))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("error", [TransportError("no route"), RefreshError("busy", retryable=True)], ids=str)
+@pytest.mark.parametrize(
+    "error", [TransportError("no route"), RefreshError("busy", retryable=True)], ids=str
+)
 def test_unreachable_token_server_is_a_temporary_error(
-    error: Exception, default_credentials: Callable[[Exception], None], monkeypatch: pytest.MonkeyPatch
+    error: Exception,
+    default_credentials: Callable[[Exception], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("K_SERVICE", raising=False)
     default_credentials(error)

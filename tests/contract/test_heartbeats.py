@@ -21,7 +21,10 @@ ALLOWED = {"enable-guest-attributes": "TRUE"}
 def a_vm(compute: EmulatorWorld, job: Job, value: str, key: str = "heartbeat", **more: str) -> None:
     script = WRITE.format(value=value, key=key)
     compute.fleet.create(job, a_create(job, 1), {**metadata(), "startup-script": script, **more})
-    eventually(lambda: "WRITTEN" in compute.fleet.serial_output(sole(compute.fleet, job), 0)[0], within_s=60)
+    eventually(
+        lambda: "WRITTEN" in compute.fleet.serial_output(sole(compute.fleet, job), 0)[0],
+        within_s=60,
+    )
 
 
 def test_heartbeat_of_a_vm_is_read(compute: EmulatorWorld, job: Job) -> None:

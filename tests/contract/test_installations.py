@@ -33,7 +33,9 @@ def test_sweeps_see_and_delete_the_vms_of_their_own_installation_only(
     compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both have a job of the same id. One of them labels its VMs like those of the other."""
-    labelled = replace(job, labels=(Label("tmstaging-job", "digits"), Label("trainmaster-job", "digits")))
+    labelled = replace(
+        job, labels=(Label("tmstaging-job", "digits"), Label("trainmaster-job", "digits"))
+    )
     own = {}
     for name in BOTH:
         monkeypatch.setenv(VARIABLE, name)
@@ -41,16 +43,24 @@ def test_sweeps_see_and_delete_the_vms_of_their_own_installation_only(
         assert compute.fleet.create(labelled, create, metadata()) == Created()
         own[name] = set(create.names)
     labels = {name: compute.emulator.get(vms.copy().pop()).labels for name, vms in own.items()}
-    assert "trainmaster-job" not in labels["staging"], "the list of one installation does not have the VMs of the other"
+    assert "trainmaster-job" not in labels["staging"], (
+        "the list of one installation does not have the VMs of the other"
+    )
     assert compute.emulator.names() == own[""] | own["staging"]
     left = own[""] | own["staging"]
     for name in BOTH:
         monkeypatch.setenv(VARIABLE, name)
         vms = compute.fleet.list_vms(job.job_id)
-        assert {vm.name for vm in vms} == {item.vm.name for item in compute.fleet.list_all()} == own[name]
+        assert (
+            {vm.name for vm in vms}
+            == {item.vm.name for item in compute.fleet.list_all()}
+            == own[name]
+        )
         world = World(now=max(vm.created_at for vm in vms if vm.created_at) + timedelta(seconds=1))
         search(compute.fleet, world)
-        assert {orphan.name for orphan in world.store.orphans()} == own[name], "its database has no job"
+        assert {orphan.name for orphan in world.store.orphans()} == own[name], (
+            "its database has no job"
+        )
         search(compute.fleet, world)
         left -= own[name]
         assert compute.emulator.names() == left
@@ -71,6 +81,9 @@ def test_databases_are_separate(firestore_emulator: str, monkeypatch: pytest.Mon
     chief = job.plan.primary
     assert stores["staging"].job_of_vm(vm_name(job.job_id, chief)) == job.job_id
     monkeypatch.setenv(VARIABLE, "")
-    assert stores["staging"].job_of_vm(f"tmstaging{vm_name(job.job_id, chief).removeprefix('tm')}") is None
+    assert (
+        stores["staging"].job_of_vm(f"tmstaging{vm_name(job.job_id, chief).removeprefix('tm')}")
+        is None
+    )
     for store in stores.values():
         store.close()

@@ -27,9 +27,13 @@ def objects(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if request.param == "memory":
         yield MemoryObjects()
         return
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://{request.getfixturevalue('storage_emulator')}")
+    monkeypatch.setenv(
+        "STORAGE_EMULATOR_HOST", f"http://{request.getfixturevalue('storage_emulator')}"
+    )
     client = storage.Client(project="test", credentials=AnonymousCredentials())
-    client.create_bucket("bucket", timeout=10) if client.lookup_bucket("bucket", timeout=10) is None else None
+    client.create_bucket("bucket", timeout=10) if client.lookup_bucket(
+        "bucket", timeout=10
+    ) is None else None
     client.close()
     made = StorageObjects(clients.storage_client())
     yield made
@@ -108,7 +112,10 @@ def test_forbidden_deletion_is_logged_and_raises_nothing(
     uri: str, monkeypatch: pytest.MonkeyPatch, caplog: CapturedLogs
 ) -> None:
     """Otherwise a job file that was submitted would be redelivered until it is a dead letter."""
-    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Forbidding)) as endpoint, caplog.at_level(logging.WARNING):
+    with (
+        serving(ThreadingHTTPServer(("127.0.0.1", 0), Forbidding)) as endpoint,
+        caplog.at_level(logging.WARNING),
+    ):
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", endpoint)
         objects = StorageObjects(clients.storage_client())
         objects.delete(uri)
@@ -134,7 +141,9 @@ def test_forbidden_bucket_is_neither_present_nor_missing(monkeypatch: pytest.Mon
         objects.close()
 
 
-def test_created_objects_are_those_below_the_directory_with_their_times(objects: Any, uri: str) -> None:
+def test_created_objects_are_those_below_the_directory_with_their_times(
+    objects: Any, uri: str
+) -> None:
     before = datetime.now(UTC) - timedelta(seconds=5)
     directory = uri.removesuffix(".yaml")
     for name in ("b/2", "a", "c"):
@@ -143,7 +152,10 @@ def test_created_objects_are_those_below_the_directory_with_their_times(objects:
     found = objects.created(directory, 10)
     prefix = directory.removeprefix("gs://bucket/")
     assert [created.name for created in found] == [f"{prefix}/a", f"{prefix}/b/2", f"{prefix}/c"]
-    assert all(before <= created.created_at <= datetime.now(UTC) + timedelta(seconds=5) for created in found)
+    assert all(
+        before <= created.created_at <= datetime.now(UTC) + timedelta(seconds=5)
+        for created in found
+    )
     assert {created.size for created in found} == {3}
     assert found[0].created_at.tzinfo is not None
 

@@ -27,11 +27,15 @@ def completed(number: int, values: Sequence[float], every: int = 100) -> Trial:
     return Trial(number, ("0.01",), TrialState.SUCCEEDED, None, None, points[-1], points[:-1])
 
 
-def a_study(running: Sequence[float], rule: StoppingRule = StoppingRule.MEDIAN, **changes: object) -> Tuning:
+def a_study(
+    running: Sequence[float], rule: StoppingRule = StoppingRule.MEDIAN, **changes: object
+) -> Tuning:
     """Return a study of rising trials, of which the last one runs, and has reported these values."""
     done = [completed(number, [value + number / 100 for value in RISING]) for number in range(1, 9)]
     trial = Trial(9, ("0.02",), TrialState.RUNNING, reported=curve(running))
-    study = Tuning((RATE,), metric_tag="accuracy", max_trials=20, trials=(*done, trial), stopping=rule)
+    study = Tuning(
+        (RATE,), metric_tag="accuracy", max_trials=20, trials=(*done, trial), stopping=rule
+    )
     return replace(study, **changes)  # type: ignore[arg-type]
 
 
@@ -72,13 +76,19 @@ def test_no_trial_is_given_up_before_enough_have_completed() -> None:
     study = a_study([0.01, 0.01])
     few = (*study.trials[: COMPLETED_MIN - 1], study.trials[-1])
     assert suggester.find_unpromising(replace(study, trials=few)) == {}
-    assert suggester.find_unpromising(replace(study, trials=(*study.trials[:COMPLETED_MIN], study.trials[-1])))
+    assert suggester.find_unpromising(
+        replace(study, trials=(*study.trials[:COMPLETED_MIN], study.trials[-1]))
+    )
 
 
 def test_trials_that_report_at_other_steps_are_compared() -> None:
     study = a_study([0.1])
-    others = tuple(completed(number, [value + 0.01 for value in RISING], every=37) for number in range(1, 7))
-    assert set(suggester.find_unpromising(replace(study, trials=(*others, study.trials[-1])))) == {9}
+    others = tuple(
+        completed(number, [value + 0.01 for value in RISING], every=37) for number in range(1, 7)
+    )
+    assert set(suggester.find_unpromising(replace(study, trials=(*others, study.trials[-1])))) == {
+        9
+    }
 
 
 def test_program_that_reports_no_step_is_kept() -> None:

@@ -33,20 +33,26 @@ OF_PREVIOUS: Final[list[dict[str, Any]]] = json.loads(
     (PREVIOUS / "documents.json").read_text(encoding="utf-8"), object_hook=decode
 )
 SENT: Final[list[tuple[str, dict[str, Any]]]] = [
-    (case["function"], case["message"]) for case in json.loads((CORPUS / "messages.json").read_text(encoding="utf-8"))
+    (case["function"], case["message"])
+    for case in json.loads((CORPUS / "messages.json").read_text(encoding="utf-8"))
 ]
 
 
 def a_name(case: dict[str, Any]) -> str:
     entry = case["whole"]
     action = entry.get("decision", {}).get("action", {})
-    return "-".join(filter(None, [case["kind"], entry.get("event", {}).get("kind"), action.get("kind")]))
+    return "-".join(
+        filter(None, [case["kind"], entry.get("event", {}).get("kind"), action.get("kind")])
+    )
 
 
 def with_unknown_fields(value: Any) -> Any:
     """Add an unknown field to every object."""
     if isinstance(value, dict):
-        return {"of_a_newer_release": {"a": [1]}, **{name: with_unknown_fields(item) for name, item in value.items()}}
+        return {
+            "of_a_newer_release": {"a": [1]},
+            **{name: with_unknown_fields(item) for name, item in value.items()},
+        }
     return [with_unknown_fields(item) for item in value] if isinstance(value, list) else value
 
 
@@ -71,7 +77,9 @@ def test_documents_of_the_release_are_read_and_written_alike(case: dict[str, Any
 def test_documents_of_the_previous_version_are_read(case: dict[str, Any]) -> None:
     kind, document = KINDS[case["kind"]]
     for stored in (case["whole"], {**case["least"], "schema": earlier_release.SCHEMA}):
-        assert documents.read(kind, document(documents.read(kind, stored))) == documents.read(kind, stored)
+        assert documents.read(kind, document(documents.read(kind, stored))) == documents.read(
+            kind, stored
+        )
 
 
 def previous(kind: str, **changes: object) -> Any:
@@ -83,11 +91,17 @@ def test_running_job_of_the_previous_version_goes_on_until_its_members_stop() ->
     assert previous("job", state="QUEUED").round == Round()
     assert previous("job", state="RUNNING").round == Round(STORED_BEFORE_ROUNDS)
     held = previous("replica", state="HELD", restarts_used=2)
-    assert (held.state, held.restarts_used, held.reports_held) == (ReplicaState.RESTARTING, 2, False)
+    assert (held.state, held.restarts_used, held.reports_held) == (
+        ReplicaState.RESTARTING,
+        2,
+        False,
+    )
     assert previous("replica", state="WAITING", instance_id=None).reports_held
 
 
-def test_job_of_an_earlier_release_may_have_vms_in_any_zone_of_its_plan_and_keeps_the_order() -> None:
+def test_job_of_an_earlier_release_may_have_vms_in_any_zone_of_its_plan_and_keeps_the_order() -> (
+    None
+):
     job = previous("job", state="PREPARING", placement={"zone_index": 0})
     assert set(job.zones_used) == set(job.plan.zones)
     assert (job.placement.floor, job.placement.remaining) == (0, None)
@@ -96,13 +110,19 @@ def test_job_of_an_earlier_release_may_have_vms_in_any_zone_of_its_plan_and_keep
 @each_row("case", DOCUMENTS, ids=map(a_name, DOCUMENTS))
 def test_fields_of_a_newer_release_are_ignored(case: dict[str, Any]) -> None:
     kind, _ = KINDS[case["kind"]]
-    assert documents.read(kind, with_unknown_fields(case["whole"])) == documents.read(kind, case["whole"])
+    assert documents.read(kind, with_unknown_fields(case["whole"])) == documents.read(
+        kind, case["whole"]
+    )
 
 
 def test_corpus_has_a_document_of_every_kind_of_event_and_action() -> None:
     entries = [case["whole"] for case in DOCUMENTS if case["kind"] == "ledger"]
-    assert {entry["event"]["kind"] for entry in entries} == {_kind(event) for event in get_args(Event)}
-    assert {entry["decision"]["action"]["kind"] for entry in entries} == {_kind(action) for action in get_args(Action)}
+    assert {entry["event"]["kind"] for entry in entries} == {
+        _kind(event) for event in get_args(Event)
+    }
+    assert {entry["decision"]["action"]["kind"] for entry in entries} == {
+        _kind(action) for action in get_args(Action)
+    }
     assert {case["kind"] for case in DOCUMENTS} == set(KINDS)
 
 
@@ -122,17 +142,27 @@ def test_messages_of_the_release_are_decoded(function: str, message: dict[str, A
     assert understood
 
 
-@each_row("function, message", [(function, message) for function, message in SENT if "version" in message])
-def test_message_of_another_version_is_a_permanent_error(function: str, message: dict[str, Any]) -> None:
+@each_row(
+    "function, message", [(function, message) for function, message in SENT if "version" in message]
+)
+def test_message_of_another_version_is_a_permanent_error(
+    function: str, message: dict[str, Any]
+) -> None:
     with pytest.raises(PermanentError, match="version"):
         DECODERS[function](json.dumps({**message, "version": 2}).encode())
 
 
 def test_messages_that_this_release_sends_are_in_the_corpus() -> None:
     provisions = [message for function, message in SENT if function == "provision"]
-    assert json.loads(internal_requests.encode_provision(ProvisionRequest("digits_1"))) in provisions
+    assert (
+        json.loads(internal_requests.encode_provision(ProvisionRequest("digits_1"))) in provisions
+    )
     assert json.loads(internal_requests.encode_orphan_search()) in provisions
-    assert all((function, message) in SENT for function, messages in MESSAGES.items() for message in messages)
+    assert all(
+        (function, message) in SENT
+        for function, messages in MESSAGES.items()
+        for message in messages
+    )
 
 
 def _kind(event_or_action: Any) -> str:

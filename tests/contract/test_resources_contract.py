@@ -40,16 +40,28 @@ def _in_memory() -> Subject:
     resources.digests[IMAGE.resource] = DIGEST
     resources.hidden.add("trainer@other-project.iam.gserviceaccount.com")
     return Subject(
-        resources, lambda: resources.missing.difference_update(names), lambda: resources.missing.update({SECRET, "key"})
+        resources,
+        lambda: resources.missing.difference_update(names),
+        lambda: resources.missing.update({SECRET, "key"}),
     )
 
 
 def _on_google_cloud(host: str) -> Subject:
     def create() -> None:
         call(host, "POST", f"/v1/projects/{PROJECT}/serviceAccounts", {"accountId": "trainer"})
-        call(host, "POST", f"/v1/projects/{PROJECT}/secrets?secretId=key", {"replication": {"automatic": {}}})
+        call(
+            host,
+            "POST",
+            f"/v1/projects/{PROJECT}/secrets?secretId=key",
+            {"replication": {"automatic": {}}},
+        )
         data = base64.b64encode(b"value").decode()
-        call(host, "POST", f"/v1/projects/{PROJECT}/secrets/key:addVersion", {"payload": {"data": data}})
+        call(
+            host,
+            "POST",
+            f"/v1/projects/{PROJECT}/secrets/key:addVersion",
+            {"payload": {"data": data}},
+        )
         tags = IMAGE.resource.rpartition("/")[0]
         call(host, "POST", f"/v1/{tags}?tagId=1", {"version": f"{tags}/versions/{DIGEST}"})
 

@@ -32,18 +32,27 @@ EVERY_KIND = (
     Parameter("optimizer", K.CATEGORICAL, choices=("adam", "sgd", "")),
     Parameter("batch", K.DISCRETE, choices=("16", "32", "64.5"), scale=Scale.LOG),
 )
-SMALL = (Parameter("layers", K.INTEGER, 1, 3), Parameter("optimizer", K.CATEGORICAL, choices=("adam", "sgd")))
+SMALL = (
+    Parameter("layers", K.INTEGER, 1, 3),
+    Parameter("optimizer", K.CATEGORICAL, choices=("adam", "sgd")),
+)
 CHOOSING = (Algorithm.BAYESIAN, Algorithm.RANDOM_SEARCH)
 
 suggester = OptunaSuggester()
 
 
-def after(tuning: Tuning, values: tuple[str, ...], value: float | None = None, *, live: bool = False) -> Tuning:
+def after(
+    tuning: Tuning, values: tuple[str, ...], value: float | None = None, *, live: bool = False
+) -> Tuning:
     """Add a trial to the tuning job. It has ended, unless it is `live`."""
     state = TrialState.RUNNING if live else TrialState.SUCCEEDED
     measurement = None if value is None else Measurement(value)
     return replace(
-        tuning, trials=(*tuning.trials, Trial(len(tuning.trials) + 1, values, state, None, None, measurement))
+        tuning,
+        trials=(
+            *tuning.trials,
+            Trial(len(tuning.trials) + 1, values, state, None, None, measurement),
+        ),
     )
 
 
@@ -60,7 +69,9 @@ def test_suggested_values_are_allowed_distinct_and_reproducible(algorithm: Algor
     tuning = Tuning(EVERY_KIND, algorithm=algorithm, max_trials=30)
     for number in range(1, 26):
         values = suggester.suggest(tuning, f"digits_1-trial-{number}")
-        assert values == suggester.suggest(tuning, f"digits_1-trial-{number}"), "the same history gives the same values"
+        assert values == suggester.suggest(tuning, f"digits_1-trial-{number}"), (
+            "the same history gives the same values"
+        )
         assert all(map(is_within, EVERY_KIND, values)), values
         tuning = after(tuning, values, number / 10 if number % 4 else None, live=number % 5 == 0)
     assert len({trial.values for trial in tuning.trials}) == 25
@@ -70,7 +81,9 @@ def test_suggested_values_are_allowed_distinct_and_reproducible(algorithm: Algor
 def test_finite_space_is_tried_once_including_running_and_earlier_trials(
     algorithm: Algorithm,
 ) -> None:
-    tuning = Tuning(SMALL, algorithm=algorithm, max_trials=10, earlier=(EarlierTrial(("2", "sgd"), 0.1),))
+    tuning = Tuning(
+        SMALL, algorithm=algorithm, max_trials=10, earlier=(EarlierTrial(("2", "sgd"), 0.1),)
+    )
     for number in range(1, 6):
         tuning = after(tuning, suggester.suggest(tuning, f"s-trial-{number}"), live=True)
     tried = {trial.values for trial in tuning.trials}
@@ -88,7 +101,10 @@ def test_grid_search_goes_in_order_and_continues_after_earlier_trials() -> None:
 @pytest.mark.parametrize("algorithm", CHOOSING)
 def test_other_trials_and_other_jobs_get_other_values(algorithm: Algorithm) -> None:
     tuning = Tuning(EVERY_KIND[:3], algorithm=algorithm)
-    assert len({suggester.suggest(tuning, seed) for seed in ("a-trial-1", "a-trial-2", "b-trial-1")}) == 3
+    assert (
+        len({suggester.suggest(tuning, seed) for seed in ("a-trial-1", "a-trial-2", "b-trial-1")})
+        == 3
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,7 +113,9 @@ def test_other_trials_and_other_jobs_get_other_values(algorithm: Algorithm) -> N
 )
 def test_suggested_values_are_spread_along_their_scale(scale: Scale, middle: float) -> None:
     """Half of the values are below the middle of the scale."""
-    tuning = Tuning((Parameter("p", K.DOUBLE, 0.01, 1.0, scale=scale),), algorithm=Algorithm.RANDOM_SEARCH)
+    tuning = Tuning(
+        (Parameter("p", K.DOUBLE, 0.01, 1.0, scale=scale),), algorithm=Algorithm.RANDOM_SEARCH
+    )
     values = [float(suggester.suggest(tuning, str(seed))[0]) for seed in range(200)]
     assert statistics.median(values) == pytest.approx(middle, rel=0.35)
 
@@ -123,13 +141,18 @@ def test_suggestions_improve_with_results(goal: Goal) -> None:
 def test_results_of_a_previous_study_count_from_the_first_trial() -> None:
     tuning = Tuning((Parameter("p", K.DOUBLE, 0.0, 1.0),))
     earlier = tuple(EarlierTrial((str(nth / 20),), -abs(nth / 20 - 0.7)) for nth in range(21))
-    near = [float(suggester.suggest(replace(tuning, earlier=earlier), str(seed))[0]) for seed in range(10)]
+    near = [
+        float(suggester.suggest(replace(tuning, earlier=earlier), str(seed))[0])
+        for seed in range(10)
+    ]
     assert statistics.median(abs(value - 0.7) for value in near) < 0.1
 
 
 def test_failed_trials_and_trials_without_a_metric_are_ignored() -> None:
     tuning = Tuning(EVERY_KIND)
-    for number, state in enumerate((TrialState.FAILED, TrialState.CANCELLED, TrialState.SUCCEEDED), start=1):
+    for number, state in enumerate(
+        (TrialState.FAILED, TrialState.CANCELLED, TrialState.SUCCEEDED), start=1
+    ):
         trial = Trial(number, suggester.suggest(tuning, str(number)), state)
         tuning = replace(tuning, trials=(*tuning.trials, trial))
     assert all(map(is_within, EVERY_KIND, suggester.suggest(tuning, "next")))

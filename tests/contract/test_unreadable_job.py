@@ -21,7 +21,9 @@ from trainmaster.messaging import internal_requests, topics
 BAD = "from_the_future"
 
 
-@pytest.fixture(params=[{"schema": 3}, {"state": "SUSPENDED"}], ids=["another schema", "an unknown word"])
+@pytest.fixture(
+    params=[{"schema": 3}, {"state": "SUSPENDED"}], ids=["another schema", "an unknown word"]
+)
 def world(request: pytest.FixtureRequest, client: Client) -> World:
     """Two jobs have VMs. A later release then writes one of them, and this release is installed again."""
     world = World(store=FirestoreStore(client), limits={"vcpus": 36})  # type: ignore[arg-type]
@@ -33,11 +35,16 @@ def world(request: pytest.FixtureRequest, client: Client) -> World:
     return world
 
 
-def test_sweep_serves_the_other_jobs_and_reports_the_unreadable_one(world: World, caplog: CapturedLogs) -> None:
+def test_sweep_serves_the_other_jobs_and_reports_the_unreadable_one(
+    world: World, caplog: CapturedLogs
+) -> None:
     caplog.set_level(logging.ERROR)
     assert sweep.handle(world.deps) == ("digits_1",)
     world.deliver()
-    assert any("unreadable job" in entry.message and vars(entry)["job_id"] == BAD for entry in caplog.records)
+    assert any(
+        "unreadable job" in entry.message and vars(entry)["job_id"] == BAD
+        for entry in caplog.records
+    )
 
 
 def test_deadline_of_another_job_is_recorded(world: World) -> None:
@@ -67,7 +74,11 @@ def test_vms_of_the_unreadable_job_are_neither_orphans_nor_deleted(world: World)
         vm_check.handle(world.fleet_deps, world.deps)
     assert world.fleet.list_vms(BAD) == vms
     assert world.store.orphans() == ()
-    requested = [json.loads(message.data) for message in world.bus.drain() if message.topic == topics.PROVISION]
+    requested = [
+        json.loads(message.data)
+        for message in world.bus.drain()
+        if message.topic == topics.PROVISION
+    ]
     assert BAD not in {request.get("job_id") for request in requested}
 
 

@@ -64,7 +64,9 @@ MANY_STEPS = 100_000
 @cache
 def scripted_wheel() -> bytes:
     """Return the scripted trainer as a wheel, which VMs install faster than a source distribution."""
-    files = {f"trainer/{path.name}": path.read_text() for path in (SCRIPTED / "trainer").glob("*.py")}
+    files = {
+        f"trainer/{path.name}": path.read_text() for path in (SCRIPTED / "trainer").glob("*.py")
+    }
     return wheel_of("scripted_trainer", files)
 
 
@@ -115,7 +117,9 @@ class Lab:
         spec["trainingInput"].update(changes)
         return self.upload(spec, name)
 
-    def scripted(self, workers: int = 2, steps: int = 5, step_s: float = 0.1, **changes: object) -> str:
+    def scripted(
+        self, workers: int = 2, steps: int = 5, step_s: float = 0.1, **changes: object
+    ) -> str:
         """Submit a job of the scripted trainer, which needs no framework; return the job id."""
         return self.upload(self.scripted_spec(workers, steps, step_s, **changes), "scripted")
 
@@ -156,7 +160,9 @@ class Lab:
         job_ids: list[str] = []
 
         def has_become_a_job() -> bool:
-            job_ids.extend(job.job_id for job in self.store.recent_jobs(20) if job.submission.startswith(uri))
+            job_ids.extend(
+                job.job_id for job in self.store.recent_jobs(20) if job.submission.startswith(uri)
+            )
             return bool(job_ids)
 
         self.until(has_become_a_job, 20)
@@ -166,7 +172,9 @@ class Lab:
         """Wait until the condition holds: `within_s` on an idle machine, SLOWDOWN_MAX times as long at most."""
         deadline = time.monotonic() + SLOWDOWN_MAX * within_s
         while not is_so():
-            assert time.monotonic() < deadline, f"condition not met within {SLOWDOWN_MAX} times {within_s:g} s"
+            assert time.monotonic() < deadline, (
+                f"condition not met within {SLOWDOWN_MAX} times {within_s:g} s"
+            )
             time.sleep(POLL_S)
 
     def wait(self, job_id: str, word: str, within_s: float = 60) -> State:
@@ -212,19 +220,27 @@ class Lab:
         return loaded.state
 
     def replica(self, job_id: str, replica_id: ReplicaId) -> Replica:
-        return next(replica for replica in self.state(job_id).replicas if replica.replica_id == replica_id)
+        return next(
+            replica for replica in self.state(job_id).replicas if replica.replica_id == replica_id
+        )
 
     def vm(self, job_id: str, replica_id: ReplicaId) -> Vm:
-        return next(vm for vm in self.fleet.list_vms(job_id) if vm.name == vm_name(job_id, replica_id))
+        return next(
+            vm for vm in self.fleet.list_vms(job_id) if vm.name == vm_name(job_id, replica_id)
+        )
 
     def console(self, job_id: str, replica_id: ReplicaId) -> str:
         return self.fleet.serial_output(self.vm(job_id, replica_id), 0)[0]
 
     def story(self, job_id: str) -> str:
-        return "\n".join(f"{entry.key}: {entry.decision.text}" for entry in self.store.ledger(job_id))
+        return "\n".join(
+            f"{entry.key}: {entry.decision.text}" for entry in self.store.ledger(job_id)
+        )
 
     def decisions(self, job_id: str) -> list[LedgerEntry]:
-        return [entry for entry in self.store.ledger(job_id) if entry.decision.action.kind != "ignore"]
+        return [
+            entry for entry in self.store.ledger(job_id) if entry.decision.action.kind != "ignore"
+        ]
 
 
 @contextmanager
@@ -236,7 +252,9 @@ def lab_on(stack: LocalStack, packages: Path) -> Iterator[Lab]:
         store = FirestoreStore(clients.firestore_client(stack.state.config.project))
         objects = StorageObjects(clients.storage_client())
     fleet = ComputeFleet(
-        VmDefaults(stack.state.config.project), endpoint=environment["TRAINMASTER_COMPUTE_ENDPOINT"], wait_s=1.0
+        VmDefaults(stack.state.config.project),
+        endpoint=environment["TRAINMASTER_COMPUTE_ENDPOINT"],
+        wait_s=1.0,
     )
     yield Lab(stack, store, fleet, objects, StackBus(stack.pubsub), packages)
     fleet.close()

@@ -34,7 +34,12 @@ def main() -> int:
     parser.add_argument("--profile", choices=PROFILES, action="append")
     parser.add_argument("--seeds", default="0:1200")
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no more histories after this time")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=float("inf"),
+        help="begin no more histories after this time",
+    )
     parser.add_argument("--trace", action="store_true", help="print what happened in each history")
     arguments = parser.parse_args()
     first, last = map(int, arguments.seeds.split(":"))
@@ -79,7 +84,9 @@ def _explore(task: tuple[str, range, float]) -> Explored:
         world = History(seed, PROFILES[name]).run()
         explored.notes.update(world.notes)
         for invariant, facts in world.violations:
-            explored.violations.append((invariant, f"--profile {name} --seeds {seed}:{seed + 1}: {facts}"))
+            explored.violations.append(
+                (invariant, f"--profile {name} --seeds {seed}:{seed + 1}: {facts}")
+            )
         explored.traces.extend(world.trace)
     return Explored(name, len(seeds), explored.notes, explored.violations, explored.traces)
 

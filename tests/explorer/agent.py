@@ -77,9 +77,13 @@ class Agent:
         """The round in which all members were asked to save."""
         self.gives_up_s = self.round_ended_s = math.inf
 
-    def _later(self, span_s: tuple[float, float], action: Callable[..., object], *args: object) -> None:
+    def _later(
+        self, span_s: tuple[float, float], action: Callable[..., object], *args: object
+    ) -> None:
         boots = self.boots
-        self.world.within(span_s, lambda: action(*args) if boots == self.boots and self.is_up else None)
+        self.world.within(
+            span_s, lambda: action(*args) if boots == self.boots and self.is_up else None
+        )
 
     # What happens to the machine.
 
@@ -128,7 +132,9 @@ class Agent:
             return
         self._send(topics.MAINTENANCE, _key(self.desired), {"cause": cause})
         if self.program and self.world.rng.random() < 0.4:
-            self._later((0.5, 8.0), self.vm.job.programs.exit, self.program, {"exit_status": 0}, "vm")
+            self._later(
+                (0.5, 8.0), self.vm.job.programs.exit, self.program, {"exit_status": 0}, "vm"
+            )
 
     def shut_down(self) -> None:
         if self.is_up:
@@ -180,7 +186,13 @@ class Agent:
             if self.world.rng.random() < 0.6:
                 self.program.saves_until_s = self.world.now_s + self.world.between((0.5, 20.0))
                 saves_s = self.program.saves_until_s - self.world.now_s
-                self._later((saves_s, saves_s), self.vm.job.programs.exit, self.program, {"exit_status": 0}, SAVED)
+                self._later(
+                    (saves_s, saves_s),
+                    self.vm.job.programs.exit,
+                    self.program,
+                    {"exit_status": 0},
+                    SAVED,
+                )
 
     def _give_up(self, cause: str) -> None:
         if cause not in self.given_up and self.desired:
@@ -189,7 +201,11 @@ class Agent:
 
     def _patience_s(self, directive: Directive) -> float:
         """How long the program may go on with its save."""
-        if not self.program or self.program.key != self.asked or directive.action is DirectiveAction.STOP:
+        if (
+            not self.program
+            or self.program.key != self.asked
+            or directive.action is DirectiveAction.STOP
+        ):
             return 0.0
         self.round_ended_s = min(self.round_ended_s, self.world.now_s)
         return min(self.round_ended_s + FINISH_S, self.gives_up_s) - self.world.now_s
@@ -205,12 +221,17 @@ class Agent:
             if self.desired is None or _key(directive) != _key(self.desired):
                 self.start_after_s = self.world.now_s + directive.pause_s
             self.desired = directive
-            if self.program and (directive.action not in RUNS or _key(directive) != self.program.key):
+            if self.program and (
+                directive.action not in RUNS or _key(directive) != self.program.key
+            ):
                 self.is_open = False
             if directive.action is DirectiveAction.SAVE and directive.grows:
                 self._grow(_key(directive))
             elif directive.action is DirectiveAction.SAVE:
-                self.ask(_key(directive), self.world.now_s + directive.gives_up_at - self.world.clock().timestamp())
+                self.ask(
+                    _key(directive),
+                    self.world.now_s + directive.gives_up_at - self.world.clock().timestamp(),
+                )
         if not self.is_settled:
             self.is_settled = True
             self._settle(directive)
@@ -220,7 +241,12 @@ class Agent:
         """Once after each boot: the program that ran before the boot was interrupted by it."""
         if self.started and self.is_open and self.ended is None:
             self.ended = {"at": self.world.clock(self.skew_s).isoformat(), "cause": "vm_restarted"}
-        if self.started == _key(directive) and self.is_open and directive.action in RUNS and self.ended:
+        if (
+            self.started == _key(directive)
+            and self.is_open
+            and directive.action in RUNS
+            and self.ended
+        ):
             self._report_exit(self.started, self.ended)
         if self.reported_ready == _key(directive) and directive.action is DirectiveAction.HOLD:
             self._report_ready()
@@ -344,7 +370,11 @@ class Agent:
         key = _key(directive)
         facts: Facts = {"agent_started_at": self.world.clock(self.skew_s).isoformat()}
         if self.ended and self.started and self.started < key and self.is_open:
-            facts["ended"] = {"attempt": self.started[0], "incarnation": self.started[1], **self.ended}
+            facts["ended"] = {
+                "attempt": self.started[0],
+                "incarnation": self.started[1],
+                **self.ended,
+            }
         self._send(topics.VM_READY, key, facts)
 
         def again() -> None:

@@ -40,12 +40,22 @@ UP: Final = (VmStatus.CREATING, VmStatus.RUNNING)
 class ExploredVm:
     """One VM, or one TPU slice, whose hosts have an agent each."""
 
-    def __init__(self, cloud: Cloud, job: ExploredJob, create: Create, name: str, directive: Directive) -> None:
+    def __init__(
+        self, cloud: Cloud, job: ExploredJob, create: Create, name: str, directive: Directive
+    ) -> None:
         cloud.count += 1
         self.cloud, self.world, self.job, self.name = cloud, cloud.world, job, name
-        self.zone, self.generation, self.instance_id = create.zone, create.vm_generation, str(cloud.count)
+        self.zone, self.generation, self.instance_id = (
+            create.zone,
+            create.vm_generation,
+            str(cloud.count),
+        )
         self.replica_id = replica_id_from_vm_name(name)
-        self.is_tpu, self.is_spot, self.hosts = create.group.tpu is not None, create.spot, create.group.hosts
+        self.is_tpu, self.is_spot, self.hosts = (
+            create.group.tpu is not None,
+            create.spot,
+            create.group.hosts,
+        )
         self.directive, self.fingerprint = directive, 1
         self.per_hour = 0.0
         """Its list price, if the job has a cap."""
@@ -89,13 +99,20 @@ class ExploredVm:
 
     def _meet_fault(self) -> None:
         world = self.world
-        if not world.has_faults or self.status is not VmStatus.RUNNING or self.is_hung or self.is_gone:
+        if (
+            not world.has_faults
+            or self.status is not VmStatus.RUNNING
+            or self.is_hung
+            or self.is_gone
+        ):
             return
         draw = world.rng.random()
         if draw < 0.35:
             self._announce(LossCause.PREEMPTION, 0.0, (5.0, 30.0), stays=world.rng.random() < 0.5)
         elif draw < 0.5:
-            self._announce(LossCause.MAINTENANCE, world.between((2.0, 100.0)), (30.0, 30.0), stays=True)
+            self._announce(
+                LossCause.MAINTENANCE, world.between((2.0, 100.0)), (30.0, 30.0), stays=True
+            )
         elif draw < 0.75:
             self.vanish()
         elif draw < 0.92:
@@ -119,7 +136,9 @@ class ExploredVm:
             self.world.log(kind, self, self.instance_id)
             self.job.note_fault(self, kind)
 
-    def _announce(self, cause: LossCause, in_s: float, within_s: tuple[float, float], *, stays: bool) -> None:
+    def _announce(
+        self, cause: LossCause, in_s: float, within_s: tuple[float, float], *, stays: bool
+    ) -> None:
         self.fail(cause.value)
         for agent in self.agents:
             self.world.within((0.1, 3.0), agent.notice, cause.value)
@@ -149,7 +168,9 @@ class ExploredVm:
         if self.failed_s is not None:
             self.job.note_fault(self, "gone")
         if self.started_at and self.status is not VmStatus.STOPPED:
-            self.job.cost += self.per_hour * (self.world.clock() - self.created_at).total_seconds() / 3600
+            self.job.cost += (
+                self.per_hour * (self.world.clock() - self.created_at).total_seconds() / 3600
+            )
         for agent in self.agents:
             agent.power_off("vm")
         self.status = VmStatus.STOPPED
@@ -191,18 +212,24 @@ class Cloud:
         self.count = 1000
         self._requests: dict[str, Callable[[], CreateOutcome]] = {}
 
-    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()) -> tuple[Vm, ...]:
+    def list_vms(
+        self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()
+    ) -> tuple[Vm, ...]:
         del tpu_zones, zones
         return tuple(vm.observe() for vm in self.present.values() if vm.job.job_id == job_id)
 
     def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
         del zones
-        return tuple(LabelledVm(vm.observe(), job_label(vm.job.job_id)) for vm in self.present.values())
+        return tuple(
+            LabelledVm(vm.observe(), job_label(vm.job.job_id)) for vm in self.present.values()
+        )
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         key = create.request_key(job.job_id)
         if key not in self._requests:
-            existing = [vm for name in create.names if (vm := self.present.get((name, create.zone)))]
+            existing = [
+                vm for name in create.names if (vm := self.present.get((name, create.zone)))
+            ]
             if any(vm.generation != create.vm_generation or vm.status not in UP for vm in existing):
                 return Pending()
             self._requests[key] = self._refuse(create.zone) or self._insert(job, create, metadata)
@@ -222,7 +249,9 @@ class Cloud:
                 return lambda: refused
         return None
 
-    def _insert(self, job: Job, create: Create, metadata: Mapping[str, str]) -> Callable[[], CreateOutcome]:
+    def _insert(
+        self, job: Job, create: Create, metadata: Mapping[str, str]
+    ) -> Callable[[], CreateOutcome]:
         world, profile = self.world, self.world.profile
         directive = Directive.from_metadata(json.loads(metadata["trainmaster-directive"]))
         names = [name for name in create.names if (name, create.zone) not in self.present]
@@ -237,9 +266,13 @@ class Cloud:
                 vm.per_hour = float(cast("Decimal", price)) * create.group.hosts
             self.present[vm.name, vm.zone] = vm
             explored.note_created(vm)
-        done_s = world.now_s + world.between(SLOW_CREATE_S if world.chance(profile.slow_create) else CREATE_S)
+        done_s = world.now_s + world.between(
+            SLOW_CREATE_S if world.chance(profile.slow_create) else CREATE_S
+        )
         is_refused = world.chance(profile.stockout_late)
-        outcome = NotCreated(CapacityErrorKind.STOCKOUT, "STOCKOUT", "later") if is_refused else Created()
+        outcome = (
+            NotCreated(CapacityErrorKind.STOCKOUT, "STOCKOUT", "later") if is_refused else Created()
+        )
 
         def finish() -> None:
             for vm in vms:
@@ -267,7 +300,9 @@ class Cloud:
         if existing is None or str(existing.fingerprint) != vm.fingerprint:
             return False
         existing.directive, existing.fingerprint = directive, existing.fingerprint + 1
-        self.world.log("directive", existing, directive.attempt, directive.incarnation, directive.action.value)
+        self.world.log(
+            "directive", existing, directive.attempt, directive.incarnation, directive.action.value
+        )
         for agent in existing.agents:
             agent.wake()
         return True
@@ -276,7 +311,9 @@ class Cloud:
         existing = self._find(vm)
         if existing is None or not existing.agents:
             return None
-        return self.world.clock(min(agent.last_beat_s for agent in existing.agents) - self.world.now_s)
+        return self.world.clock(
+            min(agent.last_beat_s for agent in existing.agents) - self.world.now_s
+        )
 
     def reported_metric(self, vm: Vm) -> str | None:
         del vm

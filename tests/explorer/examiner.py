@@ -93,21 +93,34 @@ class Examiner:
             self.round.vms.add(program.agent.vm.instance_id)
         self._examine_member_set(program)
         for other in self._job.programs.all:
-            if other.is_alive and self._job.is_member(program.replica_id) and self._job.is_member(other.replica_id):
+            if (
+                other.is_alive
+                and self._job.is_member(program.replica_id)
+                and self._job.is_member(other.replica_id)
+            ):
                 if other.key != program.key:
                     self._world.violate("F1 started beside another round", program, other)
-                elif other.machine == program.machine and other.agent.vm.zone == program.agent.vm.zone:
+                elif (
+                    other.machine == program.machine
+                    and other.agent.vm.zone == program.agent.vm.zone
+                ):
                     self._world.violate("F1 runs twice", program, other.agent.vm, program.agent.vm)
 
     def _examine_member_set(self, program: Program) -> None:
         """All members of a round have one member set, with the primary and at least `minReplicas`."""
-        others = [p for p in self._job.programs.all if p.key == program.key and p.without != program.without]
+        others = [
+            p
+            for p in self._job.programs.all
+            if p.key == program.key and p.without != program.without
+        ]
         members, elastic = channel_members(self._job.plan), self._job.plan.elastic
         present = [member for rank, member in enumerate(members) if rank not in program.without]
         if others or (program.without and program.replica_id not in present):
             self._world.violate("several member sets", program, program.without, *others)
         if program.without and (
-            elastic is None or self._job.primary not in present or len(present) < elastic.min_replicas
+            elastic is None
+            or self._job.primary not in present
+            or len(present) < elastic.min_replicas
         ):
             self._world.violate("a round is too small", program, program.without)
         self._world.notes["programs of short rounds"] += bool(program.without)
@@ -129,13 +142,17 @@ class Examiner:
         if any(failed is vm for _, failed, _ in self._job.faults):
             return
         for replica in state.replicas:
-            is_current = replica.replica_id == vm.replica_id and replica.vm_generation == vm.generation
+            is_current = (
+                replica.replica_id == vm.replica_id and replica.vm_generation == vm.generation
+            )
             if (
                 is_current
                 and replica.state is not ReplicaState.COMPLETED
                 and replica.instance_id in (None, vm.instance_id)
             ):
-                self._world.violate("healthy VM deleted", vm, replica.state, vm.zone, state.job.zone)
+                self._world.violate(
+                    "healthy VM deleted", vm, replica.state, vm.zone, state.job.zone
+                )
 
     def on_commit(self, entry: LedgerEntry) -> None:
         loaded = self._store.load_attempt(entry.job_id)
@@ -144,7 +161,9 @@ class Examiner:
         if before is None:
             self._job.accept(loaded.state.job.plan)
             return
-        self._reported |= {replica.instance_id for replica in loaded.state.replicas if replica.instance_id}
+        self._reported |= {
+            replica.instance_id for replica in loaded.state.replicas if replica.instance_id
+        }
         if isinstance(entry.event, VmLost) and not isinstance(entry.decision.action, Ignore):
             self._lost.add(entry.event.subject.vm.instance_id)
         self._world.log("commit", entry.key, entry.decision.reason.value, "-", entry.decision.text)
@@ -158,7 +177,9 @@ class Examiner:
         self._count(charges)
         if self._job.is_synchronous and not self._is_about_single(entry):
             self._examine_round(before, entry, charges)
-        elif isinstance(entry.event, ReplicaExited) and not isinstance(entry.decision.action, Ignore):
+        elif isinstance(entry.event, ReplicaExited) and not isinstance(
+            entry.decision.action, Ignore
+        ):
             self._examine_exit(entry.event, charges)
         if loaded.state.job.state.is_terminal and self.ended_s is None:
             self.ended_s = self._world.now_s
@@ -180,7 +201,9 @@ class Examiner:
 
     def _is_about_single(self, entry: LedgerEntry) -> bool:
         """Whether the event is about a replica that is judged alone, such as an evaluator."""
-        return isinstance(entry.event, ReplicaExited) and not self._job.is_member(entry.event.subject.replica_id)
+        return isinstance(entry.event, ReplicaExited) and not self._job.is_member(
+            entry.event.subject.replica_id
+        )
 
     def _examine_unfit(self, event: ReplicaExited) -> None:
         """A machine that failed the preflight has a fault. Its replacement is charged to nobody."""
@@ -197,8 +220,16 @@ class Examiner:
                 yield Charge("restart", replica.replica_id, named(entry.decision.text))
         if after.job.budgets.reruns_used > before.job.budgets.reruns_used:
             yield Charge("rerun", named(entry.decision.text))
-        has_failed = after.job.state is JobState.FAILED and not before.job.state.is_terminal and not after.job.tuning
-        if has_failed and (culprit := named(after.job.error_message or "")) and entry.decision.rule != 5:
+        has_failed = (
+            after.job.state is JobState.FAILED
+            and not before.job.state.is_terminal
+            and not after.job.tuning
+        )
+        if (
+            has_failed
+            and (culprit := named(after.job.error_message or ""))
+            and entry.decision.rule != 5
+        ):
             yield Charge("fail", culprit)
 
     def _count(self, charges: list[Charge]) -> None:
@@ -227,11 +258,15 @@ class Examiner:
         has_begun = not job.round.is_held and key != round_.key
         if has_begun and not charges and not round_.is_judged:
             self._examine_free(entry.decision.text)
-        round_.is_judged |= bool(charges) or job.attempt > before.job.attempt or job.state.is_terminal
+        round_.is_judged |= (
+            bool(charges) or job.attempt > before.job.attempt or job.state.is_terminal
+        )
         if has_begun:
             members = (r for r in self.state.replicas if r.replica_id not in job.round.without)
             current = {(replica.replica_id, replica.vm_generation) for replica in members}
-            self._world.notes["rounds that grow"] += bool(set(before.job.round.without) - set(job.round.without))
+            self._world.notes["rounds that grow"] += bool(
+                set(before.job.round.without) - set(job.round.without)
+            )
             vms = {self._vms[which][-1].instance_id for which in current if which in self._vms}
             self.round = Round(key, self._world.now_s, vms)
 
@@ -242,7 +277,9 @@ class Examiner:
         own = [p for p in ends if p.cause == OWN and not p.is_hidden and not p.was_asked]
         stalled = [program for program in ends if program.cause == STALLED]
         is_unclear = self.round.key == FIRST and "before every member had reported" in text
-        if own and is_unclear and not faults:  # an abort, or a peer that reports the end of such a program
+        if (
+            own and is_unclear and not faults
+        ):  # an abort, or a peer that reports the end of such a program
             self._world.notes["a failure before all members had reported was free"] += 1
         elif own and not faults and not stalled:
             self._world.violate("F2 unpaid", self.round.key, *self._facts(ends))
@@ -251,7 +288,9 @@ class Examiner:
         guilty |= {program.replica_id for program in ends if program.was_asked}
         guilty |= {vm.replica_id for vm in self._given_up if vm.instance_id in self.round.vms}
         # A member may begin a round without a VM, if its loss was judged as the round began.
-        guilty |= {vm.replica_id for at_s, vm, _ in self._job.faults if at_s > self.round.began_s - HELD_S}
+        guilty |= {
+            vm.replica_id for at_s, vm, _ in self._job.faults if at_s > self.round.began_s - HELD_S
+        }
         if culprit and culprit not in guilty:
             self._world.violate("false why", text, *self._facts(ends))
 
@@ -262,7 +301,11 @@ class Examiner:
         """
         ends = [program for program in self._programs_of_round() if program.ended_s is not None]
         programs = self._programs_of_round()
-        own = [p for p in programs if p.replica_id == charge.replica_id and (p.cause == OWN or p.is_frozen)]
+        own = [
+            p
+            for p in programs
+            if p.replica_id == charge.replica_id and (p.cause == OWN or p.is_frozen)
+        ]
         first_s = min((program.ended_s or 0 for program in ends if program.cause == OWN), default=0)
         done = {program.agent.vm: program.ended_s or 0 for program in ends if program.cause == DONE}
         faults = self._faults_of_round(ends)
@@ -270,24 +313,43 @@ class Examiner:
         machine = {
             vm.instance_id
             for at_s, vm, kind in faults
-            if kind in HARD and self._is_known(vm, began) and own and at_s < min(first_s, done.get(vm, first_s))
+            if kind in HARD
+            and self._is_known(vm, began)
+            and own
+            and at_s < min(first_s, done.get(vm, first_s))
             if kind != "unkillable" or at_s > began.get(vm, 0)  # a reboot repaired it
         }
         if self._is_repeated(charge, ends):
             return
         unfound = self._unfound()
-        if machine and machine <= unfound:  # the job moved to another zone before the machine's end was found
+        if (
+            machine and machine <= unfound
+        ):  # the job moved to another zone before the machine's end was found
             self._world.notes["the evidence was lost"] += 1
         elif machine:
-            self._world.violate("F2 charged although a machine had failed before", charge, *self._facts(ends))
+            self._world.violate(
+                "F2 charged although a machine had failed before", charge, *self._facts(ends)
+            )
         elif not own and any(
-            p.root and ((p.root.is_hidden and not p.root.is_frozen) or p.root.agent.vm.instance_id in unfound)
+            p.root
+            and (
+                (p.root.is_hidden and not p.root.is_frozen)
+                or p.root.agent.vm.instance_id in unfound
+            )
             for p in ends
         ):
             self._world.notes["the evidence was lost"] += 1
-        elif not own and any(p.root and p.root.is_frozen for p in ends) and self._is_hung_unknown(ends):
+        elif (
+            not own
+            and any(p.root and p.root.is_frozen for p in ends)
+            and self._is_hung_unknown(ends)
+        ):
             self._world.notes["the hung member was one of several without an end"] += 1
-        elif not own and self._world.profile.bad_clock and not any(is_evident(program) for program in ends):
+        elif (
+            not own
+            and self._world.profile.bad_clock
+            and not any(is_evident(program) for program in ends)
+        ):
             self._world.notes["a wrong clock decided"] += 1
         elif not own:
             self._world.violate("F2 innocent charged", charge, *self._facts(ends))
@@ -303,7 +365,9 @@ class Examiner:
         """Instance ids of VMs that the service gave up, or left behind in another zone, without a recorded loss."""
         assert self.state
         floor = self.state.job.placement.floor
-        left = {vm.instance_id for same in self._vms.values() for vm in same if vm.generation < floor}
+        left = {
+            vm.instance_id for same in self._vms.values() for vm in same if vm.generation < floor
+        }
         return (left | {vm.instance_id for vm in self._given_up}) - self._lost
 
     def _is_known(self, vm: ExploredVm, began: Mapping[ExploredVm, float]) -> bool:
@@ -314,12 +378,16 @@ class Examiner:
     def _facts(self, ends: list[Program]) -> list[str]:
         """Return what happened in the round, for a message."""
         faults = [f"{vm}:{kind}:{at_s:.1f}" for at_s, vm, kind in self._faults_of_round(ends)]
-        causes = [f"{program}:{program.cause}:{program.facts}:{program.ended_s:.1f}" for program in ends]
+        causes = [
+            f"{program}:{program.cause}:{program.facts}:{program.ended_s:.1f}" for program in ends
+        ]
         return [f"round {self.round.key}", *causes, *faults]
 
     def _is_repeated(self, charge: Charge, ends: list[Program]) -> bool:
         """Whether the charge is for another reboot of the member's VM, or for stalls."""
-        rebooted = {p.agent.vm for p in ends if p.replica_id == charge.replica_id and p.cause == "reboot"}
+        rebooted = {
+            p.agent.vm for p in ends if p.replica_id == charge.replica_id and p.cause == "reboot"
+        }
         for program in self._job.programs.all:
             if program.agent.vm in rebooted and program.cause == "reboot" and program not in ends:
                 return True
@@ -327,17 +395,23 @@ class Examiner:
 
     def _programs_of_round(self) -> list[Program]:
         programs = self._job.programs.all
-        return [p for p in programs if p.key == self.round.key and self._job.is_member(p.replica_id)]
+        return [
+            p for p in programs if p.key == self.round.key and self._job.is_member(p.replica_id)
+        ]
 
     def _faults_of_round(self, ends: list[Program]) -> list[tuple[float, ExploredVm, str]]:
         """When machines of the round failed under it, or were announced to."""
         faults = [
             (at_s, vm, kind)
             for at_s, vm, kind in self._job.faults
-            if vm.instance_id in self.round.vms and self._job.is_member(vm.replica_id) and kind != "setup"
+            if vm.instance_id in self.round.vms
+            and self._job.is_member(vm.replica_id)
+            and kind != "setup"
             if kind in HARD or at_s >= self.round.began_s or vm.failed_s is not None
         ]
-        return faults + [(p.ended_s or 0, p.agent.vm, "interrupted") for p in ends if p.cause == "reboot"]
+        return faults + [
+            (p.ended_s or 0, p.agent.vm, "interrupted") for p in ends if p.cause == "reboot"
+        ]
 
     # Replicas that are judged alone.
 
@@ -350,7 +424,8 @@ class Examiner:
         ends = [
             program
             for program in self._job.programs.all
-            if (program.replica_id, program.key) == (subject.replica_id, (subject.attempt, subject.incarnation))
+            if (program.replica_id, program.key)
+            == (subject.replica_id, (subject.attempt, subject.incarnation))
             and program.agent.vm.instance_id == subject.vm.instance_id
         ]
         causes = {program.cause for program in ends}
@@ -362,9 +437,16 @@ class Examiner:
             self._world.violate("innocent charged alone", *assertable, *causes)
         assert self.state
         replica = self.state.find(subject.attempt, subject.replica_id)
-        is_given_up = replica is not None and replica.state is ReplicaState.COMPLETED  # the job goes on without it
+        is_given_up = (
+            replica is not None and replica.state is ReplicaState.COMPLETED
+        )  # the job goes on without it
         is_paid = bool(charges) or is_given_up or self.state.job.state.is_terminal
-        if causes & {OWN, PEER} and event.cause == "process" and not event.succeeded and not is_paid:
+        if (
+            causes & {OWN, PEER}
+            and event.cause == "process"
+            and not event.succeeded
+            and not is_paid
+        ):
             self._world.violate("unpaid alone", subject.replica_id, subject.incarnation, *causes)
 
     # The end.
@@ -376,7 +458,9 @@ class Examiner:
         if job.state is not JobState.SUCCEEDED or job.tuning is not None:
             return
         hosts = self._job.plan.group(self._job.primary.task_type).hosts
-        done = Counter(program.key for program in self._done_primaries() if program.key[0] == job.attempt)
+        done = Counter(
+            program.key for program in self._done_primaries() if program.key[0] == job.attempt
+        )
         if max(done.values(), default=0) < hosts:
             self._world.violate("F5 SUCCEEDED without exit 0 of the primary", dict(done))
 
@@ -397,7 +481,9 @@ class Examiner:
             world.violate("leak", *(vm for vm in self._vms_present() if vm.job is self._job))
         folded = fold(self._store.ledger(job.job_id))
         assert folded
-        if folded.job != job or {r.key: r for r in folded.replicas} != {r.key: r for r in state.replicas}:
+        if folded.job != job or {r.key: r for r in folded.replicas} != {
+            r.key: r for r in state.replicas
+        }:
             world.violate("replay differs")
         if job.budgets.reruns_used != self._reruns:
             world.violate("reruns", job.budgets.reruns_used, self._reruns)
@@ -418,7 +504,9 @@ class Examiner:
             left_s, percent_s = left / cap.per_hour * 3600, cap.amount / cap.per_hour * 36
             limit = next(s for s in (120, 180, 240, 300, 600, 1e9) if left_s <= max(s, percent_s))
             self._world.notes[f"CANCELLED with at most {limit:g} s left"] += 1
-            self._world.notes["CANCELLED after a save"] += any(p.cause == SAVED for p in self._job.programs.all)
+            self._world.notes["CANCELLED after a save"] += any(
+                p.cause == SAVED for p in self._job.programs.all
+            )
 
     def _vms_present(self) -> list[ExploredVm]:
         return [vm for vms in self._vms.values() for vm in vms if not vm.is_gone]
@@ -428,13 +516,17 @@ class Examiner:
         assert self.state
         assert self.ended_s is not None
         job, profile = self.state.job, self._world.profile
-        had_failure = any(program.cause in (OWN, PEER, STALLED, "reboot") for program in self._job.programs.all)
+        had_failure = any(
+            program.cause in (OWN, PEER, STALLED, "reboot") for program in self._job.programs.all
+        )
         had_failure |= any(kind == "setup" for _, _, kind in self._job.faults)
         if not had_failure and not profile.internal and not profile.slow_setup and not job.tuning:
             self._world.violate("F4 FAILED without a failure", job.error_message)
         hosts = self._job.plan.group(self._job.primary.task_type).hosts
         for program in self._done_primaries():
-            is_known = program.agent.vm.failed_s is None and (program.ended_s or 0) < self.ended_s - 700
+            is_known = (
+                program.agent.vm.failed_s is None and (program.ended_s or 0) < self.ended_s - 700
+            )
             if is_known and program.key[0] == job.attempt and hosts == 1:
                 self._world.violate("F5 the primary had exited 0", program, job.error_message)
 

@@ -12,7 +12,16 @@ from tests.explorer.world import CrashedError, Port, World
 from tests.unit.cost.price_lists import price_list
 from trainmaster.core.model.tuning import TrialState, Tuning
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.flows import maintenance, provision, replica_exit, submit, sweep, tune, user_requests, vm_ready
+from trainmaster.flows import (
+    maintenance,
+    provision,
+    replica_exit,
+    submit,
+    sweep,
+    tune,
+    user_requests,
+    vm_ready,
+)
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.memory.store import MemoryStore
@@ -37,7 +46,11 @@ class Functions:
     """All functions of the installation. Implements `trainmaster.ports.Bus`."""
 
     def __init__(
-        self, world: World, store: MemoryStore, cloud: Cloud, on_commit: Callable[[LedgerEntry], None]
+        self,
+        world: World,
+        store: MemoryStore,
+        cloud: Cloud,
+        on_commit: Callable[[LedgerEntry], None],
     ) -> None:
         self._world, self._on_commit = world, on_commit
         self.store, self.cloud = store, cloud
@@ -45,7 +58,9 @@ class Functions:
         """Until when no function is available, and messages wait."""
         self._published = 0
         self._handlers: dict[str, Callable[[Message, CreationDeps], object]] = {
-            topics.SUBMIT: lambda message, deps: submit.handle(message.data, "gs://b/jobs/job.json#1", deps),
+            topics.SUBMIT: lambda message, deps: submit.handle(
+                message.data, "gs://b/jobs/job.json#1", deps
+            ),
             topics.VM_READY: lambda message, deps: vm_ready.handle(
                 agent_messages.decode_vm_ready(message.data, message.published_at), deps
             ),
@@ -63,17 +78,27 @@ class Functions:
                 message.message_id,
             ),
             topics.TUNE: lambda message, deps: tune.handle(
-                internal_requests.decode_tune(message.data), cast("Suggester", Port(world, Suggestions(world))), deps
+                internal_requests.decode_tune(message.data),
+                cast("Suggester", Port(world, Suggestions(world))),
+                deps,
             ),
             topics.SWEEP: lambda _, deps: sweep.handle(deps),
-            CANCEL: lambda message, deps: user_requests.cancel_job(message.data.decode(), "a user", deps),
+            CANCEL: lambda message, deps: user_requests.cancel_job(
+                message.data.decode(), "a user", deps
+            ),
         }
 
     def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
         world, profile = self._world, self._world.profile
         if topic not in self._handlers:
             return
-        if world.chance(profile.lost if topic in REQUESTS else profile.lost_event if topic in AGENT_EVENTS else 0):
+        if world.chance(
+            profile.lost
+            if topic in REQUESTS
+            else profile.lost_event
+            if topic in AGENT_EVENTS
+            else 0
+        ):
             world.log("lost message", topic)
             return
         self._published += 1
@@ -100,7 +125,13 @@ class Functions:
             world.violate("dead letter", topic, message.data)
             return
         backoff_s = min(60.0, 2.0 ** min(attempt - 1, 6))
-        world.after(world.between((0.8 * backoff_s, 1.2 * backoff_s)), self._deliver, topic, message, attempt + 1)
+        world.after(
+            world.between((0.8 * backoff_s, 1.2 * backoff_s)),
+            self._deliver,
+            topic,
+            message,
+            attempt + 1,
+        )
 
     def _handle(self, topic: str, message: Message) -> bool:
         """Return whether the message is acknowledged."""
@@ -130,7 +161,9 @@ class Functions:
         )
 
     def _machines(self) -> FleetDeps:
-        return FleetDeps(cast("Fleet", Port(self._world, self.cloud)), Addresses(), "p", {}, run_in_turn)
+        return FleetDeps(
+            cast("Fleet", Port(self._world, self.cloud)), Addresses(), "p", {}, run_in_turn
+        )
 
 
 class Addresses:
@@ -155,7 +188,11 @@ class Suggestions:
 
     def find_unpromising(self, tuning: Tuning) -> Mapping[int, str]:
         running = tuning.of_state(TrialState.RUNNING)
-        return {trial.number: "worse" for trial in running if self._world.chance(self._world.profile.unpromising)}
+        return {
+            trial.number: "worse"
+            for trial in running
+            if self._world.chance(self._world.profile.unpromising)
+        }
 
 
 def run_in_turn(tasks: Sequence[Callable[[], None]]) -> None:

@@ -27,7 +27,9 @@ class History:
         self.functions = Functions(self.world, self.store, self.cloud, self._on_commit)
         self.cloud.publish = self.functions.publish
         for number in range(profile.jobs):
-            self._plan_job(f"j{number + 1}", 0.0 if number == 0 else self.world.between((0.0, 60.0)))
+            self._plan_job(
+                f"j{number + 1}", 0.0 if number == 0 else self.world.between((0.0, 60.0))
+            )
         self.world.within((0.0, SWEEP_S), self._sweep)
 
     def run(self) -> World:

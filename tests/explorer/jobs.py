@@ -52,8 +52,12 @@ class ExploredJob:
         self.world, self.job_id = world, job_id
         self.work_s = world.between(profile.work_s)
         self.checkpoint_s = rng.choice((0, 10, 60))
-        self.reactions = profile.reactions if rng.random() < 0.5 else (rng.choice(profile.reactions),)
-        self.is_coupled = kind in ("sync", "evaluator", "slices", "tuning") or (kind == "ps" and rng.random() < 0.3)
+        self.reactions = (
+            profile.reactions if rng.random() < 0.5 else (rng.choice(profile.reactions),)
+        )
+        self.is_coupled = kind in ("sync", "evaluator", "slices", "tuning") or (
+            kind == "ps" and rng.random() < 0.3
+        )
         self.evaluates_forever = rng.random() < 0.3
         self.faults: list[tuple[float, ExploredVm, str]] = []
         """When which machine failed, and how."""
@@ -68,7 +72,9 @@ class ExploredJob:
         """Learn what the platform made of the document."""
         self.plan, self.primary = plan, plan.primary
         self.stall_timeout_s = plan.stall_timeout_s or 0
-        self.members = sum(group.count * group.hosts for group in plan.groups if group.task_type != "evaluator")
+        self.members = sum(
+            group.count * group.hosts for group in plan.groups if group.task_type != "evaluator"
+        )
 
     @property
     def is_synchronous(self) -> bool:
@@ -97,7 +103,9 @@ def draw_job(rng: random.Random, profile: Profile, job_id: str) -> tuple[str, by
     if kind == "slices":
         count, topology = rng.choice((1, 1, 2)), rng.choice(("2x2", "4x4", "4x4"))
         per_hour = CHIP_PER_HOUR * count * (4 if topology == "2x2" else 16)
-        return kind, slices_document(job_id, count, topology, max_cost=_max_cost(rng, profile, per_hour))
+        return kind, slices_document(
+            job_id, count, topology, max_cost=_max_cost(rng, profile, per_hour)
+        )
     scheduling: dict[str, Any] = {"maxRunningTime": "7200s", "maxWaitTime": "3600s"}
     options: dict[str, Any] = {"zones": ZONES[: rng.choice((1, 2, 2, 3))]}
     if profile.alternatives:
@@ -128,14 +136,21 @@ def draw_job(rng: random.Random, profile: Profile, job_id: str) -> tuple[str, by
         options["stallTimeout"] = "60s"
     options |= {"independentReplicas": True} if kind == "independent" else {}
     options |= {"gang": False} if kind == "partial" else {}
-    is_elastic = profile.elastic and size > 1 and kind == "sync" and "restartJobOnWorkerRestart" not in options
+    is_elastic = (
+        profile.elastic
+        and size > 1
+        and kind == "sync"
+        and "restartJobOnWorkerRestart" not in options
+    )
     options |= {"elastic": {"minReplicas": rng.randrange(1, size)}} if is_elastic else {}
     scheduling |= {"maxRunningTime": options.pop("deadline")} if "deadline" in options else {}
     scheduling |= {"priority": rng.choice((0, 0, 5))} if profile.jobs > 1 else {}
     return kind, job_document(job_id, kind, size, scheduling, options)
 
 
-def job_document(job_id: str, kind: str, size: int, scheduling: dict[str, Any], options: dict[str, Any]) -> bytes:
+def job_document(
+    job_id: str, kind: str, size: int, scheduling: dict[str, Any], options: dict[str, Any]
+) -> bytes:
     has_servers = kind in ("ps", "partial")
     size = max(size, 2) if has_servers else size
     training: dict[str, Any] = {
@@ -151,19 +166,37 @@ def job_document(job_id: str, kind: str, size: int, scheduling: dict[str, Any], 
     training |= {"parameterServerType": MACHINE, "parameterServerCount": 1} if has_servers else {}
     training |= {"evaluatorType": MACHINE, "evaluatorCount": 1} if kind == "evaluator" else {}
     extension = dict(options)
-    training |= {"hyperparameters": extension.pop("hyperparameters")} if "hyperparameters" in options else {}
-    return json.dumps({"jobId": job_id, "trainingInput": training, "trainmaster": extension}).encode()
+    training |= (
+        {"hyperparameters": extension.pop("hyperparameters")}
+        if "hyperparameters" in options
+        else {}
+    )
+    return json.dumps(
+        {"jobId": job_id, "trainingInput": training, "trainmaster": extension}
+    ).encode()
 
 
 def slices_document(
-    job_id: str, count: int, topology: str, timeout: str = "7200s", max_cost: dict[str, Any] | None = None
+    job_id: str,
+    count: int,
+    topology: str,
+    timeout: str = "7200s",
+    max_cost: dict[str, Any] | None = None,
 ) -> bytes:
     machine = {"machineType": "ct5lp-hightpu-4t", "tpuTopology": topology}
-    pool = {"machineSpec": machine, "replicaCount": 1, "containerSpec": {"imageUri": "gcr.io/p/image"}}
+    pool = {
+        "machineSpec": machine,
+        "replicaCount": 1,
+        "containerSpec": {"imageUri": "gcr.io/p/image"},
+    }
     scheduling = {"timeout": timeout, "maxWaitDuration": "3600s"}
     spec = {"workerPoolSpecs": [pool] * count, "scheduling": scheduling}
     return json.dumps(
-        {"jobId": job_id, "jobSpec": spec, "trainmaster": {"region": "us-central1", **(max_cost or {})}}
+        {
+            "jobId": job_id,
+            "jobSpec": spec,
+            "trainmaster": {"region": "us-central1", **(max_cost or {})},
+        }
     ).encode()
 
 

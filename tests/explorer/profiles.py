@@ -88,7 +88,9 @@ class Profile:
             self.limits["vcpus"] = self.vcpus
 
 
-RACES: Final = Profile("races", suspend=0.25, duplicate=0.3, fail=0.3, loss_per_hour=15, stockout=0.1, cancel=0.1)
+RACES: Final = Profile(
+    "races", suspend=0.25, duplicate=0.3, fail=0.3, loss_per_hour=15, stockout=0.1, cancel=0.1
+)
 EVERY: Final = Profile(
     "every",
     suspend=0.15,
@@ -114,7 +116,15 @@ EVERY: Final = Profile(
     cancel=0.05,
 )
 _ALL: Final = (
-    Profile("notices", suspend=0.1, duplicate=0.1, late=0.05, loss_per_hour=40, kinds=("sync",), sizes=(2, 3, 4)),
+    Profile(
+        "notices",
+        suspend=0.1,
+        duplicate=0.1,
+        late=0.05,
+        loss_per_hour=40,
+        kinds=("sync",),
+        sizes=(2, 3, 4),
+    ),
     # The eleven profiles of an earlier review of the rules, with programs of today's frameworks.
     RACES,
     EVERY,
@@ -178,7 +188,9 @@ _ALL: Final = (
         cancel=0.1,
         options=0.0,
     ),
-    Profile("crash", crash=0.04, temporary=0.04, fail=0.3, loss_per_hour=15, suspend=0.05, lost=0.1),
+    Profile(
+        "crash", crash=0.04, temporary=0.04, fail=0.3, loss_per_hour=15, suspend=0.05, lost=0.1
+    ),
     Profile(
         "cloud",
         stockout=0.3,
@@ -191,7 +203,9 @@ _ALL: Final = (
         partial=0.5,
         suspend=0.1,
     ),
-    Profile("lost-events", lost_event=0.1, fail=0.3, loss_per_hour=15, agent_crash_per_hour=8, lost=0.1),
+    Profile(
+        "lost-events", lost_event=0.1, fail=0.3, loss_per_hour=15, agent_crash_per_hour=8, lost=0.1
+    ),
     Profile("skew", agent_skew_s=0.2, function_skew_s=1.0, fail=0.4, loss_per_hour=20, suspend=0.1),
     Profile(
         "slices",
@@ -233,7 +247,9 @@ _ALL: Final = (
         unpromising=0.05,
         horizon_s=8 * 3600,
     ),
-    replace(RACES, name="gang", kinds=("sync",), sizes=(3, 4, 5), options=0.0, suspend=0.3, fail=0.35),
+    replace(
+        RACES, name="gang", kinds=("sync",), sizes=(3, 4, 5), options=0.0, suspend=0.3, fail=0.35
+    ),
     # Five more: what the frameworks and machines of long runs do.
     Profile(
         "launchers",

@@ -23,7 +23,12 @@ SAVED: Final = "saved"  # it saved with its peers, and exited
 STALLED: Final = "stalled"  # it printed nothing, and its agent ended it
 # Others: what happened to its machine, in the words of `ExploredVm`: vm, reboot, hang.
 
-BUG: Final = {"type": "ValueError", "message": "x", "frame": "task.py:1 in f", "own_frame": "task.py:1 in f"}
+BUG: Final = {
+    "type": "ValueError",
+    "message": "x",
+    "frame": "task.py:1 in f",
+    "own_frame": "task.py:1 in f",
+}
 FAILURES: Final[tuple[Facts, ...]] = (
     {"exit_status": 1},
     {"exit_status": 1, "error": BUG},
@@ -46,13 +51,21 @@ REACTIONS: Final[dict[str, Facts | None]] = {
     # torchrun: the agent skips the launcher's own traceback, so the worker's is left, or none
     "launcher": {
         "exit_status": 1,
-        "error": {"type": "RuntimeError", "message": "Connection closed by peer", "frame": "reducer.py:7 in f"},
+        "error": {
+            "type": "RuntimeError",
+            "message": "Connection closed by peer",
+            "frame": "reducer.py:7 in f",
+        },
     },
     "hangs": None,  # a collective without a time limit
 }
 SILENCE: Final[Facts] = {
     "signal": 6,
-    "error": {"type": "Aborted", "message": "UNAVAILABLE: … (stopped sending heartbeats):", "frame": ""},
+    "error": {
+        "type": "Aborted",
+        "message": "UNAVAILABLE: … (stopped sending heartbeats):",
+        "frame": "",
+    },
 }
 """What programs of TensorFlow and JAX see of a peer that hangs, long before its agent does."""
 HEARTBEATS_S: Final = 15.0
@@ -121,13 +134,17 @@ class Programs:
 
     def start(self, agent: Agent, key: Key) -> Program:
         world, work_s = self._world, self._job.work_s
-        program = Program(agent, key, world.now_s, without=agent.desired.without if agent.desired else ())
+        program = Program(
+            agent, key, world.now_s, without=agent.desired.without if agent.desired else ()
+        )
         self._job.examiner.on_start(program)
         self.all.append(program)
         world.log("start", program, "on", agent.vm.instance_id)
         self._job.on_program(program)
         if world.chance(world.profile.fail):
-            world.within((0.2, 1.2 * work_s), self.exit, program, dict(world.rng.choice(FAILURES)), OWN)
+            world.within(
+                (0.2, 1.2 * work_s), self.exit, program, dict(world.rng.choice(FAILURES)), OWN
+            )
         elif self._job.stall_timeout_s and world.chance(world.profile.freeze):
             world.within((1.0, work_s), self._freeze, program)
         world.within(JOIN_S, self._join, program)
@@ -138,12 +155,18 @@ class Programs:
         if not program.is_alive:
             return
         if task_type is TaskType.EVALUATOR or not job.is_coupled:
-            if task_type is not TaskType.PS and not (task_type is TaskType.EVALUATOR and job.evaluates_forever):
-                world.within((0.5 * job.work_s, job.work_s), self.exit, program, {"exit_status": 0}, DONE)
+            if task_type is not TaskType.PS and not (
+                task_type is TaskType.EVALUATOR and job.evaluates_forever
+            ):
+                world.within(
+                    (0.5 * job.work_s, job.work_s), self.exit, program, {"exit_status": 0}, DONE
+                )
             return
         self._joined.append(program)
         zone = program.agent.vm.zone  # addresses are zonal: programs of different zones do not meet
-        members = {joined.machine: joined for joined in self._joined if joined.agent.vm.zone == zone}
+        members = {
+            joined.machine: joined for joined in self._joined if joined.agent.vm.zone == zone
+        }
         if not self._training and len(members) == job.members - len(program.without):
             self._training, self._since_s = tuple(members.values()), world.now_s
             world.after(job.work_s - self._done_s, self._finish, self._training)
@@ -170,7 +193,9 @@ class Programs:
                     self._world.after(noticed_s, self.exit, member, dict(SILENCE), PEER, program)
                     continue
                 after_s = self._job.stall_timeout_s + self._world.between((0.0, 10.0))
-                self._world.after(after_s, self.exit, member, {"cause": "stalled", "signal": 9}, STALLED)
+                self._world.after(
+                    after_s, self.exit, member, {"cause": "stalled", "signal": 9}, STALLED
+                )
 
     def exit(self, program: Program, facts: Facts, cause: str, root: Program | None = None) -> None:
         """The program exits, unless it has ended before. Its agent sees that."""
@@ -205,4 +230,6 @@ class Programs:
     def _break(self, peer: Program, root: Program) -> None:
         facts = REACTIONS[self._world.rng.choice(self._job.reactions)]
         if facts is not None:
-            self._world.within(self._world.profile.noticed_s, self.exit, peer, dict(facts), PEER, root)
+            self._world.within(
+                self._world.profile.noticed_s, self.exit, peer, dict(facts), PEER, root
+            )

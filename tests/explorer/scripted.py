@@ -48,7 +48,9 @@ class Scripted(History):
         if kind == "slices":
             document = slices_document("j1", size, "4x4", "604800s")
         else:
-            document = job_document("j1", kind, size, dict(scheduling), {**zones, **(options or {})})
+            document = job_document(
+                "j1", kind, size, dict(scheduling), {**zones, **(options or {})}
+            )
         self.explored = self.submit("j1", kind, document)
         self.explored.is_coupled = kind in ("sync", "slices")
 
@@ -62,7 +64,9 @@ class Scripted(History):
     def train(self, seconds: float = 0.0) -> None:
         """Wait until all members train together, then `seconds` more. Fails if they do not within an hour."""
         until_s = self.world.now_s + 3600
-        assert self.world.run(until_s, lambda: self.explored.programs.are_training or self.has_ended), self.story
+        assert self.world.run(
+            until_s, lambda: self.explored.programs.are_training or self.has_ended
+        ), self.story
         self.wait(seconds)
 
     @property
@@ -79,7 +83,9 @@ class Scripted(History):
     def story(self) -> str:
         """The decisions, and what was violated."""
         entries = self.store.ledger("j1")
-        return "\n".join([*(f"{e.key}: {e.decision.text}" for e in entries), *map(str, self.world.violations)])
+        return "\n".join(
+            [*(f"{e.key}: {e.decision.text}" for e in entries), *map(str, self.world.violations)]
+        )
 
     @property
     def charges(self) -> dict[str, int]:
@@ -93,12 +99,16 @@ class Scripted(History):
 
     def program(self, name: str) -> Program:
         """Return the program of the replica that runs."""
-        return next(p for p in self.explored.programs.all if p.is_alive and str(p.replica_id) == name)
+        return next(
+            p for p in self.explored.programs.all if p.is_alive and str(p.replica_id) == name
+        )
 
     def vm(self, name: str) -> ExploredVm:
         """Return the running VM of the replica."""
         vms = self.cloud.present.values()
-        return next(vm for vm in vms if str(vm.replica_id) == name and vm.status is VmStatus.RUNNING)
+        return next(
+            vm for vm in vms if str(vm.replica_id) == name and vm.status is VmStatus.RUNNING
+        )
 
     def fail(self, name: str, facts: Facts = FAILURE) -> None:
         """End the replica's program by a failure of its own."""

@@ -14,7 +14,11 @@ from trainmaster.core.model.job import JobState
 
 GPU_LOST: Facts = {
     "exit_status": 1,
-    "error": {**BUG, "type": "RuntimeError", "message": "CUDA error: Xid 79: GPU has fallen off the bus"},
+    "error": {
+        **BUG,
+        "type": "RuntimeError",
+        "message": "CUDA error: Xid 79: GPU has fallen off the bus",
+    },
 }
 
 
@@ -117,7 +121,9 @@ def test_loss_of_a_peer_long_ago_excuses_no_failure(
     case.fail("worker-0", facts)
     case.wait(300)
     assert case.job.state is state, case.story
-    assert case.charges == ({"worker-0": 1} if state is JobState.RUNNING else {"fail": 1}), case.story
+    assert case.charges == ({"worker-0": 1} if state is JobState.RUNNING else {"fail": 1}), (
+        case.story
+    )
 
 
 @pytest.mark.parametrize("first", ["failure", "abort"])
@@ -133,7 +139,9 @@ def test_same_budget_pays_whichever_exit_is_judged_first(first: str) -> None:
 
 @pytest.mark.parametrize("order", ["exit", "loss"])
 @pytest.mark.parametrize("size", [1, 3])
-def test_primary_that_completed_ends_the_job_whatever_happens_to_its_machine(size: int, order: str) -> None:
+def test_primary_that_completed_ends_the_job_whatever_happens_to_its_machine(
+    size: int, order: str
+) -> None:
     case = Scripted(size)
     case.train(3600) if size > 1 else case.wait(3600)
     with case.late_messages(10.0 if order == "loss" else 0.0):
@@ -145,7 +153,9 @@ def test_primary_that_completed_ends_the_job_whatever_happens_to_its_machine(siz
 
 
 @pytest.mark.parametrize("outage_s", [0, 120, 300, 1800])
-@pytest.mark.parametrize("options", [{"exitPolicy": {"preset": "service"}}, {"disableRetries": True}, {}])
+@pytest.mark.parametrize(
+    "options", [{"exitPolicy": {"preset": "service"}}, {"disableRetries": True}, {}]
+)
 def test_backlog_makes_no_innocent_exit_final(options: dict[str, object], outage_s: float) -> None:
     case = Scripted(3, reaction="bare", options=options)
     case.train(3600)
@@ -211,7 +221,9 @@ def test_silent_host_of_a_slice_is_replaced() -> None:
 
 
 @pytest.mark.parametrize("life_s", [30, 60, 240])
-def test_machines_that_go_soon_after_their_report_are_not_requested_without_end(life_s: float) -> None:
+def test_machines_that_go_soon_after_their_report_are_not_requested_without_end(
+    life_s: float,
+) -> None:
     case = Scripted(2, options={"spot": {"use": "all"}})
     case.train()
 

@@ -35,9 +35,13 @@ def quiet() -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROFILES)
 def test_histories_violate_no_invariant(name: str) -> None:
-    for seed in range(SEEDS * (4 if name == "caps" else 1)):  # the only proof of what jobs really cost
+    for seed in range(
+        SEEDS * (4 if name == "caps" else 1)
+    ):  # the only proof of what jobs really cost
         world = History(seed, PROFILES[name]).run()
-        assert not world.violations, f"python -m tests.explorer --profile {name} --seeds {seed}:{seed + 1} --trace"
+        assert not world.violations, (
+            f"python -m tests.explorer --profile {name} --seeds {seed}:{seed + 1} --trace"
+        )
 
 
 def test_abort_in_a_later_round_of_a_job_that_waits_for_its_evaluator_is_charged() -> None:
@@ -52,7 +56,9 @@ def test_machine_that_reported_nothing_counts_though_an_earlier_request_was_refu
 def forget_ends(patch: pytest.MonkeyPatch) -> None:
     """Report that an incarnation is ready, and not how the one before it ended."""
     decode = agent_messages.decode_vm_ready
-    patch.setattr(agent_messages, "decode_vm_ready", lambda *message: replace(decode(*message), ended=None))
+    patch.setattr(
+        agent_messages, "decode_vm_ready", lambda *message: replace(decode(*message), ended=None)
+    )
 
 
 def report_before_the_stop(patch: pytest.MonkeyPatch) -> None:
@@ -91,12 +97,20 @@ def cancel_late(patch: pytest.MonkeyPatch) -> None:
 
 def start_all(patch: pytest.MonkeyPatch) -> None:
     """Start also the members that a round goes without, as soon as they have a VM."""
-    patch.setattr(desired, "is_held", lambda job, replica_id: job.round.is_held and is_member(job.plan, replica_id))
+    patch.setattr(
+        desired,
+        "is_held",
+        lambda job, replica_id: job.round.is_held and is_member(job.plan, replica_id),
+    )
 
 
 def count_vms_of_earlier_zones(patch: pytest.MonkeyPatch) -> None:
     count = MemoryStore.count_ready
-    patch.setattr(MemoryStore, "count_ready", lambda store, job_id, attempt, _: count(store, job_id, attempt, 0))
+    patch.setattr(
+        MemoryStore,
+        "count_ready",
+        lambda store, job_id, attempt, _: count(store, job_id, attempt, 0),
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,7 +135,11 @@ def test_missing_defence_is_found(
     """If the explorer draws other numbers, another seed may find it: the search begins with the known one."""
     break_defence(monkeypatch)
     seeds = (known_seed, *range(60))
-    violations = (violation for seed in seeds for violation in History(seed, PROFILES[profile]).run().violations)
+    violations = (
+        violation
+        for seed in seeds
+        for violation in History(seed, PROFILES[profile]).run().violations
+    )
     assert any(invariant in invariants for invariant, _ in violations)
 
 

@@ -68,7 +68,9 @@ class World:
         planned: _Planned = (self.now_s + max(seconds, 0.0), self._count, partial(action, *args))
         heapq.heappush(self._planned, planned)
 
-    def within(self, span_s: tuple[float, float], action: Callable[..., object], *args: object) -> None:
+    def within(
+        self, span_s: tuple[float, float], action: Callable[..., object], *args: object
+    ) -> None:
         self.after(self.between(span_s), action, *args)
 
     def run(self, until_s: float, stop_when: Callable[[], bool]) -> bool:
@@ -96,7 +98,9 @@ class World:
 class Port:
     """A port as an invocation sees it: every call may be suspended, fail, or be the last of its instance."""
 
-    def __init__(self, world: World, port: object, on_commit: Callable[..., None] = lambda *_: None) -> None:
+    def __init__(
+        self, world: World, port: object, on_commit: Callable[..., None] = lambda *_: None
+    ) -> None:
         self._world, self._port, self._on_commit = world, port, on_commit
 
     def __getattr__(self, name: str) -> Callable[..., Any]:

@@ -100,7 +100,14 @@ def called(world: World) -> Callable[[bytes], None]:
     """Serve a request of the API whose parts are in a JSON object, or whose body or filter is the input."""
     numbers = count()
     permissions = frozenset(EQUIVALENT_PERMISSIONS.values())
-    service = Service("my-project", world.deps, MemoryAccess({OWNER: permissions}), lambda: f"r{next(numbers)}", "", 0)
+    service = Service(
+        "my-project",
+        world.deps,
+        MemoryAccess({OWNER: permissions}),
+        lambda: f"r{next(numbers)}",
+        "",
+        0,
+    )
     headers = {"authorization": f"Bearer {OWNER}"}
     jobs = "/v1/projects/my-project/jobs"
     custom = "/v1/projects/my-project/locations/us-central1/customJobs"
@@ -111,9 +118,19 @@ def called(world: World) -> Callable[[bytes], None]:
             Request("POST", jobs, {}, headers, data),
             Request("POST", custom, {}, headers, data),
             Request("PATCH", f"{jobs}/digits_1", {"updateMask": text[:2000]}, headers, data),
-            Request("GET", jobs, {"filter": text, "pageToken": text[:5000], "pageSize": text[:50]}, headers),
+            Request(
+                "GET",
+                jobs,
+                {"filter": text, "pageToken": text[:5000], "pageSize": text[:50]},
+                headers,
+            ),
             Request("GET", custom, {"filter": text, "readMask": text[:2000]}, headers),
-            Request("GET", f"{jobs}/{quote(text[:200])}", {}, headers | {"authorization": f"Bearer {text[:9000]}"}),
+            Request(
+                "GET",
+                f"{jobs}/{quote(text[:200])}",
+                {},
+                headers | {"authorization": f"Bearer {text[:9000]}"},
+            ),
         ):
             response = handler.serve(request, service)
             assert response.status != 500, f"{request.method} {request.path}: {response.body}"
@@ -132,10 +149,16 @@ def browsed(site: Site) -> Callable[[bytes], None]:
             f"/jobs/digits_1/resources?replica={address}",
         ):
             assert site.get(path).status_code != 500, path
-        form = {"spec": data[:200_000].decode(errors="replace"), "job_id": text[:200], "labels": text}
+        form = {
+            "spec": data[:200_000].decode(errors="replace"),
+            "job_id": text[:200],
+            "labels": text,
+        }
         for action in ("clone", "labels"):
             assert (
-                site.client.post(f"/jobs/digits_1/{action}", data=form, base_url="http://127.0.0.1:8080").status_code
+                site.client.post(
+                    f"/jobs/digits_1/{action}", data=form, base_url="http://127.0.0.1:8080"
+                ).status_code
                 != 500
             )
 
@@ -189,13 +212,20 @@ def entrances() -> Mapping[str, Entrance]:
         "subscription": "s",
     }
     audit = {
-        "protoPayload": {"methodName": "compute.instances.preempted", "resourceName": "projects/p/zones/z/instances/i"},
+        "protoPayload": {
+            "methodName": "compute.instances.preempted",
+            "resourceName": "projects/p/zones/z/instances/i",
+        },
         "resource": {"labels": {"instance_id": "1"}},
         "logName": "l",
         "timestamp": "2026-11-21T03:00:00Z",
     }
     container = {"imageUri": "gcr.io/p/i", "env": [{"name": "A", "value": "b"}]}
-    pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": container}
+    pool = {
+        "machineSpec": {"machineType": "n1-standard-4"},
+        "replicaCount": 1,
+        "containerSpec": container,
+    }
     manifest = {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
@@ -221,7 +251,11 @@ def entrances() -> Mapping[str, Entrance]:
         },
     }
     jobs: list[object] = [
-        {"jobId": "digits_{time}", **a_spec(), "trainmaster": {"env": {"A": "b"}, "secrets": {"K": "k"}}},
+        {
+            "jobId": "digits_{time}",
+            **a_spec(),
+            "trainmaster": {"env": {"A": "b"}, "secrets": {"K": "k"}},
+        },
         {"jobId": "tuning_1", **a_tuning_spec()},
         {
             "jobId": "c1",
@@ -246,22 +280,34 @@ def entrances() -> Mapping[str, Entrance]:
         return lambda data: accept(read_document(data, name), default_job_id="x_1")
 
     return {
-        "push request": Entrance(served(World()), [envelope], memory_mib=100),  # only Pub/Sub makes envelopes
+        "push request": Entrance(
+            served(World()), [envelope], memory_mib=100
+        ),  # only Pub/Sub makes envelopes
         "agent message": Entrance(agent_messages.decode_replica_exit, [message]),
         "maintenance message": Entrance(google_events.decode_maintenance, [message, audit]),
         "storage notification": Entrance(
             lambda data: google_events.decode_upload(
-                {"bucketId": "b", "objectId": "jobs/x", "objectGeneration": data[:99].decode(errors="replace")}, data
+                {
+                    "bucketId": "b",
+                    "objectId": "jobs/x",
+                    "objectGeneration": data[:99].decode(errors="replace"),
+                },
+                data,
             ),
             [{"timeCreated": "2026-11-21T03:00:00Z"}],
         ),
-        "internal message": Entrance(internal_requests.decode_provision, [{"version": 1, "job_id": "x", "number": 1}]),
+        "internal message": Entrance(
+            internal_requests.decode_provision, [{"version": 1, "job_id": "x", "number": 1}]
+        ),
         "job file": Entrance(read_document_as("jobs/x.yaml"), jobs),
         "job message": Entrance(submitted(world), jobs),
         "API": Entrance(
-            called(world), [*jobs, {"labels": {"a": "b"}}, b'state="RUNNING" AND (jobId="a" OR labels.a=b)']
+            called(world),
+            [*jobs, {"labels": {"a": "b"}}, b'state="RUNNING" AND (jobId="a" OR labels.a=b)'],
         ),
-        "console": Entrance(browsed(site), [b"state=RUNNING&label=a=b&from=2026-11-21T03:00:00Z", *jobs[-2:]]),
+        "console": Entrance(
+            browsed(site), [b"state=RUNNING&label=a=b&from=2026-11-21T03:00:00Z", *jobs[-2:]]
+        ),
         "token": Entrance(tokens, [token]),
         "program's output": Entrance(
             shown,
@@ -271,5 +317,7 @@ def entrances() -> Mapping[str, Entrance]:
                 {"training/hptuning/metric": 0.5, "global_step": "1"},
             ],
         ),
-        "event file": Entrance(lambda data: parse_records(data, "loss"), [record], (CorruptRecordError,)),
+        "event file": Entrance(
+            lambda data: parse_records(data, "loss"), [record], (CorruptRecordError,)
+        ),
     }

@@ -96,7 +96,23 @@ def shapes(random: Random) -> bytes:
     size = int(10 ** (6 * random.random() ** 4))
     made: tuple[Callable[[], bytes], ...] = (
         lambda: (
-            random.choice((b"[", b"{", b'{"a":', b"- ", b"(", b"NOT ", b"\\", b'"', b"*", b"%", b"&a ", b"!!", b"? "))
+            random.choice(
+                (
+                    b"[",
+                    b"{",
+                    b'{"a":',
+                    b"- ",
+                    b"(",
+                    b"NOT ",
+                    b"\\",
+                    b'"',
+                    b"*",
+                    b"%",
+                    b"&a ",
+                    b"!!",
+                    b"? ",
+                )
+            )
             * size
         ),
         lambda: b"[" * size + b"]" * size,
@@ -104,7 +120,9 @@ def shapes(random: Random) -> bytes:
         lambda: b"[" + b"1," * size + b"1]",
         lambda: b'{"metric":{"value":1,"earlier":[' + b"{}," * size + b"{}]}}",
         lambda: b"{" + b",".join(b'"%d":%d' % (n, n) for n in range(min(size, 50_000))) + b"}",
-        lambda: b"".join(b"a%d: &a%d [*a%d, *a%d]\n" % (n, n, n - 1, n - 1) for n in range(1, min(size, 5000))),
+        lambda: b"".join(
+            b"a%d: &a%d [*a%d, *a%d]\n" % (n, n, n - 1, n - 1) for n in range(1, min(size, 5000))
+        ),
         lambda: b"trainingInput: {args: [" + b"x, " * size + b"]}",
         lambda: b'jobId="' + b"a" * size + b'" AND (' * min(size, 1000),
         lambda: b" AND ".join([b'state="RUNNING"'] * min(size, 50_000)),
@@ -143,7 +161,11 @@ def change(random: Random, part: Any, depth: int = 0) -> Any:
             repeated = json.dumps(part[key])
             part.extend(json.loads(repeated) for _ in range(min(times, BYTES_MAX // len(repeated))))
         elif choice < 0.3 and isinstance(part, dict):
-            part[random.choice(WORDS) if random.random() < 0.7 else str(random.choice(SCALARS))[:2000]] = part[key]
+            part[
+                random.choice(WORDS)
+                if random.random() < 0.7
+                else str(random.choice(SCALARS))[:2000]
+            ] = part[key]
         else:
             part[key] = change(random, part[key], depth + 1)
         return part
@@ -162,6 +184,11 @@ def damage(random: Random, data: bytes) -> bytes:
     start = random.randrange(len(data) + 1)
     end = min(len(data), start + random.choice((1, 2, 8, 64)))
     middle = random.choice(
-        (b"", random.randbytes(end - start), data[start:end] * random.choice((2, 50)), bytes([random.randrange(256)]))
+        (
+            b"",
+            random.randbytes(end - start),
+            data[start:end] * random.choice((2, 50)),
+            bytes([random.randrange(256)]),
+        )
     )
     return (data[:start] + middle + data[end:])[:BYTES_MAX]

@@ -111,7 +111,9 @@ def fuzz(name: str, seed: int, seconds: float, inputs_max: int = sys.maxsize) ->
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.run")
-    parser.add_argument("--seconds", type=float, default=60.0, help="for all entrances together, in each process")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="for all entrances together, in each process"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only", help="name of one entrance")
@@ -121,16 +123,24 @@ def main(argv: list[str] | None = None) -> int:
     with ProcessPoolExecutor(options.jobs) as pool:
         each_s = options.seconds * options.jobs / len(names)
         reports = dict(
-            zip(names, pool.map(fuzz, names, [options.seed] * len(names), [each_s] * len(names)), strict=True)
+            zip(
+                names,
+                pool.map(fuzz, names, [options.seed] * len(names), [each_s] * len(names)),
+                strict=True,
+            )
         )
-    print("| entrance | inputs | accepted | worst accepted | worst refused |\n| --- | --- | --- | --- | --- |")
+    print(
+        "| entrance | inputs | accepted | worst accepted | worst refused |\n| --- | --- | --- | --- | --- |"
+    )
     for name, report in reports.items():
         worst = [report.worst.get(outcome) for outcome in ("accepted", "refused")]
         costs = " | ".join(f"{one[0]:.2f} s, {one[1]:.0f} MiB" if one else "" for one in worst)
         print(f"| {name} | {report.inputs} | {report.accepted} | {costs} |")
     defects = [defect for report in reports.values() for defect in report.defects]
     print(
-        *defects[:50], f"{sum(report.inputs for report in reports.values())} inputs, {len(defects)} defects", sep="\n"
+        *defects[:50],
+        f"{sum(report.inputs for report in reports.values())} inputs, {len(defects)} defects",
+        sep="\n",
     )
     return bool(defects)
 

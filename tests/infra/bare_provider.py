@@ -60,12 +60,20 @@ def attached(google: Schema) -> Iterator[dict[str, str]]:
 def _served(schema: Schema) -> Iterator[dict[str, object]]:
     """Serve one provider; yield its entry in TF_REATTACH_PROVIDERS."""
     server = grpc.server(ThreadPoolExecutor(4), options=[("grpc.max_receive_message_length", -1)])
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("tfplugin5.Provider", _handlers(schema)),))
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("tfplugin5.Provider", _handlers(schema)),)
+    )
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     address = {"Network": "tcp", "String": f"127.0.0.1:{port}"}
     try:
-        yield {"Protocol": "grpc", "ProtocolVersion": 5, "Pid": os.getpid(), "Test": True, "Addr": address}
+        yield {
+            "Protocol": "grpc",
+            "ProtocolVersion": 5,
+            "Pid": os.getpid(),
+            "Test": True,
+            "Addr": address,
+        }
     finally:
         server.stop(None).wait()
 
@@ -100,10 +108,16 @@ def _plan(schema: Schema, request: bytes) -> bytes:
 def _with_unknowns(block: Block, value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    result = {name: UNKNOWN if value.get(name) is None else value[name] for name in block.attributes}
+    result = {
+        name: UNKNOWN if value.get(name) is None else value[name] for name in block.attributes
+    }
     for name, nested in block.blocks.items():
         inner = value.get(name)
-        result[name] = [_with_unknowns(nested.block, item) for item in inner] if isinstance(inner, list) else inner
+        result[name] = (
+            [_with_unknowns(nested.block, item) for item in inner]
+            if isinstance(inner, list)
+            else inner
+        )
     return result
 
 
@@ -112,7 +126,9 @@ def _schemas(schema: Schema) -> bytes:
     for name, block in schema.items():
         if name != "provider":
             kind = 3 if name.startswith("data.") else 2
-            message += _field(kind, _field(1, name.removeprefix("data.").encode()) + _field(2, _schema(block)))
+            message += _field(
+                kind, _field(1, name.removeprefix("data.").encode()) + _field(2, _schema(block))
+            )
     return message
 
 

@@ -24,7 +24,11 @@ from tests.support.terraform import terraform_program
 from trainmaster_emulators.process.state import ROOT
 
 INFRA: Final = ROOT / "infra"
-REQUIRED: Final = {"project": "my-project", "region": "us-central1", "notify": "platform@example.com"}
+REQUIRED: Final = {
+    "project": "my-project",
+    "region": "us-central1",
+    "notify": "platform@example.com",
+}
 TIMEOUT_S: Final = 300
 VIEWERS: Final = "group:viewers@example.com"
 OPERATORS: Final = "group:platform@example.com"
@@ -61,12 +65,19 @@ class Plan:
 
     def of(self, kind: str) -> dict[str, dict[str, Any]]:
         """Return the resources of one type: address → values."""
-        return {resource.address: resource.values for resource in self.resources if resource.type == kind}
+        return {
+            resource.address: resource.values
+            for resource in self.resources
+            if resource.type == kind
+        }
 
     def environments(self) -> dict[str, dict[str, str]]:
         """Return function → its environment variables."""
         functions = self.of("google_cloudfunctions2_function").values()
-        return {function["name"]: function["service_config"][0]["environment_variables"] for function in functions}
+        return {
+            function["name"]: function["service_config"][0]["environment_variables"]
+            for function in functions
+        }
 
 
 Terraform = Callable[..., subprocess.CompletedProcess[str]]
@@ -79,7 +90,9 @@ def schema() -> dict[str, Block]:
 
 
 @pytest.fixture(scope="session")
-def terraform(schema: dict[str, Block], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terraform]:
+def terraform(
+    schema: dict[str, Block], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Terraform]:
     """Return a function that runs terraform on an initialized copy of infra/.
 
     The provider has only the types that infra/ uses: terraform reads the schema of every type in each command.
@@ -87,12 +100,27 @@ def terraform(schema: dict[str, Block], tmp_path_factory: pytest.TempPathFactory
     program = terraform_program()
     folder = tmp_path_factory.mktemp("terraform") / "infra"
     shutil.copytree(
-        INFRA, folder, ignore=shutil.ignore_patterns(".terraform*", "*.tfstate*", "*.tfvars", "__pycache__")
+        INFRA,
+        folder,
+        ignore=shutil.ignore_patterns(".terraform*", "*.tfstate*", "*.tfvars", "__pycache__"),
     )
-    used = {name for path in INFRA.rglob("*.tf") for name in re.findall(r'"(google_\w+)"', path.read_text("utf-8"))}
-    types = {name: block for name, block in schema.items() if name.removeprefix("data.") in {*used, "provider"}}
+    used = {
+        name
+        for path in INFRA.rglob("*.tf")
+        for name in re.findall(r'"(google_\w+)"', path.read_text("utf-8"))
+    }
+    types = {
+        name: block
+        for name, block in schema.items()
+        if name.removeprefix("data.") in {*used, "provider"}
+    }
     with bare_provider.attached(types) as reattached:
-        environment = {**os.environ, **reattached, "TF_CLI_CONFIG_FILE": os.devnull, "TF_IN_AUTOMATION": "1"}
+        environment = {
+            **os.environ,
+            **reattached,
+            "TF_CLI_CONFIG_FILE": os.devnull,
+            "TF_IN_AUTOMATION": "1",
+        }
         environment["GOGC"] = "off"  # the plan with default values then takes 440 MB
 
         def run(*words: str, within: Path = folder) -> subprocess.CompletedProcess[str]:
@@ -142,7 +170,9 @@ def _copy_compiled(module: Path, name: Path) -> None:
     source = stage.PACKAGES.get(name.parts[0], ROOT) / name
     compiled, copy = (Path(cache_from_source(str(path))) for path in (source, module))
     if name.suffix == ".py" and compiled.exists() and source.read_bytes() == module.read_bytes():
-        os.utime(module, ns=(0, source.stat().st_mtime_ns))  # Python compares it with that in the compiled module
+        os.utime(
+            module, ns=(0, source.stat().st_mtime_ns)
+        )  # Python compares it with that in the compiled module
         copy.parent.mkdir(exist_ok=True)
         shutil.copyfile(compiled, copy)
 
@@ -158,9 +188,12 @@ def planned(
         file = tmp_path_factory.mktemp("plan") / "plan"
         values = {**REQUIRED, "stage": str(folder), **variables}
         given = [
-            f"-var={name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in values.items()
+            f"-var={name}={value if isinstance(value, str) else json.dumps(value)}"
+            for name, value in values.items()
         ]
-        done = terraform("plan", "-input=false", "-no-color", "-refresh=false", f"-out={file}", *given)
+        done = terraform(
+            "plan", "-input=false", "-no-color", "-refresh=false", f"-out={file}", *given
+        )
         assert done.returncode == 0, done.stderr
         shown = terraform("show", "-json", str(file))
         assert shown.returncode == 0, shown.stderr
@@ -182,7 +215,10 @@ def full_variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object
         "billing_account": "012345-6789AB-CDEF01",
         "clients": ["group:ml@example.com", "user:a@example.com"],
         "limits": {"vcpus": 450, "nvidia-tesla-t4": 8, "team:vision": 2},
-        "allowed_resources": ["secret=projects/p/secrets/key", "network=projects/1/global/networks/ml*"],
+        "allowed_resources": [
+            "secret=projects/p/secrets/key",
+            "network=projects/1/global/networks/ml*",
+        ],
         "worker_regions": WORKER_REGIONS,
         "walled_accounts": {"finance": FINANCE, "research": RESEARCH},
         "metrics": "300",
@@ -193,7 +229,10 @@ def full_variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object
         "console_operators": [OPERATORS],
         "ssh_users": [SSH_USERS],
         "api_access": "allUsers",
-        "notification_webhook": {"secret": "slack-webhook", "console": "https://console.example.com"},
+        "notification_webhook": {
+            "secret": "slack-webhook",
+            "console": "https://console.example.com",
+        },
         "mail_failed_jobs": True,
         "worker_read_buckets": ["my-data", "open.data"],
         "worker_write_buckets": ["my-models", "my-data"],

@@ -13,7 +13,9 @@ from typing import Any, Final
 import hcl2
 
 INFRA: Final = Path(__file__).parents[2] / "infra"
-BEGIN: Final = "<!-- table of IAM grants: generated from the .tf files by tests/infra/iam_table.py -->\n"
+BEGIN: Final = (
+    "<!-- table of IAM grants: generated from the .tf files by tests/infra/iam_table.py -->\n"
+)
 END: Final = "<!-- end -->"
 
 _MEMBERS: Final = (
@@ -22,7 +24,10 @@ _MEMBERS: Final = (
     (r"google_service_account\.(\w+)(?:\[each\.key\])?\.member", "{}"),
     (r"local\.iap_agent", "IAP's service agent"),
     (r"(?:local|var)\.pubsub_agent", "Pub/Sub's service agent"),
-    (r"data\.google_storage_project_service_account\.this\.member", "Cloud Storage's service agent"),
+    (
+        r"data\.google_storage_project_service_account\.this\.member",
+        "Cloud Storage's service agent",
+    ),
     (r"google_logging_project_sink\.(\w+)\.writer_identity", "log sink {}"),
     (r"serviceAccount:\$\{var\.pusher\}", "pusher"),
     (r"allUsers", "anyone (the function checks the caller)"),
@@ -58,7 +63,9 @@ def grants() -> list[Grant]:
 
 def table() -> str:
     head = "| member | role | on | condition |\n| --- | --- | --- | --- |\n"
-    rows = (f"| {row.member} | `{row.role}` | {row.resource} | {row.condition} |\n" for row in grants())
+    rows = (
+        f"| {row.member} | `{row.role}` | {row.resource} | {row.condition} |\n" for row in grants()
+    )
     return head + "".join(rows)
 
 
@@ -109,7 +116,8 @@ def _expand(body: dict[str, Any]) -> Iterator[Grant]:
         argument = next(
             name
             for name in _RESOURCES
-            if name in arguments and not (name == "project" and {"service", "secret_id"} & set(arguments))
+            if name in arguments
+            and not (name == "project" and {"service", "secret_id"} & set(arguments))
         )
         condition = (
             body["condition"][0]["title"].strip('"').replace("${local.of_installation}", "")
@@ -130,11 +138,19 @@ def _expand(body: dict[str, Any]) -> Iterator[Grant]:
 def _keys(for_each: str) -> list[str]:
     local = local_values()
     if "local.publications" in for_each:
-        return [f"{name}→{topic}" for name, topics in local["publishes"].items() for topic in strings(topics)]
+        return [
+            f"{name}→{topic}"
+            for name, topics in local["publishes"].items()
+            for topic in strings(topics)
+        ]
     if "local.stateful" in for_each:
         return [name for name in local["functions"] if name != "upload"]
     if for_each == "google_pubsub_subscription.this":
-        return [topic for function in local["functions"].values() for topic in strings(function["topics"])]
+        return [
+            topic
+            for function in local["functions"].values()
+            for topic in strings(function["topics"])
+        ]
     if "consoles" in for_each:
         return _console_keys(for_each, local["consoles"])
     if "local.functions" in for_each:
@@ -146,7 +162,9 @@ def _keys(for_each: str) -> list[str]:
 def _console_keys(for_each: str, consoles: dict[str, Any]) -> list[str]:
     if "publishes" in for_each:
         return strings(consoles["console_operator"]["publishes"])
-    acting = {"viewing": (False,), "acting": (True,)}.get(for_each.partition(".")[2].partition("_")[0], (True, False))
+    acting = {"viewing": (False,), "acting": (True,)}.get(
+        for_each.partition(".")[2].partition("_")[0], (True, False)
+    )
     return [name for name, console in consoles.items() if console["acts"] in acting]
 
 
@@ -177,7 +195,9 @@ def _resource_name(argument: str, expression: str) -> str:
         return ""
     if expression == "google_cloudfunctions2_function.this.name":
         return " that reads a topic"
-    match = re.search(r"\[\"?([A-Za-z][\w.-]*)\"?\]", expression) or re.search(r"google_\w+\.(\w+)[.\[]", expression)
+    match = re.search(r"\[\"?([A-Za-z][\w.-]*)\"?\]", expression) or re.search(
+        r"google_\w+\.(\w+)[.\[]", expression
+    )
     return f" {match[1]}".replace(" this", "") if match else ""
 
 

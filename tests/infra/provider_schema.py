@@ -21,9 +21,15 @@ from typing import Any, Final
 _PREFIX: Final = "@cdktf/provider-google."
 _DEPTH_MAX: Final = 12
 _PRIMITIVES: Final = {"string": "string", "number": "number", "boolean": "bool"}
-_MAPS: Final = {"cdktf.StringMap": "string", "cdktf.NumberMap": "number", "cdktf.BooleanMap": "bool"}
+_MAPS: Final = {
+    "cdktf.StringMap": "string",
+    "cdktf.NumberMap": "number",
+    "cdktf.BooleanMap": "bool",
+}
 _RESOLVABLE: Final = "cdktf.IResolvable"
-_BINDING_PROPERTIES: Final = frozenset({"tfResourceType", "internalValue", "fqn", "complexObjectIndex"})
+_BINDING_PROPERTIES: Final = frozenset(
+    {"tfResourceType", "internalValue", "fqn", "complexObjectIndex"}
+)
 
 CtyType = str | list[Any]
 """A type in cty's JSON form: `"string"`, `["map", "string"]`."""
@@ -65,7 +71,9 @@ class Block:
         return attributes | {name for name, nested in self.blocks.items() if nested.required}
 
     def has(self, name: str) -> bool:
-        return name in self.blocks or (name in self.attributes and not self.attributes[name].computed)
+        return name in self.blocks or (
+            name in self.attributes and not self.attributes[name].computed
+        )
 
 
 def load(path: Path) -> dict[str, Block]:
@@ -92,21 +100,45 @@ def _block(types: dict[str, Any], config: str, readable: str, depth: int) -> dic
     blocks: dict[str, object] = {}
     for prop in types[config].get("properties", []):
         name, required = _name(prop), not prop.get("optional")
-        inner = next((name for name in _type_names(prop["type"]) if name in types and _is_struct(types[name])), None)
+        inner = next(
+            (
+                name
+                for name in _type_names(prop["type"])
+                if name in types and _is_struct(types[name])
+            ),
+            None,
+        )
         if inner and depth < _DEPTH_MAX:
             block = _block(types, inner, f"{inner}OutputReference", depth + 1)
-            blocks[name] = {"block": block, "required": required, "is_single": "fqn" in prop["type"]}
+            blocks[name] = {
+                "block": block,
+                "required": required,
+                "is_single": "fqn" in prop["type"],
+            }
         else:
-            attributes[name] = {"type": _type(prop["type"]), "required": required, "computed": False}
+            attributes[name] = {
+                "type": _type(prop["type"]),
+                "required": required,
+                "computed": False,
+            }
     for prop in types.get(readable, {}).get("properties", []):
         name = _name(prop)
-        if prop.get("immutable") and not _belongs_to_bindings(prop) and name not in attributes and name not in blocks:
+        if (
+            prop.get("immutable")
+            and not _belongs_to_bindings(prop)
+            and name not in attributes
+            and name not in blocks
+        ):
             attributes[name] = {"type": _type(prop["type"]), "required": False, "computed": True}
     return {"attributes": attributes, "blocks": blocks}
 
 
 def _belongs_to_bindings(prop: dict[str, Any]) -> bool:
-    return prop["name"] in _BINDING_PROPERTIES or prop["name"].endswith("Input") or bool(prop.get("static"))
+    return (
+        prop["name"] in _BINDING_PROPERTIES
+        or prop["name"].endswith("Input")
+        or bool(prop.get("static"))
+    )
 
 
 def _name(prop: dict[str, Any]) -> str:
@@ -126,7 +158,11 @@ def _type(reference: dict[str, Any]) -> CtyType:
         inner = _type(reference["collection"]["elementtype"])
         return ["map" if reference["collection"]["kind"] == "map" else "list", inner]
     if "union" in reference:
-        return next(_type(member) for member in reference["union"]["types"] if member.get("fqn") != _RESOLVABLE)
+        return next(
+            _type(member)
+            for member in reference["union"]["types"]
+            if member.get("fqn") != _RESOLVABLE
+        )
     if reference["fqn"] == _RESOLVABLE:
         return "bool"
     return ["map", _MAPS[reference["fqn"]]] if reference["fqn"] in _MAPS else "dynamic"

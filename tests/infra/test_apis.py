@@ -93,7 +93,11 @@ def _called_apis() -> Iterator[tuple[str, str]]:
         document = iam_table.load(path)
         for block in (*document.get("resource", []), *document.get("data", [])):
             for kind in iam_table.strings(list(block)):
-                prefix = max((name for name in API_OF_RESOURCE if kind.startswith(name)), key=len, default=None)
+                prefix = max(
+                    (name for name in API_OF_RESOURCE if kind.startswith(name)),
+                    key=len,
+                    default=None,
+                )
                 assert prefix, f"add the API of {kind} to API_OF_RESOURCE"
                 yield API_OF_RESOURCE[prefix], str(path.relative_to(ROOT))
 
@@ -115,4 +119,6 @@ def test_enabled_apis_are_called(plan: Plan) -> None:
 def test_first_command_enables_the_apis_that_terraform_needs() -> None:
     page = (ROOT / "infra" / "README.md").read_text(encoding="utf-8")
     (command,) = re.findall(r"(?m)^gcloud services enable (.*)$", page)
-    assert {"serviceusage.googleapis.com", "cloudresourcemanager.googleapis.com"} <= set(command.split())
+    assert {"serviceusage.googleapis.com", "cloudresourcemanager.googleapis.com"} <= set(
+        command.split()
+    )

@@ -91,16 +91,22 @@ def run_script(tmp_path: Path, pip: str, *, has_engine: bool = False) -> tuple[s
     behaviours = {"curl": "echo 'torch==2.9.* torchvision==0.24.*'", "python3": pip}
     engine = ("docker",) if has_engine else ()
     for name in ("curl", "apt-get", "nvidia-ctk", "python3", "rm", *engine):
-        (tmp_path / name).write_text(COMMAND.format(calls=calls, behaviour=behaviours.get(name, "")))
+        (tmp_path / name).write_text(
+            COMMAND.format(calls=calls, behaviour=behaviours.get(name, ""))
+        )
         (tmp_path / name).chmod(0o755)
     (tmp_path / "basename").symlink_to("/usr/bin/basename")
     environment = {"PATH": str(tmp_path)}
-    done = subprocess.run(["/bin/bash", str(SCRIPT)], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["/bin/bash", str(SCRIPT)], env=environment, capture_output=True, text=True, check=True
+    )
     return done.stdout.splitlines()[-1], calls.read_text()
 
 
 @pytest.mark.parametrize(("pip", "outcome"), [("exit 0", "complete"), ("exit 1", "failed")])
-def test_script_installs_the_packages_and_reports_the_outcome(pip: str, outcome: str, tmp_path: Path) -> None:
+def test_script_installs_the_packages_and_reports_the_outcome(
+    pip: str, outcome: str, tmp_path: Path
+) -> None:
     last, calls = run_script(tmp_path, pip)
     assert last == f"trainmaster-bake: {outcome}"
     assert "python3 -m pip install --user --no-cache-dir torch==2.9.* torchvision==0.24.*" in calls

@@ -15,7 +15,9 @@ def test_grants_of_each_function_are_those_of_infra() -> None:
     for grant in iam_table.grants():
         kind, _, function = grant.member.partition(" ")
         if kind == "function" and not grant.condition:
-            accesses = {Access(permission, grant.resource) for permission in ROLES.get(grant.role, ())}
+            accesses = {
+                Access(permission, grant.resource) for permission in ROLES.get(grant.role, ())
+            }
             expected.setdefault(function, set()).update(accesses)
     table = TABLE.read_text(encoding="utf-8")
     assert {function: granted_access(function, table) for function in expected} == expected
@@ -24,15 +26,21 @@ def test_grants_of_each_function_are_those_of_infra() -> None:
 
 def test_roles_of_pubsub_and_firestore_are_known() -> None:
     roles = {grant.role for grant in iam_table.grants() if grant.member.startswith("function ")}
-    assert {role for role in roles if role.startswith(("roles/pubsub.", "roles/datastore."))} <= set(ROLES)
+    assert {
+        role for role in roles if role.startswith(("roles/pubsub.", "roles/datastore."))
+    } <= set(ROLES)
 
 
 def test_roles_of_functions_consoles_and_vms_are_known_to_a_gate() -> None:
     members = ("function ", "console", "worker")
     own = {
-        grant.role for grant in iam_table.grants() if grant.member.startswith(members) and "var." not in grant.resource
+        grant.role
+        for grant in iam_table.grants()
+        if grant.member.startswith(members) and "var." not in grant.resource
     }
-    custom = call_access.custom_roles((iam_table.INFRA / compute_access.ROLES_FILE).read_text(encoding="utf-8"))
+    custom = call_access.custom_roles(
+        (iam_table.INFRA / compute_access.ROLES_FILE).read_text(encoding="utf-8")
+    )
     known = {*ROLES, *http_access.ROLES, *custom, *storage_access.ROLES, *NOT_EMULATED}
     assert own <= known
     assert all(custom.values())

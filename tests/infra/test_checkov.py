@@ -17,7 +17,12 @@ CHECKOV = ROOT / ".images" / "checkov" / "bin" / "checkov"
 def results(*words: str) -> dict[str, list[dict[str, Any]]]:
     """Run checkov, which `make test-all` installs, and return its results by kind."""
     done = subprocess.run(
-        [str(CHECKOV), *words, "--output", "json"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
+        [str(CHECKOV), *words, "--output", "json"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
     checks: dict[str, list[dict[str, Any]]] = json.loads(done.stdout)["results"]
     return checks
@@ -28,7 +33,8 @@ def results(*words: str) -> dict[str, list[dict[str, Any]]]:
 def test_infra_passes_checkov_and_every_exception_has_a_reason() -> None:
     checks = results("--config-file", "infra/.checkov.yaml")
     assert [
-        f"{check['check_id']} {check['resource']}: {check['check_name']}" for check in checks["failed_checks"]
+        f"{check['check_id']} {check['resource']}: {check['check_name']}"
+        for check in checks["failed_checks"]
     ] == []
     assert checks["parsing_errors"] == []
     assert checks["passed_checks"]
@@ -42,5 +48,13 @@ def test_checkov_detects_a_bucket_without_public_access_prevention(tmp_path: Pat
     (tmp_path / "wrong.tf").write_text(
         'resource "google_storage_bucket" "x" {\n  name     = "x"\n  location = "EU"\n}\n'
     )
-    words = ["--directory", str(tmp_path), "--framework", "terraform", "--skip-download", "--quiet", "--compact"]
+    words = [
+        "--directory",
+        str(tmp_path),
+        "--framework",
+        "terraform",
+        "--skip-download",
+        "--quiet",
+        "--compact",
+    ]
     assert "CKV_GCP_114" in {check["check_id"] for check in results(*words)["failed_checks"]}

@@ -40,7 +40,9 @@ def delivery() -> cloudbuild_v1.Build:
     return parse("cloudbuild.deliver.yaml")
 
 
-def test_all_steps_run_in_the_image_that_the_first_one_builds(tests_build: cloudbuild_v1.Build) -> None:
+def test_all_steps_run_in_the_image_that_the_first_one_builds(
+    tests_build: cloudbuild_v1.Build,
+) -> None:
     image, *others = tests_build.steps
     assert list(image.args) == ["build", "--tag", "trainmaster-delivery", "infra/delivery"]
     assert {step.name for step in others} == {"trainmaster-delivery"}
@@ -51,25 +53,35 @@ def test_image_has_pinned_releases_and_a_terraform_that_infra_accepts() -> None:
     releases = dict(re.findall(r"(?m)^FROM (\S+):(\d+\.\d+\.\d+\S*)", file))
     assert len(releases) == len(re.findall(r"(?m)^FROM ", file))
     assert releases["gcr.io/google.com/cloudsdktool/google-cloud-cli"].endswith("-emulators")
-    least = re.findall(r'required_version = ">= (\d+)\.(\d+)"', (ROOT / "infra" / "versions.tf").read_text("utf-8"))
+    least = re.findall(
+        r'required_version = ">= (\d+)\.(\d+)"', (ROOT / "infra" / "versions.tf").read_text("utf-8")
+    )
     terraform = tuple(map(int, releases["hashicorp/terraform"].split(".")))
     assert terraform[:2] >= tuple(map(int, least[0]))
 
 
 def test_readme_locks_the_providers_and_builds_the_image_of_the_delivery() -> None:
-    delivery = (ROOT / "infra" / "README.md").read_text(encoding="utf-8").partition("## Delivery")[2]
+    delivery = (
+        (ROOT / "infra" / "README.md").read_text(encoding="utf-8").partition("## Delivery")[2]
+    )
     assert "terraform -chdir=infra providers lock -platform=linux_amd64\n" in delivery
     assert "gcloud builds submit infra/delivery --tag" in delivery
 
 
-def test_image_of_the_apply_has_every_program_that_terraform_runs(delivery: cloudbuild_v1.Build) -> None:
+def test_image_of_the_apply_has_every_program_that_terraform_runs(
+    delivery: cloudbuild_v1.Build,
+) -> None:
     """`local-exec` runs on the machine of the apply."""
     (apply,) = [step for step in delivery.steps if step.id == "apply"]
     assert apply.name == "${_IMAGE}"
     files = [path.read_text(encoding="utf-8") for path in (ROOT / "infra").rglob("*.tf")]
     blocks = [block for text in files for block in text.split('provisioner "local-exec"')[1:]]
     assert blocks
-    programs = {word for block in blocks for word in re.findall(r'"([a-z][\w.-]*) ', block.partition("\n  }")[0])}
+    programs = {
+        word
+        for block in blocks
+        for word in re.findall(r'"([a-z][\w.-]*) ', block.partition("\n  }")[0])
+    }
     image = (ROOT / "infra" / "delivery" / "Dockerfile").read_text(encoding="utf-8")
     checked = set(re.findall(r"([\w.-]+) (?:beta --help|-?version)", image))
     assert programs <= checked, "the image's build runs each of them"
@@ -96,16 +108,24 @@ def script_of(build: cloudbuild_v1.Build, step_id: str) -> str:
 
 def test_account_of_the_tests_may_only_write_logs(tests_build: cloudbuild_v1.Build) -> None:
     """Tests run hundreds of third-party packages, each of which could use the account."""
-    assert tests_build.service_account.startswith("projects/${PROJECT_ID}/serviceAccounts/trainmaster-tests@")
+    assert tests_build.service_account.startswith(
+        "projects/${PROJECT_ID}/serviceAccounts/trainmaster-tests@"
+    )
     grants = [grant for grant in iam_table.grants() if grant.member == "tests"]
-    assert [(grant.role, grant.resource) for grant in grants] == [("roles/logging.logWriter", "project")]
+    assert [(grant.role, grant.resource) for grant in grants] == [
+        ("roles/logging.logWriter", "project")
+    ]
 
 
-def test_tests_and_delivery_share_no_workspace(tests_build: cloudbuild_v1.Build, delivery: cloudbuild_v1.Build) -> None:
+def test_tests_and_delivery_share_no_workspace(
+    tests_build: cloudbuild_v1.Build, delivery: cloudbuild_v1.Build
+) -> None:
     assert [step.id for step in tests_build.steps] == ["image", "check-and-test"]
     steps = [step.id for step in delivery.steps]
     assert steps == ["require-tested-commit", "stage", "plan", "apply"]
-    assert [list(step.wait_for) for step in delivery.steps[1:]] == [[before] for before in steps[:-1]]
+    assert [list(step.wait_for) for step in delivery.steps[1:]] == [
+        [before] for before in steps[:-1]
+    ]
     scripts = "".join(arg for step in delivery.steps for arg in step.args)
     assert "make" not in scripts.split()
 
@@ -115,19 +135,32 @@ def test_delivery_installs_only_what_staging_imports(delivery: cloudbuild_v1.Bui
     assert "--require-hashes --requirement requirements/stage.txt" in script
     tree = ast.parse((ROOT / "infra" / "stage.py").read_text(encoding="utf-8"))
     imported = {
-        name.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names
+        name.name.split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for name in node.names
     }
-    imported |= {str(node.module).split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    imported |= {
+        str(node.module).split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+    }
     assert imported - set(sys.stdlib_module_names) == {"grimp", "trainmaster"}
     bare = "import sys; sys.path[:0] = ['.', 'shared']; import trainmaster.packaging.agent_archive"
-    subprocess.run([sys.executable, "-S", "-c", bare], cwd=ROOT, check=True, timeout=60)  # needs no other package
-    locked = re.findall(r"(?m)^([a-z-]+)==", (ROOT / "requirements" / "stage.txt").read_text(encoding="utf-8"))
+    subprocess.run(
+        [sys.executable, "-S", "-c", bare], cwd=ROOT, check=True, timeout=60
+    )  # needs no other package
+    locked = re.findall(
+        r"(?m)^([a-z-]+)==", (ROOT / "requirements" / "stage.txt").read_text(encoding="utf-8")
+    )
     assert set(locked) <= {"grimp", "typing-extensions"}
 
 
 def test_image_of_the_delivery_is_set_by_its_trigger(delivery: cloudbuild_v1.Build) -> None:
     assert {step.name for step in delivery.steps} == {"${_IMAGE}"}
-    assert {value for name, value in delivery.substitutions.items() if name.endswith("_IMAGE")} == {""}
+    assert {value for name, value in delivery.substitutions.items() if name.endswith("_IMAGE")} == {
+        ""
+    }
 
 
 @pytest.fixture
@@ -137,8 +170,13 @@ def checkout(tmp_path: Path) -> Path:
     (tmp_path / "infra" / ".terraform.lock.hcl").touch()
     gcloud = tmp_path / "bin" / "gcloud"
     gcloud.parent.mkdir()
-    listed = '[[ "$*" == *"status=SUCCESS"*"COMMIT_SHA={}"*"value(buildTriggerId)" ]] && printf "{}"\n'
-    by_hand, tested = listed.format("by-hand", r"\nother-1\n"), listed.format("tested", r"\nother-1\ntests-1\n")
+    listed = (
+        '[[ "$*" == *"status=SUCCESS"*"COMMIT_SHA={}"*"value(buildTriggerId)" ]] && printf "{}"\n'
+    )
+    by_hand, tested = (
+        listed.format("by-hand", r"\nother-1\n"),
+        listed.format("tested", r"\nother-1\ntests-1\n"),
+    )
     gcloud.write_text(f"#!/bin/bash\n{by_hand}{tested}exit 0\n")
     gcloud.chmod(0o755)
     return tmp_path
@@ -168,7 +206,12 @@ def test_tested_commit_is_delivered(delivery: cloudbuild_v1.Build, checkout: Pat
 @pytest.mark.parametrize(
     ("commit", "image", "trigger", "message"),
     [
-        ("untested", f"a{DIGEST}", "tests-1", "Commit untested has no successful build of cloudbuild.yaml"),
+        (
+            "untested",
+            f"a{DIGEST}",
+            "tests-1",
+            "Commit untested has no successful build of cloudbuild.yaml",
+        ),
         (
             "by-hand",
             f"a{DIGEST}",
@@ -176,20 +219,37 @@ def test_tested_commit_is_delivered(delivery: cloudbuild_v1.Build, checkout: Pat
             "Commit by-hand has no successful build of cloudbuild.yaml by its trigger.",
         ),
         ("tested", f"a{DIGEST}", "tests", "Commit tested has no successful build"),
-        ("tested", f"a{DIGEST}", "", "Set _TESTS_TRIGGER to the id of the trigger of cloudbuild.yaml"),
+        (
+            "tested",
+            f"a{DIGEST}",
+            "",
+            "Set _TESTS_TRIGGER to the id of the trigger of cloudbuild.yaml",
+        ),
         ("", f"a{DIGEST}", "tests-1", "There is no commit"),
-        ("tested", "hashicorp/terraform:1.11", "tests-1", "Set the image hashicorp/terraform:1.11 by digest"),
+        (
+            "tested",
+            "hashicorp/terraform:1.11",
+            "tests-1",
+            "Set the image hashicorp/terraform:1.11 by digest",
+        ),
     ],
 )
 def test_untested_commit_or_movable_image_is_not_delivered(
-    delivery: cloudbuild_v1.Build, checkout: Path, commit: str, image: str, trigger: str, message: str
+    delivery: cloudbuild_v1.Build,
+    checkout: Path,
+    commit: str,
+    image: str,
+    trigger: str,
+    message: str,
 ) -> None:
     status, output = check_commit(delivery, checkout, commit, image, trigger)
     assert status == 1
     assert output.startswith(message)
 
 
-def test_commit_without_provider_lock_is_not_delivered(delivery: cloudbuild_v1.Build, checkout: Path) -> None:
+def test_commit_without_provider_lock_is_not_delivered(
+    delivery: cloudbuild_v1.Build, checkout: Path
+) -> None:
     (checkout / "infra" / ".terraform.lock.hcl").unlink()
     status, output = check_commit(delivery, checkout, "tested", f"a{DIGEST}")
     assert status == 1
@@ -213,7 +273,9 @@ def test_substitutions_are_declared_and_reach_no_script(delivery: cloudbuild_v1.
         for name in re.findall(r"(?<!\$)\$\{(\w+)\}", text)
     }
     assert used - {"PROJECT_ID", "COMMIT_SHA"} == set(delivery.substitutions)
-    assert not [arg for step in delivery.steps for arg in step.args if re.search(r"(?<!\$)\$\{?\w", arg)]
+    assert not [
+        arg for step in delivery.steps for arg in step.args if re.search(r"(?<!\$)\$\{?\w", arg)
+    ]
 
 
 def test_make_targets_of_the_tests_exist(tests_build: cloudbuild_v1.Build) -> None:
@@ -221,7 +283,12 @@ def test_make_targets_of_the_tests_exist(tests_build: cloudbuild_v1.Build) -> No
     assert targets == {"check", "check-infra", "test"}
     for target in targets:
         done = subprocess.run(
-            ["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+            ["make", "--dry-run", target],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
         )
         assert done.returncode == 0, done.stderr
 
@@ -236,6 +303,8 @@ def test_each_resource_has_a_role_of_the_delivery_that_creates_it() -> None:
     ]
     files = [*(ROOT / "infra").glob("*.tf"), *(ROOT / "infra/modules").glob("*/*.tf")]
     created = {
-        kind for file in files for kind in re.findall(r'(?m)^resource "(google_\w+)"', file.read_text(encoding="utf-8"))
+        kind
+        for file in files
+        for kind in re.findall(r'(?m)^resource "(google_\w+)"', file.read_text(encoding="utf-8"))
     }
     assert sorted(named) == sorted(created), "once each"

@@ -55,7 +55,9 @@ RESTRICTED = {
 
 
 @pytest.fixture(scope="module")
-def loaded(archives: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+def loaded(
+    archives: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[str]]:
     """Load each function as functions-framework does, from its own archive alone; return its modules."""
     folder = tmp_path_factory.mktemp("cold")
     for function, archive in archives.items():
@@ -71,15 +73,25 @@ def loaded(archives: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) 
     return dict(json.loads(line) for line in done.stdout.splitlines())
 
 
-def test_function_loads_only_the_client_libraries_that_it_uses(loaded: dict[str, list[str]]) -> None:
+def test_function_loads_only_the_client_libraries_that_it_uses(
+    loaded: dict[str, list[str]],
+) -> None:
     for function in stage.FUNCTIONS:
         modules = loaded[function]
-        restricted = {name for name in RESTRICTED if any(module.startswith(name) for module in modules)}
-        assert restricted == {name for name, users in RESTRICTED.items() if function in users}, function
-        assert {f"functions.{function}", "trainmaster.gcp.firestore.store"} <= set(modules), function
+        restricted = {
+            name for name in RESTRICTED if any(module.startswith(name) for module in modules)
+        }
+        assert restricted == {name for name, users in RESTRICTED.items() if function in users}, (
+            function
+        )
+        assert {f"functions.{function}", "trainmaster.gcp.firestore.store"} <= set(modules), (
+            function
+        )
 
 
-def test_function_loads_few_modules_beside_its_client_libraries(loaded: dict[str, list[str]]) -> None:
+def test_function_loads_few_modules_beside_its_client_libraries(
+    loaded: dict[str, list[str]],
+) -> None:
     for name in LIBRARIES:
         function = name.removeprefix("libraries of ")
         assert len(loaded[function]) <= len(loaded[name]) + MODULES_EXTRA_MAX, function

@@ -71,14 +71,17 @@ def commands(page: Path, text: str) -> Iterator[Command]:
         lines = _LINE.findall(text.replace("\\\n", " "))
     for line in lines:
         words = shlex.split(re.sub(r"\s# .*", "", line))
-        alternatives = (word.split("|") if re.fullmatch(r"[a-z|-]+", word) else [word] for word in words)
+        alternatives = (
+            word.split("|") if re.fullmatch(r"[a-z|-]+", word) else [word] for word in words
+        )
         for combination in product(*alternatives):
             if len(combination) > 1 and combination[1] != "{":  # a Terraform block
                 yield Command(str(page.relative_to(ROOT)), combination)
 
 
 ALL: Final = sorted(
-    {command for page in PAGES for command in commands(page, page.read_text(encoding="utf-8"))}, key=str
+    {command for page in PAGES for command in commands(page, page.read_text(encoding="utf-8"))},
+    key=str,
 )
 
 
@@ -87,7 +90,9 @@ def gcloud_tree() -> dict[str, Any]:
     """Return gcloud's tree of commands. Source: gcloud_completions.py in the Cloud SDK."""
     program = shutil.which("gcloud")
     assert program, "the Cloud SDK is not installed"
-    root = next(parent for parent in Path(program).resolve().parents if (parent / "data" / "cli").is_dir())
+    root = next(
+        parent for parent in Path(program).resolve().parents if (parent / "data" / "cli").is_dir()
+    )
     text = (root / "data" / "cli" / "gcloud_completions.py").read_text(encoding="utf-8")
     tree: dict[str, Any] = json.loads(text.partition("STATIC_COMPLETION_CLI_TREE = ")[2])
     return tree
@@ -126,9 +131,18 @@ def check_trainmaster(words: tuple[str, ...]) -> None:
     rest = list(words[1:])
     while hasattr(command, "get_command") and rest and subcommand(command, rest[0]):
         command = subcommand(command, rest.pop(0))
-    if hasattr(command, "get_command") and rest and not rest[0].startswith("--") and not PROSE.search(rest[0]):
+    if (
+        hasattr(command, "get_command")
+        and rest
+        and not rest[0].startswith("--")
+        and not PROSE.search(rest[0])
+    ):
         raise WrongError(f"trainmaster has no command {rest[0]!r} there")
-    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    known = {
+        option
+        for parameter in command.params
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    }
     for flag, _ in _flags(rest):
         if flag not in {*known, "--help"}:
             raise WrongError(f"no flag {flag}")
@@ -149,7 +163,12 @@ def terraform_help(*command: str) -> str:
     program = terraform_program()
     environment = {**os.environ, "TF_CLI_CONFIG_FILE": os.devnull}
     done = subprocess.run(
-        [program, *command, "-help"], capture_output=True, text=True, check=False, timeout=60, env=environment
+        [program, *command, "-help"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env=environment,
     )
     return done.stdout
 
@@ -165,7 +184,10 @@ def check_terraform(words: tuple[str, ...]) -> None:
     rest = words[1 + len(command) :]
     if not command or (rest and "Subcommands:" in terraform_help(*command)):
         raise WrongError(f"terraform has no command {rest[0]!r} there")
-    takes_plans = command[0] in {"apply", "destroy"}  # they take plan's flags, which their help does not list
+    takes_plans = command[0] in {
+        "apply",
+        "destroy",
+    }  # they take plan's flags, which their help does not list
     known = terraform_help(*command) + (terraform_help("plan") if takes_plans else "")
     for word in rest:
         flag = word.partition("=")[0]
@@ -203,7 +225,12 @@ def test_documented_commands_exist() -> None:
 def test_commands_are_extracted_from_markdown_yaml_and_terraform() -> None:
     assert {command.words[0] for command in ALL} == set(PROGRAMS)
     pages = {command.page for command in ALL}
-    assert {"README.md", "cloudbuild.deliver.yaml", "infra/outputs.tf", "docs/runbooks/sweep.md"} <= pages
+    assert {
+        "README.md",
+        "cloudbuild.deliver.yaml",
+        "infra/outputs.tf",
+        "docs/runbooks/sweep.md",
+    } <= pages
 
 
 @pytest.mark.parametrize(

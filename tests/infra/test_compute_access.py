@@ -10,7 +10,13 @@ from tests.infra import iam_table
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster_emulators.realism.call_access import INFRA, Access
-from trainmaster_emulators.realism.compute_access import ACT_AS, PROVISION, refused_vm, required_access, vm_prefix
+from trainmaster_emulators.realism.compute_access import (
+    ACT_AS,
+    PROVISION,
+    refused_vm,
+    required_access,
+    vm_prefix,
+)
 from trainmaster_emulators.realism.http_access import grants_of
 
 ZONE = "/compute/v1/projects/p/zones/us-central1-a"
@@ -30,13 +36,19 @@ def custom_role() -> set[str]:
 
 def test_grants_are_those_of_infra() -> None:
     expected = {Access(permission, "project") for permission in custom_role()}
-    grants = {access for access in grants_of(PROVISION, INFRA) if access.permission.startswith("compute.")}
+    grants = {
+        access for access in grants_of(PROVISION, INFRA) if access.permission.startswith("compute.")
+    }
     assert grants == {access for access in expected if access.permission.startswith("compute.")}
     assert expected | {Access(ACT_AS, "account worker")} <= grants_of(PROVISION, INFRA)
 
 
 def test_only_provision_has_the_role() -> None:
-    members = {grant.member for grant in iam_table.grants() if grant.role.startswith("trainmasterProvisioner")}
+    members = {
+        grant.member
+        for grant in iam_table.grants()
+        if grant.role.startswith("trainmasterProvisioner")
+    }
     assert members == {"function provision"}
 
 
@@ -69,7 +81,10 @@ def test_call_needs_a_permission_that_provision_has() -> None:
         ({"metadata": {"items": []}}, "compute.instances.setMetadata"),
         ({"tags": {"items": ["a"]}}, "compute.instances.setTags"),
         ({"resourcePolicies": ["p"]}, "compute.resourcePolicies.use"),
-        ({"disks": [{"initializeParams": {"sourceImage": "projects/p/global/images/i"}}]}, "compute.disks.create"),
+        (
+            {"disks": [{"initializeParams": {"sourceImage": "projects/p/global/images/i"}}]},
+            "compute.disks.create",
+        ),
         (
             {"disks": [{"initializeParams": {"sourceImage": "projects/p/global/images/i"}}]},
             "compute.images.useReadOnly",
@@ -77,20 +92,30 @@ def test_call_needs_a_permission_that_provision_has() -> None:
         ({"networkInterfaces": [{"subnetwork": "s"}]}, "compute.subnetworks.use"),
         ({"networkInterfaces": [{"network": "n"}]}, "compute.networks.get"),
         ({"networkInterfaces": [{"accessConfigs": [{}]}]}, "compute.subnetworks.useExternalIp"),
-        ({"reservationAffinity": {"consumeReservationType": "SPECIFIC_RESERVATION"}}, "compute.reservations.get"),
+        (
+            {"reservationAffinity": {"consumeReservationType": "SPECIFIC_RESERVATION"}},
+            "compute.reservations.get",
+        ),
         ({"serviceAccounts": [WORKER]}, "compute.instances.setServiceAccount"),
     ],
 )
-def test_insert_needs_the_permissions_of_its_arguments(argument: dict[str, Any], permission: str) -> None:
+def test_insert_needs_the_permissions_of_its_arguments(
+    argument: dict[str, Any], permission: str
+) -> None:
     def permissions(properties: dict[str, Any]) -> set[str]:
         body = {"instanceProperties": properties}
-        return {access.permission for access in required_access("POST", f"{ZONE}/instances/bulkInsert", body)}
+        return {
+            access.permission
+            for access in required_access("POST", f"{ZONE}/instances/bulkInsert", body)
+        }
 
     assert permissions({}) == {"compute.instances.create"}
     assert permission in permissions(argument)
 
 
-@pytest.mark.parametrize(("email", "is_refused"), [(WORKER["email"], False), ("other@p.iam.gserviceaccount.com", True)])
+@pytest.mark.parametrize(
+    ("email", "is_refused"), [(WORKER["email"], False), ("other@p.iam.gserviceaccount.com", True)]
+)
 def test_provision_may_act_as_the_worker_account_only(email: str, is_refused: bool) -> None:
     body = {"instanceProperties": {"serviceAccounts": [{"email": email}]}}
     (needed,) = (
@@ -116,12 +141,18 @@ def test_condition_of_infra_names_the_vms_of_jobs() -> None:
         (f"{ZONE}/instances/database/setMetadata", {}, "database"),
         (f"{ZONE}/instances", {"name": "database"}, "database"),
         (f"{ZONE}/instances/bulkInsert", {"perInstanceProperties": {"tm-1": {}}}, ""),
-        (f"{ZONE}/instances/bulkInsert", {"perInstanceProperties": {"tm-1": {}, "database": {}}}, "database"),
+        (
+            f"{ZONE}/instances/bulkInsert",
+            {"perInstanceProperties": {"tm-1": {}, "database": {}}},
+            "database",
+        ),
         ("/compute/v1/projects/p/aggregated/instances", {}, ""),
         (f"{REGION}/resourcePolicies", {"name": "placement"}, ""),
     ],
 )
-def test_call_that_names_a_vm_outside_the_condition_is_refused(path: str, body: dict[str, Any], outside: str) -> None:
+def test_call_that_names_a_vm_outside_the_condition_is_refused(
+    path: str, body: dict[str, Any], outside: str
+) -> None:
     message = refused_vm("tm-", path, body, lambda _, name: "other" if name == "17" else name)
     expected = f"the condition of provision's role permits VMs named tm-* only, not {outside}"
     assert message == (expected if outside else "")

@@ -15,7 +15,12 @@ OBJECT_PERMISSIONS: Final = {
     "roles/storage.objectUser": {"read", "write"},
     "roles/storage.objectViewer": {"read"},
 }
-PYTHON: Final = (("&&", " and "), ("||", " or "), ("!resource", "not resource"), ("startsWith", "startswith"))
+PYTHON: Final = (
+    ("&&", " and "),
+    ("||", " or "),
+    ("!resource", "not resource"),
+    ("startsWith", "startswith"),
+)
 """Operators and methods of Common Expression Language → Python. The conditions in infra/ use no others."""
 
 
@@ -57,7 +62,10 @@ def object_access(plan: Plan, bucket: str, name: str, grants: str) -> set[str]:
         permission
         for address, grant in plan.of("google_storage_bucket_iam_member").items()
         if grants in address and grant["bucket"] == bucket
-        if all(is_met(condition, "storage.googleapis.com/Object", resource) for condition in conditions(grant))
+        if all(
+            is_met(condition, "storage.googleapis.com/Object", resource)
+            for condition in conditions(grant)
+        )
         for permission in OBJECT_PERMISSIONS[grant["role"]]
     }
 
@@ -80,7 +88,9 @@ def test_workers_write_neither_code_nor_job_files_and_do_not_read_job_files(
 
 
 @pytest.mark.parametrize("function", ["upload", "submit", "api"])
-def test_functions_that_accept_jobs_read_packages_and_never_write_them(plan: Plan, function: str) -> None:
+def test_functions_that_accept_jobs_read_packages_and_never_write_them(
+    plan: Plan, function: str
+) -> None:
     grants = f'package_versions["{function}"]'
     assert object_access(plan, BUCKET, "packages/digits/trainer-0.1.tar.gz", grants) == {"read"}
 
@@ -88,16 +98,32 @@ def test_functions_that_accept_jobs_read_packages_and_never_write_them(plan: Pla
 @pytest.mark.parametrize(
     ("kind", "name", "expected"),
     [
-        ("compute.googleapis.com/Instance", "projects/p/zones/us-central1-a/instances/tm-digits-1-chief-0", True),
-        ("compute.googleapis.com/Instance", "projects/p/zones/us-central1-a/instances/payments-db", False),
+        (
+            "compute.googleapis.com/Instance",
+            "projects/p/zones/us-central1-a/instances/tm-digits-1-chief-0",
+            True,
+        ),
+        (
+            "compute.googleapis.com/Instance",
+            "projects/p/zones/us-central1-a/instances/payments-db",
+            False,
+        ),
         ("compute.googleapis.com/Instance", "projects/p/zones/us-central1-a/instances/", True),
-        ("compute.googleapis.com/Disk", "projects/p/zones/us-central1-a/disks/tm-digits-1-chief-0", True),
+        (
+            "compute.googleapis.com/Disk",
+            "projects/p/zones/us-central1-a/disks/tm-digits-1-chief-0",
+            True,
+        ),
         ("cloudresourcemanager.googleapis.com/Project", "projects/p", True),
     ],
 )
-def test_provision_manages_training_vms_and_no_other_vm(plan: Plan, kind: str, name: str, expected: bool) -> None:
+def test_provision_manages_training_vms_and_no_other_vm(
+    plan: Plan, kind: str, name: str, expected: bool
+) -> None:
     """Otherwise a fault in `provision` could put an SSH key into any VM of the project."""
-    (condition,) = conditions(plan.of("google_project_iam_member")["google_project_iam_member.provisioner"])
+    (condition,) = conditions(
+        plan.of("google_project_iam_member")["google_project_iam_member.provisioner"]
+    )
     assert is_met(condition, kind, name) is expected
 
 
@@ -131,8 +157,13 @@ def test_builder_has_no_role_on_all_buckets_or_repositories_of_the_project(plan:
     assert sources
     assert sources[0]["title"] == "bucket gcf-v2-sources only"
     images = "google_artifact_registry_repository_iam_member.builder_images"
-    repository = plan.of("google_artifact_registry_repository")["google_artifact_registry_repository.functions"]
-    assert plan.of("google_artifact_registry_repository_iam_member")[images]["role"] == "roles/artifactregistry.writer"
+    repository = plan.of("google_artifact_registry_repository")[
+        "google_artifact_registry_repository.functions"
+    ]
+    assert (
+        plan.of("google_artifact_registry_repository_iam_member")[images]["role"]
+        == "roles/artifactregistry.writer"
+    )
     assert {
         function["build_config"][0]["docker_repository"].rpartition("/")[2]
         for function in plan.of("google_cloudfunctions2_function").values()

@@ -50,11 +50,12 @@ def _reachable(start: str, direct: Graph) -> set[str]:
 
 def test_waits_are_as_long_as_google_cloud_needs(plan: Plan) -> None:
     seconds = {
-        address: int(wait["create_duration"].removesuffix("s")) for address, wait in plan.of("time_sleep").items()
+        address: int(wait["create_duration"].removesuffix("s"))
+        for address, wait in plan.of("time_sleep").items()
     }
-    assert {address: seconds[address] >= least for address, least in SECONDS_MIN.items()} == dict.fromkeys(
-        SECONDS_MIN, True
-    )
+    assert {
+        address: seconds[address] >= least for address, least in SECONDS_MIN.items()
+    } == dict.fromkeys(SECONDS_MIN, True)
 
 
 def test_everything_waits_for_the_enabled_apis(graph: Graph) -> None:
@@ -66,14 +67,22 @@ def test_everything_waits_for_the_enabled_apis(graph: Graph) -> None:
 def test_grants_to_new_service_accounts_wait_until_iam_finds_the_accounts(graph: Graph) -> None:
     members: dict[str, str] = {}
     for path in INFRA.rglob("*.tf"):
-        prefix = "" if path.parent == INFRA else f"module.{path.parent.name.removeprefix('event_')}."
+        prefix = (
+            "" if path.parent == INFRA else f"module.{path.parent.name.removeprefix('event_')}."
+        )
         for entry in iam_table.load(path).get("resource", []):
             for kind, bodies in entry.items():
                 for name, body in bodies.items():
                     if kind.strip('"').endswith("_iam_member"):
-                        members[prefix + kind.strip('"') + "." + name.strip('"')] = str(body["member"])
+                        members[prefix + kind.strip('"') + "." + name.strip('"')] = str(
+                            body["member"]
+                        )
     assert len(members) > 10
-    ours = {address for address, member in members.items() if re.search(r"google_service_account|var\.pusher", member)}
+    ours = {
+        address
+        for address, member in members.items()
+        if re.search(r"google_service_account|var\.pusher", member)
+    }
     sink = {address for address, member in members.items() if "writer_identity" in member}
     assert len(ours) > 8
     assert sink
@@ -96,8 +105,15 @@ def test_functions_and_notification_wait_until_their_grants_are_effective(graph:
 
 
 def public_members(plan: Plan) -> list[dict[str, Any]]:
-    grants = [values for resource in plan.resources if "_iam_" in resource.type for values in [resource.values]]
-    return [grant for grant in grants if grant.get("member") in ("allUsers", "allAuthenticatedUsers")]
+    grants = [
+        values
+        for resource in plan.resources
+        if "_iam_" in resource.type
+        for values in [resource.values]
+    ]
+    return [
+        grant for grant in grants if grant.get("member") in ("allUsers", "allAuthenticatedUsers")
+    ]
 
 
 def test_no_grant_is_public_by_default(plan: Plan) -> None:

@@ -35,7 +35,9 @@ NOW: Final = datetime(2026, 11, 21, 3, tzinfo=UTC)
 LISTS: Final = (
     None,
     JobFilter(),
-    JobFilter(tuple(JobState), "anna@example.com", (Label("team", "vision"), Label("stage", "test"))),
+    JobFilter(
+        tuple(JobState), "anna@example.com", (Label("team", "vision"), Label("stage", "test"))
+    ),
     JobFilter((JobState.FAILED,), labels=(Label("team", "vision"), Label("stage", "test"))),
     JobFilter((JobState.FAILED,)),
     JobFilter((JobState.FAILED, JobState.RUNNING)),
@@ -68,8 +70,13 @@ CALLS: Final[dict[str, Callable[[FirestoreStore, World], object]]] = {
     "live_jobs": lambda store, world: store.live_jobs(),
     "queue": lambda store, world: store.queue(),
     "admission_token": lambda store, world: store.admission_token(),
-    "recent_jobs": lambda store, world: [store.recent_jobs(5, JobPosition(NOW, world.job_id), only) for only in LISTS],
-    "count_by_state": lambda store, world: (store.count_by_state(), store.count_by_state(Label("team", "vision"))),
+    "recent_jobs": lambda store, world: [
+        store.recent_jobs(5, JobPosition(NOW, world.job_id), only) for only in LISTS
+    ],
+    "count_by_state": lambda store, world: (
+        store.count_by_state(),
+        store.count_by_state(Label("team", "vision")),
+    ),
     "count_created_since": lambda store, world: store.count_created_since(NOW, through_api=True),
     "count_ready": lambda store, world: store.count_ready(world.job_id, 1, 0),
     "expire_history": lambda store, world: store.expire_history(world.job_id, NOW),
@@ -180,12 +187,26 @@ def missing_index(query: Query, plan: Plan) -> str:
         available = property_indexes(plan, query.collection, name)
         directions = {direction for _, direction in query.ordered} or {ASCENDING}
         needed = {(scope, direction) for direction in directions}
-        return "" if needed <= available else f"{query}: {name} is indexed for {sorted(available)} only"
+        return (
+            ""
+            if needed <= available
+            else f"{query}: {name} is indexed for {sorted(available)} only"
+        )
     for index in plan.of("google_firestore_index").values():
-        fields = [(field["field_path"], field.get("order") or field["array_config"]) for field in index["fields"]]
+        fields = [
+            (field["field_path"], field.get("order") or field["array_config"])
+            for field in index["fields"]
+        ]
         leading = {name for name, _ in fields[: len(query.equal)]}
-        is_applicable = index["collection"] == query.collection and index.get("query_scope", "COLLECTION") == scope
-        if is_applicable and leading == query.equal and tuple(fields[len(query.equal) :]) == query.ordered:
+        is_applicable = (
+            index["collection"] == query.collection
+            and index.get("query_scope", "COLLECTION") == scope
+        )
+        if (
+            is_applicable
+            and leading == query.equal
+            and tuple(fields[len(query.equal) :]) == query.ordered
+        ):
             return ""
     return f"{query}: there is no index for these properties"
 
@@ -201,7 +222,9 @@ def property_indexes(plan: Plan, collection: str, name: str) -> set[tuple[str, s
 
 def test_calls_cover_every_reading_method_of_the_store() -> None:
     members = {name: member for part in Store.__bases__ for name, member in vars(part).items()}
-    methods = {name for name, member in members.items() if callable(member) and not name.startswith("_")}
+    methods = {
+        name for name, member in members.items() if callable(member) and not name.startswith("_")
+    }
     assert methods == {*CALLS, *WRITE_ONLY}
 
 
@@ -212,7 +235,11 @@ def test_every_query_has_an_index(queries: list[Query], plan: Plan) -> None:
 
 def test_every_index_is_used_by_a_query(queries: list[Query], plan: Plan) -> None:
     """An unused index costs money with every document that is written."""
-    composite = {(query.collection, frozenset(query.properties)) for query in queries if len(query.properties) > 1}
+    composite = {
+        (query.collection, frozenset(query.properties))
+        for query in queries
+        if len(query.properties) > 1
+    }
     planned = {
         (index["collection"], frozenset(field["field_path"] for field in index["fields"]))
         for index in plan.of("google_firestore_index").values()
@@ -234,17 +261,28 @@ def test_fields_that_the_store_writes_as_expiry_have_ttl_policies(plan: Plan) ->
 def test_query_without_an_index_is_detected(plan: Plan) -> None:
     """The queries filter by two properties, over a collection group, by an exempt property, or order by another one."""
     for query in (
-        Query("x", "replicas", is_group=False, equal=frozenset({"attempt", "incarnation"}), ordered=()),
+        Query(
+            "x", "replicas", is_group=False, equal=frozenset({"attempt", "incarnation"}), ordered=()
+        ),
         Query("x", "ledger", is_group=True, equal=frozenset({"job_id"}), ordered=()),
         Query("x", "jobs", is_group=False, equal=frozenset({"spec_json"}), ordered=()),
-        Query("x", "jobs", is_group=False, equal=frozenset({"is_live"}), ordered=(("created_at", "DESCENDING"),)),
+        Query(
+            "x",
+            "jobs",
+            is_group=False,
+            equal=frozenset({"is_live"}),
+            ordered=(("created_at", "DESCENDING"),),
+        ),
     ):
         assert missing_index(query, plan)
 
 
 def test_restore_runbook_creates_each_index_before_the_import() -> None:
     declared = re.findall(
-        r'resource "(google_firestore_(?:index|field))" "(\w+)"', (ROOT / "infra/firestore.tf").read_text()
+        r'resource "(google_firestore_(?:index|field))" "(\w+)"',
+        (ROOT / "infra/firestore.tf").read_text(),
     )
     runbook = (ROOT / "docs/runbooks/restore.md").read_text()
-    assert set(re.findall(r"-target=([\w.]+)", runbook)) == {f"{kind}.{name}" for kind, name in declared}
+    assert set(re.findall(r"-target=([\w.]+)", runbook)) == {
+        f"{kind}.{name}" for kind, name in declared
+    }

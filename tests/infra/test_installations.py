@@ -73,34 +73,52 @@ def named(planned: Callable[..., Plan], full_variables: dict[str, object]) -> Pl
 
 def names(*plans: Plan) -> list[str]:
     """Return `TYPE NAME` of all that the installation owns."""
-    resources = [resource for plan in plans for resource in plan.resources if resource.type in NAMED_BY]
-    return sorted({f"{resource.type} {resource.values[NAMED_BY[resource.type]]}" for resource in resources})
+    resources = [
+        resource for plan in plans for resource in plan.resources if resource.type in NAMED_BY
+    ]
+    return sorted(
+        {f"{resource.type} {resource.values[NAMED_BY[resource.type]]}" for resource in resources}
+    )
 
 
 def grants(plan: Plan) -> Iterator[tuple[Any, ...]]:
     """Yield the grants on the project, or on resources of others, to members that are not the installation's own."""
     for resource in plan.resources:
         values, kind = resource.values, resource.type
-        if kind.endswith("_iam_member") and "member" in values and kind.startswith("google_project"):
+        if (
+            kind.endswith("_iam_member")
+            and "member" in values
+            and kind.startswith("google_project")
+        ):
             yield values["role"], values["member"], json.dumps(values.get("condition"))
 
 
 def test_two_installations_have_no_name_in_common(plan: Plan, full_plan: Plan, named: Plan) -> None:
-    kinds = {resource.type for resource in named.resources if not resource.type.endswith("_iam_member")}
+    kinds = {
+        resource.type for resource in named.resources if not resource.type.endswith("_iam_member")
+    }
     assert kinds == {*NAMED_BY} | PARTS | SHARED, "what identifies the other types?"
     assert not {*names(plan, full_plan)} & {*names(named)}
     dashboards = [plan.of("google_monitoring_dashboard").values() for plan in (full_plan, named)]
-    titles = [json.loads(board["dashboard_json"])["displayName"] for boards in dashboards for board in boards]
+    titles = [
+        json.loads(board["dashboard_json"])["displayName"]
+        for boards in dashboards
+        for board in boards
+    ]
     assert titles == ["Trainmaster", f"Trainmaster {LONGEST}"]
 
 
-def test_removal_of_one_installation_takes_no_grant_of_the_other(full_plan: Plan, named: Plan) -> None:
+def test_removal_of_one_installation_takes_no_grant_of_the_other(
+    full_plan: Plan, named: Plan
+) -> None:
     """A user may be in `ssh_users` of both. Google keeps one grant of those that are equal, with their condition."""
     assert len([*grants(named)]) == len([*grants(full_plan)]) > 0
     assert not {*grants(full_plan)} & {*grants(named)}
 
 
-def test_installation_without_a_name_keeps_the_names_of_earlier_releases(plan: Plan, full_plan: Plan) -> None:
+def test_installation_without_a_name_keeps_the_names_of_earlier_releases(
+    plan: Plan, full_plan: Plan
+) -> None:
     """A new line is a new resource. A line that changes is a resource that an upgrade replaces."""
     assert names(plan, full_plan) == GOLDEN.read_text("utf-8").splitlines()
 
@@ -109,7 +127,11 @@ def test_names_with_the_longest_name_of_an_installation_fit(named: Plan) -> None
     for resource in named.resources:
         name = resource.values.get(NAMED_BY.get(resource.type, ""), "")
         if resource.type not in ("google_billing_budget", "google_monitoring_alert_policy"):
-            spare = PROJECT_LENGTH_MAX - len("my-project") if resource.type == "google_storage_bucket" else 0
+            spare = (
+                PROJECT_LENGTH_MAX - len("my-project")
+                if resource.type == "google_storage_bucket"
+                else 0
+            )
             assert len(name) + spare <= LENGTH_MAX.get(resource.type, 63), name
 
 
@@ -140,7 +162,9 @@ def test_provision_and_ssh_users_of_one_installation_have_no_access_to_vms_and_s
         sinks = [sink["filter"] for sink in plan.of("google_logging_project_sink").values()]
         for other, vm in vms.items():
             for address in ("provisioner", f'ssh_login["{SSH_USERS}"]'):
-                (condition,) = conditions(plan.of("google_project_iam_member")[f"google_project_iam_member.{address}"])
+                (condition,) = conditions(
+                    plan.of("google_project_iam_member")[f"google_project_iam_member.{address}"]
+                )
                 assert is_met(condition, "compute.googleapis.com/Instance", vm) is (plan is other)
             (part,) = re.findall(r'resourceName:"([^"]+)"', sinks[0])
             assert (part in vm) is (plan is other)

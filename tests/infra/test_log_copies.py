@@ -19,18 +19,28 @@ from trainmaster_emulators.rest.times import nanoseconds
 PROJECT = "projects/my-project"
 
 
-def runner_entry(line: str, vm: str = "tm-digits-1-a1b2c3-worker-0", log: str = "GCEMetadataScripts") -> dict[str, Any]:
+def runner_entry(
+    line: str, vm: str = "tm-digits-1-a1b2c3-worker-0", log: str = "GCEMetadataScripts"
+) -> dict[str, Any]:
     """Return what Google's runner of startup scripts writes. Source: guest-agent and guest-logging-go of Google."""
     return {
         "logName": f"{PROJECT}/logs/{log}",
-        "resource": {"type": "gce_instance", "labels": {"instance_id": "1", "zone": "us-central1-a"}},
+        "resource": {
+            "type": "gce_instance",
+            "labels": {"instance_id": "1", "zone": "us-central1-a"},
+        },
         "labels": {"instance_name": vm},
-        "jsonPayload": {"message": f"startup-script: {line}", "localTimestamp": "2026-11-21T03:00:00.0000Z"},
+        "jsonPayload": {
+            "message": f"startup-script: {line}",
+            "localTimestamp": "2026-11-21T03:00:00.0000Z",
+        },
         "timestamp": "2026-11-21T03:00:00Z",
     }
 
 
-def test_exclusion_drops_copies_of_program_lines_and_nothing_else(plan: Plan, tmp_path: Path) -> None:
+def test_exclusion_drops_copies_of_program_lines_and_nothing_else(
+    plan: Plan, tmp_path: Path
+) -> None:
     (exclusion,) = plan.of("google_logging_project_exclusion").values()
     console = tmp_path / "console"
     with console.open("wb") as file:
@@ -45,7 +55,12 @@ def test_exclusion_drops_copies_of_program_lines_and_nothing_else(plan: Plan, tm
         {**runner_entry("epoch 1"), "logName": f"{PROJECT}/logs/trainmaster"},
     ]
     entries, now_ns = Entries(tmp_path / "entries"), nanoseconds(runner_entry("")["timestamp"])
-    entries.add([parse_entry({**entry, "insertId": str(n)}, {}, now_ns) for n, entry in enumerate([*copies, *kept])])
+    entries.add(
+        [
+            parse_entry({**entry, "insertId": str(n)}, {}, now_ns)
+            for n, entry in enumerate([*copies, *kept])
+        ]
+    )
     excluded, _ = entries.page([PROJECT], parse(exclusion["filter"]), None, 100, descending=False)
     entries.close()
     assert [json.loads(entry)["insertId"] for entry in excluded] == ["0", "1"]

@@ -19,9 +19,15 @@ from trainmaster_emulators.rest.api_errors import ApiError
 
 METRICS: Final = {
     "pubsub.googleapis.com/subscription/num_undelivered_messages": ("GAUGE", "pubsub_subscription"),
-    "pubsub.googleapis.com/subscription/oldest_unacked_message_age": ("GAUGE", "pubsub_subscription"),
+    "pubsub.googleapis.com/subscription/oldest_unacked_message_age": (
+        "GAUGE",
+        "pubsub_subscription",
+    ),
     "pubsub.googleapis.com/subscription/push_request_count": ("DELTA", "pubsub_subscription"),
-    "pubsub.googleapis.com/subscription/dead_letter_message_count": ("DELTA", "pubsub_subscription"),
+    "pubsub.googleapis.com/subscription/dead_letter_message_count": (
+        "DELTA",
+        "pubsub_subscription",
+    ),
     "run.googleapis.com/request_count": ("DELTA", "cloud_run_revision"),
     "run.googleapis.com/container/instance_count": ("GAUGE", "cloud_run_revision"),
 }
@@ -37,7 +43,9 @@ def conditions(plan: Plan) -> list[tuple[str, dict[str, Any]]]:
     for alert in plan.of(ALERTS).values():
         (condition,) = alert["conditions"]
         ((kind, body),) = [
-            (kind, blocks[0]) for kind, blocks in condition.items() if kind.startswith("condition_") and blocks
+            (kind, blocks[0])
+            for kind, blocks in condition.items()
+            if kind.startswith("condition_") and blocks
         ]
         pairs.append((kind, body))
     return pairs
@@ -78,7 +86,11 @@ def test_metrics_exist_and_their_aligners_fit_their_kind(plan: Plan) -> None:
 
 
 def test_every_alert_has_a_runbook_and_every_runbook_an_alert(plan: Plan) -> None:
-    pages = {path for path in (ROOT / "docs" / "runbooks").glob("*.md") if path.stem not in PAGES_WITHOUT_ALERT}
+    pages = {
+        path
+        for path in (ROOT / "docs" / "runbooks").glob("*.md")
+        if path.stem not in PAGES_WITHOUT_ALERT
+    }
     referenced = set()
     for alert in plan.of(ALERTS).values():
         (page,) = re.findall(r"docs/runbooks/[\w-]+\.md", alert["documentation"][0]["content"])
@@ -117,7 +129,9 @@ def test_log_alerts_match_fields_that_the_code_logs(plan: Plan) -> None:
     for text in filters:
         assert "jsonPayload.message" not in text
         ((operator, action),) = re.findall(r'jsonPayload\.action([=:])"([^"]+)"', text)
-        nodes = (node for source in sources if action in source for node in ast.walk(ast.parse(source)))
+        nodes = (
+            node for source in sources if action in source for node in ast.walk(ast.parse(source))
+        )
         assert operator == "=", text
         assert any(isinstance(node, ast.Constant) and node.value == action for node in nodes), text
 
@@ -125,13 +139,19 @@ def test_log_alerts_match_fields_that_the_code_logs(plan: Plan) -> None:
 def test_mail_about_a_failed_job_contains_no_sentence_of_a_program(full_plan: Plan) -> None:
     """Programs can write log entries, also with these fields."""
     for kind, body in conditions(full_plan):
-        for name, extractor in (body.get("label_extractors") or {}).items() if kind == "condition_matched_log" else ():
+        for name, extractor in (
+            (body.get("label_extractors") or {}).items() if kind == "condition_matched_log" else ()
+        ):
             (pattern,) = re.findall(r'^REGEXP_EXTRACT\(jsonPayload\.\w+, "(.+)"\)$', extractor)
             assert re.search(pattern, "sign in again at https://evil.example") is None, name
-            assert re.search(pattern, {"job": "digits_1-trial-3", "reason": "startup_timeout"}[name])
+            assert re.search(
+                pattern, {"job": "digits_1-trial-3", "reason": "startup_timeout"}[name]
+            )
 
 
-def test_alert_on_failing_functions_does_not_count_messages_that_senders_make_up(plan: Plan) -> None:
+def test_alert_on_failing_functions_does_not_count_messages_that_senders_make_up(
+    plan: Plan,
+) -> None:
     """Senders can keep the dead-letter subscription from being empty. Only a failing function exhausts deliveries."""
     queries = [query for query, _ in metric_queries(plan)]
     assert [query for query in queries if "dead_letter_message_count" in query]
@@ -140,7 +160,11 @@ def test_alert_on_failing_functions_does_not_count_messages_that_senders_make_up
 def test_each_objective_reads_a_gauge_of_its_subscription_and_has_an_alert(plan: Plan) -> None:
     """Source: `MetricRange.timeSeries` must be a gauge; `windowPeriod` is at least a minute."""
     objectives = plan.of("google_monitoring_slo").values()
-    assert {objective["slo_id"] for objective in objectives} == {"submit", "replica-exit", "provision"}
+    assert {objective["slo_id"] for objective in objectives} == {
+        "submit",
+        "replica-exit",
+        "provision",
+    }
     topics = {topic["name"] for topic in plan.of("google_pubsub_topic").values()}
     for objective in objectives:
         (sli,) = objective["windows_based_sli"]
@@ -159,7 +183,9 @@ FILTER: Final = re.compile(r'(?m)^\s*(?:filter|time_series)\s*=\s*"((?:\$\{[^}]*
 def filters() -> list[str]:
     """Return every filter of Cloud Logging and Cloud Monitoring in infra/, with a word in place of each reference."""
     texts = [path.read_text(encoding="utf-8") for path in sorted(INFRA.glob("*.tf"))]
-    found = [re.sub(r"\$\{[^}]*\}", "x", text) for content in texts for text in FILTER.findall(content)]
+    found = [
+        re.sub(r"\$\{[^}]*\}", "x", text) for content in texts for text in FILTER.findall(content)
+    ]
     return [json.loads(f'"{text}"') for text in found]
 
 
@@ -171,7 +197,9 @@ def test_filters_are_of_their_language() -> None:
         elif "metric.type" in text:
             query_filter.parse(text)
         else:
-            log_filter.parse(text.replace("protoPayload.", "jsonPayload."))  # the emulator stores no audit entries
+            log_filter.parse(
+                text.replace("protoPayload.", "jsonPayload.")
+            )  # the emulator stores no audit entries
 
 
 def test_filters_of_both_languages_are_found() -> None:

@@ -28,7 +28,12 @@ from tests.support.world import World
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import JobState
 from trainmaster.messaging import topics
-from trainmaster.messaging.job_state import JobStateMessage, Transition, encode_job_state, job_state_message
+from trainmaster.messaging.job_state import (
+    JobStateMessage,
+    Transition,
+    encode_job_state,
+    job_state_message,
+)
 from trainmaster_emulators.process.state import ROOT
 
 SCHEMA: Final = SCHEMAS / "job-state.proto"
@@ -58,7 +63,12 @@ def messages() -> Iterator[JobStateMessage]:
 
 
 def is_transition(entry: LedgerEntry) -> bool:
-    return entry.decision.action.kind in {"accept_job", "begin_preparing", "begin_running", "succeed_job"}
+    return entry.decision.action.kind in {
+        "accept_job",
+        "begin_preparing",
+        "begin_running",
+        "succeed_job",
+    }
 
 
 def test_schema_has_exactly_the_fields_of_the_message(job_state_schema: Descriptor) -> None:
@@ -68,46 +78,79 @@ def test_schema_has_exactly_the_fields_of_the_message(job_state_schema: Descript
 def test_schema_accepts_real_messages_and_rejects_others(job_state_schema: Descriptor) -> None:
     real = [json.loads(encode_job_state(message)) for message in messages()]
     assert {message["kind"] for message in real} == {"job", "tuning", "trial"}
-    assert {message["transition"] for message in real} >= {"queued", "preparing", "running", "succeeded"}
+    assert {message["transition"] for message in real} >= {
+        "queued",
+        "preparing",
+        "running",
+        "succeeded",
+    }
     assert [message for message in real if not accepts(job_state_schema, message)] == []
     for name, model_field in JobStateMessage.model_fields.items():
         if model_field.is_required():
-            assert not accepts(job_state_schema, {key: value for key, value in real[0].items() if key != name}), name
+            assert not accepts(
+                job_state_schema, {key: value for key, value in real[0].items() if key != name}
+            ), name
     assert not accepts(job_state_schema, {**real[0], "unknown_field": 1})
 
 
 def test_installation_publishes_nothing_and_has_no_subscriber_by_default(plan: Plan) -> None:
     for function in plan.of(FUNCTION).values():
-        assert function["service_config"][0]["environment_variables"]["TRAINMASTER_NOTIFICATIONS"] == "false"
-    assert topics.JOB_STATE not in {entry["name"] for entry in plan.of("google_pubsub_subscription").values()}
+        assert (
+            function["service_config"][0]["environment_variables"]["TRAINMASTER_NOTIFICATIONS"]
+            == "false"
+        )
+    assert topics.JOB_STATE not in {
+        entry["name"] for entry in plan.of("google_pubsub_subscription").values()
+    }
     assert not plan.of("google_secret_manager_secret_iam_member")
-    assert not [alert for alert in plan.of("google_monitoring_alert_policy") if "failed_job" in alert]
+    assert not [
+        alert for alert in plan.of("google_monitoring_alert_policy") if "failed_job" in alert
+    ]
 
 
 def test_webhook_is_a_function_with_its_own_account_and_secret(full_plan: Plan) -> None:
     plan = full_plan
-    functions = {function["name"]: function["service_config"][0] for function in plan.of(FUNCTION).values()}
+    functions = {
+        function["name"]: function["service_config"][0] for function in plan.of(FUNCTION).values()
+    }
     webhook = functions.pop("trainmaster-job-webhook")
     assert webhook["environment_variables"]["CONSOLE_ADDRESS"] == "https://console.example.com"
     (secret,) = webhook["secret_environment_variables"]
-    assert (secret["key"], secret["secret"], secret["version"]) == ("WEBHOOK_ADDRESS", "slack-webhook", "latest")
+    assert (secret["key"], secret["secret"], secret["version"]) == (
+        "WEBHOOK_ADDRESS",
+        "slack-webhook",
+        "latest",
+    )
     assert webhook["ingress_settings"] == "ALLOW_INTERNAL_ONLY"
     (grant,) = plan.of("google_secret_manager_secret_iam_member").values()
-    assert (grant["secret_id"], grant["role"]) == ("slack-webhook", "roles/secretmanager.secretAccessor")
+    assert (grant["secret_id"], grant["role"]) == (
+        "slack-webhook",
+        "roles/secretmanager.secretAccessor",
+    )
     for function in functions.values():
-        assert function["environment_variables"]["TRAINMASTER_NOTIFICATIONS"] == "true", "the webhook implies it"
+        assert function["environment_variables"]["TRAINMASTER_NOTIFICATIONS"] == "true", (
+            "the webhook implies it"
+        )
         assert not function["secret_environment_variables"]
-    subscriptions = {entry["name"]: entry for entry in plan.of("google_pubsub_subscription").values()}
+    subscriptions = {
+        entry["name"]: entry for entry in plan.of("google_pubsub_subscription").values()
+    }
     assert "FAILED" in subscriptions[topics.JOB_STATE]["filter"]
     assert not subscriptions["trainmaster-submit"]["filter"]
-    (alert,) = (body for name, body in plan.of("google_monitoring_alert_policy").items() if "failed_job" in name)
+    (alert,) = (
+        body
+        for name, body in plan.of("google_monitoring_alert_policy").items()
+        if "failed_job" in name
+    )
     assert alert["documentation"][0]["subject"].startswith("Job ${log.extracted_label.job} failed")
     query = alert["conditions"][0]["condition_matched_log"][0]["filter"]
     assert 'jsonPayload.action="fail_job"' in query
     assert "jsonPayload.duplicate=false" in query
 
 
-def test_archive_of_the_webhook_has_its_module_and_locked_requirements(archives: dict[str, Path]) -> None:
+def test_archive_of_the_webhook_has_its_module_and_locked_requirements(
+    archives: dict[str, Path],
+) -> None:
     with zipfile.ZipFile(archives["sweep"].parent / "webhook.zip") as archive:
         assert set(archive.namelist()) == {"main.py", "requirements.txt"}
         assert archive.read("main.py") == WEBHOOK.read_bytes()
@@ -141,7 +184,10 @@ def function() -> FlaskClient:
 
 def push(function: FlaskClient, message: JobStateMessage | bytes) -> int:
     data = message if isinstance(message, bytes) else encode_job_state(message)
-    body = {"message": {"data": base64.b64encode(data).decode(), "messageId": "1"}, "subscription": "s"}
+    body = {
+        "message": {"data": base64.b64encode(data).decode(), "messageId": "1"},
+        "subscription": "s",
+    }
     return function.post("/", json=body).status_code
 
 
@@ -155,7 +201,10 @@ def test_webhook_posts_the_text_that_chat_systems_accept(
 ) -> None:
     monkeypatch.setenv("CONSOLE_ADDRESS", "https://console.example.com/")
     failed = a_message(
-        transition=Transition.FAILED, state=JobState.FAILED, attempt=2, error_message="worker 1 exited with status 1"
+        transition=Transition.FAILED,
+        state=JobState.FAILED,
+        attempt=2,
+        error_message="worker 1 exited with status 1",
     )
     assert push(function, failed) == HTTPStatus.NO_CONTENT
     assert webhook.received == [

@@ -56,12 +56,17 @@ WRONG: Final = {
 """Wrong configuration → terraform's error message."""
 
 
-WALL: Final = {"service_account": "a@p.iam.gserviceaccount.com", "ranges": {"us-central1": "10.140.0.0/20"}}
+WALL: Final = {
+    "service_account": "a@p.iam.gserviceaccount.com",
+    "ranges": {"us-central1": "10.140.0.0/20"},
+}
 
 
 def test_wrong_configuration_is_detected(terraform: Terraform, tmp_path: Path) -> None:
     """Without this, the test that the configuration is valid could pass for any configuration."""
-    done = terraform("init", "-input=false", "-backend=false", f"-from-module={ROOT / 'infra'}", within=tmp_path)
+    done = terraform(
+        "init", "-input=false", "-backend=false", f"-from-module={ROOT / 'infra'}", within=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     (tmp_path / "wrong.tf").write_text("\n".join(WRONG))
     done = terraform("validate", "-no-color", within=tmp_path)
@@ -76,8 +81,12 @@ def test_plan_of_an_empty_project_has_every_function(plan: Plan) -> None:
 
 
 def test_mirror_of_pypi_is_created_only_on_request(plan: Plan, full_plan: Plan) -> None:
-    assert "google_artifact_registry_repository.packages[0]" not in plan.of("google_artifact_registry_repository")
-    repository = full_plan.of("google_artifact_registry_repository")["google_artifact_registry_repository.packages[0]"]
+    assert "google_artifact_registry_repository.packages[0]" not in plan.of(
+        "google_artifact_registry_repository"
+    )
+    repository = full_plan.of("google_artifact_registry_repository")[
+        "google_artifact_registry_repository.packages[0]"
+    ]
     assert (repository["format"], repository["mode"]) == ("PYTHON", "REMOTE_REPOSITORY")
     readers = full_plan.of("google_artifact_registry_repository_iam_member")
     assert "google_artifact_registry_repository_iam_member.worker_packages[0]" in readers
@@ -85,7 +94,9 @@ def test_mirror_of_pypi_is_created_only_on_request(plan: Plan, full_plan: Plan) 
     url = "https://us-central1-python.pkg.dev/my-project/trainmaster-pypi/simple/"
     assert environment["TRAINMASTER_PACKAGE_INDEX"] == url
     assert environment["TRAINMASTER_BOOT_IMAGES"] == f"debian-12={BOOT_IMAGE}"
-    settings = Settings.model_validate({"project": "my-project", "boot_images": environment["TRAINMASTER_BOOT_IMAGES"]})
+    settings = Settings.model_validate(
+        {"project": "my-project", "boot_images": environment["TRAINMASTER_BOOT_IMAGES"]}
+    )
     assert settings.boot_images == {"debian-12": BOOT_IMAGE}
 
 
@@ -97,7 +108,9 @@ def test_plan_with_every_variable_set_uses_their_values(full_plan: Plan) -> None
     assert environment["TRAINMASTER_LIMITS"] == "nvidia-tesla-t4=8,team:vision=2,vcpus=450"
     entries = "network=projects/1/global/networks/ml*,secret=projects/p/secrets/key"
     assert environment["TRAINMASTER_ALLOWED_RESOURCES"] == entries
-    members = {grant.get("member") for grant in plan.of("google_storage_bucket_iam_member").values()}
+    members = {
+        grant.get("member") for grant in plan.of("google_storage_bucket_iam_member").values()
+    }
     assert {"group:ml@example.com", "user:a@example.com"} <= members
     regions = {subnetwork["region"] for subnetwork in plan.of("google_compute_subnetwork").values()}
     assert regions == {"europe-west4", "us-east1"}
@@ -107,7 +120,9 @@ def test_plan_with_every_variable_set_uses_their_values(full_plan: Plan) -> None
     assert database["delete_protection_state"] == "DELETE_PROTECTION_DISABLED"
 
 
-def test_wrong_variables_are_rejected_by_name(terraform: Terraform, archives: dict[str, Path]) -> None:
+def test_wrong_variables_are_rejected_by_name(
+    terraform: Terraform, archives: dict[str, Path]
+) -> None:
     wrong = {
         "project": "123456789012",
         "installation": "my-team",
@@ -136,15 +151,25 @@ def test_data_is_protected_by_default(plan: Plan) -> None:
     assert not plan.of("google_storage_bucket")["google_storage_bucket.this"]["force_destroy"]
 
 
-def test_agent_is_stored_under_its_hash_and_survives_upgrades(plan: Plan, archives: dict[str, Path]) -> None:
+def test_agent_is_stored_under_its_hash_and_survives_upgrades(
+    plan: Plan, archives: dict[str, Path]
+) -> None:
     agent = plan.of("google_storage_bucket_object")["google_storage_bucket_object.agent"]
     content = (archives["provision"].parent / stage.AGENT).read_bytes()
     assert agent["name"] == agent_object(content)
-    assert (agent["bucket"], agent["deletion_policy"]) == ("my-project-trainmaster-stage", "ABANDON")
+    assert (agent["bucket"], agent["deletion_policy"]) == (
+        "my-project-trainmaster-stage",
+        "ABANDON",
+    )
     functions = plan.of("google_cloudfunctions2_function")
-    (provision,) = [function for function in functions.values() if function["name"] == "trainmaster-provision"]
+    (provision,) = [
+        function for function in functions.values() if function["name"] == "trainmaster-provision"
+    ]
     variables = provision["service_config"][0]["environment_variables"]
-    assert variables["TRAINMASTER_AGENT"] == f"gs://my-project-trainmaster-stage/{agent_object(content)}"
+    assert (
+        variables["TRAINMASTER_AGENT"]
+        == f"gs://my-project-trainmaster-stage/{agent_object(content)}"
+    )
 
 
 def test_algorithms_are_stored_under_their_hash_and_named_to_the_functions(
@@ -153,10 +178,16 @@ def test_algorithms_are_stored_under_their_hash_and_named_to_the_functions(
     wheel = plan.of("google_storage_bucket_object")["google_storage_bucket_object.algorithms"]
     content = (archives["provision"].parent / WHEEL).read_bytes()
     assert wheel["name"] == algorithms_object(content)
-    assert (wheel["bucket"], wheel["deletion_policy"]) == ("my-project-trainmaster-stage", "ABANDON")
+    assert (wheel["bucket"], wheel["deletion_policy"]) == (
+        "my-project-trainmaster-stage",
+        "ABANDON",
+    )
     for function in plan.of("google_cloudfunctions2_function").values():
         variables = function["service_config"][0]["environment_variables"]
-        assert variables["TRAINMASTER_ALGORITHMS"] == f"gs://my-project-trainmaster-stage/{algorithms_object(content)}"
+        assert (
+            variables["TRAINMASTER_ALGORITHMS"]
+            == f"gs://my-project-trainmaster-stage/{algorithms_object(content)}"
+        )
 
 
 def test_gcsfuse_is_stored_under_its_hash(full_plan: Plan) -> None:
@@ -171,7 +202,12 @@ def test_gcsfuse_with_another_hash_and_budget_without_billing_account_are_reject
     file = tmp_path / "gcsfuse"
     file.write_bytes(GCSFUSE)
     gcsfuse = json.dumps({"file": str(file), "sha256": "0" * 64})
-    variables = {**REQUIRED, "stage": str(archives["api"].parent), "budget": "100", "gcsfuse": gcsfuse}
+    variables = {
+        **REQUIRED,
+        "stage": str(archives["api"].parent),
+        "budget": "100",
+        "gcsfuse": gcsfuse,
+    }
     given = [f"-var={name}={value}" for name, value in variables.items()]
     done = terraform("plan", "-input=false", "-no-color", "-refresh=false", *given)
     assert done.returncode == 1
@@ -183,11 +219,18 @@ def test_nothing_costs_money_while_no_job_runs(plan: Plan) -> None:
     for address, function in plan.of("google_cloudfunctions2_function").items():
         assert function["service_config"][0]["min_instance_count"] == 0, address
     kinds = {resource.type for resource in plan.resources}
-    assert not {kind for kind in kinds if re.search(r"_instance$|_node$|_disk$|_address$|_connector$|_cluster$", kind)}
+    assert not {
+        kind
+        for kind in kinds
+        if re.search(r"_instance$|_node$|_disk$|_address$|_connector$|_cluster$", kind)
+    }
 
 
 def test_every_event_topic_has_a_push_subscription_with_retries_and_dead_letter(plan: Plan) -> None:
-    functions = {function["name"]: function for function in plan.of("google_cloudfunctions2_function").values()}
+    functions = {
+        function["name"]: function
+        for function in plan.of("google_cloudfunctions2_function").values()
+    }
     pushed_topics = []
     for address, subscription in plan.of(SUBSCRIPTION).items():
         topic = subscription["name"]
@@ -199,7 +242,9 @@ def test_every_event_topic_has_a_push_subscription_with_retries_and_dead_letter(
         assert timeout_s <= subscription["ack_deadline_seconds"] <= ACK_DEADLINE_MAX_S, address
         assert timeout_s <= EVENT_TIMEOUT_MAX_S, address
         assert subscription["expiration_policy"] == [{"ttl": ""}], address
-        assert subscription["retry_policy"] == [{"minimum_backoff": "1s", "maximum_backoff": "60s"}], address
+        assert subscription["retry_policy"] == [
+            {"minimum_backoff": "1s", "maximum_backoff": "60s"}
+        ], address
         assert subscription["dead_letter_policy"][0]["max_delivery_attempts"] == 100, address
         assert subscription["push_config"][0]["oidc_token"], address
     for_users = {topics.DEAD_LETTER, topics.JOB_STATE}
@@ -216,12 +261,23 @@ def test_functions_that_read_a_topic_allow_internal_traffic_only(plan: Plan) -> 
     assert set(ingress.values()) == {"ALLOW_INTERNAL_ONLY"}
 
 
-def test_firewall_admits_all_traffic_between_workers_and_no_other(plan: Plan, full_plan: Plan) -> None:
+def test_firewall_admits_all_traffic_between_workers_and_no_other(
+    plan: Plan, full_plan: Plan
+) -> None:
     """The rule selects by address: TPU hosts are in a project of Google, and a job may have its own account."""
     (only,) = plan.of("google_compute_firewall").values()
-    (rule,) = [rule for rule in full_plan.of("google_compute_firewall").values() if rule["name"] == only["name"]]
+    (rule,) = [
+        rule
+        for rule in full_plan.of("google_compute_firewall").values()
+        if rule["name"] == only["name"]
+    ]
     assert sorted(rule["source_ranges"]) == sorted(WORKER_REGIONS.values())
-    restrictions = ("source_tags", "source_service_accounts", "target_tags", "target_service_accounts")
+    restrictions = (
+        "source_tags",
+        "source_service_accounts",
+        "target_tags",
+        "target_service_accounts",
+    )
     assert not [name for name in restrictions if rule.get(name)]
     assert {allow["protocol"] for allow in rule["allow"]} == {"tcp", "udp", "icmp"}
     assert not [allow for allow in rule["allow"] if allow.get("ports")]
@@ -235,7 +291,11 @@ def test_walled_account_has_a_network_that_admits_only_its_own_vms(full_plan: Pl
     assert rule["source_service_accounts"] == rule["target_service_accounts"] == [finance]
     assert not rule.get("source_ranges")
     assert rules["trainmaster-research"]["source_ranges"] == ["10.142.0.0/20"]
-    assert not set(rules["trainmaster"]["source_ranges"]) & {"10.140.0.0/20", "10.141.0.0/20", "10.142.0.0/20"}
+    assert not set(rules["trainmaster"]["source_ranges"]) & {
+        "10.140.0.0/20",
+        "10.141.0.0/20",
+        "10.142.0.0/20",
+    }
     names = {subnetwork["name"] for subnetwork in plan.of("google_compute_subnetwork").values()}
     assert {"trainmaster-finance-us-east1", "trainmaster-finance-europe-west4"} <= names
     assert not [kind for kind in plan.resources if "peering" in kind.type]
@@ -243,29 +303,46 @@ def test_walled_account_has_a_network_that_admits_only_its_own_vms(full_plan: Pl
     assert networks == f"{finance}=trainmaster-finance,{research}=trainmaster-research"
 
 
-def test_landing_zone_has_its_own_network_key_and_recovery_and_no_public_address(reduced_plan: Plan) -> None:
+def test_landing_zone_has_its_own_network_key_and_recovery_and_no_public_address(
+    reduced_plan: Plan,
+) -> None:
     plan = reduced_plan
     kinds = {resource.type for resource in plan.resources}
     assert not {
-        kind for kind in kinds if re.match(r"google_compute_(network|subnetwork|firewall|router|address)", kind)
+        kind
+        for kind in kinds
+        if re.match(r"google_compute_(network|subnetwork|firewall|router|address)", kind)
     }
     for function in plan.of("google_cloudfunctions2_function").values():
         environment = function["service_config"][0]["environment_variables"]
-        values = Settings.model_validate({"project": "my-project", "network": environment["TRAINMASTER_NETWORK"]})
+        values = Settings.model_validate(
+            {"project": "my-project", "network": environment["TRAINMASTER_NETWORK"]}
+        )
         assert values.network == LANDING_NETWORK
         assert environment["TRAINMASTER_SUBNETWORK"] == LANDING_SUBNETWORK
         assert set(environment["TRAINMASTER_REGIONS"].split(",")) == {"us-central1", "europe-west4"}
     (database,) = plan.of("google_firestore_database").values()
     assert database["point_in_time_recovery_enablement"] == "POINT_IN_TIME_RECOVERY_ENABLED"
     assert database["cmek_config"][0]["kms_key_name"] == LANDING_KEY
-    assert all(bucket["encryption"][0]["default_kms_key_name"] == LANDING_KEY for bucket in plan.of(BUCKET).values())
-    assert all(topic["kms_key_name"] == LANDING_KEY for topic in plan.of("google_pubsub_topic").values())
+    assert all(
+        bucket["encryption"][0]["default_kms_key_name"] == LANDING_KEY
+        for bucket in plan.of(BUCKET).values()
+    )
+    assert all(
+        topic["kms_key_name"] == LANDING_KEY for topic in plan.of("google_pubsub_topic").values()
+    )
 
 
-def test_installation_without_tpus_gives_no_account_a_role_on_their_nodes(reduced_plan: Plan) -> None:
+def test_installation_without_tpus_gives_no_account_a_role_on_their_nodes(
+    reduced_plan: Plan,
+) -> None:
     """The role of the workers permits to delete every TPU node of the project."""
     grants = reduced_plan.of("google_project_iam_member")
-    assert not [address for address, grant in grants.items() if "tpu" in address or "tpu" in (grant.get("role") or "")]
+    assert not [
+        address
+        for address, grant in grants.items()
+        if "tpu" in address or "tpu" in (grant.get("role") or "")
+    ]
     assert reduced_plan.environments()["trainmaster-provision"]["TRAINMASTER_TPU"] == "false"
 
 
@@ -274,7 +351,11 @@ def test_installation_without_metrics_gives_no_vm_the_permission_to_write_them(
 ) -> None:
     """Every point costs money, and programs could write some with the VM's token."""
     writers = [
-        [address for address, grant in grants.items() if grant.get("role") == "roles/monitoring.metricWriter"]
+        [
+            address
+            for address, grant in grants.items()
+            if grant.get("role") == "roles/monitoring.metricWriter"
+        ]
         for grants in (plan.of("google_project_iam_member") for plan in (reduced_plan, full_plan))
     ]
     assert writers == [[], ["google_project_iam_member.worker_metrics[0]"]]
@@ -295,7 +376,10 @@ def test_log_sink_has_the_filter_of_the_interface_description(plan: Plan) -> Non
     assert f"`{sink['filter'].replace('my-project', 'P')}`" in interfaces
     assert "/instances/tm-" in sink["filter"]
     assert system_events.__doc__
-    assert 'logName="projects/my-project/logs/cloudaudit.googleapis.com%2Fsystem_event"' in sink["filter"]
+    assert (
+        'logName="projects/my-project/logs/cloudaudit.googleapis.com%2Fsystem_event"'
+        in sink["filter"]
+    )
 
 
 def test_function_has_a_thread_for_each_concurrent_request(plan: Plan) -> None:

@@ -18,14 +18,20 @@ def cell(member: str) -> str:
     for grant in iam_table.grants():
         if grant.member == member:
             condition = f" ({grant.condition})" if grant.condition else ""
-            by_role[grant.role.removeprefix("roles/").removesuffix(" (iam.tf)")].append(f"{grant.resource}{condition}")
-    return "; ".join(f"`{role}` on {', '.join(sorted(places))}" for role, places in sorted(by_role.items()))
+            by_role[grant.role.removeprefix("roles/").removesuffix(" (iam.tf)")].append(
+                f"{grant.resource}{condition}"
+            )
+    return "; ".join(
+        f"`{role}` on {', '.join(sorted(places))}" for role, places in sorted(by_role.items())
+    )
 
 
 def rows() -> dict[str, str]:
     table = PAGE.read_text(encoding="utf-8").partition(HEAD)[2].partition("\n\n")[0]
     cells = [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
-    return {member.strip(): row[1] for row in cells for member in re.sub(r"`", "", row[0]).split(" · ")}
+    return {
+        member.strip(): row[1] for row in cells for member in re.sub(r"`", "", row[0]).split(" · ")
+    }
 
 
 def test_table_of_who_reaches_whom_has_the_grants_of_infra() -> None:

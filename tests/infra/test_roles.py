@@ -70,7 +70,10 @@ def published_topics(source: str) -> frozenset[str]:
     published = set()
     for call in calls(source):
         match call:
-            case ast.Call(func=ast.Attribute(attr="publish"), args=[ast.Attribute(ast.Name("topics"), name), *_]):
+            case ast.Call(
+                func=ast.Attribute(attr="publish"),
+                args=[ast.Attribute(ast.Name("topics"), name), *_],
+            ):
                 published.add(name)
     return frozenset(published)
 
@@ -87,13 +90,17 @@ def compute_calls(source: str) -> Iterator[str]:
 
 @cache
 def records_events(source: str) -> bool:
-    return any(isinstance(call.func, ast.Name) and call.func.id == "record" for call in calls(source))
+    return any(
+        isinstance(call.func, ast.Name) and call.func.id == "record" for call in calls(source)
+    )
 
 
 @pytest.fixture(scope="module")
 def modules() -> dict[str, list[str]]:
     """Return the modules of each function's archive. Of those in `upload`, only its own flow publishes or records."""
-    graph = grimp.build_graph("functions", "trainmaster", cache_dir=None, exclude_type_checking_imports=True)
+    graph = grimp.build_graph(
+        "functions", "trainmaster", cache_dir=None, exclude_type_checking_imports=True
+    )
     own = {"upload": ["trainmaster/flows/upload.py"]}
     result = {}
     for function in stage.FUNCTIONS:
@@ -103,20 +110,34 @@ def modules() -> dict[str, list[str]]:
     return result
 
 
-def test_function_may_publish_to_exactly_the_topics_in_its_code(modules: dict[str, list[str]]) -> None:
+def test_function_may_publish_to_exactly_the_topics_in_its_code(
+    modules: dict[str, list[str]],
+) -> None:
     local = iam_table.local_values()
     console = local["consoles"][OPERATOR]["publishes"]
     for function in stage.FUNCTIONS:
-        names = {name for source in modules[function] for name in published_topics(source)} - {"DEAD_LETTER"}
-        granted = iam_table.strings(console if function == "console" else local["publishes"][function])
-        assert {getattr(topics, name).removeprefix("trainmaster-") for name in names} == set(granted), function
+        names = {name for source in modules[function] for name in published_topics(source)} - {
+            "DEAD_LETTER"
+        }
+        granted = iam_table.strings(
+            console if function == "console" else local["publishes"][function]
+        )
+        assert {getattr(topics, name).removeprefix("trainmaster-") for name in names} == set(
+            granted
+        ), function
 
 
-def test_function_may_write_to_the_database_only_if_it_records_events(modules: dict[str, list[str]]) -> None:
+def test_function_may_write_to_the_database_only_if_it_records_events(
+    modules: dict[str, list[str]],
+) -> None:
     grants = iam_table.grants()
     for function in stage.FUNCTIONS:
         assert any("deps.store" in source for source in modules[function]), function
-        role = "roles/datastore.user" if any(map(records_events, modules[function])) else "roles/datastore.viewer"
+        role = (
+            "roles/datastore.user"
+            if any(map(records_events, modules[function]))
+            else "roles/datastore.viewer"
+        )
         member = OPERATOR if function == "console" else f"function {function}"
         granted = {grant.role for grant in grants if grant.member == member}
         assert {name for name in granted if name.startswith("roles/datastore.")} == {role}, function
@@ -124,7 +145,11 @@ def test_function_may_write_to_the_database_only_if_it_records_events(modules: d
 
 def test_provision_has_exactly_the_permissions_of_its_compute_calls(plan: Plan) -> None:
     folder: Path = ROOT / "shared" / "trainmaster" / "gcp" / "compute_fleet"
-    methods = {name for path in folder.glob("*.py") for name in compute_calls(path.read_text(encoding="utf-8"))}
+    methods = {
+        name
+        for path in folder.glob("*.py")
+        for name in compute_calls(path.read_text(encoding="utf-8"))
+    }
     assert methods == set(PERMISSIONS), "add the permissions of a new call to PERMISSIONS"
     (granted,) = (
         set(role["permissions"])

@@ -22,7 +22,9 @@ IS_BLOCK = "__is_block__"
 PARSER_KEYS = {IS_BLOCK, "__comments__", "__inline_comments__"}
 
 
-def test_provider_schema_has_required_arguments_blocks_and_computed_values(schema: dict[str, Block]) -> None:
+def test_provider_schema_has_required_arguments_blocks_and_computed_values(
+    schema: dict[str, Block],
+) -> None:
     subscription = schema["google_pubsub_subscription"]
     assert subscription.required == {"name", "topic"}
     assert set(subscription.blocks["dead_letter_policy"].block.attributes) == {
@@ -49,7 +51,11 @@ def test_wrong_argument_missing_argument_and_unknown_resource_are_detected(
         'resource "google_pubsub_subscription" "a" {\n  name = "a"\n  retry_policy {\n    backoff = "1s"\n  }\n}\n'
         'resource "google_pubsub_queue" "b" {}\n'
     )
-    wrong = [problem for kind, name, body in resources(path) for problem in problems(kind, name, body, schema)]
+    wrong = [
+        problem
+        for kind, name, body in resources(path)
+        for problem in problems(kind, name, body, schema)
+    ]
     assert wrong == [
         "google_pubsub_subscription.a: topic is required",
         "google_pubsub_subscription.a.retry_policy: has no argument backoff",
@@ -57,22 +63,33 @@ def test_wrong_argument_missing_argument_and_unknown_resource_are_detected(
     ]
 
 
-@pytest.mark.parametrize("folder", sorted({path.parent for path in FILES}), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "folder", sorted({path.parent for path in FILES}), ids=lambda path: path.name
+)
 def test_variables_and_locals_are_declared_and_used(folder: Path) -> None:
     """`terraform validate` detects undeclared names, too (test_plan.py), but not unused ones."""
     text = "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.tf")))
     text = re.sub(r"(?m)^\s*#.*$", "", text)
     declared = {f"var.{name}" for name in re.findall(r'(?m)^variable "(\w+)"', text)}
     declared |= {f"module.{name}" for name in re.findall(r'(?m)^module "(\w+)"', text)}
-    declared |= {f"{kind}.{name}" for kind, name in re.findall(r'(?m)^resource "(\w+)" "(\w+)"', text)}
-    declared |= {f"data.{kind}.{name}" for kind, name in re.findall(r'(?m)^data "(\w+)" "(\w+)"', text)}
+    declared |= {
+        f"{kind}.{name}" for kind, name in re.findall(r'(?m)^resource "(\w+)" "(\w+)"', text)
+    }
+    declared |= {
+        f"data.{kind}.{name}" for kind, name in re.findall(r'(?m)^data "(\w+)" "(\w+)"', text)
+    }
     for block in re.findall(r"(?ms)^locals \{\n(.*?)^\}", text):
         declared |= {f"local.{name}" for name in re.findall(r"(?m)^  (\w+)\s+=", block)}
     references = set(
-        re.findall(r"(?<![\w.\"/])((?:var|local|module)\.\w+|(?:data\.)?google_\w+\.\w+|time_\w+\.\w+)", text)
+        re.findall(
+            r"(?<![\w.\"/])((?:var|local|module)\.\w+|(?:data\.)?google_\w+\.\w+|time_\w+\.\w+)",
+            text,
+        )
     )
     assert references - declared == set()
-    assert {name for name in declared if name.startswith(("var.", "local."))} <= references, "declared but not used"
+    assert {name for name in declared if name.startswith(("var.", "local."))} <= references, (
+        "declared but not used"
+    )
 
 
 def test_files_are_formatted_by_terraform_fmt() -> None:
@@ -107,20 +124,32 @@ def test_readme_has_the_table_of_all_grants() -> None:
 def test_only_provision_manages_vms_and_workers_write_no_job_files() -> None:
     """The sentences of infra/README.md, section "Permissions"."""
     grants = iam_table.grants()
-    managers = {grant.member for grant in grants if "Provisioner" in grant.role or "serviceAccountUser" in grant.role}
-    assert managers == {"function provision", "users (var.ssh_users)"}, "a login on a VM includes its account"
+    managers = {
+        grant.member
+        for grant in grants
+        if "Provisioner" in grant.role or "serviceAccountUser" in grant.role
+    }
+    assert managers == {"function provision", "users (var.ssh_users)"}, (
+        "a login on a VM includes its account"
+    )
     worker = [grant for grant in grants if grant.member == "worker"]
     assert {grant.resource for grant in worker if grant.role == "roles/pubsub.publisher"} == {
         "topic vm-ready",
         "topic replica-exit",
         "topic maintenance",
     }
-    writes = {grant.resource: grant.condition for grant in worker if grant.role == "roles/storage.objectUser"}
+    writes = {
+        grant.resource: grant.condition
+        for grant in worker
+        if grant.role == "roles/storage.objectUser"
+    }
     assert writes == {
         "bucket": "no job files, packages, agents or prices",
         "each bucket of var.worker_write_buckets": "",  # which refuses those of an installation
     }
-    assert not [grant for grant in grants if grant.role in ("roles/owner", "roles/editor", "roles/viewer")]
+    assert not [
+        grant for grant in grants if grant.role in ("roles/owner", "roles/editor", "roles/viewer")
+    ]
 
 
 def test_workers_read_the_agent_and_cannot_write_it() -> None:
@@ -136,7 +165,9 @@ def test_workers_read_the_agent_and_cannot_write_it() -> None:
         "roles/storage.objectCreator",
         "roles/storage.admin",
     }
-    assert not [grant for grant in iam_table.grants() if grant.resource == "" and grant.role in writers]
+    assert not [
+        grant for grant in iam_table.grants() if grant.resource == "" and grant.role in writers
+    ]
 
 
 def resources(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -161,7 +192,11 @@ def problems(kind: str, name: str, body: dict[str, Any], schema: dict[str, Block
 
 
 def problems_in_block(body: dict[str, Any], block: Block, where: str) -> Iterator[str]:
-    dynamic = {name.strip('"'): content for entry in body.get("dynamic", []) for name, content in entry.items()}
+    dynamic = {
+        name.strip('"'): content
+        for entry in body.get("dynamic", [])
+        for name, content in entry.items()
+    }
     given = {key for key in body if key not in PARSER_KEYS} | set(dynamic)
     yield from (f"{where}: {name} is required" for name in sorted(block.required - given))
     for key in sorted(given - META - {"dynamic"}):

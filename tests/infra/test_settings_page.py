@@ -45,7 +45,10 @@ WRONG = {
 def test_page_has_the_table_of_all_settings() -> None:
     """If it fails, replace the table by the output of `python -m tests.infra.settings_table`."""
     page = settings_table.PAGE.read_text(encoding="utf-8")
-    assert page.partition(settings_table.BEGIN)[2].partition(settings_table.END)[0] == settings_table.table()
+    assert (
+        page.partition(settings_table.BEGIN)[2].partition(settings_table.END)[0]
+        == settings_table.table()
+    )
 
 
 def test_every_setting_has_a_description() -> None:
@@ -61,7 +64,11 @@ def test_environment_variables_in_infra_are_settings(plan: Plan) -> None:
 
 
 def test_wrong_values_cover_every_setting_except_free_text() -> None:
-    free = {name for name, field in Settings.model_fields.items() if field.annotation is str and not field.metadata}
+    free = {
+        name
+        for name, field in Settings.model_fields.items()
+        if field.annotation is str and not field.metadata
+    }
     assert set(WRONG) == set(Settings.model_fields) - free
 
 
@@ -93,7 +100,12 @@ def test_each_wrong_setting_and_a_missing_project_stop_the_start_and_are_named(
     done = subprocess.run(
         [sys.executable, "-c", START_WITH_EACH, json.dumps(wrong)],
         cwd=tmp_path,
-        env={project: "my-project", "PATH": os.environ["PATH"], "PYTHONSAFEPATH": "", "PYTHONPATH": str(tmp_path)},
+        env={
+            project: "my-project",
+            "PATH": os.environ["PATH"],
+            "PYTHONSAFEPATH": "",
+            "PYTHONPATH": str(tmp_path),
+        },
         capture_output=True,
         text=True,
         check=False,

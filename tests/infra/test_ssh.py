@@ -16,18 +16,25 @@ IAP: Final = "35.235.240.0/20"
 
 def project_roles(plan: Plan, member: str) -> dict[str, str]:
     """Return role → condition of the project's grants to the member; empty for no condition."""
-    grants = [grant for grant in plan.of("google_project_iam_member").values() if grant.get("member") == member]
-    return {grant["role"]: (grant["condition"] or [{"expression": ""}])[0]["expression"] for grant in grants}
+    grants = [
+        grant
+        for grant in plan.of("google_project_iam_member").values()
+        if grant.get("member") == member
+    ]
+    return {
+        grant["role"]: (grant["condition"] or [{"expression": ""}])[0]["expression"]
+        for grant in grants
+    }
 
 
-TRAINING_VMS = (
-    "resource.type != 'compute.googleapis.com/Instance' || resource.name.extract('/instances/{name}').startsWith('tm-')"
-)
+TRAINING_VMS = "resource.type != 'compute.googleapis.com/Instance' || resource.name.extract('/instances/{name}').startsWith('tm-')"
 
 
 def test_no_vm_accepts_connections_by_default(plan: Plan) -> None:
     assert not [
-        rule for rule in plan.of("google_compute_firewall").values() if IAP in (rule.get("source_ranges") or ())
+        rule
+        for rule in plan.of("google_compute_firewall").values()
+        if IAP in (rule.get("source_ranges") or ())
     ]
     assert not [name for name in plan.of("google_project_iam_member") if "ssh" in name]
     for function in plan.of("google_cloudfunctions2_function").values():
@@ -38,9 +45,15 @@ def test_permitted_users_reach_port_22_of_all_workers_through_identity_aware_pro
     plan: Plan, full_plan: Plan, reduced_plan: Plan
 ) -> None:
     rules = [
-        rule for rule in full_plan.of("google_compute_firewall").values() if IAP in (rule.get("source_ranges") or ())
+        rule
+        for rule in full_plan.of("google_compute_firewall").values()
+        if IAP in (rule.get("source_ranges") or ())
     ]
-    assert {rule["network"] for rule in rules} == {"trainmaster", "trainmaster-finance", "trainmaster-research"}
+    assert {rule["network"] for rule in rules} == {
+        "trainmaster",
+        "trainmaster-finance",
+        "trainmaster-research",
+    }
     for rule in rules:
         assert rule["source_ranges"] == [IAP]
         assert [(allow["protocol"], allow["ports"]) for allow in rule["allow"]] == [("tcp", ["22"])]
@@ -50,11 +63,17 @@ def test_permitted_users_reach_port_22_of_all_workers_through_identity_aware_pro
         "roles/tpu.viewer": "",
     }
     grants = full_plan.of("google_service_account_iam_member").values()
-    assert [grant["role"] for grant in grants if grant.get("member") == SSH_USERS] == ["roles/iam.serviceAccountUser"]
-    services = {service["service"] for service in reduced_plan.of("google_project_service").values()}
+    assert [grant["role"] for grant in grants if grant.get("member") == SSH_USERS] == [
+        "roles/iam.serviceAccountUser"
+    ]
+    services = {
+        service["service"] for service in reduced_plan.of("google_project_service").values()
+    }
     assert {"iap.googleapis.com", "oslogin.googleapis.com"} <= services
     settings_of_functions = full_plan.environments()
-    assert {settings_of_functions[name]["TRAINMASTER_SSH"] for name in plan.environments()} == {"true"}
+    assert {settings_of_functions[name]["TRAINMASTER_SSH"] for name in plan.environments()} == {
+        "true"
+    }
 
 
 def test_sudo_requires_a_separate_role(reduced_plan: Plan) -> None:

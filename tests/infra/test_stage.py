@@ -53,7 +53,9 @@ def test_every_function_in_infra_has_an_archive(archives: dict[str, Path]) -> No
     assert {*iam_table.local_values()["functions"], "console"} == set(archives)
 
 
-def test_archives_of_the_same_sources_have_the_same_bytes(archives: dict[str, Path], tmp_path: Path) -> None:
+def test_archives_of_the_same_sources_have_the_same_bytes(
+    archives: dict[str, Path], tmp_path: Path
+) -> None:
     again = {name: path.read_bytes() for name, path in stage.stage(tmp_path).items()}
     assert again == {name: path.read_bytes() for name, path in archives.items()}
 
@@ -70,19 +72,29 @@ def test_archive_contains_only_what_its_function_imports(archives: dict[str, Pat
         agent = {name for name in content if name.startswith("trainmaster/agent/")}
         assert agent == (scripts if function == PROVISION else set()), function
         # The console has templates, style sheets and scripts.
-        assert archives[function].stat().st_size < (600 if function == "console" else 500) * 1024, function
+        assert archives[function].stat().st_size < (600 if function == "console" else 500) * 1024, (
+            function
+        )
 
 
 def test_functions_except_provision_import_no_fleet_adapter() -> None:
     graph = grimp.build_graph(
-        "functions", "trainmaster", cache_dir=None, include_external_packages=True, exclude_type_checking_imports=True
+        "functions",
+        "trainmaster",
+        cache_dir=None,
+        include_external_packages=True,
+        exclude_type_checking_imports=True,
     )
     for function in set(stage.FUNCTIONS) - {PROVISION}:
         modules = {f"functions.{function}", *graph.find_upstream_modules(f"functions.{function}")}
         adapters = {name for name in modules if name.startswith("trainmaster.gcp.")}
-        assert [name for name in adapters if "compute_fleet" in name or "tpu_fleet" in name] == [], function
+        assert [
+            name for name in adapters if "compute_fleet" in name or "tpu_fleet" in name
+        ] == [], function
         # The console reads the price list.
-        assert ("trainmaster.gcp.storage_objects" in adapters) is (function in {*ACCEPT_JOBS, "console"}), function
+        assert ("trainmaster.gcp.storage_objects" in adapters) is (
+            function in {*ACCEPT_JOBS, "console"}
+        ), function
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +109,15 @@ def python_for(function: str, folder: Path) -> Path:
     python = environment / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
-        pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--require-hashes"]
+        pip = [
+            str(python),
+            "-m",
+            "pip",
+            "--disable-pip-version-check",
+            "--quiet",
+            "install",
+            "--require-hashes",
+        ]
         subprocess.run([*pip, "-r", str(ROOT / "requirements" / requirements)], check=True)
     return python
 
@@ -107,7 +127,15 @@ def running(python: Path, folder: Path, function: str, variables: dict[str, str]
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [str(python), "-m", "functions_framework", "--target", function, "--source", "main.py"]
+    command = [
+        str(python),
+        "-m",
+        "functions_framework",
+        "--target",
+        function,
+        "--source",
+        "main.py",
+    ]
     process = subprocess.Popen(
         [*command, "--port", str(port), "--host", "127.0.0.1"],
         cwd=folder,
@@ -127,9 +155,14 @@ def push(port: int, data: object, **attributes: str) -> int:
     return status
 
 
-def call(port: int, method: str, path: str, body: object = None, token: str = "") -> tuple[int, dict[str, Any]]:
+def call(
+    port: int, method: str, path: str, body: object = None, token: str = ""
+) -> tuple[int, dict[str, Any]]:
     """Call the function as soon as it listens; return the status and the JSON answer."""
-    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
+    headers = {
+        "Content-Type": "application/json",
+        **({"Authorization": f"Bearer {token}"} if token else {}),
+    }
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, headers, method=method)
     deadline = time.monotonic() + 60
@@ -152,7 +185,11 @@ INCARNATION: dict[str, object] = {
     "task_index": 0,
     "incarnation": 1,
     "vm_generation": 1,
-    "vm": {"name": "tm-missing-1-aaaaaaaaaaaaaaaa-chief-0", "zone": "us-central1-a", "instance_id": "1"},
+    "vm": {
+        "name": "tm-missing-1-aaaaaaaaaaaaaaaa-chief-0",
+        "zone": "us-central1-a",
+        "instance_id": "1",
+    },
     "at": "2026-11-21T03:00:00Z",
 }
 ACCEPT_JOBS = {"upload", "submit", "api"}
@@ -186,7 +223,9 @@ class Emulators:
 
 
 @pytest.fixture
-def emulators(firestore_emulator: str, pubsub_emulator: str, storage_emulator: str) -> Iterator[Emulators]:
+def emulators(
+    firestore_emulator: str, pubsub_emulator: str, storage_emulator: str
+) -> Iterator[Emulators]:
     project = f"staged-{uuid.uuid4().hex[:8]}"
     with suppress(loopback.CallError):  # the bucket of an earlier test
         create_bucket(storage_emulator, project, "bucket")
@@ -224,7 +263,11 @@ def emulators(firestore_emulator: str, pubsub_emulator: str, storage_emulator: s
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("function", EVENTS)
 def test_function_starts_from_its_archive_and_handles_or_dead_letters_an_event(
-    function: str, archives: dict[str, Path], environments: Path, tmp_path: Path, emulators: Emulators
+    function: str,
+    archives: dict[str, Path],
+    environments: Path,
+    tmp_path: Path,
+    emulators: Emulators,
 ) -> None:
     event, reason = EVENTS[function]
     with running_from_archive(function, archives, environments, tmp_path, emulators) as port:
@@ -255,9 +298,14 @@ def test_api_starts_from_its_archive_and_creates_a_job(
 def test_console_starts_from_its_archive_and_shows_pages_to_users_of_iap(
     archives: dict[str, Path], environments: Path, tmp_path: Path, emulators: Emulators
 ) -> None:
-    issuer, audience = IapIssuer(), "/projects/17/locations/us-central1/services/trainmaster-console"
+    issuer, audience = (
+        IapIssuer(),
+        "/projects/17/locations/us-central1/services/trainmaster-console",
+    )
     with serving(issuer.listen()) as keys:
-        emulators.variables.update({"TRAINMASTER_CONSOLE_AUDIENCE": audience, "TRAINMASTER_CONSOLE_KEYS": keys})
+        emulators.variables.update(
+            {"TRAINMASTER_CONSOLE_AUDIENCE": audience, "TRAINMASTER_CONSOLE_KEYS": keys}
+        )
         with running_from_archive("console", archives, environments, tmp_path, emulators) as port:
             assert fetch(port, "/jobs", {})[0] == 401
             assertion = issuer.assertion("anna@example.com", audience, datetime.now(UTC))

@@ -17,7 +17,9 @@ def bucket_grants() -> set[tuple[str, str, str, str, tuple[str, ...]]]:
     """Return account, role, bucket, kind of condition and folders of each grant of infra/ to functions and VMs."""
     found = set()
     files = ("iam.tf", "console.tf")
-    for entry in (entry for file in files for entry in iam_table.load(iam_table.INFRA / file)["resource"]):
+    for entry in (
+        entry for file in files for entry in iam_table.load(iam_table.INFRA / file)["resource"]
+    ):
         for kind, resources in entry.items():
             if kind.strip('"') == "google_storage_bucket_iam_member":
                 for body in resources.values():

@@ -71,18 +71,24 @@ def compile_schema(path: Path, output: Path) -> Descriptor:
 
 def accepts(descriptor: Descriptor, message: object) -> bool:
     try:
-        parsed = json_format.Parse(json.dumps(message), message_factory.GetMessageClass(descriptor)())
+        parsed = json_format.Parse(
+            json.dumps(message), message_factory.GetMessageClass(descriptor)()
+        )
     except json_format.ParseError:
         return False
     return bool(parsed.IsInitialized())
 
 
 def released_messages(topic: str) -> list[dict[str, Any]]:
-    return [message for message in MESSAGES[topic.replace("-", "_")] if "protoPayload" not in message]
+    return [
+        message for message in MESSAGES[topic.replace("-", "_")] if "protoPayload" not in message
+    ]
 
 
 @pytest.mark.parametrize("topic", MODELS)
-def test_schema_has_exactly_the_fields_that_functions_read(topic: str, compiled: dict[Path, Descriptor]) -> None:
+def test_schema_has_exactly_the_fields_that_functions_read(
+    topic: str, compiled: dict[Path, Descriptor]
+) -> None:
     """A field that was added to a schema in use is optional there, even if the functions require it."""
     schema, model = fields(compiled[SCHEMAS / f"{topic}.proto"]), fields_of_model(MODELS[topic])
     assert without_required(schema) == without_required(model)
@@ -90,7 +96,9 @@ def test_schema_has_exactly_the_fields_that_functions_read(topic: str, compiled:
 
 
 @pytest.mark.parametrize("topic", MODELS)
-def test_schema_accepts_messages_of_all_releases(topic: str, compiled: dict[Path, Descriptor]) -> None:
+def test_schema_accepts_messages_of_all_releases(
+    topic: str, compiled: dict[Path, Descriptor]
+) -> None:
     for message in released_messages(topic):
         assert accepts(compiled[SCHEMAS / f"{topic}.proto"], message), message
 
@@ -101,13 +109,17 @@ def test_schema_accepts_messages_of_the_current_agent(compiled: dict[Path, Descr
 
 
 @pytest.mark.parametrize("topic", MODELS)
-def test_schema_rejects_incomplete_and_wrong_messages(topic: str, compiled: dict[Path, Descriptor]) -> None:
+def test_schema_rejects_incomplete_and_wrong_messages(
+    topic: str, compiled: dict[Path, Descriptor]
+) -> None:
     schema = compiled[SCHEMAS / f"{topic}.proto"]
     right = released_messages(topic)[0]
     assert accepts(schema, right)
     for name in MODELS[topic].model_fields:
         if MODELS[topic].model_fields[name].is_required():
-            assert not accepts(schema, {key: value for key, value in right.items() if key != name}), name
+            assert not accepts(
+                schema, {key: value for key, value in right.items() if key != name}
+            ), name
     wrong = [
         {**right, "attempt": "first"},
         {**right, "vm": "tm-x"},
@@ -120,11 +132,17 @@ def test_schema_rejects_incomplete_and_wrong_messages(topic: str, compiled: dict
 
 
 @pytest.mark.parametrize("topic", MODELS)
-def test_schema_changes_since_the_release_can_be_committed(topic: str, compiled: dict[Path, Descriptor]) -> None:
+def test_schema_changes_since_the_release_can_be_committed(
+    topic: str, compiled: dict[Path, Descriptor]
+) -> None:
     """Source: "Commit a schema revision": optional fields of a Protocol Buffers schema may be added and removed."""
-    current, released = (list(every_field(compiled[folder / f"{topic}.proto"])) for folder in (SCHEMAS, RELEASED))
+    current, released = (
+        list(every_field(compiled[folder / f"{topic}.proto"])) for folder in (SCHEMAS, RELEASED)
+    )
     used_numbers = {(path.rpartition(".")[0], number) for path, number, _, _ in released}
-    assert {field for field in released if field[3]} <= set(current), "required fields must not change"
+    assert {field for field in released if field[3]} <= set(current), (
+        "required fields must not change"
+    )
     for path, number, kind, is_required in set(current) - set(released):
         assert not is_required, path
         assert (path.rpartition(".")[0], number) not in used_numbers, (
@@ -134,34 +152,49 @@ def test_schema_changes_since_the_release_can_be_committed(topic: str, compiled:
 
 
 def test_only_the_topics_of_agents_and_subscribers_have_schemas(plan: Plan) -> None:
-    schemas = {schema["name"]: schema["definition"] for schema in plan.of("google_pubsub_schema").values()}
-    assert schemas == {
-        f"trainmaster-{topic}": (SCHEMAS / f"{topic}.proto").read_text(encoding="utf-8") for topic in WITH_SCHEMA
+    schemas = {
+        schema["name"]: schema["definition"] for schema in plan.of("google_pubsub_schema").values()
     }
-    settings = {topic["name"]: topic["schema_settings"] for topic in plan.of("google_pubsub_topic").values()}
+    assert schemas == {
+        f"trainmaster-{topic}": (SCHEMAS / f"{topic}.proto").read_text(encoding="utf-8")
+        for topic in WITH_SCHEMA
+    }
+    settings = {
+        topic["name"]: topic["schema_settings"] for topic in plan.of("google_pubsub_topic").values()
+    }
     assert {name: blocks[0]["schema"] for name, blocks in settings.items() if blocks} == {
-        f"trainmaster-{topic}": f"projects/my-project/schemas/trainmaster-{topic}" for topic in WITH_SCHEMA
+        f"trainmaster-{topic}": f"projects/my-project/schemas/trainmaster-{topic}"
+        for topic in WITH_SCHEMA
     }
     assert {blocks[0]["encoding"] for blocks in settings.values() if blocks} == {"JSON"}
 
 
 def test_schemas_can_be_disabled(reduced_plan: Plan) -> None:
     assert not reduced_plan.of("google_pubsub_schema")
-    assert not [name for name, topic in reduced_plan.of("google_pubsub_topic").items() if topic["schema_settings"]]
+    assert not [
+        name
+        for name, topic in reduced_plan.of("google_pubsub_topic").items()
+        if topic["schema_settings"]
+    ]
 
 
 def fields(descriptor: Descriptor) -> dict[str, tuple[Any, bool]]:
     """Return name → type (for a message, its fields) and whether the field is required."""
 
     def kind(field: FieldDescriptor) -> Any:
-        single = fields(field.message_type) if field.message_type else SAME.get(field.type, field.type)
+        single = (
+            fields(field.message_type) if field.message_type else SAME.get(field.type, field.type)
+        )
         return ("repeated", single) if field.is_repeated else single
 
     return {field.name: (kind(field), field.is_required) for field in descriptor.fields}
 
 
 def fields_of_model(model: type[BaseModel]) -> dict[str, tuple[Any, bool]]:
-    return {name: (schema_type(field.annotation), field.is_required()) for name, field in model.model_fields.items()}
+    return {
+        name: (schema_type(field.annotation), field.is_required())
+        for name, field in model.model_fields.items()
+    }
 
 
 def without_required(kind: Any) -> Any:
@@ -210,9 +243,15 @@ def every_field(descriptor: Descriptor, within: str = "") -> Iterator[tuple[str,
 def current_messages() -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield topic and body of the messages that the agent's code builds, for a VM and for a host of a slice."""
     for host in (None, SimpleNamespace(number=3)):
-        topics = {name: name.replace("_", "-") for name in ("vm_ready", "replica_exit", "maintenance")}
-        config = SimpleNamespace(job_id="digits_1", task_type="worker", vm_generation=2, project="p", topics=topics)
-        replica_id = SimpleNamespace(index=0, config=config, host=host, vm=VmRef("tm-x", "us-central1-a", "4711"))
+        topics = {
+            name: name.replace("_", "-") for name in ("vm_ready", "replica_exit", "maintenance")
+        }
+        config = SimpleNamespace(
+            job_id="digits_1", task_type="worker", vm_generation=2, project="p", topics=topics
+        )
+        replica_id = SimpleNamespace(
+            index=0, config=config, host=host, vm=VmRef("tm-x", "us-central1-a", "4711")
+        )
         stub: Any = SimpleNamespace(post=lambda accepted: None)
         report = EventReporter(replica_id, stub, stub, stub)  # type: ignore[arg-type]  # the attributes that it reads
         error = {"type": "ValueError", "message": "bad shape", "frame": ""}

@@ -19,17 +19,42 @@ PROJECT = "google_project_iam_member"
 def test_worker_has_no_further_access_by_default(plan: Plan) -> None:
     further = ("_more[", "worker_roles[", "packages_elsewhere[")
     for kind in (BUCKET, REGISTRY, PROJECT):
-        assert not [address for address in plan.of(kind) if any(name in address for name in further)]
+        assert not [
+            address for address in plan.of(kind) if any(name in address for name in further)
+        ]
 
 
 def test_each_variable_grants_the_worker_account_what_it_names(full_plan: Plan) -> None:
     buckets = full_plan.of(BUCKET)
-    readers = {grant["bucket"]: grant["role"] for address, grant in buckets.items() if "worker_reads_more[" in address}
-    assert readers == {"my-data": "roles/storage.objectViewer", "open.data": "roles/storage.objectViewer"}
-    writers = {grant["bucket"]: grant["role"] for address, grant in buckets.items() if "worker_writes_more[" in address}
-    assert writers == {"my-models": "roles/storage.objectUser", "my-data": "roles/storage.objectUser"}
-    (registry,) = (grant for address, grant in full_plan.of(REGISTRY).items() if "worker_pulls_more[" in address)
-    assert (registry["project"], registry["location"], registry["repository"], registry["role"]) == (
+    readers = {
+        grant["bucket"]: grant["role"]
+        for address, grant in buckets.items()
+        if "worker_reads_more[" in address
+    }
+    assert readers == {
+        "my-data": "roles/storage.objectViewer",
+        "open.data": "roles/storage.objectViewer",
+    }
+    writers = {
+        grant["bucket"]: grant["role"]
+        for address, grant in buckets.items()
+        if "worker_writes_more[" in address
+    }
+    assert writers == {
+        "my-models": "roles/storage.objectUser",
+        "my-data": "roles/storage.objectUser",
+    }
+    (registry,) = (
+        grant
+        for address, grant in full_plan.of(REGISTRY).items()
+        if "worker_pulls_more[" in address
+    )
+    assert (
+        registry["project"],
+        registry["location"],
+        registry["repository"],
+        registry["role"],
+    ) == (
         "other",
         "europe-west4",
         "training",
@@ -47,15 +72,30 @@ def test_each_variable_grants_the_worker_account_what_it_names(full_plan: Plan) 
     }
 
 
-def test_functions_that_accept_jobs_may_look_up_packages_where_workers_read(full_plan: Plan) -> None:
-    grants = {address: grant for address, grant in full_plan.of(BUCKET).items() if "packages_elsewhere[" in address}
-    readers = {(address.split('"')[1].partition("=")[0], grant["bucket"]) for address, grant in grants.items()}
+def test_functions_that_accept_jobs_may_look_up_packages_where_workers_read(
+    full_plan: Plan,
+) -> None:
+    grants = {
+        address: grant
+        for address, grant in full_plan.of(BUCKET).items()
+        if "packages_elsewhere[" in address
+    }
+    readers = {
+        (address.split('"')[1].partition("=")[0], grant["bucket"])
+        for address, grant in grants.items()
+    }
     functions, buckets = ("upload", "submit", "api"), ("my-data", "my-models", "open.data")
     assert readers == {(function, bucket) for function in functions for bucket in buckets}
     assert {grant["role"] for grant in grants.values()} == {"roles/storage.objectViewer"}
     # The accounts are known after an apply only; the table of grants has them as they are in the file.
-    elsewhere = [grant for grant in iam_table.grants() if "worker_read_buckets and" in grant.resource]
-    assert [grant.member for grant in elsewhere] == ["function api", "function submit", "function upload"]
+    elsewhere = [
+        grant for grant in iam_table.grants() if "worker_read_buckets and" in grant.resource
+    ]
+    assert [grant.member for grant in elsewhere] == [
+        "function api",
+        "function submit",
+        "function upload",
+    ]
 
 
 BUCKET_OF_INSTALLATION: Final = "must not contain a bucket of an installation"
@@ -71,7 +111,10 @@ Wrong = dict[str, tuple[object, tuple[str, ...]]]
                 ["my-data/models", "my-project-trainmaster"],
                 ("without a path", BUCKET_OF_INSTALLATION),
             ),
-            "worker_registries": (["us-docker.pkg.dev/p/training"], ("projects/my-project/locations",)),
+            "worker_registries": (
+                ["us-docker.pkg.dev/p/training"],
+                ("projects/my-project/locations",),
+            ),
             "worker_project_roles": (
                 {"my-data": ["roles/editor", "bigquery.dataViewer"]},
                 ("every program could then use everything", "must contain names of roles"),
@@ -96,7 +139,12 @@ def test_wrong_or_dangerous_access_is_refused_by_its_variable(
     done = terraform("plan", "-input=false", "-no-color", "-refresh=false", *words)
     assert done.returncode == 1
     _, *errors = (" ".join(text.split()) for text in done.stderr.replace("│", " ").split("Error: "))
-    expected = [(variable, message) for variable, (_, messages) in wrong.items() for message in messages]
+    expected = [
+        (variable, message) for variable, (_, messages) in wrong.items() for message in messages
+    ]
     assert len(errors) == len(expected)
     for variable, message in expected:
-        assert len([text for text in errors if f'variable "{variable}"' in text and message in text]) == 1, message
+        assert (
+            len([text for text in errors if f'variable "{variable}"' in text and message in text])
+            == 1
+        ), message

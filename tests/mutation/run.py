@@ -74,7 +74,11 @@ class Survivor:
 
 def main(paths: list[str]) -> int:
     config = load_config(str(CONFIG))
-    modules = sorted(find_modules(paths or config["module-path"]), key=lambda path: path.stat().st_size, reverse=True)
+    modules = sorted(
+        find_modules(paths or config["module-path"]),
+        key=lambda path: path.stat().st_size,
+        reverse=True,
+    )
     with tempfile.TemporaryDirectory(prefix="trainmaster-mutants-") as folder:
         copies: SimpleQueue[Path] = SimpleQueue()
         for number in range(min(os.cpu_count() or 1, len(modules))):
@@ -88,12 +92,16 @@ def main(paths: list[str]) -> int:
                 copies.put(copy)
 
         with ThreadPoolExecutor(copies.qsize()) as pool:
-            survivors = sorted(survivor for batch in pool.map(test_in_a_copy, modules) for survivor in batch)
+            survivors = sorted(
+                survivor for batch in pool.map(test_in_a_copy, modules) for survivor in batch
+            )
     equivalent = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))
     unexplained = [one for one in survivors if one.operator not in equivalent.get(one.function, {})]
     for survivor in unexplained:
         print(f"\n{survivor.function}: {survivor.operator}\n{survivor.diff}")
-    print(f"\n{len(survivors)} mutants survived; {len(unexplained)} of them are not listed in {EQUIVALENT.name}")
+    print(
+        f"\n{len(survivors)} mutants survived; {len(unexplained)} of them are not listed in {EQUIVALENT.name}"
+    )
     return 1 if unexplained else 0
 
 
@@ -108,7 +116,9 @@ def copy_project(folder: Path, config: dict[str, Any], modules: Iterable[Path]) 
     shutil.copytree(ROOT, folder, ignore=NOT_COPIED)
     (folder / IMAGES).symlink_to(ROOT / IMAGES)
     for tests in sorted({tests_of(module.relative_to(ROOT)) for module in modules}):
-        subprocess.run(test_command(config, tests), cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            test_command(config, tests), cwd=folder, check=True, stdout=subprocess.DEVNULL
+        )
     return folder
 
 
@@ -130,7 +140,11 @@ def test_module(module: Path, copy: Path, config: dict[str, Any]) -> list[Surviv
     """Test every mutant of one module. `module` is relative to the project, of which `copy` is a copy."""
     name = str(module).replace("/", "-")
     settings, session = str(copy / f"{name}.toml"), str(copy / f"{name}.sqlite")
-    own = {**config, "module-path": [str(module)], "test-command": shlex.join(test_command(config, tests_of(module)))}
+    own = {
+        **config,
+        "module-path": [str(module)],
+        "test-command": shlex.join(test_command(config, tests_of(module))),
+    }
     Path(settings).write_text(serialize_config(own), encoding="utf-8")
     cosmic_ray = Path(sys.executable).with_name("cosmic-ray")
     subprocess.run([cosmic_ray, "init", settings, session], cwd=copy, check=True)

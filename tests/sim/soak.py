@@ -52,7 +52,9 @@ def run_batch(seeds: Sequence[int], names: Sequence[str]) -> Tally:
         try:
             outcome = run_seed(seed, profile)
         except HistoryError as error:
-            tally.failures.append((profile.name, seed, f"{type(error.cause).__name__}: {error.cause}"[:300]))
+            tally.failures.append(
+                (profile.name, seed, f"{type(error.cause).__name__}: {error.cause}"[:300])
+            )
         else:
             tally.steps += outcome.steps
             tally.states.update(outcome.states)
@@ -75,19 +77,27 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--profile", action="append", choices=sorted(PROFILES), help="repeatable; default: all")
+    parser.add_argument(
+        "--profile", action="append", choices=sorted(PROFILES), help="repeatable; default: all"
+    )
     options = parser.parse_args()
     started = time.monotonic()
     reported = started
     total = Tally()
-    for total in soak(options.first, options.seeds, options.jobs, options.profile or list(PROFILES)):
+    for total in soak(
+        options.first, options.seeds, options.jobs, options.profile or list(PROFILES)
+    ):
         if time.monotonic() - reported >= PROGRESS_INTERVAL_S:
             reported = time.monotonic()
             rate = total.histories / (reported - started)
-            sys.stderr.write(f"{total.histories} of {options.seeds}, {rate:.0f}/s, {len(total.failures)} failed\n")
+            sys.stderr.write(
+                f"{total.histories} of {options.seeds}, {rate:.0f}/s, {len(total.failures)} failed\n"
+            )
     elapsed_s = time.monotonic() - started
     for name, seed, error in total.failures[:FAILURES_SHOWN_MAX]:
-        sys.stdout.write(f"python -m trainmaster.simulator --profile {name} --seed {seed}   # {error}\n")
+        sys.stdout.write(
+            f"python -m trainmaster.simulator --profile {name} --seed {seed}   # {error}\n"
+        )
     states = ", ".join(f"{count} {state}" for state, count in total.states.most_common())
     sys.stdout.write(
         f"{total.histories} histories, {total.steps} steps in {elapsed_s:.0f} s ({total.histories / elapsed_s:.0f}/s): "

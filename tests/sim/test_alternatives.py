@@ -30,7 +30,11 @@ ALTERNATIVES = [
     {"zones": ["us-central1-a", "us-central1-b"], "spot": "all"},
     {"regions": ["us-east1"], "machineSpec": {"machineType": "n1-standard-8"}, "spot": "all"},
     {"zones": ["us-central1-a"], "spot": "none", "after": "600s"},
-    {"zones": ["us-central1-b"], "machineSpec": {"machineType": "n1-standard-16"}, "env": {"BATCH": "16"}},
+    {
+        "zones": ["us-central1-b"],
+        "machineSpec": {"machineType": "n1-standard-16"},
+        "env": {"BATCH": "16"},
+    },
 ]
 
 
@@ -69,7 +73,9 @@ class AlternativesFleet(MemoryFleet):
 
 def lose_vms(world: World, rng: random.Random) -> None:
     """Preempt one VM, or all."""
-    running = [replica.replica_id for replica in world.replicas if replica.state is ReplicaState.RUNNING]
+    running = [
+        replica.replica_id for replica in world.replicas if replica.state is ReplicaState.RUNNING
+    ]
     present = [replica_id for replica_id in running if world.find_vm(replica_id)]
     world.wait(EARLY_LOSS_AGE_MAX.total_seconds() * rng.choice((0.1, 1.1)))
     for replica_id in present if rng.random() < 0.5 else present[:1]:
@@ -80,7 +86,9 @@ def check_gang(world: World, fleet: AlternativesFleet) -> None:
     current = {replica.replica_id: replica for replica in world.replicas}
     vms = [vm for vm in world.vms if vm.vm_generation == current[vm.replica_id].vm_generation]
     assert len({vm.name for vm in vms}) == len(vms), "(a)"
-    if world.job.state is JobState.RUNNING and all(r.state is ReplicaState.RUNNING for r in current.values()):
+    if world.job.state is JobState.RUNNING and all(
+        r.state is ReplicaState.RUNNING for r in current.values()
+    ):
         placed = {fleet.machines[vm.name, vm.vm_generation] for vm in vms}
         assert len(placed) == 1, "(b): all roles of this job have the same machine"
         machine = world.job.placed.plan.groups[0].machine_type
@@ -103,7 +111,9 @@ def check_passes(world: World) -> None:
                 number
                 for number, prospect in enumerate(event.outlook)
                 if world.job.plan.options[world.job.plan.candidates[number].option].after_s == 0
-                and not (prospect.failed_at and action.next_at - prospect.failed_at < CAPACITY_FRESH)
+                and not (
+                    prospect.failed_at and action.next_at - prospect.failed_at < CAPACITY_FRESH
+                )
             }
             assert eligible <= {action.zone_index, *action.remaining}
             requested.append(len(action.remaining))
@@ -113,7 +123,9 @@ def check_passes(world: World) -> None:
 def run(seed: int) -> set[int]:
     """Return the candidates that the job was requested as, after an hour in seeded weather."""
     rng = random.Random(f"alternatives/{seed}")  # noqa: S311 - chance keeps no secret
-    fleet = AlternativesFleet(weather=Weather(seed, (Climate.SCARCE, Climate.FAMINE)[seed % 2]), rng=rng)
+    fleet = AlternativesFleet(
+        weather=Weather(seed, (Climate.SCARCE, Climate.FAMINE)[seed % 2]), rng=rng
+    )
     world = World(fleet=fleet)
     fleet.world = world
     extension = {"placement": {"ordered": ALTERNATIVES}, "independentReplicas": bool(seed % 3)}
@@ -126,7 +138,12 @@ def run(seed: int) -> set[int]:
             break
         for replica in world.replicas:
             vm = world.find_vm(replica.replica_id)
-            if replica.awaits_vm and vm and vm.vm_generation == replica.vm_generation and not fleet.open_in:
+            if (
+                replica.awaits_vm
+                and vm
+                and vm.vm_generation == replica.vm_generation
+                and not fleet.open_in
+            ):
                 world.send("vm-ready", replica.replica_id)
         candidates.add(world.job.placement.zone_index)
         if world.job.state is JobState.RUNNING and rng.random() < 0.1:

@@ -28,7 +28,11 @@ from trainmaster.flows import provision, vm_ready
 from trainmaster.flows.commit import notify as notifying
 from trainmaster.flows.commit import record
 from trainmaster.flows.provisioning import admission
-from trainmaster.flows.provisioning.execute_steps import Inserts, execute_step, record_capacity_errors
+from trainmaster.flows.provisioning.execute_steps import (
+    Inserts,
+    execute_step,
+    record_capacity_errors,
+)
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.flows.provisioning.vm_metadata import vm_metadata
 from trainmaster.memory import store as stores
@@ -76,14 +80,24 @@ def accept_duplicate_events(patch: pytest.MonkeyPatch) -> None:
     duplicates = 0
 
     def commit_again(
-        self: MemoryStore, loaded: Loaded | None, entry: LedgerEntry, change: Change, *admission_token: Any
+        self: MemoryStore,
+        loaded: Loaded | None,
+        entry: LedgerEntry,
+        change: Change,
+        *admission_token: Any,
     ) -> None:
         nonlocal duplicates
         try:
             commit(self, loaded, entry, change, *admission_token)
         except AlreadyRecordedError:
             duplicates += 1
-            commit(self, loaded, replace(entry, key=f"{entry.key}-{duplicates}"), change, *admission_token)
+            commit(
+                self,
+                loaded,
+                replace(entry, key=f"{entry.key}-{duplicates}"),
+                change,
+                *admission_token,
+            )
 
     patch.setattr(MemoryStore, "commit", commit_again)
     accept_events_of_any_incarnation(patch)
@@ -101,7 +115,9 @@ def accept_events_of_any_incarnation(patch: pytest.MonkeyPatch) -> None:
     def judge_as_present(state: Any, event: ReplicaEvent, *more: Any) -> Any:
         replica = state.find(event.subject.attempt, event.subject.replica_id)
         if replica:
-            present = replace(event.subject, incarnation=replica.incarnation, vm_generation=replica.vm_generation)
+            present = replace(
+                event.subject, incarnation=replica.incarnation, vm_generation=replica.vm_generation
+            )
             event = replace(event, subject=present)
         return judge_replica(state, event, *more)
 
@@ -110,7 +126,9 @@ def accept_events_of_any_incarnation(patch: pytest.MonkeyPatch) -> None:
 
 def grant_every_lease(patch: pytest.MonkeyPatch) -> None:
     """Let deliveries of one job work side by side. The lease saves work, and no other defence may depend on it."""
-    patch.setattr(MemoryStore, "take_lease", lambda self, name, now, expires_at, holder="": Lease(name, None))
+    patch.setattr(
+        MemoryStore, "take_lease", lambda self, name, now, expires_at, holder="": Lease(name, None)
+    )
     patch.setattr(MemoryStore, "extend_lease", lambda self, lease, expires_at: lease)
     patch.setattr(MemoryStore, "release_lease", lambda self, lease: None)
 
@@ -128,7 +146,11 @@ def delete_newer_vms(patch: pytest.MonkeyPatch) -> None:
     def steps_with_deletions(job: Any, desired: Any, vms: Sequence[Vm], *replicas: Any) -> Any:
         steps = vm_steps(job, desired, tuple(vms), *replicas)
         generations = {target.name: target.replica.vm_generation for target in desired}
-        newer = tuple(Delete(vm) for vm in vms if vm.vm_generation > generations.get(vm.name, vm.vm_generation))
+        newer = tuple(
+            Delete(vm)
+            for vm in vms
+            if vm.vm_generation > generations.get(vm.name, vm.vm_generation)
+        )
         return (*steps, *newer)
 
     patch.setattr("trainmaster.core.reconcile.plan.vm_steps", steps_with_deletions)
@@ -147,10 +169,14 @@ def finish_after_one_round(patch: pytest.MonkeyPatch) -> None:
         state = loaded.state
         if state.job.state == "QUEUED":
             record.record(ProvisioningStarted(job_id, deps.clock()), deps)
-        steps = vm_steps(state.job, desired_vms(state.job, state.replicas), machines.fleet.list_vms(job_id))
+        steps = vm_steps(
+            state.job, desired_vms(state.job, state.replicas), machines.fleet.list_vms(job_id)
+        )
         inserts = Inserts()
         for step in steps:
-            metadata = partial(vm_metadata, state.job, project="p", address_book=machines.addresses, agent_files={})
+            metadata = partial(
+                vm_metadata, state.job, project="p", address_book=machines.addresses, agent_files={}
+            )
             execute_step(step, state.job, machines.fleet, metadata, deps, inserts)
         record_capacity_errors(inserts, state.job, machines.fleet, deps)
         deps.store.mark_done(job_id, keys, deps.clock())
@@ -190,7 +216,9 @@ def start_members_of_a_held_round(patch: pytest.MonkeyPatch) -> None:
 def report_no_end(patch: pytest.MonkeyPatch) -> None:
     """Report that a VM is ready, and not how the round before ended on it."""
     decode = agent_messages.decode_vm_ready
-    patch.setattr(agent_messages, "decode_vm_ready", lambda *message: replace(decode(*message), ended=None))
+    patch.setattr(
+        agent_messages, "decode_vm_ready", lambda *message: replace(decode(*message), ended=None)
+    )
 
 
 def ignore_admission_token(patch: pytest.MonkeyPatch) -> None:
@@ -200,14 +228,18 @@ def ignore_admission_token(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         MemoryStore,
         "commit",
-        lambda self, loaded, entry, change, admission_token=None: commit(self, loaded, entry, change),
+        lambda self, loaded, entry, change, admission_token=None: commit(
+            self, loaded, entry, change
+        ),
     )
 
 
 def admit_in_any_order(patch: pytest.MonkeyPatch) -> None:
     """Admit every job that fits beside the admitted ones, whatever is queued before it."""
 
-    def all_that_fit_first(jobs: Sequence[Job], waits: Sequence[Wait], limits: Limits) -> tuple[Job, ...]:
+    def all_that_fit_first(
+        jobs: Sequence[Job], waits: Sequence[Wait], limits: Limits
+    ) -> tuple[Job, ...]:
         admitted = [job for job in jobs if job.state != "QUEUED"]
         for job in reversed(jobs):
             if job.state == "QUEUED" and not admission_queue.queued_jobs([*admitted, job], limits):
@@ -318,10 +350,15 @@ def passes(seed: int, profile: Profile) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("remove_defence", "profile", "known_seed"), BROKEN, ids=lambda parameter: getattr(parameter, "__name__", "")
+    ("remove_defence", "profile", "known_seed"),
+    BROKEN,
+    ids=lambda parameter: getattr(parameter, "__name__", ""),
 )
 def test_removed_defence_is_found_by_an_invariant(
-    remove_defence: RemoveDefence, profile: Profile, known_seed: int, monkeypatch: pytest.MonkeyPatch
+    remove_defence: RemoveDefence,
+    profile: Profile,
+    known_seed: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One of the first failures happens in a history that passes with the defence."""
     seeds = itertools.chain([known_seed], range(SEEDS))

@@ -30,7 +30,11 @@ def test_flows_request_what_the_arena_requests_until_the_gang_is_created(
         fleet, job = WeatherFleet(weather=weather), arena.job_of(market)
         fleet.world = world = World(job_id=job.job_id, fleet=fleet, advisor=WeatherAdvisor(weather))
         search(world, job, LIMIT_S)
-        assert fleet.requested[: len(expected.requested)] == expected.requested[: len(fleet.requested)]
+        assert (
+            fleet.requested[: len(expected.requested)] == expected.requested[: len(fleet.requested)]
+        )
         assert abs(len(fleet.requested) - len(expected.requested)) <= 1
         lengths.append(len(expected.requested))
-    assert max(lengths) > len(arena.ONE_REGION), "some searches take several passes, or go to other regions"
+    assert max(lengths) > len(arena.ONE_REGION), (
+        "some searches take several passes, or go to other regions"
+    )

@@ -40,9 +40,22 @@ def job_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_simulate_without_preemptions_loses_no_work(runner: CliRunner, app: typer.Typer, job_file: Path) -> None:
+def test_simulate_without_preemptions_loses_no_work(
+    runner: CliRunner, app: typer.Typer, job_file: Path
+) -> None:
     result = runner.invoke(
-        app, [str(job_file), "--seeds", "5", "--preemptions-per-hour", "0", "--duration", "2h", "--format", "json"]
+        app,
+        [
+            str(job_file),
+            "--seeds",
+            "5",
+            "--preemptions-per-hour",
+            "0",
+            "--duration",
+            "2h",
+            "--format",
+            "json",
+        ],
     )
     assert result.exit_code == 0, result.output
     report = json.loads(result.output)
@@ -54,7 +67,9 @@ def test_simulate_without_preemptions_loses_no_work(runner: CliRunner, app: type
 
 def test_simulate_runs_a_job_of_a_built_in_algorithm(runner: CliRunner, app: typer.Typer) -> None:
     job_file = Path(__file__).parents[2] / "examples" / "algorithm_boosted_trees" / "job.yaml"
-    result = runner.invoke(app, [str(job_file), "--seeds", "2", "--duration", "1h", "--format", "json"])
+    result = runner.invoke(
+        app, [str(job_file), "--seeds", "2", "--duration", "1h", "--format", "json"]
+    )
 
     assert result.exit_code == 0, result.output
     assert json.loads(result.output)["states"] == {"SUCCEEDED": 2}
@@ -64,8 +79,19 @@ def test_simulate_with_frequent_checkpoints_loses_less_work(
     runner: CliRunner, app: typer.Typer, job_file: Path
 ) -> None:
     def lost_h(checkpoint_every: str) -> float:
-        options = ["--seeds", "4", "--preemptions-per-hour", "0.4", "--duration", "3h", "--format", "json"]
-        result = runner.invoke(app, [str(job_file), *options, "--checkpoint-every", checkpoint_every])
+        options = [
+            "--seeds",
+            "4",
+            "--preemptions-per-hour",
+            "0.4",
+            "--duration",
+            "3h",
+            "--format",
+            "json",
+        ]
+        result = runner.invoke(
+            app, [str(job_file), *options, "--checkpoint-every", checkpoint_every]
+        )
         assert result.exit_code == 0, result.output
         report = json.loads(result.output)
         assert report["replacements"]["p90"] >= 1
@@ -81,7 +107,9 @@ def test_simulate_prints_a_table(runner: CliRunner, app: typer.Typer, job_file: 
     assert "VM-hours" in result.output
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("90m", 5400), ("1.5h", 5400), ("2d", 172800), ("30", 30)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90m", 5400), ("1.5h", 5400), ("2d", 172800), ("30", 30)]
+)
 def test_duration_with_or_without_unit_is_parsed(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 

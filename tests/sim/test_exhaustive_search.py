@@ -40,12 +40,30 @@ STATES_MAX = 400_000
     "allowance",
     [
         Allowance(duplicates=1, crashes=0, failures=0, losses=0, sweeps=0),
-        pytest.param(Allowance(duplicates=0, crashes=1, failures=0, losses=0, sweeps=0), marks=pytest.mark.heavy),
-        pytest.param(Allowance(duplicates=0, crashes=0, failures=0, losses=1, sweeps=0), marks=pytest.mark.heavy),
-        pytest.param(Allowance(duplicates=0, crashes=0, failures=1, losses=0, sweeps=0), marks=pytest.mark.heavy),
-        pytest.param(Allowance(duplicates=1, crashes=1, failures=0, losses=0, sweeps=0), marks=pytest.mark.heavy),
-        pytest.param(Allowance(duplicates=0, crashes=1, failures=0, losses=1, sweeps=0), marks=pytest.mark.heavy),
-        pytest.param(Allowance(duplicates=0, crashes=0, failures=1, losses=1, sweeps=0), marks=pytest.mark.heavy),
+        pytest.param(
+            Allowance(duplicates=0, crashes=1, failures=0, losses=0, sweeps=0),
+            marks=pytest.mark.heavy,
+        ),
+        pytest.param(
+            Allowance(duplicates=0, crashes=0, failures=0, losses=1, sweeps=0),
+            marks=pytest.mark.heavy,
+        ),
+        pytest.param(
+            Allowance(duplicates=0, crashes=0, failures=1, losses=0, sweeps=0),
+            marks=pytest.mark.heavy,
+        ),
+        pytest.param(
+            Allowance(duplicates=1, crashes=1, failures=0, losses=0, sweeps=0),
+            marks=pytest.mark.heavy,
+        ),
+        pytest.param(
+            Allowance(duplicates=0, crashes=1, failures=0, losses=1, sweeps=0),
+            marks=pytest.mark.heavy,
+        ),
+        pytest.param(
+            Allowance(duplicates=0, crashes=0, failures=1, losses=1, sweeps=0),
+            marks=pytest.mark.heavy,
+        ),
     ],
     ids=lambda allowance: repr(allowance).removeprefix("Allowance"),
 )
@@ -63,9 +81,15 @@ def test_invariants_hold_in_every_reachable_state(allowance: Allowance) -> None:
     [
         (Allowance(duplicates=0, crashes=1, failures=1, losses=0, sweeps=0), 800),
         (Allowance(duplicates=0, crashes=1, failures=0, losses=1, sweeps=0), 500),
-        pytest.param(Allowance(0, crashes=0, failures=1, losses=1, sweeps=0), 500, marks=pytest.mark.heavy),
-        pytest.param(Allowance(0, crashes=1, failures=1, losses=1, sweeps=0), 5_000, marks=pytest.mark.heavy),
-        pytest.param(Allowance(1, crashes=1, failures=1, losses=1, sweeps=0), 10_000, marks=pytest.mark.heavy),
+        pytest.param(
+            Allowance(0, crashes=0, failures=1, losses=1, sweeps=0), 500, marks=pytest.mark.heavy
+        ),
+        pytest.param(
+            Allowance(0, crashes=1, failures=1, losses=1, sweeps=0), 5_000, marks=pytest.mark.heavy
+        ),
+        pytest.param(
+            Allowance(1, crashes=1, failures=1, losses=1, sweeps=0), 10_000, marks=pytest.mark.heavy
+        ),
     ],
 )
 def test_invariants_hold_if_a_chief_fails_loses_its_vm_or_a_function_crashes(
@@ -78,11 +102,18 @@ def test_invariants_hold_if_a_chief_fails_loses_its_vm_or_a_function_crashes(
     assert result.outcomes == {"SUCCEEDED"}
 
 
-def test_search_without_deletions_reports_left_vms_and_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_without_deletions_reports_left_vms_and_the_path(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def without_deletions(
-        job: Job, desired: tuple[DesiredVm, ...], vms: tuple[Vm, ...], replicas: tuple[Replica, ...] = ()
+        job: Job,
+        desired: tuple[DesiredVm, ...],
+        vms: tuple[Vm, ...],
+        replicas: tuple[Replica, ...] = (),
     ) -> tuple[Step, ...]:
-        return tuple(step for step in vm_steps(job, desired, vms, replicas) if not isinstance(step, Delete))
+        return tuple(
+            step for step in vm_steps(job, desired, vms, replicas) if not isinstance(step, Delete)
+        )
 
     monkeypatch.setattr("trainmaster.core.reconcile.plan.vm_steps", without_deletions)
     with pytest.raises(ViolationError, match=r"(?s)stuck.*after\ndeliver trainmaster-submit"):

@@ -28,22 +28,67 @@ from trainmaster.simulator.scenarios.scenario import HistoryError, Outcome
 SEEDS_PER_PROFILE = 800 if hypothesis.settings().max_examples > 150 else 10
 """800 in the thorough profile of `make test-all`. `make soak` simulates 200,000."""
 REGRESSIONS = (
-    ("replays", 3),  # a VM was lost before its agent reported, and its request id returned the first result forever
-    ("machines", 832),  # a VM loss that was reported under an older attempt used up the only key of that loss
-    ("races", 81),  # a commit did not notice that the job had been rerun meanwhile; the ledger could not be folded
-    ("everything", 90),  # the job was rerun between the two reads of a VM loss, which then belonged to no replica
-    ("capacity", 62),  # a replica that completed before its vm-ready event was handled never counted as ready
-    ("machines", 58),  # a primary that restarted after its workers had completed waited for them forever
-    ("races", 630),  # a worker completed alongside the previous attempt's primary; the next primary waited for it
-    ("slices", 5004935),  # the same, but the worker's exit event arrived slightly after the limit for late events
-    ("slices", 5000477),  # a completed replica was not reactivated: it was reported ready after the primary's loss
-    ("slices", 73),  # a host of a slice connected to processes of an earlier incarnation on other hosts
-    ("capacity", 28),  # a running replica stayed in its zone when its peers were requested in another zone
+    (
+        "replays",
+        3,
+    ),  # a VM was lost before its agent reported, and its request id returned the first result forever
+    (
+        "machines",
+        832,
+    ),  # a VM loss that was reported under an older attempt used up the only key of that loss
+    (
+        "races",
+        81,
+    ),  # a commit did not notice that the job had been rerun meanwhile; the ledger could not be folded
+    (
+        "everything",
+        90,
+    ),  # the job was rerun between the two reads of a VM loss, which then belonged to no replica
+    (
+        "capacity",
+        62,
+    ),  # a replica that completed before its vm-ready event was handled never counted as ready
+    (
+        "machines",
+        58,
+    ),  # a primary that restarted after its workers had completed waited for them forever
+    (
+        "races",
+        630,
+    ),  # a worker completed alongside the previous attempt's primary; the next primary waited for it
+    (
+        "slices",
+        5004935,
+    ),  # the same, but the worker's exit event arrived slightly after the limit for late events
+    (
+        "slices",
+        5000477,
+    ),  # a completed replica was not reactivated: it was reported ready after the primary's loss
+    (
+        "slices",
+        73,
+    ),  # a host of a slice connected to processes of an earlier incarnation on other hosts
+    (
+        "capacity",
+        28,
+    ),  # a running replica stayed in its zone when its peers were requested in another zone
     ("races", 71),  # the same, when its vm-ready event was handled after the change of zone
-    ("races", 24177),  # a late duplicate of the submission notified again, with the attempt of the rerun job
-    ("skew", 7658),  # an exit that the agent reported after a reboot had the time of the report (in the simulator only)
-    ("lost-events", 42),  # a VM was named by an exit only, vanished, and was created again under its VM generation
-    ("races", 429083),  # a replica survived an end of the primary that a peer caused, and completed after the restart
+    (
+        "races",
+        24177,
+    ),  # a late duplicate of the submission notified again, with the attempt of the rerun job
+    (
+        "skew",
+        7658,
+    ),  # an exit that the agent reported after a reboot had the time of the report (in the simulator only)
+    (
+        "lost-events",
+        42,
+    ),  # a VM was named by an exit only, vanished, and was created again under its VM generation
+    (
+        "races",
+        429083,
+    ),  # a replica survived an end of the primary that a peer caused, and completed after the restart
 )
 """Profile and seed of histories that violated an invariant before the described defect was fixed.
 
@@ -68,7 +113,9 @@ def outcome_of(seed: int, profile: Profile) -> Outcome:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROFILES)
 def test_histories_violate_no_invariant(name: str) -> None:
-    states = Counter(outcome_of(seed, PROFILES[name]).state.value for seed in range(SEEDS_PER_PROFILE))
+    states = Counter(
+        outcome_of(seed, PROFILES[name]).state.value for seed in range(SEEDS_PER_PROFILE)
+    )
     assert states["SUCCEEDED"] > SEEDS_PER_PROFILE / 20, states
     print(f"{name}: {dict(states)}")
 
@@ -133,7 +180,9 @@ def test_faults_lead_to_every_kind_of_recovery() -> None:
     ],
     ids=lambda parameter: parameter.name if isinstance(parameter, Profile) else "",
 )
-def test_profile_leads_to_the_decisions_it_is_about(profile: Profile, kinds: tuple[str, ...]) -> None:
+def test_profile_leads_to_the_decisions_it_is_about(
+    profile: Profile, kinds: tuple[str, ...]
+) -> None:
     assert find_decisions((profile,), set(kinds)) >= set(kinds)
 
 
@@ -147,7 +196,10 @@ def test_queued_jobs_wait_for_capacity_and_all_end() -> None:
         for job_id in history.jobs:
             entries = {entry.key: entry.at for entry in history.store.ledger(job_id)}
             admitted = entries.get("preparing", entries["submitted"])
-            jobs, waited = jobs + 1, waited + (admitted - entries["submitted"] > timedelta(seconds=60))
+            jobs, waited = (
+                jobs + 1,
+                waited + (admitted - entries["submitted"] > timedelta(seconds=60)),
+            )
     assert jobs >= 20
     assert waited >= 5
 
@@ -157,7 +209,9 @@ def test_failing_history_reports_how_to_replay_it(monkeypatch: pytest.MonkeyPatc
         raise RuntimeError("a flow's bug")
 
     monkeypatch.setattr("trainmaster.flows.vm_ready.handle", broken)
-    with pytest.raises(HistoryError, match=r"python -m trainmaster.simulator --seed 3 --profile calm") as raised:
+    with pytest.raises(
+        HistoryError, match=r"python -m trainmaster.simulator --seed 3 --profile calm"
+    ) as raised:
         run_seed(3, CALM)
     assert "RuntimeError: a flow's bug" in str(raised.value)
     assert "insert" in str(raised.value), "the trace is missing"

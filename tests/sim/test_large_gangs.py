@@ -36,10 +36,13 @@ def run_gang(replicas: int, seed: int) -> Outcome:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    ("replicas", "seed"), [(30, 2), (100, 1), *(pytest.param(*gang, marks=pytest.mark.heavy) for gang in MORE)]
+    ("replicas", "seed"),
+    [(30, 2), (100, 1), *(pytest.param(*gang, marks=pytest.mark.heavy) for gang in MORE)],
 )
 def test_large_gang_ends_without_violation(replicas: int, seed: int) -> None:
     outcome = run_gang(replicas, seed)
-    print(f"{replicas} replicas: {outcome.state}, {outcome.attempts} attempts, {dict(outcome.decisions)}")
+    print(
+        f"{replicas} replicas: {outcome.state}, {outcome.attempts} attempts, {dict(outcome.decisions)}"
+    )
     assert outcome.state.is_terminal
     assert outcome.decisions["mark_ready"] >= replicas

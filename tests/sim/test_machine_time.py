@@ -60,17 +60,23 @@ def spans_of(history: History, job_id: str) -> tuple[Job, tuple[Span, ...]] | No
 
 def machine_time(job: Job, spans: tuple[Span, ...], checkpoints_s: list[int]) -> Goodput:
     assert job.ended_at is not None
-    written = written_objects(("ckpt", job.created_at + timedelta(seconds=second)) for second in checkpoints_s)
+    written = written_objects(
+        ("ckpt", job.created_at + timedelta(seconds=second)) for second in checkpoints_s
+    )
     return goodput_of(job, spans, job.ended_at, written)
 
 
-@settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=15, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(
     seed=st.integers(0, 10_000),
     profile=st.sampled_from(PROFILES),
     checkpoints_s=st.lists(st.integers(0, 4000), max_size=20),
 )
-def test_machine_time_of_any_simulated_job_adds_up(seed: int, profile: Profile, checkpoints_s: list[int]) -> None:
+def test_machine_time_of_any_simulated_job_adds_up(
+    seed: int, profile: Profile, checkpoints_s: list[int]
+) -> None:
     history = run_drawn(seed, profile)
     for simulated in history.scenario.jobs:
         found = spans_of(history, simulated.job_id)
@@ -88,11 +94,15 @@ def test_machine_time_of_any_simulated_job_adds_up(seed: int, profile: Profile, 
         assert job.ended_at is not None
         total_s = sum(sum(attempt.total_s.values()) for attempt in result.attempts)
         assert total_s == pytest.approx(machines * (job.ended_at - accepted_at).total_seconds())
-        counted_s = machines * (job.ended_at - job.started_at).total_seconds() if job.started_at else 0.0
+        counted_s = (
+            machines * (job.ended_at - job.started_at).total_seconds() if job.started_at else 0.0
+        )
         assert result.counted_s == pytest.approx(counted_s)
         assert 0 <= result.lost.at_least_s <= result.lost.at_most_s <= result.running_s + 1e-6
         assert 0 <= result.running_s <= result.paid_s <= total_s + 1e-6
-        assert all(seconds >= 0 for attempt in result.attempts for seconds in attempt.total_s.values())
+        assert all(
+            seconds >= 0 for attempt in result.attempts for seconds in attempt.total_s.values()
+        )
 
 
 @pytest.mark.parametrize(("per_hour", "seed"), [(0.0, 1), (0.5, 3), (0.5, 4)])

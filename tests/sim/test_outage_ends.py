@@ -54,5 +54,7 @@ def test_vms_of_a_job_that_ended_in_an_outage_are_deleted_by_the_next_sweep(
         cancel_job(JOB, "me", history.functions._deps())
         scheduler.run_until(ends_s)
         assert len(history.pool.present) == 2
-    scheduler.run_until(ends_s + SWEEP_S + DECIDES_S + DELETE_S[1], stop_when=lambda: not history.pool.present)
+    scheduler.run_until(
+        ends_s + SWEEP_S + DECIDES_S + DELETE_S[1], stop_when=lambda: not history.pool.present
+    )
     assert not history.pool.present

@@ -30,11 +30,14 @@ from trainmaster.core.model.replica import Replica
 AgentEvent = tuple[str, Any, dict[str, object]]
 """Kind of event, replica, details."""
 
-READY: tuple[AgentEvent, ...] = tuple(("vm-ready", replica_id, {}) for replica_id in (CHIEF, WORKER_0, WORKER_1))
+READY: tuple[AgentEvent, ...] = tuple(
+    ("vm-ready", replica_id, {}) for replica_id in (CHIEF, WORKER_0, WORKER_1)
+)
 COMPLETED_0: AgentEvent = ("replica-exit", WORKER_0, {"cause": "process", "exit_status": 0})
 FAILED_0: AgentEvent = ("replica-exit", WORKER_0, {"cause": "process", "exit_status": 1})
 LOST: tuple[AgentEvent, ...] = tuple(
-    ("maintenance", replica_id, {"cause": "preemption"}) for replica_id in (CHIEF, WORKER_0, WORKER_1)
+    ("maintenance", replica_id, {"cause": "preemption"})
+    for replica_id in (CHIEF, WORKER_0, WORKER_1)
 )
 
 
@@ -46,7 +49,9 @@ def world_after(events: Sequence[AgentEvent], *, is_running: bool) -> World:
     else:
         world.submit()
         world.deliver()
-    subjects = {replica_id: world.message_fields(replica_id) for replica_id in (CHIEF, WORKER_0, WORKER_1)}
+    subjects = {
+        replica_id: world.message_fields(replica_id) for replica_id in (CHIEF, WORKER_0, WORKER_1)
+    }
     for kind, replica_id, details in events:
         world.send(kind, replica_id, **{**subjects[replica_id], **details})
     world.check()
@@ -59,15 +64,28 @@ def without_moments(replica: Replica) -> Replica:
 
 
 def outcome(world: World) -> tuple[JobState, object, list[Replica]]:
-    return world.job.state, world.job.budgets, [without_moments(replica) for replica in world.replicas]
+    return (
+        world.job.state,
+        world.job.budgets,
+        [without_moments(replica) for replica in world.replicas],
+    )
 
 
 def charged(world: World) -> object:
     """Return what the round's end costs, and whom."""
     round_ = world.job.round
     assert round_ is not None
-    counts = [(replica.restarts_used, replica.replaced, replica.vms_lost) for replica in world.replicas]
-    return world.job.state, world.job.budgets, round_.number, round_.is_held, round_.stopped_by, counts
+    counts = [
+        (replica.restarts_used, replica.replaced, replica.vms_lost) for replica in world.replicas
+    ]
+    return (
+        world.job.state,
+        world.job.budgets,
+        round_.number,
+        round_.is_held,
+        round_.stopped_by,
+        counts,
+    )
 
 
 def worlds_after_every_order(events: Sequence[AgentEvent], *, is_running: bool) -> list[World]:
@@ -107,7 +125,9 @@ def test_completion_before_or_after_ready_event_gives_the_same_job_state() -> No
     assert are_equal(worlds, lambda world: world.state)
 
 
-@pytest.mark.parametrize("events", [READY, LOST, (FAILED_0, LOST[2]), (COMPLETED_0, LOST[0])], ids=len)
+@pytest.mark.parametrize(
+    "events", [READY, LOST, (FAILED_0, LOST[2]), (COMPLETED_0, LOST[0])], ids=len
+)
 def test_repeated_event_changes_nothing(events: tuple[AgentEvent, ...]) -> None:
     """Each event is repeated at every position after its first occurrence."""
     is_running = events is not READY
@@ -115,9 +135,13 @@ def test_repeated_event_changes_nothing(events: tuple[AgentEvent, ...]) -> None:
     for repeated, position in itertools.product(range(len(events)), range(len(events) + 1)):
         if position <= repeated:
             continue
-        twice = world_after((*events[:position], events[repeated], *events[position:]), is_running=is_running)
+        twice = world_after(
+            (*events[:position], events[repeated], *events[position:]), is_running=is_running
+        )
         assert outcome(twice) == outcome(once)
-        assert [replica.version for replica in twice.replicas] == [replica.version for replica in once.replicas]
+        assert [replica.version for replica in twice.replicas] == [
+            replica.version for replica in once.replicas
+        ]
         assert len(twice.ledger) == len(once.ledger)
 
 

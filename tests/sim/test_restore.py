@@ -20,7 +20,13 @@ from trainmaster.simulator.world.programs import PEER_LOST
 RESTORED_S = 120.0
 """The time to which the database is restored: the first job runs, and the second one was not submitted yet."""
 FIRST, SECOND = "sim_1", "sim_2"
-REPEATED = (topics.SUBMIT, topics.VM_READY, topics.REPLICA_EXIT, topics.MAINTENANCE, topics.SYSTEM_EVENTS)
+REPEATED = (
+    topics.SUBMIT,
+    topics.VM_READY,
+    topics.REPLICA_EXIT,
+    topics.MAINTENANCE,
+    topics.SYSTEM_EVENTS,
+)
 """What the runbook lets Pub/Sub deliver again. Requests of functions to each other are made by the sweep."""
 
 
@@ -29,8 +35,18 @@ class Installation(History):
 
     def __init__(self, variant: int = 0) -> None:
         program = training_job(1, variant, FIRST)
-        jobs = [SimJob(FIRST, *program, duration_s=1500, checkpoint_s=30, is_synchronous=program[1].is_synchronous)] * 2
-        jobs[1] = SimJob(SECOND, *training_job(1, 0, SECOND), duration_s=5000, checkpoint_s=30, submitted_s=200)
+        jobs = [
+            SimJob(
+                FIRST,
+                *program,
+                duration_s=1500,
+                checkpoint_s=30,
+                is_synchronous=program[1].is_synchronous,
+            )
+        ] * 2
+        jobs[1] = SimJob(
+            SECOND, *training_job(1, 0, SECOND), duration_s=5000, checkpoint_s=30, submitted_s=200
+        )
         super().__init__(Scenario(tuple(jobs), CALM), rng_of(0, CALM))
         self.fleet.on_create = self.fleet.on_delete = lambda _: None
         self.functions.on_change = lambda *_: None
@@ -64,7 +80,9 @@ class Installation(History):
     def restore(self) -> None:
         """Replace the content of the database by that of `RESTORED_S`, or of the latest call of `remember`."""
         earlier: MemoryStore = self._earlier.copy()
-        vars(self.store).update({key: value for key, value in vars(earlier).items() if key != "_lock"})
+        vars(self.store).update(
+            {key: value for key, value in vars(earlier).items() if key != "_lock"}
+        )
 
     def repeat_messages(self) -> None:
         for topic, message in tuple(self._since):
@@ -96,7 +114,9 @@ def installation() -> Installation:
     return Installation()
 
 
-def test_job_in_which_nothing_was_decided_since_then_goes_on_with_its_vms(installation: Installation) -> None:
+def test_job_in_which_nothing_was_decided_since_then_goes_on_with_its_vms(
+    installation: Installation,
+) -> None:
     installation.run_until(180)
     installation.restore()
     installation.run_until(1800, stop_when=lambda: installation.first.state.is_terminal)
@@ -131,7 +151,9 @@ def test_job_that_has_restarted_since_then_goes_on_with_other_vms(
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["goes on", "fails again"])
-def test_job_that_is_restored_into_a_held_round_goes_on(installation: Installation, *, fails: bool) -> None:
+def test_job_that_is_restored_into_a_held_round_goes_on(
+    installation: Installation, *, fails: bool
+) -> None:
     """The agents run the round that the state still holds, and never report again that they are ready for it."""
     installation.fail()
     installation.run_until(200, stop_when=lambda: installation.first.round.is_held)
@@ -146,7 +168,9 @@ def test_job_that_is_restored_into_a_held_round_goes_on(installation: Installati
     assert installation.first.state is JobState.SUCCEEDED
 
 
-@pytest.mark.parametrize("event", [Installation.fail, Installation.lose_vm], ids=["failed program", "lost VM"])
+@pytest.mark.parametrize(
+    "event", [Installation.fail, Installation.lose_vm], ids=["failed program", "lost VM"]
+)
 def test_repeated_messages_order_one_restart_again(
     installation: Installation, event: Callable[[Installation], None]
 ) -> None:
@@ -156,23 +180,35 @@ def test_repeated_messages_order_one_restart_again(
     installation.repeat_messages()
     vms = installation.vms_of(FIRST)
     installation.run_until(3000, stop_when=lambda: installation.first.state.is_terminal)
-    assert (installation.first.state, installation.first.round.number, vms) == (JobState.SUCCEEDED, 2, 2)
+    assert (installation.first.state, installation.first.round.number, vms) == (
+        JobState.SUCCEEDED,
+        2,
+        2,
+    )
 
 
-def test_repeated_message_submits_a_job_again_which_keeps_its_vms(installation: Installation) -> None:
+def test_repeated_message_submits_a_job_again_which_keeps_its_vms(
+    installation: Installation,
+) -> None:
     installation.run_until(1200)
-    before = {vm.observed.instance_id for vm in installation.pool.present.values() if vm.job_id == SECOND}
+    before = {
+        vm.observed.instance_id for vm in installation.pool.present.values() if vm.job_id == SECOND
+    }
     installation.restore()
     installation.repeat_messages()
     installation.run_until(1200 + 6 * SWEEP_S)
     loaded = installation.store.load(SECOND)
     assert loaded
     assert loaded.state.job.state is JobState.RUNNING
-    after = {vm.observed.instance_id for vm in installation.pool.present.values() if vm.job_id == SECOND}
+    after = {
+        vm.observed.instance_id for vm in installation.pool.present.values() if vm.job_id == SECOND
+    }
     assert after == before
 
 
-def test_job_that_has_ended_since_then_runs_again_and_ends_at_once(installation: Installation) -> None:
+def test_job_that_has_ended_since_then_runs_again_and_ends_at_once(
+    installation: Installation,
+) -> None:
     installation.run_until(2000)
     assert (installation.first.state, installation.vms_of(FIRST)) == (JobState.SUCCEEDED, 0)
     installation.restore()
@@ -180,7 +216,9 @@ def test_job_that_has_ended_since_then_runs_again_and_ends_at_once(installation:
     assert installation.first.state is JobState.SUCCEEDED
 
 
-def test_vms_of_a_job_that_was_submitted_since_then_are_deleted_as_orphans(installation: Installation) -> None:
+def test_vms_of_a_job_that_was_submitted_since_then_are_deleted_as_orphans(
+    installation: Installation,
+) -> None:
     installation.run_until(1200)
     installation.restore()
     installation.run_until(1200 + SWEEP_S)

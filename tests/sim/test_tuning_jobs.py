@@ -153,10 +153,16 @@ class FaultyStudy(Study):
 
     def deliver_one(self, message: Message) -> None:
         if message.topic == topics.TUNE:
-            self.handle(lambda: tune.handle(internal_requests.decode_tune(message.data), self.suggester, self.deps))
+            self.handle(
+                lambda: tune.handle(
+                    internal_requests.decode_tune(message.data), self.suggester, self.deps
+                )
+            )
         else:
             self.handle(
-                lambda: provision.handle(internal_requests.decode_provision(message.data), self.fleet_deps, self.deps)
+                lambda: provision.handle(
+                    internal_requests.decode_provision(message.data), self.fleet_deps, self.deps
+                )
             )
 
     def deliver(self) -> None:
@@ -229,7 +235,10 @@ def check(study: FaultyStudy) -> None:
         job = study.store.load_attempt(trial_id(STUDY, trial.number))
         if job is not None:
             assert job.state.job.trial_of is not None
-            assert tuple(parameter.value for parameter in job.state.job.trial_of.assigned) == trial.values
+            assert (
+                tuple(parameter.value for parameter in job.state.job.trial_of.assigned)
+                == trial.values
+            )
             assert fold(study.store.ledger(job.state.job.job_id)) == job.state
             own_state = "CANCELLED" if trial.state is TrialState.STOPPED else trial.state
             assert not trial.state.is_terminal or own_state == job.state.job.state.value
@@ -243,7 +252,9 @@ def run_to_end_without_faults(study: FaultyStudy) -> None:
         study.wait(60)
         study.sweep()
         study.deliver()
-        assert not (study.has_ended and study.store.live_jobs().jobs), "a trial outlives its tuning job"
+        assert not (study.has_ended and study.store.live_jobs().jobs), (
+            "a trial outlives its tuning job"
+        )
         for job in study.store.live_jobs().jobs:
             if job.trial_of and study.trial(trial_number(job)).find_vm(CHIEF):
                 trial = study.trial(trial_number(job))
@@ -252,9 +263,15 @@ def run_to_end_without_faults(study: FaultyStudy) -> None:
                 study.now = max(study.now, trial.now)
                 study.fleet.clock = lambda: study.now
         study.deliver()
-        if study.has_ended and not study.store.live_jobs().jobs and not study.store.jobs_with_pending():
+        if (
+            study.has_ended
+            and not study.store.live_jobs().jobs
+            and not study.store.jobs_with_pending()
+        ):
             return
-    raise AssertionError(f"{study.state}, live: {[job.job_id for job in study.store.live_jobs().jobs]}")
+    raise AssertionError(
+        f"{study.state}, live: {[job.job_id for job in study.store.live_jobs().jobs]}"
+    )
 
 
 @cache

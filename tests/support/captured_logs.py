@@ -53,7 +53,11 @@ class CapturedLogs(logging.Handler):
 def caplog() -> Iterator[CapturedLogs]:
     captured = CapturedLogs()
     captured.set_level(logging.WARNING)  # Python's default, whatever an earlier test has made of it
-    known = [logger for logger in logging.root.manager.loggerDict.values() if isinstance(logger, logging.Logger)]
+    known = [
+        logger
+        for logger in logging.root.manager.loggerDict.values()
+        if isinstance(logger, logging.Logger)
+    ]
     roots = [logging.root, *(logger for logger in known if not logger.propagate)]
     for root in roots:
         root.addHandler(captured)

@@ -51,7 +51,13 @@ JOB_PATHS = (
 Scheme = Literal["light", "dark"]
 DISABLED = (
     *("WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "WebUIOmniboxFullPopup"),
-    *("HttpsUpgrades", "MediaRouter", "NetworkTimeServiceQuerying", "OptimizationHints", "PaintHolding"),
+    *(
+        "HttpsUpgrades",
+        "MediaRouter",
+        "NetworkTimeServiceQuerying",
+        "OptimizationHints",
+        "PaintHolding",
+    ),
 )
 """Features of Chromium: the address bar's own pages, which cost a second of CPU time per window, and those of
 Playwright's list that concern our pages, because this list replaces it."""
@@ -102,7 +108,12 @@ def chromium_browser() -> Iterator[Browser]:
         browser = playwright.chromium.launch(
             executable_path=path,
             chromium_sandbox=os.getuid() != 0,
-            args=["--no-proxy-server", f"--disable-features={','.join(DISABLED)}", *FEW_PROCESSES, "--disable-gpu"],
+            args=[
+                "--no-proxy-server",
+                f"--disable-features={','.join(DISABLED)}",
+                *FEW_PROCESSES,
+                "--disable-gpu",
+            ],
             timeout=300_000,
         )
         server = make_server("127.0.0.1", 0, Site(World()).app, threaded=True)
@@ -136,7 +147,9 @@ def opened(
     if is_signed_in:
         cookie = site.sign_in.exchange(site.sign_in.token)
         assert cookie is not None
-        page.context.add_cookies([{"name": cookie.name, "value": cookie.value, "url": shared.origin}])
+        page.context.add_cookies(
+            [{"name": cookie.name, "value": cookie.value, "url": shared.origin}]
+        )
     if has_prompt_polls:
         page.add_init_script(PROMPT_POLLS)
     with _without_problems(page, shared.origin, expected):
@@ -157,9 +170,15 @@ def watched(chromium: Browser, origin: str) -> Iterator[Page]:
 def _without_problems(page: Page, origin: str, expected: tuple[str, ...] = ()) -> Iterator[Page]:
     """Close the page after the block. Fail on any other error of the page, and on any request to another origin."""
     problems: list[str] = []
-    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    page.on(
+        "console",
+        lambda message: problems.append(message.text) if message.type == "error" else None,
+    )
     page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("request", lambda request: None if request.url.startswith(origin) else problems.append(request.url))
+    page.on(
+        "request",
+        lambda request: None if request.url.startswith(origin) else problems.append(request.url),
+    )
     try:
         yield page
     finally:
@@ -172,7 +191,9 @@ def barriers(page: Page, scheme: Scheme, checks: Sequence[str] = WCAG) -> list[t
     page.emulate_media(color_scheme=scheme)
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE)
-    violations = page.evaluate("checks => axe.run(document, { runOnly: checks }).then(r => r.violations)", checks)
+    violations = page.evaluate(
+        "checks => axe.run(document, { runOnly: checks }).then(r => r.violations)", checks
+    )
     return [(found["id"], found["nodes"][0]["html"]) for found in violations]
 
 
@@ -186,7 +207,11 @@ def running_world() -> World:
 def failed_world() -> World:
     """Return a world whose job failed with an error and an output that would run as a script."""
     world = running_world()
-    error = {"type": "ImportError", "message": "<img src=x onerror=document.title='owned'>", "frame": "task.py:3 in f"}
+    error = {
+        "type": "ImportError",
+        "message": "<img src=x onerror=document.title='owned'>",
+        "frame": "task.py:3 in f",
+    }
     world.exit_program(WORKER_0, 1, error=error, tail="<script>document.title='owned'</script>")
     world.deliver()
     assert world.state == JobState.FAILED
@@ -201,14 +226,19 @@ def add_progress(site: Site, job_id: str, values: Mapping[str, Sequence[float]])
     first = loaded.state.job.started_at.replace(second=0, microsecond=0) + timedelta(minutes=1)
     for name, series in values.items():
         labels = {Label.JOB: job_id, Label.NAME: name, Label.SOURCE: "reported", Label.ATTEMPT: "1"}
-        site.metrics.add(Metric.PROGRESS, "chief-0", first, series, more={**labels, Label.INCARNATION: "1"})
+        site.metrics.add(
+            Metric.PROGRESS, "chief-0", first, series, more={**labels, Label.INCARNATION: "1"}
+        )
 
 
 def compared_world() -> World:
     """Return a world whose job digits_1 has failed, and whose job digits_2, with other arguments, runs."""
     world = failed_world()
     world.job_id = "digits_2"
-    world.submit(a_spec(args=["--epochs", "9", "--name=<b>"], workerCount=3), source="gs://b/jobs/digits_2.yaml#1")
+    world.submit(
+        a_spec(args=["--epochs", "9", "--name=<b>"], workerCount=3),
+        source="gs://b/jobs/digits_2.yaml#1",
+    )
     world.deliver()
     world.report_all_ready()
     world.wait(600)
@@ -234,7 +264,11 @@ def large_world() -> World:
     world.report_all_ready()
     for number in (3, 5, 7):
         world.wait(600)
-        world.kill(next(replica for replica in world.replicas if replica.replica_id.index == number).replica_id)
+        world.kill(
+            next(
+                replica for replica in world.replicas if replica.replica_id.index == number
+            ).replica_id
+        )
         world.deliver()
     return world
 

@@ -61,8 +61,12 @@ def measured_pages(jobs: int, replicas: int, trials: int) -> dict[str, Page]:
         f"list of {min(jobs, 1_000)} jobs": Page(f"/jobs?size={min(jobs, 1_000)}", 1_500.0),
         "job of 3 replicas": Page("/jobs/small", SMALL_MS_MAX, ELEMENTS_MAX),
         f"job of {replicas} replicas": Page("/jobs/large", 800.0, ELEMENTS_MAX),
-        f"job of {replicas} replicas, all lanes": Page("/jobs/large?replicas=1", 800.0, LANES_ELEMENTS_MAX),
-        f"comparison with a job of {replicas} replicas": Page("/compare?job=small&job=large", 800.0),
+        f"job of {replicas} replicas, all lanes": Page(
+            "/jobs/large?replicas=1", 800.0, LANES_ELEMENTS_MAX
+        ),
+        f"comparison with a job of {replicas} replicas": Page(
+            "/compare?job=small&job=large", 800.0
+        ),
         "log of 1000 lines": Page("/jobs/small/logs", 1_000.0),
         f"tuning job of {trials} trials": Page("/jobs/tuned", 1_000.0),
         f"tuning job of {trials} trials, one range": Page("/jobs/tuned?brush=p0~0.2~0.8", 1_000.0),
@@ -85,7 +89,9 @@ def _server(site: LargeConsole, name: str, page: Page, repetitions: int) -> Figu
     elements = len(re.findall(rb"<[a-z]", body))
     return {
         f"console: server, {name}": Figure(min(times), "ms", value_max=page.server_ms_max),
-        f"console: HTML, {name}": Figure(len(gzip.compress(body)) / 1_000, "kB gz", value_max=HTML_KB_MAX),
+        f"console: HTML, {name}": Figure(
+            len(gzip.compress(body)) / 1_000, "kB gz", value_max=HTML_KB_MAX
+        ),
         f"console: elements, {name}": Figure(elements, "elements", value_max=page.elements_max),
         f"console: unchanged poll, {name}": Figure(poll_bytes, "bytes", value_max=POLL_BYTES_MAX),
     }

@@ -62,7 +62,9 @@ class Site:
             clock=lambda: self.world.now,
             limits=self.world.limits,
             ml_unit_price=None,
-            actions=Actions(lambda: self.world.deps, lambda: all_denied(READ_ONLY) if self.is_read_only else {}),
+            actions=Actions(
+                lambda: self.world.deps, lambda: all_denied(READ_ONLY) if self.is_read_only else {}
+            ),
         )
 
     def console_with(self, actions: Actions) -> Console:
@@ -78,7 +80,11 @@ class Site:
         stored = self._stored()
         after = tuple(json.loads(query.token)) if query.token else None
         found, last = stored.page(
-            ["projects/my-project"], parse(query.filter), after, query.limit, descending=query.newest_first
+            ["projects/my-project"],
+            parse(query.filter),
+            after,
+            query.limit,
+            descending=query.newest_first,
         )
         return [json.loads(entry) for entry in found], json.dumps(last) if last else ""
 
@@ -94,8 +100,13 @@ class Site:
 
     def _parse(self, entry: dict[str, Any]) -> Row:
         labels = {"ml.googleapis.com/job_id": "digits_1", **entry.get("labels", {})}
-        defaults = {"logName": "projects/my-project/logs/trainmaster", "resource": {"type": "ml_job"}}
-        return parse_entry({**entry, "labels": labels}, defaults, time.time_ns() + 365 * 86_400 * 10**9)
+        defaults = {
+            "logName": "projects/my-project/logs/trainmaster",
+            "resource": {"type": "ml_job"},
+        }
+        return parse_entry(
+            {**entry, "labels": labels}, defaults, time.time_ns() + 365 * 86_400 * 10**9
+        )
 
     def open(self) -> None:
         """Sign in as the command line does."""
@@ -103,7 +114,9 @@ class Site:
         assert response.status_code == 303
 
     def get(self, path: str, **headers: str) -> TestResponse:
-        return self.client.get(path, base_url=ORIGIN, headers={k.replace("_", "-"): v for k, v in headers.items()})
+        return self.client.get(
+            path, base_url=ORIGIN, headers={k.replace("_", "-"): v for k, v in headers.items()}
+        )
 
     def text(self, path: str) -> str:
         response = self.get(path)
@@ -112,7 +125,9 @@ class Site:
 
     def post(self, path: str, token: str | None = None, **headers: str) -> TestResponse:
         """Send a form as the browser does; `headers` override."""
-        return self.send(path, {"token": self.form_token(path) if token is None else token}, **headers)
+        return self.send(
+            path, {"token": self.form_token(path) if token is None else token}, **headers
+        )
 
     def send(self, path: str, form: dict[str, str], **headers: str) -> TestResponse:
         """Send a form with these fields as the browser does; `headers` override."""

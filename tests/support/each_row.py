@@ -16,7 +16,9 @@ import pytest
 Test = Callable[..., None]
 
 
-def each_row(names: str, rows: Iterable[Any], ids: Iterable[object] | None = None) -> Callable[[Test], Test]:
+def each_row(
+    names: str, rows: Iterable[Any], ids: Iterable[object] | None = None
+) -> Callable[[Test], Test]:
     """Replace `pytest.mark.parametrize` where all rows may share their fixtures. The failure names each wrong row."""
     arguments = [name.strip() for name in names.split(",")]
     table = [_values(row, len(arguments)) for row in rows]

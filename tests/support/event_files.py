@@ -11,7 +11,11 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 
 def event(wall_time: float, step: int, tag: str, value: float) -> Event:
-    return Event(wall_time=wall_time, step=step, summary=Summary(value=[Summary.Value(tag=tag, simple_value=value)]))
+    return Event(
+        wall_time=wall_time,
+        step=step,
+        summary=Summary(value=[Summary.Value(tag=tag, simple_value=value)]),
+    )
 
 
 def event_file(events: Iterable[Event]) -> bytes:

@@ -39,7 +39,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Run all tests in forks. pytest's own loop runs them without the option, and handles errors of the collection."""
-    if session.config.option.processes < 2 or session.config.option.collectonly or session.testsfailed:
+    if (
+        session.config.option.processes < 2
+        or session.config.option.collectonly
+        or session.testsfailed
+    ):
         return None
     _Forks(session).run()
     if session.shouldfail:
@@ -170,7 +174,10 @@ class _Sender:
 
 
 def _run_units(
-    session: pytest.Session, units: list[list[pytest.Item]], connection: Connection, others: tuple[Connection, ...]
+    session: pytest.Session,
+    units: list[list[pytest.Item]],
+    connection: Connection,
+    others: tuple[Connection, ...],
 ) -> None:
     """Run units until there is none left, or until the first process has gone."""
     for other in others:

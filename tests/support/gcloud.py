@@ -16,7 +16,9 @@ ANY_TOKEN = "not-a-secret"
 SERVER = Path(__file__).with_name("gcloud_server.py")
 
 
-def gcloud_environment(folder: Path, project: str, endpoints: dict[str, str], token: str = ANY_TOKEN) -> dict[str, str]:
+def gcloud_environment(
+    folder: Path, project: str, endpoints: dict[str, str], token: str = ANY_TOKEN
+) -> dict[str, str]:
     """Return an environment with a configuration in `folder`, and with nothing of the user's own.
 
     `endpoints`: API, as gcloud's properties name it, and its address.
@@ -27,7 +29,10 @@ def gcloud_environment(folder: Path, project: str, endpoints: dict[str, str], to
         **_without_gcloud(os.environ),
         "CLOUDSDK_CONFIG": str(folder / "config"),
         "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(token_file),
-        **{f"CLOUDSDK_API_ENDPOINT_OVERRIDES_{api.upper()}": f"{address}/" for api, address in endpoints.items()},
+        **{
+            f"CLOUDSDK_API_ENDPOINT_OVERRIDES_{api.upper()}": f"{address}/"
+            for api, address in endpoints.items()
+        },
         "CLOUDSDK_CORE_PROJECT": project,
         "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
         "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "1",
@@ -48,7 +53,9 @@ def run_gcloud(
             "outputs": [str(file) for file in files],
         }
         status = _run(json.dumps(command))
-        return subprocess.CompletedProcess(("gcloud", *arguments), status, *(file.read_text() for file in files))
+        return subprocess.CompletedProcess(
+            ("gcloud", *arguments), status, *(file.read_text() for file in files)
+        )
 
 
 def _run(command: str) -> int:
@@ -74,11 +81,20 @@ def _server() -> subprocess.Popen[str]:
     variables = {"CLOUDSDK_PYTHON_ARGS": f"-S {SERVER.name}", "CLOUDSDK_CONFIG": configuration}
     environment = {**_without_gcloud(os.environ), **variables}
     server = subprocess.Popen(
-        ["gcloud"], env=environment, cwd=SERVER.parent, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ["gcloud"],
+        env=environment,
+        cwd=SERVER.parent,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     atexit.register(server.kill)
     return server
 
 
 def _without_gcloud(variables: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in variables.items() if not name.startswith(("CLOUDSDK_", "GOOGLE_"))}
+    return {
+        name: value
+        for name, value in variables.items()
+        if not name.startswith(("CLOUDSDK_", "GOOGLE_"))
+    }

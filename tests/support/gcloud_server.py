@@ -17,7 +17,11 @@ import uuid
 from pathlib import Path
 from typing import Any, NoReturn
 
-IMPORTED_BEFORE = ("googlecloudsdk.api_lib.", "googlecloudsdk.command_lib.", "googlecloudsdk.generated_clients.")
+IMPORTED_BEFORE = (
+    "googlecloudsdk.api_lib.",
+    "googlecloudsdk.command_lib.",
+    "googlecloudsdk.generated_clients.",
+)
 """Packages that do nothing when they are imported."""
 
 
@@ -28,7 +32,9 @@ def main() -> None:
     loaded = gcloud.CreateCLI([])
     for name in ("googlecloudsdk.core.credentials.transports", "googlecloudsdk.api_lib.util.apis"):
         importlib.import_module(name)
-    importlib.import_module("googlecloudsdk.core.configurations.named_configs").ActivePropertiesFile.Invalidate()
+    importlib.import_module(
+        "googlecloudsdk.core.configurations.named_configs"
+    ).ActivePropertiesFile.Invalidate()
     gc.disable()  # a collection in a fork would copy the memory of all that is loaded
     for line in sys.stdin:
         reader, writer = os.pipe()
@@ -67,7 +73,9 @@ def _run(command: dict[str, Any], gcloud: Any, loaded: Any, writer: int) -> NoRe
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        imported = (name for name in sys.modules if name.startswith(IMPORTED_BEFORE) and name not in before)
+        imported = (
+            name for name in sys.modules if name.startswith(IMPORTED_BEFORE) and name not in before
+        )
         os.write(writer, " ".join(imported).encode())
         os._exit(status)
 

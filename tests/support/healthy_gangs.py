@@ -47,10 +47,14 @@ def _train(rng: random.Random) -> Phase:
     seconds = rng.uniform(5, 40) * MINUTE
     kind = rng.random()
     if kind < 0.4:  # the host feeds GPUs, and waits for them in between
-        return Phase(seconds, rng.choice((1, 10, 60, 300)), rng.uniform(0.05, 1.0), None, 1e5, 1e6, gpu=True)
+        return Phase(
+            seconds, rng.choice((1, 10, 60, 300)), rng.uniform(0.05, 1.0), None, 1e5, 1e6, gpu=True
+        )
     if kind < 0.7:
         return Phase(seconds, rng.choice((0.5, 5, 30, 120)), rng.uniform(0.5, 8.0), None, 1e4, 1e5)
-    return Phase(seconds, rng.choice((None, 600, 1800)), rng.uniform(0.3, 4.0), None, 1e3, 1e5)  # a line per epoch
+    return Phase(
+        seconds, rng.choice((None, 600, 1800)), rng.uniform(0.3, 4.0), None, 1e3, 1e5
+    )  # a line per epoch
 
 
 def _start(rng: random.Random) -> Phase:
@@ -63,21 +67,60 @@ def _kind(kind: str, rng: random.Random) -> Phase:  # noqa: PLR0911 - one of eac
     seconds = min(seconds, 8 * HOUR)
     one = rng.choice((None, 0))
     if kind == "evaluation":  # on one member or on all, with a line at its end
-        return Phase(seconds, None, rng.uniform(0.03, 4.0), None, rng.uniform(0, 1e6), 0.0, rng.random() < 0.5, one)
+        return Phase(
+            seconds,
+            None,
+            rng.uniform(0.03, 4.0),
+            None,
+            rng.uniform(0, 1e6),
+            0.0,
+            rng.random() < 0.5,
+            one,
+        )
     if kind == "evaluation on the GPU":  # the host only waits for the device
         return Phase(seconds, None, rng.uniform(0.001, 0.02), None, 0.0, 0.0, True, one)
-    if kind == "save":  # to a disk, or through a FUSE file system to Cloud Storage; one writer, or shards
-        return Phase(seconds / 2, None, rng.uniform(0.01, 0.3), None, rng.uniform(2e5, 2e8), 0.0, False, one)
-    if kind == "slow upload":  # of a library in C that uses send(), so that the kernel counts no bytes for the process
-        return Phase(seconds / 2, None, rng.uniform(0.002, 0.05), None, 0.0, rng.uniform(4e4, 5e7), False, one)
+    if (
+        kind == "save"
+    ):  # to a disk, or through a FUSE file system to Cloud Storage; one writer, or shards
+        return Phase(
+            seconds / 2, None, rng.uniform(0.01, 0.3), None, rng.uniform(2e5, 2e8), 0.0, False, one
+        )
+    if (
+        kind == "slow upload"
+    ):  # of a library in C that uses send(), so that the kernel counts no bytes for the process
+        return Phase(
+            seconds / 2,
+            None,
+            rng.uniform(0.002, 0.05),
+            None,
+            0.0,
+            rng.uniform(4e4, 5e7),
+            False,
+            one,
+        )
     if kind == "data loading":  # tokenising, shuffling, copying a data set
         return Phase(
-            seconds, None, rng.uniform(0.01, 16.0), None, rng.uniform(5e4, 1e8), rng.uniform(0, 1e7), False, one
+            seconds,
+            None,
+            rng.uniform(0.01, 16.0),
+            None,
+            rng.uniform(5e4, 1e8),
+            rng.uniform(0, 1e7),
+            False,
+            one,
         )
-    if kind == "compilation":  # XLA, torch.compile, CUDA extensions: one core or more, hardly any bytes
-        return Phase(seconds / 2, None, rng.uniform(0.7, 8.0), None, rng.uniform(0, 1e4), 0.0, False, one)
-    if kind == "waits for a service":  # polls a query or another job, by HTTPS, with exponential pauses
-        return Phase(seconds, None, 0.0, (rng.uniform(1, 300), 0.005, rng.randint(2_000, 20_000)), only=one)
+    if (
+        kind == "compilation"
+    ):  # XLA, torch.compile, CUDA extensions: one core or more, hardly any bytes
+        return Phase(
+            seconds / 2, None, rng.uniform(0.7, 8.0), None, rng.uniform(0, 1e4), 0.0, False, one
+        )
+    if (
+        kind == "waits for a service"
+    ):  # polls a query or another job, by HTTPS, with exponential pauses
+        return Phase(
+            seconds, None, 0.0, (rng.uniform(1, 300), 0.005, rng.randint(2_000, 20_000)), only=one
+        )
     raise ValueError(kind)
 
 
@@ -95,7 +138,9 @@ class Member:
         self._cpu_s = self._moved = self._traffic = 0.0
         self._printed_at = 0.0
         self._gpu = False
-        self._idle_cpu = rng.uniform(0.0002, 0.006)  # measured: programs of three frameworks in a hung collective
+        self._idle_cpu = rng.uniform(
+            0.0002, 0.006
+        )  # measured: programs of three frameworks in a hung collective
         self.stillness = Stillness(LEAST_S)
         self.silent_s = self.longest_s = 0.0
 
@@ -103,7 +148,9 @@ class Member:
         """Let time pass in a phase; None: the member waits for another one."""
         self._cpu_s += self._idle_cpu * seconds
         self._moved += self._rng.choice((0, 0, 0, 8, 16)) * seconds / SAMPLE_S
-        self._traffic += self._rng.uniform(200, 3_000) * seconds  # heartbeats of agents and runtimes
+        self._traffic += (
+            self._rng.uniform(200, 3_000) * seconds
+        )  # heartbeats of agents and runtimes
         self._gpu = phase is not None and phase.gpu
         if phase is None:
             return
@@ -128,7 +175,9 @@ class Member:
     def sample(self, at: float) -> None:
         self.silent_s = at - self._printed_at
         use = {7: ProcessUse(self._cpu_s, int(self._moved))}
-        self.stillness.observe(Sample(at, self._printed_at, use, int(self._traffic)), lambda: self._gpu)
+        self.stillness.observe(
+            Sample(at, self._printed_at, use, int(self._traffic)), lambda: self._gpu
+        )
 
 
 def _run(phases: list[Phase], rng: random.Random) -> Iterator[tuple[float, list[Member]]]:
@@ -160,7 +209,10 @@ def _phases(kind: str, rng: random.Random) -> list[Phase]:
 
 def false_alarm(kind: str, rng: random.Random) -> bool:
     """Return whether all agents of a healthy job say at some moment that their programs are still."""
-    return any(all(member.stillness.is_still for member in members) for _, members in _run(_phases(kind, rng), rng))
+    return any(
+        all(member.stillness.is_still for member in members)
+        for _, members in _run(_phases(kind, rng), rng)
+    )
 
 
 def silent_alarm(kind: str, rng: random.Random) -> bool:
@@ -171,7 +223,10 @@ def silent_alarm(kind: str, rng: random.Random) -> bool:
 
 def found_after_s(hang: str, rng: random.Random) -> tuple[float, float]:
     """Return after how many seconds a gang that hangs is found, and the longest limit of its members."""
-    training = [_start(rng), Phase(rng.uniform(5, 60) * MINUTE, rng.choice((1, 30, 120)), 0.8, None, 1e5, 1e5)]
+    training = [
+        _start(rng),
+        Phase(rng.uniform(5, 60) * MINUTE, rng.choice((1, 30, 120)), 0.8, None, 1e5, 1e5),
+    ]
     begin = sum(phase.seconds for phase in training)
     polls = (40.0, 0.0, 16) if hang == "one member waits for data" else None
     hung = Phase(3 * HOUR, None, 0.0, polls, only=None if hang == "all wait in a collective" else 0)

@@ -25,13 +25,24 @@ LATE_PEERS: Final = (
         "[gloo/transport/unbound_buffer.cc:81] Timed out waiting 5000ms for recv operation to complete",
     ),
     ("RuntimeError", "Rank 1 failed to pass monitoredBarrier in 5000 ms"),
-    ("torch.distributed.DistStoreError", "Timed out after 301 seconds waiting for clients. 1/2 clients joined."),
+    (
+        "torch.distributed.DistStoreError",
+        "Timed out after 301 seconds waiting for clients. 1/2 clients joined.",
+    ),
     ("RuntimeError", "wait timeout after 300000ms, keys: /default_pg/0//1"),
-    ("RuntimeError", "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE)"),
-    ("jax.errors.JaxRuntimeError", "DEADLINE_EXCEEDED: Barrier timed out. Id: x::0. This usually happens because"),
+    (
+        "RuntimeError",
+        "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE)",
+    ),
+    (
+        "jax.errors.JaxRuntimeError",
+        "DEADLINE_EXCEEDED: Barrier timed out. Id: x::0. This usually happens because",
+    ),
     ("jaxlib.XlaRuntimeError", "UNAVAILABLE: The following tasks are unhealthy"),
 )
-JAX_ABORT: Final = ProgramError("Aborted", "… because the JAX distributed service detected fatal errors.", "")
+JAX_ABORT: Final = ProgramError(
+    "Aborted", "… because the JAX distributed service detected fatal errors.", ""
+)
 LAUNCHED_KILL: Final = ProgramError("ChildFailedError", "Signal 9 (SIGKILL) received by PID 7", "")
 LAUNCHED_ABORT: Final = ProgramError("ChildFailedError", "Signal 6 (SIGABRT) received by PID 7", "")
 MEMBERS: Final = (CHIEF, WORKER_0, WORKER_1)
@@ -48,7 +59,9 @@ def held(number: int = 2, *replicas: Replica, job: Job | None = None, **fields: 
 
 def running(number: int = 2, *replicas: Replica, **fields: object) -> State:
     state = held(number, *replicas)
-    return replace(state, job=replace(state.job, round=replace(state.job.round, is_held=False, **fields)))  # type: ignore[arg-type]
+    return replace(
+        state, job=replace(state.job, round=replace(state.job.round, is_held=False, **fields))
+    )  # type: ignore[arg-type]
 
 
 def judge_held(state: State, *ends: End) -> Decision:

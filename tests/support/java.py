@@ -40,7 +40,9 @@ def main(folder: Path) -> None:
         return
     write_archives(backend, folder)
     launcher = folder / "bin" / "java"
-    launcher.write_text(LAUNCHER.format(main=firestore.MAIN_CLASS, java=backend.java, folder=folder))
+    launcher.write_text(
+        LAUNCHER.format(main=firestore.MAIN_CLASS, java=backend.java, folder=folder)
+    )
     launcher.chmod(0o755)
 
 
@@ -54,7 +56,9 @@ def write_archives(backend: Backend, folder: Path) -> None:
     for service, use in zip(services, (use_firestore, use_pubsub), strict=True):
         java, *options = service.argv
         command = [java, f"-XX:ArchiveClassesAtExit={folder / service.name}.jsa", *options]
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        with subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as process:
             while not responds(service.address, "/", timeout_s=10):
                 assert process.poll() is None
                 time.sleep(0.1)

@@ -8,7 +8,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from trainmaster.core.events import ExitCause, IncarnationRef, ProgramError, ReplicaExited, VmLost, VmReady, VmRef
+from trainmaster.core.events import (
+    ExitCause,
+    IncarnationRef,
+    ProgramError,
+    ReplicaExited,
+    VmLost,
+    VmReady,
+    VmRef,
+)
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.plan import Plan, Program, TaskGroup
 from trainmaster.core.model.replica import Replica, ReplicaState
@@ -52,7 +60,12 @@ def a_plan(workers: int = 2, **changes: object) -> Plan:
         groups.append(TaskGroup(TaskType.WORKER, workers, "n1-standard-4"))
     plan = Plan(
         groups=tuple(groups),
-        program=Program(("gs://bucket/trainer-0.1.tar.gz",), "trainer.task", ("--epochs", "5"), "gs://bucket/digits"),
+        program=Program(
+            ("gs://bucket/trainer-0.1.tar.gz",),
+            "trainer.task",
+            ("--epochs", "5"),
+            "gs://bucket/digits",
+        ),
         region="us-central1",
         zones=("us-central1-a", "us-central1-b"),
         runtime="tensorflow",
@@ -76,13 +89,19 @@ def a_job(state: JobState = JobState.RUNNING, plan: Plan | None = None, **change
     return replace(job, **changes)  # type: ignore[arg-type]
 
 
-def a_replica(replica_id: ReplicaId, state: ReplicaState = ReplicaState.RUNNING, **changes: object) -> Replica:
+def a_replica(
+    replica_id: ReplicaId, state: ReplicaState = ReplicaState.RUNNING, **changes: object
+) -> Replica:
     ready = None if state is ReplicaState.WAITING else at(10)
     if (used := changes.pop("restarts_used", None)) is not None:
         changes["restarts"] = tuple(at(number) for number in range(int(str(used))))
     has_reported = state not in (ReplicaState.WAITING, ReplicaState.REPLACING)
     replica = Replica(
-        attempt=1, replica_id=replica_id, state=state, ready_at=ready, instance_id="1001" if has_reported else None
+        attempt=1,
+        replica_id=replica_id,
+        state=state,
+        ready_at=ready,
+        instance_id="1001" if has_reported else None,
     )
     return replace(replica, **changes)  # type: ignore[arg-type]
 
@@ -92,13 +111,18 @@ def a_state(*replicas: Replica, job: Job | None = None) -> State:
     job = job or a_job()
     given = {replica.replica_id: replica for replica in replicas}
     attempt = tuple(
-        given.get(replica_id) or a_replica(replica_id, attempt=job.attempt) for replica_id in job.plan.replica_ids
+        given.get(replica_id) or a_replica(replica_id, attempt=job.attempt)
+        for replica_id in job.plan.replica_ids
     )
     return State(job, attempt, whole=True)
 
 
 def an_incarnation(
-    replica_id: ReplicaId, incarnation: int = 1, vm_generation: int = 1, attempt: int = 1, job_id: str = "digits_1"
+    replica_id: ReplicaId,
+    incarnation: int = 1,
+    vm_generation: int = 1,
+    attempt: int = 1,
+    job_id: str = "digits_1",
 ) -> IncarnationRef:
     return IncarnationRef(
         job_id,
@@ -152,7 +176,9 @@ def lost(
     return VmLost(an_incarnation(replica_id, incarnation, vm_generation), at(seconds), cause)
 
 
-def a_tuning_spec(training_input: Mapping[str, object] | None = None, **hyperparameters: Any) -> dict[str, object]:
+def a_tuning_spec(
+    training_input: Mapping[str, object] | None = None, **hyperparameters: Any
+) -> dict[str, object]:
     """Return the job file of a tuning job with two parameters and one VM per trial."""
     params = [
         {"parameterName": "layers", "type": "INTEGER", "minValue": 1, "maxValue": 3},

@@ -99,7 +99,9 @@ class LargeConsole:
 
     def __post_init__(self) -> None:
         self.fleet = MemoryFleet(clock=lambda: self.now)
-        self.deps = CreationDeps(self.store, MemoryBus(), clock=lambda: self.now, sleep=lambda _: None)
+        self.deps = CreationDeps(
+            self.store, MemoryBus(), clock=lambda: self.now, sleep=lambda _: None
+        )
         self.sign_in = LoopbackSignIn("anna@example.com", (HOST,))
         self.restart()
 
@@ -123,7 +125,9 @@ class LargeConsole:
         self.client.get(f"/?token={self.sign_in.token}", base_url=f"http://{self.sign_in.hosts[0]}")
 
     def get(self, path: str, **headers: str) -> tuple[int, bytes, Mapping[str, str]]:
-        response = self.client.get(path, base_url=f"http://{self.sign_in.hosts[0]}", headers=headers)
+        response = self.client.get(
+            path, base_url=f"http://{self.sign_in.hosts[0]}", headers=headers
+        )
         return response.status_code, response.data, dict(response.headers)
 
     def submit(self, job_id: str, spec: Mapping[str, object]) -> None:
@@ -183,7 +187,12 @@ class LargeConsole:
             {"parameterName": f"p{number}", "type": "DOUBLE", "minValue": 0.0, "maxValue": 1.0}
             for number in range(parameters)
         ]
-        hyperparameters = {"goal": "MAXIMIZE", "params": params, "maxTrials": trials, "maxParallelTrials": 4}
+        hyperparameters = {
+            "goal": "MAXIMIZE",
+            "params": params,
+            "maxTrials": trials,
+            "maxParallelTrials": 4,
+        }
         spec = job_spec(1)
         training = spec["trainingInput"]
         if not isinstance(training, dict):

@@ -29,7 +29,8 @@ class StandardLibraryOnly(Contract):
             for source in sources
             for module in _within(graph, source)
             for imported in _imports(module)
-            if imported.split(".")[0] not in sys.stdlib_module_names and not _is_under(imported, source)
+            if imported.split(".")[0] not in sys.stdlib_module_names
+            and not _is_under(imported, source)
         ]
         return ContractCheck(kept=not wrong, metadata={"wrong": wrong})
 

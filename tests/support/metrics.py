@@ -21,7 +21,9 @@ REDUCE: Final[dict[Reducer, Callable[[Sequence[float]], float]]] = {
 class FakeMetrics:
     """Samples of jobs. `error` is raised by each read; `queries` are those that were answered."""
 
-    series: dict[tuple[Metric, frozenset[tuple[Label, str]]], list[MetricPoint]] = field(default_factory=dict)
+    series: dict[tuple[Metric, frozenset[tuple[Label, str]]], list[MetricPoint]] = field(
+        default_factory=dict
+    )
     error: Exception | None = None
     queries: list[MetricQuery] = field(default_factory=list)
 
@@ -48,7 +50,10 @@ class FakeMetrics:
         if gpu:
             labels[Label.GPU] = gpu
         since = first - timedelta(minutes=1) if metric.is_counter else None
-        points = [MetricPoint(first + timedelta(minutes=n), value, since) for n, value in enumerate(values)]
+        points = [
+            MetricPoint(first + timedelta(minutes=n), value, since)
+            for n, value in enumerate(values)
+        ]
         self.series.setdefault((metric, frozenset(labels.items())), []).extend(points)
 
     def read(self, query: MetricQuery) -> Sequence[MetricSeries]:
@@ -59,20 +64,29 @@ class FakeMetrics:
             MetricSeries(labels, points)
             for (metric, pairs), all_points in self.series.items()
             if (labels := dict(pairs)) and metric is query.metric
-            if query.replica in ("", labels[Label.TASK_ID]) and labels.get(Label.JOB, query.job_id) == query.job_id
-            if (points := tuple(point for point in all_points if query.start < point.at <= query.end))
+            if query.replica in ("", labels[Label.TASK_ID])
+            and labels.get(Label.JOB, query.job_id) == query.job_id
+            if (
+                points := tuple(
+                    point for point in all_points if query.start < point.at <= query.end
+                )
+            )
         ]
         return _reduced(query, found) if query.period_s else found
 
 
 def _reduced(query: MetricQuery, found: Sequence[MetricSeries]) -> list[MetricSeries]:
     """Reduce the means of the periods. Values of counters are taken as rates."""
-    groups: dict[tuple[str, ...], dict[datetime, list[float]]] = defaultdict(lambda: defaultdict(list))
+    groups: dict[tuple[str, ...], dict[datetime, list[float]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for series in found:
         by_period: dict[datetime, list[float]] = defaultdict(list)
         for point in series.points:
             periods_left = (query.end - point.at) // timedelta(seconds=query.period_s)
-            by_period[query.end - periods_left * timedelta(seconds=query.period_s)].append(point.value)
+            by_period[query.end - periods_left * timedelta(seconds=query.period_s)].append(
+                point.value
+            )
         group = groups[tuple(series.labels.get(label, "") for label in query.group_by)]
         for end, values in by_period.items():
             group[end].append(sum(values) / len(values))

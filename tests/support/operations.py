@@ -25,7 +25,9 @@ class WriteCountingStore(MemoryStore):
 
     def commit(self, loaded: Any, entry: Any, change: Any, admission_token: Any = None) -> None:
         super().commit(loaded, entry, change, admission_token)
-        self.writes += 1 + (change.job is not None) + len(change.replicas) + (admission_token is not None)
+        self.writes += (
+            1 + (change.job is not None) + len(change.replicas) + (admission_token is not None)
+        )
 
     def note_outcome(self, outcome: Any) -> None:
         super().note_outcome(outcome)

@@ -29,11 +29,20 @@ def create_python_image(folder: Path) -> None:
     venv.create(folder, system_site_packages=True, symlinks=True)
     site = _site(folder)
     pip, tools = distribution("pip"), distribution("setuptools")
-    assert tuple(map(int, tools.version.split(".")[:2])) >= (70, 1), "these tests need setuptools 70.1 or later"
+    assert tuple(map(int, tools.version.split(".")[:2])) >= (70, 1), (
+        "these tests need setuptools 70.1 or later"
+    )
     for package in (pip, tools):
         for name in {file.parts[0] for file in package.files or ()} - {"..", "__pycache__"}:
-            site.joinpath(name).symlink_to(str(package.locate_file(name)))  # with its compiled files, if there are any
+            site.joinpath(name).symlink_to(
+                str(package.locate_file(name))
+            )  # with its compiled files, if there are any
 
 
 def _site(folder: Path) -> Path:
-    return folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    return (
+        folder
+        / "lib"
+        / f"python{sys.version_info.major}.{sys.version_info.minor}"
+        / "site-packages"
+    )

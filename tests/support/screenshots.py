@@ -29,7 +29,9 @@ WORKER_JOB = "resnet_imagenet_7"
 def incident_world() -> World:
     """Return a job of four workers: one was killed, one was preempted, one is being replaced. Two jobs wait for it."""
     world = World(job_id=WORKER_JOB, limits={"vcpus": 40})
-    world.submit({**a_spec(workerType="n1-standard-8", workerCount=4), "labels": {"team": "vision"}})
+    world.submit(
+        {**a_spec(workerType="n1-standard-8", workerCount=4), "labels": {"team": "vision"}}
+    )
     world.wait(20)
     world.deliver()
     world.wait(20)
@@ -79,13 +81,23 @@ def add_training(site: Site, minutes: int) -> None:
     """Let the program have reported its losses, and have printed a line for each epoch of a minute."""
     losses = [3 * exp(-minute / 8) for minute in range(minutes)]
     values = {"metric/loss": losses, "metric/val_loss": [1.1 * loss + 0.05 for loss in losses]}
-    position = {"share": [minute / 40 for minute in range(minutes)], "step": [1562.0 * n for n in range(minutes)]}
+    position = {
+        "share": [minute / 40 for minute in range(minutes)],
+        "step": [1562.0 * n for n in range(minutes)],
+    }
     add_progress(site, WORKER_JOB, {**values, **position, "steps": [62480.0] * minutes})
     for number, loss in enumerate(losses, start=1):
         entry = log_entry(
-            "INFO", "master-replica-0", f"epoch {number}/40 loss: {loss:.4f}", str(number), 50 + 60 * number
+            "INFO",
+            "master-replica-0",
+            f"epoch {number}/40 loss: {loss:.4f}",
+            str(number),
+            50 + 60 * number,
         )
-        entry["labels"] = {"ml.googleapis.com/job_id": WORKER_JOB, "ml.googleapis.com/task_name": "master-replica-0"}
+        entry["labels"] = {
+            "ml.googleapis.com/job_id": WORKER_JOB,
+            "ml.googleapis.com/task_name": "master-replica-0",
+        }
         site.entries.append(entry)
 
 

@@ -24,8 +24,17 @@ from trainmaster.agent.reporting.events import EventReporter
 from trainmaster.agent.reporting.serial_console import Console, Stream
 from trainmaster.agent.setup.setup import Setup
 
-RUN, RUN_AFTER_PAUSE, RUN_HELD, HOLD = "run the next", "run the next after a pause", "run what was held", "hold"
-HOLD_NEXT, STOP, ACCEPTED = "hold the next", "stop", "Pub/Sub accepts the latest vm-ready under hold"
+RUN, RUN_AFTER_PAUSE, RUN_HELD, HOLD = (
+    "run the next",
+    "run the next after a pause",
+    "run what was held",
+    "hold",
+)
+HOLD_NEXT, STOP, ACCEPTED = (
+    "hold the next",
+    "stop",
+    "Pub/Sub accepts the latest vm-ready under hold",
+)
 SET_UP, SETUP_FAILS, SETUP_START_FAILS = "setup ends", "setup fails", "setup ends, start fails"
 TIMER, START_FAILS = "a timer fires", "run what was held, start fails"
 DIES = "the program dies, which its thread has not noticed yet"
@@ -49,7 +58,18 @@ NEXT = (RUN, RUN_AFTER_PAUSE, HOLD_NEXT)
 PROGRAM_EVENTS = (SET_UP, SETUP_FAILS, SETUP_START_FAILS, DIES, PROGRAM_ENDS, ACCEPTED)
 DIRECTIVE = "instance/attributes/trainmaster-directive"
 EVENTS = (
-    *(RUN, RUN_AFTER_PAUSE, RUN_HELD, HOLD, HOLD_NEXT, STOP, SET_UP, SETUP_FAILS, SETUP_START_FAILS, TIMER),
+    *(
+        RUN,
+        RUN_AFTER_PAUSE,
+        RUN_HELD,
+        HOLD,
+        HOLD_NEXT,
+        STOP,
+        SET_UP,
+        SETUP_FAILS,
+        SETUP_START_FAILS,
+        TIMER,
+    ),
     *(START_FAILS, DIES, PROGRAM_ENDS, PREEMPTED, SHUTDOWN, MAINTENANCE, CANCELLED, ACCEPTED),
 )
 
@@ -69,7 +89,9 @@ class ScriptedInbox(Inbox):
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.shut_down: Callable[[], None] = lambda: None
 
-    def watch(self, path: str, handler: Callable[[str], None], *, is_optional: bool = False) -> None:
+    def watch(
+        self, path: str, handler: Callable[[str], None], *, is_optional: bool = False
+    ) -> None:
         self.watchers[path] = handler
 
     def on_shutdown(self, handler: Callable[[], None]) -> None:
@@ -115,13 +137,19 @@ class RecordingReporter(EventReporter):
     def stop_repeating(self) -> None:
         self._facts.append("quiet")
 
-    def report_exit(self, key: IncarnationKey, details: Mapping[str, object], accepted: Callable[[], None]) -> None:
+    def report_exit(
+        self, key: IncarnationKey, details: Mapping[str, object], accepted: Callable[[], None]
+    ) -> None:
         self._facts.append(f"{details['cause']} {key.incarnation}")
 
-    def report_notice(self, key: IncarnationKey, gives_up_s: float, unanswered: Sequence[int]) -> None:
+    def report_notice(
+        self, key: IncarnationKey, gives_up_s: float, unanswered: Sequence[int]
+    ) -> None:
         self._facts.append(f"notice {key.incarnation}")
 
-    def report_maintenance(self, key: IncarnationKey, cause: str, accepted: Callable[[], None]) -> None:
+    def report_maintenance(
+        self, key: IncarnationKey, cause: str, accepted: Callable[[], None]
+    ) -> None:
         self._facts.append(f"{cause} {key.incarnation}")
 
     def drop_before(self, key: IncarnationKey) -> None:
@@ -156,7 +184,9 @@ class ScriptedVm:
     command = ()
 
     # This path cannot be written, which the agent must survive; a real file would be slow here.
-    def __init__(self, disk: Path = Path("no-such-folder/state.json"), *, is_gang: bool = False) -> None:
+    def __init__(
+        self, disk: Path = Path("no-such-folder/state.json"), *, is_gang: bool = False
+    ) -> None:
         self._is_gang = is_gang
         self._ask_to_save: Callable[[Datagram], None] = lambda _: None
         self.facts: list[str] = []
@@ -225,10 +255,16 @@ class ScriptedVm:
             timers.pop(0)[1]()
         elif event in (MAINTENANCE, CANCELLED):
             window = datetime.now(UTC) + timedelta(seconds=3000)
-            text = "NONE" if event == CANCELLED else json.dumps({"window_start_time": f"{window:%Y-%m-%dT%H:%M:%S}Z"})
+            text = (
+                "NONE"
+                if event == CANCELLED
+                else json.dumps({"window_start_time": f"{window:%Y-%m-%dT%H:%M:%S}Z"})
+            )
             watchers["instance/upcoming-maintenance?alt=json"](text)
         elif event == PEER_ASKS and self._running:
-            self._ask_to_save(Datagram(self._running, 0, "save", 1, seconds={"in": 0.1, "gives_up": 1e3}))
+            self._ask_to_save(
+                Datagram(self._running, 0, "save", 1, seconds={"in": 0.1, "gives_up": 1e3})
+            )
         elif event == PREEMPTED:
             watchers["instance/preempted"]("TRUE")
         elif event == SHUTDOWN:
@@ -239,7 +275,9 @@ class ScriptedVm:
     def _happen_to_program(self, event: str) -> None:
         threads = self.inbox.threads
         is_setup = event in (SET_UP, SETUP_FAILS, SETUP_START_FAILS)
-        if (is_setup and threads and self._running is None) or (event == PROGRAM_ENDS and self._running):
+        if (is_setup and threads and self._running is None) or (
+            event == PROGRAM_ENDS and self._running
+        ):
             threads.pop()()
         elif event == DIES and self.is_alive:
             self._die()
@@ -254,7 +292,12 @@ class ScriptedVm:
         self.action = ORDERS[event]
         if self.action != "run":
             self.withdrawn.add(self.incarnation)
-        directive = {"attempt": 1, "incarnation": self.incarnation, "action": self.action, "pause_s": pause_s}
+        directive = {
+            "attempt": 1,
+            "incarnation": self.incarnation,
+            "action": self.action,
+            "pause_s": pause_s,
+        }
         self._directive = json.dumps(directive)
         self.inbox.watchers[DIRECTIVE](self._directive)
 
@@ -279,7 +322,11 @@ class ScriptedVm:
         return {}
 
     def start(
-        self, key: IncarnationKey, secrets: Mapping[str, str], slices: Sequence[str], without: Sequence[int]
+        self,
+        key: IncarnationKey,
+        secrets: Mapping[str, str],
+        slices: Sequence[str],
+        without: Sequence[int],
     ) -> ScriptedVm:
         if self._event in (SETUP_START_FAILS, START_FAILS):
             raise OSError("argument list too long")
@@ -304,7 +351,12 @@ class ScriptedVm:
             self._ask_to_save = handler
 
     def ask(
-        self, kind: str, key: IncarnationKey, seconds: object, until_s: float, done: Callable[[Sequence[int]], None]
+        self,
+        kind: str,
+        key: IncarnationKey,
+        seconds: object,
+        until_s: float,
+        done: Callable[[Sequence[int]], None],
     ) -> None:
         self.facts.append(f"asks for {key.incarnation}")
 
@@ -328,7 +380,9 @@ class ScriptedVm:
     def end(self, grace_s: float) -> None:
         self.facts.append("end")
         if self.is_alive and self._running is not None:
-            is_shutdown = self.agent.edges & {(state, AgentState.SHUTTING_DOWN) for state in AgentState}
+            is_shutdown = self.agent.edges & {
+                (state, AgentState.SHUTTING_DOWN) for state in AgentState
+            }
             self.ends.setdefault(self._running.incarnation, "own" if is_shutdown else "directive")
 
     def cancel(self) -> None:

@@ -50,7 +50,9 @@ def {name}(request):
 PAUSE_MAX_S = 0.25
 """Longest pause between the checks of `eventually`, of which some take milliseconds of CPU time."""
 TAIL_LINES = 40
-NOISE = re.compile(r"^\tat |orwarding key: |: Detected (non-)?HTTP|(StubMethodHandler handle|channelRead)$")
+NOISE = re.compile(
+    r"^\tat |orwarding key: |: Detected (non-)?HTTP|(StubMethodHandler handle|channelRead)$"
+)
 """Lines of Google's emulators: frames of tracebacks, and what each request writes."""
 
 
@@ -88,19 +90,28 @@ class LocalStack:
 
     def tails(self) -> str:
         """Return the latest lines of all logs, and the dead letters, for the message of a failed test."""
-        letters = [f"{letter['attributes']} {letter['data']!r}" for letter in self.pubsub.pull(pubsub.DEAD_LETTER)]
+        letters = [
+            f"{letter['attributes']} {letter['data']!r}"
+            for letter in self.pubsub.pull(pubsub.DEAD_LETTER)
+        ]
         texts = {"dead letters": letters}
         for log in sorted((self.state_dir / states.LOGS).glob("*.log")):
             lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
             texts[log.name] = [line for line in lines if not NOISE.search(line)][-TAIL_LINES:]
-        return "\n".join(f"--- {name}\n" + "\n".join(lines) for name, lines in texts.items() if lines)
+        return "\n".join(
+            f"--- {name}\n" + "\n".join(lines) for name, lines in texts.items() if lines
+        )
 
-    def run(self, *argv: str, home: Path | None = None, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *argv: str, home: Path | None = None, timeout_s: float = 60.0
+    ) -> subprocess.CompletedProcess[str]:
         """Run a program in the environment that `eval "$(trainmaster local env)"` makes."""
         variables = {**clean_environment(), **self.environment}
         if home is not None:
             variables["HOME"] = str(home)
-        return subprocess.run(argv, env=variables, capture_output=True, text=True, timeout=timeout_s, check=False)
+        return subprocess.run(
+            argv, env=variables, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
 
 
 @contextmanager
@@ -115,11 +126,20 @@ def local_stack(state_dir: Path, config: StackConfig) -> Iterator[LocalStack]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add the stack's logs to the report of a failed test: they are deleted with the folder of the session."""
     report = yield
     values = getattr(item, "funcargs", {}).values()
-    stack = next((found for found in (getattr(value, "stack", value) for value in values) if is_stack(found)), None)
+    stack = next(
+        (
+            found
+            for found in (getattr(value, "stack", value) for value in values)
+            if is_stack(found)
+        ),
+        None,
+    )
     if report.when == "call" and report.failed and stack is not None:
         try:
             report.sections.append(("the stack", stack.tails()))
@@ -169,7 +189,9 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
 def firestore_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     log = tmp_path_factory.mktemp("firestore") / "log"
     with reserved_ports() as ports:
-        emulator = firestore.service(require_backend(), ports.take_blocked_addresses(firestore.ADDRESSES))
+        emulator = firestore.service(
+            require_backend(), ports.take_blocked_addresses(firestore.ADDRESSES)
+        )
         with service.run_alone(emulator, log) as running:
             yield running.address
 
@@ -187,7 +209,9 @@ def pubsub_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def storage_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("storage")
     with reserved_ports() as ports:
-        emulator = storage.service(require_backend(), folder / "data", *ports.take_blocked_addresses(2))
+        emulator = storage.service(
+            require_backend(), folder / "data", *ports.take_blocked_addresses(2)
+        )
         with service.run_alone(emulator, folder / "log") as running:
             yield running.address
 

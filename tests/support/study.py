@@ -20,7 +20,13 @@ class Study(World):
 
     def trial(self, number: int) -> World:
         return World(
-            trial_id(self.job_id, number), self.now, self.store, self.bus, self.fleet, self.limits, self.suggester
+            trial_id(self.job_id, number),
+            self.now,
+            self.store,
+            self.bus,
+            self.fleet,
+            self.limits,
+            self.suggester,
         )
 
     def send_from_trial(self, number: int, kind: str, **more: object) -> None:
@@ -46,7 +52,9 @@ class Study(World):
         self.deliver()
 
     def fail_trial(self, number: int) -> None:
-        self.send_from_trial(number, "replica-exit", cause="install", exit_status=1, tail="no such package")
+        self.send_from_trial(
+            number, "replica-exit", cause="install", exit_status=1, tail="no such package"
+        )
         self.deliver()
 
     def start_tuning(self, **hyperparameters: Any) -> None:

@@ -35,7 +35,9 @@ class PlainSearch(arena.Search):
     def request(self, number: int) -> tuple[str, ...] | None:
         zone, group = self.market.pools[number]
         self.requested.append((zone, group.machine_type, group.spot))
-        named = self.weather.named(zone, arena.ZONES, self.now_s, group.machine_type, spot=group.spot)
+        named = self.weather.named(
+            zone, arena.ZONES, self.now_s, group.machine_type, spot=group.spot
+        )
         if self.room(number, self.now_s) >= arena.GANG:
             return None
         self.now_s += ANSWER_S
@@ -45,7 +47,11 @@ class PlainSearch(arena.Search):
     def outcomes(self) -> list[Outcome]:
         pools = self.market.pools
         return [
-            Outcome(pools[number][0], machine_kind(pools[number][1], spot=pools[number][1].spot), arena.at(failed_s))
+            Outcome(
+                pools[number][0],
+                machine_kind(pools[number][1], spot=pools[number][1].spot),
+                arena.at(failed_s),
+            )
             for number, failed_s in self._failed.items()
         ]
 
@@ -64,10 +70,14 @@ class WeatherFleet(MemoryFleet):
         now_s, machine_type = (self.world.now - START).total_seconds(), create.group.machine_type
         self.requested.append((create.zone, machine_type, create.spot))
         named = self.weather.named(create.zone, arena.ZONES, now_s, machine_type, spot=create.spot)
-        if self.weather.room(create.zone, now_s, machine_type, spot=create.spot) >= len(create.names):
+        if self.weather.room(create.zone, now_s, machine_type, spot=create.spot) >= len(
+            create.names
+        ):
             return super().create(job, create, metadata)
         self.world.wait(self.answer_s)
-        return NotCreated(CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED", "no capacity", named)
+        return NotCreated(
+            CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED", "no capacity", named
+        )
 
 
 @dataclass
@@ -76,10 +86,17 @@ class WeatherAdvisor:
 
     weather: Weather
 
-    def advise(self, requests: Sequence[tuple[str, TaskGroup]], now: datetime) -> dict[tuple[str, str], float]:
-        asked_s, said = (now - START) // ADVICE_KEPT * ADVICE_KEPT.total_seconds(), self.weather.advice
+    def advise(
+        self, requests: Sequence[tuple[str, TaskGroup]], now: datetime
+    ) -> dict[tuple[str, str], float]:
+        asked_s, said = (
+            (now - START) // ADVICE_KEPT * ADVICE_KEPT.total_seconds(),
+            self.weather.advice,
+        )
         return {
-            (zone, machine_kind(group, spot=True)): said(zone, group.count, asked_s, group.machine_type)
+            (zone, machine_kind(group, spot=True)): said(
+                zone, group.count, asked_s, group.machine_type
+            )
             for zone, group in requests
         }
 
@@ -89,7 +106,11 @@ def search(world: World, job: Job, limit_s: float) -> None:
     record(JobSubmitted(replace(job, created_at=world.now), world.now), world.deps)
     world.deliver()
     limit = START + timedelta(seconds=limit_s)
-    while not world.vms and (next_at := world.job.placement.next_at) and max(next_at, world.now) < limit:
+    while (
+        not world.vms
+        and (next_at := world.job.placement.next_at)
+        and max(next_at, world.now) < limit
+    ):
         due_s = -(-(next_at - START).total_seconds() // arena.SWEEP_S) * arena.SWEEP_S
         world.now = max(world.now, START + timedelta(seconds=due_s))
         world.provision()

@@ -55,7 +55,10 @@ class Grid:
     def suggest(self, tuning: Tuning, seed: str) -> tuple[str, ...]:
         tried = {trial.values for trial in tuning.trials} | {past.values for past in tuning.earlier}
         points = product(
-            *([parameter.value_at(index) for index in range(parameter.size or 1)] for parameter in tuning.parameters)
+            *(
+                [parameter.value_at(index) for index in range(parameter.size or 1)]
+                for parameter in tuning.parameters
+            )
         )
         return next(point for point in points if point not in tried)
 
@@ -137,7 +140,9 @@ class World:
     @property
     def fleet_deps(self) -> FleetDeps:
         files = {"startup-script": "#!"}
-        return FleetDeps(self.fleet, FixedAddresses(), "my-project", files, run_in_sequence, metrics=self.metrics)
+        return FleetDeps(
+            self.fleet, FixedAddresses(), "my-project", files, run_in_sequence, metrics=self.metrics
+        )
 
     def wait(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
@@ -154,17 +159,33 @@ class World:
             return
         for replica in self.replicas if vms and self.store.load(self.job_id) else ():
             vm = vms.get(vm_name(self.job_id, replica.replica_id))
-            is_held = vm is not None and vm.directive is not None and vm.directive.action is DirectiveAction.HOLD
-            if is_held and replica.replica_id not in self.silent and not is_ready(self.job, replica):
+            is_held = (
+                vm is not None
+                and vm.directive is not None
+                and vm.directive.action is DirectiveAction.HOLD
+            )
+            if (
+                is_held
+                and replica.replica_id not in self.silent
+                and not is_ready(self.job, replica)
+            ):
                 self.send("vm-ready", replica.replica_id)
 
-    def submit(self, spec: dict[str, object] | None = None, source: str | None = "gs://b/jobs/digits.yaml#1") -> None:
-        extension: dict[str, object] = {"trainmaster": {"independentReplicas": True}} if self.is_independent else {}
+    def submit(
+        self,
+        spec: dict[str, object] | None = None,
+        source: str | None = "gs://b/jobs/digits.yaml#1",
+    ) -> None:
+        extension: dict[str, object] = (
+            {"trainmaster": {"independentReplicas": True}} if self.is_independent else {}
+        )
         document = {"jobId": self.job_id, **(spec or {**a_spec(), **extension})}
         submit.handle(json.dumps(document).encode(), source, self.deps)
 
     def provision(self) -> None:
-        provision.handle(internal_requests.ProvisionRequest(self.job_id), self.fleet_deps, self.deps)
+        provision.handle(
+            internal_requests.ProvisionRequest(self.job_id), self.fleet_deps, self.deps
+        )
 
     def sweep(self) -> None:
         sweep.handle(self.deps)
@@ -207,7 +228,10 @@ class World:
             self.ends[vm_id] = {name: value for name, value in fields.items() if name in names}
         if kind == "vm-ready" and vm_id in self.ends:
             ended = self.ends[vm_id]
-            is_older = (ended["attempt"], ended["incarnation"]) < (fields["attempt"], fields["incarnation"])
+            is_older = (ended["attempt"], ended["incarnation"]) < (
+                fields["attempt"],
+                fields["incarnation"],
+            )
             fields |= {"ended": ended} if is_older else {}
         data = json.dumps(fields).encode()
         match kind:
@@ -309,12 +333,17 @@ class World:
         assert all(replica.restarts_used <= 5 for replica in loaded.state.replicas)
 
 
-def before_next_commit(world: World, patch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
+def before_next_commit(
+    world: World, patch: pytest.MonkeyPatch, action: Callable[[], object]
+) -> None:
     """Run the action right before the next commit, as another function may."""
     commit = world.store.commit
 
     def commit_second(
-        loaded: Loaded | None, entry: LedgerEntry, change: Change, admission_token: AdmissionToken | None = None
+        loaded: Loaded | None,
+        entry: LedgerEntry,
+        change: Change,
+        admission_token: AdmissionToken | None = None,
     ) -> None:
         patch.setattr(world.store, "commit", commit)
         action()

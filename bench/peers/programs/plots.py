@@ -18,7 +18,10 @@ SIZED = {
     "gang-time": ("time", "replicas", "seconds"),
     "gang-reads": ("reads per replica", "replicas", "Firestore reads"),
 }
-plt.rcParams |= {"svg.hashsalt": "trainmaster", "svg.fonttype": "none"}  # the same data give the same, small file
+plt.rcParams |= {
+    "svg.hashsalt": "trainmaster",
+    "svg.fonttype": "none",
+}  # the same data give the same, small file
 
 
 def save(name: str) -> None:
@@ -29,11 +32,17 @@ def save(name: str) -> None:
 
 rows = json.loads(Path(sys.argv[1]).read_text())["rows"]
 for name, (prefix, label) in PLOTS.items():
-    found = {row["name"].partition(": ")[2]: row["values"] for row in rows if row["name"].startswith(f"{prefix}: ")}
+    found = {
+        row["name"].partition(": ")[2]: row["values"]
+        for row in rows
+        if row["name"].startswith(f"{prefix}: ")
+    }
     if not found:
         continue
     figure, axes = plt.subplots(1, len(found), figsize=(3 * len(found), 3))
-    for axis, (title, values) in zip([axes] if len(found) == 1 else axes, found.items(), strict=True):
+    for axis, (title, values) in zip(
+        [axes] if len(found) == 1 else axes, found.items(), strict=True
+    ):
         medians = {system: statistics.median(one) for system, one in values.items()}
         axis.barh(list(medians), list(medians.values()))
         axis.set_title(title, fontsize=9)

@@ -11,7 +11,10 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 def train(config):
     context = ray.train.get_context()
-    os.environ |= {"RANK": str(context.get_world_rank()), "WORLD_SIZE": str(context.get_world_size())}
+    os.environ |= {
+        "RANK": str(context.get_world_rank()),
+        "WORLD_SIZE": str(context.get_world_size()),
+    }
     steps.run(*config["arguments"])
 
 

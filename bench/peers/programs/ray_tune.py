@@ -18,6 +18,8 @@ ray.init(address=sys.argv[2])
 tune.Tuner(
     objective,
     param_space={"rate": tune.uniform(0, 1)},
-    tune_config=tune.TuneConfig(num_samples=8, max_concurrent_trials=2, metric="accuracy", mode="max"),
+    tune_config=tune.TuneConfig(
+        num_samples=8, max_concurrent_trials=2, metric="accuracy", mode="max"
+    ),
     run_config=tune.RunConfig(storage_path=f"{FILE}.ray"),
 ).fit()

@@ -33,7 +33,9 @@ def meet(file: str, rank: int) -> Connection:
 
 def run(file: str, fewest: str = "", beat: Callable[[], object] = lambda: None) -> None:
     """Take the steps. `beat` is called after each of them."""
-    rank, ranks = (int(os.environ.get(name, default)) for name, default in (("RANK", 0), ("WORLD_SIZE", 1)))
+    rank, ranks = (
+        int(os.environ.get(name, default)) for name, default in (("RANK", 0), ("WORLD_SIZE", 1))
+    )
     lines = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def write(moment: str) -> None:

@@ -23,9 +23,17 @@ def main() -> None:
     parser.add_argument("file")
     parser.add_argument("--rate", type=float, required=True)
     options, _ = parser.parse_known_args()
-    report = {os.environ["CLOUD_ML_HP_METRIC_TAG"]: str(run(options.file, options.rate)), "global_step": "1"}
+    report = {
+        os.environ["CLOUD_ML_HP_METRIC_TAG"]: str(run(options.file, options.rate)),
+        "global_step": "1",
+    }
     with Path(os.environ["CLOUD_ML_HP_METRIC_FILE"]).open("w") as metrics:
-        print(json.dumps({**report, "timestamp": time.time(), "trial": os.environ["CLOUD_ML_TRIAL_ID"]}), file=metrics)
+        print(
+            json.dumps(
+                {**report, "timestamp": time.time(), "trial": os.environ["CLOUD_ML_TRIAL_ID"]}
+            ),
+            file=metrics,
+        )
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from trainmaster_emulators.rest.server import serving
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m trainmaster_emulators.billing", description="Emulator of Cloud Billing's catalogue."
+        prog="python -m trainmaster_emulators.billing",
+        description="Emulator of Cloud Billing's catalogue.",
     )
     parser.add_argument("--port", type=int, required=True)
     options = parser.parse_args(argv)

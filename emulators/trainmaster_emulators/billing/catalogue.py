@@ -15,13 +15,21 @@ Json = dict[str, Any]
 COMPUTE: Final = "6F81-5844-456A"
 TPU: Final = "E000-3F24-B8AA"
 STORAGE: Final = "95FF-2EF5-5EA1"
-PLACES: Final = {"Americas": ("us-central1", "us-east1", "us-west1"), "Netherlands": ("europe-west4",)}
+PLACES: Final = {
+    "Americas": ("us-central1", "us-east1", "us-west1"),
+    "Netherlands": ("europe-west4",),
+}
 """Name of a place in descriptions → its regions. One SKU has the price for all of them."""
 _EUROPE: Final = 1.1
 """Prices in the Netherlands, as a multiple of those in the Americas."""
 _SERIES: Final = (
     # name in descriptions, resource groups of cores and memory, USD per vCPU hour and GiB hour, the same for Spot
-    ("N1 Predefined Instance", ("N1Standard", "N1Standard"), (0.031611, 0.004237), (0.006655, 0.000892)),
+    (
+        "N1 Predefined Instance",
+        ("N1Standard", "N1Standard"),
+        (0.031611, 0.004237),
+        (0.006655, 0.000892),
+    ),
     ("N2 Instance", ("CPU", "RAM"), (0.031611, 0.004237), (0.00759, 0.001017)),
     ("N2D AMD Instance", ("CPU", "RAM"), (0.027502, 0.003686), (0.0057, 0.000764)),
     ("E2 Instance", ("CPU", "RAM"), (0.021811, 0.002923), (0.006543, 0.000877)),
@@ -61,19 +69,39 @@ def _compute() -> Iterator[Json]:
     for place, regions in PLACES.items():
         factor = 1.0 if place == "Americas" else _EUROPE
         for name, groups, on_demand, spot in _SERIES:
-            for part, group, price, spot_price in zip(("Core", "Ram"), groups, on_demand, spot, strict=True):
+            for part, group, price, spot_price in zip(
+                ("Core", "Ram"), groups, on_demand, spot, strict=True
+            ):
                 unit = "h" if part == "Core" else "GiBy.h"
                 end = f"{part} running in {place}"
                 yield _sku(f"{name} {end}", group, "OnDemand", unit, regions, price * factor)
-                yield _sku(f"Spot Preemptible {name} {end}", group, "Preemptible", unit, regions, spot_price * factor)
+                yield _sku(
+                    f"Spot Preemptible {name} {end}",
+                    group,
+                    "Preemptible",
+                    unit,
+                    regions,
+                    spot_price * factor,
+                )
                 short = name.removesuffix(" Instance")
-                yield _sku(f"{short} Sole Tenancy Instance {end}", group, "OnDemand", unit, regions, price * 1.1)
-                yield _sku(f"{short} Custom Instance {end}", group, "OnDemand", unit, regions, price * 1.05)
+                yield _sku(
+                    f"{short} Sole Tenancy Instance {end}",
+                    group,
+                    "OnDemand",
+                    unit,
+                    regions,
+                    price * 1.1,
+                )
+                yield _sku(
+                    f"{short} Custom Instance {end}", group, "OnDemand", unit, regions, price * 1.05
+                )
                 commitment = f"Commitment v1: {short} {part} in {place} for 1 Year"
                 yield _sku(commitment, group, "Commit1Yr", unit, regions, price * 0.63)
         for name, group, price, spot_price in _ACCELERATORS:
             attached = f"{name} attached to Spot Preemptible VMs running in {place}"
-            yield _sku(f"{name} running in {place}", group, "OnDemand", "h", regions, price * factor)
+            yield _sku(
+                f"{name} running in {place}", group, "OnDemand", "h", regions, price * factor
+            )
             yield _sku(attached, group, "Preemptible", "h", regions, spot_price * factor)
             reserved = f"{name} attached to DWS Defined Duration VMs running in {place}"
             yield _sku(reserved, group, "OnDemand", "h", regions, price * 0.5)
@@ -81,25 +109,62 @@ def _compute() -> Iterator[Json]:
             where = name if place == "Americas" else f"{name} in {place}"
             yield _tiered(where, ("Storage", group, "OnDemand"), "GiBy.mo", regions, tiers)
     attached = "SSD backed Local Storage attached to Spot Preemptible VMs"
-    yield _tiered(attached, ("Storage", "LocalSSD", "Preemptible"), "GiBy.mo", PLACES["Americas"], ((0, 0.032),))
+    yield _tiered(
+        attached,
+        ("Storage", "LocalSSD", "Preemptible"),
+        "GiBy.mo",
+        PLACES["Americas"],
+        ((0, 0.032),),
+    )
     yield _sku(
-        "Network Internet Egress from Americas to Americas", "PremiumInternetEgress", "OnDemand", "GiBy", (), 0.12
+        "Network Internet Egress from Americas to Americas",
+        "PremiumInternetEgress",
+        "OnDemand",
+        "GiBy",
+        (),
+        0.12,
     )
 
 
 def _storage() -> Iterator[Json]:
-    for words in ("Inter Region within Northern America", "Inter Region within Europe", "Multi-region within Europe"):
+    for words in (
+        "Inter Region within Northern America",
+        "Inter Region within Europe",
+        "Multi-region within Europe",
+    ):
         description = f"Network Data Transfer GCP {words}"
         yield _sku(description, "InterregionEgress", "OnDemand", "GiBy", ("global",), 0.02, STORAGE)
 
 
 def _tpu() -> Iterator[Json]:
-    yield _sku("Tpu-v2 accelerator running in the Americas", "TPU", "OnDemand", "h", PLACES["Americas"], 4.5, TPU)
-    yield _sku("Tpu-v2 Pod running in Netherlands", "TPU", "OnDemand", "h", PLACES["Netherlands"], 26.4, TPU)
+    yield _sku(
+        "Tpu-v2 accelerator running in the Americas",
+        "TPU",
+        "OnDemand",
+        "h",
+        PLACES["Americas"],
+        4.5,
+        TPU,
+    )
+    yield _sku(
+        "Tpu-v2 Pod running in Netherlands",
+        "TPU",
+        "OnDemand",
+        "h",
+        PLACES["Netherlands"],
+        26.4,
+        TPU,
+    )
 
 
 def _sku(
-    description: str, group: str, usage: str, unit: str, regions: tuple[str, ...], price: float, service: str = COMPUTE
+    description: str,
+    group: str,
+    usage: str,
+    unit: str,
+    regions: tuple[str, ...],
+    price: float,
+    service: str = COMPUTE,
 ) -> Json:
     family = "Network" if unit == "GiBy" else "Compute"
     return _tiered(description, (family, group, usage), unit, regions, ((0, price),), service)
@@ -121,7 +186,9 @@ def _tiered(
         "skuId": sku_id,
         "description": description,
         "category": {
-            "serviceDisplayName": {COMPUTE: "Compute Engine", TPU: "Cloud TPU"}.get(service, "Cloud Storage"),
+            "serviceDisplayName": {COMPUTE: "Compute Engine", TPU: "Cloud TPU"}.get(
+                service, "Cloud Storage"
+            ),
             "resourceFamily": family,
             "resourceGroup": group,
             "usageType": usage,
@@ -133,7 +200,10 @@ def _tiered(
                 "pricingExpression": {
                     "usageUnit": unit,
                     "displayQuantity": 1,
-                    "tieredRates": [{"startUsageAmount": start, "unitPrice": _money(price)} for start, price in tiers],
+                    "tieredRates": [
+                        {"startUsageAmount": start, "unitPrice": _money(price)}
+                        for start, price in tiers
+                    ],
                 },
                 "currencyConversionRate": 1,
                 "effectiveTime": "2026-11-01T00:00:00Z",

@@ -30,5 +30,10 @@ class BillingServer(RestServer):
         if not found:
             raise ApiError(404, "NOT_FOUND", f"Service {service} was not found.")
         begin = int(request.args.get("pageToken") or 0)
-        end = begin + min(int(request.args.get("pageSize") or self._page_max) or self._page_max, self._page_max)
-        return {"skus": list(found[begin:end]), "nextPageToken": str(end) if end < len(found) else ""}
+        end = begin + min(
+            int(request.args.get("pageSize") or self._page_max) or self._page_max, self._page_max
+        )
+        return {
+            "skus": list(found[begin:end]),
+            "nextPageToken": str(end) if end < len(found) else "",
+        }

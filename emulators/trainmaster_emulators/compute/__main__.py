@@ -25,7 +25,11 @@ from trainmaster_emulators.machines.catalog import Catalog, Links, stable_id
 from trainmaster_emulators.machines.vm_metadata import Project
 from trainmaster_emulators.machines.vm_power import VmPower
 from trainmaster_emulators.machines.vm_tokens import TokenIssuer
-from trainmaster_emulators.machines.vm_transitions import SystemEventSink, Timing, discard_system_event
+from trainmaster_emulators.machines.vm_transitions import (
+    SystemEventSink,
+    Timing,
+    discard_system_event,
+)
 from trainmaster_emulators.realism.profile import GOOGLE_CLOUD
 from trainmaster_emulators.rest.server import serving
 from trainmaster_emulators.tpu.cloud import TpuCloud
@@ -36,12 +40,21 @@ TOPIC: Final = re.compile(r"projects/[^/]+/topics/[^/]+")
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m trainmaster_emulators.compute", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m trainmaster_emulators.compute", description=__doc__
+    )
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--state-dir", type=Path, required=True, help="disks and serial logs of the VMs; emptied first")
+    parser.add_argument(
+        "--state-dir",
+        type=Path,
+        required=True,
+        help="disks and serial logs of the VMs; emptied first",
+    )
     parser.add_argument("--project", required=True)
-    parser.add_argument("--project-number", type=int, help="default: a number derived from the project's id")
+    parser.add_argument(
+        "--project-number", type=int, help="default: a number derived from the project's id"
+    )
     parser.add_argument(
         "--vm-env",
         action="append",
@@ -49,13 +62,24 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         metavar="KEY=VALUE",
         help="environment variable of every VM; repeatable",
     )
-    parser.add_argument("--images", type=Path, metavar="FILE", help="JSON: image or family name to Python environment")
+    parser.add_argument(
+        "--images",
+        type=Path,
+        metavar="FILE",
+        help="JSON: image or family name to Python environment",
+    )
     timing = Timing()
     parser.add_argument(
-        "--step-s", type=float, default=timing.step_s, help="seconds that a VM takes for each change of state"
+        "--step-s",
+        type=float,
+        default=timing.step_s,
+        help="seconds that a VM takes for each change of state",
     )
     parser.add_argument(
-        "--shutdown-s", type=float, default=timing.shutdown_s, help="time a VM has to shut down before power-off"
+        "--shutdown-s",
+        type=float,
+        default=timing.shutdown_s,
+        help="time a VM has to shut down before power-off",
     )
     parser.add_argument(
         "--maintenance-notice-s",
@@ -63,7 +87,12 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         default=timing.maintenance_notice_s,
         help="time from the maintenance event in a VM's metadata to its stop",
     )
-    parser.add_argument("--run-min-s", type=float, default=RUN_DURATION_S_MIN, help="shortest maxRunDuration accepted")
+    parser.add_argument(
+        "--run-min-s",
+        type=float,
+        default=RUN_DURATION_S_MIN,
+        help="shortest maxRunDuration accepted",
+    )
     parser.add_argument(
         "--system-events-topic",
         metavar="projects/P/topics/T",
@@ -74,7 +103,9 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         action="store_true",
         help="durations, API quotas and failures of Google Cloud",
     )
-    parser.add_argument("--time-scale", type=float, default=1.0, help="with --realistic: factor of all durations")
+    parser.add_argument(
+        "--time-scale", type=float, default=1.0, help="with --realistic: factor of all durations"
+    )
     options = parser.parse_args(arguments)
     for pair in options.vm_env:
         if "=" not in pair:
@@ -99,7 +130,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     issuer = TokenIssuer()
     links = Links(f"http://{options.host}:{options.port}/compute/v1", project.id)
     catalog = Catalog(links, json.loads(options.images.read_text()) if options.images else {})
-    power = VmPower(project, options.host, issuer, dict(pair.split("=", 1) for pair in options.vm_env))
+    power = VmPower(
+        project, options.host, issuer, dict(pair.split("=", 1) for pair in options.vm_env)
+    )
     profile = GOOGLE_CLOUD.scaled(options.time_scale) if options.realistic else None
     timing = Timing(options.step_s, options.shutdown_s, options.maintenance_notice_s)
     if profile:

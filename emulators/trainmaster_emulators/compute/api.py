@@ -39,7 +39,11 @@ class ComputeApi:
             "name": project.id,
             "selfLink": self._cloud.links(),
             "defaultServiceAccount": project.default_account,
-            "commonInstanceMetadata": {"kind": "compute#metadata", "fingerprint": "AAAAAAAAAAA=", "items": []},
+            "commonInstanceMetadata": {
+                "kind": "compute#metadata",
+                "fingerprint": "AAAAAAAAAAA=",
+                "items": [],
+            },
             "quotas": [],
         }
 
@@ -64,7 +68,11 @@ class ComputeApi:
 
     def aggregated_machine_types(self) -> Json:
         catalog = self._cloud.catalog
-        types = ((zone, machine_type) for zone in catalog.zone_names() for machine_type in catalog.machine_types(zone))
+        types = (
+            (zone, machine_type)
+            for zone in catalog.zone_names()
+            for machine_type in catalog.machine_types(zone)
+        )
         return self._aggregated("compute#machineTypeAggregatedList", "machineTypes", types)
 
     def accelerator_types(self, zone: str) -> Json:
@@ -77,14 +85,20 @@ class ComputeApi:
         self._cloud.catalog.zone(zone)
         links = self._cloud.links
         instances = [
-            instance.as_json(links) for instance in self._cloud.instances.list_visible() if instance.zone == zone
+            instance.as_json(links)
+            for instance in self._cloud.instances.list_visible()
+            if instance.zone == zone
         ]
         return self._list("compute#instanceList", instances, "zones", zone, "instances")
 
     def aggregated_instances(self) -> Json:
         """List all instances. A zone that cannot be reached is named twice: by its warning and in `unreachables`."""
         links, zones = self._cloud.links, self._cloud.faults.now.unreachable_zones
-        visible = (instance for instance in self._cloud.instances.list_visible() if instance.zone not in zones)
+        visible = (
+            instance
+            for instance in self._cloud.instances.list_visible()
+            if instance.zone not in zones
+        )
         listing = self._aggregated(
             "compute#instanceAggregatedList",
             "instances",
@@ -92,7 +106,9 @@ class ComputeApi:
         )
         for zone in zones:
             listing["items"][f"zones/{zone}"] = {
-                "warning": _warning("UNREACHABLE", f"The zone '{zone}' is unreachable.", f"zones/{zone}")
+                "warning": _warning(
+                    "UNREACHABLE", f"The zone '{zone}' is unreachable.", f"zones/{zone}"
+                )
             }
         return listing | ({"unreachables": [f"zones/{zone}" for zone in zones]} if zones else {})
 
@@ -108,13 +124,19 @@ class ComputeApi:
     def _transition(self, verb: str, zone: str, name: str) -> Json:
         return self._show(self._cloud.transition(verb, zone, name, self._request_id))
 
-    delete, stop, start, reset = map(partial(partialmethod, _transition), ("delete", "stop", "start", "reset"))
+    delete, stop, start, reset = map(
+        partial(partialmethod, _transition), ("delete", "stop", "start", "reset")
+    )
 
     def set_metadata(self, zone: str, name: str) -> Json:
-        return self._show(self._cloud.set_metadata(zone, name, json_body(self._request), self._request_id))
+        return self._show(
+            self._cloud.set_metadata(zone, name, json_body(self._request), self._request_id)
+        )
 
     def set_labels(self, zone: str, name: str) -> Json:
-        return self._show(self._cloud.set_labels(zone, name, json_body(self._request), self._request_id))
+        return self._show(
+            self._cloud.set_labels(zone, name, json_body(self._request), self._request_id)
+        )
 
     def simulate_maintenance_event(self, zone: str, name: str) -> Json:
         return self._show(self._cloud.simulate_maintenance_event(zone, name, self._request_id))
@@ -124,7 +146,9 @@ class ComputeApi:
         instance = self._cloud.instances.get(zone, name)
         start, contents, next_start = (0, "", 0)
         if self._args.get("port", "1") == "1":
-            start, contents, next_start = instance.disk.serial_output(int(self._args.get("start") or 0))
+            start, contents, next_start = instance.disk.serial_output(
+                int(self._args.get("start") or 0)
+            )
         return {
             "kind": "compute#serialPortOutput",
             "start": str(start),
@@ -146,7 +170,10 @@ class ComputeApi:
             "kind": "compute#guestAttributes",
             "queryPath": path,
             "queryValue": {
-                "items": [{"namespace": namespace, "key": name, "value": value} for name, value in found.items()]
+                "items": [
+                    {"namespace": namespace, "key": name, "value": value}
+                    for name, value in found.items()
+                ]
             },
             "selfLink": f"{instance.link(self._cloud.links)}/guestAttributes",
         }
@@ -158,13 +185,17 @@ class ComputeApi:
 
     def resource_policies(self, region: str) -> Json:
         policies = self._cloud.policies.in_region(region)
-        return self._list("compute#resourcePolicyList", policies, "regions", region, "resourcePolicies")
+        return self._list(
+            "compute#resourcePolicyList", policies, "regions", region, "resourcePolicies"
+        )
 
     def resource_policy(self, region: str, name: str) -> Json:
         return self._cloud.policies.get(region, name)
 
     def insert_resource_policy(self, region: str) -> Json:
-        return self._show(self._cloud.policies.insert(region, json_body(self._request), self._request_id))
+        return self._show(
+            self._cloud.policies.insert(region, json_body(self._request), self._request_id)
+        )
 
     def delete_resource_policy(self, region: str, name: str) -> Json:
         return self._show(self._cloud.policies.delete(region, name, self._request_id))
@@ -174,8 +205,14 @@ class ComputeApi:
     def operations(self, zone: str | None = None, region: str | None = None) -> Json:
         scope = ("zones", zone) if zone else ("regions", region) if region else ("global",)
         store = self._cloud.operations
-        operations = [store.show(operation) for operation in store.list_all() if operation.location == (zone or region)]
-        return self._list("compute#operationList", operations, *(part for part in scope if part), "operations")
+        operations = [
+            store.show(operation)
+            for operation in store.list_all()
+            if operation.location == (zone or region)
+        ]
+        return self._list(
+            "compute#operationList", operations, *(part for part in scope if part), "operations"
+        )
 
     def aggregated_operations(self) -> Json:
         store = self._cloud.operations
@@ -199,7 +236,9 @@ class ComputeApi:
 
     def _page(self, items: Iterable[tuple[str, Json]]) -> tuple[list[Json], str | None]:
         is_match = parse_filter(self._args.get("filter", ""))
-        matches = sorted(((key, item) for key, item in items if is_match(item)), key=lambda pair: pair[0])
+        matches = sorted(
+            ((key, item) for key, item in items if is_match(item)), key=lambda pair: pair[0]
+        )
         return take_page(matches, self._args.get("maxResults"), self._args.get("pageToken"))
 
     def _list(self, kind: str, items: Iterable[Json], *collection: str) -> Json:
@@ -221,7 +260,9 @@ class ComputeApi:
         listing = self._listing(kind, [], next_token, "aggregated", collection)
         return listing | {"items": {scope: scopes[scope] for scope in sorted(scopes)}}
 
-    def _listing(self, kind: str, items: list[Json], next_token: str | None, *collection: str) -> Json:
+    def _listing(
+        self, kind: str, items: list[Json], next_token: str | None, *collection: str
+    ) -> Json:
         link = self._cloud.links(*collection)
         listing: Json = {"kind": kind, "id": str(stable_id(link)), "items": items, "selfLink": link}
         return listing | ({"nextPageToken": next_token} if next_token else {})

@@ -18,7 +18,9 @@ def bulk_names(body: Json) -> list[str]:
     if int(body.get("minCount") or count) > count:
         raise invalid("resource.minCount", body["minCount"], "Must not be greater than count.")
     if body.get("namePattern"):
-        raise invalid("resource.namePattern", body["namePattern"], "Only 'perInstanceProperties' is emulated.")
+        raise invalid(
+            "resource.namePattern", body["namePattern"], "Only 'perInstanceProperties' is emulated."
+        )
     if len(per_instance) != count:
         why = f"The number of entries must match count ({count})."
         raise invalid("resource.perInstanceProperties", len(per_instance), why)

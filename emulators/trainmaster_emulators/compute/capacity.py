@@ -7,11 +7,22 @@ from collections.abc import Collection
 from typing import Final
 
 from trainmaster.simulator.weather import ADVICE
-from trainmaster_emulators.machines.api_errors import Json, OperationError, invalid, quota_exceeded, required, stockout
+from trainmaster_emulators.machines.api_errors import (
+    Json,
+    OperationError,
+    invalid,
+    quota_exceeded,
+    required,
+    stockout,
+)
 from trainmaster_emulators.machines.catalog import Catalog, basename
 from trainmaster_emulators.machines.injected_faults import FaultInjector
 from trainmaster_emulators.machines.instances import Instance
-from trainmaster_emulators.machines.properties import Properties, parse_accelerators, parse_machine_type
+from trainmaster_emulators.machines.properties import (
+    Properties,
+    parse_accelerators,
+    parse_machine_type,
+)
 
 SPOT: Final = "SPOT"
 SHAPES: Final = ("ANY", "ANY_SINGLE_ZONE", "BALANCED")
@@ -26,7 +37,9 @@ class Capacity:
         self._project, self._catalog, self._faults = project, catalog, faults
         self._lock = threading.Lock()
 
-    def room(self, zone: str, properties: Properties, requested: int, in_zone: Collection[Instance]) -> int:
+    def room(
+        self, zone: str, properties: Properties, requested: int, in_zone: Collection[Instance]
+    ) -> int:
         """Return for how many of the requested VMs a zone has capacity, if there is no stockout.
 
         `in_zone`: the VMs that the zone has.
@@ -47,29 +60,56 @@ class Capacity:
         size = body.get("size")
         if type(size) is not int or size < 1:
             raise invalid("resource.size", size, "Must be a positive integer.")
-        pools = [(self._chance(zone, kind, size), zone, kind) for zone, kind in self._pools(region, body)]
+        pools = [
+            (self._chance(zone, kind, size), zone, kind) for zone, kind in self._pools(region, body)
+        ]
         chance, zone, kind = max(pools)
         uptime = next(text for least, text in _UPTIMES if chance >= least)
-        shard = {"instanceCount": size, "machineType": kind, "provisioningModel": SPOT, "zone": zone}
+        shard = {
+            "instanceCount": size,
+            "machineType": kind,
+            "provisioningModel": SPOT,
+            "zone": zone,
+        }
         scores = {"obtainability": chance, "estimatedUptime": uptime}
         return {"recommendations": [{"scores": scores, "shards": [shard]}]}
 
     def _pools(self, region: str, body: Json) -> list[tuple[str, str]]:
         """Return each zone and machine type of a request for advice."""
         urls, policy = self._catalog.region(region)["zones"], body.get("distributionPolicy") or {}
-        model = ((body.get("instanceProperties") or {}).get("scheduling") or {}).get("provisioningModel")
+        model = ((body.get("instanceProperties") or {}).get("scheduling") or {}).get(
+            "provisioningModel"
+        )
         if policy.get("targetShape") not in SHAPES:
-            raise invalid("resource.distributionPolicy.targetShape", policy.get("targetShape"), f"One of {SHAPES}.")
+            raise invalid(
+                "resource.distributionPolicy.targetShape",
+                policy.get("targetShape"),
+                f"One of {SHAPES}.",
+            )
         if model != SPOT:
-            raise invalid("resource.instanceProperties.scheduling.provisioningModel", model, f"Only {SPOT} has advice.")
-        zones = [basename(str(item.get("zone"))) for item in policy.get("zones") or ()] or list(map(basename, urls))
+            raise invalid(
+                "resource.instanceProperties.scheduling.provisioningModel",
+                model,
+                f"Only {SPOT} has advice.",
+            )
+        zones = [basename(str(item.get("zone"))) for item in policy.get("zones") or ()] or list(
+            map(basename, urls)
+        )
         for zone in zones:
             if basename(self._catalog.zone(zone)["region"]) != region:
-                raise invalid("resource.distributionPolicy.zones", zone, f"The zone is not in the region {region}.")
+                raise invalid(
+                    "resource.distributionPolicy.zones",
+                    zone,
+                    f"The zone is not in the region {region}.",
+                )
         machine_types = []
-        for selection in ((body.get("instanceFlexibilityPolicy") or {}).get("instanceSelections") or {}).values():
+        for selection in (
+            (body.get("instanceFlexibilityPolicy") or {}).get("instanceSelections") or {}
+        ).values():
             for name in selection.get("machineTypes") or ():
-                machine_types.append(parse_machine_type({"machineType": name}, zones[0], self._catalog))
+                machine_types.append(
+                    parse_machine_type({"machineType": name}, zones[0], self._catalog)
+                )
                 parse_accelerators(selection, zones[0], machine_types[-1], self._catalog)
         if not machine_types:
             raise required("resource.instanceFlexibilityPolicy.instanceSelections")
@@ -97,7 +137,9 @@ class Capacity:
         prefix, machine_type = f"{zone.rpartition('-')[0]}-", properties.machine_type
         without_capacity = (zone, *self._faults.now.stockout_zones)
         available = [
-            name for name in self._catalog.zone_names() if name.startswith(prefix) and name not in without_capacity
+            name
+            for name in self._catalog.zone_names()
+            if name.startswith(prefix) and name not in without_capacity
         ]
         with self._lock:
             if weather := self._faults.weather:

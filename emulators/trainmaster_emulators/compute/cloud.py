@@ -31,10 +31,19 @@ from trainmaster_emulators.machines.instances import NAME, Instance, Status
 from trainmaster_emulators.machines.lifecycle import Lifecycle
 from trainmaster_emulators.machines.operations import Operation, OperationStore
 from trainmaster_emulators.machines.powered_vm import Disk
-from trainmaster_emulators.machines.properties import Properties, parse_labels, parse_metadata, parse_properties
+from trainmaster_emulators.machines.properties import (
+    Properties,
+    parse_labels,
+    parse_metadata,
+    parse_properties,
+)
 from trainmaster_emulators.machines.vm_metadata import Project
 from trainmaster_emulators.machines.vm_power import VmPower
-from trainmaster_emulators.machines.vm_transitions import SystemEventSink, Timing, discard_system_event
+from trainmaster_emulators.machines.vm_transitions import (
+    SystemEventSink,
+    Timing,
+    discard_system_event,
+)
 from trainmaster_emulators.realism.profile import CallQuota, ListLag, Profile
 
 RUN_DURATION_S_MIN: Final = 30.0
@@ -70,7 +79,9 @@ class Cloud:
         """Limit the calls per minute, let lists lag, and let some inserts fail late, as on Google Cloud."""
         self.instances.list_lag = ListLag(profile.list_lag)
         self._quota = CallQuota(profile.calls_per_minute, profile.minute_s, time.time)
-        self.lifecycle.fail_late(profile.late_failures, lambda vm: self.capacity.stockout(vm.zone, vm.properties))
+        self.lifecycle.fail_late(
+            profile.late_failures, lambda vm: self.capacity.stockout(vm.zone, vm.properties)
+        )
 
     def admit_call(self, method: str) -> None:
         """Count a call of the API. Raises ApiError if it exceeds a quota."""
@@ -107,13 +118,19 @@ class Cloud:
             instances = self._register(zone, names, properties)
             group = secrets.token_hex(16)
             scope, target = ("zones", zone), self.links("zones", zone, "instances")
-            operation = self.operations.begin("bulkInsert", scope, target, 0, request_id=request_id, group_id=group)
-            with_operations = [(instance, self._begin("insert", instance, None, group)) for instance in instances]
+            operation = self.operations.begin(
+                "bulkInsert", scope, target, 0, request_id=request_id, group_id=group
+            )
+            with_operations = [
+                (instance, self._begin("insert", instance, None, group)) for instance in instances
+            ]
             self.lifecycle.insert(operation, with_operations, shortage)
             return operation
 
     def _properties(self, zone: str, body: Json) -> Properties:
-        properties = parse_properties(body, zone, self.catalog, self.project.default_account, self.run_s_min)
+        properties = parse_properties(
+            body, zone, self.catalog, self.project.default_account, self.run_s_min
+        )
         self.policies.check(zone, properties)
         return properties
 
@@ -132,8 +149,12 @@ class Cloud:
 
     def _new(self, zone: str, name: str, properties: Properties) -> Instance:
         number = secrets.randbits(62) | 1 << 62  # like Google's ids: 19 digits, never reused
-        disk = Disk(self.state_dir / "vms" / str(number), self.state_dir / "serial" / f"{name}-{number}.log")
-        instance = Instance(name, zone, number, properties, disk, dict(properties.metadata), dict(properties.labels))
+        disk = Disk(
+            self.state_dir / "vms" / str(number), self.state_dir / "serial" / f"{name}-{number}.log"
+        )
+        instance = Instance(
+            name, zone, number, properties, disk, dict(properties.metadata), dict(properties.labels)
+        )
         if zone in self.faults.now.unfit_zones and properties.accelerators:
             disk.break_gpu()
         instance.transition_lock.acquire()  # lifecycle.insert releases it
@@ -179,7 +200,9 @@ class Cloud:
             self.operations.start(operation)
             self.lifecycle.maintain(instance, None, requested=operation)
 
-        return self._act("simulateMaintenanceEvent", zone, name, request_id, begin, check=self._check_running)
+        return self._act(
+            "simulateMaintenanceEvent", zone, name, request_id, begin, check=self._check_running
+        )
 
     def _act(
         self,
@@ -200,16 +223,30 @@ class Cloud:
             return operation
 
     def _change(
-        self, type_: str, zone: str, name: str, request_id: str | None, change: Callable[[Instance], None]
+        self,
+        type_: str,
+        zone: str,
+        name: str,
+        request_id: str | None,
+        change: Callable[[Instance], None],
     ) -> Operation:
         """Apply a change at once, so that it happens together with the fingerprint check; the operation ends later."""
         return self._act(
-            type_, zone, name, request_id, lambda operation, _: self.lifecycle.finish_soon(operation), check=change
+            type_,
+            zone,
+            name,
+            request_id,
+            lambda operation, _: self.lifecycle.finish_soon(operation),
+            check=change,
         )
 
-    def _begin(self, type_: str, instance: Instance, request_id: str | None, group: str | None = None) -> Operation:
+    def _begin(
+        self, type_: str, instance: Instance, request_id: str | None, group: str | None = None
+    ) -> Operation:
         scope, target = ("zones", instance.zone), instance.link(self.links)
-        return self.operations.begin(type_, scope, target, instance.id, request_id=request_id, group_id=group)
+        return self.operations.begin(
+            type_, scope, target, instance.id, request_id=request_id, group_id=group
+        )
 
     def _check_running(self, instance: Instance) -> None:
         if instance.status is not Status.RUNNING:
@@ -218,4 +255,8 @@ class Cloud:
 
 def _check_deletable(instance: Instance) -> None:
     if instance.properties.shown.get("deletionProtection"):
-        raise ApiError(400, "invalidResourceUsage", f"The instance '{instance.name}' is protected from deletion.")
+        raise ApiError(
+            400,
+            "invalidResourceUsage",
+            f"The instance '{instance.name}' is protected from deletion.",
+        )

@@ -20,7 +20,9 @@ from trainmaster_emulators.tpu.cloud import TpuCloud
 
 
 class Control:
-    def __init__(self, cloud: Cloud, tpus: TpuCloud, addresses: AddressBook, issuer: TokenIssuer) -> None:
+    def __init__(
+        self, cloud: Cloud, tpus: TpuCloud, addresses: AddressBook, issuer: TokenIssuer
+    ) -> None:
         self.cloud, self.tpus, self.addresses = cloud, tpus, addresses
         self._certificates = issuer.certificates()
 
@@ -30,7 +32,10 @@ class Control:
     def address(self, name: str) -> Json:
         if not name:
             raise required("name")
-        return {"address": self.addresses.address(name), "channel_address": self.addresses.channel_address(name)}
+        return {
+            "address": self.addresses.address(name),
+            "channel_address": self.addresses.channel_address(name),
+        }
 
     def certificates(self) -> Json:
         return dict(self._certificates)
@@ -54,10 +59,14 @@ class Control:
         """Inject a fault into one VM or TPU node. Returns at once; a VM's operation is done when the fault is over."""
         if node := self.tpus.find(name):
             if verb == "kill-program":
-                return self._kill_program(tpu_control.host_of(node, body), str(body.get("signal", "KILL")))
+                return self._kill_program(
+                    tpu_control.host_of(node, body), str(body.get("signal", "KILL"))
+                )
             return tpu_control.act(self.tpus, node, verb, body)
         instance = self.cloud.instances.find(name)
-        if instance.status is not Status.RUNNING and not (verb == "crash" and instance.status is Status.STOPPING):
+        if instance.status is not Status.RUNNING and not (
+            verb == "crash" and instance.status is Status.STOPPING
+        ):
             raise not_ready(instance.path(self.cloud.links))
         lifecycle = self.cloud.lifecycle
         notice_s = None if body.get("notice_s") is None else float(body["notice_s"])

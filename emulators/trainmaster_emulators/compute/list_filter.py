@@ -94,7 +94,11 @@ def _value_test(operator: str, literal: str) -> Callable[[str], bool]:
         case "!=":
             return lambda value: value != literal
         case ":":
-            return (lambda _: True) if literal == "*" else (lambda value: literal.lower() in value.lower())
+            return (
+                (lambda _: True)
+                if literal == "*"
+                else (lambda value: literal.lower() in value.lower())
+            )
         case _:
             return lambda value: _is_ordered(value, operator, literal)
 

@@ -32,10 +32,16 @@ def announce(lifecycle: Lifecycle, instance: Instance, in_s: float) -> Json:
     The VM is stopped at that time, unless it has been deleted or restarted before.
     """
     if instance.metadata_tree is None or not instance.properties.accelerators:
-        raise ApiError(400, "invalid", f"Only VMs with GPUs get scheduled maintenance; {instance.name} has no GPU")
+        raise ApiError(
+            400,
+            "invalid",
+            f"Only VMs with GPUs get scheduled maintenance; {instance.name} has no GPU",
+        )
     announcement = make_announcement(datetime.now(UTC) + timedelta(seconds=in_s))
     instance.metadata_tree.put(KEY, Document(announcement))
-    threading.Thread(target=_begin, args=(lifecycle, instance, instance.boots, in_s), daemon=True).start()
+    threading.Thread(
+        target=_begin, args=(lifecycle, instance, instance.boots, in_s), daemon=True
+    ).start()
     return announcement
 
 

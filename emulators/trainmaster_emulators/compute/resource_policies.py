@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from trainmaster_emulators.machines.api_errors import ApiError, Json, already_exists, invalid, not_found, required
+from trainmaster_emulators.machines.api_errors import (
+    ApiError,
+    Json,
+    already_exists,
+    invalid,
+    not_found,
+    required,
+)
 from trainmaster_emulators.machines.catalog import Catalog, stable_id
 from trainmaster_emulators.machines.instances import NAME, Instance
 from trainmaster_emulators.machines.operations import Operation, OperationStore, timestamp
@@ -35,7 +42,10 @@ class PolicyStore:
     """The policies of one project. `instances` returns all VMs. The caller holds the cloud's lock."""
 
     def __init__(
-        self, catalog: Catalog, operations: OperationStore, instances: Callable[[], Iterable[Instance]]
+        self,
+        catalog: Catalog,
+        operations: OperationStore,
+        instances: Callable[[], Iterable[Instance]],
     ) -> None:
         self._catalog, self._operations, self._instances = catalog, operations, instances
         self._lock = threading.RLock()
@@ -49,7 +59,11 @@ class PolicyStore:
     def in_region(self, region: str) -> list[Json]:
         self._catalog.region(region)
         with self._lock:
-            return [self._as_json(policy) for _, policy in sorted(self._policies.items()) if policy.region == region]
+            return [
+                self._as_json(policy)
+                for _, policy in sorted(self._policies.items())
+                if policy.region == region
+            ]
 
     def insert(self, region: str, body: Json, request_id: str | None) -> Operation:
         self._catalog.region(region)
@@ -58,8 +72,15 @@ class PolicyStore:
             raise required("resource.name")
         if not NAME.fullmatch(name):
             raise invalid("resource.name", name, f"Must be a match of regex '{NAME.pattern}'")
-        if not isinstance(placement, dict) or placement.get("collocation", "COLLOCATED") != "COLLOCATED":
-            raise invalid("resource.groupPlacementPolicy", placement, "Only collocated group placement is emulated.")
+        if (
+            not isinstance(placement, dict)
+            or placement.get("collocation", "COLLOCATED") != "COLLOCATED"
+        ):
+            raise invalid(
+                "resource.groupPlacementPolicy",
+                placement,
+                "Only collocated group placement is emulated.",
+            )
         with self._lock:
             if earlier := self._operations.find_by_request(request_id):
                 return earlier
@@ -86,7 +107,9 @@ class PolicyStore:
         for name in properties.resource_policies:
             with self._lock:
                 policy = self._find(region, name)
-                elsewhere = next((instance for instance in self._users(policy) if instance.zone != zone), None)
+                elsewhere = next(
+                    (instance for instance in self._users(policy) if instance.zone != zone), None
+                )
             if properties.machine_type.startswith(_NO_COMPACT_PLACEMENT):
                 message = f"Compact placement is not supported for machine type {properties.machine_type}."
                 raise invalid("resource.resourcePolicies", name, message)
@@ -111,7 +134,9 @@ class PolicyStore:
     def _done(self, type_: str, policy: Policy, request_id: str | None) -> Operation:
         link = self._link(policy)
         scope = ("regions", policy.region)
-        operation = self._operations.begin(type_, scope, link, stable_id(link), request_id=request_id)
+        operation = self._operations.begin(
+            type_, scope, link, stable_id(link), request_id=request_id
+        )
         self._operations.finish(operation)
         return operation
 

@@ -19,7 +19,14 @@ from trainmaster_emulators.compute.api import ComputeApi, json_body
 from trainmaster_emulators.compute.batch import answer_batch
 from trainmaster_emulators.compute.cloud import Cloud
 from trainmaster_emulators.compute.control import Control
-from trainmaster_emulators.machines.api_errors import ApiError, Json, disabled, forbidden, not_found, unreachable
+from trainmaster_emulators.machines.api_errors import (
+    ApiError,
+    Json,
+    disabled,
+    forbidden,
+    not_found,
+    unreachable,
+)
 from trainmaster_emulators.machines.field_mask import select_fields
 from trainmaster_emulators.machines.injected_faults import ALL_ZONES, Trouble
 from trainmaster_emulators.rest.server import RestServer, Route
@@ -84,9 +91,21 @@ class ComputeServer(RestServer):
             ("GET", "/certs", lambda _: control.certificates()),
             ("GET", "/faults", lambda _: control.faults()),
             ("POST", "/faults", lambda request: control.post_faults(json_body(request))),
-            ("GET", "/zones/<zone>/vms/<vm>", lambda _, zone, vm: {"name": cloud.instances.name_of(zone, vm)}),
-            ("GET", "/vms/<name>/processes", lambda request, name: control.processes(name, request.args)),
-            ("POST", "/vms/<name>:<verb>", lambda request, name, verb: control.act(name, verb, json_body(request))),
+            (
+                "GET",
+                "/zones/<zone>/vms/<vm>",
+                lambda _, zone, vm: {"name": cloud.instances.name_of(zone, vm)},
+            ),
+            (
+                "GET",
+                "/vms/<name>/processes",
+                lambda request, name: control.processes(name, request.args),
+            ),
+            (
+                "POST",
+                "/vms/<name>:<verb>",
+                lambda request, name, verb: control.act(name, verb, json_body(request)),
+            ),
         )
         super().__init__(
             ("POST", "/batch/compute/v1", lambda request: answer_batch(request, self.respond)),

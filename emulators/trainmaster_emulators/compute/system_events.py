@@ -46,12 +46,21 @@ def log_entry(project: str, operation: Operation, instance: Instance) -> Json:
         "insertId": secrets.token_hex(6),
         "resource": {
             "type": "gce_instance",
-            "labels": {"project_id": project, "zone": instance.zone, "instance_id": str(instance.id)},
+            "labels": {
+                "project_id": project,
+                "zone": instance.zone,
+                "instance_id": str(instance.id),
+            },
         },
         "timestamp": now,
         "severity": "INFO",
         "logName": f"projects/{project}/logs/cloudaudit.googleapis.com%2Fsystem_event",
-        "operation": {"id": operation.name, "producer": operation.type, "first": True, "last": True},
+        "operation": {
+            "id": operation.name,
+            "producer": operation.type,
+            "first": True,
+            "last": True,
+        },
         "receiveTimestamp": now,
     }
 

@@ -22,7 +22,9 @@ from trainmaster_emulators.rest.times import SECOND, nanoseconds, rfc3339
 ENTRY_BYTES_MAX: Final = 256_000  # Source: Cloud Logging's quotas page ("256 KB")
 FUTURE_MAX_NS: Final = 24 * 3600 * SECOND  # Source: the same
 LABELS_MAX: Final = 64  # Source: the same
-_LOG_NAME: Final = re.compile(r"projects/([a-z][a-z0-9-]{4,28}[a-z0-9])/logs/[A-Za-z0-9/_.%-]{1,511}")
+_LOG_NAME: Final = re.compile(
+    r"projects/([a-z][a-z0-9-]{4,28}[a-z0-9])/logs/[A-Za-z0-9/_.%-]{1,511}"
+)
 _PAYLOADS: Final = ("textPayload", "jsonPayload", "protoPayload")
 
 Position = tuple[int, str, str]
@@ -50,7 +52,9 @@ class Row:
     """The LogEntry as JSON."""
 
 
-def parse_entry(entry: Json, request: Json, now_ns: int, refused_types: Collection[str] = ()) -> Row:
+def parse_entry(
+    entry: Json, request: Json, now_ns: int, refused_types: Collection[str] = ()
+) -> Row:
     """Check an entry. Fields that it does not have are taken from the write request. Raises ApiError (400).
 
     `refused_types`: resource types that the caller may not write.
@@ -65,13 +69,17 @@ def parse_entry(entry: Json, request: Json, now_ns: int, refused_types: Collecti
         raise invalid(f"Resource type {resource['type']!r} cannot be written to by this caller.")
     labels = {**request.get("labels", {}), **entry.get("labels", {})}
     if len(labels) > LABELS_MAX or not all(isinstance(value, str) for value in labels.values()):
-        raise invalid(f"A log entry has at most {LABELS_MAX} labels, and their values must be text.")
+        raise invalid(
+            f"A log entry has at most {LABELS_MAX} labels, and their values must be text."
+        )
     payloads = [name for name in _PAYLOADS if name in entry]
     if len(payloads) > 1:
         raise invalid(f"A log entry has one payload, not {' and '.join(payloads)}.")
     timestamp = nanoseconds(entry["timestamp"]) if "timestamp" in entry else now_ns
     if timestamp > now_ns + FUTURE_MAX_NS:
-        raise invalid(f"Log entry with timestamp {entry['timestamp']} is more than a day in the future.")
+        raise invalid(
+            f"Log entry with timestamp {entry['timestamp']} is more than a day in the future."
+        )
     severity = _severity(entry.get("severity", "DEFAULT"))
     insert_id = str(entry.get("insertId") or secrets.token_hex(8))
     stored = {
@@ -128,16 +136,26 @@ class Entries:
         values = [(*row.position, row.received, row.severity, row.entry) for row in rows]
         with self._lock:
             self._database.execute("BEGIN")
-            self._database.executemany("INSERT OR IGNORE INTO entries VALUES (?, ?, ?, ?, ?, ?)", values)
+            self._database.executemany(
+                "INSERT OR IGNORE INTO entries VALUES (?, ?, ?, ?, ?, ?)", values
+            )
             self._database.execute("COMMIT")
 
     def page(
-        self, projects: Sequence[str], condition: Sql, after: Position | None, limit: int, *, descending: bool
+        self,
+        projects: Sequence[str],
+        condition: Sql,
+        after: Position | None,
+        limit: int,
+        *,
+        descending: bool,
     ) -> tuple[list[str], Position | None]:
         """Return at most `limit` entries after a position, as JSON, and the last one's position if there are more."""
         order, comparison = ("DESC", "<") if descending else ("ASC", ">")
         where = [f"({' OR '.join('log_name GLOB ?' for _ in projects)})", condition.text]
-        values: list[object] = [f"{project}/logs/*" for project in projects] + list(condition.values)
+        values: list[object] = [f"{project}/logs/*" for project in projects] + list(
+            condition.values
+        )
         if after is not None:
             # The plus keeps SQLite from searching by a time in the filter, from which all earlier pages would follow.
             where[-1] = f"+({condition.text})"
@@ -156,7 +174,9 @@ class Entries:
             self._database.close()
 
 
-def parse_entries(request: Json, now_ns: int, refused_types: Collection[str]) -> tuple[list[Row], dict[int, ApiError]]:
+def parse_entries(
+    request: Json, now_ns: int, refused_types: Collection[str]
+) -> tuple[list[Row], dict[int, ApiError]]:
     """Check the entries of a write request. Return the valid ones, and the errors of the others by their index."""
     rows: list[Row] = []
     errors: dict[int, ApiError] = {}

@@ -143,14 +143,20 @@ class _ToSql(Transformer[Token, Sql]):
         literals = tuple(part for part in parts if isinstance(part, _Literal))
         joiners = {part for part in parts if isinstance(part, str)}
         if len(joiners) > 1:
-            raise invalid("Unparseable filter: the values of a list must all be joined by OR, or all by AND.")
+            raise invalid(
+                "Unparseable filter: the values of a list must all be joined by OR, or all by AND."
+            )
         return _Alternatives(literals, joiners.pop() if joiners else "OR")
 
     def joiner(self, word: Token) -> str:
         return str(word)
 
     def literal(self, token: Token) -> _Literal:
-        return _Literal(_unescape(token[1:-1]), quoted=True) if token.type == "TEXT" else _Literal(str(token), False)
+        return (
+            _Literal(_unescape(token[1:-1]), quoted=True)
+            if token.type == "TEXT"
+            else _Literal(str(token), False)
+        )
 
     def text_search(self, text: Token) -> Sql:
         raise invalid(f"This emulator does not support a search without a field: {str(text)!r}.")
@@ -159,7 +165,9 @@ class _ToSql(Transformer[Token, Sql]):
 def _comparison(path: str, operator: str) -> Callable[[_Literal], Sql]:
     """Return the comparison of a field with a literal. Raises ApiError for a field that this emulator does not know."""
     if path in _TIME_COLUMNS:
-        return lambda literal: _compare_number(_TIME_COLUMNS[path], operator, nanoseconds(literal.value))
+        return lambda literal: _compare_number(
+            _TIME_COLUMNS[path], operator, nanoseconds(literal.value)
+        )
     if path == "severity":
         return lambda literal: _compare_number("severity", operator, _severity_rank(literal.value))
     if path in _TEXT_COLUMNS:
@@ -193,7 +201,9 @@ def _compare_json(json_path: str, operator: str, literal: _Literal) -> Sql:
     try:
         return Sql(f"CAST({extracted} AS REAL) {operator} ?", (json_path, float(literal.value)))
     except ValueError:
-        raise invalid(f"This emulator compares {json_path[2:]} by {operator} with numbers only.") from None
+        raise invalid(
+            f"This emulator compares {json_path[2:]} by {operator} with numbers only."
+        ) from None
 
 
 def _compare_text(expression: str, operator: str, value: str) -> Sql:

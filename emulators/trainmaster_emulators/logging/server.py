@@ -29,14 +29,25 @@ class LoggingServer(RestServer):
     """The WSGI application. `refused_types`: resource types that the project itself may not write."""
 
     def __init__(
-        self, entries: Entries, refused_types: frozenset[str] = frozenset(), clock_ns: Callable[[], int] = time.time_ns
+        self,
+        entries: Entries,
+        refused_types: frozenset[str] = frozenset(),
+        clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self._entries = entries
         self._refused = refused_types
         self._clock_ns = clock_ns
         super().__init__(
-            ("POST", "/v2/entries:write", lambda request: self._write(json_body(request, REQUEST_BYTES_MAX))),
-            ("POST", "/v2/entries:list", lambda request: self._list(json_body(request, REQUEST_BYTES_MAX))),
+            (
+                "POST",
+                "/v2/entries:write",
+                lambda request: self._write(json_body(request, REQUEST_BYTES_MAX)),
+            ),
+            (
+                "POST",
+                "/v2/entries:list",
+                lambda request: self._list(json_body(request, REQUEST_BYTES_MAX)),
+            ),
         )
 
     def _write(self, request: Json) -> Json:
@@ -52,7 +63,9 @@ class LoggingServer(RestServer):
     def _list(self, request: Json) -> str:
         """Return the response as JSON."""
         projects = request.get("resourceNames", [])
-        if not projects or not all(isinstance(name, str) and name.startswith("projects/") for name in projects):
+        if not projects or not all(
+            isinstance(name, str) and name.startswith("projects/") for name in projects
+        ):
             raise invalid("This emulator requires resource_names of the form projects/PROJECT.")
         order = request.get("orderBy", "")
         if order not in ORDERS:
@@ -61,9 +74,15 @@ class LoggingServer(RestServer):
         if not isinstance(size, int) or size < 0:
             raise invalid("page_size must be a positive number.")
         condition = parse(request.get("filter", ""))
-        query_hash = hashlib.sha256(json.dumps([projects, request.get("filter", ""), order]).encode()).hexdigest()[:16]
-        after = _decode_token(request["pageToken"], query_hash) if request.get("pageToken") else None
-        page, last = self._entries.page(projects, condition, after, min(size, PAGE_MAX), descending=ORDERS[order])
+        query_hash = hashlib.sha256(
+            json.dumps([projects, request.get("filter", ""), order]).encode()
+        ).hexdigest()[:16]
+        after = (
+            _decode_token(request["pageToken"], query_hash) if request.get("pageToken") else None
+        )
+        page, last = self._entries.page(
+            projects, condition, after, min(size, PAGE_MAX), descending=ORDERS[order]
+        )
         # Entries are stored as JSON, so they are not read and written again.
         fields = [f'"entries": [{",".join(page)}]'] if page else []
         if last:
@@ -75,14 +94,18 @@ class LoggingServer(RestServer):
 def _partial_error(errors: dict[int, ApiError]) -> ApiError:
     """Return the error of a write. Source: WriteLogEntriesPartialErrors in the API's discovery document."""
     first = next(iter(errors.values()))
-    entry_errors = {str(index): {"code": 3, "message": error.message} for index, error in errors.items()}
+    entry_errors = {
+        str(index): {"code": 3, "message": error.message} for index, error in errors.items()
+    }
     kind = "type.googleapis.com/google.logging.v2.WriteLogEntriesPartialErrors"
     return invalid(first.message, {"@type": kind, "logEntryErrors": entry_errors})
 
 
 def _decode_token(token: str, query_hash: str) -> Position:
     try:
-        token_hash, timestamp, insert_id, log_name = json.loads(base64.urlsafe_b64decode(token.encode()))
+        token_hash, timestamp, insert_id, log_name = json.loads(
+            base64.urlsafe_b64decode(token.encode())
+        )
     except (binascii.Error, ValueError):
         raise invalid("page_token does not belong to this list.") from None
     if token_hash != query_hash:

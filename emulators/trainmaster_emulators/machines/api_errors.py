@@ -62,7 +62,9 @@ def condition_not_met(kind: str) -> ApiError:
 
 def rate_limited() -> ApiError:
     """Return the error of an exhausted per-minute quota: Compute Engine returns 403 for it, not 429."""
-    quota = "quota metric 'Queries' and limit 'Queries per minute' of service 'compute.googleapis.com'"
+    quota = (
+        "quota metric 'Queries' and limit 'Queries per minute' of service 'compute.googleapis.com'"
+    )
     return ApiError(403, "rateLimitExceeded", f"Quota exceeded for {quota}.")
 
 
@@ -76,7 +78,9 @@ def disabled(project: str) -> ApiError:
 
 
 def forbidden(call: str, project: str) -> ApiError:
-    return ApiError(403, "forbidden", f"Required permission of the call {call} for 'projects/{project}'")
+    return ApiError(
+        403, "forbidden", f"Required permission of the call {call} for 'projects/{project}'"
+    )
 
 
 def unreachable(zone: str | None) -> ApiError:
@@ -123,7 +127,12 @@ def stockout(
         "description": "Troubleshooting documentation",
         "url": "https://cloud.google.com/compute/docs/resource-error",
     }
-    metadatas = {"zone": zone, "vmType": machine_type, "attachment": accelerators, "zonesAvailable": elsewhere}
+    metadatas = {
+        "zone": zone,
+        "vmType": machine_type,
+        "attachment": accelerators,
+        "zonesAvailable": elsewhere,
+    }
     return OperationError(
         "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
         f"The zone 'projects/{project}/zones/{zone}' does not have enough resources available to fulfill the request.  "

@@ -174,7 +174,11 @@ class Catalog:
         if name not in REGIONS:
             raise not_found(self.links.path("regions", name))
         zones = [self.links("zones", f"{name}-{letter}") for letter in REGIONS[name]]
-        return self._constant("compute#region", name, "regions") | {"status": "UP", "zones": zones, "quotas": []}
+        return self._constant("compute#region", name, "regions") | {
+            "status": "UP",
+            "zones": zones,
+            "quotas": [],
+        }
 
     def zones(self) -> list[Json]:
         return [self.zone(name) for name in self.zone_names()]
@@ -203,7 +207,10 @@ class Catalog:
             cpus, memory_mb, accelerator, count = _ACCELERATED[name]
             accelerators = [{"guestAcceleratorType": accelerator, "guestAcceleratorCount": count}]
         elif family in _FAMILIES and size.isdigit() and int(size) in _FAMILIES[family][1]:
-            cpus, memory_mb = int(size), _EXCEPTIONS.get(name) or round(_FAMILIES[family][0] * int(size))
+            cpus, memory_mb = (
+                int(size),
+                _EXCEPTIONS.get(name) or round(_FAMILIES[family][0] * int(size)),
+            )
             if name.startswith(_WHOLE_GIB):
                 memory_mb -= memory_mb % 1024
         elif custom := _CUSTOM.fullmatch(name):
@@ -222,7 +229,9 @@ class Catalog:
     def accelerators_of(self, zone: str, machine_type: str) -> tuple[tuple[str, int], ...]:
         """Return type and count of the accelerators that are part of the machine type."""
         accelerators = self.machine_type(zone, machine_type)["accelerators"]
-        return tuple((item["guestAcceleratorType"], item["guestAcceleratorCount"]) for item in accelerators)
+        return tuple(
+            (item["guestAcceleratorType"], item["guestAcceleratorCount"]) for item in accelerators
+        )
 
     def disk_types_of(self, machine_type: str) -> tuple[str, ...]:
         """Return the disk types from which the machine type can boot."""

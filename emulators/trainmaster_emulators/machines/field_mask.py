@@ -28,7 +28,11 @@ _GRAMMAR: Final = r"""
 
 def select_fields(request: Request, body: Json) -> Json:
     """Return what the request asks for. Raises ApiError if its mask is malformed."""
-    text = request.args.get("fields") or request.args.get("$fields") or request.headers.get("X-Goog-FieldMask")
+    text = (
+        request.args.get("fields")
+        or request.args.get("$fields")
+        or request.headers.get("X-Goog-FieldMask")
+    )
     selected: Json = select(body, parse_mask(text) if text else {})
     return selected
 

@@ -66,7 +66,9 @@ def parse_injected_faults(body: Json) -> InjectedFaults:
     try:
         return InjectedFaults.model_validate(body)
     except ValidationError as error:
-        problems = (f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors())
+        problems = (
+            f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()
+        )
         raise ApiError(400, "invalid", f"Invalid faults: {'; '.join(problems)}") from None
 
 
@@ -87,7 +89,9 @@ class FaultInjector:
     def set(self, faults: InjectedFaults) -> None:
         with self._lock:
             if faults.weather != self._now.weather:
-                self.weather = Weather(faults.weather.seed, faults.weather.climate) if faults.weather else None
+                self.weather = (
+                    Weather(faults.weather.seed, faults.weather.climate) if faults.weather else None
+                )
                 self._began = time.monotonic()
             self._now = faults
 

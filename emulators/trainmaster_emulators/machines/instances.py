@@ -106,9 +106,13 @@ class Instance:
             "canIpForward": False,
             "cpuPlatform": "Intel Broadwell",
             "networkInterfaces": [
-                _network_interface(links, requested) for requested in properties.shown["networkInterfaces"]
+                _network_interface(links, requested)
+                for requested in properties.shown["networkInterfaces"]
             ],
-            "disks": [_disk(links, self, index, disk) for index, disk in enumerate(properties.shown["disks"])],
+            "disks": [
+                _disk(links, self, index, disk)
+                for index, disk in enumerate(properties.shown["disks"])
+            ],
             "metadata": {
                 "kind": "compute#metadata",
                 "fingerprint": self.metadata_fingerprint,
@@ -123,22 +127,33 @@ class Instance:
             "fingerprint": fingerprint([self.id, self.status]),
         }
         if properties.service_account is not None:
-            shown["serviceAccounts"] = [{"email": properties.service_account, "scopes": list(properties.scopes)}]
+            shown["serviceAccounts"] = [
+                {"email": properties.service_account, "scopes": list(properties.scopes)}
+            ]
         if properties.accelerators:
             shown["guestAccelerators"] = [
-                {"acceleratorType": links(*zonal, "acceleratorTypes", kind), "acceleratorCount": count}
+                {
+                    "acceleratorType": links(*zonal, "acceleratorTypes", kind),
+                    "acceleratorCount": count,
+                }
                 for kind, count in properties.accelerators
             ]
         if properties.resource_policies:
             region = self.zone.rpartition("-")[0]
             shown["resourcePolicies"] = [
-                links("regions", region, "resourcePolicies", name) for name in properties.resource_policies
+                links("regions", region, "resourcePolicies", name)
+                for name in properties.resource_policies
             ]
-        for key, moment in (("lastStartTimestamp", self.started_at), ("lastStopTimestamp", self.stopped_at)):
+        for key, moment in (
+            ("lastStartTimestamp", self.started_at),
+            ("lastStopTimestamp", self.stopped_at),
+        ):
             if moment is not None:
                 shown[key] = timestamp(moment)
         if self.ends_at is not None and self.status is Status.RUNNING:
-            shown["resourceStatus"] = {"scheduling": {"terminationTimestamp": timestamp(self.ends_at)}}
+            shown["resourceStatus"] = {
+                "scheduling": {"terminationTimestamp": timestamp(self.ends_at)}
+            }
         return shown
 
 
@@ -151,7 +166,11 @@ def _network_interface(links: Links, requested: Json) -> Json:
         "stackType": "IPV4_ONLY",
         "fingerprint": fingerprint(requested),
         "network": links("global", "networks", "default"),
-        **{key: value for key, value in requested.items() if key in ("network", "subnetwork", "accessConfigs")},
+        **{
+            key: value
+            for key, value in requested.items()
+            if key in ("network", "subnetwork", "accessConfigs")
+        },
     }
 
 

@@ -15,7 +15,11 @@ from contextlib import contextmanager
 from random import Random
 from typing import Final
 
-from trainmaster_emulators.machines.api_errors import OperationError, internal_error, too_few_created
+from trainmaster_emulators.machines.api_errors import (
+    OperationError,
+    internal_error,
+    too_few_created,
+)
 from trainmaster_emulators.machines.catalog import Links
 from trainmaster_emulators.machines.injected_faults import FaultInjector
 from trainmaster_emulators.machines.instance_registry import InstanceRegistry
@@ -23,7 +27,12 @@ from trainmaster_emulators.machines.instances import Instance, Status
 from trainmaster_emulators.machines.operations import SYSTEM, Operation, OperationStore
 from trainmaster_emulators.machines.vm_metadata import NO_MAINTENANCE
 from trainmaster_emulators.machines.vm_power import VmPower
-from trainmaster_emulators.machines.vm_transitions import SystemEventSink, Timing, VmTransitions, discard_system_event
+from trainmaster_emulators.machines.vm_transitions import (
+    SystemEventSink,
+    Timing,
+    VmTransitions,
+    discard_system_event,
+)
 
 PREEMPTION_NOTICE_S: Final = 30.0
 """Source: Compute gives a Spot VM 30 s between the ACPI signal and power-off."""
@@ -58,7 +67,10 @@ class Lifecycle:
     # Requests
 
     def insert(
-        self, operation: Operation, instances: Sequence[tuple[Instance, Operation]], error: OperationError | None
+        self,
+        operation: Operation,
+        instances: Sequence[tuple[Instance, Operation]],
+        error: OperationError | None,
     ) -> None:
         """Create VMs, all or none. The caller has acquired their `transition_lock`s; they are released at the end.
 
@@ -66,7 +78,9 @@ class Lifecycle:
         """
         self._spawn(self._insert, operation, instances, error)
 
-    def begin(self, operation: Operation, instance: Instance, step: Callable[[Instance], None]) -> None:
+    def begin(
+        self, operation: Operation, instance: Instance, step: Callable[[Instance], None]
+    ) -> None:
         """Begin a transition of `vms`, such as `vms.stop`."""
         self._spawn(self._transition, operation, instance, step)
 
@@ -82,7 +96,9 @@ class Lifecycle:
         Without `notice_s`, the shutdown begins after the notice that the VM requested, and lasts 30 s at most. With
         `notice_s`, it begins at once and lasts that long at most.
         """
-        operation = self._begin_event("compute.instances.preempted", instance, "Instance was preempted.")
+        operation = self._begin_event(
+            "compute.instances.preempted", instance, "Instance was preempted."
+        )
         if instance.metadata_tree is not None:
             instance.metadata_tree.put("instance/preempted", "TRUE")
         ahead_s = instance.properties.scheduling.preemption_notice_s if notice_s is None else 0
@@ -90,32 +106,47 @@ class Lifecycle:
         self._spawn(self._preempt, operation, instance, instance.boots, ahead_s, grace_s)
         return operation
 
-    def maintain(self, instance: Instance, notice_s: float | None, requested: Operation | None = None) -> Operation:
+    def maintain(
+        self, instance: Instance, notice_s: float | None, requested: Operation | None = None
+    ) -> Operation:
         """Announce maintenance in the metadata, then migrate or stop the VM, as its `onHostMaintenance` says.
 
         `requested`: the operation of the user's own request, which is finished as well.
         """
         policy = instance.properties.scheduling.on_host_maintenance
         verb = "terminateOnHostMaintenance" if policy == "TERMINATE" else "migrateOnHostMaintenance"
-        operation = self._begin_event(f"compute.instances.{verb}", instance, "Instance is subject to host maintenance.")
+        operation = self._begin_event(
+            f"compute.instances.{verb}", instance, "Instance is subject to host maintenance."
+        )
         notice = self.timing.maintenance_notice_s if notice_s is None else notice_s
         if instance.metadata_tree is not None:
-            instance.metadata_tree.put("instance/maintenance-event", f"{policy}_ON_HOST_MAINTENANCE")
+            instance.metadata_tree.put(
+                "instance/maintenance-event", f"{policy}_ON_HOST_MAINTENANCE"
+            )
         self._spawn(self._maintain, operation, requested, instance, instance.boots, notice, policy)
         return operation
 
     def crash(self, instance: Instance) -> Operation:
         """Simulate a host error: the VM loses power at once, without notice."""
         vm = instance.vm
-        operation = self._begin_event("compute.instances.hostError", instance, "Instance terminated by Compute Engine.")
+        operation = self._begin_event(
+            "compute.instances.hostError", instance, "Instance terminated by Compute Engine."
+        )
         if vm is not None:
             vm.power_off()
-        self._spawn(self._transition, operation, instance, lambda instance: self._host_error(instance, operation))
+        self._spawn(
+            self._transition,
+            operation,
+            instance,
+            lambda instance: self._host_error(instance, operation),
+        )
         return operation
 
     def fail_late(self, share: float, error_of: Callable[[Instance], OperationError]) -> None:
         """Let this share of the inserts fail at the end of their operation."""
-        self._late_error = lambda instance: error_of(instance) if self._random.random() < share else None
+        self._late_error = lambda instance: (
+            error_of(instance) if self._random.random() < share else None
+        )
 
     # On threads
 
@@ -131,7 +162,9 @@ class Lifecycle:
         self.operations.start(operation, message)
         return operation
 
-    def _transition(self, operation: Operation, instance: Instance, step: Callable[[Instance], None]) -> None:
+    def _transition(
+        self, operation: Operation, instance: Instance, step: Callable[[Instance], None]
+    ) -> None:
         """Run one step of a VM under its lock and finish the operation. Does nothing if the VM has been deleted."""
         if operation.status == "PENDING":
             self.operations.start(operation)
@@ -155,7 +188,10 @@ class Lifecycle:
         self.operations.finish(operation)
 
     def _insert(
-        self, operation: Operation, instances: Sequence[tuple[Instance, Operation]], error: OperationError | None
+        self,
+        operation: Operation,
+        instances: Sequence[tuple[Instance, Operation]],
+        error: OperationError | None,
     ) -> None:
         operations = {operation.name: operation, **{own.name: own for _, own in instances}}
         for pending in operations.values():
@@ -180,10 +216,18 @@ class Lifecycle:
             if own is not operation:
                 self.operations.finish(own, [error] if error else [])
         is_bulk = any(own is not operation for _, own in instances)
-        errors = [error, too_few_created(len(instances))] if error and is_bulk else [error] if error else []
+        errors = (
+            [error, too_few_created(len(instances))]
+            if error and is_bulk
+            else [error]
+            if error
+            else []
+        )
         self.operations.finish(operation, errors)
 
-    def _preempt(self, operation: Operation, instance: Instance, boot: int, ahead_s: float, grace_s: float) -> None:
+    def _preempt(
+        self, operation: Operation, instance: Instance, boot: int, ahead_s: float, grace_s: float
+    ) -> None:
         time.sleep(ahead_s)
 
         def step(instance: Instance) -> None:
@@ -225,7 +269,9 @@ class Lifecycle:
     def _restart_automatically(self, instance: Instance) -> None:
         if instance.properties.scheduling.automatic_restart:
             message = "Instance was automatically restarted by Compute Engine."
-            with self._finishing(self._begin_event("compute.instances.automaticRestart", instance, message)):
+            with self._finishing(
+                self._begin_event("compute.instances.automaticRestart", instance, message)
+            ):
                 self.vms.start(instance)
 
     def _on_unexpected_end(self, instance: Instance, boot: int) -> None:
@@ -234,7 +280,9 @@ class Lifecycle:
 
     def _on_run_limit(self, instance: Instance, boot: int) -> None:
         verb = instance.properties.scheduling.termination_action.lower()
-        operation = self._begin_event(verb, instance, "Instance reached the end of its maxRunDuration.")
+        operation = self._begin_event(
+            verb, instance, "Instance reached the end of its maxRunDuration."
+        )
 
         def step(instance: Instance) -> None:
             if instance.boots == boot:

@@ -15,7 +15,12 @@ from http import HTTPStatus
 from typing import Final, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from trainmaster_emulators.machines.metadata_tree import ROOT, MetadataTree, Response, error_response
+from trainmaster_emulators.machines.metadata_tree import (
+    ROOT,
+    MetadataTree,
+    Response,
+    error_response,
+)
 from trainmaster_emulators.machines.vm_tokens import TokenIssuer, VmIdentity
 from trainmaster_emulators.rest.quiet_http import QuietHandler, QuietServer
 
@@ -26,7 +31,11 @@ class MetadataServer(QuietServer):
     """Serves as soon as it exists. `identity` None: the VM has no service account."""
 
     def __init__(
-        self, host: str, metadata_tree: MetadataTree, issuer: TokenIssuer, identity: VmIdentity | None
+        self,
+        host: str,
+        metadata_tree: MetadataTree,
+        issuer: TokenIssuer,
+        identity: VmIdentity | None,
     ) -> None:
         super().__init__((host, 0), MetadataHandler)
         self.metadata_tree, self.issuer, self.identity = metadata_tree, issuer, identity
@@ -51,7 +60,9 @@ class MetadataHandler(QuietHandler):
 
     def do_GET(self) -> None:
         url = urlsplit(self.path)
-        query = {key: values[-1] for key, values in parse_qs(url.query, keep_blank_values=True).items()}
+        query = {
+            key: values[-1] for key, values in parse_qs(url.query, keep_blank_values=True).items()
+        }
         response = self._respond(url.path, query)
         if response is None:
             self.close_connection = True
@@ -60,8 +71,12 @@ class MetadataHandler(QuietHandler):
 
     def do_PUT(self) -> None:
         """Write a guest attribute, the only thing that a VM may write here."""
-        value = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode("utf-8", "replace")
-        match = re.fullmatch(ROOT + r"instance/guest-attributes/([^/]+)/([^/]+)", urlsplit(self.path).path)
+        value = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode(
+            "utf-8", "replace"
+        )
+        match = re.fullmatch(
+            ROOT + r"instance/guest-attributes/([^/]+)/([^/]+)", urlsplit(self.path).path
+        )
         if self.headers.get("Metadata-Flavor") != "Google":
             self._send(error_response(403, "Missing Metadata-Flavor:Google header."))
         elif match is None:
@@ -95,7 +110,11 @@ class MetadataHandler(QuietHandler):
         """Return a token of the service account, by its alias `default` or its e-mail; None for any other path."""
         server = cast(MetadataServer, self.server)
         match = re.fullmatch(r"instance/service-accounts/([^/]+)/(token|identity)", path)
-        if match is None or server.identity is None or unquote(match[1]) not in ("default", server.identity.email):
+        if (
+            match is None
+            or server.identity is None
+            or unquote(match[1]) not in ("default", server.identity.email)
+        ):
             return None
         if match[2] == "token":
             return Response(json.dumps(server.issuer.access_token()).encode(), "application/json")
@@ -103,7 +122,9 @@ class MetadataHandler(QuietHandler):
         if not audience:
             return error_response(400, "non-empty audience parameter required")
         full = query.get("format", "standard") == "full"
-        token = server.issuer.identity_token(server.identity, audience, full=full, now=datetime.now(UTC))
+        token = server.issuer.identity_token(
+            server.identity, audience, full=full, now=datetime.now(UTC)
+        )
         return Response(token.encode(), "text/html")
 
     def _send(self, response: Response) -> None:

@@ -109,7 +109,9 @@ class MetadataTree:
             def has_changed() -> bool:
                 nonlocal response
                 response = self._render(path, query)
-                return self._closed or response.status != HTTPStatus.OK or response.etag != known_etag
+                return (
+                    self._closed or response.status != HTTPStatus.OK or response.etag != known_etag
+                )
 
             self._changed.wait_for(has_changed, timeout_s)
             return None if self._closed else response
@@ -128,7 +130,9 @@ class MetadataTree:
         if isinstance(node, dict) and not recursive:
             if path and not path.endswith("/"):
                 return Response(b"", "text/html", 301, ROOT + path + "/")
-            node = [f"{key}/" if isinstance(value, dict) else key for key, value in sorted(node.items())]
+            node = [
+                f"{key}/" if isinstance(value, dict) else key for key, value in sorted(node.items())
+            ]
         if alt == "json":
             body = _as_json(node, keep_keys=steps[-1:] == ["attributes"])
             return Response(json.dumps(body).encode(), "application/json")
@@ -148,9 +152,14 @@ def _as_json(node: Any, *, keep_keys: bool = False) -> Any:
     }
     if keep_keys:
         return entries
-    if entries and all(key.isdigit() for key in entries):  # `network-interfaces/0/` is a list in JSON
+    if entries and all(
+        key.isdigit() for key in entries
+    ):  # `network-interfaces/0/` is a list in JSON
         return list(entries.values())
-    return {re.sub(r"-(\w)", lambda match: match[1].upper(), key): value for key, value in entries.items()}
+    return {
+        re.sub(r"-(\w)", lambda match: match[1].upper(), key): value
+        for key, value in entries.items()
+    }
 
 
 def _as_lines(node: Any, prefix: str = "") -> list[str]:
@@ -158,6 +167,14 @@ def _as_lines(node: Any, prefix: str = "") -> list[str]:
     if isinstance(node, Secret):
         return []
     if isinstance(node, dict):
-        return [line for key, value in node.items() for line in _as_lines(value, f"{prefix}/{key}" if prefix else key)]
-    texts = node if isinstance(node, list) else [json.dumps(node.body) if isinstance(node, Document) else str(node)]
+        return [
+            line
+            for key, value in node.items()
+            for line in _as_lines(value, f"{prefix}/{key}" if prefix else key)
+        ]
+    texts = (
+        node
+        if isinstance(node, list)
+        else [json.dumps(node.body) if isinstance(node, Document) else str(node)]
+    )
     return [f"{prefix} {text}" if prefix else text for text in texts]

@@ -82,7 +82,10 @@ class Operation:
         if self.errors:
             status = self.errors[0].http_status
             shown["error"] = {"errors": [error.as_json() for error in self.errors]}
-            shown |= {"httpErrorStatusCode": status.value, "httpErrorMessage": status.phrase.upper()}
+            shown |= {
+                "httpErrorStatusCode": status.value,
+                "httpErrorMessage": status.phrase.upper(),
+            }
         return {key: value for key, value in shown.items() if value is not None}
 
 
@@ -103,7 +106,9 @@ class OperationStore:
         except ValueError:
             number = 0
         if number == 0:
-            raise invalid("requestId", request_id, "The request ID must be a valid UUID other than zero.")
+            raise invalid(
+                "requestId", request_id, "The request ID must be a valid UUID other than zero."
+            )
         with self._changed:
             return self._by_request.get(request_id)
 
@@ -122,7 +127,9 @@ class OperationStore:
             number = next(self._ids)
             kind = "systemevent" if user == SYSTEM else "operation"
             name = f"{kind}-{number // 1000}-{uuid.uuid4().hex[:13]}-{uuid.uuid4().hex[:8]}-{number % (1 << 32):08x}"
-            operation = Operation(number, name, type_, scope, target_link, str(target_id), user, request_id, group_id)
+            operation = Operation(
+                number, name, type_, scope, target_link, str(target_id), user, request_id, group_id
+            )
             self._operations[name] = operation
             if request_id is not None:
                 self._by_request[request_id] = operation
@@ -149,7 +156,11 @@ class OperationStore:
         with self._changed:
             operation = self._operations.get(name_or_id)
             if operation is None and name_or_id.isdigit():
-                by_id = (operation for operation in self._operations.values() if str(operation.id) == name_or_id)
+                by_id = (
+                    operation
+                    for operation in self._operations.values()
+                    if str(operation.id) == name_or_id
+                )
                 operation = next(by_id, None)
             if operation is None or operation.location != location:
                 raise not_found(self._links.path("operations", name_or_id))

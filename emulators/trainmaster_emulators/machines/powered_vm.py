@@ -70,7 +70,9 @@ class Disk:
         """Let the VM's kernel log say that a GPU has fallen off the bus."""
         program = self.root / "bin" / "dmesg"
         program.parent.mkdir(parents=True)
-        program.write_text("#!/bin/sh\necho 'NVRM: Xid (PCI:0000:00:04): 79, GPU has fallen off the bus.'\n")
+        program.write_text(
+            "#!/bin/sh\necho 'NVRM: Xid (PCI:0000:00:04): 79, GPU has fallen off the bus.'\n"
+        )
         program.chmod(0o755)
 
     def write_script(self, script: str) -> Path:
@@ -104,7 +106,11 @@ class PoweredVm:
     """
 
     def __init__(
-        self, disk: Disk, script: str, environment: Mapping[str, str], on_unexpected_end: Callable[[PoweredVm], None]
+        self,
+        disk: Disk,
+        script: str,
+        environment: Mapping[str, str],
+        on_unexpected_end: Callable[[PoweredVm], None],
     ) -> None:
         self._marker = str(disk.root)
         self._ending = False
@@ -116,7 +122,14 @@ class PoweredVm:
         remove_containers = [*python, vm_container_engine.__file__, self._label]
         with disk.serial_log.open("ab") as serial:
             self._init = subprocess.Popen(
-                [*python, vm_init.__file__, str(path), str(disk.tmp), str(self._container_marker), *remove_containers],
+                [
+                    *python,
+                    vm_init.__file__,
+                    str(path),
+                    str(disk.tmp),
+                    str(self._container_marker),
+                    *remove_containers,
+                ],
                 stdin=subprocess.PIPE,
                 stdout=serial,
                 stderr=subprocess.STDOUT,
@@ -137,7 +150,11 @@ class PoweredVm:
 
     def _environment(self, disk: Disk, base: Mapping[str, str]) -> dict[str, str]:
         environment = {**base, "HOME": str(disk.home)}
-        stack = [f"{processes.STACK_ID}={base[processes.STACK_ID]}"] if processes.STACK_ID in base else []
+        stack = (
+            [f"{processes.STACK_ID}={base[processes.STACK_ID]}"]
+            if processes.STACK_ID in base
+            else []
+        )
         programs = vm_container_engine.install_clients(disk.root, base, self._label, *stack)
         environment["PATH"] = f"{programs}{os.pathsep}{environment['PATH']}"
         return {**environment, MARKER: self._marker}
@@ -191,9 +208,16 @@ class PoweredVm:
         for process in family:
             arguments = _arguments(process)
             module = arguments[arguments.index("-m") + 1] if "-m" in arguments[:-1] else None
-            helps = module == "pip" or any(f"from {gcsfuse.__name__}." in word for word in arguments)
+            helps = module == "pip" or any(
+                f"from {gcsfuse.__name__}." in word for word in arguments
+            )
             with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
-                if process.ppid() in agents and os.getpgid(process.pid) == process.pid and arguments and not helps:
+                if (
+                    process.ppid() in agents
+                    and os.getpgid(process.pid) == process.pid
+                    and arguments
+                    and not helps
+                ):
                     return process.pid
         return None
 

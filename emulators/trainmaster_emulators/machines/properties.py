@@ -14,7 +14,11 @@ from typing import Any, Final
 
 from trainmaster_emulators.machines.api_errors import ApiError, Json, invalid, required
 from trainmaster_emulators.machines.catalog import ACCELERATOR_TYPES, Catalog, basename
-from trainmaster_emulators.machines.scheduling import RESERVATION_BOUND, Scheduling, parse_scheduling
+from trainmaster_emulators.machines.scheduling import (
+    RESERVATION_BOUND,
+    Scheduling,
+    parse_scheduling,
+)
 
 _METADATA_KEY: Final = re.compile(r"[a-zA-Z0-9-_]{1,127}")
 _LABEL_KEY: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
@@ -66,7 +70,9 @@ class Properties:
         return ",".join(f"{kind}:{count}" for kind, count in self.accelerators)
 
 
-def parse_properties(body: Json, zone: str, catalog: Catalog, project_email: str, run_s_min: float) -> Properties:
+def parse_properties(
+    body: Json, zone: str, catalog: Catalog, project_email: str, run_s_min: float
+) -> Properties:
     """Check all of a request except the name. Raises the ApiError that Google returns.
 
     `project_email`: the default service account. `run_s_min`: the shortest `maxRunDuration` that is accepted.
@@ -75,7 +81,11 @@ def parse_properties(body: Json, zone: str, catalog: Catalog, project_email: str
     accelerators = parse_accelerators(body, zone, machine_type, catalog)
     disks = body.get("disks") or ()
     if not disks:
-        raise ApiError(400, "invalid", "Invalid value for field 'resource.disks': ''. At least one disk is required.")
+        raise ApiError(
+            400,
+            "invalid",
+            "Invalid value for field 'resource.disks': ''. At least one disk is required.",
+        )
     image = str((disks[0].get("initializeParams") or {}).get("sourceImage") or "")
     for disk in disks:
         _check_disk(disk, machine_type, catalog)
@@ -115,7 +125,9 @@ def parse_machine_type(body: Json, zone: str, catalog: Catalog) -> str:
     return name
 
 
-def parse_accelerators(body: Json, zone: str, machine_type: str, catalog: Catalog) -> tuple[tuple[str, int], ...]:
+def parse_accelerators(
+    body: Json, zone: str, machine_type: str, catalog: Catalog
+) -> tuple[tuple[str, int], ...]:
     """Return the accelerators of the machine type, or those attached to it. A request may repeat the built-in ones."""
     attached = []
     for requested in body.get("guestAccelerators") or ():
@@ -126,7 +138,9 @@ def parse_accelerators(body: Json, zone: str, machine_type: str, catalog: Catalo
         attached.append((kind, int(requested.get("acceleratorCount", 1))))
     built_in = catalog.accelerators_of(zone, machine_type)
     if attached and not (built_in == tuple(attached) or machine_type.startswith("n1-")):
-        message = f"[{attached[0][0]}, {machine_type}] features are not compatible for creating instance."
+        message = (
+            f"[{attached[0][0]}, {machine_type}] features are not compatible for creating instance."
+        )
         raise ApiError(400, "badRequest", message)
     return built_in or tuple(attached)
 
@@ -137,7 +151,9 @@ def _check_disk(disk: Json, machine_type: str, catalog: Catalog) -> None:
     if kind and kind not in catalog.disk_types_of(machine_type):
         message = f"[{kind}, {machine_type}] features are not compatible for creating instance."
         raise ApiError(400, "badRequest", message)
-    image_gb = DEEP_LEARNING_GB if _DEEP_LEARNING in str(parameters.get("sourceImage")) else DISK_GB_MIN
+    image_gb = (
+        DEEP_LEARNING_GB if _DEEP_LEARNING in str(parameters.get("sourceImage")) else DISK_GB_MIN
+    )
     size_gb = int(parameters.get("diskSizeGb") or image_gb)
     if size_gb < image_gb:
         why = f"Requested disk size cannot be smaller than the image size ({image_gb} GB)."
@@ -169,7 +185,9 @@ def parse_metadata(body: Json) -> dict[str, str]:
     for item in body.get("items") or ():
         key, value = str(item.get("key", "")), str(item.get("value") or "")
         if not _METADATA_KEY.fullmatch(key):
-            raise invalid("metadata.items.key", key, f"Must be a match of regex '{_METADATA_KEY.pattern}'.")
+            raise invalid(
+                "metadata.items.key", key, f"Must be a match of regex '{_METADATA_KEY.pattern}'."
+            )
         if key in items:
             raise invalid("metadata.items", key, f"Metadata has duplicate key: {key}.")
         if len(value.encode()) > METADATA_VALUE_BYTES_MAX:
@@ -178,7 +196,11 @@ def parse_metadata(body: Json) -> dict[str, str]:
         items[key] = value
     size = sum(len(key.encode()) + len(value.encode()) for key, value in items.items())
     if size > METADATA_BYTES_MAX:
-        raise invalid("metadata.items", f"{size} bytes", f"All metadata must be at most {METADATA_BYTES_MAX} bytes.")
+        raise invalid(
+            "metadata.items",
+            f"{size} bytes",
+            f"All metadata must be at most {METADATA_BYTES_MAX} bytes.",
+        )
     return items
 
 

@@ -56,13 +56,18 @@ class Scheduling:
             shown["instanceTerminationAction"] = self.termination_action
         if self.max_run_s is not None:
             whole = int(self.max_run_s)
-            shown["maxRunDuration"] = {"seconds": str(whole), "nanos": int((self.max_run_s - whole) * 1e9)}
+            shown["maxRunDuration"] = {
+                "seconds": str(whole),
+                "nanos": int((self.max_run_s - whole) * 1e9),
+            }
         if self.preemption_notice_s:
             shown["preemptionNoticeDuration"] = {"seconds": str(self.preemption_notice_s)}
         return shown
 
 
-def parse_scheduling(body: Json, machine_type: str, *, has_gpus: bool, run_s_min: float) -> Scheduling:
+def parse_scheduling(
+    body: Json, machine_type: str, *, has_gpus: bool, run_s_min: float
+) -> Scheduling:
     """Check a Scheduling resource. Raises the ApiError that Google returns."""
     model = str(body.get("provisioningModel") or (SPOT if body.get("preemptible") else STANDARD))
     spot = model == SPOT
@@ -76,18 +81,26 @@ def parse_scheduling(body: Json, machine_type: str, *, has_gpus: bool, run_s_min
         why = f"Machine type {machine_type} cannot be created with this provisioning model."
         raise invalid("resource.scheduling.provisioningModel", model, why)
     if maintenance not in ("MIGRATE", "TERMINATE"):
-        raise invalid("resource.scheduling.onHostMaintenance", maintenance, "Must be MIGRATE or TERMINATE.")
+        raise invalid(
+            "resource.scheduling.onHostMaintenance", maintenance, "Must be MIGRATE or TERMINATE."
+        )
     if action not in ("STOP", "DELETE"):
-        raise invalid("resource.scheduling.instanceTerminationAction", action, "Must be STOP or DELETE.")
+        raise invalid(
+            "resource.scheduling.instanceTerminationAction", action, "Must be STOP or DELETE."
+        )
     if spot and (restart or maintenance == "MIGRATE"):
         message = "Scheduling must have preemptible be false when AutomaticRestart is true or live migration is on."
         raise ApiError(400, "invalid", message)
     if has_gpus and maintenance == "MIGRATE":
-        raise ApiError(400, "badRequest", "Instances with guest accelerators do not support live migration.")
+        raise ApiError(
+            400, "badRequest", "Instances with guest accelerators do not support live migration."
+        )
     if maintenance == "TERMINATE" and not spot and machine_type.startswith(_MIGRATE_ONLY):
         why = f"Instances of machine type {machine_type} can only live migrate, unless they are Spot VMs."
         raise invalid("resource.scheduling.onHostMaintenance", maintenance, why)
-    return Scheduling(restart, maintenance, model, action, _run_s(body, run_s_min), _notice_s(body, spot=spot))
+    return Scheduling(
+        restart, maintenance, model, action, _run_s(body, run_s_min), _notice_s(body, spot=spot)
+    )
 
 
 def _run_s(body: Json, run_s_min: float) -> float | None:

@@ -38,9 +38,18 @@ from typing import Final
 PR_SET_CHILD_SUBREAPER: Final = 36  # Source: linux/prctl.h
 TICK_S: Final = 0.05
 CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000  # Source: linux/sched.h
-MS_RDONLY, MS_BIND, MS_REC, MS_UNBINDABLE, MS_PRIVATE = 1, 0x1000, 0x4000, 0x20000, 0x40000  # Source: linux/mount.h
+MS_RDONLY, MS_BIND, MS_REC, MS_UNBINDABLE, MS_PRIVATE = (
+    1,
+    0x1000,
+    0x4000,
+    0x20000,
+    0x40000,
+)  # Source: linux/mount.h
 MNT_DETACH: Final = 2
-PIVOT_ROOT: Final = {"x86_64": 155, "aarch64": 41}  # the C library has no function. Source: asm/unistd.h
+PIVOT_ROOT: Final = {
+    "x86_64": 155,
+    "aarch64": 41,
+}  # the C library has no function. Source: asm/unistd.h
 CAPABILITY_VERSION_3, CAP_SYS_ADMIN = 0x20080522, 21  # Source: linux/capability.h
 PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE = 47, 2  # Source: linux/prctl.h
 LIBC: Final = ctypes.CDLL(None, use_errno=True)
@@ -69,7 +78,9 @@ def enter_namespaces() -> None:
     """
     uid, gid = os.geteuid(), os.getegid()
     if uid:
-        from shutil import which  # not for root: it takes a fifth of the time of this program's start
+        from shutil import (
+            which,
+        )  # not for root: it takes a fifth of the time of this program's start
 
         if which("podman") and not which("docker"):
             raise OSError(errno.EPERM, "rootless podman does not work in a user namespace")
@@ -78,7 +89,11 @@ def enter_namespaces() -> None:
     # would then delete the machine's files.
     mount("none", Path("/"), MS_REC | MS_PRIVATE)
     if uid:
-        for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        for name, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{uid} {uid} 1"),
+            ("gid_map", f"{gid} {gid} 1"),
+        ):
             Path("/proc/self", name).write_text(text)
         header, data = struct.pack("=Ii", CAPABILITY_VERSION_3, 0), ctypes.create_string_buffer(24)
         check(LIBC.capget(header, data))
@@ -108,7 +123,9 @@ def build_root(own_tmp: Path) -> None:
     mount("tmpfs", root / GCS.name, MS_RDONLY, "mode=755,size=4k")
     folder = Path.cwd()
     os.chdir(root)
-    check(LIBC.syscall(PIVOT_ROOT[os.uname().machine], b".", b"."))  # Source of the arguments: pivot_root(2), Notes
+    check(
+        LIBC.syscall(PIVOT_ROOT[os.uname().machine], b".", b".")
+    )  # Source of the arguments: pivot_root(2), Notes
     check(LIBC.umount2(b".", MNT_DETACH))
     os.chdir(folder)  # the same folder, reached through the new mounts
 
@@ -223,7 +240,9 @@ class Init:
 
     def run(self) -> None:
         while True:
-            ready, _, _ = select.select([0, self._awake], [], [], TICK_S if self._signalled_group else None)
+            ready, _, _ = select.select(
+                [0, self._awake], [], [], TICK_S if self._signalled_group else None
+            )
             if self._awake in ready:
                 os.read(self._awake, 4096)
             if 0 in ready and not os.read(0, 4096):
@@ -231,7 +250,10 @@ class Init:
                 return
             ended, alive = reap()
             if self._bash in ended:
-                print(f"startup-script exit status {os.waitstatus_to_exitcode(ended[self._bash])}", flush=True)
+                print(
+                    f"startup-script exit status {os.waitstatus_to_exitcode(ended[self._bash])}",
+                    flush=True,
+                )
             if self._shutting_down:
                 if not alive:
                     return

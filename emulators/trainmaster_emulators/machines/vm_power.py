@@ -34,7 +34,9 @@ class VmPower:
     tenant: Project | None = None
     """Project that identity tokens name; None: `project`. The hosts of TPU slices belong to a project of Google's."""
 
-    def on(self, instance: Instance, *, on_unexpected_end: BootEvent, on_run_limit: BootEvent) -> None:
+    def on(
+        self, instance: Instance, *, on_unexpected_end: BootEvent, on_run_limit: BootEvent
+    ) -> None:
         """Power on. The startup script is running when this returns.
 
         `on_unexpected_end` is called if the processes end without `off`, `on_run_limit` when `maxRunDuration` is over.
@@ -45,7 +47,9 @@ class VmPower:
         # Set the attributes again: setMetadata may have changed them before the tree was assigned.
         instance.metadata_tree.put("instance/attributes", dict(instance.metadata))
         identity = vm_identity(instance, self.tenant or self.project)
-        instance.metadata_server = MetadataServer(self.host, instance.metadata_tree, self.issuer, identity)
+        instance.metadata_server = MetadataServer(
+            self.host, instance.metadata_tree, self.issuer, identity
+        )
         address = instance.metadata_server.address
         instance.disk.create()
         environment = {
@@ -57,7 +61,9 @@ class VmPower:
         }
         instance.disk.log(f"{instance.name} powered on, instance {instance.id}, boot {boot}")
         script = instance.metadata.get("startup-script", "")
-        instance.vm = PoweredVm(instance.disk, script, environment, lambda _: on_unexpected_end(instance, boot))
+        instance.vm = PoweredVm(
+            instance.disk, script, environment, lambda _: on_unexpected_end(instance, boot)
+        )
         instance.started_at = datetime.now(UTC)
         limit_s = instance.properties.scheduling.max_run_s
         if limit_s is not None:

@@ -50,11 +50,15 @@ def create_overlay(image: Path, overlay: Path) -> Path:
     for name in {"python", "python3", f"python{_minor_version(settings)}"}:
         (programs / name).unlink(missing_ok=True)
         (programs / name).symlink_to(python)
-    (packages / PTH).write_text(f"import site; site.PREFIXES[:] = [{str(image)!r}]\n", encoding="utf-8")
+    (packages / PTH).write_text(
+        f"import site; site.PREFIXES[:] = [{str(image)!r}]\n", encoding="utf-8"
+    )
     _write_programs(image / "bin", programs)
     lines = {"home": str(python.parent), **settings, "include-system-site-packages": "true"}
     # Written last: an overlay without this file is incomplete.
-    (overlay / CONFIGURATION).write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
+    (overlay / CONFIGURATION).write_text(
+        "".join(f"{key} = {value}\n" for key, value in lines.items())
+    )
     return programs
 
 

@@ -47,15 +47,23 @@ class TokenIssuer:
         self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         self._key_id = secrets.token_hex(20)
         pem = self._key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.TraditionalOpenSSL,
+            serialization.NoEncryption(),
         )
         self._signer = crypt.RSASigner.from_string(pem, self._key_id)
 
     def access_token(self) -> Json:
         token = f"ya29.emulated-{secrets.token_urlsafe(32)}"
-        return {"access_token": token, "expires_in": ACCESS_TOKEN_LIFETIME_S, "token_type": "Bearer"}
+        return {
+            "access_token": token,
+            "expires_in": ACCESS_TOKEN_LIFETIME_S,
+            "token_type": "Bearer",
+        }
 
-    def identity_token(self, identity: VmIdentity, audience: str, *, full: bool, now: datetime) -> str:
+    def identity_token(
+        self, identity: VmIdentity, audience: str, *, full: bool, now: datetime
+    ) -> str:
         """Return a signed token. `full`: include the VM; otherwise the token identifies the service account only."""
         issued = int(now.timestamp())
         subject = str(stable_id(identity.email))

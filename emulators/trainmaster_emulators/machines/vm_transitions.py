@@ -66,7 +66,9 @@ class VmTransitions:
     """Called when `maxRunDuration` is over."""
 
     def power_on(self, instance: Instance) -> None:
-        self.power.on(instance, on_unexpected_end=self.on_unexpected_end, on_run_limit=self.on_run_limit)
+        self.power.on(
+            instance, on_unexpected_end=self.on_unexpected_end, on_run_limit=self.on_run_limit
+        )
         instance.status = Status.RUNNING
 
     def start(self, instance: Instance) -> None:

@@ -5,4 +5,6 @@ from trainmaster_emulators.monitoring.server import MonitoringServer
 from trainmaster_emulators.rest.server import serve_folder
 
 if __name__ == "__main__":
-    serve_folder("monitoring", lambda folder: MonitoringServer(SeriesStore(folder / "series.sqlite")))
+    serve_folder(
+        "monitoring", lambda folder: MonitoringServer(SeriesStore(folder / "series.sqlite"))
+    )

@@ -40,10 +40,16 @@ class Aggregation:
 
     def apply(self, all_series: Iterable[Series], start_ns: int, end_ns: int) -> list[Series]:
         """Return the aligned and reduced series."""
-        aligned = [(series, align(series, self.aligner, self.period_ns, start_ns, end_ns)) for series in all_series]
+        aligned = [
+            (series, align(series, self.aligner, self.period_ns, start_ns, end_ns))
+            for series in all_series
+        ]
         if self.reducer == NONE:
             with_values = [(series, _points(values)) for series, values in aligned if values]
-            return [replace(series, kind="GAUGE", value_type="DOUBLE", points=points) for series, points in with_values]
+            return [
+                replace(series, kind="GAUGE", value_type="DOUBLE", points=points)
+                for series, points in with_values
+            ]
         by_group: dict[SeriesKey, list[Values]] = defaultdict(list)
         for series, values in aligned:
             by_group[self._group(series.key)].append(values)
@@ -53,11 +59,17 @@ class Aggregation:
         """Return the key of the group, which has the labels that distinguish it, and the project."""
         kept = [path.split(".") for path in self.groups]
         labels, resource_labels = (
-            tuple(pair for pair in pairs if any(part[0] == owner and part[-1] == pair[0] for part in kept))
+            tuple(
+                pair
+                for pair in pairs
+                if any(part[0] == owner and part[-1] == pair[0] for part in kept)
+            )
             for owner, pairs in (("metric", key.labels), ("resource", key.resource_labels))
         )
         project = tuple(pair for pair in key.resource_labels if pair[0] == "project_id")
-        return SeriesKey(key.metric, labels, key.resource, tuple(sorted({*project, *resource_labels})))
+        return SeriesKey(
+            key.metric, labels, key.resource, tuple(sorted({*project, *resource_labels}))
+        )
 
     def _reduce(self, key: SeriesKey, members: Sequence[Values]) -> Series:
         by_period: dict[int, list[float]] = defaultdict(list)
@@ -69,7 +81,9 @@ class Aggregation:
         return Series(key, "GAUGE", value_type, _points(reduced))
 
 
-def parse_aggregation(aligner: str, period: str, reducer: str, groups: Sequence[str]) -> Aggregation:
+def parse_aggregation(
+    aligner: str, period: str, reducer: str, groups: Sequence[str]
+) -> Aggregation:
     """Check the parameters of a list; an empty text stands for a parameter that is not set. Raises ApiError (400)."""
     aligner, reducer = aligner or "ALIGN_NONE", reducer or NONE
     if aligner not in ALIGNERS:
@@ -78,12 +92,16 @@ def parse_aggregation(aligner: str, period: str, reducer: str, groups: Sequence[
         raise invalid(f"This emulator does not support the reducer {reducer}.")
     if aligner == "ALIGN_NONE":
         if reducer != NONE:
-            raise invalid("Field aggregation.perSeriesAligner is required with aggregation.crossSeriesReducer.")
+            raise invalid(
+                "Field aggregation.perSeriesAligner is required with aggregation.crossSeriesReducer."
+            )
         return Aggregation()
     match = _DURATION.fullmatch(period)
     period_ns = round(float(match[1] + (match[2] or "")) * SECOND) if match else 0
     if period_ns < PERIOD_NS_MIN:
-        raise invalid(f"Field aggregation.alignmentPeriod had an invalid value of {period!r}: at least 60s.")
+        raise invalid(
+            f"Field aggregation.alignmentPeriod had an invalid value of {period!r}: at least 60s."
+        )
     for path in groups:
         if not _GROUP.fullmatch(path):
             raise invalid(f"Field aggregation.groupByFields had an invalid value of {path!r}.")

@@ -56,7 +56,11 @@ def parse(text: str) -> Filter:
 def _condition(
     field: str, operator: str, value: str | None, function: str, arguments: str
 ) -> Callable[[SeriesKey], bool]:
-    values = [_unescape(value)] if value is not None else [_unescape(found) for found in re.findall(_TEXT, arguments)]
+    values = (
+        [_unescape(value)]
+        if value is not None
+        else [_unescape(found) for found in re.findall(_TEXT, arguments)]
+    )
     if not values or (function == "starts_with" and len(values) != 1):
         raise _syntax_error(f"{function}({arguments})")
 
@@ -75,7 +79,9 @@ def _metric_error(text: str) -> ApiError:
 
 
 def _syntax_error(text: str) -> ApiError:
-    return invalid(f"Field filter had an invalid value: this emulator cannot parse it at {text.strip()[:40]!r}.")
+    return invalid(
+        f"Field filter had an invalid value: this emulator cannot parse it at {text.strip()[:40]!r}."
+    )
 
 
 def _unescape(text: str) -> str:

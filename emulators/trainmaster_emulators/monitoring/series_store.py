@@ -75,10 +75,17 @@ class SeriesStore:
     def descriptors(self) -> list[Descriptor]:
         with self._lock:
             rows = self._database.execute("SELECT * FROM descriptors ORDER BY type").fetchall()
-        return [Descriptor(row[0], row[1], row[2], row[3], tuple(json.loads(row[4]))) for row in rows]
+        return [
+            Descriptor(row[0], row[1], row[2], row[3], tuple(json.loads(row[4]))) for row in rows
+        ]
 
     def read(
-        self, project: str, metric: str, accepts: Callable[[SeriesKey], bool], start_ns: int, end_ns: int
+        self,
+        project: str,
+        metric: str,
+        accepts: Callable[[SeriesKey], bool],
+        start_ns: int,
+        end_ns: int,
     ) -> Iterator[Series]:
         """Yield the matching series with points in (start, end], and the last point before `start_ns`.
 
@@ -86,7 +93,8 @@ class SeriesStore:
         """
         with self._lock:
             found = self._database.execute(
-                "SELECT id, key FROM series WHERE project = ? AND metric = ? ORDER BY key", (project, metric)
+                "SELECT id, key FROM series WHERE project = ? AND metric = ? ORDER BY key",
+                (project, metric),
             ).fetchall()
             described = self._database.execute(
                 "SELECT kind, value_type FROM descriptors WHERE type = ?", (metric,)
@@ -116,7 +124,9 @@ class SeriesStore:
         """Create the metric's descriptor at its first write, and add labels that it does not have yet."""
         metric = new.key.metric
         labels = {name for name, _ in new.key.labels}
-        row = self._database.execute("SELECT * FROM descriptors WHERE type = ?", (metric,)).fetchone()
+        row = self._database.execute(
+            "SELECT * FROM descriptors WHERE type = ?", (metric,)
+        ).fetchone()
         if row is None:
             created = (metric, new.kind, new.value_type, new.unit, json.dumps(sorted(labels)))
             self._database.execute("INSERT INTO descriptors VALUES (?, ?, ?, ?, ?)", created)
@@ -124,14 +134,19 @@ class SeriesStore:
         if row[1] != new.kind:
             raise invalid(f"Metric kind for metric {metric} must be {row[1]}, but is {new.kind}.")
         if row[2] != new.value_type:
-            raise invalid(f"Value type for metric {metric} must be {row[2]}, but is {new.value_type}.")
+            raise invalid(
+                f"Value type for metric {metric} must be {row[2]}, but is {new.value_type}."
+            )
         if not labels <= set(known := json.loads(row[4])):
             merged = json.dumps(sorted({*labels, *known}))
-            self._database.execute("UPDATE descriptors SET labels = ? WHERE type = ?", (merged, metric))
+            self._database.execute(
+                "UPDATE descriptors SET labels = ? WHERE type = ?", (merged, metric)
+            )
 
     def _series_id(self, project: str, key: SeriesKey) -> int:
         self._database.execute(
-            "INSERT OR IGNORE INTO series (project, metric, key) VALUES (?, ?, ?)", (project, key.metric, key.text())
+            "INSERT OR IGNORE INTO series (project, metric, key) VALUES (?, ?, ?)",
+            (project, key.metric, key.text()),
         )
         row = self._database.execute(
             "SELECT id FROM series WHERE project = ? AND key = ?", (project, key.text())
@@ -146,7 +161,11 @@ class SeriesStore:
             return
         if new.point.end_ns <= last[1]:
             raise _order_error()
-        if new.kind == "CUMULATIVE" and new.point.start_ns != last[0] and new.point.start_ns < last[1] + RESET_NS:
+        if (
+            new.kind == "CUMULATIVE"
+            and new.point.start_ns != last[0]
+            and new.point.start_ns < last[1] + RESET_NS
+        ):
             raise _order_error()
         if new.point.end_ns < last[1] + SAMPLING_NS:
             raise frequency_error()

@@ -39,13 +39,20 @@ class MonitoringServer(RestServer):
     """The WSGI application. `denied`: permissions that no caller has."""
 
     def __init__(
-        self, store: SeriesStore, denied: frozenset[str] = frozenset(), clock_ns: Callable[[], int] = time.time_ns
+        self,
+        store: SeriesStore,
+        denied: frozenset[str] = frozenset(),
+        clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self._store = store
         self.denied = denied
         self._clock_ns = clock_ns
         super().__init__(
-            ("POST", f"{_PROJECT}/timeSeries", lambda request, project: self._create(project, json_body(request))),
+            (
+                "POST",
+                f"{_PROJECT}/timeSeries",
+                lambda request, project: self._create(project, json_body(request)),
+            ),
             ("GET", f"{_PROJECT}/timeSeries", self._list),
             ("GET", f"{_PROJECT}/metricDescriptors", self._descriptors),
         )
@@ -59,7 +66,9 @@ class MonitoringServer(RestServer):
         self._check_permission(CREATE)
         written = request.get("timeSeries", [])
         if not isinstance(written, list) or not 1 <= len(written) <= SERIES_MAX:
-            raise invalid(f"Field timeSeries had an invalid value: a request has 1 to {SERIES_MAX} time series.")
+            raise invalid(
+                f"Field timeSeries had an invalid value: a request has 1 to {SERIES_MAX} time series."
+            )
         now_ns, seen, errors = self._clock_ns(), set[SeriesKey](), dict[int, ApiError]()
         for index, series in enumerate(written):
             try:
@@ -79,20 +88,26 @@ class MonitoringServer(RestServer):
 
     def _descriptors(self, _: Request, project: str) -> Json:
         self._check_permission(PERMISSIONS[2])
-        return {"metricDescriptors": [found.to_json(project) for found in self._store.descriptors()]}
+        return {
+            "metricDescriptors": [found.to_json(project) for found in self._store.descriptors()]
+        }
 
     def _list(self, request: Request, project: str) -> Json:
         self._check_permission(LIST)
         arguments = request.args
         condition = parse(arguments.get("filter", ""))
-        start_ns, end_ns = _interval(arguments.get("interval.startTime"), arguments.get("interval.endTime"))
+        start_ns, end_ns = _interval(
+            arguments.get("interval.startTime"), arguments.get("interval.endTime")
+        )
         aggregation = parse_aggregation(
             arguments.get("aggregation.perSeriesAligner", ""),
             arguments.get("aggregation.alignmentPeriod", ""),
             arguments.get("aggregation.crossSeriesReducer", ""),
             arguments.getlist("aggregation.groupByFields"),
         )
-        descriptor = next((known for known in self._store.descriptors() if known.metric == condition.metric), None)
+        descriptor = next(
+            (known for known in self._store.descriptors() if known.metric == condition.metric), None
+        )
         if descriptor is None:
             text = "The metric referenced by the provided filter is unknown. Check the metric name and labels."
             raise ApiError(404, "NOT_FOUND", text)
@@ -103,7 +118,13 @@ class MonitoringServer(RestServer):
             else aggregation.apply(matches, start_ns, end_ns)
         )
         unit = f"{descriptor.unit}/s" if aggregation.aligner == "ALIGN_RATE" else descriptor.unit
-        return _page(series, unit, arguments.get("pageSize", ""), arguments.get("pageToken", ""), arguments.get("view"))
+        return _page(
+            series,
+            unit,
+            arguments.get("pageSize", ""),
+            arguments.get("pageToken", ""),
+            arguments.get("view"),
+        )
 
 
 def _page(series: list[Series], unit: str, page_size: str, token: str, view: str | None) -> Json:
@@ -136,7 +157,9 @@ def _interval(start: str | None, end: str | None) -> tuple[int, int]:
     end_ns = nanoseconds(end)
     start_ns = nanoseconds(start) if start else end_ns - 1
     if start_ns >= end_ns:
-        raise invalid("Field interval.startTime had an invalid value: it must be before the end time.")
+        raise invalid(
+            "Field interval.startTime had an invalid value: it must be before the end time."
+        )
     return start_ns, end_ns
 
 
@@ -147,7 +170,9 @@ def _partial_error(errors: dict[int, ApiError], total: int) -> ApiError:
     summary: Json = {
         "@type": "type.googleapis.com/google.monitoring.v3.CreateTimeSeriesSummary",
         "totalPointCount": total,
-        "errors": [{"status": {"code": code}, "pointCount": count} for code, count in counts.items()],
+        "errors": [
+            {"status": {"code": code}, "pointCount": count} for code, count in counts.items()
+        ],
     }
     if success := total - len(errors):
         summary["successPointCount"] = success

@@ -7,7 +7,13 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from trainmaster_emulators.monitoring.series import VALUE_FIELDS, Json, Point, SeriesKey, sorted_labels
+from trainmaster_emulators.monitoring.series import (
+    VALUE_FIELDS,
+    Json,
+    Point,
+    SeriesKey,
+    sorted_labels,
+)
 from trainmaster_emulators.rest.api_errors import ApiError, invalid
 from trainmaster_emulators.rest.times import SECOND, nanoseconds
 
@@ -25,7 +31,9 @@ RESOURCES: Final = {
 }
 """Labels of the resource types that this emulator accepts. Source: the list of monitored resource types."""
 KINDS: Final = ("GAUGE", "CUMULATIVE")
-_TYPE: Final = re.compile(r"(custom\.googleapis\.com|external\.googleapis\.com)/[A-Za-z0-9_/.-]{1,200}")
+_TYPE: Final = re.compile(
+    r"(custom\.googleapis\.com|external\.googleapis\.com)/[A-Za-z0-9_/.-]{1,200}"
+)
 _LABEL: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_]{0,99}")
 
 
@@ -47,13 +55,19 @@ def parse_series(series: Json, project: str, now_ns: int) -> NewPoint:
     points = series.get("points")
     if not isinstance(points, list) or len(points) != 1:
         count = len(points) if isinstance(points, list) else 0
-        raise invalid(f"Field points had an invalid value: must contain exactly one point, not {count}.")
+        raise invalid(
+            f"Field points had an invalid value: must contain exactly one point, not {count}."
+        )
     value_type, value = _value(points[0], metric)
     if series.get("valueType", value_type) != value_type:
-        raise invalid(f"Field valueType is {series['valueType']}, but the point's value is of the type {value_type}.")
+        raise invalid(
+            f"Field valueType is {series['valueType']}, but the point's value is of the type {value_type}."
+        )
     kind = series.get("metricKind", "GAUGE")
     if kind not in KINDS:
-        raise invalid(f"Field metricKind had an invalid value {kind!r}: a user-defined metric is {' or '.join(KINDS)}.")
+        raise invalid(
+            f"Field metricKind had an invalid value {kind!r}: a user-defined metric is {' or '.join(KINDS)}."
+        )
     point = _interval(points[0], kind, now_ns)
     key = SeriesKey(metric, sorted_labels(labels), resource, sorted_labels(resource_labels))
     return NewPoint(key, kind, value_type, str(series.get("unit", "")), Point(*point, value))
@@ -63,12 +77,18 @@ def _metric(series: Json) -> tuple[str, dict[str, str]]:
     metric = series.get("metric") or {}
     name = metric.get("type")
     if not isinstance(name, str) or not _TYPE.fullmatch(name):
-        raise invalid(f"Field metric.type had an invalid value {name!r}: must start with custom.googleapis.com/.")
+        raise invalid(
+            f"Field metric.type had an invalid value {name!r}: must start with custom.googleapis.com/."
+        )
     labels = metric.get("labels", {})
     if len(labels) > LABELS_MAX:
         raise invalid(f"Metric {name} has {len(labels)} labels; at most {LABELS_MAX} are allowed.")
     for label, value in labels.items():
-        if not _LABEL.fullmatch(label) or not isinstance(value, str) or len(value) > LABEL_CHARS_MAX:
+        if (
+            not _LABEL.fullmatch(label)
+            or not isinstance(value, str)
+            or len(value) > LABEL_CHARS_MAX
+        ):
             raise invalid(f"Field metric.labels[{label}] had an invalid value {value!r}.")
     return name, labels
 
@@ -81,9 +101,13 @@ def _resource(series: Json, project: str) -> tuple[str, dict[str, str]]:
     if unknown := sorted(set(labels) - RESOURCES[kind]):
         raise invalid(f"Unrecognized resource label for {kind}: {', '.join(unknown)}.")
     if missing := sorted(RESOURCES[kind] - {name for name, value in labels.items() if value}):
-        raise invalid(f"Field resource.labels had an invalid value: {kind} needs {', '.join(missing)}.")
+        raise invalid(
+            f"Field resource.labels had an invalid value: {kind} needs {', '.join(missing)}."
+        )
     if labels["project_id"] != project:
-        raise invalid(f"Field resource.labels[project_id] is {labels['project_id']}, but the request is for {project}.")
+        raise invalid(
+            f"Field resource.labels[project_id] is {labels['project_id']}, but the request is for {project}."
+        )
     return kind, labels
 
 
@@ -91,13 +115,17 @@ def _value(point: Json, metric: str) -> tuple[str, float]:
     values: dict[str, Any] = point.get("value") or {}
     types = [name for name, field in VALUE_FIELDS.items() if field in values]
     if len(types) != 1 or len(values) != 1:
-        raise invalid(f"Field points[0].value of {metric} must have one of {', '.join(VALUE_FIELDS.values())}.")
+        raise invalid(
+            f"Field points[0].value of {metric} must have one of {', '.join(VALUE_FIELDS.values())}."
+        )
     (value_type,) = types
     raw = values[VALUE_FIELDS[value_type]]
     try:
         value = float(int(raw)) if value_type == "INT64" else float(raw)
     except (TypeError, ValueError):
-        raise invalid(f"Invalid value at 'time_series.points[0].value.{VALUE_FIELDS[value_type]}': {raw!r}.") from None
+        raise invalid(
+            f"Invalid value at 'time_series.points[0].value.{VALUE_FIELDS[value_type]}': {raw!r}."
+        ) from None
     if not math.isfinite(value):
         raise invalid(f"Field points[0].value of {metric} must be a finite number.")
     return value_type, value
@@ -110,11 +138,17 @@ def _interval(point: Json, kind: str, now_ns: int) -> tuple[int, int]:
     end = nanoseconds(interval["endTime"])
     start = nanoseconds(interval["startTime"]) if "startTime" in interval else end
     if end > now_ns + FUTURE_MAX_NS:
-        raise invalid("Field points[0].interval.end_time had an invalid value: more than five minutes in the future.")
+        raise invalid(
+            "Field points[0].interval.end_time had an invalid value: more than five minutes in the future."
+        )
     if end < now_ns - PAST_MAX_NS:
-        raise invalid("Field points[0].interval.end_time had an invalid value: more than 25 hours in the past.")
+        raise invalid(
+            "Field points[0].interval.end_time had an invalid value: more than 25 hours in the past."
+        )
     if kind == "GAUGE" and start != end:
-        raise invalid("Field points[0].interval.start_time had an invalid value: a gauge's equals its end time.")
+        raise invalid(
+            "Field points[0].interval.start_time had an invalid value: a gauge's equals its end time."
+        )
     if kind == "CUMULATIVE" and start >= end:
         raise invalid(
             "Field points[0].interval.start_time had an invalid value: the start time must be before the end time"

@@ -25,7 +25,13 @@ ENGINE_S: Final = 2.0
 
 # Without the second compiler tier and the parallel garbage collector, an emulator starts in a quarter of the default
 # time. Measured on two cores.
-JVM_OPTIONS: Final = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Duser.language=en")
+JVM_OPTIONS: Final = (
+    "-Xmx512m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+    "-Duser.language=en",
+)
 
 
 class BackendKind(StrEnum):
@@ -59,7 +65,11 @@ def choose_backend(desired: str | None = None) -> Backend:
         raise StackError(f"{EMULATORS_VARIABLE}: must be {choice}, not {desired}")
     if sys.platform != "linux":
         return Backend(BackendKind.MEMORY, f"the local stack needs Linux, this is {sys.platform}")
-    cloud_sdk = f"{EMULATORS_VARIABLE} requests containers" if desired == BackendKind.CONTAINERS else _find_cloud_sdk()
+    cloud_sdk = (
+        f"{EMULATORS_VARIABLE} requests containers"
+        if desired == BackendKind.CONTAINERS
+        else _find_cloud_sdk()
+    )
     if isinstance(cloud_sdk, Backend):
         return cloud_sdk
     if desired == BackendKind.CLOUD_SDK:
@@ -100,12 +110,17 @@ def _find_cloud_sdk() -> Backend | str:
     pubsub = sorted(root.glob(PUBSUB_JARS))
     missing = [
         name
-        for name, installed in (("cloud-firestore-emulator", firestore.is_file()), ("pubsub-emulator", pubsub))
+        for name, installed in (
+            ("cloud-firestore-emulator", firestore.is_file()),
+            ("pubsub-emulator", pubsub),
+        )
         if not installed
     ]
     if missing:
         return f"the Cloud SDK has no component {' and no '.join(missing)}"
-    return Backend(BackendKind.CLOUD_SDK, "the Cloud SDK has both emulators", java, firestore, pubsub[-1])
+    return Backend(
+        BackendKind.CLOUD_SDK, "the Cloud SDK has both emulators", java, firestore, pubsub[-1]
+    )
 
 
 def _find_java() -> str | None:
@@ -150,7 +165,9 @@ def _engine_responds() -> bool:
                 probe.settimeout(ENGINE_S)
                 probe.connect(address.path)
         else:
-            socket.create_connection((address.hostname or "", address.port or ENGINE_PORT), ENGINE_S).close()
+            socket.create_connection(
+                (address.hostname or "", address.port or ENGINE_PORT), ENGINE_S
+            ).close()
     except OSError:
         return False
     return True

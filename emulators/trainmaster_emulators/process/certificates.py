@@ -32,7 +32,11 @@ PEM_BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
 PEM_END: Final = b"-----END CERTIFICATE-----"
 CA_VARIABLES: Final = ("CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "PIP_CERT")
 """Variables with the path of a bundle that replaces the system's."""
-SYSTEM_BUNDLES: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
+SYSTEM_BUNDLES: Final = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+)
 
 
 def prepare_certificates(state_dir: Path, now: datetime.datetime) -> ssl.SSLContext:
@@ -57,12 +61,18 @@ def prepare_certificates(state_dir: Path, now: datetime.datetime) -> ssl.SSLCont
 def load_authority(state_dir: Path, now: datetime.datetime) -> trustme.CA | None:
     """Return the stored authority, or None if it is missing, damaged, or expires soon."""
     try:
-        certificate_pem, key_pem = (state_dir / "ca-cert.pem").read_bytes(), (state_dir / "ca-key.pem").read_bytes()
+        certificate_pem, key_pem = (
+            (state_dir / "ca-cert.pem").read_bytes(),
+            (state_dir / "ca-key.pem").read_bytes(),
+        )
         certificate = x509.load_pem_x509_certificate(certificate_pem)
         key = serialization.load_pem_private_key(key_pem, password=None)
     except (FileNotFoundError, ValueError):
         return None
-    if key.public_key() != certificate.public_key() or certificate.not_valid_after_utc <= now + CA_RENEWAL_MARGIN:
+    if (
+        key.public_key() != certificate.public_key()
+        or certificate.not_valid_after_utc <= now + CA_RENEWAL_MARGIN
+    ):
         return None
     return trustme.CA.from_pem(certificate_pem, key_pem)
 
@@ -71,7 +81,9 @@ def create_authority(state_dir: Path, now: datetime.datetime) -> trustme.CA:
     """Create and store an authority that can sign for `googleapis.com` only."""
     key = ec.generate_private_key(ec.SECP256R1())
     serial = x509.random_serial_number()
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"Trainmaster local CA {serial:x}"[:64])])
+    name = x509.Name(
+        [x509.NameAttribute(NameOID.COMMON_NAME, f"Trainmaster local CA {serial:x}"[:64])]
+    )
     usage = x509.KeyUsage(
         digital_signature=False,
         content_commitment=False,

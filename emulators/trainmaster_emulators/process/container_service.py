@@ -70,7 +70,9 @@ def main(argv: list[str]) -> int:
     volume, localhost, image, *arguments = argv
     testcontainers_config.ryuk_disabled = True
     container = DockerContainer(image).with_command(arguments)
-    container.with_envs(**{name: value for name, value in os.environ.items() if name.endswith(EMULATOR_HOST)})
+    container.with_envs(
+        **{name: value for name, value in os.environ.items() if name.endswith(EMULATOR_HOST)}
+    )
     container.with_kwargs(
         entrypoint=["sh", "-c", _WHILE_STDIN, "sh"],
         network_mode="host",

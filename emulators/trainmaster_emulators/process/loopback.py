@@ -18,7 +18,13 @@ class CallError(Exception):
 
 
 def call(
-    host: str, method: str, path: str, body: object = None, *, timeout_s: float = TIMEOUT_S, **headers: str
+    host: str,
+    method: str,
+    path: str,
+    body: object = None,
+    *,
+    timeout_s: float = TIMEOUT_S,
+    **headers: str,
 ) -> dict[str, Any]:
     """Call a service and return the JSON object of its response, {} for an empty one.
 

@@ -45,7 +45,9 @@ def main(argv: list[str]) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, record_signal)
-    command = exec_with_parent.command(argv[1:] if lifeline else argv, on_parent_death=signal.SIGTERM)
+    command = exec_with_parent.command(
+        argv[1:] if lifeline else argv, on_parent_death=signal.SIGTERM
+    )
     no_input = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
     child = os.posix_spawnp(command[0], command, os.environ, file_actions=[no_input])
     status = _watch(child, stop_signals, lifeline=lifeline)

@@ -27,7 +27,21 @@ KILL_MAX_S: Final = 10.0
 PORTS_FIRST: Final = 15_000
 PORTS_END: Final = 32_000
 BLOCK_PORTS: Final = 64
-BROWSER_BLOCKED_PORTS: Final = (6665, 6666, 6667, 6668, 6669, 6000, 4045, 2049, 3659, 6697, 6566, 5060, 5061)
+BROWSER_BLOCKED_PORTS: Final = (
+    6665,
+    6666,
+    6667,
+    6668,
+    6669,
+    6000,
+    4045,
+    2049,
+    3659,
+    6697,
+    6566,
+    5060,
+    5061,
+)
 """Ports to which no browser connects. Source: https://fetch.spec.whatwg.org/#port-blocking. Firestore's, Pub/Sub's and
 Cloud Storage's emulators, which do not refuse web pages, listen on them."""
 BLOCK_NETWORK: Final = "127.84"
@@ -35,7 +49,14 @@ BLOCK_NETWORK: Final = "127.84"
 BLOCK_HOSTS: Final = 250
 
 # Variables that direct clients to a project, an account or another stack. Services do not inherit them from the shell.
-FOREIGN_PREFIXES: Final = ("BOTO_", "CLOUDSDK_", "GCE_METADATA_", "GOOGLE_", "TRAINMASTER_", "PYTEST_")
+FOREIGN_PREFIXES: Final = (
+    "BOTO_",
+    "CLOUDSDK_",
+    "GCE_METADATA_",
+    "GOOGLE_",
+    "TRAINMASTER_",
+    "PYTEST_",
+)
 FOREIGN_SUFFIXES: Final = ("_EMULATOR_HOST",)
 LOOPBACK: Final = "127.0.0.1"
 
@@ -141,17 +162,23 @@ class Ports:
                 continue
             self._claim = claim
             self._candidates = self._free_ports("", range(first, first + BLOCK_PORTS))
-            self._blocked_host = f"{BLOCK_NETWORK}.{number // BLOCK_HOSTS}.{number % BLOCK_HOSTS + 1}"
+            self._blocked_host = (
+                f"{BLOCK_NETWORK}.{number // BLOCK_HOSTS}.{number % BLOCK_HOSTS + 1}"
+            )
             self._blocked_candidates = self._free_ports(self._blocked_host, BROWSER_BLOCKED_PORTS)
             return
-        raise RuntimeError(f"all blocks of ports between {PORTS_FIRST} and {PORTS_END} are in use by other stacks")
+        raise RuntimeError(
+            f"all blocks of ports between {PORTS_FIRST} and {PORTS_END} are in use by other stacks"
+        )
 
     def take(self) -> int:
         """Return the next port on which nothing listens."""
         try:
             return next(self._candidates)
         except StopIteration:
-            raise RuntimeError(f"the stack needs more than the {BLOCK_PORTS} ports of its block") from None
+            raise RuntimeError(
+                f"the stack needs more than the {BLOCK_PORTS} ports of its block"
+            ) from None
 
     def take_address(self) -> str:
         """Return `host:port` with the next port on which nothing listens."""
@@ -161,7 +188,9 @@ class Ports:
         """Return `host:port` of addresses to which no browser connects, and on which nothing listens."""
         ports = list(itertools.islice(self._blocked_candidates, count))
         if len(ports) < count:
-            raise RuntimeError(f"too few ports that browsers block are free on {self._blocked_host}")
+            raise RuntimeError(
+                f"too few ports that browsers block are free on {self._blocked_host}"
+            )
         return [f"{self._blocked_host}:{port}" for port in ports]
 
     def close(self) -> None:

@@ -53,7 +53,9 @@ class Running:
     a service that keeps its socket is a fork of this process, which must have no other thread.
     """
 
-    def __init__(self, service: Service, environment: Mapping[str, str], log: Path, *, forks: bool = False) -> None:
+    def __init__(
+        self, service: Service, environment: Mapping[str, str], log: Path, *, forks: bool = False
+    ) -> None:
         self.service = service
         self.log = log
         self._environment = {**environment, **service.environment}
@@ -70,7 +72,9 @@ class Running:
         kept = [self._socket.fileno()] if self._socket is not None else []
         argv = [*self.service.argv, *(f"--fd={number}" for number in kept)]
         fork = (
-            partial(forked_module.run, argv, self._environment, kept[0], os.getpid()) if kept and self._forks else None
+            partial(forked_module.run, argv, self._environment, kept[0], os.getpid())
+            if kept and self._forks
+            else None
         )
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
@@ -102,7 +106,9 @@ class Running:
                 f"{self.service.name} ended with {describe_exit(status)} while starting:\n{self.log_tail()}"
             )
         address, health = self.service.address, self.service.health
-        return not address or (_accepts(address) if health is None else responds(address, health, timeout_s=PROBE_S))
+        return not address or (
+            _accepts(address) if health is None else responds(address, health, timeout_s=PROBE_S)
+        )
 
     def terminate(self) -> None:
         processes.kill_group(self.pid, signal.SIGTERM)
@@ -130,7 +136,9 @@ def describe_exit(status: int) -> str:
     return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
 
 
-def wait_ready(running: list[Running], within_s: float, *, give_up: Callable[[], bool] = lambda: False) -> None:
+def wait_ready(
+    running: list[Running], within_s: float, *, give_up: Callable[[], bool] = lambda: False
+) -> None:
     """Wait until all services are ready or `give_up` returns True.
 
     Raises StackError for services that are not ready in time, and as soon as one of them ends.
@@ -140,7 +148,9 @@ def wait_ready(running: list[Running], within_s: float, *, give_up: Callable[[],
     while (waiting := [process for process in waiting if not process.is_ready()]) and not give_up():
         if time.monotonic() > deadline:
             names = ", ".join(process.service.name for process in waiting)
-            raise StackError(f"not ready after {within_s:g} s: {names} (see their logs in {waiting[0].log.parent})")
+            raise StackError(
+                f"not ready after {within_s:g} s: {names} (see their logs in {waiting[0].log.parent})"
+            )
         time.sleep(POLL_S)
 
 
@@ -165,7 +175,9 @@ def stop(running: list[Running]) -> None:
 @contextmanager
 def run_alone(service: Service, log: Path, *, within_s: float = 180.0) -> Iterator[Service]:
     """Run one service without a stack, for the length of the block."""
-    running = Running(service, processes.service_environment("alone", addresses=[service.address]), log)
+    running = Running(
+        service, processes.service_environment("alone", addresses=[service.address]), log
+    )
     try:
         wait_ready([running], within_s)
         yield service

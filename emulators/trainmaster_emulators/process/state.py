@@ -36,7 +36,16 @@ LOGS: Final = "logs"
 ALREADY_UP: Final = 75
 """Exit status of a supervisor if another one holds this directory. Source: EX_TEMPFAIL in <sysexits.h>."""
 SUPERVISOR_LOG: Final = "supervisor.log"
-DATA: Final = ("clients", "compute", "logging", "monitoring", "proxy", "pubsub", "scheduler", "storage")
+DATA: Final = (
+    "clients",
+    "compute",
+    "logging",
+    "monitoring",
+    "proxy",
+    "pubsub",
+    "scheduler",
+    "storage",
+)
 """Directories that every start empties, because Firestore and Pub/Sub start empty, too."""
 PRIVATE: Final = 0o700
 """Mode of the state directory. It contains an access token, the key of a certificate authority, and the VMs' disks."""
@@ -46,11 +55,22 @@ DEFAULT_STATE_DIR: Final = Path(".state/local")
 STATE_DIR_VARIABLE: Final = "TRAINMASTER_STATE_DIR"
 EMULATORS_VARIABLE: Final = "TRAINMASTER_EMULATORS"
 
-FUNCTIONS: Final = ("upload", "submit", "vm_ready", "replica_exit", "maintenance", "provision", "tune", "sweep")
+FUNCTIONS: Final = (
+    "upload",
+    "submit",
+    "vm_ready",
+    "replica_exit",
+    "maintenance",
+    "provision",
+    "tune",
+    "sweep",
+)
 ROOT: Final = trainmaster_emulators.ROOT
 _CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
 _IS_INSTALLED: Final = ROOT.is_relative_to(Path(trainmaster_emulators.__file__).parent)
-IMAGES: Final = _CACHE.expanduser() / "trainmaster" / "images" if _IS_INSTALLED else ROOT / ".images"
+IMAGES: Final = (
+    _CACHE.expanduser() / "trainmaster" / "images" if _IS_INSTALLED else ROOT / ".images"
+)
 """Folder of the runtime images. An installed package has it in the user's cache, which outlives an upgrade."""
 
 
@@ -239,4 +259,8 @@ def remember_state_dir(state_dir: Path) -> None:
 
 
 def _last_stack() -> Path:
-    return Path(os.environ.get(STATE_HOME_VARIABLE) or Path.home() / ".local" / "state") / "trainmaster" / "last-stack"
+    return (
+        Path(os.environ.get(STATE_HOME_VARIABLE) or Path.home() / ".local" / "state")
+        / "trainmaster"
+        / "last-stack"
+    )

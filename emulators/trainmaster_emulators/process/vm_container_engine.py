@@ -47,7 +47,9 @@ exec {client} "$@"
 """
 
 
-def install_clients(disk: Path, environment: Mapping[str, str], label: str, *more_labels: str) -> Path:
+def install_clients(
+    disk: Path, environment: Mapping[str, str], label: str, *more_labels: str
+) -> Path:
     """Write the VM's engine clients and return their folder. `label` (`NAME=VALUE`) is unique to the VM."""
     folder = disk / "bin"
     folder.mkdir(exist_ok=True)
@@ -107,7 +109,9 @@ def _clients() -> Iterator[Path]:
 def _run(client: Path, *arguments: str) -> list[str]:
     """Run a client and return the words of its output, none if it fails."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        done = subprocess.run([client, *arguments], capture_output=True, text=True, timeout=ENGINE_S, check=True)
+        done = subprocess.run(
+            [client, *arguments], capture_output=True, text=True, timeout=ENGINE_S, check=True
+        )
         return done.stdout.split()
     return []
 

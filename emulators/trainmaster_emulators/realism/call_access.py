@@ -21,7 +21,9 @@ REFUSED: Final = "refused: "
 """Beginning of the line that an emulator prints for each call that it refuses for lack of a permission."""
 PUBLISH: Final = "pubsub.topics.publish"
 READ: Final = frozenset({"datastore.entities.get", "datastore.entities.list"})
-WRITE: Final = frozenset({"datastore.entities.create", "datastore.entities.update", "datastore.entities.delete"})
+WRITE: Final = frozenset(
+    {"datastore.entities.create", "datastore.entities.update", "datastore.entities.delete"}
+)
 ROLES: Final = {
     "roles/pubsub.publisher": frozenset({PUBLISH}),
     "roles/datastore.viewer": READ,
@@ -46,9 +48,12 @@ FIRESTORE_METHODS: Final = {
 """Method → permissions. A transaction needs those of its reads and of its commit. The roles that infra/ grants have all
 permissions to write or none, so the kinds of the writes in a commit make no difference."""
 PUBLISH_METHOD: Final = f"{PUBSUB}Publisher/Publish"
-_ROW: Final = re.compile(r"\| (?:function )?(\w+) \| `([^`]+)` \| ([^|]+?) \| *(?:training VMs only )?\|")
+_ROW: Final = re.compile(
+    r"\| (?:function )?(\w+) \| `([^`]+)` \| ([^|]+?) \| *(?:training VMs only )?\|"
+)
 _CUSTOM_ROLE: Final = re.compile(
-    r'role_id\s*=\s*"\$\{local\.name\}(\w+)(?:\$\{var\.role_suffix\})?".*?permissions\s*=\s*\[(.*?)\]', re.DOTALL
+    r'role_id\s*=\s*"\$\{local\.name\}(\w+)(?:\$\{var\.role_suffix\})?".*?permissions\s*=\s*\[(.*?)\]',
+    re.DOTALL,
 )
 
 
@@ -60,7 +65,9 @@ class Access:
     resource: str
 
 
-def granted_access(account: str, table: str, roles: Mapping[str, frozenset[str]] = ROLES) -> frozenset[Access]:
+def granted_access(
+    account: str, table: str, roles: Mapping[str, frozenset[str]] = ROLES
+) -> frozenset[Access]:
     """Return what the table grants to an account without a condition, or with that on the names of VMs.
 
     Roles that are not in `roles` grant nothing. `account`: the name of a function or of a console, or `worker`.
@@ -77,7 +84,8 @@ def custom_roles(terraform: str) -> dict[str, frozenset[str]]:
     """Return the permissions of the custom roles in iam.tf, by their names in the table."""
     roles = _CUSTOM_ROLE.findall(terraform)
     return {
-        f"trainmaster{name} (iam.tf)": frozenset(re.findall(r'"([\w.]+)"', permissions)) for name, permissions in roles
+        f"trainmaster{name} (iam.tf)": frozenset(re.findall(r'"([\w.]+)"', permissions))
+        for name, permissions in roles
     }
 
 
@@ -110,4 +118,6 @@ def refusal(account: str, grants: frozenset[Access], method: str, topic: str) ->
         return f"{account}: add the permissions of {method} to emulators/trainmaster_emulators/realism/call_access.py"
     if not missing:
         return ""
-    return f"{account} does not have the permission {missing[0].permission} on {missing[0].resource}"
+    return (
+        f"{account} does not have the permission {missing[0].permission} on {missing[0].resource}"
+    )

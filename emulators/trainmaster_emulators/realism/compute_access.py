@@ -20,8 +20,12 @@ ROLES_FILE: Final = "iam.tf"
 ACT_AS: Final = "iam.serviceAccounts.actAs"
 
 _CONDITION: Final = "extract('/instances/{name}').startsWith('${local.vms}')"
-_INSTANCE: Final = re.compile(r".*/zones/(?P<zone>[^/]+)/instances/(?P<name>(?!bulkInsert)[^/]+)(?:/\w+)?")
-_PATH: Final = re.compile(r"/compute/v1/(projects/[^/]+)/(?:(?:zones|regions)/[^/]+/|(?=aggregated/|global/))(.+)")
+_INSTANCE: Final = re.compile(
+    r".*/zones/(?P<zone>[^/]+)/instances/(?P<name>(?!bulkInsert)[^/]+)(?:/\w+)?"
+)
+_PATH: Final = re.compile(
+    r"/compute/v1/(projects/[^/]+)/(?:(?:zones|regions)/[^/]+/|(?=aggregated/|global/))(.+)"
+)
 _OWN_ACCOUNT: Final = re.compile(r"trainmaster-(\w+)@.+")
 _CALLS: Final = {
     ("GET", r"aggregated/instances"): ("compute.instances.list",),
@@ -51,7 +55,9 @@ def required_access(method: str, path: str, body: Mapping[str, Any]) -> Iterator
     project, name = found.groups() if found else ("", "")
     if method == "POST" and name in ("instances", "instances/bulkInsert"):
         properties = body.get("instanceProperties", {}) if name.endswith("bulkInsert") else body
-        yield from (Access(permission, "project") for permission in _insert_permissions(project, properties))
+        yield from (
+            Access(permission, "project") for permission in _insert_permissions(project, properties)
+        )
         for account in properties.get("serviceAccounts", []):
             yield act_as(str(account.get("email", "default")))
         return
@@ -73,24 +79,41 @@ def vm_prefix(infra: Path) -> str:
     return own("tm-") if _CONDITION in (infra / ROLES_FILE).read_text(encoding="utf-8") else ""
 
 
-def refused_vm(prefix: str, path: str, body: Mapping[str, Any], name_of: Callable[[str, str], str]) -> str:
+def refused_vm(
+    prefix: str, path: str, body: Mapping[str, Any], name_of: Callable[[str, str], str]
+) -> str:
     """Return the error message if the call names a VM without the prefix; empty if it does not.
 
     `name_of`: (zone, name or id) → name. Google does not document whether the condition applies to the VM names of a
     bulk insert; here it does.
     """
     named = _INSTANCE.fullmatch(path)
-    names = [name_of(named["zone"], named["name"])] if named else [str(body[key]) for key in ("name",) if key in body]
-    names += [properties.get("name") or name for name, properties in body.get("perInstanceProperties", {}).items()]
+    names = (
+        [name_of(named["zone"], named["name"])]
+        if named
+        else [str(body[key]) for key in ("name",) if key in body]
+    )
+    names += [
+        properties.get("name") or name
+        for name, properties in body.get("perInstanceProperties", {}).items()
+    ]
     is_about_vms = "/instances" in path
     outside = next((name for name in names if is_about_vms and not name.startswith(prefix)), "")
-    return f"the condition of {PROVISION}'s role permits VMs named {prefix}* only, not {outside}" if outside else ""
+    return (
+        f"the condition of {PROVISION}'s role permits VMs named {prefix}* only, not {outside}"
+        if outside
+        else ""
+    )
 
 
 def _insert_permissions(project: str, properties: Mapping[str, Any]) -> Iterator[str]:
     """Yield the permissions that an insert needs in its project. An image of another project needs none here."""
     yield "compute.instances.create"
-    parameters = [disk["initializeParams"] for disk in properties.get("disks", []) if "initializeParams" in disk]
+    parameters = [
+        disk["initializeParams"]
+        for disk in properties.get("disks", [])
+        if "initializeParams" in disk
+    ]
     if parameters:
         yield "compute.disks.create"
     if any(f"{project}/" in str(disk.get("sourceImage")) for disk in parameters):
@@ -103,7 +126,10 @@ def _insert_permissions(project: str, properties: Mapping[str, Any]) -> Iterator
             yield "compute.networks.get"
         if interface.get("accessConfigs"):
             yield "compute.subnetworks.useExternalIp"
-    if properties.get("reservationAffinity", {}).get("consumeReservationType") == "SPECIFIC_RESERVATION":
+    if (
+        properties.get("reservationAffinity", {}).get("consumeReservationType")
+        == "SPECIFIC_RESERVATION"
+    ):
         yield from ("compute.reservations.get", "compute.reservations.list")
     for field, permission in _FIELDS.items():
         if properties.get(field):

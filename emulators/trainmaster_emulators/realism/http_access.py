@@ -30,8 +30,12 @@ ROLES: Final = {
     "roles/pubsub.publisher": frozenset({PUBLISH}),
     "roles/logging.logWriter": frozenset({"logging.logEntries.create"}),
     "roles/logging.viewer": frozenset({"logging.logEntries.list"}),
-    "roles/monitoring.metricWriter": frozenset({"monitoring.timeSeries.create", "monitoring.metricDescriptors.list"}),
-    "roles/monitoring.viewer": frozenset({"monitoring.timeSeries.list", "monitoring.metricDescriptors.list"}),
+    "roles/monitoring.metricWriter": frozenset(
+        {"monitoring.timeSeries.create", "monitoring.metricDescriptors.list"}
+    ),
+    "roles/monitoring.viewer": frozenset(
+        {"monitoring.timeSeries.list", "monitoring.metricDescriptors.list"}
+    ),
     "roles/tpu.admin": frozenset({ALL_OF_TPU}),
     "roles/iam.serviceAccountUser": frozenset({compute_access.ACT_AS}),
 }
@@ -58,7 +62,12 @@ _CALLS: Final = (
     ("POST", r"/v2/entries:list", Api.LOGGING, "logging.logEntries.list"),
     ("POST", r"/v3/projects/[^/]+/timeSeries", Api.MONITORING, "monitoring.timeSeries.create"),
     ("GET", r"/v3/projects/[^/]+/timeSeries", Api.MONITORING, "monitoring.timeSeries.list"),
-    ("GET", r"/v3/projects/[^/]+/metricDescriptors", Api.MONITORING, "monitoring.metricDescriptors.list"),
+    (
+        "GET",
+        r"/v3/projects/[^/]+/metricDescriptors",
+        Api.MONITORING,
+        "monitoring.metricDescriptors.list",
+    ),
     ("GET", rf"{_PROJECT}/serviceAccounts/[^/:]+", Api.IAM, "iam.serviceAccounts.get"),
     ("GET", rf"{_PROJECT}/secrets/[^/]+/versions/[^/:]+", Api.IAM, "secretmanager.versions.get"),
     ("GET", rf"{_PROJECT}/locations/.+/tags/[^/]+", Api.IAM, "artifactregistry.tags.get"),
@@ -70,10 +79,25 @@ _CALLS: Final = (
     ("GET", rf"{_LOCATION}/[^/]+/nodes/[^/:]+", Api.COMPUTE, "tpu.nodes.get"),
     ("PATCH", rf"{_LOCATION}/[^/]+/nodes/[^/:]+", Api.COMPUTE, "tpu.nodes.update"),
     ("DELETE", rf"{_LOCATION}/[^/]+/nodes/[^/:]+", Api.COMPUTE, "tpu.nodes.delete"),
-    ("POST", rf"{_LOCATION}/[^/]+/nodes/[^/]+:getGuestAttributes", Api.COMPUTE, "tpu.nodes.getGuestAttributes"),
-    ("GET", rf"{_LOCATION}/[^/]+/queuedResources(?:/[^/:]+)?", Api.COMPUTE, "tpu.queuedResources.get"),
+    (
+        "POST",
+        rf"{_LOCATION}/[^/]+/nodes/[^/]+:getGuestAttributes",
+        Api.COMPUTE,
+        "tpu.nodes.getGuestAttributes",
+    ),
+    (
+        "GET",
+        rf"{_LOCATION}/[^/]+/queuedResources(?:/[^/:]+)?",
+        Api.COMPUTE,
+        "tpu.queuedResources.get",
+    ),
     ("POST", rf"{_LOCATION}/[^/]+/queuedResources", Api.COMPUTE, "tpu.queuedResources.create"),
-    ("DELETE", rf"{_LOCATION}/[^/]+/queuedResources/[^/:]+", Api.COMPUTE, "tpu.queuedResources.delete"),
+    (
+        "DELETE",
+        rf"{_LOCATION}/[^/]+/queuedResources/[^/:]+",
+        Api.COMPUTE,
+        "tpu.queuedResources.delete",
+    ),
     ("GET", rf"{_LOCATION}/[^/]+/operations(?:/[^/]+)?", Api.COMPUTE, "tpu.operations.get"),
     ("DELETE", rf"{_LOCATION}/[^/]+/operations/[^/]+", Api.COMPUTE, "tpu.operations.delete"),
 )

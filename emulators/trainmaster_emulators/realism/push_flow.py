@@ -24,7 +24,9 @@ FIRST_FAILURE: Final = 400
 class PushFlow:
     """The state of one subscription. Thread-safe."""
 
-    def __init__(self, time_scale: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, time_scale: float = 1.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._scale, self._clock = time_scale, clock
         self._changed = threading.Condition()
         self._in_flight = 0
@@ -37,7 +39,9 @@ class PushFlow:
     def delivery(self) -> Iterator[Callable[[bool], None]]:
         """Wait until a message may be delivered. The caller calls the yielded function with the result, once."""
         with self._changed:
-            while (pause_s := self._resumes_at - self._clock()) > 0 or self._in_flight >= self.window:
+            while (
+                pause_s := self._resumes_at - self._clock()
+            ) > 0 or self._in_flight >= self.window:
                 self._changed.wait(pause_s if pause_s > 0 else None)
             self._in_flight += 1
         try:
@@ -63,7 +67,9 @@ class PushedApplication:
     def __init__(self, application: Callable[..., Iterable[bytes]], flow: PushFlow) -> None:
         self._application, self._flow = application, flow
 
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def __call__(
+        self, environ: dict[str, Any], start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
         if environ["REQUEST_METHOD"] != "POST":
             return self._application(environ, start_response)
         statuses: list[int] = []

@@ -30,7 +30,9 @@ ROLES: Final = {
 }
 """Role → its permissions, as far as they matter here."""
 
-_OBJECT: Final = re.compile(r"(?:/download)?/storage/v1/b/(?P<bucket>[^/]+)/o(?:/(?P<name>[^/]+)(?P<rest>/.*)?)?")
+_OBJECT: Final = re.compile(
+    r"(?:/download)?/storage/v1/b/(?P<bucket>[^/]+)/o(?:/(?P<name>[^/]+)(?P<rest>/.*)?)?"
+)
 _BUCKET: Final = re.compile(r"/storage/v1/b/(?P<bucket>[^/]+)")
 _UPLOAD: Final = re.compile(r"(?:/resumable)?/upload/storage/v1/b/(?P<bucket>[^/]+)/o")
 _OBJECT_METHODS: Final = {"GET": GET, "HEAD": GET, "DELETE": DELETE, "PATCH": UPDATE, "PUT": UPDATE}
@@ -54,7 +56,9 @@ class StorageGrant:
         """Return whether the grant has the permission for this object. `name` empty: for the bucket."""
         if permission not in ROLES[self.role]:
             return False
-        return (not self.only or name.startswith(self.only)) and not name.startswith(self.excluded or "\0")
+        return (not self.only or name.startswith(self.only)) and not name.startswith(
+            self.excluded or "\0"
+        )
 
 
 GRANTS: Final = (
@@ -74,8 +78,15 @@ GRANTS: Final = (
         for name in ("console", "console_operator")
     ),
     StorageGrant(WORKER, "roles/storage.objectViewer", "this", excluded=("jobs/",)),
-    StorageGrant(WORKER, "roles/storage.objectViewer", "stage", only=("agent/", "algorithms/", "tools/")),
-    StorageGrant(WORKER, "roles/storage.objectUser", "this", excluded=("jobs/", "packages/", "agent/", "prices/")),
+    StorageGrant(
+        WORKER, "roles/storage.objectViewer", "stage", only=("agent/", "algorithms/", "tools/")
+    ),
+    StorageGrant(
+        WORKER,
+        "roles/storage.objectUser",
+        "this",
+        excluded=("jobs/", "packages/", "agent/", "prices/"),
+    ),
 )
 
 
@@ -101,7 +112,9 @@ def required_access(method: str, target: str, body: bytes) -> Iterator[Access]:
     elif method == "GET" and (match := _BUCKET.fullmatch(url.path)):
         yield Access(GET_BUCKET, match["bucket"])
     elif match := _OBJECT.fullmatch(url.path):
-        yield from _object_access(method, match["bucket"], unquote(match["name"] or ""), match["rest"] or "")
+        yield from _object_access(
+            method, match["bucket"], unquote(match["name"] or ""), match["rest"] or ""
+        )
 
 
 def _object_access(method: str, bucket: str, name: str, rest: str) -> Iterator[Access]:
@@ -154,7 +167,10 @@ class StorageAccess:
 
     def first_missing(self, method: str, target: str, body: bytes) -> Access | None:
         """Return the first permission that the call needs and the account does not have."""
-        return next((access for access in required_access(method, target, body) if not self.allows(access)), None)
+        return next(
+            (access for access in required_access(method, target, body) if not self.allows(access)),
+            None,
+        )
 
     def hides_missing(self, method: str, target: str) -> Access | None:
         """Return the permission to list objects if the account lacks it and the call names an object; else None.

@@ -39,7 +39,10 @@ class RestServer:
 
     def __init__(self, *routes: Route) -> None:
         health: Route = ("GET", HEALTH, lambda _: {})
-        rules = [Rule(path, endpoint=endpoint, methods=[method]) for method, path, endpoint in (*routes, health)]
+        rules = [
+            Rule(path, endpoint=endpoint, methods=[method])
+            for method, path, endpoint in (*routes, health)
+        ]
         self._map = Map(rules)
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -52,7 +55,9 @@ class RestServer:
         except ApiError as error:
             return _json_response(error.body(), error.code)
         except HTTPException as error:
-            return _json_response(self.failure(request, error.code or 500).body(), error.code or 500)
+            return _json_response(
+                self.failure(request, error.code or 500).body(), error.code or 500
+            )
         except Exception:
             log.exception("%s %s", request.method, request.path)
             return _json_response(self.failure(request, 500).body(), 500)
@@ -66,10 +71,14 @@ class RestServer:
         """Return the error of a call that this emulator does not implement (status below 500) or cannot answer."""
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return ApiError(500, "INTERNAL", "Internal error encountered.")
-        return ApiError(404, "NOT_FOUND", f"This emulator does not implement {request.method} {request.path}.")
+        return ApiError(
+            404, "NOT_FOUND", f"This emulator does not implement {request.method} {request.path}."
+        )
 
 
-def json_body(request: Request, bytes_max: int | None = None, error: Callable[[str], ApiError] = invalid) -> Json:
+def json_body(
+    request: Request, bytes_max: int | None = None, error: Callable[[str], ApiError] = invalid
+) -> Json:
     """Return the request's object; an empty body is an empty object. Raises ApiError, which `error` makes of a text."""
     data = request.get_data()
     if bytes_max is not None and len(data) > bytes_max:
@@ -112,7 +121,9 @@ def stop_event() -> threading.Event:
 
 
 @contextmanager
-def serving(host: str, port: int, application: Callable[..., Iterable[bytes]]) -> Iterator[threading.Event]:
+def serving(
+    host: str, port: int, application: Callable[..., Iterable[bytes]]
+) -> Iterator[threading.Event]:
     """Serve within the context. Yields an event that SIGTERM and SIGINT set."""
     stopped = stop_event()
     with in_background(listen(host, port, application)):

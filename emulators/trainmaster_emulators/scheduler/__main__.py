@@ -34,7 +34,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--state-dir", type=Path, required=True, help="directory of the jobs")
     parser.add_argument("--project", required=True)
     parser.add_argument("--pubsub", required=True, help="host:port of the Pub/Sub emulator")
-    parser.add_argument("--token-file", type=Path, required=True, help="file with the access token of local-stack")
+    parser.add_argument(
+        "--token-file", type=Path, required=True, help="file with the access token of local-stack"
+    )
     parser.add_argument("--topic", help="topic that gets a message at an interval")
     parser.add_argument("--every", type=float, default=60.0, help="seconds")
     options = parser.parse_args(argv)
@@ -43,10 +45,14 @@ def main(argv: list[str] | None = None) -> int:
     store = JobStore(options.state_dir / "jobs.sqlite")
     dispatcher = Dispatcher(options.pubsub, iam.secret_of(options.token_file))
     clock = Clock(store, dispatcher)
-    with serving(LOOPBACK, options.port, SchedulerServer(options.project, store, clock, dispatcher)) as stopped:
+    with serving(
+        LOOPBACK, options.port, SchedulerServer(options.project, store, clock, dispatcher)
+    ) as stopped:
         threading.Thread(target=clock.run, daemon=True).start()
         if options.topic:
-            publish_until(stopped, PubSub(options.pubsub, options.project), options.topic, options.every)
+            publish_until(
+                stopped, PubSub(options.pubsub, options.project), options.topic, options.every
+            )
         stopped.wait()
         clock.stop()
     return 0

@@ -30,7 +30,9 @@ def utc_now() -> datetime:
 
 
 class Clock:
-    def __init__(self, store: JobStore, dispatcher: Dispatcher, now: Callable[[], datetime] = utc_now) -> None:
+    def __init__(
+        self, store: JobStore, dispatcher: Dispatcher, now: Callable[[], datetime] = utc_now
+    ) -> None:
         self._store = store
         self._dispatcher = dispatcher
         self._now = now
@@ -87,14 +89,20 @@ class Clock:
         began_at = self._now()
         try:
             status = self._dispatcher.attempt(scheduled.job, began_at)
-            self._store.change(scheduled.job.name, lambda current: _with_attempt(current, began_at, status))
+            self._store.change(
+                scheduled.job.name, lambda current: _with_attempt(current, began_at, status)
+            )
         except ApiError:
             log.info("%s was deleted during its attempt", scheduled.job.name)
         except Exception:
             log.exception("%s", scheduled.job.name)
 
 
-def _with_attempt(current: ScheduledJob, began_at: datetime, status: dict[str, object]) -> ScheduledJob:
+def _with_attempt(
+    current: ScheduledJob, began_at: datetime, status: dict[str, object]
+) -> ScheduledJob:
     """Return the job with the attempt's result, and an unchanged schedule."""
     job = current.job.model_copy(update={"last_attempt_time": began_at, "status": status})
-    return ScheduledJob(job, current.version, current.execution_at, current.first_attempt_at, current.failures)
+    return ScheduledJob(
+        job, current.version, current.execution_at, current.first_attempt_at, current.failures
+    )

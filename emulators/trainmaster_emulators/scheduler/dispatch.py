@@ -30,7 +30,19 @@ USER_AGENT: Final = "Google-Cloud-Scheduler"
 CONTENT_TYPE: Final = "application/octet-stream"
 REPLACED_HEADERS: Final = ("host", "content-length", "user-agent", "authorization")
 """Headers of a job that are not sent, or replaced."""
-CODES: Final = {400: 3, 401: 16, 403: 7, 404: 5, 409: 6, 429: 8, 499: 1, 500: 13, 501: 12, 503: 14, 504: 4}
+CODES: Final = {
+    400: 3,
+    401: 16,
+    403: 7,
+    404: 5,
+    409: 6,
+    429: 8,
+    499: 1,
+    500: 13,
+    501: 12,
+    503: 14,
+    504: 4,
+}
 """HTTP status → canonical code. Source: google/rpc/code.proto."""
 UNKNOWN: Final = 2
 UNAVAILABLE: Final = 14
@@ -82,26 +94,38 @@ class Dispatcher:
             target.uri, body, self._headers(job, target, scheduled_at), method=target.method
         )
         try:
-            with _opener(target.uri).open(request, timeout=seconds(job.attempt_deadline)) as response:
+            with _opener(target.uri).open(
+                request, timeout=seconds(job.attempt_deadline)
+            ) as response:
                 response.read()
         except urllib.error.HTTPError as error:
             error.close()
-            return _status(CODES.get(error.code, UNKNOWN), f"{target.uri}: HTTP status {error.code}")
+            return _status(
+                CODES.get(error.code, UNKNOWN), f"{target.uri}: HTTP status {error.code}"
+            )
         except TimeoutError:
-            return _status(DEADLINE_EXCEEDED, f"{target.uri}: no response within {job.attempt_deadline}")
+            return _status(
+                DEADLINE_EXCEEDED, f"{target.uri}: no response within {job.attempt_deadline}"
+            )
         except (OSError, http.client.HTTPException) as error:
             return _status(UNAVAILABLE, f"{target.uri}: {error}")
         return {}
 
     def _headers(self, job: Job, target: HttpTarget, scheduled_at: datetime) -> dict[str, str]:
-        headers = {name: value for name, value in target.headers.items() if name.lower() not in REPLACED_HEADERS}
+        headers = {
+            name: value
+            for name, value in target.headers.items()
+            if name.lower() not in REPLACED_HEADERS
+        }
         if target.body and "content-type" not in map(str.lower, headers):
             headers["Content-Type"] = CONTENT_TYPE
         headers |= {
             "User-Agent": USER_AGENT,
             "X-CloudScheduler": "true",
             "X-CloudScheduler-JobName": job.name.rpartition("/")[2],
-            "X-CloudScheduler-ScheduleTime": scheduled_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+            "X-CloudScheduler-ScheduleTime": scheduled_at.astimezone(UTC)
+            .isoformat()
+            .replace("+00:00", "Z"),
         }
         if target.oauth_token:
             token = iam.access_token(target.oauth_token.service_account_email, self.secret)
@@ -114,7 +138,9 @@ class Dispatcher:
 
     def _identity_token(self, job: Job, account: str, audience: str) -> str:
         now = datetime.now(UTC)
-        identity = VmIdentity(account, job.name.split("/")[1], int(iam.PROJECT_NUMBER), "", 0, "", now)
+        identity = VmIdentity(
+            account, job.name.split("/")[1], int(iam.PROJECT_NUMBER), "", 0, "", now
+        )
         return self._issuer.identity_token(identity, audience, full=False, now=now)
 
 

@@ -65,7 +65,9 @@ def resume(scheduled: ScheduledJob, now: datetime) -> ScheduledJob:
     The times of the schedule that passed during the pause are skipped.
     """
     _require(scheduled, JobState.PAUSED)
-    return plan_next(scheduled.job.model_copy(update={"state": JobState.ENABLED}), scheduled.version + 1, now)
+    return plan_next(
+        scheduled.job.model_copy(update={"state": JobState.ENABLED}), scheduled.version + 1, now
+    )
 
 
 def _require(scheduled: ScheduledJob, state: JobState) -> None:
@@ -74,7 +76,9 @@ def _require(scheduled: ScheduledJob, state: JobState) -> None:
         raise ApiError(400, "FAILED_PRECONDITION", message)
 
 
-def after_attempt(scheduled: ScheduledJob, began_at: datetime, status: Json, now: datetime) -> ScheduledJob:
+def after_attempt(
+    scheduled: ScheduledJob, began_at: datetime, status: Json, now: datetime
+) -> ScheduledJob:
     """Return the job after an attempt of its schedule. `status`: empty for a success."""
     job = scheduled.job.model_copy(update={"last_attempt_time": began_at, "status": status})
     first_at = scheduled.first_attempt_at or began_at
@@ -87,7 +91,9 @@ def after_attempt(scheduled: ScheduledJob, began_at: datetime, status: Json, now
             first_attempt_at=first_at,
             failures=failures,
         )
-    return ScheduledJob(job.model_copy(update={"schedule_time": next_time(job, now)}), scheduled.version)
+    return ScheduledJob(
+        job.model_copy(update={"schedule_time": next_time(job, now)}), scheduled.version
+    )
 
 
 def retry_delay(config: RetryConfig, failures: int, elapsed: timedelta) -> timedelta | None:
@@ -101,7 +107,10 @@ def retry_delay(config: RetryConfig, failures: int, elapsed: timedelta) -> timed
     has_time = elapsed.total_seconds() < duration_max_s
     if not (has_count or has_time):
         return None
-    minimum_s, maximum_s = seconds(config.min_backoff_duration), seconds(config.max_backoff_duration)
+    minimum_s, maximum_s = (
+        seconds(config.min_backoff_duration),
+        seconds(config.max_backoff_duration),
+    )
     doublings = min(failures - 1, config.max_doublings)
     linear_steps = max(0, failures - 1 - config.max_doublings)
     delay_s = minimum_s * 2**doublings + linear_steps * minimum_s * 2**config.max_doublings

@@ -13,7 +13,16 @@ from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, BeforeValidator, Field
 
 CRON_FIELDS: Final = 5
-METHODS: Final = ("HTTP_METHOD_UNSPECIFIED", "POST", "GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS")
+METHODS: Final = (
+    "HTTP_METHOD_UNSPECIFIED",
+    "POST",
+    "GET",
+    "HEAD",
+    "PUT",
+    "DELETE",
+    "PATCH",
+    "OPTIONS",
+)
 """In the order of the enum's numbers, which the client library sends."""
 _DURATION: Final = re.compile(r"(\d+(?:\.\d{1,9})?)s")
 

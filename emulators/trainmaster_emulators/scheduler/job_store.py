@@ -90,7 +90,9 @@ class JobStore:
         return [_STORED.validate_json(content) for (content,) in rows]
 
     def _load(self, name: str) -> ScheduledJob | None:
-        row: Any = self._connection.execute("SELECT content FROM jobs WHERE name = ?", (name,)).fetchone()
+        row: Any = self._connection.execute(
+            "SELECT content FROM jobs WHERE name = ?", (name,)
+        ).fetchone()
         return _STORED.validate_json(row[0]) if row else None
 
     def _write(self, scheduled: ScheduledJob) -> None:

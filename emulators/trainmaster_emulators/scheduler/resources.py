@@ -15,10 +15,24 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 from pydantic.alias_generators import to_camel
 
 from trainmaster_emulators.rest.api_errors import Json, invalid
-from trainmaster_emulators.scheduler.field_formats import METHODS, Base64, Duration, Method, Schedule, TimeZone
+from trainmaster_emulators.scheduler.field_formats import (
+    METHODS,
+    Base64,
+    Duration,
+    Method,
+    Schedule,
+    TimeZone,
+)
 
 URI_CHARS_MAX: Final = 2083
-OUTPUT_ONLY: Final = ("state", "status", "scheduleTime", "userUpdateTime", "lastAttemptTime", "satisfiesPzs")
+OUTPUT_ONLY: Final = (
+    "state",
+    "status",
+    "scheduleTime",
+    "userUpdateTime",
+    "lastAttemptTime",
+    "satisfiesPzs",
+)
 METHODS_WITH_BODY: Final = ("POST", "PUT", "PATCH")
 TARGETS: Final = ("pubsubTarget", "httpTarget")
 _NAME: Final = re.compile(r"projects/([^/]+)/locations/([a-z0-9-]+)/jobs/([A-Za-z0-9_-]{1,500})")
@@ -114,7 +128,9 @@ class Job(Resource):
 
     def as_json(self) -> Json:
         """Return the resource without empty fields. Times have the suffix Z."""
-        resource = self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
+        resource = self.model_dump(
+            mode="json", by_alias=True, exclude_none=True, exclude_defaults=True
+        )
         if self.http_target:
             resource["httpTarget"]["httpMethod"] = self.http_target.method
             resource["attemptDeadline"] = self.attempt_deadline
@@ -122,7 +138,11 @@ class Job(Resource):
             "timeZone": self.time_zone,
             "state": self.state.value,
             "retryConfig": self.retry_config.model_dump(by_alias=True, exclude={"retry_count"})
-            | ({"retryCount": self.retry_config.retry_count} if self.retry_config.retry_count else {}),
+            | (
+                {"retryCount": self.retry_config.retry_count}
+                if self.retry_config.retry_count
+                else {}
+            ),
         }
 
 
@@ -140,7 +160,9 @@ def new_job(body: Mapping[str, Any], parent: str, default_id: str, now: datetime
 
 def changed_job(job: Job, body: Mapping[str, Any], mask: str, now: datetime) -> Job:
     """Return the job after an update: the fields of the mask, or all fields of the body. Raises ApiError."""
-    names = [_SNAKE.sub(lambda match: match[1].upper(), path.strip()) for path in mask.split(",") if path]
+    names = [
+        _SNAKE.sub(lambda match: match[1].upper(), path.strip()) for path in mask.split(",") if path
+    ]
     paths = names or [key for key in body if key not in OUTPUT_ONLY]
     document = job.model_dump(mode="json", by_alias=True, exclude_none=True)
     for path in paths:
@@ -159,11 +181,15 @@ def changed_job(job: Job, body: Mapping[str, Any], mask: str, now: datetime) -> 
 def check_project(job: Job, project: str) -> None:
     """Raise ApiError for a topic or a service account of another project, as Cloud Scheduler does."""
     if job.pubsub_target and job.pubsub_target.topic_name.split("/")[1] != project:
-        raise invalid(f"pubsubTarget.topicName: the topic must be in the project of the job, {project}.")
+        raise invalid(
+            f"pubsubTarget.topicName: the topic must be in the project of the job, {project}."
+        )
     target = job.http_target
     token = target and (target.oauth_token or target.oidc_token)
     if token and not token.service_account_email.endswith(f"@{project}.iam.gserviceaccount.com"):
-        raise invalid(f"serviceAccountEmail: the service account must be in the project of the job, {project}.")
+        raise invalid(
+            f"serviceAccountEmail: the service account must be in the project of the job, {project}."
+        )
 
 
 def _read(document: Mapping[str, Any]) -> Job:

@@ -36,11 +36,26 @@ class SchedulerServer(RestServer):
     """The WSGI application."""
 
     def __init__(
-        self, project: str, store: JobStore, clock: Clock, dispatcher: Dispatcher, now: Callable[[], datetime] = utc_now
+        self,
+        project: str,
+        store: JobStore,
+        clock: Clock,
+        dispatcher: Dispatcher,
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
-        self._project, self._store, self._clock, self._dispatcher, self._now = project, store, clock, dispatcher, now
+        self._project, self._store, self._clock, self._dispatcher, self._now = (
+            project,
+            store,
+            clock,
+            dispatcher,
+            now,
+        )
         calls: tuple[Route, ...] = (
-            ("GET", _LOCATIONS, lambda _: {"locations": [self._location(region) for region in sorted(_regions())]}),
+            (
+                "GET",
+                _LOCATIONS,
+                lambda _: {"locations": [self._location(region) for region in sorted(_regions())]},
+            ),
             ("GET", f"{_LOCATIONS}/<location>", lambda _, location: self._location(location)),
             ("POST", _JOBS, self._create),
             ("GET", _JOBS, self._list),
@@ -51,13 +66,20 @@ class SchedulerServer(RestServer):
         )
         super().__init__(
             ("GET", "/emulator/v1/certs", lambda _: dispatcher.certificates()),
-            *((method, path, partial(self._in_project, endpoint)) for method, path, endpoint in calls),
+            *(
+                (method, path, partial(self._in_project, endpoint))
+                for method, path, endpoint in calls
+            ),
         )
 
-    def _in_project(self, endpoint: Callable[..., Answer], request: Request, project: str, **variables: str) -> Answer:
+    def _in_project(
+        self, endpoint: Callable[..., Answer], request: Request, project: str, **variables: str
+    ) -> Answer:
         location = variables.get("location")
         if project != self._project:
-            raise ApiError(403, "PERMISSION_DENIED", f"This emulator serves the project {self._project} only.")
+            raise ApiError(
+                403, "PERMISSION_DENIED", f"This emulator serves the project {self._project} only."
+            )
         if location is not None and location not in _regions():
             raise ApiError(404, "NOT_FOUND", f"Location '{location}' is not a valid location.")
         return endpoint(request, **variables)
@@ -69,7 +91,9 @@ class SchedulerServer(RestServer):
         return {"name": self._parent(region), "locationId": region}
 
     def _create(self, request: Request, location: str) -> Json:
-        job = resources.new_job(json_body(request), self._parent(location), secrets.token_hex(8), self._now())
+        job = resources.new_job(
+            json_body(request), self._parent(location), secrets.token_hex(8), self._now()
+        )
         scheduled = execution.plan_next(job, 1, self._now())
         self._store.add(scheduled)
         return scheduled.job.as_json()
@@ -81,9 +105,13 @@ class SchedulerServer(RestServer):
         size = _page_size(request.args.get("pageSize", ""))
         after = _decode_token(request.args.get("pageToken", ""))
         found = self._store.page(self._parent(location), after, size + 1)
-        page: Json = {"jobs": [scheduled.job.as_json() for scheduled in found[:size]]} if found else {}
+        page: Json = (
+            {"jobs": [scheduled.job.as_json() for scheduled in found[:size]]} if found else {}
+        )
         if len(found) > size:
-            page["nextPageToken"] = base64.urlsafe_b64encode(found[size - 1].job.name.encode()).decode()
+            page["nextPageToken"] = base64.urlsafe_b64encode(
+                found[size - 1].job.name.encode()
+            ).decode()
         return page
 
     def _update(self, request: Request, location: str, job: str) -> Json:
@@ -104,7 +132,9 @@ class SchedulerServer(RestServer):
         if verb == "pause":
             return self._store.change(name, execution.pause).job.as_json()
         if verb == "resume":
-            return self._store.change(name, lambda current: execution.resume(current, self._now())).job.as_json()
+            return self._store.change(
+                name, lambda current: execution.resume(current, self._now())
+            ).job.as_json()
         scheduled = self._store.get(name)
         self._clock.force(scheduled)
         return scheduled.job.model_copy(update={"last_attempt_time": self._now()}).as_json()
@@ -114,7 +144,9 @@ class SchedulerServer(RestServer):
 
 
 def _regions() -> Collection[str]:
-    from trainmaster.jobspec.catalog.regions import REGION_ZONES  # it imports all checks of job files
+    from trainmaster.jobspec.catalog.regions import (
+        REGION_ZONES,
+    )  # it imports all checks of job files
 
     return REGION_ZONES
 

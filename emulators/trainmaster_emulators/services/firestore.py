@@ -18,7 +18,9 @@ NAME: Final = "firestore"
 MAIN_CLASS: Final = "com.google.cloud.datastore.emulator.firestore.CloudFirestore"
 ADDRESSES: Final = 3
 """Number of addresses it listens on."""
-START_IN_CONTAINER: Final = 'exec java -cp "$(gcloud info --format="value(installation.sdk_root)")/$0" "$@"'
+START_IN_CONTAINER: Final = (
+    'exec java -cp "$(gcloud info --format="value(installation.sdk_root)")/$0" "$@"'
+)
 
 
 def service(backend: Backend, addresses: Sequence[str]) -> Service:
@@ -34,6 +36,8 @@ def service(backend: Backend, addresses: Sequence[str]) -> Service:
     if backend.kind is BackendKind.CONTAINERS:
         # gcloud's own command has no options for the other ports.
         start = ["sh", "-c", START_IN_CONTAINER, FIRESTORE_JAR, MAIN_CLASS, *options]
-        return Service(NAME, container_service.command(container_service.GOOGLE, start), address=addresses[0])
+        return Service(
+            NAME, container_service.command(container_service.GOOGLE, start), address=addresses[0]
+        )
     start = [backend.java, *JVM_OPTIONS, "-cp", str(backend.firestore_jar), MAIN_CLASS]
     return Service(NAME, [*start, *options], address=addresses[0])

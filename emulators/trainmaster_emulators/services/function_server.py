@@ -26,11 +26,15 @@ its connection for a POST, which it may not repeat, is cut off. Source: Cloud Lo
 
 def main(argv: list[str] | None = None) -> int:
     """Serve until the process ends. This is the command line of functions-framework with the guard around its app."""
-    parser = argparse.ArgumentParser(prog="python -m trainmaster_emulators.services.function_server")
+    parser = argparse.ArgumentParser(
+        prog="python -m trainmaster_emulators.services.function_server"
+    )
     parser.add_argument("--source", type=Path, required=True, help="file of the function")
     parser.add_argument("--target", required=True, help="name of the function")
     parser.add_argument("--fd", type=int, required=True, help="descriptor of a socket that listens")
-    parser.add_argument("--push-time-scale", type=float, help="delay requests after failures, as Pub/Sub does")
+    parser.add_argument(
+        "--push-time-scale", type=float, help="delay requests after failures, as Pub/Sub does"
+    )
     options = parser.parse_args(argv)
     app = create_app(options.target, str(options.source), "http")
     if options.push_time_scale is not None:

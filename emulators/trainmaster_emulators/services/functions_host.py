@@ -30,7 +30,10 @@ SHARED_MODULES: Final = (
 
 def import_shared_modules(folder: Path) -> None:
     """Import what the functions in this folder import. The supervisor does it once, and then forks the functions."""
-    for name in ("trainmaster_emulators.services.function_server", "functions_framework._http.gunicorn"):
+    for name in (
+        "trainmaster_emulators.services.function_server",
+        "functions_framework._http.gunicorn",
+    ):
         importlib.import_module(name)
     for name in SHARED_MODULES if folder == OWN_FUNCTIONS else ():
         importlib.import_module(name)

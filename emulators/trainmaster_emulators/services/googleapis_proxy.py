@@ -51,12 +51,20 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m trainmaster_emulators.services.googleapis_proxy",
         description="HTTPS proxy to the local Cloud Storage.",
     )
-    parser.add_argument("--port", type=int, required=True, help="loopback port to listen on; 0: a free port")
     parser.add_argument(
-        "--storage", required=True, help="address of fake-gcs-server, for example http://127.0.0.1:4443"
+        "--port", type=int, required=True, help="loopback port to listen on; 0: a free port"
     )
-    parser.add_argument("--logging", metavar="HOST:PORT", help="emulator that answers logging.googleapis.com")
-    parser.add_argument("--state-dir", type=Path, required=True, help="directory of the certificates")
+    parser.add_argument(
+        "--storage",
+        required=True,
+        help="address of fake-gcs-server, for example http://127.0.0.1:4443",
+    )
+    parser.add_argument(
+        "--logging", metavar="HOST:PORT", help="emulator that answers logging.googleapis.com"
+    )
+    parser.add_argument(
+        "--state-dir", type=Path, required=True, help="directory of the certificates"
+    )
     options = parser.parse_args(argv)
     storage = urlsplit(options.storage)
     if storage.scheme != "http" or storage.hostname is None or storage.port is None:
@@ -77,7 +85,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 class ProxyServer(ForwardingServer):
-    def __init__(self, address: tuple[str, int], storage: tuple[str, int], context: ssl.SSLContext) -> None:
+    def __init__(
+        self, address: tuple[str, int], storage: tuple[str, int], context: ssl.SSLContext
+    ) -> None:
         self.storage = storage
         self.context = context
         super().__init__(address, ConnectHandler)
@@ -102,7 +112,9 @@ class ConnectHandler(ForwardingHandler):
             self._tunnel(host, int(port))
 
     def _refuse(self) -> None:
-        self.send_google_error(405, "this proxy serves CONNECT only: set https_proxy, not http_proxy")
+        self.send_google_error(
+            405, "this proxy serves CONNECT only: set https_proxy, not http_proxy"
+        )
 
     do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _refuse
 
@@ -118,7 +130,10 @@ class ConnectHandler(ForwardingHandler):
             pass  # the client disconnected
         except ssl.SSLError as error:
             hint = "set the client's CURL_CA_BUNDLE to the proxy's ca.pem"
-            print(f"googleapis proxy: TLS with a client failed ({error.reason}): {hint}", file=sys.stderr)
+            print(
+                f"googleapis proxy: TLS with a client failed ({error.reason}): {hint}",
+                file=sys.stderr,
+            )
 
     def _tunnel(self, host: str, port: int) -> None:
         try:
@@ -132,7 +147,9 @@ class ConnectHandler(ForwardingHandler):
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             self._accept()
-            downstream = threading.Thread(target=copy_stream, args=(remote, self.connection), daemon=True)
+            downstream = threading.Thread(
+                target=copy_stream, args=(remote, self.connection), daemon=True
+            )
             downstream.start()
             copy_stream(self.connection, remote)
             downstream.join()

@@ -47,22 +47,31 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[misc]
     `upstreams`: beginning of a method's name, such as FIRESTORE → `host:port` of the emulator.
     """
 
-    def __init__(self, account: str, grants: frozenset[Access], upstreams: Mapping[str, str]) -> None:
+    def __init__(
+        self, account: str, grants: frozenset[Access], upstreams: Mapping[str, str]
+    ) -> None:
         self._account, self._grants = account, grants
         self._channels = {
-            prefix: grpc.insecure_channel(address, options=OPTIONS) for prefix, address in upstreams.items()
+            prefix: grpc.insecure_channel(address, options=OPTIONS)
+            for prefix, address in upstreams.items()
         }
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
         method = handler_call_details.method
         if method.endswith(STREAMED_RESPONSES):
-            return grpc.unary_stream_rpc_method_handler(lambda request, context: self._stream(method, request, context))
-        return grpc.unary_unary_rpc_method_handler(lambda request, context: self._call(method, request, context))
+            return grpc.unary_stream_rpc_method_handler(
+                lambda request, context: self._stream(method, request, context)
+            )
+        return grpc.unary_unary_rpc_method_handler(
+            lambda request, context: self._call(method, request, context)
+        )
 
     def _call(self, method: str, request: bytes, context: Any) -> Any:
         self._check(method, request, context)
         try:
-            return self._channel(method).unary_unary(method)(request, _deadline_s(context), _metadata(context))
+            return self._channel(method).unary_unary(method)(
+                request, _deadline_s(context), _metadata(context)
+            )
         except grpc.RpcError as error:
             context.set_trailing_metadata(error.trailing_metadata() or ())
             context.abort(error.code(), error.details())
@@ -70,23 +79,31 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[misc]
     def _stream(self, method: str, request: bytes, context: Any) -> Iterator[bytes]:
         self._check(method, request, context)
         try:
-            yield from self._channel(method).unary_stream(method)(request, _deadline_s(context), _metadata(context))
+            yield from self._channel(method).unary_stream(method)(
+                request, _deadline_s(context), _metadata(context)
+            )
         except grpc.RpcError as error:
             context.set_trailing_metadata(error.trailing_metadata() or ())
             context.abort(error.code(), error.details())
 
     def _check(self, method: str, request: bytes, context: Any) -> None:
-        published = PublishRequest.deserialize(request) if method == PUBLISH_METHOD else PublishRequest()
+        published = (
+            PublishRequest.deserialize(request) if method == PUBLISH_METHOD else PublishRequest()
+        )
         if message := refusal(self._account, self._grants, method, published.topic):
             print(f"{REFUSED}{message}", flush=True)
             context.abort(grpc.StatusCode.PERMISSION_DENIED, message)
         # Google's emulator has no limits.
-        problems = (message_problem(message.data, message.attributes) for message in published.messages)
+        problems = (
+            message_problem(message.data, message.attributes) for message in published.messages
+        )
         if problem := next(filter(None, problems), ""):
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, problem)
 
     def _channel(self, method: str) -> grpc.Channel:
-        return next(channel for prefix, channel in self._channels.items() if method.startswith(prefix))
+        return next(
+            channel for prefix, channel in self._channels.items() if method.startswith(prefix)
+        )
 
 
 def _deadline_s(context: Any) -> float | None:
@@ -112,14 +129,20 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m trainmaster_emulators.services.grpc_gate")
     parser.add_argument("--firestore", required=True, metavar="HOST:PORT")
     parser.add_argument("--pubsub", required=True, metavar="HOST:PORT")
-    parser.add_argument("--infra", type=Path, required=True, metavar="DIR", help="folder of the table of grants")
+    parser.add_argument(
+        "--infra", type=Path, required=True, metavar="DIR", help="folder of the table of grants"
+    )
     parser.add_argument("--account", action="append", required=True, metavar="FUNCTION=PORT")
     options = parser.parse_args(argv)
     table = (options.infra / TABLE_FILE).read_text(encoding="utf-8")
     servers = []
     for pair in options.account:
         account, _, port = pair.partition("=")
-        gate = Gate(account, granted_access(account, table), {FIRESTORE: options.firestore, PUBSUB: options.pubsub})
+        gate = Gate(
+            account,
+            granted_access(account, table),
+            {FIRESTORE: options.firestore, PUBSUB: options.pubsub},
+        )
         servers.append(listen(gate, int(port))[0])
     for server in servers:
         server.wait_for_termination()

@@ -66,7 +66,11 @@ class GateServer(ForwardingServer):
     ) -> None:
         self.upstreams, self.storage = upstreams, split_address(upstreams[Api.STORAGE])
         self.storage_access = StorageAccess(account, *buckets)
-        self._account, self._grants, self._vm_prefix = account, grants_of(account, infra), vm_prefix(infra)
+        self._account, self._grants, self._vm_prefix = (
+            account,
+            grants_of(account, infra),
+            vm_prefix(infra),
+        )
         self._member = f"serviceAccount:trainmaster-{account.replace('_', '-')}@{project}.iam.gserviceaccount.com"
         super().__init__((LOOPBACK, port), GateHandler)
 
@@ -80,23 +84,34 @@ class GateServer(ForwardingServer):
         for access in needed:
             if not is_granted(access, self._grants) and not self._may_access_secret(access, path):
                 return api, refusal(self._account, access)
-        return api, refused_vm(self._vm_prefix, path, body, self._vm_name) if api is Api.COMPUTE else ""
+        return api, refused_vm(
+            self._vm_prefix, path, body, self._vm_name
+        ) if api is Api.COMPUTE else ""
 
     def _may_access_secret(self, access: Access, path: str) -> bool:
         """Return whether the secret's own policy grants access to the account. The owner sets it; infra/ does not."""
         if access.permission != ACCESS_SECRET:
             return False
         try:
-            policy = call(self.upstreams[Api.IAM], "GET", f"{path.partition('/versions/')[0]}:getIamPolicy")
+            policy = call(
+                self.upstreams[Api.IAM], "GET", f"{path.partition('/versions/')[0]}:getIamPolicy"
+            )
         except CallError:
             return False  # there is no such secret
         bindings = policy.get("bindings", [])
-        return any(binding["role"] == SECRET_ACCESSOR and self._member in binding["members"] for binding in bindings)
+        return any(
+            binding["role"] == SECRET_ACCESSOR and self._member in binding["members"]
+            for binding in bindings
+        )
 
     def _vm_name(self, zone: str, name_or_id: str) -> str:
         if not name_or_id.isdigit():
             return name_or_id
-        return str(call(self.upstreams[Api.COMPUTE], "GET", f"/emulator/v1/zones/{zone}/vms/{name_or_id}")["name"])
+        return str(
+            call(self.upstreams[Api.COMPUTE], "GET", f"/emulator/v1/zones/{zone}/vms/{name_or_id}")[
+                "name"
+            ]
+        )
 
 
 class GateHandler(StorageHandler):
@@ -117,7 +132,9 @@ class GateHandler(StorageHandler):
         try:
             response = self._storage_response(body) if is_storage else self._response(body)
         except (OSError, http.client.HTTPException) as error:
-            self.send_google_error(HTTPStatus.SERVICE_UNAVAILABLE, f"the emulator does not respond: {error}")
+            self.send_google_error(
+                HTTPStatus.SERVICE_UNAVAILABLE, f"the emulator does not respond: {error}"
+            )
         else:
             if response is not None:
                 self._send_back(response, self.server.storage[0])
@@ -129,12 +146,16 @@ class GateHandler(StorageHandler):
 
     def _response(self, body: bytes) -> http.client.HTTPResponse | None:
         """Return the emulator's response; None: the call was refused."""
-        api, problem = self.server.judge(self.command, unquote(urlsplit(self.path).path), json_object(body))
+        api, problem = self.server.judge(
+            self.command, unquote(urlsplit(self.path).path), json_object(body)
+        )
         if problem:
             print(f"{REFUSED}{problem}", flush=True)
             self._refuse(problem)
         elif api is None or api not in self.server.upstreams:
-            self.send_google_error(HTTPStatus.NOT_IMPLEMENTED, f"this stack runs without the emulator of {api}")
+            self.send_google_error(
+                HTTPStatus.NOT_IMPLEMENTED, f"this stack runs without the emulator of {api}"
+            )
         else:
             return self._send_upstream(split_address(self.server.upstreams[api]), self.path)
         return None
@@ -145,7 +166,11 @@ class GateHandler(StorageHandler):
             self._refuse(access.refusal(denied))
             return None
         response = self._send_upstream(server.storage, storage_path(self.command, "", self.path))
-        hidden = access.hides_missing(self.command, self.path) if response.status == HTTPStatus.NOT_FOUND else None
+        hidden = (
+            access.hides_missing(self.command, self.path)
+            if response.status == HTTPStatus.NOT_FOUND
+            else None
+        )
         if hidden:
             self._refuse(access.refusal(hidden))
         return None if hidden else response
@@ -178,7 +203,9 @@ class GateHandler(StorageHandler):
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m trainmaster_emulators.services.http_gate")
-    parser.add_argument("--infra", type=Path, required=True, metavar="DIR", help="folder of the table of grants")
+    parser.add_argument(
+        "--infra", type=Path, required=True, metavar="DIR", help="folder of the table of grants"
+    )
     parser.add_argument("--project", required=True)
     parser.add_argument("--bucket", required=True)
     parser.add_argument("--stage-bucket", required=True)

@@ -16,7 +16,9 @@ from trainmaster_emulators.rest.quiet_http import QuietHandler
 class JsonHandler(QuietHandler):
     """Answers with JSON."""
 
-    def send_json(self, status: int, body: object, headers: Mapping[str, str] = MappingProxyType({})) -> None:
+    def send_json(
+        self, status: int, body: object, headers: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self.send_body(status, json.dumps(body).encode(), {**JSON_HEADERS, **headers})
 
 

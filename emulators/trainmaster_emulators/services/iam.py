@@ -55,16 +55,26 @@ _SERVICE_ACCOUNT: Final = re.compile(r"[a-z][a-z0-9-]*@[a-z0-9-]+\.iam\.gservice
 
 def _permission_test(account: str) -> Callable[[str], bool] | None:
     """Return a function that tests whether the account has a permission; None for an unknown account."""
-    return _HAS_PERMISSION[OWNER] if _SERVICE_ACCOUNT.fullmatch(account) else _HAS_PERMISSION.get(account)
+    return (
+        _HAS_PERMISSION[OWNER]
+        if _SERVICE_ACCOUNT.fullmatch(account)
+        else _HAS_PERMISSION.get(account)
+    )
 
 
-def check_permissions(project: str, path: str, authorization: str, body: bytes) -> tuple[int, dict[str, Any]]:
+def check_permissions(
+    project: str, path: str, authorization: str, body: bytes
+) -> tuple[int, dict[str, Any]]:
     """Return status and body, as Cloud Resource Manager and IAM v1 do: an empty object if nothing is granted."""
-    if not re.fullmatch(rf"/v1/projects/({re.escape(project)}|-/serviceAccounts/[^/:]+):testIamPermissions", path):
+    if not re.fullmatch(
+        rf"/v1/projects/({re.escape(project)}|-/serviceAccounts/[^/:]+):testIamPermissions", path
+    ):
         return error_answer(403, "PERMISSION_DENIED", "The caller does not have permission")
     has_permission = _permission_test(authorization.removeprefix("Bearer "))
     if has_permission is None:
-        return error_answer(401, "UNAUTHENTICATED", "Request had invalid authentication credentials.")
+        return error_answer(
+            401, "UNAUTHENTICATED", "Request had invalid authentication credentials."
+        )
     try:
         requested = [str(permission) for permission in json.loads(body)["permissions"]]
     except (ValueError, KeyError, TypeError):
@@ -89,7 +99,9 @@ def get_project_or_user(project: str, path: str, authorization: str) -> tuple[in
     token = authorization.removeprefix("Bearer ")
     has_permission = _permission_test(token)
     if has_permission is None:
-        return error_answer(401, "UNAUTHENTICATED", "Request had invalid authentication credentials.")
+        return error_answer(
+            401, "UNAUTHENTICATED", "Request had invalid authentication credentials."
+        )
     if path == "/v1/userinfo":
         email = token if _SERVICE_ACCOUNT.fullmatch(token) else EMAILS.get(token)
         return 200, {"sub": token, **({"email": email, "email_verified": True} if email else {})}
@@ -119,7 +131,8 @@ def _account_of(authorization: str, project: str, secret: str) -> str:
     prefix, suffix = ("Bearer ya29.", f".{secret}") if secret else ("Bearer ", "")
     account = authorization.removeprefix(prefix).removesuffix(suffix).replace("_", "@")
     is_known = account in _HAS_PERMISSION or (
-        _SERVICE_ACCOUNT.fullmatch(account) is not None and account.endswith(f"@{project}.iam.gserviceaccount.com")
+        _SERVICE_ACCOUNT.fullmatch(account) is not None
+        and account.endswith(f"@{project}.iam.gserviceaccount.com")
     )
     expected = f"Bearer {access_token(account, secret)}".encode()
     return account if is_known and secrets.compare_digest(authorization.encode(), expected) else ""
@@ -142,7 +155,9 @@ def listen(port: int, project: str, secret: str = "") -> ThreadingHTTPServer:
 
         def do_DELETE(self) -> None:
             answer = resources.answer("DELETE", self.path, {})
-            self.send_json(*(answer or error_answer(404, "NOT_FOUND", "Requested entity was not found.")))
+            self.send_json(
+                *(answer or error_answer(404, "NOT_FOUND", "Requested entity was not found."))
+            )
 
         def do_GET(self) -> None:
             if answer := resources.answer("GET", self.path, {}):
@@ -165,7 +180,9 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m trainmaster_emulators.services.iam")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--project", required=True)
-    parser.add_argument("--token-file", type=Path, required=True, help="file with the access token of local-stack")
+    parser.add_argument(
+        "--token-file", type=Path, required=True, help="file with the access token of local-stack"
+    )
     options = parser.parse_args(argv)
     listen(options.port, options.project, secret_of(options.token_file)).serve_forever()
     return 0

@@ -25,7 +25,9 @@ class IapIssuer:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._key_id = secrets.token_hex(3)
         pem = self._key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
         )
         self._signer = crypt.ES256Signer.from_string(pem, self._key_id)
 

@@ -24,9 +24,13 @@ _ACCOUNT: Final = re.compile(r"serviceAccounts/(?P<email>[^/:]+)")
 _SECRET: Final = re.compile(r"secrets/(?P<secret>[^/:]+)")
 _POLICY: Final = re.compile(r"secrets/(?P<secret>[^/:]+):(?P<verb>[gs]etIamPolicy)")
 _NEW_VERSION: Final = re.compile(r"secrets/(?P<secret>[^/:]+):addVersion")
-_VERSION: Final = re.compile(r"secrets/(?P<secret>[^/:]+)/versions/(?P<version>[^/:]+)(?::(?P<verb>\w+))?")
+_VERSION: Final = re.compile(
+    r"secrets/(?P<secret>[^/:]+)/versions/(?P<version>[^/:]+)(?::(?P<verb>\w+))?"
+)
 _TAGS: Final = re.compile(r"locations/[^/]+/repositories/[^/]+/packages/[^/]+/tags")
-_TAG: Final = re.compile(r"(?P<tags>locations/[^/]+/repositories/[^/]+/packages/[^/]+/tags)/(?P<tag>[^/:]+)")
+_TAG: Final = re.compile(
+    r"(?P<tags>locations/[^/]+/repositories/[^/]+/packages/[^/]+/tags)/(?P<tag>[^/:]+)"
+)
 _STATES: Final = {"enable": "ENABLED", "disable": "DISABLED", "destroy": "DESTROYED"}
 _DESTROYED: Final = "DESTROYED"
 _LATEST: Final = "latest"
@@ -52,12 +56,18 @@ class NamedResources:
         """
         url = urlsplit(target)
         match = _PROJECT.fullmatch(url.path)
-        if match is None or not match["rest"].startswith(("serviceAccounts", "secrets", "locations/")):
+        if match is None or not match["rest"].startswith(
+            ("serviceAccounts", "secrets", "locations/")
+        ):
             return None
         if match["rest"].endswith(":testIamPermissions"):
             return None
         if match["project"] not in (self._project, "-"):
-            return error_answer(403, "PERMISSION_DENIED", f"Permission denied on resource project {match['project']}.")
+            return error_answer(
+                403,
+                "PERMISSION_DENIED",
+                f"Permission denied on resource project {match['project']}.",
+            )
         query = {name: values[0] for name, values in parse_qs(url.query).items()}
         with self._lock:
             return self._route(method, match["rest"], query, body)
@@ -86,7 +96,9 @@ class NamedResources:
     def _create_account(self, body: dict[str, Any]) -> Answer:
         email = f"{body.get('accountId')}@{self._project}.iam.gserviceaccount.com"
         if email in self._accounts:
-            return error_answer(409, "ALREADY_EXISTS", f"Service account {body.get('accountId')} already exists.")
+            return error_answer(
+                409, "ALREADY_EXISTS", f"Service account {body.get('accountId')} already exists."
+            )
         name = f"projects/{self._project}/serviceAccounts/{email}"
         self._accounts[email] = {
             "name": name,
@@ -97,7 +109,9 @@ class NamedResources:
         }
         return 200, self._accounts[email]
 
-    def _secret(self, method: str, path: str, query: dict[str, str], body: dict[str, Any]) -> Answer:
+    def _secret(
+        self, method: str, path: str, query: dict[str, str], body: dict[str, Any]
+    ) -> Answer:
         if path == "secrets" and method == "POST":
             return self._create_secret(query.get("secretId", ""))
         patterns = (_NEW_VERSION, _VERSION, _POLICY, _SECRET)
@@ -128,10 +142,16 @@ class NamedResources:
             self._policies[secret] = {**body.get("policy", {}), "etag": "ACAB"}
         return 200, self._policies.get(secret, {"etag": "ACAB"})
 
-    def _version(self, versions: list[dict[str, Any]], number: str, verb: str | None, path: str) -> Answer:
+    def _version(
+        self, versions: list[dict[str, Any]], number: str, verb: str | None, path: str
+    ) -> Answer:
         """Answer a call about a version. `latest` is the newest one that is not destroyed, as in Secret Manager."""
         left = [version for version in versions if version["state"] != _DESTROYED]
-        chosen = left[-1:] if number == _LATEST else [one for one in versions if one["name"].endswith(f"/{number}")]
+        chosen = (
+            left[-1:]
+            if number == _LATEST
+            else [one for one in versions if one["name"].endswith(f"/{number}")]
+        )
         if not chosen:
             return error_answer(404, "NOT_FOUND", f"Secret Version [{self._name(path)}] not found.")
         version = chosen[0]
@@ -139,8 +159,15 @@ class NamedResources:
             version["state"] = _STATES[str(verb)]
         elif verb == "access":
             if version["state"] != "ENABLED":
-                return error_answer(400, "FAILED_PRECONDITION", f"Secret Version [{version['name']}] is not enabled.")
-            return 200, {"name": version["name"], "payload": {"data": self._payloads[version["name"]]}}
+                return error_answer(
+                    400,
+                    "FAILED_PRECONDITION",
+                    f"Secret Version [{version['name']}] is not enabled.",
+                )
+            return 200, {
+                "name": version["name"],
+                "payload": {"data": self._payloads[version["name"]]},
+            }
         return 200, version
 
     def _tag(self, method: str, path: str, query: dict[str, str], body: dict[str, Any]) -> Answer:

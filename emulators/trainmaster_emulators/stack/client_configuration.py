@@ -18,7 +18,12 @@ from trainmaster.packaging.agent_archive import agent_archive, agent_object
 from trainmaster.packaging.algorithms_archive import algorithms_archive, algorithms_object
 from trainmaster_emulators.machines.gcsfuse.server import gcsfuse_program
 from trainmaster_emulators.process import processes
-from trainmaster_emulators.process.state import STATE_DIR_VARIABLE, Endpoints, StackConfig, StackState
+from trainmaster_emulators.process.state import (
+    STATE_DIR_VARIABLE,
+    Endpoints,
+    StackConfig,
+    StackState,
+)
 from trainmaster_emulators.services import iam
 
 CLIENTS: Final = "clients"
@@ -82,7 +87,9 @@ def environment(state_dir: Path, state: StackState) -> dict[str, str]:
     return variables
 
 
-def cloud_sdk_environment(state_dir: Path, config: StackConfig, endpoints: Endpoints) -> dict[str, str]:
+def cloud_sdk_environment(
+    state_dir: Path, config: StackConfig, endpoints: Endpoints
+) -> dict[str, str]:
     """Return the variables of gcloud and gsutil, in a shell and on a VM."""
     folder = state_dir / CLIENTS
     variables = {
@@ -100,9 +107,13 @@ def cloud_sdk_environment(state_dir: Path, config: StackConfig, endpoints: Endpo
         "BOTO_CONFIG": str(folder / "boto"),
     }
     if endpoints.scheduler:
-        variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDSCHEDULER"] = f"http://{endpoints.scheduler}/"
+        variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDSCHEDULER"] = (
+            f"http://{endpoints.scheduler}/"
+        )
     if endpoints.compute:
-        variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"] = f"http://{endpoints.compute}/compute/v1/"
+        variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"] = (
+            f"http://{endpoints.compute}/compute/v1/"
+        )
         variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU"] = f"http://{endpoints.compute}/"
     if endpoints.iam:
         variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_IAM"] = f"http://{endpoints.iam}/"
@@ -143,7 +154,9 @@ def application_environment(config: StackConfig, endpoints: Endpoints) -> dict[s
         variables["TRAINMASTER_IDENTITY_KEYS"] = f"http://{endpoints.compute}/emulator/v1/certs"
     if endpoints.iam:
         services = ("IAM", "IAM_ACCOUNTS", "IAM_PEOPLE", "IAM_TOKENS", "SECRETS", "REGISTRY")
-        variables |= {f"TRAINMASTER_{service}_ENDPOINT": f"http://{endpoints.iam}" for service in services}
+        variables |= {
+            f"TRAINMASTER_{service}_ENDPOINT": f"http://{endpoints.iam}" for service in services
+        }
     return variables | config.settings
 
 

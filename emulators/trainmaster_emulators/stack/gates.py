@@ -24,7 +24,15 @@ HTTP_VARIABLES: Final = (
     "STORAGE_EMULATOR_HOST",
     *(
         f"TRAINMASTER_{name}_ENDPOINT"
-        for name in ("LOGGING", "MONITORING", "COMPUTE", "TPU", "IAM_ACCOUNTS", "SECRETS", "REGISTRY")
+        for name in (
+            "LOGGING",
+            "MONITORING",
+            "COMPUTE",
+            "TPU",
+            "IAM_ACCOUNTS",
+            "SECRETS",
+            "REGISTRY",
+        )
     ),
 )
 
@@ -42,7 +50,9 @@ class Gates:
         """Return the VMs' addresses of the services."""
         if not self.http:
             return endpoints
-        return endpoints.model_copy(update={str(api): self.http[WORKER] for api in Api if getattr(endpoints, api)})
+        return endpoints.model_copy(
+            update={str(api): self.http[WORKER] for api in Api if getattr(endpoints, api)}
+        )
 
     def vm_variables(self) -> dict[str, str]:
         """Return the VMs' variables for programs that call Pub/Sub and Firestore by gRPC."""
@@ -50,7 +60,10 @@ class Gates:
 
     def own_variables(self) -> dict[str, dict[str, str]]:
         """Return the variables of each account that replace those of the stack."""
-        own = {account: dict.fromkeys(GRPC_VARIABLES, address) for account, address in self.calls.items()}
+        own = {
+            account: dict.fromkeys(GRPC_VARIABLES, address)
+            for account, address in self.calls.items()
+        }
         for account, address in self.http.items():
             own[account] |= dict.fromkeys(HTTP_VARIABLES, f"http://{address}")
         return own
@@ -59,18 +72,55 @@ class Gates:
         """Return the processes, one for each kind of gate."""
         if not self.http:
             return []
-        calls = [sys.executable, "-m", "trainmaster_emulators.services.grpc_gate", "--infra", str(config.infra_dir)]
-        calls += ["--firestore", endpoints.firestore, "--pubsub", endpoints.pubsub, *_accounts(self.calls)]
-        others = [sys.executable, "-m", "trainmaster_emulators.services.http_gate", "--infra", str(config.infra_dir)]
-        others += ["--project", config.project, "--bucket", config.bucket, "--stage-bucket", config.stage_bucket]
+        calls = [
+            sys.executable,
+            "-m",
+            "trainmaster_emulators.services.grpc_gate",
+            "--infra",
+            str(config.infra_dir),
+        ]
+        calls += [
+            "--firestore",
+            endpoints.firestore,
+            "--pubsub",
+            endpoints.pubsub,
+            *_accounts(self.calls),
+        ]
+        others = [
+            sys.executable,
+            "-m",
+            "trainmaster_emulators.services.http_gate",
+            "--infra",
+            str(config.infra_dir),
+        ]
+        others += [
+            "--project",
+            config.project,
+            "--bucket",
+            config.bucket,
+            "--stage-bucket",
+            config.stage_bucket,
+        ]
         others += _accounts(self.http)
         for api in Api:
             if address := getattr(endpoints, api):
                 others += ["--upstream", f"{api}={address}"]
         return [
             # The last address accepts connections when all others do.
-            Service(grpc_gate.NAME, calls, address=list(self.calls.values())[-1], health=None, restartable=True),
-            Service(http_gate.NAME, others, address=list(self.http.values())[-1], health=None, restartable=True),
+            Service(
+                grpc_gate.NAME,
+                calls,
+                address=list(self.calls.values())[-1],
+                health=None,
+                restartable=True,
+            ),
+            Service(
+                http_gate.NAME,
+                others,
+                address=list(self.http.values())[-1],
+                health=None,
+                restartable=True,
+            ),
         ]
 
 

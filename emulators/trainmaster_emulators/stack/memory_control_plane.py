@@ -22,7 +22,16 @@ from werkzeug.wrappers import Request
 
 from trainmaster.core.intake.job_files import PREFIX, UploadedObject
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.flows import maintenance, provision, replica_exit, submit, sweep, tune, upload, vm_ready
+from trainmaster.flows import (
+    maintenance,
+    provision,
+    replica_exit,
+    submit,
+    sweep,
+    tune,
+    upload,
+    vm_ready,
+)
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.memory.bus import MemoryBus, Message
@@ -63,7 +72,9 @@ class MemoryControlPlane:
     def address(self) -> str:
         return f"{LOOPBACK}:{self._server.server_port}"
 
-    def connect(self, objects: Objects, machines: FleetDeps, job_log: JobLog, storage: str, bucket: str) -> None:
+    def connect(
+        self, objects: Objects, machines: FleetDeps, job_log: JobLog, storage: str, bucket: str
+    ) -> None:
         """Start handling events.
 
         The settings of the stack must be in the environment. `storage`: `host:port` of Cloud Storage, where `bucket` is
@@ -81,8 +92,12 @@ class MemoryControlPlane:
             gcs_in_containers=False,
         )
         handlers: dict[str, Callable[[Message], object]] = {
-            topics.SUBMIT: lambda message: submit.handle(message.data, message.attributes.get("source"), deps),
-            topics.VM_READY: lambda message: vm_ready.handle(agent_messages.decode_vm_ready(message.data), deps),
+            topics.SUBMIT: lambda message: submit.handle(
+                message.data, message.attributes.get("source"), deps
+            ),
+            topics.VM_READY: lambda message: vm_ready.handle(
+                agent_messages.decode_vm_ready(message.data), deps
+            ),
             topics.REPLICA_EXIT: lambda message: replica_exit.handle(
                 agent_messages.decode_replica_exit(message.data), deps
             ),
@@ -96,7 +111,9 @@ class MemoryControlPlane:
         }
         for loop in (
             lambda: self._deliver(handlers),
-            lambda: self._poll_uploads(storage, bucket, lambda uploaded: upload.handle(uploaded, objects, deps)),
+            lambda: self._poll_uploads(
+                storage, bucket, lambda uploaded: upload.handle(uploaded, objects, deps)
+            ),
             lambda: self._sweep(deps),
         ):
             threading.Thread(target=loop, daemon=True).start()
@@ -111,7 +128,9 @@ class MemoryControlPlane:
         """Answer Pub/Sub's call."""
         messages = json_body(request)["messages"]
         for message in messages:
-            self.bus.publish(topic, base64.b64decode(message.get("data", "")), message.get("attributes", {}))
+            self.bus.publish(
+                topic, base64.b64decode(message.get("data", "")), message.get("attributes", {})
+            )
         return {"messageIds": [str(position) for position in range(len(messages))]}
 
     def _deliver(self, handlers: dict[str, Callable[[Message], object]]) -> None:
@@ -135,7 +154,9 @@ class MemoryControlPlane:
             _log.exception("%s failed", message.topic)
             raise
 
-    def _poll_uploads(self, storage: str, bucket: str, handle: Callable[[UploadedObject], object]) -> None:
+    def _poll_uploads(
+        self, storage: str, bucket: str, handle: Callable[[UploadedObject], object]
+    ) -> None:
         """Replace the bucket's notifications: handle each generation of an object once."""
         handled: set[tuple[str, str]] = set()
         while not self._closed.wait(UPLOAD_POLL_S):

@@ -42,12 +42,16 @@ class Plan:
     """Port of each function that Pub/Sub delivers to, by function name."""
 
 
-def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, ports: processes.Ports) -> Plan:
+def plan(
+    state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, ports: processes.Ports
+) -> Plan:
     """Plan the services of a stack, and write the image table, which the Compute emulator reads.
 
     Raises StackError where a program or a function's file is missing.
     """
-    firestore_addresses = [] if config.control_plane else ports.take_blocked_addresses(firestore.ADDRESSES)
+    firestore_addresses = (
+        [] if config.control_plane else ports.take_blocked_addresses(firestore.ADDRESSES)
+    )
     pubsub_address, storage_address, storage_tls_address = ports.take_blocked_addresses(3)
     has_api = not config.control_plane and (config.functions_dir / f"{API}.py").is_file()
     endpoints = Endpoints(
@@ -67,8 +71,12 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
     iam_gates = gates.reserve(config, (*config.functions, *([API] if has_api else [])), ports)
     vm_services = _vm_services(state_dir, config, endpoints, stack_id, iam_gates)
     if config.control_plane:
-        objects = storage.service(backend, state_dir / storage.NAME, endpoints.storage, endpoints.storage_tls)
-        return Plan(endpoints, [objects, *_observation_services(state_dir, endpoints), *vm_services], {})
+        objects = storage.service(
+            backend, state_dir / storage.NAME, endpoints.storage, endpoints.storage_tls
+        )
+        return Plan(
+            endpoints, [objects, *_observation_services(state_dir, endpoints), *vm_services], {}
+        )
     function_ports = {name: ports.take() for name in config.functions}
     variables = client_configuration.application_environment(config, endpoints)
     services = [
@@ -94,7 +102,11 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
         *_api_services(state_dir, config, endpoints, variables, iam_gates),
         *_observation_services(state_dir, endpoints),
         *vm_services,
-        *([_scheduler_service(state_dir, config, endpoints, endpoints.scheduler)] if endpoints.scheduler else []),
+        *(
+            [_scheduler_service(state_dir, config, endpoints, endpoints.scheduler)]
+            if endpoints.scheduler
+            else []
+        ),
         *([_emulator(BILLING, endpoints.billing)] if endpoints.billing else []),
     ]
     return Plan(endpoints, services, function_ports)
@@ -126,9 +138,14 @@ def _vm_services(
     """Return the Compute emulator, and the proxy through which programs on its VMs reach `gs://`."""
     if endpoints.compute is None or endpoints.proxy is None:
         return []
-    (state_dir / IMAGES_FILE).write_text(json.dumps(runtime_images.image_table(config.images_dir)), encoding="utf-8")
+    (state_dir / IMAGES_FILE).write_text(
+        json.dumps(runtime_images.image_table(config.images_dir)), encoding="utf-8"
+    )
     vm_endpoints = iam_gates.vm_endpoints(endpoints)
-    variables = client_configuration.vm_environment(state_dir, config, vm_endpoints) | iam_gates.vm_variables()
+    variables = (
+        client_configuration.vm_environment(state_dir, config, vm_endpoints)
+        | iam_gates.vm_variables()
+    )
     variables[processes.STACK_ID] = stack_id
     compute = [
         "--host", processes.LOOPBACK, "--state-dir", str(state_dir / COMPUTE), "--project", config.project,
@@ -139,7 +156,10 @@ def _vm_services(
     if config.realistic:
         compute += ["--realistic", "--time-scale", str(config.time_scale)]
     if MAINTENANCE in config.functions:
-        compute += ["--system-events-topic", f"projects/{config.project}/topics/{pubsub.SYSTEM_EVENTS}"]
+        compute += [
+            "--system-events-topic",
+            f"projects/{config.project}/topics/{pubsub.SYSTEM_EVENTS}",
+        ]
     proxy = [
         "--storage", f"http://{vm_endpoints.storage}", "--logging", vm_endpoints.logging,
         "--state-dir", str(state_dir / client_configuration.PROXY_DIR),
@@ -155,10 +175,15 @@ def _vm_services(
 def _observation_services(state_dir: Path, endpoints: Endpoints) -> list[Service]:
     """Return the emulators of Cloud Logging and Cloud Monitoring. Their data are in files, so they may be restarted."""
     addresses = {LOGGING: endpoints.logging, MONITORING: endpoints.monitoring}
-    return [_emulator(name, address, "--state-dir", str(state_dir / name)) for name, address in addresses.items()]
+    return [
+        _emulator(name, address, "--state-dir", str(state_dir / name))
+        for name, address in addresses.items()
+    ]
 
 
-def _scheduler_service(state_dir: Path, config: StackConfig, endpoints: Endpoints, address: str) -> Service:
+def _scheduler_service(
+    state_dir: Path, config: StackConfig, endpoints: Endpoints, address: str
+) -> Service:
     """Return the Cloud Scheduler emulator, which also calls `sweep`. Its jobs are in a file, so it may be restarted."""
     options = [
         "--state-dir", str(state_dir / SCHEDULER), "--project", config.project, "--pubsub", endpoints.pubsub,
@@ -170,10 +195,22 @@ def _scheduler_service(state_dir: Path, config: StackConfig, endpoints: Endpoint
 
 
 def _emulator(
-    name: str, address: str, *options: str, module: str = "", health: str | None = HEALTH, restartable: bool = True
+    name: str,
+    address: str,
+    *options: str,
+    module: str = "",
+    health: str | None = HEALTH,
+    restartable: bool = True,
 ) -> Service:
     """Return an emulator of this package. `module`: its module, if it does not have the service's name."""
-    argv = [sys.executable, "-m", f"trainmaster_emulators.{module or name}", "--port", _port(address), *options]
+    argv = [
+        sys.executable,
+        "-m",
+        f"trainmaster_emulators.{module or name}",
+        "--port",
+        _port(address),
+        *options,
+    ]
     return Service(name, argv, address=address, health=health, restartable=restartable)
 
 

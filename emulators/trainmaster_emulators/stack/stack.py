@@ -128,7 +128,9 @@ def find(state_dir: Path) -> StackState:
     """Return the stack that runs in that directory. Raises StackError if none does."""
     state = states.read(state_dir)
     if state is None or not states.is_up(state_dir):
-        raise StackError(f"no stack is running in {state_dir}. Start one with `trainmaster local up`")
+        raise StackError(
+            f"no stack is running in {state_dir}. Start one with `trainmaster local up`"
+        )
     return state
 
 
@@ -142,7 +144,9 @@ def stop(state_dir: Path) -> bool:
         with suppress(ProcessLookupError):
             os.kill(state.supervisor_pid, signal.SIGTERM)
         deadline = time.monotonic() + STOP_S
-        while time.monotonic() < deadline and (states.is_up(state_dir) or processes.list_processes(state.id)):
+        while time.monotonic() < deadline and (
+            states.is_up(state_dir) or processes.list_processes(state.id)
+        ):
             time.sleep(POLL_S)
     return processes.kill_stack(state.id) > 0 or was_up
 
@@ -159,7 +163,9 @@ def _prepare(state_dir: Path) -> Path:
     stack_entries = {states.STATE_FILE, states.LOCK_FILE, states.LOGS, *states.DATA}
     foreign = sorted(entry.name for entry in state_dir.iterdir() if entry.name not in stack_entries)
     if foreign and not (state_dir / states.LOCK_FILE).exists():
-        raise StackError(f"{state_dir} holds other files ({', '.join(foreign[:3])}). Use a new or an empty directory")
+        raise StackError(
+            f"{state_dir} holds other files ({', '.join(foreign[:3])}). Use a new or an empty directory"
+        )
     state_dir.chmod(states.PRIVATE)
     (state_dir / states.LOGS).mkdir(exist_ok=True)
     return state_dir

@@ -29,7 +29,13 @@ from trainmaster.packaging.algorithms_archive import algorithms_archive, algorit
 from trainmaster_emulators.machines.gcsfuse.server import find_obstacle, gcsfuse_program
 from trainmaster_emulators.process import backends, processes, service
 from trainmaster_emulators.process import state as states
-from trainmaster_emulators.process.state import ServiceState, StackConfig, StackError, StackState, StackStatus
+from trainmaster_emulators.process.state import (
+    ServiceState,
+    StackConfig,
+    StackError,
+    StackState,
+    StackStatus,
+)
 from trainmaster_emulators.services import functions_host, pubsub, storage
 from trainmaster_emulators.stack import client_configuration, service_plan
 
@@ -45,7 +51,9 @@ class Supervisor:
 
     def __init__(self, state_dir: Path, config: StackConfig, stack_id: str) -> None:
         self._dir = state_dir
-        self._config = config.model_copy(update={"gcs": find_obstacle() == "" if config.gcs is None else config.gcs})
+        self._config = config.model_copy(
+            update={"gcs": find_obstacle() == "" if config.gcs is None else config.gcs}
+        )
         self._id = stack_id
         self._stopping = False
         self._running: dict[str, service.Running] = {}
@@ -58,7 +66,9 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         ports = processes.Ports()
-        backend = backends.require_backend(self._config.emulators, in_memory=bool(self._config.control_plane))
+        backend = backends.require_backend(
+            self._config.emulators, in_memory=bool(self._config.control_plane)
+        )
         planned = service_plan.plan(self._dir, self._config, backend, self._id, ports)
         self._state = StackState(
             id=self._id,
@@ -89,16 +99,22 @@ class Supervisor:
     def _start(self, planned: service_plan.Plan) -> None:
         """Start all services at once: a service needs the others to work, not to start."""
         client_configuration.write_configuration(self._dir, self._config, planned.endpoints)
-        functions = [planned_service for planned_service in planned.services if planned_service.keeps_socket]
+        functions = [
+            planned_service for planned_service in planned.services if planned_service.keeps_socket
+        ]
         for planned_service in planned.services:
             if planned_service not in functions:
                 self._launch(planned_service)
         if functions:
-            functions_host.import_shared_modules(self._config.functions_dir)  # while the emulators start
+            functions_host.import_shared_modules(
+                self._config.functions_dir
+            )  # while the emulators start
         for function in functions:
             self._launch(function)
         self._write()
-        emulators = [self._running[name] for name in (pubsub.NAME, storage.NAME) if name in self._running]
+        emulators = [
+            self._running[name] for name in (pubsub.NAME, storage.NAME) if name in self._running
+        ]
         service.wait_ready(emulators, self._config.ready_within_s, give_up=self._give_up)
         with ThreadPoolExecutor() as pool:
             buckets = pool.submit(self._create_buckets, planned.endpoints.storage)
@@ -106,8 +122,12 @@ class Supervisor:
                 client = pubsub.PubSub(planned.endpoints.pubsub, self._config.project)
                 pubsub.create_topics_and_subscriptions(client, planned.function_ports)
             buckets.result()
-        service.wait_ready(list(self._running.values()), self._config.ready_within_s, give_up=self._give_up)
-        self._write(status=StackStatus.READY, ready_after_s=round(time.monotonic() - self._start_time, 2))
+        service.wait_ready(
+            list(self._running.values()), self._config.ready_within_s, give_up=self._give_up
+        )
+        self._write(
+            status=StackStatus.READY, ready_after_s=round(time.monotonic() - self._start_time, 2)
+        )
 
     def _create_buckets(self, host: str) -> None:
         """Create the public buckets and those of infra/; store the agent and the algorithms, as infra/ does."""
@@ -119,14 +139,21 @@ class Supervisor:
         storage.create_object(host, self._config.stage_bucket, agent_object(archive), archive)
         wheel = algorithms_archive()
         storage.create_object(host, self._config.stage_bucket, algorithms_object(wheel), wheel)
-        storage.create_object(host, self._config.stage_bucket, client_configuration.gcsfuse_object(), gcsfuse_program())
+        storage.create_object(
+            host,
+            self._config.stage_bucket,
+            client_configuration.gcsfuse_object(),
+            gcsfuse_program(),
+        )
 
     def _give_up(self) -> bool:
         return self._stopping
 
     def _launch(self, desired: service.Service) -> None:
         log = self._dir / states.LOGS / f"{desired.name}.log"
-        environment = processes.service_environment(self._id, addresses=self._state.endpoints.addresses())
+        environment = processes.service_environment(
+            self._id, addresses=self._state.endpoints.addresses()
+        )
         self._running[desired.name] = service.Running(desired, environment, log, forks=True)
 
     def _restart_ended(self) -> None:
@@ -141,7 +168,9 @@ class Supervisor:
                 )
             now = time.monotonic()
             if name not in self._restart_at:
-                self._restart_at[name] = now + self._next_backoff(name, time.time() - running.started_at)
+                self._restart_at[name] = now + self._next_backoff(
+                    name, time.time() - running.started_at
+                )
                 sys.stderr.write(f"{name} ended with {service.describe_exit(status)}\n")
             elif now >= self._restart_at[name]:
                 del self._restart_at[name]

@@ -31,7 +31,9 @@ PAGE_SIZE_MAX: Final = 1000
 class TpuApi:
     """The calls of one request. `is_alpha`: v2alpha1, which has more fields."""
 
-    def __init__(self, cloud: TpuCloud, queue: TpuQueue, request: Request, *, is_alpha: bool) -> None:
+    def __init__(
+        self, cloud: TpuCloud, queue: TpuQueue, request: Request, *, is_alpha: bool
+    ) -> None:
         self._cloud, self._queue, self._request, self._is_alpha = cloud, queue, request, is_alpha
 
     # Fixed resources
@@ -58,7 +60,10 @@ class TpuApi:
     def runtime_versions(self, zone: str) -> Json:
         catalog.check_zone(zone)
         base = f"{self._cloud.parent(zone)}/runtimeVersions"
-        versions = [{"name": f"{base}/{version}", "version": version} for version in catalog.RUNTIME_VERSIONS]
+        versions = [
+            {"name": f"{base}/{version}", "version": version}
+            for version in catalog.RUNTIME_VERSIONS
+        ]
         return self._page("runtimeVersions", versions)
 
     # Nodes
@@ -68,7 +73,9 @@ class TpuApi:
         if zone != ALL_ZONES:
             catalog.check_zone(zone)
         nodes = [node for node in self._cloud.list_all() if self._is_listed(node.zone, zone)]
-        return self._page("nodes", [self._node_json(node) for node in nodes]) | self._unreachable(zone)
+        return self._page("nodes", [self._node_json(node) for node in nodes]) | self._unreachable(
+            zone
+        )
 
     def node(self, zone: str, node_id: str) -> Json:
         return self._node_json(self._cloud.get(zone, node_id))
@@ -79,7 +86,11 @@ class TpuApi:
 
     def update(self, zone: str, node_id: str) -> Json:
         mask = set(filter(None, self._argument("updateMask", "update_mask").split(",")))
-        return self._show(self._cloud.update(zone, node_id, mask, check(self._body(), NODE[self._is_alpha], "node")))
+        return self._show(
+            self._cloud.update(
+                zone, node_id, mask, check(self._body(), NODE[self._is_alpha], "node")
+            )
+        )
 
     def _transition(self, verb: str, zone: str, node_id: str) -> Json:
         return self._show(self._cloud.transition(verb, zone, node_id))
@@ -97,17 +108,26 @@ class TpuApi:
         if unknown := set(numbers) - set(map(str, range(node.spec.slice.hosts))):
             raise bad_request(f"Invalid worker ids: {', '.join(sorted(unknown))}.")
         path = str(body.get("queryPath") or "")
-        hosts = [host for number, host in enumerate(node.hosts) if not numbers or str(number) in numbers]
-        return {"guestAttributes": [{"queryPath": path, "queryValue": _guest_values(host, path)} for host in hosts]}
+        hosts = [
+            host for number, host in enumerate(node.hosts) if not numbers or str(number) in numbers
+        ]
+        return {
+            "guestAttributes": [
+                {"queryPath": path, "queryValue": _guest_values(host, path)} for host in hosts
+            ]
+        }
 
     # QueuedResource resources
 
     def all_queued(self, zone: str) -> Json:
         if zone != ALL_ZONES:
             catalog.check_zone(zone)
-        queued = [resource for resource in self._queue.list_all() if self._is_listed(resource.zone, zone)]
+        queued = [
+            resource for resource in self._queue.list_all() if self._is_listed(resource.zone, zone)
+        ]
         page = self._page(
-            "queuedResources", [select(resource.as_json(), QUEUED[self._is_alpha]) for resource in queued]
+            "queuedResources",
+            [select(resource.as_json(), QUEUED[self._is_alpha]) for resource in queued],
         )
         return page | self._unreachable(zone)
 
@@ -118,11 +138,15 @@ class TpuApi:
     def enqueue(self, zone: str) -> Json:
         name = self._argument("queuedResourceId", "queued_resource_id")
         return self._show(
-            self._queue.create(zone, name, check(self._body(), QUEUED[self._is_alpha], "queued_resource"))
+            self._queue.create(
+                zone, name, check(self._body(), QUEUED[self._is_alpha], "queued_resource")
+            )
         )
 
     def delete_queued(self, zone: str, name: str) -> Json:
-        return self._show(self._queue.delete(zone, name, force=self._argument("force").lower() == "true"))
+        return self._show(
+            self._queue.delete(zone, name, force=self._argument("force").lower() == "true")
+        )
 
     # Operations
 
@@ -142,7 +166,9 @@ class TpuApi:
         return {**select(node.as_json(), NODE[self._is_alpha]), "apiVersion": version}
 
     def _is_listed(self, zone: str, asked: str) -> bool:
-        return zone == asked or (asked == ALL_ZONES and zone not in self._cloud.faults.now.unreachable_zones)
+        return zone == asked or (
+            asked == ALL_ZONES and zone not in self._cloud.faults.now.unreachable_zones
+        )
 
     def _unreachable(self, asked: str) -> Json:
         """Return the locations that a list lacks. Only a list of all zones can lack one."""
@@ -154,13 +180,18 @@ class TpuApi:
 
     def _argument(self, *spellings: str) -> str:
         """Return a URL parameter. Google's clients write its name in camel case or snake case."""
-        return next((self._request.args[name] for name in spellings if name in self._request.args), "")
+        return next(
+            (self._request.args[name] for name in spellings if name in self._request.args), ""
+        )
 
     def _body(self) -> Json:
         return json_body(self._request, error=bad_request)
 
     def _page(self, key: str, items: Sequence[Json]) -> Json:
-        size, token = self._argument("pageSize", "page_size") or "0", self._argument("pageToken", "page_token") or "0"
+        size, token = (
+            self._argument("pageSize", "page_size") or "0",
+            self._argument("pageToken", "page_token") or "0",
+        )
         if not size.isdigit() or not token.isdigit():
             raise bad_request(f"Invalid pageSize '{size}' or pageToken '{token}'.")
         start, end = int(token), int(token) + (min(int(size), PAGE_SIZE_MAX) or PAGE_SIZE_MAX)

@@ -54,7 +54,9 @@ def not_while(verb: str, state: str) -> TpuError:
 
 
 def no_such_location(zone: str) -> TpuError:
-    return TpuError("PERMISSION_DENIED", f"Permission denied on 'locations/{zone}' (or it may not exist).")
+    return TpuError(
+        "PERMISSION_DENIED", f"Permission denied on 'locations/{zone}' (or it may not exist)."
+    )
 
 
 def no_such_type(accelerator: str, zone: str) -> TpuError:
@@ -89,7 +91,9 @@ def quota_exceeded(generation: str, region: str) -> TpuError:
 
 
 def rate_limited() -> TpuError:
-    quota = "quota metric 'Requests' and limit 'Requests per minute' of service 'tpu.googleapis.com'"
+    quota = (
+        "quota metric 'Requests' and limit 'Requests per minute' of service 'tpu.googleapis.com'"
+    )
     reason = {"reason": "RATE_LIMIT_EXCEEDED", "domain": "googleapis.com"}
     detail = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", **reason}
     return TpuError("RESOURCE_EXHAUSTED", f"Quota exceeded for {quota}.", (detail,))
@@ -99,11 +103,17 @@ def disabled(project: str) -> TpuError:
     message = f"Cloud TPU API has not been used in project {project} before or it is disabled."
     metadata = {"service": "tpu.googleapis.com", "consumer": f"projects/{project}"}
     reason = {"reason": "SERVICE_DISABLED", "domain": "googleapis.com", "metadata": metadata}
-    return TpuError("PERMISSION_DENIED", message, ({"@type": "type.googleapis.com/google.rpc.ErrorInfo", **reason},))
+    return TpuError(
+        "PERMISSION_DENIED",
+        message,
+        ({"@type": "type.googleapis.com/google.rpc.ErrorInfo", **reason},),
+    )
 
 
 def forbidden(call: str, resource: str) -> TpuError:
-    return TpuError("PERMISSION_DENIED", f"The caller lacks the permission of the call {call} on '{resource}'.")
+    return TpuError(
+        "PERMISSION_DENIED", f"The caller lacks the permission of the call {call} on '{resource}'."
+    )
 
 
 def unreachable(zone: str) -> TpuError:

@@ -11,7 +11,12 @@ from typing import Any, Final
 
 from trainmaster.core.machines.tpus import GENERATIONS, Generation, zones_of
 from trainmaster_emulators.rest.api_errors import Json
-from trainmaster_emulators.tpu.api_errors import TpuError, bad_request, no_such_location, no_such_type
+from trainmaster_emulators.tpu.api_errors import (
+    TpuError,
+    bad_request,
+    no_such_location,
+    no_such_type,
+)
 
 RUNTIME_VERSIONS: Final = (
     "tpu-ubuntu2204-base",
@@ -23,7 +28,14 @@ RUNTIME_VERSIONS: Final = (
 """Source: "TPU software versions" of Cloud TPU, for PyTorch and JAX."""
 _API_TYPES: Final = {2: "V2", 4: "V3", 7: "V4", 9: "V5LITE_POD", 10: "V5P", 11: "V6E"}
 """Source: google.cloud.tpu.v2.AcceleratorConfig.Type."""
-_GENERATIONS: Final = {"V2": "v2", "V3": "v3", "V4": "v4", "V5LITE_POD": "v5e", "V5P": "v5p", "V6E": "v6e"}
+_GENERATIONS: Final = {
+    "V2": "v2",
+    "V3": "v3",
+    "V4": "v4",
+    "V5LITE_POD": "v5e",
+    "V5P": "v5p",
+    "V6E": "v6e",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +67,9 @@ class Slice:
 
 
 def zones() -> list[str]:
-    return sorted({zone for table in GENERATIONS.values() for zone in (*table.zones, *table.pod_zones)})
+    return sorted(
+        {zone for table in GENERATIONS.values() for zone in (*table.zones, *table.pod_zones)}
+    )
 
 
 def check_zone(zone: str) -> None:
@@ -95,7 +109,11 @@ def check_runtime(version: Any) -> str:
 
 
 def _by_topology(config: Json, zone: str) -> Slice:
-    kind = _API_TYPES.get(config["type"], "") if isinstance(config.get("type"), int) else str(config.get("type"))
+    kind = (
+        _API_TYPES.get(config["type"], "")
+        if isinstance(config.get("type"), int)
+        else str(config.get("type"))
+    )
     topology = str(config.get("topology") or "")
     table = GENERATIONS.get(_GENERATIONS.get(kind, ""))
     number = table.size_of(topology) if table else None
@@ -106,4 +124,6 @@ def _by_topology(config: Json, zone: str) -> Slice:
 
 
 def _slice(kind: str, table: Generation, number: int) -> Slice:
-    return Slice(table.type_name(number), kind, table.topologies.get(number, ""), table.hosts(number))
+    return Slice(
+        table.type_name(number), kind, table.topologies.get(number, ""), table.hosts(number)
+    )

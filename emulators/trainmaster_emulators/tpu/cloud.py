@@ -121,7 +121,9 @@ class TpuCloud:
         def change(operation: Operation, node: Node) -> None:
             if "labels" in mask:
                 node.labels = labels
-            self.lifecycle.update(operation, node, metadata if "metadata" in mask else node.metadata)
+            self.lifecycle.update(
+                operation, node, metadata if "metadata" in mask else node.metadata
+            )
 
         return self._act("update", zone, node_id, change, lambda node: node.state in _SETTLED)
 
@@ -147,7 +149,11 @@ class TpuCloud:
     def _quota_error(self, zone: str, spec: NodeSpec) -> TpuError | None:
         """Return the error of the call, if the region's quota is exhausted."""
         region = zone.rpartition("-")[0]
-        return quota_exceeded(spec.slice.kind, region) if region in self.faults.now.quota_regions else None
+        return (
+            quota_exceeded(spec.slice.kind, region)
+            if region in self.faults.now.quota_regions
+            else None
+        )
 
     def _shortage(self, zone: str, spec: NodeSpec) -> TpuError | None:
         """Return the later error of the operation, if the zone has no capacity."""

@@ -33,7 +33,9 @@ _QUEUED: Final = (
 NODE: Final = (parse_mask(f"{_NODE},protectionTier"), parse_mask(_ALPHA_NODE))
 """Fields of a node in v2, and in v2alpha1."""
 QUEUED: Final = (
-    parse_mask(f"{_QUEUED},tpu/nodeSpec(node({_NODE},protectionTier),multisliceParams(nodeCount,nodeIdPrefix))"),
+    parse_mask(
+        f"{_QUEUED},tpu/nodeSpec(node({_NODE},protectionTier),multisliceParams(nodeCount,nodeIdPrefix))"
+    ),
     parse_mask(
         f"{_QUEUED},bestEffort,guaranteed/reserved,provisioningModel,runDuration(maxRunDuration,terminationTime),"
         f"tpu/nodeSpec(node({_ALPHA_NODE}),multiNodeParams(nodeCount,nodeIdPrefix,workloadType))"

@@ -41,7 +41,10 @@ class SliceHosts:
     def build(self, node: Node) -> list[Instance]:
         """Create the hosts of a node, powered off."""
         series = secrets.token_hex(4)
-        return [self._host(node, f"t1v-n-{series}-w-{number}", number) for number in range(node.spec.slice.hosts)]
+        return [
+            self._host(node, f"t1v-n-{series}-w-{number}", number)
+            for number in range(node.spec.slice.hosts)
+        ]
 
     def _host(self, node: Node, name: str, number: int) -> Instance:
         host_id = secrets.randbits(62) | 1 << 62
@@ -67,7 +70,15 @@ class SliceHosts:
             accelerators=(),
             shown={},
         )
-        return Instance(name, node.zone, host_id, properties, disk, self.attributes(node, number), dict(spec.labels))
+        return Instance(
+            name,
+            node.zone,
+            host_id,
+            properties,
+            disk,
+            self.attributes(node, number),
+            dict(spec.labels),
+        )
 
     def attributes(self, node: Node, number: int) -> dict[str, str]:
         """Return `instance/attributes/` of one host."""
@@ -76,7 +87,9 @@ class SliceHosts:
             "accelerator-type": node.spec.slice.type,
             "agent-worker-number": str(number),
             "tpu-env": self._environment(node, number),
-            "worker-network-endpoints": ",".join(f"unknown:unknown:{address}" for address in node.addresses),
+            "worker-network-endpoints": ",".join(
+                f"unknown:unknown:{address}" for address in node.addresses
+            ),
         }
 
     def _environment(self, node: Node, number: int) -> str:

@@ -36,7 +36,12 @@ class Lifecycle:
     """`forget` frees a node's name."""
 
     def __init__(
-        self, operations: OperationStore, faults: FaultInjector, hosts: SliceHosts, timing: Timing, forget: Forget
+        self,
+        operations: OperationStore,
+        faults: FaultInjector,
+        hosts: SliceHosts,
+        timing: Timing,
+        forget: Forget,
     ) -> None:
         self.operations, self.faults, self.hosts, self.timing = operations, faults, hosts, timing
         self._forget = forget
@@ -58,7 +63,11 @@ class Lifecycle:
 
     def stop(self, operation: Operation, node: Node) -> None:
         node.state = NodeState.STOPPING
-        self._spawn(operation, node, lambda: self._shut_down(node, self.timing.shutdown_s, NodeState.STOPPED))
+        self._spawn(
+            operation,
+            node,
+            lambda: self._shut_down(node, self.timing.shutdown_s, NodeState.STOPPED),
+        )
 
     def start(self, operation: Operation, node: Node) -> None:
         node.state = NodeState.STARTING
@@ -78,7 +87,12 @@ class Lifecycle:
     def preempt(self, node: Node, notice_s: float = PREEMPTION_NOTICE_S) -> None:
         """Preempt a node. It stays in the state PREEMPTED, and keeps its name, until it is deleted."""
         put_metadata(node, "instance/preempted", "TRUE")
-        self._spawn(None, node, lambda: self._shut_down(node, notice_s, NodeState.PREEMPTED), only_if=NodeState.READY)
+        self._spawn(
+            None,
+            node,
+            lambda: self._shut_down(node, notice_s, NodeState.PREEMPTED),
+            only_if=NodeState.READY,
+        )
 
     def maintain(self, node: Node, notice_s: float | None) -> None:
         put_metadata(node, "instance/maintenance-event", "TERMINATE_ON_HOST_MAINTENANCE")
@@ -144,7 +158,9 @@ class Lifecycle:
             node.deleted = True
             self._forget(node)
             reason = f"The hosts could not be started: {failure}"
-            raise failure if isinstance(failure, TpuError) else TpuError("INTERNAL", reason) from failure
+            raise (
+                failure if isinstance(failure, TpuError) else TpuError("INTERNAL", reason)
+            ) from failure
 
     def _start_up(self, node: Node) -> None:
         if node.state not in (NodeState.CREATING, NodeState.STARTING):

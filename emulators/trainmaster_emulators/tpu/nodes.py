@@ -78,7 +78,11 @@ def parse_node_spec(body: Json, zone: str, default_account: str) -> NodeSpec:
         scopes=tuple(account.get("scope") or ("https://www.googleapis.com/auth/cloud-platform",)),
         spot=spot,
         reserved=reserved,
-        shown={key: body[key] for key in ("description", "networkConfig", "schedulingConfig", "tags") if key in body},
+        shown={
+            key: body[key]
+            for key in ("description", "networkConfig", "schedulingConfig", "tags")
+            if key in body
+        },
     )
 
 
@@ -86,8 +90,13 @@ def parse_metadata(metadata: Json) -> dict[str, str]:
     """Check metadata against Compute's limits, because it becomes metadata of VMs. Raises TpuError."""
     for key, value in metadata.items():
         if len(str(value).encode()) > METADATA_VALUE_BYTES_MAX:
-            raise bad_request(f"The metadata value of {key} is longer than {METADATA_VALUE_BYTES_MAX} bytes.")
-    if sum(len(key.encode()) + len(str(value).encode()) for key, value in metadata.items()) > METADATA_BYTES_MAX:
+            raise bad_request(
+                f"The metadata value of {key} is longer than {METADATA_VALUE_BYTES_MAX} bytes."
+            )
+    if (
+        sum(len(key.encode()) + len(str(value).encode()) for key, value in metadata.items())
+        > METADATA_BYTES_MAX
+    ):
         raise bad_request(f"All metadata together are longer than {METADATA_BYTES_MAX} bytes.")
     return {key: str(value) for key, value in metadata.items()}
 
@@ -147,5 +156,7 @@ class Node:
         if self.queued:
             shown["queuedResource"] = self.queued
         if self.state is not NodeState.CREATING:
-            shown["networkEndpoints"] = [{"ipAddress": address, "port": PORT} for address in self.addresses]
+            shown["networkEndpoints"] = [
+                {"ipAddress": address, "port": PORT} for address in self.addresses
+            ]
         return shown

@@ -49,7 +49,11 @@ class Operation:
         shown: Json = {"name": self.name, "metadata": metadata, "done": self.ended_at is not None}
         if self.ended_at is not None:
             metadata["endTime"] = self.ended_at
-            shown |= {"error": self.error.as_status()} if self.error else {"response": self.response or {}}
+            shown |= (
+                {"error": self.error.as_status()}
+                if self.error
+                else {"response": self.response or {}}
+            )
         return shown
 
 
@@ -82,7 +86,9 @@ class OperationStore:
 
     def list_of(self, parent: str) -> list[Json]:
         with self._lock:
-            operations = [item for name, item in self._operations.items() if name.startswith(f"{parent}/")]
+            operations = [
+                item for name, item in self._operations.items() if name.startswith(f"{parent}/")
+            ]
             return [operation.as_json() for operation in operations]
 
     def delete(self, name: str) -> None:

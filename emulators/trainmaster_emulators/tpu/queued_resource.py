@@ -98,7 +98,9 @@ def _max_run(body: Json) -> timedelta | None:
         return None
     duration = (body.get("runDuration") or {}).get("maxRunDuration")
     if not duration or "spot" in body or "reservationName" in body:
-        raise bad_request("FLEX_START needs a max run duration, and neither Spot nor a reservation.")
+        raise bad_request(
+            "FLEX_START needs a max run duration, and neither Spot nor a reservation."
+        )
     run = _seconds(duration)
     if run > FLEX_START_MAX:
         raise bad_request("The max run duration must be at most 7 days.")
@@ -133,4 +135,9 @@ class QueuedResource:
         state: Json = {"state": self.state.value, self.state.data: data}
         if self.initiator:
             state["stateInitiator"] = self.initiator
-        return {**self.request.shown, "name": self.path, "createTime": timestamp(self.created_at), "state": state}
+        return {
+            **self.request.shown,
+            "name": self.path,
+            "createTime": timestamp(self.created_at),
+            "state": state,
+        }

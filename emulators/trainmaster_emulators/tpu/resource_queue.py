@@ -92,7 +92,9 @@ class TpuQueue:
     def _run(self, queued: QueuedResource, operation: Operation) -> None:
         self._pause()
         self._enter(queued, QueueState.WAITING, only_if=QueueState.CREATING)
-        self._cloud.operations.finish(operation, {"@type": QUEUED_TYPE, **select(queued.as_json(), QUEUED[0])})
+        self._cloud.operations.finish(
+            operation, {"@type": QUEUED_TYPE, **select(queued.as_json(), QUEUED[0])}
+        )
         try:
             self._wait_for_capacity(queued)
             node = self._create_node(queued)
@@ -104,16 +106,27 @@ class TpuQueue:
             self._watch(queued, node)
 
     def _wait_for_capacity(self, queued: QueuedResource) -> None:
-        while queued.state is QueueState.WAITING and queued.zone in self._cloud.faults.now.stockout_zones:
-            if queued.request.valid_until is not None and datetime.now(UTC) >= queued.request.valid_until:
-                raise TpuError("DEADLINE_EXCEEDED", "The resources were not available before the valid-until time.")
+        while (
+            queued.state is QueueState.WAITING
+            and queued.zone in self._cloud.faults.now.stockout_zones
+        ):
+            if (
+                queued.request.valid_until is not None
+                and datetime.now(UTC) >= queued.request.valid_until
+            ):
+                raise TpuError(
+                    "DEADLINE_EXCEEDED",
+                    "The resources were not available before the valid-until time.",
+                )
             time.sleep(0.05)
 
     def _create_node(self, queued: QueuedResource) -> Node | None:
         """Create the node and return it when it is READY. Return None if the request was deleted meanwhile."""
         if not self._enter(queued, QueueState.PROVISIONING, only_if=QueueState.WAITING):
             return None
-        operation = self._cloud.create(queued.zone, queued.request.node_id, queued.request.node, queued.path)
+        operation = self._cloud.create(
+            queued.zone, queued.request.node_id, queued.request.node, queued.path
+        )
         while operation.ended_at is None:
             time.sleep(0.05)
         if operation.error is not None:
@@ -161,7 +174,9 @@ class TpuQueue:
             return None
         return node if node.queued == queued.path else None
 
-    def _enter(self, queued: QueuedResource, state: QueueState, *, only_if: QueueState | None = None) -> bool:
+    def _enter(
+        self, queued: QueuedResource, state: QueueState, *, only_if: QueueState | None = None
+    ) -> bool:
         with queued.transition_lock:
             if queued.state is QueueState.DELETING or only_if not in (None, queued.state):
                 return False

@@ -14,7 +14,14 @@ from trainmaster_emulators.machines.injected_faults import Trouble
 from trainmaster_emulators.rest.api_errors import Json
 from trainmaster_emulators.rest.server import Answer, RestServer
 from trainmaster_emulators.tpu.api import TpuApi
-from trainmaster_emulators.tpu.api_errors import TpuError, disabled, forbidden, not_found, rate_limited, unreachable
+from trainmaster_emulators.tpu.api_errors import (
+    TpuError,
+    disabled,
+    forbidden,
+    not_found,
+    rate_limited,
+    unreachable,
+)
 from trainmaster_emulators.tpu.cloud import TpuCloud
 from trainmaster_emulators.tpu.resource_queue import TpuQueue
 
@@ -49,7 +56,9 @@ _ROUTES: Final = (
 class TpuServer(RestServer):
     def __init__(self, cloud: TpuCloud) -> None:
         self.cloud, self.queue = cloud, TpuQueue(cloud)
-        super().__init__(*((method, path, partial(self._call, verb)) for method, path, verb in _ROUTES))
+        super().__init__(
+            *((method, path, partial(self._call, verb)) for method, path, verb in _ROUTES)
+        )
 
     def answer(self, request: Request) -> Answer:
         try:
@@ -62,10 +71,20 @@ class TpuServer(RestServer):
             raise not_found(request.path) from None
 
     def _call(
-        self, verb: str, request: Request, /, version: str, project: str, zone: str = "", **variables: str
+        self,
+        verb: str,
+        request: Request,
+        /,
+        version: str,
+        project: str,
+        zone: str = "",
+        **variables: str,
     ) -> Json:
         if project != self.cloud.project.id:
-            raise TpuError("PERMISSION_DENIED", f"Permission denied on 'projects/{project}' (or it may not exist).")
+            raise TpuError(
+                "PERMISSION_DENIED",
+                f"Permission denied on 'projects/{project}' (or it may not exist).",
+            )
         match self.cloud.faults.trouble("tpu", verb, zone):
             case Trouble.DISABLED:
                 raise disabled(project)
@@ -73,5 +92,7 @@ class TpuServer(RestServer):
                 raise forbidden(verb, f"projects/{project}")
             case Trouble.UNREACHABLE:
                 raise unreachable(zone)
-        endpoint = getattr(TpuApi(self.cloud, self.queue, request, is_alpha=version == "v2alpha1"), verb)
+        endpoint = getattr(
+            TpuApi(self.cloud, self.queue, request, is_alpha=version == "v2alpha1"), verb
+        )
         return select_fields(request, endpoint(**variables, **({"zone": zone} if zone else {})))

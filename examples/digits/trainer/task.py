@@ -51,7 +51,9 @@ def main(argv: list[str] | None = None) -> None:
     """Train, evaluate, store."""
     options = parse_arguments(argv)
     job_dir, job_id = options.job_dir.rstrip("/"), os.environ.get("CLOUD_ML_JOB_ID", "local")
-    tf.get_logger().setLevel("ERROR")  # its warnings about restored checkpoints are about Keras' own bookkeeping
+    tf.get_logger().setLevel(
+        "ERROR"
+    )  # its warnings about restored checkpoints are about Keras' own bookkeeping
     # tf.data's tuner threads sleep for up to a minute and can miss the call to end; `fit` then returns that much later.
     # Debug mode has no such threads and no parallel loading, which is not needed here. Remove it for more data.
     tf.data.experimental.enable_debug_mode()
@@ -93,7 +95,9 @@ def main(argv: list[str] | None = None) -> None:
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Read the flags. An unknown flag is an error: it may be a misspelt one."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--job-dir", required=True, help="where backup, model and metrics go; gs:// or local")
+    parser.add_argument(
+        "--job-dir", required=True, help="where backup, model and metrics go; gs:// or local"
+    )
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--batch-size", type=int, default=32, help="images per replica and step")
     parser.add_argument("--learning-rate", type=float, default=0.004)
@@ -177,7 +181,9 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow
         values = logs or {}
         time.sleep(max(0.0, self._started_s + self.epoch_seconds - time.monotonic()))
         loss, accuracy = values["loss"], values["accuracy"]
-        print(f"epoch {epoch + 1}/{self.epochs} loss {loss:.4f} accuracy {accuracy:.4f}", flush=True)
+        print(
+            f"epoch {epoch + 1}/{self.epochs} loss {loss:.4f} accuracy {accuracy:.4f}", flush=True
+        )
 
 
 def store_model(model: Any, job_dir: str, *, is_chief: bool) -> None:

@@ -50,12 +50,18 @@ def main(argv: list[str] | None = None) -> None:
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Read the flags."""
-    parser = argparse.ArgumentParser(description="Train a digit classifier with DistributedDataParallel.")
-    parser.add_argument("--job-dir", required=True, help="where checkpoint, model and metrics go; gs:// or local")
+    parser = argparse.ArgumentParser(
+        description="Train a digit classifier with DistributedDataParallel."
+    )
+    parser.add_argument(
+        "--job-dir", required=True, help="where checkpoint, model and metrics go; gs:// or local"
+    )
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--batch-size", type=int, default=32, help="images per replica and step")
     parser.add_argument("--learning-rate", type=float, default=0.004)
-    parser.add_argument("--epoch-seconds", type=float, default=0.0, help="minimum duration of an epoch")
+    parser.add_argument(
+        "--epoch-seconds", type=float, default=0.0, help="minimum duration of an epoch"
+    )
     return parser.parse_args(argv)
 
 
@@ -73,14 +79,24 @@ def train(options: argparse.Namespace) -> None:
     loader = DataLoader(digits.train, batch_size=options.batch_size, sampler=sampler)
     for epoch in range(epochs_done, options.epochs):
         started_s = time.monotonic()
-        sampler.set_epoch(epoch)  # a different order in each epoch, but the same one when an epoch is repeated
+        sampler.set_epoch(
+            epoch
+        )  # a different order in each epoch, but the same one when an epoch is repeated
         loss, accuracy = train_epoch(parallel, optimizer, loader)
         time.sleep(max(0.0, started_s + options.epoch_seconds - time.monotonic()))
         if prints_progress():
-            print(f"epoch {epoch + 1}/{options.epochs} loss {loss:.4f} accuracy {accuracy:.4f}", flush=True)
+            print(
+                f"epoch {epoch + 1}/{options.epochs} loss {loss:.4f} accuracy {accuracy:.4f}",
+                flush=True,
+            )
         if is_chief:
             save(
-                {"epochs_done": epoch + 1, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, checkpoint
+                {
+                    "epochs_done": epoch + 1,
+                    "model": model.state_dict(),
+                    "optimizer": optimizer.state_dict(),
+                },
+                checkpoint,
             )
     if is_chief:
         store_results(options.epochs, job_dir, model, digits)
@@ -94,10 +110,14 @@ def prints_progress() -> bool:
 def load_data() -> Digits:
     """Load scikit-learn's 1,797 digits. The split is the same in every replica and after every restart."""
     images, labels = load_digits(return_X_y=True)
-    parts = train_test_split(images / 16.0, labels, test_size=HELD_OUT, random_state=SEED, stratify=labels)
+    parts = train_test_split(
+        images / 16.0, labels, test_size=HELD_OUT, random_state=SEED, stratify=labels
+    )
     train_images, held_out_images = (torch.tensor(part, dtype=torch.float32) for part in parts[:2])
     train_labels, held_out_labels = (torch.tensor(part, dtype=torch.int64) for part in parts[2:])
-    return Digits(TensorDataset(train_images, train_labels), TensorDataset(held_out_images, held_out_labels))
+    return Digits(
+        TensorDataset(train_images, train_labels), TensorDataset(held_out_images, held_out_labels)
+    )
 
 
 def build_model() -> torch.nn.Module:

@@ -20,10 +20,16 @@ HELD_OUT = 0.2
 
 def main(argv: list[str] | None = None) -> None:
     """Train, evaluate, store."""
-    parser = argparse.ArgumentParser(description="Train a support vector machine on handwritten digits.")
-    parser.add_argument("--job-dir", required=True, help="where the model and the metrics go; gs:// or local")
+    parser = argparse.ArgumentParser(
+        description="Train a support vector machine on handwritten digits."
+    )
+    parser.add_argument(
+        "--job-dir", required=True, help="where the model and the metrics go; gs:// or local"
+    )
     parser.add_argument("--gamma", type=float, default=0.001, help="width of the radial kernel")
-    parser.add_argument("--regularization", type=float, default=10.0, help="the C of the support vector machine")
+    parser.add_argument(
+        "--regularization", type=float, default=10.0, help="the C of the support vector machine"
+    )
     options = parser.parse_args(argv)
 
     images, labels = load_digits(return_X_y=True)
@@ -38,7 +44,11 @@ def main(argv: list[str] | None = None) -> None:
     with fsspec.open(f"{job_dir}/model.joblib", "wb") as file:
         joblib.dump(model, file)
     print(f"model at {job_dir}/model.joblib", flush=True)
-    metrics = {"accuracy": accuracy, "held_out_images": len(held_out_labels), "gamma": options.gamma}
+    metrics = {
+        "accuracy": accuracy,
+        "held_out_images": len(held_out_labels),
+        "gamma": options.gamma,
+    }
     with fsspec.open(f"{job_dir}/metrics.json", "w") as file:
         json.dump(metrics, file, indent=2)
 

@@ -23,10 +23,14 @@ HELD_OUT = 0.2
 def flags(description: str) -> argparse.ArgumentParser:
     """Return a parser with the flags that all trainers have."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--job-dir", required=True, help="where backup, model and metrics go; gs:// or local")
+    parser.add_argument(
+        "--job-dir", required=True, help="where backup, model and metrics go; gs:// or local"
+    )
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--batch-size", type=int, default=32, help="images per replica and step")
-    parser.add_argument("--epoch-seconds", type=float, default=0.0, help="minimum duration of an epoch")
+    parser.add_argument(
+        "--epoch-seconds", type=float, default=0.0, help="minimum duration of an epoch"
+    )
     return parser
 
 
@@ -65,7 +69,9 @@ def compiled_model(**options: Any) -> Any:
         ]
     )
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer=tf.keras.optimizers.Adam(0.004), loss=loss, metrics=["accuracy"], **options)
+    model.compile(
+        optimizer=tf.keras.optimizers.Adam(0.004), loss=loss, metrics=["accuracy"], **options
+    )
     return model
 
 
@@ -74,7 +80,9 @@ class Checkpoints:
 
     def __init__(self, model: Any, job_dir: str) -> None:
         checkpoint = tf.train.Checkpoint(model=model, optimizer=model.optimizer)
-        self._manager = tf.train.CheckpointManager(checkpoint, own_folder(job_dir, "checkpoints"), max_to_keep=2)
+        self._manager = tf.train.CheckpointManager(
+            checkpoint, own_folder(job_dir, "checkpoints"), max_to_keep=2
+        )
 
     def restore(self) -> int:
         """Load the last checkpoint, if any, and return the number of epochs done."""

@@ -25,7 +25,9 @@ POLL_S = 0.5
 def main(argv: list[str] | None = None) -> None:
     """Train or evaluate, depending on the task type in TF_CONFIG."""
     parser = digits.flags("Train on the chief, evaluate on an evaluator.")
-    parser.add_argument("--evaluator-minutes", type=float, default=15.0, help="how long the chief waits at the end")
+    parser.add_argument(
+        "--evaluator-minutes", type=float, default=15.0, help="how long the chief waits at the end"
+    )
     options = parser.parse_args(argv)
     task_type = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {}).get("type")
     if task_type == "evaluator":

@@ -23,13 +23,18 @@ def main(argv: list[str] | None = None) -> None:
     """Train, evaluate, store."""
     parser = digits.flags("Train a digit classifier on one VM.")
     parser.add_argument("--strategy", choices=sorted(STRATEGIES), default="mirrored")
-    parser.add_argument("--cpu-devices", type=int, default=1, help="number of logical devices of the CPU")
+    parser.add_argument(
+        "--cpu-devices", type=int, default=1, help="number of logical devices of the CPU"
+    )
     options = parser.parse_args(argv)
     devices = compute_devices(options.cpu_devices)  # before TensorFlow initializes its devices
     tf.keras.utils.set_random_seed(digits.SEED)
     strategy = STRATEGIES[options.strategy](devices)
     replicas = strategy.num_replicas_in_sync
-    print(f"{options.strategy}: {replicas} of {len(devices)} devices compute: {', '.join(devices)}", flush=True)
+    print(
+        f"{options.strategy}: {replicas} of {len(devices)} devices compute: {', '.join(devices)}",
+        flush=True,
+    )
 
     (images, labels), _ = digits.load()
     global_batch = options.batch_size * replicas
@@ -53,7 +58,9 @@ def compute_devices(cpu_devices: int) -> list[str]:
     if gpus:
         return [f"GPU:{index}" for index in range(len(gpus))]
     (cpu,) = tf.config.list_physical_devices("CPU")
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * cpu_devices)
+    tf.config.set_logical_device_configuration(
+        cpu, [tf.config.LogicalDeviceConfiguration()] * cpu_devices
+    )
     return [f"CPU:{index}" for index in range(cpu_devices)]
 
 
@@ -64,7 +71,9 @@ def mirrored(devices: list[str]) -> Any:
 
 def central_storage(devices: list[str]) -> Any:
     """Return the strategy over all devices, with its variables on the host."""
-    return tf.distribute.experimental.CentralStorageStrategy(compute_devices=devices, parameter_device="CPU:0")
+    return tf.distribute.experimental.CentralStorageStrategy(
+        compute_devices=devices, parameter_device="CPU:0"
+    )
 
 
 def one_device(devices: list[str]) -> Any:

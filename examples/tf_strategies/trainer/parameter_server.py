@@ -43,7 +43,10 @@ def serve(cluster: Any) -> None:
     """Hold variables or run steps for the chief. Does not return."""
     os.environ["GRPC_FAIL_FAST"] = "use_caller"  # wait for a server that is being restarted
     server = tf.distribute.Server(
-        cluster.cluster_spec(), job_name=cluster.task_type, task_index=cluster.task_id, protocol=cluster.rpc_layer
+        cluster.cluster_spec(),
+        job_name=cluster.task_type,
+        task_index=cluster.task_id,
+        protocol=cluster.rpc_layer,
     )
     print(f"{cluster.task_type} {cluster.task_id} serves", flush=True)
     server.join()
@@ -71,11 +74,18 @@ def coordinate(options: argparse.Namespace, cluster: Any) -> None:
         model = digits.compiled_model()
         checkpoints = digits.Checkpoints(model, options.job_dir)
     epochs_done = checkpoints.restore()
-    batches = iter(coordinator.create_per_worker_dataset(lambda: digits.endless(images, labels, options.batch_size)))
+    batches = iter(
+        coordinator.create_per_worker_dataset(
+            lambda: digits.endless(images, labels, options.batch_size)
+        )
+    )
     step = training_step(strategy, model)
     for epoch in range(epochs_done, options.epochs):
         started_s = time.monotonic()
-        losses = [coordinator.schedule(step, args=(batches,)) for _ in range(len(labels) // options.batch_size)]
+        losses = [
+            coordinator.schedule(step, args=(batches,))
+            for _ in range(len(labels) // options.batch_size)
+        ]
         coordinator.join()
         loss = sum(coordinator.fetch(losses)) / len(losses)
         time.sleep(max(0.0, started_s + options.epoch_seconds - time.monotonic()))

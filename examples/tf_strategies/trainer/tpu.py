@@ -20,11 +20,17 @@ STATUS_NO_TPU = 2
 def main(argv: list[str] | None = None) -> None:
     """Train, evaluate, store."""
     parser = digits.flags("Train a digit classifier with TPUStrategy.")
-    parser.add_argument("--any-device", action="store_true", help="without a TPU, train on the CPU or GPUs")
+    parser.add_argument(
+        "--any-device", action="store_true", help="without a TPU, train on the CPU or GPUs"
+    )
     options = parser.parse_args(argv)
     strategy = tpu_strategy()
     if strategy is None and not options.any_device:
-        print("this VM has no TPU: run the trainer on a Cloud TPU, or with --any-device", file=sys.stderr, flush=True)
+        print(
+            "this VM has no TPU: run the trainer on a Cloud TPU, or with --any-device",
+            file=sys.stderr,
+            flush=True,
+        )
         sys.exit(STATUS_NO_TPU)
     strategy = strategy or tf.distribute.get_strategy()
     cores = strategy.num_replicas_in_sync

@@ -71,19 +71,31 @@ def main(argv: list[str] | None = None) -> None:
         # JAX catches SIGTERM, a notice that leaves time to save, and goes on. Here the last epoch is saved already.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     mesh = make_mesh(options.model_parallel)
-    print(f"host {jax.process_index()} of {jax.process_count()}: mesh {dict(mesh.shape)}", flush=True)
+    print(
+        f"host {jax.process_index()} of {jax.process_count()}: mesh {dict(mesh.shape)}", flush=True
+    )
     train(options, mesh)
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Read the flags."""
-    parser = argparse.ArgumentParser(description="Train a digit classifier with JAX on a TPU slice.")
-    parser.add_argument("--job-dir", required=True, help="where checkpoint, model and metrics go; gs:// or local")
-    parser.add_argument("--model-parallel", type=int, default=1, help="chips that share one copy of the model")
+    parser = argparse.ArgumentParser(
+        description="Train a digit classifier with JAX on a TPU slice."
+    )
+    parser.add_argument(
+        "--job-dir", required=True, help="where checkpoint, model and metrics go; gs:// or local"
+    )
+    parser.add_argument(
+        "--model-parallel", type=int, default=1, help="chips that share one copy of the model"
+    )
     parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--batch-size", type=int, default=64, help="images per step, over all hosts")
+    parser.add_argument(
+        "--batch-size", type=int, default=64, help="images per step, over all hosts"
+    )
     parser.add_argument("--learning-rate", type=float, default=0.1)
-    parser.add_argument("--epoch-seconds", type=float, default=0.0, help="minimum duration of an epoch")
+    parser.add_argument(
+        "--epoch-seconds", type=float, default=0.0, help="minimum duration of an epoch"
+    )
     return parser.parse_args(argv)
 
 
@@ -94,7 +106,9 @@ def make_mesh(model_parallel: int) -> Mesh:
         raise SystemExit(
             f"--model-parallel {model_parallel} must divide the {count} devices and the {HIDDEN} hidden units"
         )
-    return Mesh(np.array(jax.devices()).reshape(count // model_parallel, model_parallel), ("data", "model"))
+    return Mesh(
+        np.array(jax.devices()).reshape(count // model_parallel, model_parallel), ("data", "model")
+    )
 
 
 def train(options: argparse.Namespace, mesh: Mesh) -> None:
@@ -104,7 +118,10 @@ def train(options: argparse.Namespace, mesh: Mesh) -> None:
     is_chief = jax.process_index() == 0
     train_part, held_out = load_data()
     whole, epochs_done = restore(checkpoint)
-    state = {kind: {name: split(tree[name], mesh, SHARDINGS[name]) for name in tree} for kind, tree in whole.items()}
+    state = {
+        kind: {name: split(tree[name], mesh, SHARDINGS[name]) for name in tree}
+        for kind, tree in whole.items()
+    }
     step = make_step(options.learning_rate)
     for epoch in range(epochs_done, options.epochs):
         started_s = time.monotonic()
@@ -117,7 +134,11 @@ def train(options: argparse.Namespace, mesh: Mesh) -> None:
         print(f"epoch {epoch + 1}/{options.epochs} loss {loss:.4f}", flush=True)
         whole = multihost_utils.process_allgather(state, tiled=True)
         if is_chief:
-            arrays = {f"{kind}/{name}": array for kind, tree in whole.items() for name, array in tree.items()}
+            arrays = {
+                f"{kind}/{name}": array
+                for kind, tree in whole.items()
+                for name, array in tree.items()
+            }
             save(checkpoint, epochs_done=epoch + 1, **arrays)
     if is_chief:
         store_results(options.epochs, job_dir, whole["parameters"], held_out)
@@ -126,7 +147,9 @@ def train(options: argparse.Namespace, mesh: Mesh) -> None:
 def load_data() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
     """Load scikit-learn's 1,797 digits. The split is the same on every host and after every restart."""
     images, labels = load_digits(return_X_y=True)
-    parts = train_test_split(images / 16.0, labels, test_size=HELD_OUT, random_state=SEED, stratify=labels)
+    parts = train_test_split(
+        images / 16.0, labels, test_size=HELD_OUT, random_state=SEED, stratify=labels
+    )
     train_images, held_out_images = (part.astype(np.float32) for part in parts[:2])
     train_labels, held_out_labels = (part.astype(np.int32) for part in parts[2:])
     return (train_images, train_labels), (held_out_images, held_out_labels)
@@ -145,7 +168,9 @@ def batches(
 
 def split(array: np.ndarray, mesh: Mesh, spec: PartitionSpec) -> jax.Array:
     """Turn an array that every host has into a global array: each device gets its part."""
-    return jax.make_array_from_callback(array.shape, NamedSharding(mesh, spec), lambda index: array[index])
+    return jax.make_array_from_callback(
+        array.shape, NamedSharding(mesh, spec), lambda index: array[index]
+    )
 
 
 def first_state() -> dict[str, Tree]:
@@ -176,8 +201,12 @@ def make_step(learning_rate: float) -> Any:
     @jax.jit
     def step(state: dict[str, Tree], images: Any, labels: Any) -> tuple[dict[str, Tree], Any]:
         loss, gradients = jax.value_and_grad(loss_of)(state["parameters"], images, labels)
-        momenta = jax.tree.map(lambda momentum, slope: MOMENTUM * momentum + slope, state["momenta"], gradients)
-        parameters = jax.tree.map(lambda old, slope: old - learning_rate * slope, state["parameters"], momenta)
+        momenta = jax.tree.map(
+            lambda momentum, slope: MOMENTUM * momentum + slope, state["momenta"], gradients
+        )
+        parameters = jax.tree.map(
+            lambda old, slope: old - learning_rate * slope, state["parameters"], momenta
+        )
         return {"parameters": parameters, "momenta": momenta}, loss
 
     return step
@@ -196,8 +225,15 @@ def restore(checkpoint: str) -> tuple[dict[str, Tree], int]:
     """
     state, epochs_done = first_state(), 0
     if jax.process_index() == 0:
-        with contextlib.suppress(FileNotFoundError), fsspec.open(checkpoint, "rb") as file, np.load(file) as arrays:
-            state = {kind: {name: arrays[f"{kind}/{name}"] for name in tree} for kind, tree in state.items()}
+        with (
+            contextlib.suppress(FileNotFoundError),
+            fsspec.open(checkpoint, "rb") as file,
+            np.load(file) as arrays,
+        ):
+            state = {
+                kind: {name: arrays[f"{kind}/{name}"] for name in tree}
+                for kind, tree in state.items()
+            }
             epochs_done = int(arrays["epochs_done"])
     state, shared = multihost_utils.broadcast_one_to_all((state, np.array(epochs_done)))
     epochs_done = int(shared)
@@ -206,7 +242,9 @@ def restore(checkpoint: str) -> tuple[dict[str, Tree], int]:
     return state, epochs_done
 
 
-def store_results(epochs: int, job_dir: str, parameters: Tree, held_out: tuple[np.ndarray, np.ndarray]) -> None:
+def store_results(
+    epochs: int, job_dir: str, parameters: Tree, held_out: tuple[np.ndarray, np.ndarray]
+) -> None:
     """Evaluate the model on the held-out images; write the model and its metrics."""
     images, labels = held_out
     accuracy = float((np.asarray(logits_of(parameters, images)).argmax(axis=1) == labels).mean())

@@ -58,7 +58,9 @@ def main(argv: list[str] | None = None) -> None:
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """Read the flags. Hyperparameters have the names of the job file."""
     parser = argparse.ArgumentParser(description="Train one trial on handwritten digits.")
-    parser.add_argument("--job-dir", required=True, help="where the model and the metrics go; gs:// or local")
+    parser.add_argument(
+        "--job-dir", required=True, help="where the model and the metrics go; gs:// or local"
+    )
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--learning_rate", type=float, default=0.001)
     parser.add_argument("--hidden_units", type=int, default=32)
@@ -68,7 +70,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 def hyperparameters(options: argparse.Namespace) -> dict[str, object]:
     """Return the trial's hyperparameters."""
-    return {name: getattr(options, name) for name in ("learning_rate", "hidden_units", "activation")}
+    return {
+        name: getattr(options, name) for name in ("learning_rate", "hidden_units", "activation")
+    }
 
 
 if __name__ == "__main__":

@@ -41,11 +41,17 @@ def main(argv: list[str] | None = None) -> None:
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Read the flags."""
     parser = argparse.ArgumentParser(description="Train boosted trees on one machine or several.")
-    parser.add_argument("--job-dir", required=True, help="where checkpoint, model and metrics go; gs:// or local")
-    parser.add_argument("--rounds", type=int, default=40, help="boosting rounds, one tree per class in each")
+    parser.add_argument(
+        "--job-dir", required=True, help="where checkpoint, model and metrics go; gs:// or local"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=40, help="boosting rounds, one tree per class in each"
+    )
     parser.add_argument("--depth", type=int, default=4)
     parser.add_argument("--learning-rate", type=float, default=0.3)
-    parser.add_argument("--round-seconds", type=float, default=0.0, help="minimum duration of a round")
+    parser.add_argument(
+        "--round-seconds", type=float, default=0.0, help="minimum duration of a round"
+    )
     return parser.parse_args(argv)
 
 
@@ -81,7 +87,9 @@ def load_data(rank: int, world_size: int) -> tuple[xgboost.DMatrix, xgboost.DMat
     images, labels = load_digits(return_X_y=True)
     parts = train_test_split(images, labels, test_size=HELD_OUT, random_state=SEED, stratify=labels)
     learn_images, held_out_images, learn_labels, held_out_labels = parts
-    learn = xgboost.DMatrix(learn_images[rank::world_size], learn_labels[rank::world_size], nthread=1)
+    learn = xgboost.DMatrix(
+        learn_images[rank::world_size], learn_labels[rank::world_size], nthread=1
+    )
     return learn, xgboost.DMatrix(held_out_images, held_out_labels, nthread=1)
 
 
@@ -108,14 +116,19 @@ class Rounds(xgboost.callback.TrainingCallback):
         self.checkpoint = checkpoint
         self._started_s = time.monotonic()
 
-    def after_iteration(self, model: xgboost.Booster, _epoch: int, evals_log: dict[str, Any]) -> bool:
+    def after_iteration(
+        self, model: xgboost.Booster, _epoch: int, evals_log: dict[str, Any]
+    ) -> bool:
         """Return False, which means: continue training."""
         time.sleep(max(0.0, self._started_s + self.options.round_seconds - time.monotonic()))
         self._started_s = time.monotonic()
         if collective.get_rank() == 0:
             save(model, self.checkpoint)
         error = evals_log["held_out"]["merror"][-1]
-        print(f"round {model.num_boosted_rounds()}/{self.options.rounds} held-out error {error:.4f}", flush=True)
+        print(
+            f"round {model.num_boosted_rounds()}/{self.options.rounds} held-out error {error:.4f}",
+            flush=True,
+        )
         return False
 
 

@@ -108,10 +108,16 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         inbox.start_thread(log.run)
     if config.fuse_s is not None:
         node = f"projects/{config.project}/locations/{identity.vm.zone}/nodes/{identity.vm.name}"
-        inbox.start_thread(SelfDelete(node, config.fuse_s, api("tpu", "TRAINMASTER_TPU_ENDPOINT"), workspace).run)
+        inbox.start_thread(
+            SelfDelete(node, config.fuse_s, api("tpu", "TRAINMASTER_TPU_ENDPOINT"), workspace).run
+        )
 
     def find_engine() -> ContainerEngine | None:
-        return ContainerEngine.find(environ, identity.instance.name) if config.container is not None else None
+        return (
+            ContainerEngine.find(environ, identity.instance.name)
+            if config.container is not None
+            else None
+        )
 
     console.log(describe_machine(metadata, ContainerEngine.find(environ, identity.instance.name)))
     storage = StorageReader(api("storage", "STORAGE_EMULATOR_HOST"), Retrier(console))
@@ -119,7 +125,9 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     monitoring = api("monitoring", "TRAINMASTER_MONITORING_ENDPOINT")
     summary_metric = create_summary_metric(identity, storage, console)
     progress = ProgressCollector(work, console, summary_metric) if identity.is_primary else None
-    monitor = configured_monitor(identity, environ, metadata, monitoring, run_state, console, progress)
+    monitor = configured_monitor(
+        identity, environ, metadata, monitoring, run_state, console, progress
+    )
     if monitor is not None:
         inbox.start_thread(monitor.run)
     if progress is not None and monitor is not None:
@@ -127,7 +135,9 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         inbox.start_thread(progress.run)
     metric = TrialMetric(identity, work, summary_metric)
     if metric.is_reported:
-        inbox.start_thread(MetricReport(metric, lambda: run_state.last_started, metadata, console).run)
+        inbox.start_thread(
+            MetricReport(metric, lambda: run_state.last_started, metadata, console).run
+        )
     setup = Setup(
         identity,
         workspace,
@@ -148,7 +158,9 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     )
     channel = None
     if config.channel is not None:
-        channel = PeerChannel(config.channel, identity, inbox, console, lambda: run_state.last_started)
+        channel = PeerChannel(
+            config.channel, identity, inbox, console, lambda: run_state.last_started
+        )
         inbox.start_thread(channel.run)
     write_point = point_writer(identity, monitoring) if monitor is not None else None
     inbox.post(Heartbeat(metadata, inbox, console, lambda: launcher.is_stuck, write_point).beat)
@@ -170,7 +182,9 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     return 0
 
 
-def create_cloud_log(identity: AgentIdentity, logging: GoogleApi, run_state: RunState) -> CloudLog | None:
+def create_cloud_log(
+    identity: AgentIdentity, logging: GoogleApi, run_state: RunState
+) -> CloudLog | None:
     """Return the copy of the output in Cloud Logging; None if the output is not copied.
 
     It reports its own errors on a console that is not copied to itself.
@@ -185,12 +199,16 @@ def create_cloud_log(identity: AgentIdentity, logging: GoogleApi, run_state: Run
     return CloudLog(origin, post, LogBuffer(), lambda: run_state.last_started, Console().log)
 
 
-def create_summary_metric(identity: AgentIdentity, storage: StorageReader, console: Console) -> SummaryMetric | None:
+def create_summary_metric(
+    identity: AgentIdentity, storage: StorageReader, console: Console
+) -> SummaryMetric | None:
     """Return the reader of summary events: for a trial, of its metric. None unless the primary has a folder."""
     variables = identity.config.environment
     tag = variables.get(TAG_VARIABLE, "")
     folder = identity.config.job_dir or (None if tag else variables.get("AIP_TENSORBOARD_LOG_DIR"))
-    return SummaryMetric(tag, folder, storage, console.log) if folder and identity.is_primary else None
+    return (
+        SummaryMetric(tag, folder, storage, console.log) if folder and identity.is_primary else None
+    )
 
 
 def read_identity(metadata: MetadataServer, console: Console) -> AgentIdentity:

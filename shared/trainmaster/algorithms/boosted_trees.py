@@ -33,13 +33,21 @@ def train(values: Values) -> None:
     matrices = {name: part.to_xgboost(values) for name, part in parts.items()}
     if evaluated is training:
         print("no validation data: the metrics are those of the training data", flush=True)
-    model, metrics = boost(values, matrices["training"], matrices.get("validation", matrices["training"]))
+    model, metrics = boost(
+        values, matrices["training"], matrices.get("validation", matrices["training"])
+    )
     if "test" in matrices:
-        metrics |= {f"test_{name}": value for name, value in evaluate(model, matrices["test"]).items()}
-    metrics |= baseline(training.targets, evaluated.targets, is_classification=is_classification(values))
+        metrics |= {
+            f"test_{name}": value for name, value in evaluate(model, matrices["test"]).items()
+        }
+    metrics |= baseline(
+        training.targets, evaluated.targets, is_classification=is_classification(values)
+    )
     job_dir = str(values["job_dir"])
     write_model(job_dir, model)
-    write_metrics(job_dir, metrics, model.num_boosted_rounds(), is_classification=is_classification(values))
+    write_metrics(
+        job_dir, metrics, model.num_boosted_rounds(), is_classification=is_classification(values)
+    )
 
 
 def _preprocess(values: Values) -> dict[str, Matrix]:

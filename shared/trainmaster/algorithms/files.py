@@ -32,7 +32,9 @@ def find_files(pattern: str) -> list[str]:
     fixed = _WILDCARD.split(pattern)[0]
     if pattern.startswith(SCHEME):
         bucket, _, prefix = fixed.removeprefix(SCHEME).partition("/")
-        paths = [f"{SCHEME}{bucket}/{blob.name}" for blob in _client().list_blobs(bucket, prefix=prefix)]
+        paths = [
+            f"{SCHEME}{bucket}/{blob.name}" for blob in _client().list_blobs(bucket, prefix=prefix)
+        ]
     else:
         folder = Path(fixed).parent if not fixed.endswith("/") else Path(fixed)
         paths = [str(path) for path in folder.rglob("*") if path.is_file()]
@@ -79,9 +81,16 @@ def read_folder(folder: str, local: Path) -> bool:
     base = folder.rstrip("/") + "/"
     if folder.startswith(SCHEME):
         bucket, _, prefix = base.removeprefix(SCHEME).partition("/")
-        names = [str(blob.name).removeprefix(prefix) for blob in _client().list_blobs(bucket, prefix=prefix)]
+        names = [
+            str(blob.name).removeprefix(prefix)
+            for blob in _client().list_blobs(bucket, prefix=prefix)
+        ]
     else:
-        names = [path.relative_to(folder).as_posix() for path in Path(folder).rglob("*") if path.is_file()]
+        names = [
+            path.relative_to(folder).as_posix()
+            for path in Path(folder).rglob("*")
+            if path.is_file()
+        ]
     for name in names:
         content = read_file(base + name)
         if content is not None:  # a file may be deleted meanwhile

@@ -56,7 +56,9 @@ def report_metrics(metrics: Metrics, step: int) -> None:
     }
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     scratch = file.with_name(f".{file.name}.part")
-    scratch.write_text("\n".join([*lines[1 - RECORDS_MAX :], json.dumps(record)]) + "\n", encoding="utf-8")
+    scratch.write_text(
+        "\n".join([*lines[1 - RECORDS_MAX :], json.dumps(record)]) + "\n", encoding="utf-8"
+    )
     scratch.replace(file)
 
 
@@ -68,7 +70,9 @@ def write_metadata(job_dir: str, metadata: Metadata, *, with_instance_generator:
         write_file(join(job_dir, "artifacts", source.name), source.read_bytes())
 
 
-def write_processed_data(job_dir: str, prepared: Prepared, tables: Mapping[str, pd.DataFrame] | None = None) -> None:
+def write_processed_data(
+    job_dir: str, prepared: Prepared, tables: Mapping[str, pd.DataFrame] | None = None
+) -> None:
     """Write the tables that the model is trained on, as CSV files with the target first. `tables`: encoded ones."""
     for name in PARTS:
         table = tables[name] if tables else _with_classes(prepared.tables[name], prepared.metadata)
@@ -98,7 +102,9 @@ def write_metrics(job_dir: str, metrics: Metrics, step: int, *, is_classificatio
     write_file(join(job_dir, "metrics.json"), json.dumps(document, indent=2).encode())
 
 
-def baseline(targets: np.ndarray, evaluated: np.ndarray, *, is_classification: bool) -> dict[str, float]:
+def baseline(
+    targets: np.ndarray, evaluated: np.ndarray, *, is_classification: bool
+) -> dict[str, float]:
     """Return how good the most frequent class, or the mean, of the training targets is as a prediction."""
     if is_classification:
         labels, counts = np.unique(targets, return_counts=True)

@@ -28,7 +28,9 @@ def create_model(encoder: RowEncoder, task: Task) -> Any:
     rate = tf_keras.optimizers.schedules.ExponentialDecay(
         values["learning_rate"], values["decay_every"], values["decay_rate"], staircase=True
     )
-    model.compile(tf_keras.optimizers.Adam(rate, clipvalue=values["gradient_thresh"]), create_loss(task))
+    model.compile(
+        tf_keras.optimizers.Adam(rate, clipvalue=values["gradient_thresh"]), create_loss(task)
+    )
     return model
 
 
@@ -36,7 +38,9 @@ def model_sizes(values: Values) -> Sizes:
     """Return the shape of the model that the arguments describe."""
     width, layers = number_in(values, "feature_dim"), number_in(values, "num_transformer_layers")
     shared = round(layers * number_in(values, "num_transformer_layers_ratio"))
-    decision_width = min(max(1, round(width * number_in(values, "feature_dim_ratio"))), int(width) - 1)
+    decision_width = min(
+        max(1, round(width * number_in(values, "feature_dim_ratio"))), int(width) - 1
+    )
     return Sizes(
         width=int(width),
         decision_width=decision_width,
@@ -45,7 +49,10 @@ def model_sizes(values: Values) -> Sizes:
         shared_layers=shared,
         own_layers=int(layers) - shared,
         sparsity_loss_weight=number_in(values, "sparsity_loss_weight"),
-        ghost_batches=ghost_batches(integer_in(values, "batch_size"), number_in(values, "batch_size_ratio")) or 1,
+        ghost_batches=ghost_batches(
+            integer_in(values, "batch_size"), number_in(values, "batch_size_ratio")
+        )
+        or 1,
         momentum=number_in(values, "batch_momentum"),
         large_category_dim=integer_in(values, "large_category_dim"),
         large_category_thresh=integer_in(values, "large_category_thresh"),
@@ -58,12 +65,20 @@ def create_loss(task: Task) -> Any:
     values = task.values
     match values["loss_function_type"]:
         case "weighted_cross_entropy":
-            weights = tf.constant([1.0, number_in(values, "class_weight")] + [1.0] * (task.outputs - 2))
+            weights = tf.constant(
+                [1.0, number_in(values, "class_weight")] + [1.0] * (task.outputs - 2)
+            )
             return partial(_weighted_cross_entropy, weights)
         case "focal_loss":
-            return partial(_focal_loss, number_in(values, "alpha_focal_loss"), number_in(values, "gamma_focal_loss"))
+            return partial(
+                _focal_loss,
+                number_in(values, "alpha_focal_loss"),
+                number_in(values, "gamma_focal_loss"),
+            )
         case "rmse":
-            return lambda targets, outputs: tf.sqrt(tf.reduce_mean(tf.square(outputs[:, 0] - _flat(targets))) + 1e-12)
+            return lambda targets, outputs: tf.sqrt(
+                tf.reduce_mean(tf.square(outputs[:, 0] - _flat(targets))) + 1e-12
+            )
         case "mae":
             return tf_keras.losses.MeanAbsoluteError()
         case _:

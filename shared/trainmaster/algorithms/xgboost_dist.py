@@ -36,7 +36,9 @@ def train(values: Values) -> None:
 
     Every replica finds the files before it connects, so that all refuse a wrong path in the same way.
     """
-    files = {name: _find_files(values, name) for name in PARTS if values[f"{name}_data_path"] is not None}
+    files = {
+        name: _find_files(values, name) for name in PARTS if values[f"{name}_data_path"] is not None
+    }
     with connected_replicas(number_in(values, "wait_minutes") * 60):
         _train_connected(values, files)
 
@@ -56,7 +58,12 @@ def _train_connected(values: Values, files: dict[str, list[str]]) -> None:
         job_dir = str(values["job_dir"])
         write_model(job_dir, model)
         metrics["replicas"] = collective.get_world_size()
-        write_metrics(job_dir, metrics, model.num_boosted_rounds(), is_classification=is_classification(values))
+        write_metrics(
+            job_dir,
+            metrics,
+            model.num_boosted_rounds(),
+            is_classification=is_classification(values),
+        )
 
 
 def _find_files(values: Values, name: str) -> list[str]:
@@ -76,7 +83,10 @@ def _read_share(values: Values, name: str, files: dict[str, list[str]]) -> Matri
     own = files[name][collective.get_rank() :: collective.get_world_size()]
     has_weights = values["csv_weight"] == 1 and name == "training"
     matrix = numeric_matrix(read_csv(own), f"{name} data", has_weights=has_weights)
-    print(f"{name} data: {len(matrix.targets)} rows from {len(own)} of {len(files[name])} files", flush=True)
+    print(
+        f"{name} data: {len(matrix.targets)} rows from {len(own)} of {len(files[name])} files",
+        flush=True,
+    )
     return matrix
 
 
@@ -85,21 +95,30 @@ def _baseline(training: Matrix, validation: Matrix, *, is_classification: bool) 
     if not is_classification:
         sums = np.array([training.targets.sum(), len(training.targets)], dtype=np.float64)
         total, count = collective.allreduce(sums, collective.Op.SUM)
-        errors = np.array([((validation.targets - total / count) ** 2).sum(), len(validation.targets)])
+        errors = np.array(
+            [((validation.targets - total / count) ** 2).sum(), len(validation.targets)]
+        )
         squares, rows = collective.allreduce(errors, collective.Op.SUM)
         return {"baseline_rmse": float(np.sqrt(squares / rows))}
-    classes = int(collective.allreduce(np.array([training.targets.max()]), collective.Op.MAX)[0]) + 1
-    counts = collective.allreduce(
-        np.bincount(training.targets.astype(np.int64), minlength=classes).astype(np.float64), collective.Op.SUM
+    classes = (
+        int(collective.allreduce(np.array([training.targets.max()]), collective.Op.MAX)[0]) + 1
     )
-    hits = np.array([(validation.targets == np.argmax(counts)).sum(), len(validation.targets)], dtype=np.float64)
+    counts = collective.allreduce(
+        np.bincount(training.targets.astype(np.int64), minlength=classes).astype(np.float64),
+        collective.Op.SUM,
+    )
+    hits = np.array(
+        [(validation.targets == np.argmax(counts)).sum(), len(validation.targets)], dtype=np.float64
+    )
     right, rows = collective.allreduce(hits, collective.Op.SUM)
     return {"baseline_accuracy": float(right / rows)}
 
 
 def _device() -> str:
     """Return `cuda` on a VM with a GPU and a build of XGBoost that can use it."""
-    return "cuda" if xgboost.build_info().get("USE_CUDA") and Path("/dev/nvidia0").exists() else "cpu"
+    return (
+        "cuda" if xgboost.build_info().get("USE_CUDA") and Path("/dev/nvidia0").exists() else "cpu"
+    )
 
 
 if __name__ == "__main__":

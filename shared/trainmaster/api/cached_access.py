@@ -38,15 +38,21 @@ class CachedAccess:
 
     def __init__(self, access: Access, clock: Callable[[], float]) -> None:
         self.access = access
-        self._granted: TTLCache[tuple[str, str], bool] = TTLCache(ENTRIES_MAX, GRANTED_S, timer=clock)
+        self._granted: TTLCache[tuple[str, str], bool] = TTLCache(
+            ENTRIES_MAX, GRANTED_S, timer=clock
+        )
         self._unknown: TTLCache[str, bool] = TTLCache(ENTRIES_MAX, UNKNOWN_S, timer=clock)
         self._full_scopes: LRUCache[str, bool] = LRUCache(ENTRIES_MAX)
         self._emails: LRUCache[str, str | None] = LRUCache(ENTRIES_MAX)
         self._number = ""
         self._lock = threading.Lock()
 
-    def granted_permissions(self, token: str, permissions: Sequence[str], project: str = "") -> frozenset[str]:
-        cached = frozenset(name for name in permissions if self._is_granted(token, f"{project}:{name}"))
+    def granted_permissions(
+        self, token: str, permissions: Sequence[str], project: str = ""
+    ) -> frozenset[str]:
+        cached = frozenset(
+            name for name in permissions if self._is_granted(token, f"{project}:{name}")
+        )
         unknown = [permission for permission in permissions if permission not in cached]
         if not unknown:
             return cached

@@ -23,7 +23,12 @@ SUBMISSION_PREFIX: Final = "api"
 
 
 def create_job(
-    document: Mapping[str, object], job_id: str, call: Call, service: Service, *, is_default_id: bool = False
+    document: Mapping[str, object],
+    job_id: str,
+    call: Call,
+    service: Service,
+    *,
+    is_default_id: bool = False,
 ) -> Job:
     """Return the stored job. Raises InvalidJob and ApiError.
 

@@ -26,7 +26,10 @@ class CustomJobs(VertexResource):
     def specification(self, job: Job) -> Json:
         document = json.loads(job.spec_json)
         kind = detect_kind(document)
-        return {**super().specification(job), "jobSpec": get_field(kind.wrapped(document), kind.sent_body)}
+        return {
+            **super().specification(job),
+            "jobSpec": get_field(kind.wrapped(document), kind.sent_body),
+        }
 
 
 CUSTOM_JOBS: Final = CustomJobs()

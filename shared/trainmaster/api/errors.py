@@ -50,7 +50,9 @@ def missing_token() -> ApiError:
         "Request is missing required authentication credential. Expected an OAuth 2 access token in the Authorization "
         "header."
     )
-    return ApiError(401, "UNAUTHENTICATED", message, [_error_info("CREDENTIALS_MISSING", {})], _CHALLENGE)
+    return ApiError(
+        401, "UNAUTHENTICATED", message, [_error_info("CREDENTIALS_MISSING", {})], _CHALLENGE
+    )
 
 
 def invalid_token() -> ApiError:
@@ -60,13 +62,17 @@ def invalid_token() -> ApiError:
         "credentials the scope https://www.googleapis.com/auth/cloud-platform: without a scope, the library sends a "
         "signed JWT instead of an access token."
     )
-    return ApiError(401, "UNAUTHENTICATED", message, [_error_info("ACCESS_TOKEN_EXPIRED", {})], _CHALLENGE)
+    return ApiError(
+        401, "UNAUTHENTICATED", message, [_error_info("ACCESS_TOKEN_EXPIRED", {})], _CHALLENGE
+    )
 
 
 def permission_denied(permission: str, project: str) -> ApiError:
     resource = f"//cloudresourcemanager.googleapis.com/projects/{project}"
     message = f"Permission '{permission}' denied on resource '{resource}' (or it may not exist)."
-    info = _error_info("IAM_PERMISSION_DENIED", {"permission": permission, "resource": f"projects/{project}"})
+    info = _error_info(
+        "IAM_PERMISSION_DENIED", {"permission": permission, "resource": f"projects/{project}"}
+    )
     return ApiError(403, "PERMISSION_DENIED", message, [info])
 
 
@@ -83,9 +89,7 @@ def insufficient_scope() -> ApiError:
 def cannot_use(field: str, name: str, permissions: Sequence[str]) -> ApiError:
     """Return the error for a resource that the job names, but the caller may not use."""
     needed = " and ".join(permissions)
-    message = (
-        f"Field: {service_path(field)} Error: You do not have permission to use {name} (or it may not exist): {needed}."
-    )
+    message = f"Field: {service_path(field)} Error: You do not have permission to use {name} (or it may not exist): {needed}."
     info = _error_info("IAM_PERMISSION_DENIED", {"permission": permissions[0], "resource": name})
     return ApiError(403, "PERMISSION_DENIED", message, [info])
 
@@ -97,8 +101,12 @@ def unchecked_permission(remedy: str) -> ApiError:
 
 def cannot_act_as(account: str) -> ApiError:
     """The message is Vertex AI's, because users search for it."""
-    message = f"You do not have permission to act as service_account: {account}. (or it may not exist)."
-    info = _error_info("IAM_PERMISSION_DENIED", {"permission": "iam.serviceAccounts.actAs", "resource": account})
+    message = (
+        f"You do not have permission to act as service_account: {account}. (or it may not exist)."
+    )
+    info = _error_info(
+        "IAM_PERMISSION_DENIED", {"permission": "iam.serviceAccounts.actAs", "resource": account}
+    )
     return ApiError(403, "PERMISSION_DENIED", message, [info])
 
 
@@ -149,14 +157,21 @@ def quota_exceeded(project: str, description: str) -> ApiError:
         "@type": f"{_TYPE}QuotaFailure",
         "violations": [{"subject": f"project:{project}", "description": description}],
     }
-    return ApiError(429, "RESOURCE_EXHAUSTED", f"Quota failure for project {project}. {description}", [detail])
+    return ApiError(
+        429, "RESOURCE_EXHAUSTED", f"Quota failure for project {project}. {description}", [detail]
+    )
 
 
 def rate_limited(project: str, counted: str, per_minute: int, wait_s: int) -> ApiError:
     """`counted`: what the quota counts, in the plural. Source of the details: google.api.ErrorReason, RetryInfo."""
-    error = quota_exceeded(project, f"The request exceeds the allowed maximum of {per_minute} {counted} per minute.")
+    error = quota_exceeded(
+        project, f"The request exceeds the allowed maximum of {per_minute} {counted} per minute."
+    )
     error.details += [
-        _error_info("RATE_LIMIT_EXCEEDED", {"consumer": f"projects/{project}", "quota_limit_value": str(per_minute)}),
+        _error_info(
+            "RATE_LIMIT_EXCEEDED",
+            {"consumer": f"projects/{project}", "quota_limit_value": str(per_minute)},
+        ),
         {"@type": f"{_TYPE}RetryInfo", "retryDelay": f"{wait_s}s"},
     ]
     error.headers["Retry-After"] = str(wait_s)
@@ -178,4 +193,9 @@ def _bad_request(violations: Iterable[tuple[str, str]]) -> Json:
 
 
 def _error_info(reason: str, metadata: Mapping[str, str]) -> Json:
-    return {"@type": f"{_TYPE}ErrorInfo", "reason": reason, "domain": "googleapis.com", "metadata": dict(metadata)}
+    return {
+        "@type": f"{_TYPE}ErrorInfo",
+        "reason": reason,
+        "domain": "googleapis.com",
+        "metadata": dict(metadata),
+    }

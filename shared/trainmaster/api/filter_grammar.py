@@ -54,11 +54,15 @@ def parse(text: str, compile_comparison: Callable[[str], Predicate]) -> Predicat
     try:
         condition: object = parser.parse(text)
     except UnexpectedCharacters as error:
-        raise FilterSyntaxError(f"cannot be read from {text[error.pos_in_stream :][:40]!r} on") from None
+        raise FilterSyntaxError(
+            f"cannot be read from {text[error.pos_in_stream :][:40]!r} on"
+        ) from None
     except UnexpectedToken as error:
         is_end = error.token.type == "$END"
         place = "its end" if is_end else repr(text[error.pos_in_stream :][:40])
-        raise FilterSyntaxError(f"needs a comparison, such as state:FAILED, or a parenthesis at {place}") from None
+        raise FilterSyntaxError(
+            f"needs a comparison, such as state:FAILED, or a parenthesis at {place}"
+        ) from None
     if not isinstance(condition, _Condition):
         raise TypeError(f"not a condition: {condition!r}")
     return condition.holds
@@ -85,10 +89,14 @@ class _Conditions(Transformer[Token, _Condition]):
         return _Condition(lambda job: not inner.holds(job), inner.nesting)
 
     def disjunction(self, children: list[_Condition]) -> _Condition:
-        return _Condition(lambda job: any(child.holds(job) for child in children), _deepest(children))
+        return _Condition(
+            lambda job: any(child.holds(job) for child in children), _deepest(children)
+        )
 
     def conjunction(self, children: list[_Condition]) -> _Condition:
-        return _Condition(lambda job: all(child.holds(job) for child in children), _deepest(children))
+        return _Condition(
+            lambda job: all(child.holds(job) for child in children), _deepest(children)
+        )
 
 
 def _deepest(children: list[_Condition]) -> int:

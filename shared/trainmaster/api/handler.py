@@ -16,7 +16,14 @@ from typing import Final
 
 from trainmaster.api import errors
 from trainmaster.api.errors import ApiError, Json
-from trainmaster.api.request import Call, Request, Response, Service, apply_method_override, idempotency_key
+from trainmaster.api.request import (
+    Call,
+    Request,
+    Response,
+    Service,
+    apply_method_override,
+    idempotency_key,
+)
 from trainmaster.api.routes import Route, find_route
 from trainmaster.errors import TemporaryError
 from trainmaster.jobspec import InvalidJob
@@ -75,7 +82,9 @@ def _bearer_token(request: Request) -> str:
 def _check_permission(call: Call, route: Route, service: Service) -> None:
     if call.project != service.project:
         raise errors.wrong_project(call.project)
-    if route.permission and route.permission not in service.access.granted_permissions(call.token, [route.permission]):
+    if route.permission and route.permission not in service.access.granted_permissions(
+        call.token, [route.permission]
+    ):
         raise errors.permission_denied(route.permission, call.project)
     if route.changes_something and not service.access.has_full_scope(call.token):
         raise errors.insufficient_scope()

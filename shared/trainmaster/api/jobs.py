@@ -14,7 +14,14 @@ from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.plan import Dialect
 from trainmaster.core.rules.admission_queue import AdmissionQueue, wait_of_job
 from trainmaster.flows.user_requests import cancel_job, change_labels
-from trainmaster.jobspec import JOB_ID, detect_kind, job_id_of, parse_document, read_labels, with_time_in_job_id
+from trainmaster.jobspec import (
+    JOB_ID,
+    detect_kind,
+    job_id_of,
+    parse_document,
+    read_labels,
+    with_time_in_job_id,
+)
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM
 from trainmaster.presentation.explanation import explanation
 from trainmaster.presentation.job_view import etag, service_view
@@ -38,11 +45,15 @@ FIELDS: Final = frozenset(
 
 
 def create(call: Call, service: Service) -> Json:
-    document = with_time_in_job_id(parse_document(call.request.body, BODY_NAME), _submission_time(call, service))
+    document = with_time_in_job_id(
+        parse_document(call.request.body, BODY_NAME), _submission_time(call, service)
+    )
     job_id = job_id_of(document) or ""
     if (kind := detect_kind(document)) is not AI_PLATFORM:
         where = f"projects/PROJECT/locations/REGION/{kind.collection}"
-        raise errors.invalid_argument("training_input", f"is required; to create a {kind.title}, use {where}")
+        raise errors.invalid_argument(
+            "training_input", f"is required; to create a {kind.title}, use {where}"
+        )
     job = create_job.create_job(document, job_id if JOB_ID.fullmatch(job_id) else "", call, service)
     return _view(job, service)
 
@@ -67,9 +78,14 @@ def get(call: Call, service: Service) -> Json:
     """
     job = find(call, service)
     view = _view(job, service)
-    is_fresh = job.ended_at is not None and (service.now() - job.ended_at).total_seconds() < service.log_delay_s
+    is_fresh = (
+        job.ended_at is not None
+        and (service.now() - job.ended_at).total_seconds() < service.log_delay_s
+    )
     return (
-        {name: value for name, value in view.items() if name != "endTime"} if is_fresh and streams_log(call) else view
+        {name: value for name, value in view.items() if name != "endTime"}
+        if is_fresh and streams_log(call)
+        else view
     )
 
 
@@ -112,13 +128,17 @@ def patch(call: Call, service: Service) -> Json:
     job = find(call, service)
     mask = {path for path in call.param("updateMask").replace(" ", "").split(",") if path}
     if not mask or not mask <= {"labels", "etag"}:
-        raise errors.invalid_argument("update_mask", "must be labels or labels,etag: only labels can be changed")
+        raise errors.invalid_argument(
+            "update_mask", "must be labels or labels,etag: only labels can be changed"
+        )
     document = parse_body(call)
     seen_version = _check_etag(document, job) if "etag" in mask else None
     if "labels" in mask:
         labels = read_labels(document)
         by = caller_name(call, service)
-        if not change_labels(job.job_id, labels, call.idempotency_key, seen_version, service.deps, by=by):
+        if not change_labels(
+            job.job_id, labels, call.idempotency_key, seen_version, service.deps, by=by
+        ):
             raise errors.etag_mismatch()
     return get(call, service)
 
@@ -137,14 +157,18 @@ def parse_body(call: Call) -> Mapping[str, object]:
     return parse_document(call.request.body, BODY_NAME) if call.request.body.strip() else {}
 
 
-def _view(job: Job, service: Service, read_queue: Callable[[], AdmissionQueue] | None = None) -> Json:
+def _view(
+    job: Job, service: Service, read_queue: Callable[[], AdmissionQueue] | None = None
+) -> Json:
     wait = wait_of_job(job, read_queue or service.deps.store.queue, service.deps.limits)
     return service_view(job, wait.position if wait else 0, service.project)
 
 
 def _is_listed(job: Job) -> bool:
     """Return False for Vertex AI's jobs, which have other addresses, and for trials: their tuning job shows them."""
-    return job.plan.dialect is Dialect.AI_PLATFORM and job.deleted_at is None and job.trial_of is None
+    return (
+        job.plan.dialect is Dialect.AI_PLATFORM and job.deleted_at is None and job.trial_of is None
+    )
 
 
 def _check_etag(document: Mapping[str, object], job: Job) -> int:

@@ -41,7 +41,9 @@ def parse_filter(text: str, fields: Collection[str]) -> Predicate:
         return lambda _: True
     if len(text) > CHARS_MAX:
         raise errors.invalid_argument("filter", f"must have at most {CHARS_MAX} characters")
-    from trainmaster.api import filter_grammar  # imports lark, which only requests with a filter need
+    from trainmaster.api import (
+        filter_grammar,
+    )  # imports lark, which only requests with a filter need
 
     try:
         return filter_grammar.parse(text, lambda comparison: _compile(comparison, fields))
@@ -66,10 +68,14 @@ def _compile(comparison: str, fields: Collection[str]) -> Predicate:
     return lambda job: _matches(_value_at(job, path), pattern)
 
 
-def _compile_order(path: tuple[str, ...], compare: Callable[[float, float], bool], value: str) -> Predicate:
+def _compile_order(
+    path: tuple[str, ...], compare: Callable[[float, float], bool], value: str
+) -> Predicate:
     limit = _parse_number(value)
     if limit is None:
-        problem = f"compares {'.'.join(path)} with {value[:60]!r}, which is neither a time nor a number"
+        problem = (
+            f"compares {'.'.join(path)} with {value[:60]!r}, which is neither a time nor a number"
+        )
         raise errors.invalid_argument("filter", problem)
 
     def holds(job: Mapping[str, object]) -> bool:
@@ -84,7 +90,9 @@ def _resolve_path(name: str, fields: Collection[str]) -> tuple[str, ...]:
     head, _, rest = name.partition(".")
     head = head if head in fields else to_camel(head)
     if head not in fields:
-        problem = f"names the field {name}, which a job does not have; it has {', '.join(sorted(fields))}"
+        problem = (
+            f"names the field {name}, which a job does not have; it has {', '.join(sorted(fields))}"
+        )
         raise errors.invalid_argument("filter", problem)
     steps = (rest,) if head == "labels" else tuple(rest.split("."))
     return (head, *steps) if rest else (head,)

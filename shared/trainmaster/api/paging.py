@@ -31,7 +31,11 @@ _TOKEN: Final = TypeAdapter(tuple[AwareDatetime, Annotated[str, Field(pattern="^
 
 
 def read_page(
-    call: Call, service: Service, name: str, is_listed: Callable[[Job], bool], view: Callable[[Job], Json]
+    call: Call,
+    service: Service,
+    name: str,
+    is_listed: Callable[[Job], bool],
+    view: Callable[[Job], Json],
 ) -> Json:
     """Return the requested page: the jobs under this name, as `view` shows them. An empty page is `{}`, as the service
     sent it."""
@@ -40,7 +44,9 @@ def read_page(
     return {**page, "nextPageToken": token} if token else page
 
 
-def _read_jobs(call: Call, service: Service, is_listed: Callable[[Job], bool]) -> tuple[list[Job], str | None]:
+def _read_jobs(
+    call: Call, service: Service, is_listed: Callable[[Job], bool]
+) -> tuple[list[Job], str | None]:
     """Return the jobs of the requested page, and the token of the next page; None: there is none.
 
     Each read of the database counts as a request. Where the quota ends, so does the page.
@@ -88,5 +94,7 @@ def _decode_token(token: str) -> JobPosition | None:
         text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
         position = _TOKEN.validate_json(text)
     except (ValueError, binascii.Error):
-        raise errors.invalid_argument("page_token", "must be a nextPageToken of an earlier response") from None
+        raise errors.invalid_argument(
+            "page_token", "must be a nextPageToken of an earlier response"
+        ) from None
     return JobPosition(*position)

@@ -50,7 +50,9 @@ def set_policy(call: Call, service: Service) -> Json:
     find(call, service)
     policy = parse_body(call).get("policy")
     if isinstance(policy, Mapping) and (policy.get("bindings") or policy.get("auditConfigs")):
-        raise errors.failed_precondition("A job has no policy of its own. Grant roles on the project instead.")
+        raise errors.failed_precondition(
+            "A job has no policy of its own. Grant roles on the project instead."
+        )
     return dict(EMPTY_POLICY)
 
 
@@ -59,7 +61,9 @@ def test_permissions(call: Call, service: Service) -> Json:
     names = parse_body(call).get("permissions")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise errors.invalid_argument("permissions", "must be a list of names of permissions")
-    checked = {name: EQUIVALENT_PERMISSIONS[name] for name in names if name in EQUIVALENT_PERMISSIONS}
+    checked = {
+        name: EQUIVALENT_PERMISSIONS[name] for name in names if name in EQUIVALENT_PERMISSIONS
+    }
     if not checked:
         return {}
     granted = service.access.granted_permissions(call.token, sorted(set(checked.values())))
@@ -68,4 +72,7 @@ def test_permissions(call: Call, service: Service) -> Json:
 
 
 def _location_view(call: Call, region: str) -> Json:
-    return {"name": f"projects/{call.project}/locations/{region}", "capabilities": [{"type": "TRAINING"}]}
+    return {
+        "name": f"projects/{call.project}/locations/{region}",
+        "capabilities": [{"type": "TRAINING"}],
+    }

@@ -28,7 +28,9 @@ UNKNOWN_CALLER: Final = "a user of the API"
 _INVOCATION: Final = re.compile(r"\binvocation-id/([0-9A-Za-z-]{8,64})\b")
 """Source: gcloud's User-Agent. The id is the same for all attempts of one command."""
 
-_STREAMING: Final = re.compile(r"\bcommand/gcloud\.(?:[a-z-]+\.)*jobs\.(?:stream-logs|submit\.training)\b")
+_STREAMING: Final = re.compile(
+    r"\bcommand/gcloud\.(?:[a-z-]+\.)*jobs\.(?:stream-logs|submit\.training)\b"
+)
 """Source: gcloud's User-Agent of the commands that follow a job's log."""
 LOG_DELAY_S: Final = 75.0
 """gcloud's polling interval (60 s by default), the age of the entries that it reads (5 s), and their own delay."""

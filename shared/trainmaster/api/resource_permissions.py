@@ -29,9 +29,13 @@ PERMISSIONS: Final[Mapping[ResourceKind, tuple[str, ...]]] = {
 def check_resources(resources: Sequence[NamedResource], call: Call, service: Service) -> None:
     """Raise ApiError for the first resource that the caller may not use and that is not open to every job."""
     checked = [resource for resource in resources if not service.deps.allowed.allow(resource)]
-    for account in (resource.name for resource in checked if resource.kind is ResourceKind.SERVICE_ACCOUNT):
+    for account in (
+        resource.name for resource in checked if resource.kind is ResourceKind.SERVICE_ACCOUNT
+    ):
         # Every caller may use the installation's own account, as every user of the service could use the service's.
-        if account != service.service_account and not service.access.may_act_as(call.token, account):
+        if account != service.service_account and not service.access.may_act_as(
+            call.token, account
+        ):
             raise errors.cannot_act_as(account)
     others = [resource for resource in checked if resource.kind is not ResourceKind.SERVICE_ACCOUNT]
     granted = _permissions_by_project(others, call, service)
@@ -47,7 +51,9 @@ def _permissions_by_project(
     """Return the needed permissions that the caller has on each project, by id or number; empty: the installation's."""
     required: dict[str, set[str]] = {}
     for resource in resources:
-        required.setdefault(_project_of(resource, service), set()).update(PERMISSIONS[resource.kind])
+        required.setdefault(_project_of(resource, service), set()).update(
+            PERMISSIONS[resource.kind]
+        )
     return {
         project: service.access.granted_permissions(call.token, sorted(permissions), project)
         for project, permissions in required.items()

@@ -47,7 +47,9 @@ class Route:
 
     @property
     def _pattern(self) -> re.Pattern[str]:
-        return re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/:]+)", self.address))  # `re` caches compiled patterns
+        return re.compile(
+            re.sub(r"\{(\w+)\}", r"(?P<\1>[^/:]+)", self.address)
+        )  # `re` caches compiled patterns
 
 
 _PROJECT: Final = "/v1/projects/{project}"
@@ -80,7 +82,11 @@ ROUTES: Final = (
     Route("GET", f"{_PROJECT}:getConfig", PROJECT, projects.get_config),
     Route("GET", f"{_PROJECT}/locations", PROJECT, projects.list_locations),
     Route("GET", _LOCATION, PROJECT, projects.get_location),
-    *(route for resource in (CUSTOM_JOBS, TUNING_JOBS, TRAINING_PIPELINES) for route in _vertex_routes(resource)),
+    *(
+        route
+        for resource in (CUSTOM_JOBS, TUNING_JOBS, TRAINING_PIPELINES)
+        for route in _vertex_routes(resource)
+    ),
 )
 
 

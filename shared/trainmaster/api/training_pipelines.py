@@ -32,10 +32,15 @@ class TrainingPipelines(VertexResource):
     }
 
     def read_document(self, sent: Mapping[str, object]) -> dict[str, object]:
-        return super().read_document({name: _with_whole_numbers(value, name) for name, value in sent.items()})
+        return super().read_document(
+            {name: _with_whole_numbers(value, name) for name, value in sent.items()}
+        )
 
     def includes(self, job: Job) -> bool:
-        return DEFINITION in job.spec_json and get_field(json.loads(job.spec_json), DEFINITION) is not None
+        return (
+            DEFINITION in job.spec_json
+            and get_field(json.loads(job.spec_json), DEFINITION) is not None
+        )
 
     def view(self, job: Job, call: Call) -> Json:
         parent = f"projects/{call.project}/locations/{call.params['location']}"

@@ -41,7 +41,9 @@ class TuningJobs(VertexResource):
 
     def specification(self, job: Job) -> Json:
         sent = super().specification(job)
-        trials = [_trial_view(trial, job.tuning) for trial in job.tuning.trials] if job.tuning else []
+        trials = (
+            [_trial_view(trial, job.tuning) for trial in job.tuning.trials] if job.tuning else []
+        )
         return {**sent, "trials": trials} if trials else sent
 
 
@@ -61,9 +63,14 @@ def _trial_view(trial: Trial, tuning: Tuning) -> Json:
     if trial.measurement:
         view["finalMeasurement"] = _measurement_view(trial.measurement, tuning.metric_tag)
     if trial.reported:
-        view["measurements"] = [_measurement_view(measurement, tuning.metric_tag) for measurement in trial.reported]
+        view["measurements"] = [
+            _measurement_view(measurement, tuning.metric_tag) for measurement in trial.reported
+        ]
     return view
 
 
 def _measurement_view(measurement: Measurement, metric: str) -> Json:
-    return {"stepCount": str(measurement.step), "metrics": [{"metricId": metric, "value": measurement.value}]}
+    return {
+        "stepCount": str(measurement.step),
+        "metrics": [{"metricId": metric, "value": measurement.value}],
+    }

@@ -35,7 +35,16 @@ STATES: Final = {
     JobState.FAILED: "JOB_STATE_FAILED",
     JobState.CANCELLED: "JOB_STATE_CANCELLED",
 }
-STATUS_FIELDS: Final = ("name", "state", "createTime", "startTime", "endTime", "updateTime", "error", "labels")
+STATUS_FIELDS: Final = (
+    "name",
+    "state",
+    "createTime",
+    "startTime",
+    "endTime",
+    "updateTime",
+    "error",
+    "labels",
+)
 
 _CODE_CANCELLED: Final = 1
 _CODE_INVALID_ARGUMENT: Final = 3
@@ -76,13 +85,17 @@ class VertexResource(ABC):
     def create(self, call: Call, service: Service) -> Json:
         sent = self.read_document(parse_document(call.request.body, BODY_NAME))
         if (kind := detect_kind(sent)) not in (self.kind, AI_PLATFORM):
-            raise errors.invalid_argument(self.message, f"is a {kind.title}: use {_parent(call)}/{kind.collection}")
+            raise errors.invalid_argument(
+                self.message, f"is a {kind.title}: use {_parent(call)}/{kind.collection}"
+            )
         document = self.kind.wrapped(sent)
         for name in self.required:
             if not get_field(document, name):
                 raise errors.invalid_argument(f"{self.message}.{snake_case(name)}", "is required")
         if has_job_id(document):
-            raise errors.invalid_argument(f"{self.message}.job_id", "cannot be set: Vertex AI numbers its jobs")
+            raise errors.invalid_argument(
+                f"{self.message}.job_id", "cannot be set: Vertex AI numbers its jobs"
+            )
         document["trainmaster"] = _with_region(document.get("trainmaster"), call.params["location"])
         job_id = f"{CUSTOM_JOB_PREFIX}{_number(call.idempotency_key)}"
         return self.view(create_job(document, job_id, call, service, is_default_id=True), call)
@@ -114,13 +127,18 @@ class VertexResource(ABC):
         job = self.find(call, service)
         by = caller_name(call, service)
         if not delete_job(job.job_id, call.idempotency_key, service.deps, by=by):
-            raise errors.failed_precondition(f"The job is in {self.states[job.state]}. Cancel it before you delete it.")
+            raise errors.failed_precondition(
+                f"The job is in {self.states[job.state]}. Cancel it before you delete it."
+            )
         # The ledger of a deleted job expires; this line stays as long as the log is kept.
         _log.info("%s deleted %s", by, job.job_id, extra={"job_id": job.job_id})
         now = timestamp(service.now())
         return {
             "name": f"{_parent(call)}/operations/{_number(call.idempotency_key)}",
-            "metadata": {"@type": _METADATA, "genericMetadata": {"createTime": now, "updateTime": now}},
+            "metadata": {
+                "@type": _METADATA,
+                "genericMetadata": {"createTime": now, "updateTime": now},
+            },
             "done": True,
             "response": {"@type": _EMPTY},
         }
@@ -185,7 +203,11 @@ def _number(key: str) -> str:
 
 def _with_region(extension: object, region: str) -> object:
     """Add the location of the address to `trainmaster`; a value that is not a mapping is left to the job's checks."""
-    return {**extension, "region": region} if isinstance(extension, Mapping) else extension or {"region": region}
+    return (
+        {**extension, "region": region}
+        if isinstance(extension, Mapping)
+        else extension or {"region": region}
+    )
 
 
 def _parent(call: Call) -> str:

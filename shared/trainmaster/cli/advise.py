@@ -62,8 +62,12 @@ class Experiment:
         from trainmaster.simulator.forecast import Assumptions
 
         document = _with_changes(self.job, changes)
-        assumptions = Assumptions(self.rate if rate is None else rate, self.duration_s, self.checkpoint_s)
-        return run_simulation(accept(document, default_job_id=None), document, assumptions, self.runs)
+        assumptions = Assumptions(
+            self.rate if rate is None else rate, self.duration_s, self.checkpoint_s
+        )
+        return run_simulation(
+            accept(document, default_job_id=None), document, assumptions, self.runs
+        )
 
 
 def _with_changes(job: Job, changes: Mapping[str, object]) -> dict[str, Any]:
@@ -87,7 +91,11 @@ def advise(
     job = find_job(store, job_id).job
     report = read_report(store.ledger(job_id))
     if report is None:
-        reason = "it is a tuning job: ask for one of its trials" if job.tuning else "its history has expired"
+        reason = (
+            "it is a tuning job: ask for one of its trials"
+            if job.tuning
+            else "its history has expired"
+        )
         raise PermanentError(f"there is no advice for {job_id}: {reason}")
     rates = _rates(job, report)
     advices = list(_advices(job, report, rates, parse_duration(save_time) if save_time else None))
@@ -119,7 +127,9 @@ def _rate_lines(rates: MeasuredRates) -> Iterator[str]:
         yield f"Spot VMs: {rates.spot_losses} lost in {rates.spot_hours:.1f} hours"
 
 
-def _advices(job: Job, report: CostReport, rates: MeasuredRates, save_s: float | None) -> Iterator[Advice]:
+def _advices(
+    job: Job, report: CostReport, rates: MeasuredRates, save_s: float | None
+) -> Iterator[Advice]:
     from trainmaster.wiring.price_list import price_list
 
     yield checkpoint_advice(rates, report.listing, save_s)
@@ -142,15 +152,15 @@ def _experiment(job: Job, report: CostReport, rates: MeasuredRates) -> Experimen
     machines = sum(group.count * group.hosts for group in job.plan.groups)
     machine_hours = machines * rates.running_s / 3600
     if machine_hours > MACHINE_HOURS_MAX:
-        return (
-            f"a simulation: {machine_hours:.0f} machine-hours would take minutes. `trainmaster simulate` has no limit"
-        )
+        return f"a simulation: {machine_hours:.0f} machine-hours would take minutes. `trainmaster simulate` has no limit"
     if rates.checkpoint_s is None and report.losses:
         return "the times of at least two checkpoints"
     lost_s = report.goodput.lost.at_most_s / machines
     rate = rates.spot_losses_per_hour or 0.0
     runs = max(RUNS_MIN, min(RUNS_MAX, int(SIMULATED_HOURS / max(machine_hours, 1.0))))
-    return Experiment(job, rate, max(rates.running_s - lost_s, 60.0), rates.checkpoint_s or 0.0, runs)
+    return Experiment(
+        job, rate, max(rates.running_s - lost_s, 60.0), rates.checkpoint_s or 0.0, runs
+    )
 
 
 def _spot_advice(experiment: Experiment, spot: Forecast, prices: PriceList | Unknown) -> Advice:
@@ -158,7 +168,9 @@ def _spot_advice(experiment: Experiment, spot: Forecast, prices: PriceList | Unk
     plan = experiment.job.plan
     if isinstance(prices, Unknown):
         return Advice(SPOT, "", f"prices: {prices.reason}")
-    on_demand_plan = accept(_with_changes(experiment.job, {"spot": "none"}), default_job_id=None).plan
+    on_demand_plan = accept(
+        _with_changes(experiment.job, {"spot": "none"}), default_job_id=None
+    ).plan
     as_it_was, on_demand = hourly_cost(plan, prices), hourly_cost(on_demand_plan, prices)
     if isinstance(as_it_was, Unknown) or isinstance(on_demand, Unknown):
         reason = next(cost.reason for cost in (as_it_was, on_demand) if isinstance(cost, Unknown))
@@ -190,7 +202,8 @@ def _restart_advice(experiment: Experiment, now: Forecast) -> Advice:
         f"{other.wall_h.p50:.2f} h, {_success(other):.0%} succeed ({experiment.runs} simulated runs)"
     )
     is_better = _success(other) > _success(now) or (
-        _success(other) == _success(now) and other.wall_h.p50 < now.wall_h.p50 * (1 - WORTH_CHANGING)
+        _success(other) == _success(now)
+        and other.wall_h.p50 < now.wall_h.p50 * (1 - WORTH_CHANGING)
     )
     if is_better:
         value = str(not reruns).lower()

@@ -7,8 +7,12 @@ from typing import Final
 from trainmaster.cli.lazy import LazyCommand
 
 LOCAL: Final = "local"
-LOGS: Final = LazyCommand("Show the log of a job: all lines of its replicas and of the service, in order.")
-WHY: Final = LazyCommand("Explain a job: what happened, which rule decided and why, and what comes next.")
+LOGS: Final = LazyCommand(
+    "Show the log of a job: all lines of its replicas and of the service, in order."
+)
+WHY: Final = LazyCommand(
+    "Explain a job: what happened, which rule decided and why, and what comes next."
+)
 
 COMMANDS: Final = {
     LOCAL: LazyCommand(
@@ -19,7 +23,9 @@ COMMANDS: Final = {
     "init": LazyCommand(
         "Remember project, region and API address of your installation, so that no command needs them again."
     ),
-    "submit": LazyCommand("Submit a training job. Arguments after -- are passed to the program.", reads_as_gcloud=True),
+    "submit": LazyCommand(
+        "Submit a training job. Arguments after -- are passed to the program.", reads_as_gcloud=True
+    ),
     "convert": LazyCommand(
         "Print the job file that a manifest of Kubeflow or JobSet is converted to. `submit` converts manifests itself."
     ),
@@ -40,7 +46,9 @@ COMMANDS: Final = {
     "orphans": LazyCommand(
         "List VMs and TPU nodes without a live job. An orphan is deleted if it is still one a minute later."
     ),
-    "machines": LazyCommand("List machine types, GPUs and TPUs with their list prices, and the zones that have them."),
+    "machines": LazyCommand(
+        "List machine types, GPUs and TPUs with their list prices, and the zones that have them."
+    ),
     "runtimes": LazyCommand(
         "List the runtime versions with their frameworks, the packages that all have, and the past versions."
     ),
@@ -52,12 +60,22 @@ COMMANDS: Final = {
         "Check an installation, or a job before it is submitted, and show how to fix each problem.",
         module="doctor.command",
     ),
-    "simulate": LazyCommand("Forecast a job under preemptions: how it ends, how long it takes, how much work is lost."),
-    "job-schema": LazyCommand("Print the JSON Schema of job files, for editors that complete and check them."),
+    "simulate": LazyCommand(
+        "Forecast a job under preemptions: how it ends, how long it takes, how much work is lost."
+    ),
+    "job-schema": LazyCommand(
+        "Print the JSON Schema of job files, for editors that complete and check them."
+    ),
     "jobs": LazyCommand("List, describe, wait for, cancel and explain jobs.", attribute="app"),
-    "dead-letters": LazyCommand("Messages that no function could handle: list, replay, or drop them.", attribute="app"),
-    "schedule": LazyCommand("Submit job files at fixed times, with Cloud Scheduler.", attribute="app"),
-    "prices": LazyCommand("Fetch Google's list prices, and show what machines cost.", attribute="app"),
+    "dead-letters": LazyCommand(
+        "Messages that no function could handle: list, replay, or drop them.", attribute="app"
+    ),
+    "schedule": LazyCommand(
+        "Submit job files at fixed times, with Cloud Scheduler.", attribute="app"
+    ),
+    "prices": LazyCommand(
+        "Fetch Google's list prices, and show what machines cost.", attribute="app"
+    ),
 }
 
 JOB_COMMANDS: Final = {
@@ -69,6 +87,8 @@ JOB_COMMANDS: Final = {
     "advise": LazyCommand(
         "Advise on checkpoint interval, Spot VMs and restart policy, from the job's own losses and restarts."
     ),
-    "cost": LazyCommand("Show what jobs cost at list prices, by user or by a label. Reads the ledger of each job."),
+    "cost": LazyCommand(
+        "Show what jobs cost at list prices, by user or by a label. Reads the ledger of each job."
+    ),
 }
 """Of `trainmaster jobs`, besides those in `cli.jobs`."""

@@ -35,9 +35,14 @@ REDIRECT: Final = (
 
 def console(
     browser: Annotated[bool, typer.Option(help="Open the address in the default browser.")] = True,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0: any free one.")] = 0,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port on this machine; 0: any free one.")
+    ] = 0,
     own_name: Annotated[
-        bool, typer.Option(help="Serve under a name that is known to your browser only. Safari does not find it.")
+        bool,
+        typer.Option(
+            help="Serve under a name that is known to your browser only. Safari does not find it."
+        ),
     ] = True,
 ) -> None:
     """Show jobs, timelines, decisions and logs in a browser, until Ctrl-C.
@@ -105,7 +110,9 @@ def start(port: int, *, own_name: bool = True) -> tuple[BaseWSGIServer, str]:
     try:
         server = make_server(LOOPBACK, port, app, threaded=True)
     except (OSError, SystemExit) as error:  # werkzeug exits where the port is in use
-        raise PermanentError(f"--port {port}: cannot listen on it ({error}). Leave it out to use a free port") from None
+        raise PermanentError(
+            f"--port {port}: cannot listen on it ({error}). Leave it out to use a free port"
+        ) from None
     if own_name:
         _hold_ipv6(server)
     host = f"{secrets.token_hex(8)}.localhost" if own_name else LOOPBACK
@@ -127,4 +134,6 @@ def _hold_ipv6(server: BaseWSGIServer) -> None:
         if error.errno == errno.EADDRINUSE:
             server.server_close()
             problem = f"another program listens on [::1]:{server.server_port}, where it could receive your requests"
-            raise PermanentError(f"--port {server.server_port}: {problem}. Use another port") from None
+            raise PermanentError(
+                f"--port {server.server_port}: {problem}. Use another port"
+            ) from None

@@ -15,9 +15,12 @@ from trainmaster.cli.submit import read_job
 
 
 def convert(
-    manifest: Annotated[Path, typer.Argument(exists=True, dir_okay=False, metavar="MANIFEST", help="Manifest.")],
+    manifest: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, metavar="MANIFEST", help="Manifest.")
+    ],
     region: Annotated[
-        str | None, typer.Option(callback=given, help="Region of the VMs, if the manifest does not name it.")
+        str | None,
+        typer.Option(callback=given, help="Region of the VMs, if the manifest does not name it."),
     ] = None,
     form: OutputFormat = Format.TABLE,
 ) -> None:

@@ -42,8 +42,12 @@ class Sum:
 
 
 def cost(
-    by: Annotated[str, typer.Option(help="`user`, or the key of a label, such as `team`.", metavar="KEY")] = USER,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="The newest jobs that are counted.")] = 100,
+    by: Annotated[
+        str, typer.Option(help="`user`, or the key of a label, such as `team`.", metavar="KEY")
+    ] = USER,
+    limit: Annotated[
+        int, typer.Option(min=1, max=1000, help="The newest jobs that are counted.")
+    ] = 100,
     state: ByState = None,
     user: ByUser = None,
     mine: Mine = False,
@@ -52,7 +56,9 @@ def cost(
 ) -> None:
     """Show what jobs cost at list prices, by user or by a label. Reads the ledger of each job."""
     if not is_legal_job_label(by, ""):
-        raise PermanentError(f"--by: must be `user` or the key of a label, not {by!r}. Example: --by team")
+        raise PermanentError(
+            f"--by: must be `user` or the key of a label, not {by!r}. Example: --by team"
+        )
     only, store = job_filter(state, user, mine, label), open_store()
     jobs = store.recent_jobs(limit + 1, None, only)
     has_more, jobs = len(jobs) > limit, jobs[:limit]
@@ -77,12 +83,20 @@ def cost(
         ),
         [by, "jobs", "machine-hours", "cost", "not known"],
         [
-            (name, f"{row.jobs}", f"{row.paid_s / 3600:.2f}", money_words(row.amount, row.currency), f"{row.not_known}")
+            (
+                name,
+                f"{row.jobs}",
+                f"{row.paid_s / 3600:.2f}",
+                money_words(row.amount, row.currency),
+                f"{row.not_known}",
+            )
             for name, row in rows
         ],
     )
     if has_more:
-        complain(f"Jobs created before {timestamp(jobs[-1].created_at)} are not counted: raise `--limit`.")
+        complain(
+            f"Jobs created before {timestamp(jobs[-1].created_at)} are not counted: raise `--limit`."
+        )
 
 
 def _add(job: Job, store: Store, total: Sum) -> None:
@@ -90,10 +104,18 @@ def _add(job: Job, store: Store, total: Sum) -> None:
 
     total.jobs += 1
     is_known = True
-    for job_id in [trial_id(job.job_id, trial.number) for trial in job.tuning.trials] if job.tuning else [job.job_id]:
+    for job_id in (
+        [trial_id(job.job_id, trial.number) for trial in job.tuning.trials]
+        if job.tuning
+        else [job.job_id]
+    ):
         entries = store.ledger(job_id)
         history = read_history(entries)
-        report = cost_report(history, entries, datetime.now(UTC), CostSources(price_list)) if history else None
+        report = (
+            cost_report(history, entries, datetime.now(UTC), CostSources(price_list))
+            if history
+            else None
+        )
         total.paid_s += report.goodput.paid_s if report else 0.0
         if report and isinstance(report.cost, JobCost):
             total.amount, total.currency = total.amount + report.cost.total, report.cost.currency

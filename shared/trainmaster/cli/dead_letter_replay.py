@@ -34,14 +34,18 @@ def replay_agent_event(letter: DeadLetter) -> bool:
     handle = HANDLERS.get(letter.topic or "")
     if handle is None:
         return False
-    handle(Message(letter.data, letter.attributes, letter.id, letter.published_at, f"/{letter.topic}"))
+    handle(
+        Message(letter.data, letter.attributes, letter.id, letter.published_at, f"/{letter.topic}")
+    )
     return True
 
 
 def _handle_vm_ready(message: Message) -> None:
     event = decode_vm_ready(message.data, message.published_at)
     authenticated = authenticate(event.subject, message, _auth_deps())
-    vm_ready.handle(replace(event, host_vm=authenticated.machine), core_services.deps(), authenticated.loaded)
+    vm_ready.handle(
+        replace(event, host_vm=authenticated.machine), core_services.deps(), authenticated.loaded
+    )
 
 
 def _handle_replica_exit(message: Message) -> None:

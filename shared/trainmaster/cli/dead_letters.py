@@ -19,13 +19,17 @@ from trainmaster.settings import settings
 if TYPE_CHECKING:
     from trainmaster.gcp.tools.dead_letter_box import DeadLetter, DeadLetterBox
 
-app = typer.Typer(help="Messages that no function could handle: list, replay, or drop them.", no_args_is_help=True)
+app = typer.Typer(
+    help="Messages that no function could handle: list, replay, or drop them.", no_args_is_help=True
+)
 
 NONE: Final = (
     "No dead letters arrived within 5 seconds. If your connection is slow, one of many megabytes may be on its way: "
     "repeat the command after a minute."
 )
-Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Message ids, as `list` shows them.")]
+Ids = Annotated[
+    list[str] | None, typer.Argument(metavar="[ID]...", help="Message ids, as `list` shows them.")
+]
 All = Annotated[bool, typer.Option("--all", help="Select all messages.")]
 
 
@@ -40,13 +44,19 @@ def list_(form: OutputFormat = Format.TABLE) -> None:
 
 
 @app.command()
-def show(message_id: Annotated[str, typer.Argument(metavar="ID", help="Message id, as `list` shows it.")]) -> None:
+def show(
+    message_id: Annotated[
+        str, typer.Argument(metavar="ID", help="Message id, as `list` shows it.")
+    ],
+) -> None:
     """Show one message in full."""
     for letter in _open_box().list_letters():
         if letter.id == message_id:
             print_json(_describe(letter))
             return
-    raise PermanentError(f"no dead letter has the id {message_id}. `trainmaster dead-letters list` shows all ids")
+    raise PermanentError(
+        f"no dead letter has the id {message_id}. `trainmaster dead-letters list` shows all ids"
+    )
 
 
 @app.command()

@@ -19,9 +19,15 @@ _BOOLEANS: Final = {"true": True, "yes": True, "false": False, "no": False}
 def with_flags(command: Callable[..., None]) -> Callable[..., None]:
     """Give the command, which has a parameter `**flags`, an option for each row of FLAGS."""
     signature = inspect.signature(command, eval_str=True)
-    own = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
+    own = [
+        parameter
+        for parameter in signature.parameters.values()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    ]
     added = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_annotation(flag))
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_annotation(flag)
+        )
         for name, flag in FLAGS.items()
     ]
     command.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
@@ -31,7 +37,11 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
 def _annotation(flag: Flag) -> Any:
     least = 0 if flag.type is int else None
     option = typer.Option(
-        help=flag.help, metavar=flag.metavar, rich_help_panel=flag.panel, hidden=not flag.help, min=least
+        help=flag.help,
+        metavar=flag.metavar,
+        rich_help_panel=flag.panel,
+        hidden=not flag.help,
+        min=least,
     )
     return Annotated[flag.type | None, option]
 
@@ -56,13 +66,20 @@ class GcloudCommand(TyperCommand):
         end = args.index("--") if "--" in args else len(args)
         super().parse_args(ctx, list(self._with_flag_names(args[:end])))
         if ctx.args:
-            ctx.fail(f"unrecognized arguments: {' '.join(ctx.args)}. Arguments of the program belong after --")
+            ctx.fail(
+                f"unrecognized arguments: {' '.join(ctx.args)}. Arguments of the program belong after --"
+            )
         ctx.args = args[end + 1 :]
         return args[end + 1 :]
 
     def _with_flag_names(self, args: list[str]) -> Iterator[str]:
         """Replace `--flag=true` and `--flag true` by `--flag`, and with false by `--no-flag`."""
-        flags = {option for parameter in self.params if parameter.secondary_opts for option in parameter.opts}
+        flags = {
+            option
+            for parameter in self.params
+            if parameter.secondary_opts
+            for option in parameter.opts
+        }
         words = list(args)
         while words:
             word = words.pop(0)
@@ -74,5 +91,7 @@ class GcloudCommand(TyperCommand):
             if not equals and words and words[0].lower() in _BOOLEANS:
                 value = words.pop(0)
             if (value.lower() or "true") not in _BOOLEANS:
-                raise typer.BadParameter(f"{value!r} is not one of {', '.join(_BOOLEANS)}", param_hint=name)
+                raise typer.BadParameter(
+                    f"{value!r} is not one of {', '.join(_BOOLEANS)}", param_hint=name
+                )
             yield name if _BOOLEANS[value.lower() or "true"] else f"--no-{name.removeprefix('--')}"

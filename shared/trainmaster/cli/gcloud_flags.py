@@ -69,18 +69,29 @@ def _worker_pool(text: str) -> dict[str, object]:
     """Return a worker pool. Source: googlecloudsdk/command_lib/ai/custom_jobs/custom_jobs_util.py."""
     pairs = _parse_pairs(text)
     if unknown := pairs.keys() - {*_POOL_KEYS, *_POOL_IMAGE_KEYS}:
-        raise ValueError(f"{', '.join(sorted(unknown))} is unknown; known are {', '.join(_POOL_KEYS)}")
+        raise ValueError(
+            f"{', '.join(sorted(unknown))} is unknown; known are {', '.join(_POOL_KEYS)}"
+        )
     if builds := pairs.keys() & _POOL_IMAGE_KEYS:
-        raise ValueError(f"{', '.join(sorted(builds))} would build an image: build it, and give container-image-uri")
+        raise ValueError(
+            f"{', '.join(sorted(builds))} would build an image: build it, and give container-image-uri"
+        )
     image, executor, module = (pairs.get(key) for key in _POOL_KEYS[-3:])
     if image and (executor or module):
         raise ValueError("give either container-image-uri or executor-image-uri with python-module")
     machine: dict[str, object] = {"machineType": pairs.get("machine-type")}
     if gpu := pairs.get("accelerator-type"):
-        machine |= {"acceleratorType": _enum(gpu), "acceleratorCount": _whole_number(pairs, "accelerator-count")}
+        machine |= {
+            "acceleratorType": _enum(gpu),
+            "acceleratorCount": _whole_number(pairs, "accelerator-count"),
+        }
     package = {"executorImageUri": executor, "pythonModule": module}
     program = {"containerSpec": {"imageUri": image}} if image else {"pythonPackageSpec": package}
-    return {"machineSpec": machine, "replicaCount": _whole_number(pairs, "replica-count"), **program}
+    return {
+        "machineSpec": machine,
+        "replicaCount": _whole_number(pairs, "replica-count"),
+        **program,
+    }
 
 
 def _whole_number(pairs: Mapping[str, str], key: str) -> int:
@@ -97,8 +108,12 @@ def _role_flags(option: str, role: str, words: str) -> dict[str, Flag]:
     gpu = "type=nvidia-tesla-t4,count=1."
     flags = {
         f"{option}_machine_type": Flag(machine, "TYPE", f"trainingInput.{role}Type", panel=vms),
-        f"{option}_count": Flag("Number of VMs.", "N", f"trainingInput.{role}Count", panel=vms, type=int),
-        f"{option}_accelerator": Flag(gpu, "GPU", f"{config}.acceleratorConfig", panel=vms, parse=_accelerator),
+        f"{option}_count": Flag(
+            "Number of VMs.", "N", f"trainingInput.{role}Count", panel=vms, type=int
+        ),
+        f"{option}_accelerator": Flag(
+            gpu, "GPU", f"{config}.acceleratorConfig", panel=vms, parse=_accelerator
+        ),
         f"{option}_image_uri": Flag(image, "IMAGE", f"{config}.imageUri", panel=vms),
     }
     return {name: flag for name, flag in flags.items() if name != "master_count"}
@@ -123,24 +138,46 @@ _POOL_IMAGE_KEYS: Final = {
     "local-package-path", "script", "requirements", "extra-packages", "extra-dirs", "output-image-uri"
 }  # fmt: skip
 """With these, gcloud builds an image on the user's machine."""
-_POOL: Final = "A worker pool: machine-type=…,replica-count=…,container-image-uri=… May be repeated."
+_POOL: Final = (
+    "A worker pool: machine-type=…,replica-count=…,container-image-uri=… May be repeated."
+)
 _ARGS: Final = f"{_POOLS}.containerSpec|pythonPackageSpec.args"
 FLAGS: Final[Mapping[str, Flag]] = {
     "module_name": Flag("Module to run: python -m MODULE.", "MODULE", "trainingInput.pythonModule"),
-    "runtime_version": Flag("Preinstalled framework: 2.21, pytorch-2.9.", "VERSION", "trainingInput.runtimeVersion"),
-    "python_version": Flag("Ignored: the runtime version decides.", "VERSION", "trainingInput.pythonVersion"),
+    "runtime_version": Flag(
+        "Preinstalled framework: 2.21, pytorch-2.9.", "VERSION", "trainingInput.runtimeVersion"
+    ),
+    "python_version": Flag(
+        "Ignored: the runtime version decides.", "VERSION", "trainingInput.pythonVersion"
+    ),
     "job_dir": Flag("gs:// folder for the job's output.", "URI", "trainingInput.jobDir"),
     "use_chief_in_tf_config": Flag(_CHIEF, None, "trainingInput.useChiefInTfConfig", type=bool),
-    "tpu_tf_version": Flag("Ignored: the TPU decides.", "VERSION", "trainingInput.workerConfig.tpuTfVersion"),
-    "enable_web_access": Flag(_SHELL, None, "trainingInput.enableWebAccess", "jobSpec.enableWebAccess", type=bool),
-    "region": Flag("Region of the VMs.", "REGION", "trainingInput.region", "trainmaster.region", _PLACE),
+    "tpu_tf_version": Flag(
+        "Ignored: the TPU decides.", "VERSION", "trainingInput.workerConfig.tpuTfVersion"
+    ),
+    "enable_web_access": Flag(
+        _SHELL, None, "trainingInput.enableWebAccess", "jobSpec.enableWebAccess", type=bool
+    ),
+    "region": Flag(
+        "Region of the VMs.", "REGION", "trainingInput.region", "trainmaster.region", _PLACE
+    ),
     "service_account": Flag(
-        "Service account of the VMs.", "EMAIL", "trainingInput.serviceAccount", "jobSpec.serviceAccount", _PLACE
+        "Service account of the VMs.",
+        "EMAIL",
+        "trainingInput.serviceAccount",
+        "jobSpec.serviceAccount",
+        _PLACE,
     ),
     "network": Flag(
-        "projects/NUMBER/global/networks/NAME.", "NETWORK", "trainingInput.network", "jobSpec.network", _PLACE
+        "projects/NUMBER/global/networks/NAME.",
+        "NETWORK",
+        "trainingInput.network",
+        "jobSpec.network",
+        _PLACE,
     ),
-    "labels": Flag("KEY=VALUE, separated by commas.", "LABELS", "labels", "labels", _PLACE, parse=_parse_pairs),
+    "labels": Flag(
+        "KEY=VALUE, separated by commas.", "LABELS", "labels", "labels", _PLACE, parse=_parse_pairs
+    ),
     "max_running_time": Flag(
         "Cancel the job after this time: 7200s.",
         "TIME",
@@ -162,7 +199,9 @@ FLAGS: Final[Mapping[str, Flag]] = {
     **_role_flags("master", "master", "the master"),
     **_role_flags("worker", "worker", "the workers"),
     **_role_flags("parameter_server", "parameterServer", "the parameter servers"),
-    "worker_pool_spec": Flag(_POOL, "POOL", None, "jobSpec.workerPoolSpecs", _VERTEX, list[str], parse=_worker_pool),
+    "worker_pool_spec": Flag(
+        _POOL, "POOL", None, "jobSpec.workerPoolSpecs", _VERTEX, list[str], parse=_worker_pool
+    ),
     "python_package_uris": Flag(
         "Packages of pools with a python-module.",
         "URIS",
@@ -173,14 +212,25 @@ FLAGS: Final[Mapping[str, Flag]] = {
     ),
     "display_name": Flag("Name of the job for people.", "NAME", None, "displayName", _VERTEX),
     "max_trial_count": Flag("Number of trials.", "N", None, "maxTrialCount", _VERTEX, int),
-    "parallel_trial_count": Flag("Trials at the same time.", "N", None, "parallelTrialCount", _VERTEX, int),
-    "algorithm": Flag("random-search or grid-search.", "NAME", None, "studySpec.algorithm", _VERTEX, parse=_enum),
+    "parallel_trial_count": Flag(
+        "Trials at the same time.", "N", None, "parallelTrialCount", _VERTEX, int
+    ),
+    "algorithm": Flag(
+        "random-search or grid-search.", "NAME", None, "studySpec.algorithm", _VERTEX, parse=_enum
+    ),
     "enable_dashboard_access": Flag("", None, None, "jobSpec.enableDashboardAccess", _VERTEX, bool),
     "persistent_resource_id": Flag("", "ID", None, "jobSpec.persistentResourceId", _VERTEX),
     "command": Flag(
-        "Command of every container.", "LIST", None, f"{_POOLS}.containerSpec.command", _VERTEX, parse=parse_list
+        "Command of every container.",
+        "LIST",
+        None,
+        f"{_POOLS}.containerSpec.command",
+        _VERTEX,
+        parse=parse_list,
     ),
-    "args": Flag("Arguments, as after --.", "LIST", "trainingInput.args", _ARGS, _VERTEX, parse=parse_list),
+    "args": Flag(
+        "Arguments, as after --.", "LIST", "trainingInput.args", _ARGS, _VERTEX, parse=parse_list
+    ),
     "verbosity": Flag("", "LEVEL"),
     "quiet": Flag("", type=bool),
     "user_output_enabled": Flag("", type=bool),
@@ -188,13 +238,17 @@ FLAGS: Final[Mapping[str, Flag]] = {
 }
 
 
-def apply_flags(document: Mapping[str, Any], given: Mapping[str, Any], args: Sequence[str]) -> dict[str, Any]:
+def apply_flags(
+    document: Mapping[str, Any], given: Mapping[str, Any], args: Sequence[str]
+) -> dict[str, Any]:
     """Return the job file with the options applied, and `args` as the program's arguments.
 
     `given`: values of FLAGS; None: the option is not given. Raises PermanentError for options that contradict each
     other, or that the format of the job file has no field for.
     """
-    values = {name: value for name, value in _with_whole_key(given).items() if value not in (None, [])}
+    values = {
+        name: value for name, value in _with_whole_key(given).items() if value not in (None, [])
+    }
     if "worker_pool_spec" in values and not document.keys() - JOB_ID_NAMES:
         document = {JOB_SPEC: {}, **document}
     kind = detect_kind(document)
@@ -202,9 +256,15 @@ def apply_flags(document: Mapping[str, Any], given: Mapping[str, Any], args: Seq
         values["args"] = list(args)
     if values.get("master_image_uri") and values.get("runtime_version"):
         raise PermanentError("Only one of --master-image-uri, --runtime-version can be set.")
-    paths = {name: FLAGS[name].training if kind is AI_PLATFORM else FLAGS[name].vertex for name in values}
-    if unknown := [_option(name) for name, path in paths.items() if path is None and FLAGS[name].has_field]:
-        raise PermanentError(f"{', '.join(unknown)}: a {kind.title} has no field for it. Leave it out")
+    paths = {
+        name: FLAGS[name].training if kind is AI_PLATFORM else FLAGS[name].vertex for name in values
+    }
+    if unknown := [
+        _option(name) for name, path in paths.items() if path is None and FLAGS[name].has_field
+    ]:
+        raise PermanentError(
+            f"{', '.join(unknown)}: a {kind.title} has no field for it. Leave it out"
+        )
     result = kind.wrapped(document) if values else dict(document)
     for name, path in paths.items():
         if path is not None:
@@ -223,8 +283,12 @@ def _with_whole_key(given: Mapping[str, Any]) -> dict[str, Any]:
     key = parts.get("kms_key") or ""
     if "/" not in key and set(parts) - {"kms_project"}:
         if missing := [_option(name) for name in _KMS_PARTS if not parts.get(name)]:
-            raise PermanentError(f"--kms-key: encryption key not fully specified. Give {', '.join(missing)} as well")
-        key = "/".join(f"{kind}/{parts[name]}" for kind, name in zip(_KMS_COLLECTIONS, _KMS_PARTS, strict=True))
+            raise PermanentError(
+                f"--kms-key: encryption key not fully specified. Give {', '.join(missing)} as well"
+            )
+        key = "/".join(
+            f"{kind}/{parts[name]}" for kind, name in zip(_KMS_COLLECTIONS, _KMS_PARTS, strict=True)
+        )
     return {**others, "kms_key": key or None}
 
 
@@ -233,7 +297,11 @@ def _parse(name: str, value: object) -> object:
     if isinstance(value, bool) or (isinstance(value, list) and flag.type is str):
         return value
     try:
-        return [flag.parse(item) for item in value] if isinstance(value, list) else flag.parse(str(value))
+        return (
+            [flag.parse(item) for item in value]
+            if isinstance(value, list)
+            else flag.parse(str(value))
+        )
     except ValueError as error:
         raise PermanentError(f"{option}: {value!r} is not valid: {error}") from None
 

@@ -14,7 +14,15 @@ from trainmaster.cli.output import say
 from trainmaster.core.model.installation import checked, own
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec.catalog.regions import REGION_ZONES
-from trainmaster.wiring.installation import API, INSTALLATION, PROJECT, VARIABLES, file, remember, remembered
+from trainmaster.wiring.installation import (
+    API,
+    INSTALLATION,
+    PROJECT,
+    VARIABLES,
+    file,
+    remember,
+    remembered,
+)
 
 API_ADDRESS: Final = re.compile(r"https://[^/\s]+/?|http://(127\.0\.0\.1|localhost):[0-9]+/?")
 _PROJECT: Final = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]")
@@ -22,18 +30,32 @@ _PROJECT: Final = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]")
 
 def init(
     project: Annotated[
-        str | None, typer.Option(help=f"Project of the installation. [default: ${PROJECT}, or gcloud's project]")
+        str | None,
+        typer.Option(
+            help=f"Project of the installation. [default: ${PROJECT}, or gcloud's project]"
+        ),
     ] = None,
-    region: Annotated[str | None, typer.Option(callback=given, help="Region of jobs that name none.")] = None,
+    region: Annotated[
+        str | None, typer.Option(callback=given, help="Region of jobs that name none.")
+    ] = None,
     api: Annotated[
-        str | None, typer.Option(help=f"Address of the function api: `terraform output api`. [default: ${API}]")
+        str | None,
+        typer.Option(
+            help=f"Address of the function api: `terraform output api`. [default: ${API}]"
+        ),
     ] = None,
-    bucket: Annotated[str | None, typer.Option(help="Bucket of packages. [default: the one of infra/]")] = None,
+    bucket: Annotated[
+        str | None, typer.Option(help="Bucket of packages. [default: the one of infra/]")
+    ] = None,
     installation: Annotated[
-        str | None, typer.Option(help=f"Name of one of several installations. [default: ${INSTALLATION}]")
+        str | None,
+        typer.Option(help=f"Name of one of several installations. [default: ${INSTALLATION}]"),
     ] = None,
     show: Annotated[
-        bool, typer.Option("--show", help="Show what commands use here, and what is remembered. Change nothing.")
+        bool,
+        typer.Option(
+            "--show", help="Show what commands use here, and what is remembered. Change nothing."
+        ),
     ] = False,
 ) -> None:
     """Remember project, region and API address of your installation, so that no command needs them again.
@@ -46,19 +68,31 @@ def init(
     if show:
         choose_installation()
         for name, variable in VARIABLES.items():
-            say(f"{variable}={os.environ.get(variable, '')}   # remembered: {remembered().get(name, 'nothing')}")
+            say(
+                f"{variable}={os.environ.get(variable, '')}   # remembered: {remembered().get(name, 'nothing')}"
+            )
         return
     project = project or os.environ.get(PROJECT) or gcloud_property("project")
     if not _PROJECT.fullmatch(project):
-        raise PermanentError(f"--project: {project!r} is not a project id. Example: --project my-project")
+        raise PermanentError(
+            f"--project: {project!r} is not a project id. Example: --project my-project"
+        )
     if region and region not in REGION_ZONES:
         raise PermanentError(f"--region: {region!r} is not a region. Example: --region us-central1")
     api = (os.environ.get(API) or None) if api is None else api
     if api is not None and not API_ADDRESS.fullmatch(api):
-        raise PermanentError(f"--api: {api!r} is not an address. Example: --api https://api-x-uc.a.run.app")
-    before = stored.get("installation", "") if (stored := remembered()).get("project") == project else None
+        raise PermanentError(
+            f"--api: {api!r} is not an address. Example: --api https://api-x-uc.a.run.app"
+        )
+    before = (
+        stored.get("installation", "")
+        if (stored := remembered()).get("project") == project
+        else None
+    )
     try:
-        name = checked(os.environ.get(INSTALLATION, before or "") if installation is None else installation)
+        name = checked(
+            os.environ.get(INSTALLATION, before or "") if installation is None else installation
+        )
     except ValueError as error:
         raise PermanentError(f"--installation: {error}") from None
     new = {"project": project, "bucket": bucket, "region": region, "api": api, "installation": name}

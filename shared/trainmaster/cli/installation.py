@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from trainmaster.ports import Store
 
 PREFIX: Final = "TRAINMASTER_"
-LOCAL_EXTRA_MISSING: Final = (
-    "`trainmaster local` needs more packages. Install them in a checkout: pipx install --force '.[local]'"
-)
+LOCAL_EXTRA_MISSING: Final = "`trainmaster local` needs more packages. Install them in a checkout: pipx install --force '.[local]'"
 
 
 def require_package(name: str, extra: str) -> None:
@@ -77,7 +75,10 @@ def gcloud_property(name: str) -> str:
     folder = Path(os.environ.get("CLOUDSDK_CONFIG") or Path.home() / ".config" / "gcloud")
     parser = configparser.ConfigParser(interpolation=None)
     try:
-        active = os.environ.get("CLOUDSDK_ACTIVE_CONFIG_NAME") or (folder / "active_config").read_text().strip()
+        active = (
+            os.environ.get("CLOUDSDK_ACTIVE_CONFIG_NAME")
+            or (folder / "active_config").read_text().strip()
+        )
         parser.read(folder / "configurations" / f"config_{active}")
     except (OSError, ValueError, configparser.Error):
         return ""

@@ -25,14 +25,18 @@ def print_summary(job: Job, view: dict[str, Any], extension: dict[str, Any], use
     say(f"{'used' if job.state.is_terminal else 'used so far'}: {used}")
     if "console" in extension:
         say(f"console: {extension['console']}")
-    say(f"attempt: {extension['attempt']}   zone: {extension['zone']}   runtime: {extension['runtime']}")
+    say(
+        f"attempt: {extension['attempt']}   zone: {extension['zone']}   runtime: {extension['runtime']}"
+    )
     for name, budget in extension["budgets"].items():
         say(f"{name}: {budget['used']} of {budget['limit']}")
     for entry in extension.get("substitutions", ()):
         if entry["requested"] == entry["replacement"]:
             say(f"note on {entry['field']}: {entry['requested']} ({entry['reason']})")
         else:
-            say(f"substituted {entry['field']}: {entry['requested']} -> {entry['replacement']} ({entry['reason']})")
+            say(
+                f"substituted {entry['field']}: {entry['requested']} -> {entry['replacement']} ({entry['reason']})"
+            )
 
 
 def print_replicas(replicas: list[dict[str, Any]], *, job_has_ended: bool) -> None:
@@ -61,7 +65,13 @@ def print_trials(tuning: Tuning) -> None:
 
 def trial_table(tuning: Tuning, trials: Iterable[Trial]) -> tuple[list[str], list[list[str]]]:
     """Return columns and rows of trials."""
-    columns = ["trial", "state", tuning.metric_tag, "step", *(parameter.name for parameter in tuning.parameters)]
+    columns = [
+        "trial",
+        "state",
+        tuning.metric_tag,
+        "step",
+        *(parameter.name for parameter in tuning.parameters),
+    ]
     rows = []
     for trial in trials:
         latest = [f"{trial.latest.value:g}", str(trial.latest.step)] if trial.latest else ["", ""]

@@ -10,7 +10,14 @@ import typer
 
 from trainmaster.cli.command_table import JOB_COMMANDS
 from trainmaster.cli.installation import open_store, user_name
-from trainmaster.cli.job_output import entry_json, entry_row, find_job, print_replicas, print_summary, print_trials
+from trainmaster.cli.job_output import (
+    entry_json,
+    entry_row,
+    find_job,
+    print_replicas,
+    print_summary,
+    print_trials,
+)
 from trainmaster.cli.lazy import LazyGroup
 from trainmaster.cli.metrics import read_metrics
 from trainmaster.cli.options import JobId, OutputFormat, complete_job_id, given
@@ -35,15 +42,22 @@ if TYPE_CHECKING:
     from trainmaster.cli.recorded_goodput import RecordedGoodput
 
 
-ByState = Annotated[list[JobState] | None, typer.Option(help="Only jobs in this state; may be repeated.")]
+ByState = Annotated[
+    list[JobState] | None, typer.Option(help="Only jobs in this state; may be repeated.")
+]
 ByUser = Annotated[
-    str | None, typer.Option(callback=given, help="Only jobs that this user submitted, verified or not.")
+    str | None,
+    typer.Option(callback=given, help="Only jobs that this user submitted, verified or not."),
 ]
 Mine = Annotated[
-    bool, typer.Option("--mine", help="Only your jobs: those of gcloud's account, or else of your name here.")
+    bool,
+    typer.Option(
+        "--mine", help="Only your jobs: those of gcloud's account, or else of your name here."
+    ),
 ]
 ByLabel = Annotated[
-    list[str] | None, typer.Option(help="Only jobs with this label; may be repeated.", metavar="KEY=VALUE")
+    list[str] | None,
+    typer.Option(help="Only jobs with this label; may be repeated.", metavar="KEY=VALUE"),
 ]
 
 
@@ -51,13 +65,19 @@ class JobCommands(LazyGroup):
     lazy = JOB_COMMANDS
 
 
-app = typer.Typer(cls=JobCommands, help="List, describe, wait for, cancel and explain jobs.", no_args_is_help=True)
+app = typer.Typer(
+    cls=JobCommands, help="List, describe, wait for, cancel and explain jobs.", no_args_is_help=True
+)
 
 
 @app.command("list")
 def list_jobs(
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Largest number of jobs to list.")] = 20,
-    after: Annotated[str | None, typer.Option(help="List the jobs older than this one.", metavar="JOB")] = None,
+    limit: Annotated[
+        int, typer.Option(min=1, max=1000, help="Largest number of jobs to list.")
+    ] = 20,
+    after: Annotated[
+        str | None, typer.Option(help="List the jobs older than this one.", metavar="JOB")
+    ] = None,
     state: ByState = None,
     user: ByUser = None,
     mine: Mine = False,
@@ -68,23 +88,33 @@ def list_jobs(
     only = job_filter(state, user, mine, label)
     store = open_store()
     start = find_job(store, after).job if after is not None else None
-    jobs = store.recent_jobs(limit + 1, JobPosition(start.created_at, start.job_id) if start else None, only)
+    jobs = store.recent_jobs(
+        limit + 1, JobPosition(start.created_at, start.job_id) if start else None, only
+    )
     has_more, jobs = len(jobs) > limit, jobs[:limit]
     print_result(
         form,
         (job_view(job, project=settings().project) for job in jobs),
         ["job_id", "name", "status", "created", "user"],
-        [[job.job_id, display_name(job), job.state, timestamp(job.created_at), owner(job).words] for job in jobs],
+        [
+            [job.job_id, display_name(job), job.state, timestamp(job.created_at), owner(job).words]
+            for job in jobs
+        ],
     )
     if has_more:
-        complain(f"There are more jobs: add `--after {jobs[-1].job_id}` for the next ones, or `--limit`.")
+        complain(
+            f"There are more jobs: add `--after {jobs[-1].job_id}` for the next ones, or `--limit`."
+        )
 
 
 @app.command()
 def describe(
     job_id: JobId,
     goodput: Annotated[
-        bool, typer.Option("--goodput", help="Add what the program has recorded with ml_goodput_measurement.")
+        bool,
+        typer.Option(
+            "--goodput", help="Add what the program has recorded with ml_goodput_measurement."
+        ),
     ] = False,
     form: OutputFormat = Format.TABLE,
 ) -> None:
@@ -93,7 +123,11 @@ def describe(
     state = find_job(store, job_id)
     report = read_report(store.ledger(job_id))
     view = _view(state, report)
-    progress = read_metrics(read_progress, state.job, "how far the job is") if state.job.started_at else None
+    progress = (
+        read_metrics(read_progress, state.job, "how far the job is")
+        if state.job.started_at
+        else None
+    )
     if progress:
         view[EXTENSION]["progress"] = progress.view()
     recorded = _recorded_goodput(store, state.job) if goodput else None
@@ -121,7 +155,10 @@ def describe(
 @app.command()
 def compare(
     job_ids: Annotated[
-        list[str], typer.Argument(help="Ids of the jobs, at most 6.", metavar="JOB...", autocompletion=complete_job_id)
+        list[str],
+        typer.Argument(
+            help="Ids of the jobs, at most 6.", metavar="JOB...", autocompletion=complete_job_id
+        ),
     ],
     form: OutputFormat = Format.TABLE,
 ) -> None:
@@ -135,14 +172,19 @@ def compare(
         return
     for title, rows in (("", shown), ("spec", differences)):
         if rows:
-            print_table([title, *ids], [[name, *(value or "-" for value in values)] for name, values in rows.items()])
+            print_table(
+                [title, *ids],
+                [[name, *(value or "-" for value in values)] for name, values in rows.items()],
+            )
     if not differences:
         say("The specs do not differ.")
 
 
 def _facts(store: Store, job: Job) -> dict[str, str]:
     entries = store.ledger(job.job_id)
-    progress = read_metrics(read_progress, job, f"how far {job.job_id} is") if job.started_at else None
+    progress = (
+        read_metrics(read_progress, job, f"how far {job.job_id} is") if job.started_at else None
+    )
     return dict(facts(job, entries, read_report(entries), progress, datetime.now(UTC)))
 
 
@@ -157,7 +199,10 @@ def wait_command(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
     if form is Format.JSON:
         print_json(_view(state, report))
     else:
-        say(f"{job_id}: {state.job.state}" + (f": {state.job.error_message}" if state.job.error_message else ""))
+        say(
+            f"{job_id}: {state.job.state}"
+            + (f": {state.job.error_message}" if state.job.error_message else "")
+        )
         if report is not None and report.goodput.paid_s:
             say(final_sentence(report))
     raise typer.Exit(exit_status(state))
@@ -186,7 +231,9 @@ def ledger(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
 def job_filter(state: ByState, user: ByUser, mine: bool, label: ByLabel) -> JobFilter:
     """Return the filter of a list's options. Raises PermanentError for options that say nothing."""
     if mine and user:
-        raise PermanentError("--mine and --user cannot be combined: --mine is --user with your own address")
+        raise PermanentError(
+            "--mine and --user cannot be combined: --mine is --user with your own address"
+        )
     labels = [text.partition("=") for text in label or ()]
     if not all(equals and is_legal_job_label(key, value) for key, equals, value in labels):
         raise PermanentError(
@@ -226,7 +273,9 @@ def _recorded_goodput(store: Store, job: Job) -> RecordedGoodput | None:
     from trainmaster.wiring.log_reader import log_entries
 
     try:
-        return read_recorded_goodput(job, (entry.event for entry in store.ledger(job.job_id)), log_entries().page)
+        return read_recorded_goodput(
+            job, (entry.event for entry in store.ledger(job.job_id)), log_entries().page
+        )
     except (PermanentError, TemporaryError) as error:
         complain(f"Cannot show the recorded goodput: {error}")
         return None

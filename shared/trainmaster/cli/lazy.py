@@ -27,11 +27,18 @@ class LazyCommand:
     def load(self, name: str) -> Any:
         """Return the command. Raises ModuleNotFoundError if a package of an extra is missing."""
         own_name = name.replace("-", "_")
-        value = getattr(import_module(f"trainmaster.cli.{self.module or own_name}"), self.attribute or own_name)
+        value = getattr(
+            import_module(f"trainmaster.cli.{self.module or own_name}"), self.attribute or own_name
+        )
         app = value if isinstance(value, typer.Typer) else typer.Typer(add_completion=False)
-        app.rich_markup_mode = None  # rich, which draws frames around help texts, takes half a second to import
+        app.rich_markup_mode = (
+            None  # rich, which draws frames around help texts, takes half a second to import
+        )
         if app is not value:
-            app.command(cls=self._command_class(), context_settings={"allow_extra_args": self.reads_as_gcloud})(value)
+            app.command(
+                cls=self._command_class(),
+                context_settings={"allow_extra_args": self.reads_as_gcloud},
+            )(value)
         command = typer.main.get_command(app)
         command.name = name
         return command

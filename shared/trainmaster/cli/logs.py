@@ -19,7 +19,14 @@ from trainmaster.core.model.job import Job, public_id
 from trainmaster.core.model.tuning import trial_number
 from trainmaster.errors import TemporaryError
 from trainmaster.ports import Store
-from trainmaster.presentation.log_reader import DELAY_MAX_S, TASK, TRIAL, LogLine, LogReader, ReadPage
+from trainmaster.presentation.log_reader import (
+    DELAY_MAX_S,
+    TASK,
+    TRIAL,
+    LogLine,
+    LogReader,
+    ReadPage,
+)
 from trainmaster.presentation.printable import make_visible, printable
 from trainmaster.settings import settings
 
@@ -43,11 +50,21 @@ COLOURS: Final = {
 
 def logs(
     job_id: JobId,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the job has ended.")] = False,
-    task: Annotated[str | None, typer.Option("--task-name", help="Only this task, such as worker-replica-0.")] = None,
-    severity: Annotated[str | None, typer.Option(help="Only this severity or higher, such as WARNING.")] = None,
-    since: Annotated[str | None, typer.Option(help="Only lines newer than this: 90m, 2h.", metavar="DURATION")] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Print control characters of programs as they are.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Continue until the job has ended.")
+    ] = False,
+    task: Annotated[
+        str | None, typer.Option("--task-name", help="Only this task, such as worker-replica-0.")
+    ] = None,
+    severity: Annotated[
+        str | None, typer.Option(help="Only this severity or higher, such as WARNING.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Only lines newer than this: 90m, 2h.", metavar="DURATION")
+    ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Print control characters of programs as they are.")
+    ] = False,
     form: OutputFormat = Format.TABLE,
 ) -> None:
     """Show the log of a job: all lines of its replicas and of the service, in order."""

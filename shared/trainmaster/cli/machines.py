@@ -13,7 +13,12 @@ from trainmaster.cli.options import DEFAULT_REGION, OutputFormat
 from trainmaster.cli.output import Format, complain, print_json, print_table, say
 from trainmaster.core.machines.families import FAMILIES, Sale
 from trainmaster.core.machines.gpus import GPUS
-from trainmaster.core.machines.machine_types import MACHINE_TYPES, MachineType, find_machine_type, refusal_of
+from trainmaster.core.machines.machine_types import (
+    MACHINE_TYPES,
+    MachineType,
+    find_machine_type,
+    refusal_of,
+)
 from trainmaster.core.machines.tpus import GENERATIONS
 from trainmaster.cost.machine_price import list_price
 from trainmaster.cost.price_list import PriceList
@@ -30,14 +35,19 @@ Row = dict[str, Any]
 
 
 def machines(
-    name: Annotated[str, typer.Argument(help="Part of a name of machines or accelerators: a3-, h100, v5e.")] = "",
+    name: Annotated[
+        str, typer.Argument(help="Part of a name of machines or accelerators: a3-, h100, v5e.")
+    ] = "",
     region: Annotated[
-        list[str] | None, typer.Option(help="Region; may be repeated. Default: those of the installation.")
+        list[str] | None,
+        typer.Option(help="Region; may be repeated. Default: those of the installation."),
     ] = None,
     form: OutputFormat = Format.TABLE,
 ) -> None:
     """List machine types, GPUs and TPUs with their list prices, and the zones that have them."""
-    rows = [row for row in _rows() if name.lower() in f"{row['machine']} {row['accelerators']}".lower()]
+    rows = [
+        row for row in _rows() if name.lower() in f"{row['machine']} {row['accelerators']}".lower()
+    ]
     rows = rows or [_row(_find(name))]
     regions, prices, offers = _ask_installation(region or [])
     for row in rows:
@@ -46,14 +56,27 @@ def machines(
         currency = "" if isinstance(prices, Unknown) else prices.currency
         print_json({"regions": regions, "currency": currency, "machines": rows})
         return
-    columns = ("machine", "vcpus", "gib", "accelerators", "ssd gib", "nics", "sold", "on demand", "spot", "zones")
+    columns = (
+        "machine",
+        "vcpus",
+        "gib",
+        "accelerators",
+        "ssd gib",
+        "nics",
+        "sold",
+        "on demand",
+        "spot",
+        "zones",
+    )
     print_table(columns, [[_cell(value) for value in row.values()] for row in rows])
     if not isinstance(prices, Unknown):
         place = f"{regions[0]}, {prices.currency} per hour, without boot disks"
         say(f"list prices of {prices.fetched_at:%Y-%m-%d} in {place}")
     if not name:
         others = sorted({family.series for family in FAMILIES if not family.sizes})
-        say(f"Also in their sizes: {', '.join(others)}, such as `trainmaster machines n2-standard-8`.")
+        say(
+            f"Also in their sizes: {', '.join(others)}, such as `trainmaster machines n2-standard-8`."
+        )
 
 
 def _rows() -> Iterator[Row]:
@@ -67,13 +90,24 @@ def _rows() -> Iterator[Row]:
         for chips, host in table.hosts_by_chips.items():
             machine = f"{table.machine_family}-{chips}t" if table.machine_family else "cloud_tpu"
             zones = sorted({*table.zones, *table.pod_zones})
-            yield _cells(machine, f"{chips} x TPU {generation} chips", host.vcpus, host.memory_gib, zones=zones)
+            yield _cells(
+                machine,
+                f"{chips} x TPU {generation} chips",
+                host.vcpus,
+                host.memory_gib,
+                zones=zones,
+            )
 
 
 def _row(machine: MachineType) -> Row:
-    family, gpus = machine.family, f"{machine.gpu.count} x {machine.gpu.type}" if machine.gpu else ""
+    family, gpus = (
+        machine.family,
+        f"{machine.gpu.count} x {machine.gpu.type}" if machine.gpu else "",
+    )
     memory = None if machine.memory_gib is None else float(machine.memory_gib)
-    row = _cells(machine.name, gpus, machine.vcpus, memory, machine.local_ssd_gib or None, family.nics)
+    row = _cells(
+        machine.name, gpus, machine.vcpus, memory, machine.local_ssd_gib or None, family.nics
+    )
     return row | {"sold": [_SALES[sale] for sale in family.sales]}
 
 
@@ -87,7 +121,12 @@ def _cells(
     zones: list[str] | None = None,
 ) -> Row:
     """Return a row. None: not known, or different from job to job. `zones`: all that have a TPU."""
-    size = {"machine": machine, "vcpus": vcpus, "memoryGib": memory_gib, "accelerators": accelerators}
+    size = {
+        "machine": machine,
+        "vcpus": vcpus,
+        "memoryGib": memory_gib,
+        "accelerators": accelerators,
+    }
     sale = {"sold": list(_SALES.values()), "onDemand": None, "spot": None, "zones": zones}
     return {**size, "localSsdGib": ssd_gib, "networkInterfaces": nics, **sale}
 
@@ -101,7 +140,9 @@ def _find(name: str) -> MachineType:
     return machine
 
 
-def _ask_installation(regions: list[str]) -> tuple[list[str], PriceList | Unknown, Mapping[str, list[str]] | None]:
+def _ask_installation(
+    regions: list[str],
+) -> tuple[list[str], PriceList | Unknown, Mapping[str, list[str]] | None]:
     """Return regions, prices, and the zones of each machine type or GPU. None: the zones are not known.
 
     Without an installation, no regions are all regions.
@@ -135,15 +176,24 @@ def _ask_installation(regions: list[str]) -> tuple[list[str], PriceList | Unknow
 
 
 def _add_prices_and_zones(
-    row: Row, regions: Sequence[str], prices: PriceList | Unknown, offers: Mapping[str, list[str]] | None
+    row: Row,
+    regions: Sequence[str],
+    prices: PriceList | Unknown,
+    offers: Mapping[str, list[str]] | None,
 ) -> None:
     offer = row["machine"].removeprefix(_ATTACHED)
     for key, pricing in {"onDemand": Pricing.ON_DEMAND, "spot": Pricing.SPOT}.items():
-        price = prices if isinstance(prices, Unknown) else list_price(offer, regions[0], prices, pricing)
+        price = (
+            prices
+            if isinstance(prices, Unknown)
+            else list_price(offer, regions[0], prices, pricing)
+        )
         is_sold = key == "spot" or _SALES[Sale.ON_DEMAND] in row["sold"]
         row[key] = f"{price:.4f}" if isinstance(price, Decimal) and is_sold else None
     if row["zones"] is not None:
-        row["zones"] = [zone for zone in row["zones"] if not regions or zone.rpartition("-")[0] in regions]
+        row["zones"] = [
+            zone for zone in row["zones"] if not regions or zone.rpartition("-")[0] in regions
+        ]
     elif offers is not None:
         row["zones"] = offers.get(offer, [])
 

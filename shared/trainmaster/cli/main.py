@@ -55,7 +55,10 @@ def _print_version(is_requested: bool) -> None:
 @app.callback()
 def _global_options(
     _: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Options before any command."""

@@ -16,7 +16,10 @@ Value = TypeVar("Value")
 
 
 def read_metrics(
-    read: Callable[[MetricReader, Job, datetime], Value], job: Job, what: str, warn: Callable[[str], object] = complain
+    read: Callable[[MetricReader, Job, datetime], Value],
+    job: Job,
+    what: str,
+    warn: Callable[[str], object] = complain,
 ) -> Value | None:
     """Return what `read` reads now. If metrics are off, return None; if they cannot be read, report that, too."""
     if settings().metrics == "off":
@@ -26,6 +29,9 @@ def read_metrics(
 
     try:
         return read(metric_reader(EXTRA_S), job, datetime.now(UTC))
-    except (PermanentError, TemporaryError) as error:  # it is worth a warning, not the end of the command
+    except (
+        PermanentError,
+        TemporaryError,
+    ) as error:  # it is worth a warning, not the end of the command
         warn(f"Cannot find out {what}: {error}")
         return None

@@ -20,7 +20,9 @@ UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 def complete_job_id(incomplete: str) -> list[str]:
     """Return job ids for the shell's completion. Never raises: the shell would show the error."""
     with contextlib.suppress(Exception):
-        return [job.job_id for job in open_store().recent_jobs(100) if job.job_id.startswith(incomplete)]
+        return [
+            job.job_id for job in open_store().recent_jobs(100) if job.job_id.startswith(incomplete)
+        ]
     return []
 
 
@@ -31,7 +33,9 @@ def given(text: str | None) -> str | None:
     return text
 
 
-JobId = Annotated[str, typer.Argument(help="Id of the job.", metavar="JOB", autocompletion=complete_job_id)]
+JobId = Annotated[
+    str, typer.Argument(help="Id of the job.", metavar="JOB", autocompletion=complete_job_id)
+]
 OutputFormat = Annotated[Format, typer.Option("--format", help="Output format.")]
 
 

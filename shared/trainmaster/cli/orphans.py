@@ -13,6 +13,13 @@ def orphans(form: OutputFormat = Format.TABLE) -> None:
     """List VMs and TPU nodes without a live job. An orphan is deleted if it is still one a minute later."""
     listed = open_store().orphans()
     rows = [
-        (vm.name, vm.zone, vm.instance_id, vm.label, vm.first_seen_at.strftime("%Y-%m-%dT%H:%M:%SZ")) for vm in listed
+        (
+            vm.name,
+            vm.zone,
+            vm.instance_id,
+            vm.label,
+            vm.first_seen_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        )
+        for vm in listed
     ]
     print_result(form, map(asdict, listed), ("vm", "zone", "id", "job label", "first seen"), rows)

@@ -46,7 +46,9 @@ def print_json(value: object) -> None:
     say(json.dumps(value, indent=2, default=str))
 
 
-def print_result(form: Format, items: Iterable[object], columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_result(
+    form: Format, items: Iterable[object], columns: Sequence[str], rows: Sequence[Sequence[str]]
+) -> None:
     """Print the items as JSON, or the rows as a table, as `--format` says."""
     if form is Format.JSON:
         print_json(list(items))
@@ -70,7 +72,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
-def fitted_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, of_numbers: bool = False) -> Table:
+def fitted_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, of_numbers: bool = False
+) -> Table:
     """Return a table that rich fits to the terminal. `of_numbers`: all columns but the first one are on the right."""
     from rich.table import Table
 

@@ -18,15 +18,22 @@ from trainmaster.cost.sku_resources import Pricing
 from trainmaster.errors import PermanentError
 from trainmaster.presentation.cost_view import money_words
 
-app = typer.Typer(help="Fetch Google's list prices, and show what machines cost.", no_args_is_help=True)
+app = typer.Typer(
+    help="Fetch Google's list prices, and show what machines cost.", no_args_is_help=True
+)
 
 
 @app.command()
 def update(
-    currency: Annotated[str, typer.Option(help="Currency of the prices: USD, EUR and others.")] = "USD",
+    currency: Annotated[
+        str, typer.Option(help="Currency of the prices: USD, EUR and others.")
+    ] = "USD",
     api_key: Annotated[
         str,
-        typer.Option(envvar="TRAINMASTER_BILLING_API_KEY", help="API key; without one, your credentials are used."),
+        typer.Option(
+            envvar="TRAINMASTER_BILLING_API_KEY",
+            help="API key; without one, your credentials are used.",
+        ),
     ] = "",
 ) -> None:
     """Fetch the list prices of Compute Engine, Cloud TPU and transfers, and store them in the installation's bucket.
@@ -41,25 +48,36 @@ def update(
 
     uri = price_list_uri()
     catalogue = price_catalogue(api_key)
-    skus = [sku for service in SERVICES.values() for sku in catalogue.skus(service, currency.upper())]
+    skus = [
+        sku for service in SERVICES.values() for sku in catalogue.skus(service, currency.upper())
+    ]
     catalogue.close()
     file = make_price_file(skus, datetime.now(UTC), "Cloud Billing catalogue")
     objects().write(uri, write_price_list(file), content_type="application/json")
     resources = {entry.resource for entry in file.prices}
     regions = {region for entry in file.prices for region in entry.regions} - {"global"}
-    say(f"{uri}: prices of {len(resources)} resources in {len(regions)} regions, in {file.currency}")
+    say(
+        f"{uri}: prices of {len(resources)} resources in {len(regions)} regions, in {file.currency}"
+    )
     say(f"read {len(skus)} SKUs of {', '.join(SERVICES)}")
     for entry in file.prices:
         if entry.amount is None:
-            complain(f"not known: {entry.pricing} {entry.resource} in {', '.join(entry.regions)}: {entry.reason}")
+            complain(
+                f"not known: {entry.pricing} {entry.resource} in {', '.join(entry.regions)}: {entry.reason}"
+            )
 
 
 @app.command("list")
 def list_prices(
     machine_types: Annotated[
-        list[str] | None, typer.Argument(help="Machine types; without any, all that have a price.", metavar="MACHINE")
+        list[str] | None,
+        typer.Argument(
+            help="Machine types; without any, all that have a price.", metavar="MACHINE"
+        ),
     ] = None,
-    region: Annotated[str, typer.Option(callback=given, help="Region of the machines.")] = DEFAULT_REGION,
+    region: Annotated[
+        str, typer.Option(callback=given, help="Region of the machines.")
+    ] = DEFAULT_REGION,
     form: OutputFormat = Format.TABLE,
 ) -> None:
     """Show what machine types and accelerators cost per hour, without boot disks."""
@@ -70,7 +88,9 @@ def list_prices(
     if isinstance(prices, Unknown):
         raise PermanentError(f"prices are not known: {prices.reason}")
     if region not in (known := {place for _, place, _ in prices.prices}):
-        raise PermanentError(f"--region: no price in {region!r} is stored, but in {', '.join(sorted(known))}")
+        raise PermanentError(
+            f"--region: no price in {region!r} is stored, but in {', '.join(sorted(known))}"
+        )
     rows = [_row(name, region, prices) for name in machine_types or _names(prices, region)]
     if form is Format.JSON:
         print_json({"currency": prices.currency, "fetchedAt": prices.fetched_at.isoformat(), "region": region,
@@ -86,11 +106,19 @@ def _names(prices: PriceList, region: str) -> list[str]:
     """Return the machine types and accelerators that have a price in the region."""
     machines = [name for name in MACHINE_TYPES if _row(name, region, prices)["onDemand"]]
     accelerators = {name for name, place, _ in prices.prices if place == region and " " not in name}
-    return [*machines, *sorted(name for name in accelerators if not name.startswith(("pd-", "local-")))]
+    return [
+        *machines,
+        *sorted(name for name in accelerators if not name.startswith(("pd-", "local-"))),
+    ]
 
 
 def _row(name: str, region: str, prices: PriceList) -> dict[str, str]:
-    found = [list_price(name, region, prices, pricing) for pricing in (Pricing.ON_DEMAND, Pricing.SPOT)]
+    found = [
+        list_price(name, region, prices, pricing) for pricing in (Pricing.ON_DEMAND, Pricing.SPOT)
+    ]
     note = next((price.reason for price in found if isinstance(price, Unknown)), "")
-    words = ["" if isinstance(price, Unknown) else money_words(price, prices.currency, digits=4) for price in found]
+    words = [
+        "" if isinstance(price, Unknown) else money_words(price, prices.currency, digits=4)
+        for price in found
+    ]
     return {"machine": name, "onDemand": words[0], "spot": words[1], "note": note}

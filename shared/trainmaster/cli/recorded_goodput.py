@@ -38,7 +38,9 @@ class RecordedGoodput:
     @property
     def words(self) -> str:
         """One line: `81 % of 1.23 h productive until step 400; program_startup 12 %`."""
-        classes = "".join(f"; {name} {share:.0%}".replace("%", " %") for name, share in self.unproductive.items())
+        classes = "".join(
+            f"; {name} {share:.0%}".replace("%", " %") for name, share in self.unproductive.items()
+        )
         share = f"{self.productive:.0%}".replace("%", " %")
         return f"{share} of {self.elapsed_s / 3600:.2f} h productive until step {self.last_step}{classes}"
 
@@ -52,12 +54,16 @@ class RecordedGoodput:
         }
 
 
-def read_recorded_goodput(job: Job, events: Iterable[Event], read_page: ReadPage) -> RecordedGoodput:
+def read_recorded_goodput(
+    job: Job, events: Iterable[Event], read_page: ReadPage
+) -> RecordedGoodput:
     """Return what the library computes. Raises PermanentError if it is missing, or if there is nothing to compute."""
     require_package("ml_goodput_measurement", "goodput")
     newest, _ = read_page(_steps_filter(job, events), newest_first=True)
     if not newest:
-        raise PermanentError(f"no steps that ml_goodput_measurement records were found for {job.job_id}")
+        raise PermanentError(
+            f"no steps that ml_goodput_measurement records were found for {job.job_id}"
+        )
     log, name = newest[0]["logName"], newest[0]["jsonPayload"]["job_name"]
     condition = f'logName="{log}" AND jsonPayload.job_name="{name}" AND timestamp>="{job.created_at.isoformat()}"'
     payloads = list(_payloads(condition, read_page))
@@ -66,13 +72,17 @@ def read_recorded_goodput(job: Job, events: Iterable[Event], read_page: ReadPage
     try:
         return _calculate(name, log.rpartition("/")[2], payloads)
     except ValueError as error:  # of the library: the entries lack something
-        raise PermanentError(f"ml_goodput_measurement cannot compute the goodput of {job.job_id}: {error}") from error
+        raise PermanentError(
+            f"ml_goodput_measurement cannot compute the goodput of {job.job_id}: {error}"
+        ) from error
 
 
 def _steps_filter(job: Job, events: Iterable[Event]) -> str:
     """Return the filter of the steps of this job: from its machines of rank 0, or under its own id."""
     started = (event.subject for event in events if isinstance(event, VmReady))
-    vms = dict.fromkeys(subject.vm.instance_id for subject in started if subject.replica_id == job.plan.primary)
+    vms = dict.fromkeys(
+        subject.vm.instance_id for subject in started if subject.replica_id == job.plan.primary
+    )
     names = " OR ".join(f'"{vm}"' for vm in list(vms)[-VMS_MAX:])
     of_vm = f"resource.labels.instance_id=({names}) OR " if names else ""
     since = job.created_at.isoformat()
@@ -97,7 +107,9 @@ class _Entries:
     def __init__(self, payloads: Sequence[Entry]) -> None:
         self._payloads = payloads
 
-    def read_cloud_logging_entries(self, *_: object, **__: object) -> tuple[Sequence[Entry], tuple[None, None]]:
+    def read_cloud_logging_entries(
+        self, *_: object, **__: object
+    ) -> tuple[Sequence[Entry], tuple[None, None]]:
         return self._payloads, (None, None)
 
 
@@ -108,7 +120,14 @@ def _calculate(name: str, log: str, payloads: Sequence[Entry]) -> RecordedGoodpu
         calculator = GoodputCalculator(name, log, cloud_logger=_Entries(payloads), cache_dir=folder)
         productive, classes, last_step = calculator.get_job_goodput(include_badput_breakdown=True)
         elapsed_s = calculator.get_job_goodput_details()["total_elapsed_time"]
-    flat = {kind.name.lower(): share for kind, share in classes.items() if not isinstance(share, dict)}
-    own = {name: share for shares in classes.values() if isinstance(shares, dict) for name, share in shares.items()}
+    flat = {
+        kind.name.lower(): share for kind, share in classes.items() if not isinstance(share, dict)
+    }
+    own = {
+        name: share
+        for shares in classes.values()
+        if isinstance(shares, dict)
+        for name, share in shares.items()
+    }
     shares = {name: share / 100 for name, share in {**flat, **own}.items() if share}
     return RecordedGoodput(elapsed_s, productive / 100, shares, int(last_step))

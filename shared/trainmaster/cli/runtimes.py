@@ -16,7 +16,10 @@ def runtimes(form: OutputFormat = Format.TABLE) -> None:
         print_json(
             {
                 "runtimes": [asdict(row) for row in rows],
-                "packages": [{"module": module, "requirement": requirement} for module, requirement in packages],
+                "packages": [
+                    {"module": module, "requirement": requirement}
+                    for module, requirement in packages
+                ],
                 "past": [
                     {"versions": versions, "pythons": pythons, "replacement": replacement}
                     for versions, pythons, replacement in past

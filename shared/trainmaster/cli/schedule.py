@@ -32,7 +32,14 @@ from trainmaster.core.model.installation import own
 from trainmaster.errors import PermanentError
 from trainmaster.flows.job_creation.intake import check_allowed
 from trainmaster.flows.job_creation.package_versions import with_generations
-from trainmaster.jobspec import InvalidJob, accept, detect_kind, job_id_of, with_id_from_file, with_time_in_job_id
+from trainmaster.jobspec import (
+    InvalidJob,
+    accept,
+    detect_kind,
+    job_id_of,
+    with_id_from_file,
+    with_time_in_job_id,
+)
 from trainmaster.jobspec.fields.google_resources import EMAIL
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM
 from trainmaster.messaging import topics
@@ -47,7 +54,9 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,480}")
 """Source: Cloud Scheduler's rule for names. 20 of its 500 characters are for the installation."""
 
 
-app = typer.Typer(help="Submit job files at fixed times, with Cloud Scheduler.", no_args_is_help=True)
+app = typer.Typer(
+    help="Submit job files at fixed times, with Cloud Scheduler.", no_args_is_help=True
+)
 
 Name = Annotated[str, typer.Argument(help="Name of the schedule.", metavar="NAME")]
 Location = Annotated[str, typer.Option(help="Region of the schedule.")]
@@ -56,12 +65,21 @@ Location = Annotated[str, typer.Option(help="Region of the schedule.")]
 @app.command()
 def create(
     name: Annotated[
-        str, typer.Argument(help="Name of the schedule. Replaces an existing schedule of that name.", metavar="NAME")
+        str,
+        typer.Argument(
+            help="Name of the schedule. Replaces an existing schedule of that name.", metavar="NAME"
+        ),
     ],
-    job_file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, metavar="FILE", help="Job file.")],
-    cron: Annotated[str, typer.Option(callback=given, help="When to submit, as a cron expression: '0 3 * * *'.")],
+    job_file: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, metavar="FILE", help="Job file.")
+    ],
+    cron: Annotated[
+        str, typer.Option(callback=given, help="When to submit, as a cron expression: '0 3 * * *'.")
+    ],
     location: Location = DEFAULT_REGION,
-    time_zone: Annotated[str, typer.Option(help="Time zone of --cron. Times in job ids are UTC.")] = "Etc/UTC",
+    time_zone: Annotated[
+        str, typer.Option(help="Time zone of --cron. Times in job ids are UTC.")
+    ] = "Etc/UTC",
     submit_as: Annotated[
         str | None,
         typer.Option(
@@ -73,7 +91,8 @@ def create(
     api: Annotated[
         str | None,
         typer.Option(
-            help=f"Address of the function api, for --submit-as. [default: ${API}, if it is set]", metavar="URL"
+            help=f"Address of the function api, for --submit-as. [default: ${API}, if it is set]",
+            metavar="URL",
         ),
     ] = None,
     follow_packages: Annotated[
@@ -84,7 +103,8 @@ def create(
         ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the Cloud Scheduler job instead of creating it.")
+        bool,
+        typer.Option("--dry-run", help="Print the Cloud Scheduler job instead of creating it."),
     ] = False,
 ) -> None:
     """Submit a job file at fixed times. Its jobId contains the time: nightly_{time:%Y%m%d_%H%M}."""
@@ -95,11 +115,17 @@ def create(
     if (submit_as is None) is not (api is None):
         raise PermanentError("--submit-as and --api belong together: give both or neither")
     if api is not None and not API_ADDRESS.fullmatch(api):
-        raise PermanentError(f"--api: {api!r} is not an address. Example: --api https://api-x-uc.a.run.app")
+        raise PermanentError(
+            f"--api: {api!r} is not an address. Example: --api https://api-x-uc.a.run.app"
+        )
     if submit_as is not None and not EMAIL.fullmatch(submit_as):
-        raise PermanentError(f"--submit-as: must be the e-mail address of a service account, not {submit_as!r}")
+        raise PermanentError(
+            f"--submit-as: must be the e-mail address of a service account, not {submit_as!r}"
+        )
     if time_zone not in (available_timezones() or {time_zone}):
-        raise PermanentError(f"--time-zone: {time_zone!r} is not a time zone. Example: --time-zone Europe/Berlin")
+        raise PermanentError(
+            f"--time-zone: {time_zone!r} is not a time zone. Example: --time-zone Europe/Berlin"
+        )
     project = settings().project
     document = read_template(job_file, is_published=submit_as is None)
     if not follow_packages:
@@ -149,7 +175,11 @@ def _result(job: dict[str, Any]) -> str:
     if "lastAttemptTime" not in job:
         return ""
     status = job.get("status") or {}
-    return f"error {status['code']}: {status.get('message', '')}".rstrip(": ") if status.get("code") else "ok"
+    return (
+        f"error {status['code']}: {status.get('message', '')}".rstrip(": ")
+        if status.get("code")
+        else "ok"
+    )
 
 
 @app.command()
@@ -176,7 +206,9 @@ def delete(name: Name, location: Location = DEFAULT_REGION) -> None:
     _act("delete", name, location, "deleted")
 
 
-def _act(verb: Literal["run", "pause", "resume", "delete"], name: str, location: str, done: str) -> None:
+def _act(
+    verb: Literal["run", "pause", "resume", "delete"], name: str, location: str, done: str
+) -> None:
     choose_installation()
     path = f"{_parent(location)}/jobs/{_own_name(name)}"
     with closing(_scheduler()) as scheduler:
@@ -189,20 +221,26 @@ def _scheduler() -> CloudScheduler:
 
     endpoint = settings().scheduler_endpoint
     if os.environ.get("PUBSUB_EMULATOR_HOST") and not endpoint:
-        raise PermanentError("this local stack has no Cloud Scheduler: start it with functions, or use --dry-run")
+        raise PermanentError(
+            "this local stack has no Cloud Scheduler: start it with functions, or use --dry-run"
+        )
     return CloudScheduler(endpoint)
 
 
 def _own_name(name: str) -> str:
     """Return the schedule's name in the project, which several installations may share. Raises PermanentError."""
     if not _NAME.fullmatch(name):
-        raise PermanentError(f"NAME: must have at most 480 letters, digits, _ and -, not {name!r}. Example: nightly")
+        raise PermanentError(
+            f"NAME: must have at most 480 letters, digits, _ and -, not {name!r}. Example: nightly"
+        )
     return own(f"-{name}").removeprefix("-")
 
 
 def _parent(location: str) -> str:
     if not REGION_NAME.fullmatch(location):
-        raise PermanentError(f"--location: must be a region, not {location!r}. Example: --location {DEFAULT_REGION}")
+        raise PermanentError(
+            f"--location: must be a region, not {location!r}. Example: --location {DEFAULT_REGION}"
+        )
     return f"projects/{settings().project}/locations/{location}"
 
 
@@ -212,7 +250,9 @@ def read_template(job_file: Path, *, is_published: bool) -> dict[str, object]:
     job_id = job_id_of(document) or ""
     if job_id and not is_template(job_id):
         example = f"{job_id}_{{time:%Y%m%d_%H%M}}"
-        raise PermanentError(f"jobId: {job_id!r} can be used only once. Add the time to it, for example {example}")
+        raise PermanentError(
+            f"jobId: {job_id!r} can be used only once. Add the time to it, for example {example}"
+        )
     submitted = with_time_in_job_id(document, datetime.now(UTC))
     check_document(submitted)
     if is_published:
@@ -233,14 +273,18 @@ def with_stored_packages(document: dict[str, object]) -> dict[str, object]:
     """
     spec = accept(with_time_in_job_id(document, datetime.now(UTC)), default_job_id=None)
     own_packages = f"gs://{settings().bucket}/packages/"
-    if all(uri.startswith(own_packages) or pinned != uri for uri, pinned in spec.plan.versions.items()):
+    if all(
+        uri.startswith(own_packages) or pinned != uri for uri, pinned in spec.plan.versions.items()
+    ):
         return document
     from trainmaster.wiring.objects import objects
 
     try:
         versions = with_generations(spec, objects).plan.versions
     except InvalidJob as invalid:
-        raise PermanentError(f"{invalid}\nWith --follow-packages, packages are looked up at each run only") from None
+        raise PermanentError(
+            f"{invalid}\nWith --follow-packages, packages are looked up at each run only"
+        ) from None
     moving = {uri: pinned for uri, pinned in versions.items() if not uri.startswith(own_packages)}
     pinned_document: dict[str, object] = with_versions(document, moving)
     return pinned_document
@@ -250,9 +294,14 @@ def _check_resources(document: dict[str, object]) -> None:
     """Raise PermanentError for resources that a published job may not name."""
     values = settings()
     try:
-        check_allowed(accept(document, default_job_id=None), AllowedResources(values.project, values.allowed_resources))
+        check_allowed(
+            accept(document, default_job_id=None),
+            AllowedResources(values.project, values.allowed_resources),
+        )
     except InvalidJob as invalid:
-        problems = "".join(f"\n  {problem.field}: {problem.problem}" for problem in invalid.problems)
+        problems = "".join(
+            f"\n  {problem.field}: {problem.problem}" for problem in invalid.problems
+        )
         raise PermanentError(
             f"the schedule would publish a job whose submitter is not known. Let an account submit it through the API, "
             f"with --submit-as ACCOUNT --api URL:{problems}"

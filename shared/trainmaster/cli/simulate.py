@@ -27,12 +27,21 @@ DEFAULT_JOB_ID: Final = "simulated"
 
 
 def simulate(
-    job_file: Annotated[Path, typer.Argument(help="Job file.", metavar="FILE", exists=True, dir_okay=False)],
+    job_file: Annotated[
+        Path, typer.Argument(help="Job file.", metavar="FILE", exists=True, dir_okay=False)
+    ],
     seeds: Annotated[int, typer.Option(min=1, max=100_000, help="Number of simulated runs.")] = 200,
-    preemptions_per_hour: Annotated[float, typer.Option(min=0.0, max=60.0, help="Preemptions of each VM.")] = 0.05,
-    duration: Annotated[str, typer.Option(help="Training time without preemptions: 90m, 6h, 2d.")] = "6h",
+    preemptions_per_hour: Annotated[
+        float, typer.Option(min=0.0, max=60.0, help="Preemptions of each VM.")
+    ] = 0.05,
+    duration: Annotated[
+        str, typer.Option(help="Training time without preemptions: 90m, 6h, 2d.")
+    ] = "6h",
     checkpoint_every: Annotated[
-        float, typer.Option(min=0.0, help="Minutes between checkpoints; 0 means that no work is ever lost.")
+        float,
+        typer.Option(
+            min=0.0, help="Minutes between checkpoints; 0 means that no work is ever lost."
+        ),
     ] = 10.0,
     form: OutputFormat = Format.TABLE,
 ) -> None:
@@ -53,7 +62,9 @@ def simulate(
         _print_forecast(result, spec, preemptions_per_hour)
 
 
-def run_simulation(spec: AcceptedSpec, document: Mapping[str, Any], assumptions: Assumptions, runs: int) -> Forecast:
+def run_simulation(
+    spec: AcceptedSpec, document: Mapping[str, Any], assumptions: Assumptions, runs: int
+) -> Forecast:
     """Return the forecast of the document, which means `spec`. Nothing is logged any more."""
     from trainmaster.simulator import forecast
     from trainmaster.simulator.scenarios.scenario import HistoryError
@@ -85,4 +96,6 @@ def _print_forecast(forecast: Forecast, spec: AcceptedSpec, preemptions_per_hour
         ("VMs replaced", forecast.replacements),
         ("reruns of the job", forecast.reruns),
     )
-    print_table(["", "p50", "p90"], [[name, f"{value.p50:.2f}", f"{value.p90:.2f}"] for name, value in rows])
+    print_table(
+        ["", "p50", "p90"], [[name, f"{value.p50:.2f}", f"{value.p90:.2f}"] for name, value in rows]
+    )

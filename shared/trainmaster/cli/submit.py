@@ -34,7 +34,12 @@ from trainmaster.jobspec import (
     with_job_id,
     with_time_in_job_id,
 )
-from trainmaster.jobspec.job_document import field_at, listed_substitutions, with_default_region, with_field
+from trainmaster.jobspec.job_document import (
+    field_at,
+    listed_substitutions,
+    with_default_region,
+    with_field,
+)
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, EXTENSION
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.messaging import topics
@@ -91,7 +96,9 @@ def submit(
     if folder:
         target, bucket = _storage(staged)
         document = with_folder(document, folder, staging_bucket or bucket, target)
-        complain(f"each VM gets a copy of {folder}; requirements.txt: {', '.join(read_requirements(folder)) or 'none'}")
+        complain(
+            f"each VM gets a copy of {folder}; requirements.txt: {', '.join(read_requirements(folder)) or 'none'}"
+        )
     if check:
         from trainmaster.cli.doctor.command import job_findings, report
 
@@ -108,7 +115,9 @@ def submit(
     _print_job(stored, form)
 
 
-def read_job(job: str, config: Path | None, region: str | None = None) -> tuple[str | None, dict[str, Any]]:
+def read_job(
+    job: str, config: Path | None, region: str | None = None
+) -> tuple[str | None, dict[str, Any]]:
     """Return the job id that the command names, or None, and the content of the job file.
 
     `job` is a job file, a manifest of Kubeflow or JobSet, or a job id. `region`: where the job of a manifest runs, if
@@ -117,9 +126,13 @@ def read_job(job: str, config: Path | None, region: str | None = None) -> tuple[
     """
     is_file = Path(job).is_file() or job.endswith(JOB_FILE_SUFFIXES)
     if not job:
-        raise PermanentError("no job is given: name a job file, or a job id with --config FILE or with options")
+        raise PermanentError(
+            "no job is given: name a job file, or a job id with --config FILE or with options"
+        )
     if is_file and config:
-        raise PermanentError(f"two job files are given: {job} and --config {config}. Give one of them")
+        raise PermanentError(
+            f"two job files are given: {job} and --config {config}. Give one of them"
+        )
     source = Path(job) if is_file else config
     if source is None:
         return job, {}
@@ -146,16 +159,23 @@ def check_document(document: dict[str, Any], default_job_id: str | None = None) 
     try:
         spec = accept(document, default_job_id=default_job_id)
     except InvalidJob as invalid:
-        raise PermanentError(f"the job is not valid, and was not submitted:{_problems_text(invalid)}") from None
+        raise PermanentError(
+            f"the job is not valid, and was not submitted:{_problems_text(invalid)}"
+        ) from None
     return spec.job_id or ""
 
 
 def _problems_text(invalid: InvalidJob) -> str:
     ends = {problem: "" if problem.problem.endswith("?") else "." for problem in invalid.problems}
-    return "".join(f"\n  {item.field}: {item.problem}{end} Example: {item.example}" for item, end in ends.items())
+    return "".join(
+        f"\n  {item.field}: {item.problem}{end} Example: {item.example}"
+        for item, end in ends.items()
+    )
 
 
-def send(document: dict[str, Any], job_id: str, store: Store, sleep: Callable[[float], None] = time.sleep) -> Job:
+def send(
+    document: dict[str, Any], job_id: str, store: Store, sleep: Callable[[float], None] = time.sleep
+) -> Job:
     """Publish the job, and return it once it is stored. Raises PermanentError if it is refused, or never stored."""
     from trainmaster.wiring.core_services import bus
 
@@ -210,7 +230,9 @@ def _storage(staged: Objects | None) -> tuple[Objects, str]:
     return objects(), settings().bucket
 
 
-def with_job_name(document: dict[str, Any], job_file: str, job_id: str | None = None) -> dict[str, Any]:
+def with_job_name(
+    document: dict[str, Any], job_file: str, job_id: str | None = None
+) -> dict[str, Any]:
     """Return the document with the id `job_id`, else its own, else one derived from the file's name and the time.
 
     `{time:FORMAT}` in an id is replaced by the current time. An id that is not text is left to `accept`, which refuses
@@ -234,7 +256,9 @@ def _follow(job_id: str, store: Store, form: Format, *, stream_logs: bool) -> No
 def _print_hints(job_id: str) -> None:
     """Print the same hints as `gcloud ai-platform jobs submit training`."""
     complain("Your job is still active. You may view the status of your job with the command")
-    complain(f"\n  $ trainmaster jobs describe {job_id}\n\nor continue streaming the logs with the command")
+    complain(
+        f"\n  $ trainmaster jobs describe {job_id}\n\nor continue streaming the logs with the command"
+    )
     complain(f"\n  $ trainmaster logs {job_id} --follow\n")
     if link := console_link(settings().console_address, job_id):
         complain(f"View the job in the console: {link}\n")

@@ -12,33 +12,59 @@ from trainmaster.cli.options import given
 
 _program = partial(typer.Option, rich_help_panel="Program")
 
-JOB_HELP: Final = "Job file, or the id of a job that the options describe. Needed unless --config is given."
+JOB_HELP: Final = (
+    "Job file, or the id of a job that the options describe. Needed unless --config is given."
+)
 
 Job = Annotated[str | None, typer.Argument(help=JOB_HELP, metavar="FILE|JOB")]
 Project = Annotated[
     str | None,
-    typer.Option(callback=given, help="Project of the installation. [default: that of `trainmaster init`]"),
+    typer.Option(
+        callback=given, help="Project of the installation. [default: that of `trainmaster init`]"
+    ),
 ]
 Config = Annotated[
-    Path | None, typer.Option(exists=True, dir_okay=False, metavar="FILE", help="Job file. Options override it.")
+    Path | None,
+    typer.Option(
+        exists=True, dir_okay=False, metavar="FILE", help="Job file. Options override it."
+    ),
 ]
-Wait = Annotated[bool, typer.Option("--wait", help="Wait until the job has ended. Exit status 1 unless it SUCCEEDED.")]
-Async = Annotated[bool, typer.Option("--async", hidden=True, help="Return at once. This is the default.")]
-StreamLogs = Annotated[bool, typer.Option("--stream-logs", help="Show the job's log while waiting for its end.")]
+Wait = Annotated[
+    bool,
+    typer.Option("--wait", help="Wait until the job has ended. Exit status 1 unless it SUCCEEDED."),
+]
+Async = Annotated[
+    bool, typer.Option("--async", hidden=True, help="Return at once. This is the default.")
+]
+StreamLogs = Annotated[
+    bool, typer.Option("--stream-logs", help="Show the job's log while waiting for its end.")
+]
 
 PackagePath = Annotated[
-    Path | None, _program(exists=True, file_okay=False, metavar="DIR", help="Folder of the Python package to run.")
+    Path | None,
+    _program(
+        exists=True, file_okay=False, metavar="DIR", help="Folder of the Python package to run."
+    ),
 ]
 Folder = Annotated[
-    Path | None, _program(exists=True, file_okay=False, metavar="DIR", help="Folder to run the command after -- in.")
+    Path | None,
+    _program(
+        exists=True, file_okay=False, metavar="DIR", help="Folder to run the command after -- in."
+    ),
 ]
 Packages = Annotated[
-    str | None, _program(metavar="LIST", help="More packages: local files and gs:// URIs, separated by commas.")
+    str | None,
+    _program(
+        metavar="LIST", help="More packages: local files and gs:// URIs, separated by commas."
+    ),
 ]
-StagingBucket = Annotated[str | None, _program(callback=given, help="Bucket that local packages are uploaded to.")]
+StagingBucket = Annotated[
+    str | None, _program(callback=given, help="Bucket that local packages are uploaded to.")
+]
 Check = Annotated[
     bool,
     typer.Option(
-        "--check", help="Show what the job would lack, and do not submit it. Exit status 1 if there is a problem."
+        "--check",
+        help="Show what the job would lack, and do not submit it. Exit status 1 if there is a problem.",
     ),
 ]

@@ -14,13 +14,26 @@ import typer
 from trainmaster.cli.installation import open_store
 from trainmaster.cli.job_output import find_job
 from trainmaster.cli.options import JobId, OutputFormat
-from trainmaster.cli.output import Format, complain, fitted_table, literal_text, print_json, print_table
+from trainmaster.cli.output import (
+    Format,
+    complain,
+    fitted_table,
+    literal_text,
+    print_json,
+    print_table,
+)
 from trainmaster.core.model.job import Job
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.ports import Store
 from trainmaster.ports.metrics import MetricReader
 from trainmaster.presentation.job_view import timestamp
-from trainmaster.presentation.utilization import ReplicaUse, bytes_words, read_idle_gpus, read_latest, share_words
+from trainmaster.presentation.utilization import (
+    ReplicaUse,
+    bytes_words,
+    read_idle_gpus,
+    read_latest,
+    share_words,
+)
 from trainmaster.settings import settings
 
 if TYPE_CHECKING:
@@ -43,7 +56,9 @@ def top(
     store = open_store()
     job = find_job(store, job_id).job
     if job.tuning is not None:
-        raise PermanentError(f"{job_id} is a tuning job and has no replicas. Name one of its trials: {job_id}-trial-1")
+        raise PermanentError(
+            f"{job_id} is a tuning job and has no replicas. Name one of its trials: {job_id}-trial-1"
+        )
     from trainmaster.wiring.metrics import metric_reader
 
     reader = metric_reader()
@@ -63,7 +78,9 @@ def _print_once(job: Job, reader: MetricReader) -> None:
         complain(note)
 
 
-def watch(job: Job, store: Store, reader: MetricReader, sleep: Callable[[float], None] = time.sleep) -> None:
+def watch(
+    job: Job, store: Store, reader: MetricReader, sleep: Callable[[float], None] = time.sleep
+) -> None:
     """Show a table that is updated until the job ends. Transient errors are shown and retried."""
     from rich.console import Console
     from rich.live import Live
@@ -73,7 +90,10 @@ def watch(job: Job, store: Store, reader: MetricReader, sleep: Callable[[float],
             now = datetime.now(UTC)
             try:
                 uses = read_latest(reader, job, now)
-                live.update(_table(job, uses, notes(job, uses, read_idle_gpus(reader, job, now)), now), refresh=True)
+                live.update(
+                    _table(job, uses, notes(job, uses, read_idle_gpus(reader, job, now)), now),
+                    refresh=True,
+                )
                 sleep(REFRESH_S)
                 job = find_job(store, job.job_id).job
             except TemporaryError as error:

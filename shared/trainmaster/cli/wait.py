@@ -72,7 +72,9 @@ def _progress_display() -> Iterator[Callable[[State, str], None]]:
 
     price = settings().ml_unit_price
     with Live(console=Console(stderr=True), auto_refresh=False) as live:
-        yield lambda state, progress: live.update(job_table(state, datetime.now(UTC), price, progress), refresh=True)
+        yield lambda state, progress: live.update(
+            job_table(state, datetime.now(UTC), price, progress), refresh=True
+        )
 
 
 class ProgressReader:
@@ -125,7 +127,9 @@ class _LineDisplay:
             complain(f"  {text}")
 
 
-def job_table(state: State, now: datetime, ml_unit_price: Price | None = None, progress: str = "") -> Group:
+def job_table(
+    state: State, now: datetime, ml_unit_price: Price | None = None, progress: str = ""
+) -> Group:
     """Return a title with the job's state, age, usage and progress, over a table of its replicas or trials."""
     from rich.console import Group
     from rich.text import Text
@@ -136,7 +140,9 @@ def job_table(state: State, now: datetime, ml_unit_price: Price | None = None, p
     title = f"{job.job_id}  {job.state}  {hours}:{seconds // 60:02d}:{seconds % 60:02d}"
     title += f"  attempt {job.attempt}" if job.attempt > 1 else ""
     title += f"  {usage(job, now, ml_unit_price).words}" if job.started_at else ""
-    columns, rows = trial_table(job.tuning, _shown_trials(job.tuning)) if job.tuning else _replica_table(state)
+    columns, rows = (
+        trial_table(job.tuning, _shown_trials(job.tuning)) if job.tuning else _replica_table(state)
+    )
     lines = [literal_text(progress)] if progress else []
     return Group(Text(title, style="bold"), *lines, fitted_table(columns, rows))
 
@@ -151,6 +157,8 @@ def _replica_table(state: State) -> tuple[list[str], list[list[str]]]:
     rows = []
     for replica in state.replicas:
         counts = (replica.incarnation, replica.restarts_used, replica.replaced)
-        word = replica_state_word(state_word(state.job, replica), job_has_ended=state.job.state.is_terminal)
+        word = replica_state_word(
+            state_word(state.job, replica), job_has_ended=state.job.state.is_terminal
+        )
         rows.append([replica.replica_id.words, word, *map(str, counts)])
     return ["replica", "state", "incarnation", "restarts", "replaced"], rows

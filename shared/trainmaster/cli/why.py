@@ -37,9 +37,15 @@ from trainmaster.settings import settings
 
 def why(
     job_id: JobId,
-    replica: Annotated[str | None, typer.Argument(help="Only this replica: worker-1.", metavar="REPLICA")] = None,
+    replica: Annotated[
+        str | None, typer.Argument(help="Only this replica: worker-1.", metavar="REPLICA")
+    ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Include ignored events, every capacity error, and rules that did not apply.")
+        bool,
+        typer.Option(
+            "--all",
+            help="Include ignored events, every capacity error, and rules that did not apply.",
+        ),
     ] = False,
 ) -> None:
     """Explain a job: what happened, which rule decided and why, and what comes next."""
@@ -56,7 +62,11 @@ def why(
             say(f"            {omitted} similar capacity errors are omitted (--all shows them)")
         _print_entry(entry, with_rules_passed_over=everything)
     say("")
-    whole = f" `trainmaster jobs describe {job_id}` shows its error message." if state.job.error_message else ""
+    whole = (
+        f" `trainmaster jobs describe {job_id}` shows its error message."
+        if state.job.error_message
+        else ""
+    )
     say(f"Now: {state.job.state}.{whole}")
     if state.job.state is JobState.RUNNING and (
         progress := read_metrics(read_progress, state.job, "how far the job is")
@@ -68,7 +78,9 @@ def why(
     for sentence in next_steps(state.job, replicas, ledger, wait):
         say(f"Next: {sentence}")
     if pending := store.pending_keys(job_id):
-        say(f"Not confirmed yet: the effects of {', '.join(pending)}. The sweep checks them again every minute.")
+        say(
+            f"Not confirmed yet: the effects of {', '.join(pending)}. The sweep checks them again every minute."
+        )
     if state.job.error_message and (final := final_entry(state.job, ledger)):
         say(f"What to do: {advice(final.decision.reason)}")
 
@@ -77,7 +89,12 @@ def replay(
     job_id: JobId,
     policy: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, metavar="FILE", help="Exit policy: show what it would have decided."),
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            metavar="FILE",
+            help="Exit policy: show what it would have decided.",
+        ),
     ] = None,
 ) -> None:
     """Rebuild a job's state from its ledger and compare it with the stored state. Exit status 1 if they differ."""
@@ -119,7 +136,9 @@ def _print_entry(entry: LedgerEntry, *, with_rules_passed_over: bool) -> None:
     for name, before, after in budget_changes(entry):
         say(f"            {name.replace('_', ' ')}: {before} -> {after}")
     if requests := [effect for effect in entry.effects if effect is not Effect.NOTIFY]:
-        confirmed = f"confirmed at {entry.done_at:%H:%M:%S}" if entry.done_at else "not confirmed yet"
+        confirmed = (
+            f"confirmed at {entry.done_at:%H:%M:%S}" if entry.done_at else "not confirmed yet"
+        )
         say(f"            effects: {', '.join(requests)}, {confirmed}")
     if entry.is_notification_pending:
         say("            notification: not published yet")

@@ -32,7 +32,14 @@ from trainmaster.jobspec.problems import snake_case
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, EXTENSION, VERTEX_TUNING
 from trainmaster.presentation.log_reader import LogLine, LogReader
 from trainmaster.wiring.folders import with_folder
-from trainmaster.wiring.installation import API, BUCKET, INSTALLATION, PROJECT, REGION, known_variables
+from trainmaster.wiring.installation import (
+    API,
+    BUCKET,
+    INSTALLATION,
+    PROJECT,
+    REGION,
+    known_variables,
+)
 
 LOGGING: Final = "TRAINMASTER_LOGGING_ENDPOINT"
 _ADDRESS: Final = re.compile(r"(jobs|locations/[a-z0-9-]+/[A-Za-z]+)/\w+")
@@ -49,7 +56,9 @@ class Client:
     Credentials are the application default credentials, or the token of CLOUDSDK_AUTH_ACCESS_TOKEN_FILE.
     """
 
-    def __init__(self, project: str | None = None, endpoint: str | None = None, poll_s: float = POLL_S) -> None:
+    def __init__(
+        self, project: str | None = None, endpoint: str | None = None, poll_s: float = POLL_S
+    ) -> None:
         self._known = known_variables(project)
         self.project = self._required(PROJECT, "project")
         self._api = JobsApi(self.project, endpoint or self._required(API, "endpoint"))
@@ -70,14 +79,18 @@ class Client:
         was used. Raises InvalidJobError with every problem of the job.
         """
         if job is None and folder is None:
-            raise PermanentError("job: is required, unless there is a folder: submit(folder='.', command=[…])")
+            raise PermanentError(
+                "job: is required, unless there is a folder: submit(folder='.', command=[…])"
+            )
         region = region or self._known.get(REGION)
         named = with_id_from_file({}, Path(folder or "").resolve().name) if job is None else job
         document = with_default_region(_read(named, region), region)
         if folder is not None:
             from trainmaster.wiring.objects import objects
 
-            document = with_folder(document, Path(folder), self._known.get(BUCKET, ""), objects(), command)
+            document = with_folder(
+                document, Path(folder), self._known.get(BUCKET, ""), objects(), command
+            )
         job_id, invocation = job_id_of(document), str(uuid.uuid4())
         kind = detect_kind(document)
         if kind is AI_PLATFORM:
@@ -86,14 +99,18 @@ class Client:
             return job_of(self._api.call("POST", kind.collection, document, invocation))
         location = field_at(document, (EXTENSION, "region")) or region
         if location is None:
-            raise InvalidJobError("trainmaster.region: is required. Example: trainmaster: {region: us-central1}")
+            raise InvalidJobError(
+                "trainmaster.region: is required. Example: trainmaster: {region: us-central1}"
+            )
         sent = with_job_id(kind.wrapped(document), None)
         # gcloud fills in the same fields, which the API requires.
         counts = {"maxTrialCount": 1, "parallelTrialCount": 1} if kind is VERTEX_TUNING else {}
         for name, value in {"displayName": job_id or "job", **counts}.items():
             if snake_case(name) not in sent:
                 sent.setdefault(name, value)
-        return job_of(self._api.call("POST", f"locations/{location}/{kind.collection}", sent, invocation))
+        return job_of(
+            self._api.call("POST", f"locations/{location}/{kind.collection}", sent, invocation)
+        )
 
     def describe(self, job: Job | str) -> Job:
         """Return the job as it is now. `job`: a job, a job id, or the address of a job of Vertex AI's format."""
@@ -121,13 +138,17 @@ class Client:
         """Cancel the job. A job that has ended stays as it is."""
         self._api.call("POST", f"{_address(job)}:cancel", {})
 
-    def logs(self, job: Job | str, *, follow: bool = False, since: datetime | None = None) -> Iterator[LogLine]:
+    def logs(
+        self, job: Job | str, *, follow: bool = False, since: datetime | None = None
+    ) -> Iterator[LogLine]:
         """Yield the lines of a job's log, or only those from `since` on, a time with its zone; with `follow`, until the
         job has ended and no more lines arrive."""
         current = self.describe(job)
         begin = f'timestamp>="{since.astimezone(UTC).isoformat() if since else current.document["createTime"]}"'
         ended_at: float | None = None
-        with closing(LogEntries(self.project, os.environ.get(LOGGING, ""), self._known.get(INSTALLATION))) as entries:
+        with closing(
+            LogEntries(self.project, os.environ.get(LOGGING, ""), self._known.get(INSTALLATION))
+        ) as entries:
             reader = LogReader(entries.page, current.job_id, [begin])
             while True:
                 if follow and ended_at is None and self.describe(job).has_ended:
@@ -136,14 +157,18 @@ class Client:
                 for lines in reader.read_new():
                     has_lines = True
                     yield from lines
-                if not follow or (ended_at and not has_lines and time.monotonic() - ended_at > LATE_LINES_S):
+                if not follow or (
+                    ended_at and not has_lines and time.monotonic() - ended_at > LATE_LINES_S
+                ):
                     return
                 time.sleep(min(self._poll_s, LATE_LINES_S))
 
     def _required(self, variable: str, parameter: str) -> str:
         if variable in self._known:
             return self._known[variable]
-        raise PermanentError(f"{parameter}: is required: Client({parameter}=…), {variable}, or `trainmaster init`")
+        raise PermanentError(
+            f"{parameter}: is required: Client({parameter}=…), {variable}, or `trainmaster init`"
+        )
 
 
 def _read(job: str | Path | Mapping[str, Any], region: str | None) -> dict[str, Any]:
@@ -153,7 +178,9 @@ def _read(job: str | Path | Mapping[str, Any], region: str | None) -> dict[str, 
             document = job_file_of(job, region)
         else:
             file = Path(job)
-            document = with_id_from_file(read_document(file.read_bytes(), file.name, region), file.name)
+            document = with_id_from_file(
+                read_document(file.read_bytes(), file.name, region), file.name
+            )
         return with_time_in_job_id(document, datetime.now(UTC))
     except FileNotFoundError:
         raise PermanentError(f"there is no file {job}") from None
@@ -167,5 +194,7 @@ def _address(job: Job | str) -> str:
         return job.address
     address = re.sub("^projects/[^/]*/", "", job) if "/" in job else f"jobs/{job}"
     if not _ADDRESS.fullmatch(address):
-        raise PermanentError(f"job: {job!r} is no job id, and no address such as locations/us-central1/customJobs/17")
+        raise PermanentError(
+            f"job: {job!r} is no job id, and no address such as locations/us-central1/customJobs/17"
+        )
     return address

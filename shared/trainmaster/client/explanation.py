@@ -36,15 +36,22 @@ class Explanation:
 
     def __str__(self) -> str:
         lines = [
-            f"{decision.time:%H:%M:%S}  {decision.text}" + (f"  [rule {decision.rule}]" if decision.rule else "")
+            f"{decision.time:%H:%M:%S}  {decision.text}"
+            + (f"  [rule {decision.rule}]" if decision.rule else "")
             for decision in self.decisions
         ]
-        return "\n".join([*lines, f"Now: {self.state}.", *(f"Next: {step}" for step in self.next_steps)])
+        return "\n".join(
+            [*lines, f"Now: {self.state}.", *(f"Next: {step}" for step in self.next_steps)]
+        )
 
 
 def explanation_of(document: Mapping[str, Any]) -> Explanation:
     """Return the explanation in an answer of the API."""
-    return Explanation(document["state"], tuple(map(_decision, document["decisions"])), tuple(document["nextSteps"]))
+    return Explanation(
+        document["state"],
+        tuple(map(_decision, document["decisions"])),
+        tuple(document["nextSteps"]),
+    )
 
 
 def _decision(document: Mapping[str, Any]) -> Decision:

@@ -59,7 +59,9 @@ class Job:
 def job_of(document: Mapping[str, Any]) -> Job:
     """Return the job of an answer of either API."""
     if "jobId" in document:
-        return Job(f"jobs/{document['jobId']}", document["state"], document.get("errorMessage"), document)
+        return Job(
+            f"jobs/{document['jobId']}", document["state"], document.get("errorMessage"), document
+        )
     address = "/".join(str(document["name"]).split("/")[2:])
     state = str(document["state"]).removeprefix("JOB_STATE_").removeprefix("PIPELINE_STATE_")
     error = document.get("error")
@@ -69,7 +71,14 @@ def job_of(document: Mapping[str, Any]) -> Job:
 def _trial(trial: Mapping[str, Any]) -> Trial:
     if "trialId" in trial:
         metric = trial.get("finalMetric", {}).get("objectiveValue")
-        return Trial(int(trial["trialId"]), dict(trial.get("hyperparameters", {})), metric, trial.get("state", ""))
+        return Trial(
+            int(trial["trialId"]),
+            dict(trial.get("hyperparameters", {})),
+            metric,
+            trial.get("state", ""),
+        )
     metrics = trial.get("finalMeasurement", {}).get("metrics", [])
     parameters = {item["parameterId"]: str(item["value"]) for item in trial.get("parameters", ())}
-    return Trial(int(trial["id"]), parameters, metrics[0]["value"] if metrics else None, trial["state"])
+    return Trial(
+        int(trial["id"]), parameters, metrics[0]["value"] if metrics else None, trial["state"]
+    )

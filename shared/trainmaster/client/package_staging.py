@@ -36,11 +36,19 @@ def build(package_path: Path, out_dir: Path) -> list[Path]:
     package = package_path.resolve()
     root = package.parent
     if not (package / "__init__.py").is_file():
-        raise PermanentError(f"[{package}] is not a Python package: it has no __init__.py. Add an empty __init__.py")
+        raise PermanentError(
+            f"[{package}] is not a Python package: it has no __init__.py. Add an empty __init__.py"
+        )
     if not (root / "setup.py").is_file():
         out_dir.mkdir(parents=True, exist_ok=True)
         file = out_dir / wheel_name(package.name)
-        file.write_bytes(wheel(package.name, {str(path.relative_to(root)): path for path in package.rglob("*.py")}, ()))
+        file.write_bytes(
+            wheel(
+                package.name,
+                {str(path.relative_to(root)): path for path in package.rglob("*.py")},
+                (),
+            )
+        )
         return [file]
     with tempfile.TemporaryDirectory() as eggs:
         command = [sys.executable, "setup.py", "--quiet", "egg_info", "--egg-base", eggs]
@@ -51,7 +59,9 @@ def build(package_path: Path, out_dir: Path) -> list[Path]:
     return sorted(out_dir.glob("*.tar.gz"))
 
 
-def folder_for(job_id: str, staging_bucket: str | None, job_dir: str | None, default_bucket: str) -> str:
+def folder_for(
+    job_id: str, staging_bucket: str | None, job_dir: str | None, default_bucket: str
+) -> str:
     """Return the folder for a job's packages, without the hash.
 
     It is where gcloud puts them, or else a folder in the installation's bucket. Raises PermanentError if there is none.
@@ -67,7 +77,9 @@ def folder_for(job_id: str, staging_bucket: str | None, job_dir: str | None, def
     )
 
 
-def stage(packages: Sequence[str], package_path: Path | None, folder: str, objects: Objects) -> list[str]:
+def stage(
+    packages: Sequence[str], package_path: Path | None, folder: str, objects: Objects
+) -> list[str]:
     """Upload the local packages, and return the URIs of all in the order of their installation.
 
     The URIs of uploaded packages have a generation. The order is: packages that are in Cloud Storage, local files, the
@@ -81,11 +93,15 @@ def stage(packages: Sequence[str], package_path: Path | None, folder: str, objec
         files += build(package_path, Path(scratch)) if package_path else []
         names = [file.name for file in files]
         if duplicates := sorted({name for name in names if names.count(name) > 1}):
-            raise PermanentError(f"Cannot upload multiple packages with the same filename: [{', '.join(duplicates)}]")
+            raise PermanentError(
+                f"Cannot upload multiple packages with the same filename: [{', '.join(duplicates)}]"
+            )
         contents = [file.read_bytes() for file in files]
         digest = hashlib.sha256(b"".join(contents)).hexdigest()
         staged = []
         for name, content in zip(names, contents, strict=True):
             uri = f"{folder}/{digest}/{name}"
-            staged.append(with_generation(uri, objects.write(uri, content, content_type="application/gzip")))
+            staged.append(
+                with_generation(uri, objects.write(uri, content, content_type="application/gzip"))
+            )
     return [*remote, *staged]

@@ -14,7 +14,12 @@ from flask import Blueprint, Response, g, redirect, request
 
 from trainmaster.console.pages.job_page import find_job, read_job_page
 from trainmaster.console.pages.labels_form import LabelsForm, new_labels_form, parse_labels
-from trainmaster.console.pages.submission import SubmissionForm, check_submission, new_form, read_status
+from trainmaster.console.pages.submission import (
+    SubmissionForm,
+    check_submission,
+    new_form,
+    read_status,
+)
 from trainmaster.console.pages.view import View
 from trainmaster.console.rendering import console_of_app, render_page
 from trainmaster.errors import PermanentError
@@ -37,7 +42,9 @@ def _new_key() -> str:
 def _sent_key() -> str:
     key = request.form.get("key", "")
     if not _KEY.fullmatch(key):
-        raise PermanentError("key: must be that of the form. Reload the page and send its form again")
+        raise PermanentError(
+            "key: must be that of the form. Reload the page and send its form again"
+        )
     return key
 
 
@@ -79,11 +86,17 @@ def resubmit(job_id: str) -> Any:
     return _submit(job_id, _resubmit_page)
 
 
-def _submit(job_id: str, page: Callable[[SubmissionForm, str, int], Response], text: str | None = None) -> Any:
+def _submit(
+    job_id: str, page: Callable[[SubmissionForm, str, int], Response], text: str | None = None
+) -> Any:
     """Submit a job again, or show its form again on its page with all of its problems. `text`: another job file."""
     console, key = console_of_app(), _sent_key()
     form = new_form(console, find_job(console, job_id))
-    form = replace(form, job_id=request.form.get("job_id", "").strip(), text=form.text if text is None else text)
+    form = replace(
+        form,
+        job_id=request.form.get("job_id", "").strip(),
+        text=form.text if text is None else text,
+    )
     source = f"console:{key}/{g.user.name}"
     try:
         console.actions.submit(check_submission(console, form, source), source)
@@ -125,12 +138,20 @@ def change_labels(job_id: str) -> Any:
     console, key = console_of_app(), _sent_key()
     seen = request.form.get("seen", "")
     if not _NUMBER.fullmatch(seen):
-        raise PermanentError("seen: must be the version of the labels. Reload the page and send its form again")
-    form = replace(new_labels_form(find_job(console, job_id)), text=request.form.get("labels", ""), seen=int(seen))
+        raise PermanentError(
+            "seen: must be the version of the labels. Reload the page and send its form again"
+        )
+    form = replace(
+        new_labels_form(find_job(console, job_id)),
+        text=request.form.get("labels", ""),
+        seen=int(seen),
+    )
     try:
         labels = parse_labels(form.text)
     except InvalidJob as invalid:
-        return _labels_page(replace(form, problems=invalid.problems), key, HTTPStatus.UNPROCESSABLE_ENTITY)
+        return _labels_page(
+            replace(form, problems=invalid.problems), key, HTTPStatus.UNPROCESSABLE_ENTITY
+        )
     if not console.actions.change_labels(job_id, labels, key, form.seen, g.user.name):
         return _labels_page(form, key, HTTPStatus.CONFLICT)
     return redirect(f"/jobs/{job_id}", HTTPStatus.SEE_OTHER)
@@ -138,7 +159,9 @@ def change_labels(job_id: str) -> Any:
 
 def _labels_page(form: LabelsForm, key: str, status: int = HTTPStatus.OK) -> Response:
     is_outdated = status == HTTPStatus.CONFLICT
-    return render_page("labels.html", status=status, form=form, job=form.job, key=key, is_outdated=is_outdated)
+    return render_page(
+        "labels.html", status=status, form=form, job=form.job, key=key, is_outdated=is_outdated
+    )
 
 
 @routes.get("/jobs/<job_id>/delete")

@@ -57,7 +57,9 @@ class Actions:
         deps = self.deps()
         deps.bus.publish(topics.SUBMIT, json.dumps(document).encode(), {"source": source})
 
-    def change_labels(self, job_id: str, labels: Mapping[str, str], key: str, seen: int, user: str) -> bool:
+    def change_labels(
+        self, job_id: str, labels: Mapping[str, str], key: str, seen: int, user: str
+    ) -> bool:
         """Replace the job's labels. False: they have changed since the version `seen`."""
         self._check(Action.LABELS)
         return change_labels(job_id, labels, key, seen, self.deps(), by=user)

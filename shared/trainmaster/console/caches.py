@@ -55,7 +55,9 @@ class LedgerCache:
     def __init__(self, store: Store, timer: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._timer = timer
-        self._known: LRUCache[str, _Known] = LRUCache(ENTRIES_MAX, getsizeof=lambda known: len(known.entries) + 1)
+        self._known: LRUCache[str, _Known] = LRUCache(
+            ENTRIES_MAX, getsizeof=lambda known: len(known.entries) + 1
+        )
         self._lock = Lock()
 
     def entries(self, job_id: str, *, has_ended: bool) -> Entries:
@@ -75,16 +77,27 @@ class LedgerCache:
         newest = max((entry.at for entry in known.entries), default=None)
         if newest is None:
             return _Known(self._store.ledger(job_id), now, now, now)
-        recent = {entry.key: entry for entry in self._store.ledger_since(job_id, known.since(newest))}
+        recent = {
+            entry.key: entry for entry in self._store.ledger_since(job_id, known.since(newest))
+        }
         for entry in known.entries:
-            if entry.is_pending and entry.key not in recent and (again := self._store.entry(job_id, entry.key)):
+            if (
+                entry.is_pending
+                and entry.key not in recent
+                and (again := self._store.entry(job_id, entry.key))
+            ):
                 recent[entry.key] = again
-                if again.is_pending:  # so are the later ones: they are confirmed together with it, or after it
+                if (
+                    again.is_pending
+                ):  # so are the later ones: they are confirmed together with it, or after it
                     break
         is_newer = any(entry.at > newest for entry in recent.values())
         entries = (*(recent.pop(entry.key, entry) for entry in known.entries), *recent.values())
         return replace(
-            known, entries=entries, refreshed_at=now, newest_seen_at=now if is_newer else known.newest_seen_at
+            known,
+            entries=entries,
+            refreshed_at=now,
+            newest_seen_at=now if is_newer else known.newest_seen_at,
         )
 
 

@@ -72,7 +72,9 @@ def _bar(attempt: AttemptTime, y: float, scale: float) -> CostBar:
         title = f"{kind}: {duration_words(timedelta(seconds=seconds))} of machine time, {seconds / attempt.paid_s:.0%}"
         segments.append(Segment(kind, round(x, 1), round(width, 1), title))
         x += width
-    return CostBar(attempt.attempt, y, tuple(segments), "; ".join(segment.title for segment in segments))
+    return CostBar(
+        attempt.attempt, y, tuple(segments), "; ".join(segment.title for segment in segments)
+    )
 
 
 def _parts(attempt: AttemptTime) -> Iterator[tuple[str, float]]:

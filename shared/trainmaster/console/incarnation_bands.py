@@ -56,13 +56,21 @@ class DrawnBand:
 
 def incarnation_bands(history: History, replica_id: ReplicaId, now: datetime) -> tuple[Band, ...]:
     """Return a band for each incarnation of the replica, while its program ran. `now`: the end of the last one."""
-    running = [span for span in replica_spans(history) if (span.replica_id, span.phase) == (replica_id, Phase.RUNNING)]
+    running = [
+        span
+        for span in replica_spans(history)
+        if (span.replica_id, span.phase) == (replica_id, Phase.RUNNING)
+    ]
     bands = []
-    for number, (key, spans) in enumerate(groupby(running, lambda span: (span.attempt, span.incarnation))):
+    for number, (key, spans) in enumerate(
+        groupby(running, lambda span: (span.attempt, span.incarnation))
+    ):
         parts = tuple(spans)
         start, end = parts[0].start, parts[-1].end or now
         words = f"attempt {key[0]}, incarnation {key[1]}, VM generation {parts[-1].vm_generation}: {_times(start, end)}"
-        bands.append(Band(start, end, BandKind.EVEN if number % 2 else BandKind.ODD, str(key[1]), words))
+        bands.append(
+            Band(start, end, BandKind.EVEN if number % 2 else BandKind.ODD, str(key[1]), words)
+        )
     return tuple(bands)
 
 
@@ -84,18 +92,25 @@ def interruption_bands(history: History, start: datetime, now: datetime) -> tupl
             bands[-1] = (begin, max(last, end), [*members, span])
         else:
             bands.append((span.start, end, [span]))
-    return tuple(Band(begin, end, BandKind.INTERRUPTED, "", _words(begin, end, spans)) for begin, end, spans in bands)
+    return tuple(
+        Band(begin, end, BandKind.INTERRUPTED, "", _words(begin, end, spans))
+        for begin, end, spans in bands
+    )
 
 
 def draw_bands(bands: Iterable[Band], start: datetime, end: datetime) -> tuple[DrawnBand, ...]:
     """Return the bands within a range of time, in the units of the charts."""
-    return tuple(_draw_band(band, start, end) for band in bands if band.start < end and band.end > start)
+    return tuple(
+        _draw_band(band, start, end) for band in bands if band.start < end and band.end > start
+    )
 
 
 def _draw_band(band: Band, start: datetime, end: datetime) -> DrawnBand:
     x = chart_x(band.start, start, end)
     width = max(round(chart_x(band.end, start, end) - x, 1), 1.0)
-    return DrawnBand(x, width, band.kind, band.label if width >= LABEL_WIDTH_MIN else "", band.words)
+    return DrawnBand(
+        x, width, band.kind, band.label if width >= LABEL_WIDTH_MIN else "", band.words
+    )
 
 
 def _replica_key(span: Span) -> tuple[str, int]:

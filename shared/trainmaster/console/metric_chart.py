@@ -122,8 +122,16 @@ def draw_chart(
         return DrawnLine(
             line.name,
             index % STYLES,
-            tuple(" ".join(f"{x(at)},{y(line.mean[at])}" for at in piece) for piece in pieces if len(piece) > 1),
-            tuple(_band(line, piece, x, y) for piece in _pieces(sorted(line.low), gap) if len(piece) > 1),
+            tuple(
+                " ".join(f"{x(at)},{y(line.mean[at])}" for at in piece)
+                for piece in pieces
+                if len(piece) > 1
+            ),
+            tuple(
+                _band(line, piece, x, y)
+                for piece in _pieces(sorted(line.low), gap)
+                if len(piece) > 1
+            ),
             tuple((x(piece[0]), y(line.mean[piece[0]])) for piece in pieces if len(piece) == 1),
         )
 
@@ -132,7 +140,13 @@ def draw_chart(
         _sentence(name, lines, scale.words),
         tuple(draw_line(line, index) for index, line in enumerate(lines)),
         tuple((y(value), scale.words(value)) for value in (low, half, top)),
-        tuple(time_ticks(LEFT, WIDTH - LEFT - RIGHT, lambda x: start + (end - start) * (x / (WIDTH - LEFT - RIGHT)))),
+        tuple(
+            time_ticks(
+                LEFT,
+                WIDTH - LEFT - RIGHT,
+                lambda x: start + (end - start) * (x / (WIDTH - LEFT - RIGHT)),
+            )
+        ),
         tuple(line.name for line in lines),
         tuple(_rows(lines, scale.words)),
     )
@@ -144,7 +158,12 @@ def chart_x(at: datetime, start: datetime, end: datetime) -> float:
     return round(LEFT + min(max(share, 0.0), 1.0) * (WIDTH - LEFT - RIGHT), 1)
 
 
-def _band(line: Line, piece: Sequence[datetime], x: Callable[[datetime], float], y: Callable[[float], float]) -> str:
+def _band(
+    line: Line,
+    piece: Sequence[datetime],
+    x: Callable[[datetime], float],
+    y: Callable[[float], float],
+) -> str:
     upper = [f"{x(at)},{y(line.high.get(at, line.low[at]))}" for at in piece]
     lower = [f"{x(at)},{y(line.low[at])}" for at in reversed(piece)]
     return " ".join(upper + lower)
@@ -171,7 +190,9 @@ def _ceiling(value: float) -> float:
         step *= 10
 
 
-def _rows(lines: Sequence[Line], words: Callable[[float], str]) -> list[tuple[datetime, tuple[str, ...]]]:
+def _rows(
+    lines: Sequence[Line], words: Callable[[float], str]
+) -> list[tuple[datetime, tuple[str, ...]]]:
     times = sorted({at for line in lines for at in line.mean}, reverse=True)
     return [(at, tuple(_cell(line, at, words) for line in lines)) for at in times]
 
@@ -179,7 +200,11 @@ def _rows(lines: Sequence[Line], words: Callable[[float], str]) -> list[tuple[da
 def _cell(line: Line, at: datetime, words: Callable[[float], str]) -> str:
     if at not in line.mean:
         return "-"
-    band = f" ({words(line.low[at])} to {words(line.high[at])})" if at in line.low and at in line.high else ""
+    band = (
+        f" ({words(line.low[at])} to {words(line.high[at])})"
+        if at in line.low and at in line.high
+        else ""
+    )
     return f"{words(line.mean[at])}{band}"
 
 
@@ -189,4 +214,8 @@ def _sentence(name: str, lines: Sequence[Line], words: Callable[[float], str]) -
         for line in lines
         if line.mean
     ]
-    return f"{name}: {'; '.join(parts)}. The table below has all values." if parts else f"{name}: no values."
+    return (
+        f"{name}: {'; '.join(parts)}. The table below has all values."
+        if parts
+        else f"{name}: no values."
+    )

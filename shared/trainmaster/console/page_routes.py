@@ -15,10 +15,19 @@ from trainmaster.console.pages.job_filters import Filters, read_filters
 from trainmaster.console.pages.job_list import read_job_list
 from trainmaster.console.pages.job_page import find_job, read_job_page
 from trainmaster.console.pages.log_download import read_log_file
-from trainmaster.console.pages.log_page import SEVERITIES, read_log_filters, read_log_page, read_log_tail
+from trainmaster.console.pages.log_page import (
+    SEVERITIES,
+    read_log_filters,
+    read_log_page,
+    read_log_tail,
+)
 from trainmaster.console.pages.progress_section import read_progress_section
 from trainmaster.console.pages.replica_page import read_replica_page
-from trainmaster.console.pages.resources_page import RANGES, read_resource_filters, read_resources_page
+from trainmaster.console.pages.resources_page import (
+    RANGES,
+    read_resource_filters,
+    read_resources_page,
+)
 from trainmaster.console.pages.service import NotFoundError
 from trainmaster.console.pages.view import View
 from trainmaster.console.rendering import ASSETS, STATIC, console_of_app, render_page
@@ -67,7 +76,11 @@ def start() -> Any:
 def jobs() -> Response:
     filters = _job_filters()
     poll_s = POLL_SCANNED_LIST_S if filters.needs_scan else POLL_LIST_S
-    return render_page("jobs.html", None if filters.after else poll_s, page=read_job_list(console_of_app(), filters))
+    return render_page(
+        "jobs.html",
+        None if filters.after else poll_s,
+        page=read_job_list(console_of_app(), filters),
+    )
 
 
 @routes.get("/jobs.json")
@@ -100,7 +113,9 @@ def job(job_id: str) -> Response:
         with ThreadPoolExecutor(1) as pool:  # the log beside the metrics
             tail = pool.submit(read_log_tail, console_of_app(), page)
             progress = read_progress_section(console_of_app(), page.job)
-        return render_page("job.html", poll_s, page=page, job=page.job, progress=progress, tail=tail.result())
+        return render_page(
+            "job.html", poll_s, page=page, job=page.job, progress=progress, tail=tail.result()
+        )
     tuning = tuning_of(page.job)
     brushes = read_brushes(request.args.getlist("brush"), tuning)
     selected = selected_trials(tuning, brushes)
@@ -141,7 +156,9 @@ def job_json(job_id: str) -> dict[str, Any]:
 def logs(job_id: str) -> Response:
     page = read_log_page(console_of_app(), job_id, read_log_filters(request.args.to_dict()))
     is_live = not page.job.state.is_terminal and page.filters.is_newest
-    return render_page("logs.html", POLL_JOB_S if is_live else None, page=page, job=page.job, severities=SEVERITIES)
+    return render_page(
+        "logs.html", POLL_JOB_S if is_live else None, page=page, job=page.job, severities=SEVERITIES
+    )
 
 
 @routes.get("/jobs/<job_id>/logs.txt")
@@ -153,7 +170,9 @@ def log_file(job_id: str) -> Response:
 
 @routes.get("/jobs/<job_id>/resources")
 def resources(job_id: str) -> Response:
-    page = read_resources_page(console_of_app(), job_id, read_resource_filters(request.args.to_dict()))
+    page = read_resources_page(
+        console_of_app(), job_id, read_resource_filters(request.args.to_dict())
+    )
     poll_s = None if page.job.state.is_terminal else POLL_RESOURCES_S
     return render_page("resources.html", poll_s, page=page, job=page.job, ranges=RANGES)
 
@@ -166,7 +185,9 @@ def replica(job_id: str, replica: str) -> Response:
 
 @routes.get("/installation")
 def installation() -> Response:
-    return render_page("installation.html", POLL_INSTALLATION_S, page=read_installation_page(console_of_app()))
+    return render_page(
+        "installation.html", POLL_INSTALLATION_S, page=read_installation_page(console_of_app())
+    )
 
 
 @routes.get("/reasons")

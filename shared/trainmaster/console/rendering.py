@@ -33,11 +33,17 @@ def page_context() -> dict[str, Any]:
     """Return what every page shows."""
     console, user = console_of_app(), g.get("user")
     denied = console.denied if user else {}
-    shown = {"project": console.project, "bucket_browser": console.bucket_browser, "states": tuple(JobState)}
+    shown = {
+        "project": console.project,
+        "bucket_browser": console.bucket_browser,
+        "states": tuple(JobState),
+    }
     return {**shown, "user": user, "denied": denied}
 
 
-def render_page(template: str, poll_s: int | None = None, *, status: int = HTTPStatus.OK, **values: Any) -> Response:
+def render_page(
+    template: str, poll_s: int | None = None, *, status: int = HTTPStatus.OK, **values: Any
+) -> Response:
     """Render a page. The entity tag lets polls of an unchanged page end with status 304.
 
     The page contains its tag, because scripts cannot read the headers of the page they belong to.

@@ -101,7 +101,8 @@ def draw(timeline: Timeline, *, shortens_gaps: bool = True) -> DrawnTimeline:
     """Return the shapes of a timeline."""
     scale = time_scale(timeline, WIDTH - LABEL_WIDTH - 12, LABEL_WIDTH, shortens_gaps=shortens_gaps)
     lanes = tuple(
-        _lane(lane, AXIS_HEIGHT + index * LANE_HEIGHT, scale, timeline.end) for index, lane in enumerate(timeline.lanes)
+        _lane(lane, AXIS_HEIGHT + index * LANE_HEIGHT, scale, timeline.end)
+        for index, lane in enumerate(timeline.lanes)
     )
     marks = {mark.kind: MARK_SHAPES[mark.kind] for lane in timeline.lanes for mark in lane.marks}
     labels = dict.fromkeys(bar.kind for lane in lanes[1:] or lanes for bar in lane.bars)
@@ -109,32 +110,48 @@ def draw(timeline: Timeline, *, shortens_gaps: bool = True) -> DrawnTimeline:
         WIDTH,
         AXIS_HEIGHT + len(lanes) * LANE_HEIGHT + 4,
         lanes,
-        tuple((round(scale.x(at), 1), number) for number, at in enumerate(timeline.attempts, start=2)),
+        tuple(
+            (round(scale.x(at), 1), number) for number, at in enumerate(timeline.attempts, start=2)
+        ),
         scale.gaps,
-        tuple(time_ticks(LABEL_WIDTH, WIDTH - LABEL_WIDTH - 12, lambda x: scale.at(LABEL_WIDTH + x))),
+        tuple(
+            time_ticks(LABEL_WIDTH, WIDTH - LABEL_WIDTH - 12, lambda x: scale.at(LABEL_WIDTH + x))
+        ),
         tuple(labels),
         tuple((kind.value, path) for kind, path in marks.items()),
     )
 
 
 def _lane(lane: Lane, y: float, scale: TimeScale, end: datetime) -> DrawnLane:
-    bars = tuple(_bar(bar, scale, end) for bar in lane.bars if (bar.end or end) > bar.start or len(lane.bars) == 1)
+    bars = tuple(
+        _bar(bar, scale, end)
+        for bar in lane.bars
+        if (bar.end or end) > bar.start or len(lane.bars) == 1
+    )
     marks = tuple(_mark(mark, scale) for mark in lane.marks)
     last = f" Now {lane.bars[-1].label}." if lane.bars and lane.bars[-1].end is None else ""
     incidents = f"{len(marks)} mark{'' if len(marks) == 1 else 's'}" if marks else "no incidents"
-    return DrawnLane(lane.name, y, f"{lane.name}: {len(bars)} spans, {incidents}.{last}", bars, marks)
+    return DrawnLane(
+        lane.name, y, f"{lane.name}: {len(bars)} spans, {incidents}.{last}", bars, marks
+    )
 
 
 def _bar(bar: Bar, scale: TimeScale, end: datetime) -> DrawnBar:
     x = round(scale.x(bar.start), 1)
-    return DrawnBar(x, max(round(scale.x(bar.end or end) - x, 1), BAR_WIDTH_MIN), bar.label, bar.title)
+    return DrawnBar(
+        x, max(round(scale.x(bar.end or end) - x, 1), BAR_WIDTH_MIN), bar.label, bar.title
+    )
 
 
 def _mark(mark: Mark, scale: TimeScale) -> DrawnMark:
     rule = f" (rule {mark.rule})" if mark.rule else ""
     title = f"{mark.at:%H:%M:%S} {mark.kind}: {mark.text}{rule}"
     return DrawnMark(
-        round(scale.x(mark.at), 1), mark.kind.value.replace(" ", "-").lower(), MARK_SHAPES[mark.kind], title, mark.key
+        round(scale.x(mark.at), 1),
+        mark.kind.value.replace(" ", "-").lower(),
+        MARK_SHAPES[mark.kind],
+        title,
+        mark.key,
     )
 
 

@@ -56,7 +56,9 @@ class TimeScale:
         return self.points[-1][0]
 
 
-def time_scale(timeline: Timeline, width: float, left: float = 0.0, *, shortens_gaps: bool = True) -> TimeScale:
+def time_scale(
+    timeline: Timeline, width: float, left: float = 0.0, *, shortens_gaps: bool = True
+) -> TimeScale:
     """Return the scale of a timeline on `width` units, from the position `left` on."""
     changes = {timeline.start, timeline.end}
     changes |= {bar.start for lane in timeline.lanes for bar in lane.bars}
@@ -66,9 +68,14 @@ def time_scale(timeline: Timeline, width: float, left: float = 0.0, *, shortens_
     pieces = list(pairwise(moments))
     total = (timeline.end - timeline.start).total_seconds() or 1.0
     is_gap = [
-        shortens_gaps and len(pieces) > 1 and (end - begin).total_seconds() > GAP_SHARE * total for begin, end in pieces
+        shortens_gaps and len(pieces) > 1 and (end - begin).total_seconds() > GAP_SHARE * total
+        for begin, end in pieces
     ]
-    plain_s = sum((end - begin).total_seconds() for (begin, end), gap in zip(pieces, is_gap, strict=True) if not gap)
+    plain_s = sum(
+        (end - begin).total_seconds()
+        for (begin, end), gap in zip(pieces, is_gap, strict=True)
+        if not gap
+    )
     if plain_s < PLAIN_SHARE_MIN * total:
         is_gap, plain_s = [False] * len(pieces), total
     plain_width = width * (1 - GAP_DRAWN * sum(is_gap))
@@ -78,10 +85,16 @@ def time_scale(timeline: Timeline, width: float, left: float = 0.0, *, shortens_
         gaps += [Gap(begin, end, round(x, 1), round(length, 1))] if gap else []
         x += length
         points.append((end, x))
-    return TimeScale(_merged(points, {gap.end for gap in gaps} | {gap.start for gap in gaps}), tuple(gaps))
+    return TimeScale(
+        _merged(points, {gap.end for gap in gaps} | {gap.start for gap in gaps}), tuple(gaps)
+    )
 
 
-def _merged(points: list[tuple[datetime, float]], borders: set[datetime]) -> tuple[tuple[datetime, float], ...]:
+def _merged(
+    points: list[tuple[datetime, float]], borders: set[datetime]
+) -> tuple[tuple[datetime, float], ...]:
     """Return the points that the mapping needs: its ends and the borders of gaps."""
     last = len(points) - 1
-    return tuple(point for index, point in enumerate(points) if index in (0, last) or point[0] in borders)
+    return tuple(
+        point for index, point in enumerate(points) if index in (0, last) or point[0] in borders
+    )

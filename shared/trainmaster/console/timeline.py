@@ -113,15 +113,23 @@ def read_timeline(history: History, now: datetime, *, with_all: bool = False) ->
     Above `LANES_MAX` replicas, only those with a mark have a lane, at most `LANES_MAX`; `with_all` shows every replica.
     """
     job = history.state.job
-    by_replica = _by_replica(mark for step in history.steps if (mark := _mark(step.entry)) is not None)
+    by_replica = _by_replica(
+        mark for step in history.steps if (mark := _mark(step.entry)) is not None
+    )
     replica_ids = () if job.tuning else job.plan.replica_ids
     shown = _replicas_with_lanes(replica_ids, by_replica, with_all=with_all)
     spans = _by_replica(replica_spans(history))
     end = job.ended_at or max(now, history.steps[-1].entry.at)
     lanes = [_job_lane(history, tuple(by_replica.get(None, ())), now)]
-    shortest_s = (end - job.created_at).total_seconds() / BARS_PER_LANE_MAX if len(shown) > LANES_MAX else 0.0
+    shortest_s = (
+        (end - job.created_at).total_seconds() / BARS_PER_LANE_MAX
+        if len(shown) > LANES_MAX
+        else 0.0
+    )
     for replica_id in shown:
-        bars = tuple(_bar(span, end) for span in spans[replica_id] if span.seconds(end) >= shortest_s)
+        bars = tuple(
+            _bar(span, end) for span in spans[replica_id] if span.seconds(end) >= shortest_s
+        )
         lanes.append(Lane(replica_id.words, bars, tuple(by_replica.get(replica_id, ()))))
     attempts = tuple(step.entry.at for step in history.steps if step.begins_attempt)[1:]
     return Timeline(tuple(lanes), len(replica_ids) - len(shown), attempts, job.created_at, end)
@@ -142,15 +150,22 @@ def zoom(timeline: Timeline, start: datetime | None, end: datetime | None) -> Ti
 
 def _cut(lane: Lane, first: datetime, last: datetime) -> Lane:
     bars = tuple(
-        replace(bar, start=max(bar.start, first), end=None if bar.end is None else min(bar.end, last))
+        replace(
+            bar, start=max(bar.start, first), end=None if bar.end is None else min(bar.end, last)
+        )
         for bar in lane.bars
         if bar.start <= last and (bar.end is None or bar.end >= first)
     )
-    return replace(lane, bars=bars, marks=tuple(mark for mark in lane.marks if first <= mark.at <= last))
+    return replace(
+        lane, bars=bars, marks=tuple(mark for mark in lane.marks if first <= mark.at <= last)
+    )
 
 
 def _replicas_with_lanes(
-    replica_ids: tuple[ReplicaId, ...], marks: Mapping[ReplicaId | None, list[Mark]], *, with_all: bool
+    replica_ids: tuple[ReplicaId, ...],
+    marks: Mapping[ReplicaId | None, list[Mark]],
+    *,
+    with_all: bool,
 ) -> tuple[ReplicaId, ...]:
     if with_all or len(replica_ids) <= LANES_MAX:
         return replica_ids
@@ -188,15 +203,17 @@ def _mark(entry: LedgerEntry) -> Mark | None:
     kind = _kind(entry)
     if kind is None:
         return None
-    return Mark(entry.at, kind, entry.key, replica_of(entry), entry.decision.text, int(entry.decision.rule))
+    return Mark(
+        entry.at, kind, entry.key, replica_of(entry), entry.decision.text, int(entry.decision.rule)
+    )
 
 
 def _kind(entry: LedgerEntry) -> MarkKind | None:
     """Return the kind of mark that an entry gets; None for the normal course of a job and for ignored events."""
     event, action = entry.event, entry.decision.action
-    if isinstance(action, Ignore | AcceptJob | BeginPreparing | BeginRunning | BeginRound) or isinstance(
-        event, VmReady
-    ):
+    if isinstance(
+        action, Ignore | AcceptJob | BeginPreparing | BeginRunning | BeginRound
+    ) or isinstance(event, VmReady):
         return None
     if isinstance(event, DeadlinePassed):
         return MarkKind.DEADLINE
@@ -204,10 +221,15 @@ def _kind(entry: LedgerEntry) -> MarkKind | None:
         return MarkKind.OUT_OF_MEMORY if event.out_of_memory else MarkKind.EXIT
     if isinstance(event, VmLost):
         return _LOSSES.get(event.cause, MarkKind.VM_LOST)
-    return next((kind for action_type, kind in _KINDS.items() if isinstance(action, action_type)), None)
+    return next(
+        (kind for action_type, kind in _KINDS.items() if isinstance(action, action_type)), None
+    )
 
 
-_LOSSES: Final = {LossCause.PREEMPTION: MarkKind.PREEMPTION, LossCause.MAINTENANCE: MarkKind.MAINTENANCE}
+_LOSSES: Final = {
+    LossCause.PREEMPTION: MarkKind.PREEMPTION,
+    LossCause.MAINTENANCE: MarkKind.MAINTENANCE,
+}
 _KINDS: Final = {
     ContinueProvisioning: MarkKind.CAPACITY,
     RerunJob: MarkKind.RERUN,

@@ -42,7 +42,9 @@ def _read_brush(text: str, tuning: Tuning) -> Brush:
     except ValueError:
         low = high = math.nan
     if not 0 <= low <= high <= 1:
-        raise PermanentError("brush: must be AXIS~LOW~HIGH with 0 <= LOW <= HIGH <= 1, such as layers~0.2~0.8")
+        raise PermanentError(
+            "brush: must be AXIS~LOW~HIGH with 0 <= LOW <= HIGH <= 1, such as layers~0.2~0.8"
+        )
     names = [parameter.name for parameter in tuning.parameters] + [tuning.metric_tag]
     if axis not in names:
         raise PermanentError(f"brush: {axis} is not an axis; the axes are {', '.join(names)}")

@@ -80,7 +80,9 @@ def _key_of(column: str, tuning: Tuning) -> Callable[[Trial], Sortable | None]:
     keys: dict[str, Callable[[Trial], Sortable | None]] = {
         "trial": lambda trial: trial.number,
         "state": lambda trial: trial.state.value,
-        "value": lambda trial: trial.latest.value if trial.latest and not math.isnan(trial.latest.value) else None,
+        "value": lambda trial: (
+            trial.latest.value if trial.latest and not math.isnan(trial.latest.value) else None
+        ),
         "step": lambda trial: trial.latest.step if trial.latest else None,
         "started": lambda trial: trial.started_at.timestamp() if trial.started_at else None,
         "took": _seconds,
@@ -89,4 +91,8 @@ def _key_of(column: str, tuning: Tuning) -> Callable[[Trial], Sortable | None]:
 
 
 def _seconds(trial: Trial) -> float | None:
-    return (trial.ended_at - trial.started_at).total_seconds() if trial.started_at and trial.ended_at else None
+    return (
+        (trial.ended_at - trial.started_at).total_seconds()
+        if trial.started_at and trial.ended_at
+        else None
+    )

@@ -81,14 +81,24 @@ def objective_plot(tuning: Tuning) -> ObjectivePlot | None:
     width = (WIDTH - 2 * MARGIN) / max(max(trial.number for trial in tuning.trials) - 1, 1)
     dots = tuple(
         Dot(
-            round(MARGIN + width * (number - 1), 1), _y(shares[number]), trial.state.lower(), trial_words(trial), number
+            round(MARGIN + width * (number - 1), 1),
+            _y(shares[number]),
+            trial.state.lower(),
+            trial_words(trial),
+            number,
         )
         for trial in tuning.trials
         if (number := trial.number) in shares
     )
     best = list(accumulate((dot.y for dot in dots), min if tuning.goal is Goal.MAXIMIZE else max))
-    line = [f"{dot.x},{y}" for dot, *ys in zip(dots, best[:1] + best[:-1], best, strict=True) for y in ys]
-    return ObjectivePlot(dots, " ".join(line[1:]), f"{min(values.values()):g}", f"{max(values.values()):g}")
+    line = [
+        f"{dot.x},{y}"
+        for dot, *ys in zip(dots, best[:1] + best[:-1], best, strict=True)
+        for y in ys
+    ]
+    return ObjectivePlot(
+        dots, " ".join(line[1:]), f"{min(values.values()):g}", f"{max(values.values()):g}"
+    )
 
 
 def parallel_coordinates(tuning: Tuning) -> ParallelCoordinates:
@@ -99,11 +109,16 @@ def parallel_coordinates(tuning: Tuning) -> ParallelCoordinates:
     finite = _finite_values(tuning).values()
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     count = len(tuning.parameters)
-    xs = [round(MARGIN + (WIDTH - 2 * MARGIN) * index / max(count, 1), 1) for index in range(count + 1)]
+    xs = [
+        round(MARGIN + (WIDTH - 2 * MARGIN) * index / max(count, 1), 1)
+        for index in range(count + 1)
+    ]
     ends = [one.choices or (f"{one.low:g}", f"{one.high:g}") for one in tuning.parameters]
     named = zip(tuning.parameters, xs, ends, strict=False)
     axes = [Axis(parameter.name, x, end[-1], end[0]) for parameter, x, end in named]
-    axes.append(Axis(tuning.metric_tag, xs[-1], f"{high:g}" if finite else "", f"{low:g}" if finite else ""))
+    axes.append(
+        Axis(tuning.metric_tag, xs[-1], f"{high:g}" if finite else "", f"{low:g}" if finite else "")
+    )
     lines = [_trial_line(trial, tuning, xs, low, high) for trial in tuning.trials]
     return ParallelCoordinates(tuple(axes), tuple(lines))
 
@@ -127,7 +142,9 @@ def trial_words(trial: Trial) -> str:
     return f"trial {trial.number} {trial.state}"
 
 
-def _trial_line(trial: Trial, tuning: Tuning, xs: list[float], low: float, high: float) -> TrialLine:
+def _trial_line(
+    trial: Trial, tuning: Tuning, xs: list[float], low: float, high: float
+) -> TrialLine:
     points = [
         f"{x:g},{_y(position(parameter, value))}"
         for parameter, value, x in zip(tuning.parameters, trial.values, xs, strict=False)

@@ -13,7 +13,13 @@ from trainmaster.console import action_routes, page_routes
 from trainmaster.console.actions import ActionDeniedError
 from trainmaster.console.forgery import forgery
 from trainmaster.console.pages.service import Console, NotFoundError
-from trainmaster.console.rendering import asset, current_form_token, machine_hours, moment, page_context
+from trainmaster.console.rendering import (
+    asset,
+    current_form_token,
+    machine_hours,
+    moment,
+    page_context,
+)
 from trainmaster.console.sign_in import Cookie, SignIn
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.presentation.durations import duration_words
@@ -85,7 +91,14 @@ def _add_headers(response: Response) -> Response:
         response.headers[name] = value
     cookie: Cookie | None = g.get("cookie")
     if cookie:
-        response.set_cookie(cookie.name, cookie.value, httponly=True, samesite="Lax", secure=cookie.is_secure, path="/")
+        response.set_cookie(
+            cookie.name,
+            cookie.value,
+            httponly=True,
+            samesite="Lax",
+            secure=cookie.is_secure,
+            path="/",
+        )
     if "Cache-Control" not in response.headers:
         response.headers["Cache-Control"] = "private, no-cache"
     return response

@@ -9,7 +9,15 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from trainmaster.core.actions import AcceptJob, Action, ContinueProvisioning, Ignore, JobAction, ReplicaAction, RerunJob
+from trainmaster.core.actions import (
+    AcceptJob,
+    Action,
+    ContinueProvisioning,
+    Ignore,
+    JobAction,
+    ReplicaAction,
+    RerunJob,
+)
 from trainmaster.core.decisions import Decision
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import recall
@@ -39,7 +47,9 @@ def store(state: State, change: Change) -> State:
     job = change.job or state.job
     written = {replica.key: replica for replica in change.replicas}
     kept = [written.pop(replica.key, replica) for replica in state.replicas]
-    replicas = tuple(replica for replica in (*kept, *written.values()) if replica.attempt == job.attempt)
+    replicas = tuple(
+        replica for replica in (*kept, *written.values()) if replica.attempt == job.attempt
+    )
     return replace(state, job=job, replicas=replicas)
 
 
@@ -74,7 +84,10 @@ def _effects(before: State | None, change: Change) -> tuple[Effect, ...]:
     job = change.job or (before.job if before else None)
     if job is None:
         return ()
-    is_unchanged = before is not None and (before.job.state, before.job.attempt) == (job.state, job.attempt)
+    is_unchanged = before is not None and (before.job.state, before.job.attempt) == (
+        job.state,
+        job.attempt,
+    )
     notices = () if is_unchanged else (Effect.NOTIFY,)
     if job.tuning is not None:
         return (*((Effect.TUNE,) if change.effects else ()), *notices)

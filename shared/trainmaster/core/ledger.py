@@ -103,7 +103,11 @@ def replay(stored: State | None, entry: LedgerEntry) -> State | None:
     if isinstance(entry.decision.action, AcceptJob):
         job = entry.decision.action.job
         return State(job, evolve(None, entry.decision, entry.at).replicas, whole=True)
-    return None if stored is None else store(stored, evolve(judged(stored, entry), entry.decision, entry.at))
+    return (
+        None
+        if stored is None
+        else store(stored, evolve(judged(stored, entry), entry.decision, entry.at))
+    )
 
 
 def judged(stored: State, entry: LedgerEntry) -> State:
@@ -113,9 +117,13 @@ def judged(stored: State, entry: LedgerEntry) -> State:
     commit of the other. An event of a VM below the floor that changed its replica was judged before the move.
     """
     placement, event = stored.job.placement, entry.event
-    if isinstance(event, VmReady | ReplicaExited | VmLost) and isinstance(entry.decision.action, ReplicaAction):
+    if isinstance(event, VmReady | ReplicaExited | VmLost) and isinstance(
+        entry.decision.action, ReplicaAction
+    ):
         floor = min(placement.floor, event.subject.vm_generation)
-        return recall(replace(stored, job=replace(stored.job, placement=replace(placement, floor=floor))))
+        return recall(
+            replace(stored, job=replace(stored.job, placement=replace(placement, floor=floor)))
+        )
     return recall(stored)
 
 

@@ -28,7 +28,9 @@ class Advice:
     missing: str = ""
 
 
-def checkpoint_advice(rates: MeasuredRates, listing: Listing | Unknown | None, save_s: float | None) -> Advice:
+def checkpoint_advice(
+    rates: MeasuredRates, listing: Listing | Unknown | None, save_s: float | None
+) -> Advice:
     """Return advice about the checkpoint interval. `save_s`: how long saving takes, if the user knows it."""
     topic = "checkpoint interval"
     between_s = rates.mean_time_between_s
@@ -45,7 +47,10 @@ def checkpoint_advice(rates: MeasuredRates, listing: Listing | Unknown | None, s
     if isinstance(listing, Unknown):
         return Advice(topic, f"{text}. How often the job saves now is not known: {listing.reason}")
     if rates.checkpoint_s is None or rates.checkpoints < CHECKPOINTS_MIN:
-        return Advice(topic, f"{text}. How often the job saves now is not known: fewer than 3 checkpoints were found")
+        return Advice(
+            topic,
+            f"{text}. How often the job saves now is not known: fewer than 3 checkpoints were found",
+        )
     restart_s = rates.restart_s or 0.0
     now = waste(rates.checkpoint_s, saving_s, between_s, restart_s)
     then = waste(optimum.interval_s, saving_s, between_s, restart_s)

@@ -20,18 +20,28 @@ from trainmaster.core.model.job import Job
 from trainmaster.core.model.plan import Cap, Plan, Rate, TaskGroup
 from trainmaster.core.reporting.history import read_history
 from trainmaster.core.reporting.phases import PAID, Phase, Span, replica_spans
-from trainmaster.core.timeouts import BOOT_MAX, COST_RESERVE_S, COST_SAVE_S, RELEASE_MAX_S, STARTUP_TIMEOUT_S
+from trainmaster.core.timeouts import (
+    BOOT_MAX,
+    COST_RESERVE_S,
+    COST_SAVE_S,
+    RELEASE_MAX_S,
+    STARTUP_TIMEOUT_S,
+)
 from trainmaster.cost.machine_price import machine_price
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
 
-CAP_ADVICE: Final = "maxRunningTime, which needs no prices; `trainmaster prices update` makes a new list"
+CAP_ADVICE: Final = (
+    "maxRunningTime, which needs no prices; `trainmaster prices update` makes a new list"
+)
 PRICES_AGE_MAX_DAYS: Final = 30
 
 _SEARCHES: Final = frozenset((Phase.STARTING, Phase.GETTING_MACHINES, Phase.REPLACING))
 
 
-def with_rates(plan: Plan, prices: PriceList | Unknown, now: datetime, trials: int = 1) -> Plan | Unknown:
+def with_rates(
+    plan: Plan, prices: PriceList | Unknown, now: datetime, trials: int = 1
+) -> Plan | Unknown:
     """Return the plan with the rates of its cap, if it has one; Unknown: the cost of this job cannot be limited.
 
     `trials`: how many jobs share the cap.
@@ -56,9 +66,17 @@ def with_rates(plan: Plan, prices: PriceList | Unknown, now: datetime, trials: i
 def with_hourly_cost(plan: Plan, prices: PriceList | Unknown) -> Plan | Unknown:
     """Return the plan with the most that its machines cost per hour, which the limit `usd_per_hour` counts."""
     if isinstance(prices, Unknown) or prices.currency != "USD":
-        return prices if isinstance(prices, Unknown) else Unknown(f"the list prices are in {prices.currency}")
+        return (
+            prices
+            if isinstance(prices, Unknown)
+            else Unknown(f"the list prices are in {prices.currency}")
+        )
     rates = _rates(plan, prices)
-    return rates if isinstance(rates, Unknown) else replace(plan, usd_per_hour=ceil(rates[1] * 100) / 100)
+    return (
+        rates
+        if isinstance(rates, Unknown)
+        else replace(plan, usd_per_hour=ceil(rates[1] * 100) / 100)
+    )
 
 
 def _rates(plan: Plan, prices: PriceList) -> tuple[tuple[Rate, ...], float, float] | Unknown:
@@ -96,9 +114,15 @@ def spent_at_most(cap: Cap, entries: Sequence[LedgerEntry], now: datetime) -> fl
     if (history := read_history(entries)) is None:
         return 0.0
     rates = {(rate.candidate, rate.task_type): rate for rate in cap.rates}
-    not_created = [(entry.at, entry.event) for entry in entries if isinstance(entry.event, VmsNotCreated)]
-    refused = dict(sorted(not_created, key=lambda pair: pair[1].others_created))  # of two at one time, the dearer one
-    begun = [entry.at for entry in entries if isinstance(entry.event, AllReady) and entry.event.round]
+    not_created = [
+        (entry.at, entry.event) for entry in entries if isinstance(entry.event, VmsNotCreated)
+    ]
+    refused = dict(
+        sorted(not_created, key=lambda pair: pair[1].others_created)
+    )  # of two at one time, the dearer one
+    begun = [
+        entry.at for entry in entries if isinstance(entry.event, AllReady) and entry.event.round
+    ]
     spent = 0.0
 
     def rounds_in(span: Span) -> int:
@@ -107,25 +131,43 @@ def spent_at_most(cap: Cap, entries: Sequence[LedgerEntry], now: datetime) -> fl
     for _, of_vm in groupby(sorted(replica_spans(history), key=_vm_of), key=_vm_of):
         spans = [span for span in of_vm if span.phase in PAID | _SEARCHES]
         searches = tuple(takewhile(lambda span: span.phase not in PAID, spans))
-        paid = spans[len(searches) :]  # since its first report; a rerun of the job waits for another one
-        free_until = None if paid or not spans else _refused_until(searches, history.state.job, refused)
+        paid = spans[
+            len(searches) :
+        ]  # since its first report; a rerun of the job waits for another one
+        free_until = (
+            None if paid or not spans else _refused_until(searches, history.state.job, refused)
+        )
         if not spans or (free_until and free_until >= (searches[-1].end or now)):
             continue
         paid_s = sum(span.seconds(now) for span in paid)
-        search_s = sum(min(span.seconds(now), STARTUP_TIMEOUT_S * (1 + rounds_in(span))) for span in searches)
+        search_s = sum(
+            min(span.seconds(now), STARTUP_TIMEOUT_S * (1 + rounds_in(span))) for span in searches
+        )
         search_s = min(search_s, (now - free_until).total_seconds()) if free_until else search_s
-        if paid and all(span.phase is not Phase.STARTING for span in searches):  # its set-up is known
+        if paid and all(
+            span.phase is not Phase.STARTING for span in searches
+        ):  # its set-up is known
             search_s = min(search_s, BOOT_MAX.total_seconds())
         task_type = spans[-1].replica_id.task_type
-        rate = rates.get((spans[-1].candidate, task_type)) or rates[0, task_type]  # without alternatives: of all zones
-        spent += (rate.spot if spans[-1].is_spot else rate.on_demand) * (paid_s + search_s + RELEASE_MAX_S) / 3600
+        rate = (
+            rates.get((spans[-1].candidate, task_type)) or rates[0, task_type]
+        )  # without alternatives: of all zones
+        spent += (
+            (rate.spot if spans[-1].is_spot else rate.on_demand)
+            * (paid_s + search_s + RELEASE_MAX_S)
+            / 3600
+        )
     return spent
 
 
-def _refused_until(searches: Sequence[Span], job: Job, refused: Mapping[datetime, VmsNotCreated]) -> datetime | None:
+def _refused_until(
+    searches: Sequence[Span], job: Job, refused: Mapping[datetime, VmsNotCreated]
+) -> datetime | None:
     """Return until when the requests of this search created no VM of the replica; None: there may be one since then."""
     kind, end = f"({searches[-1].replica_id.task_type})", searches[-1].end
-    own = [at for at, event in refused.items() if not event.others_created or kind in event.requested]
+    own = [
+        at for at, event in refused.items() if not event.others_created or kind in event.requested
+    ]
     if end is not None:
         return end if end in own else None
     last = max((at for at in own if at >= searches[0].start), default=None)

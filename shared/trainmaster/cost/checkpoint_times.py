@@ -49,13 +49,20 @@ class Listing:
     def checkpoints(self) -> tuple[CreatedObject, ...]:
         """Objects that may belong to a checkpoint, in the order of their creation."""
         saved = checkpoints_of(item.name for item in self.objects)
-        return tuple(sorted((item for item in self.objects if item.name in saved), key=lambda item: item.created_at))
+        return tuple(
+            sorted(
+                (item for item in self.objects if item.name in saved),
+                key=lambda item: item.created_at,
+            )
+        )
 
 
 class CheckpointTimes:
     """Lists directories of jobs through a cache. Thread-safe: one listing at a time."""
 
-    def __init__(self, objects: Callable[[], ObjectTimes], timer: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, objects: Callable[[], ObjectTimes], timer: Callable[[], float] = time.monotonic
+    ) -> None:
         """`objects` opens Cloud Storage, at the first listing."""
         self._objects = objects
         self._timer = timer
@@ -72,7 +79,11 @@ class CheckpointTimes:
             if known is not None and self._timer() - known[0] < REREAD_AFTER_S:
                 return known[1]
             listing = self._list(directory)
-            is_final = job.ended_at is not None and now - job.ended_at > FINAL_AFTER and isinstance(listing, Listing)
+            is_final = (
+                job.ended_at is not None
+                and now - job.ended_at > FINAL_AFTER
+                and isinstance(listing, Listing)
+            )
             self._known[job.job_id] = (float("inf") if is_final else self._timer(), listing)
             return listing
 
@@ -80,7 +91,9 @@ class CheckpointTimes:
         try:
             objects = self._objects().created(directory, OBJECTS_MAX)
         except BucketForbiddenError:
-            return Unknown(f"you may not list {directory}: the role Storage Object Viewer is missing")
+            return Unknown(
+                f"you may not list {directory}: the role Storage Object Viewer is missing"
+            )
         except (PermanentError, TemporaryError) as error:
             return Unknown(f"{directory} cannot be listed now: {error}")
         return Listing(directory, objects, len(objects) < OBJECTS_MAX)

@@ -47,11 +47,18 @@ class JobCost:
 
     @property
     def total(self) -> Decimal:
-        return sum((amount for phases in self.by_attempt.values() for amount in phases.values()), Decimal(0))
+        return sum(
+            (amount for phases in self.by_attempt.values() for amount in phases.values()),
+            Decimal(0),
+        )
 
 
 def job_cost(
-    job: Job, spans: Sequence[Span], prices: PriceList, now: datetime, written: WrittenObjects | None = None
+    job: Job,
+    spans: Sequence[Span],
+    prices: PriceList,
+    now: datetime,
+    written: WrittenObjects | None = None,
 ) -> JobCost | Unknown:
     """Return the cost until the job's end, or until now; Unknown if the price of any machine it had is unknown."""
     hourly: dict[tuple[TaskType, bool, int], Decimal | Unknown] = {}
@@ -72,7 +79,10 @@ def job_cost(
         by_attempt.setdefault(span.attempt, defaultdict(Decimal))[span.phase] += seconds * rate
     at_least = at_most = Decimal(0)
     for loss in losses(job.plan, spans):
-        lost, rate = lost_work(loss, written, now), price_while_running[loss.replica_id, loss.attempt, loss.incarnation]
+        lost, rate = (
+            lost_work(loss, written, now),
+            price_while_running[loss.replica_id, loss.attempt, loss.incarnation],
+        )
         at_least += Decimal(str(lost.at_least_s)) * rate
         at_most += Decimal(str(lost.at_most_s)) * rate
     return JobCost(prices.currency, prices.fetched_at, by_attempt, at_least, at_most)
@@ -89,7 +99,9 @@ def hourly_cost(plan: Plan, prices: PriceList) -> Decimal | Unknown:
     return total
 
 
-def transfer_price(gib: int | None, place: BucketPlace | None, region: str, prices: PriceList) -> Decimal | Unknown:
+def transfer_price(
+    gib: int | None, place: BucketPlace | None, region: str, prices: PriceList
+) -> Decimal | Unknown:
     """Return the price of reading a bucket's data once in this region: 0 where the bucket is. None: not known.
 
     Only transfers within a continent are known: each has one SKU, whatever the two regions.
@@ -103,11 +115,15 @@ def transfer_price(gib: int | None, place: BucketPlace | None, region: str, pric
         return Unknown(f"Trainmaster knows no price of transfers from {place.location} to {region}")
     if gib is None:
         return Unknown("trainmaster.placement.data names no size (gib)")
-    price = prices.price(Resource(f"transfer within {continents.pop()}", GIB), "global", Pricing.ON_DEMAND)
+    price = prices.price(
+        Resource(f"transfer within {continents.pop()}", GIB), "global", Pricing.ON_DEMAND
+    )
     return price if isinstance(price, Unknown) else price * gib
 
 
-def ranked_by_price(plan: Plan, prices: PriceList | Unknown, starts: Mapping[str, Decimal | Unknown]) -> Plan:
+def ranked_by_price(
+    plan: Plan, prices: PriceList | Unknown, starts: Mapping[str, Decimal | Unknown]
+) -> Plan:
     """Return the plan of `anyOf` with its candidates ranked by price; unchanged if there are no prices.
 
     Candidates whose prices differ by less than `BAND` are equally cheap: capacity decides among them. A reservation is
@@ -121,7 +137,9 @@ def ranked_by_price(plan: Plan, prices: PriceList | Unknown, starts: Mapping[str
         price, start = hourly[number], starts.get(zone.rpartition("-")[0])
         if isinstance(price, Decimal) and isinstance(start, Decimal):
             hourly[number] = price + start / RUN_HOURS
-    cheapest = min((price for price in hourly if not isinstance(price, Unknown)), default=Decimal(1))
+    cheapest = min(
+        (price for price in hourly if not isinstance(price, Unknown)), default=Decimal(1)
+    )
 
     def rank_of(candidate: Candidate, price: Decimal | Unknown) -> int:
         if plan.options[candidate.option].reservation:
@@ -129,4 +147,6 @@ def ranked_by_price(plan: Plan, prices: PriceList | Unknown, starts: Mapping[str
         return LAST if isinstance(price, Unknown) else 1 + int(log(price / cheapest, BAND))
 
     ranked = zip(plan.candidates, hourly, strict=True)
-    return replace(plan, candidates=tuple(replace(item, rank=rank_of(item, price)) for item, price in ranked))
+    return replace(
+        plan, candidates=tuple(replace(item, rank=rank_of(item, price)) for item, price in ranked)
+    )

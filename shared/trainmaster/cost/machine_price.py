@@ -21,7 +21,9 @@ Part = tuple[Resource, Decimal, Pricing]
 """A resource, its amount in one machine (GiB for memory and disks), and how it is bought."""
 
 
-def machine_price(plan: Plan, group: TaskGroup, prices: PriceList, *, is_spot: bool) -> Decimal | Unknown:
+def machine_price(
+    plan: Plan, group: TaskGroup, prices: PriceList, *, is_spot: bool
+) -> Decimal | Unknown:
     """Return the price of one machine of the role per hour; for a slice, of one of its hosts."""
     parts = machine_parts(plan, group, is_spot=is_spot)
     return parts if isinstance(parts, Unknown) else sum_of_parts(parts, plan.region, prices)
@@ -43,14 +45,20 @@ def list_price(name: str, region: str, prices: PriceList, pricing: Pricing) -> D
     if Resource(name, HOUR) in RESOURCES:
         return prices.price(Resource(name, HOUR), region, pricing)
     tpu = TPU_VMS.get(name)
-    parts = _chips(tpu.generation_table, Decimal(tpu.chips), pricing) if tpu else vm_parts(name, None, pricing)
+    parts = (
+        _chips(tpu.generation_table, Decimal(tpu.chips), pricing)
+        if tpu
+        else vm_parts(name, None, pricing)
+    )
     return parts if isinstance(parts, Unknown) else sum_of_parts(parts, region, prices)
 
 
 def machine_parts(plan: Plan, group: TaskGroup, *, is_spot: bool) -> tuple[Part, ...] | Unknown:
     """Return what one machine of the role consists of."""
     if plan.reservation is not None:
-        return Unknown(f"the job uses the reservation {plan.reservation}, which is paid for whether or not it is used")
+        return Unknown(
+            f"the job uses the reservation {plan.reservation}, which is paid for whether or not it is used"
+        )
     pricing = Pricing.SPOT if is_spot else Pricing.ON_DEMAND
     if group.tpu is not None:
         return _parts_of_slice(group.tpu, pricing)
@@ -59,17 +67,30 @@ def machine_parts(plan: Plan, group: TaskGroup, *, is_spot: bool) -> tuple[Part,
         return parts
     disk = Resource(boot_disk_type(group.machine_type, group.boot_disk_type), GIB_MONTH)
     if disk not in RESOURCES:
-        return Unknown(f"Trainmaster does not know for certain which SKUs a boot disk of type {disk.name} has")
+        return Unknown(
+            f"Trainmaster does not know for certain which SKUs a boot disk of type {disk.name} has"
+        )
     return (*parts, (disk, Decimal(group.boot_disk_gib), Pricing.ON_DEMAND))
 
 
-def vm_parts(machine_type: str, accelerator: Accelerator | None, pricing: Pricing) -> tuple[Part, ...] | Unknown:
+def vm_parts(
+    machine_type: str, accelerator: Accelerator | None, pricing: Pricing
+) -> tuple[Part, ...] | Unknown:
     """Return what a VM consists of, without its boot disk. `accelerator`: GPUs that are attached, or built in."""
     machine = find_machine_type(machine_type)
-    if machine is None or not machine.family.sku or machine.memory_gib is None or machine.local_ssd_gib is None:
+    if (
+        machine is None
+        or not machine.family.sku
+        or machine.memory_gib is None
+        or machine.local_ssd_gib is None
+    ):
         return Unknown(f"Trainmaster does not know for certain which SKUs {machine_type} has")
     parts: list[Part] = [
-        (Resource(f"{machine.family.series} core", HOUR), machine.billed_vcpus or Decimal(machine.vcpus), pricing),
+        (
+            Resource(f"{machine.family.series} core", HOUR),
+            machine.billed_vcpus or Decimal(machine.vcpus),
+            pricing,
+        ),
         (Resource(f"{machine.family.series} ram", GIB_HOUR), machine.memory_gib, pricing),
     ]
     if machine.local_ssd_gib:
@@ -86,7 +107,9 @@ def vm_parts(machine_type: str, accelerator: Accelerator | None, pricing: Pricin
 def _parts_of_slice(tpu: Tpu, pricing: Pricing) -> tuple[Part, ...] | Unknown:
     """Return the chips of one host."""
     if tpu.queue is not None and tpu.queue.value == "flex_start":
-        return Unknown("flex-start slices have a price of their own, which the price list does not have")
+        return Unknown(
+            "flex-start slices have a price of their own, which the price list does not have"
+        )
     generation, size = generation_of(tpu.type), tpu.type.rpartition("-")[2]
     if generation is None:
         return Unknown(f"Trainmaster does not know TPUs of the type {tpu.type}")
@@ -96,5 +119,7 @@ def _parts_of_slice(tpu: Tpu, pricing: Pricing) -> tuple[Part, ...] | Unknown:
 def _chips(generation: Generation, number: Decimal, pricing: Pricing) -> tuple[Part, ...] | Unknown:
     """Return chips as a part. Their host, its memory and its boot disk are part of their price."""
     if not generation.sku:
-        return Unknown(f"Trainmaster does not know for certain which SKU the chips of {generation.prefix} have")
+        return Unknown(
+            f"Trainmaster does not know for certain which SKU the chips of {generation.prefix} have"
+        )
     return ((Resource(generation.prefix, HOUR), number, pricing),)

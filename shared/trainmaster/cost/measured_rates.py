@@ -53,7 +53,11 @@ class MeasuredRates:
 
 
 def measure(
-    job: Job, spans: Sequence[Span], losses: Sequence[Loss], checkpoints: Sequence[CreatedObject], now: datetime
+    job: Job,
+    spans: Sequence[Span],
+    losses: Sequence[Loss],
+    checkpoints: Sequence[CreatedObject],
+    now: datetime,
 ) -> MeasuredRates:
     """Return the rates. `checkpoints`: objects that may belong to checkpoints, in the order of their creation."""
     incidents = [(loss.at, loss.resumed_at or now) for loss in losses]
@@ -61,9 +65,15 @@ def measure(
         running_s = sum(span.seconds(now) for span in spans if span.phase is Phase.RUNNING)
     else:
         incidents = _merged(incidents)
-        whole_s = ((job.ended_at or now) - job.started_at).total_seconds() if job.started_at else 0.0
-        running_s = max(whole_s - sum((end - start).total_seconds() for start, end in incidents), 0.0)
-    moments = _moments([checkpoint for checkpoint in checkpoints if checkpoint.created_at >= job.created_at])
+        whole_s = (
+            ((job.ended_at or now) - job.started_at).total_seconds() if job.started_at else 0.0
+        )
+        running_s = max(
+            whole_s - sum((end - start).total_seconds() for start, end in incidents), 0.0
+        )
+    moments = _moments(
+        [checkpoint for checkpoint in checkpoints if checkpoint.created_at >= job.created_at]
+    )
     spreads = [(end - start).total_seconds() for start, end in moments if end > start]
     intervals = _intervals(moments, [start for start, _ in incidents])
     return MeasuredRates(
@@ -73,7 +83,8 @@ def measure(
         checkpoints=len(moments),
         checkpoint_s=_median(intervals),
         save_s=_median(spreads),
-        spot_hours=sum(span.seconds(now) for span in spans if span.is_spot and span.phase in PAID) / 3600,
+        spot_hours=sum(span.seconds(now) for span in spans if span.is_spot and span.phase in PAID)
+        / 3600,
         spot_losses=_spot_losses(spans),
     )
 
@@ -97,7 +108,9 @@ def _moments(checkpoints: Sequence[CreatedObject]) -> list[tuple[datetime, datet
     """
     numbered: dict[str, list[datetime]] = {}
     others: list[datetime] = []
-    folder = posixpath.commonpath([posixpath.dirname(checkpoint.name) for checkpoint in checkpoints] or [""])
+    folder = posixpath.commonpath(
+        [posixpath.dirname(checkpoint.name) for checkpoint in checkpoints] or [""]
+    )
     for checkpoint in checkpoints:
         stems = [part.partition(".")[0] for part in checkpoint.name[len(folder) :].split("/")]
         number = next((stem for stem in stems if _NUMBER.search(stem)), None)
@@ -116,7 +129,9 @@ def _moments(checkpoints: Sequence[CreatedObject]) -> list[tuple[datetime, datet
     return moments
 
 
-def _intervals(moments: Sequence[tuple[datetime, datetime]], stops: Sequence[datetime]) -> list[float]:
+def _intervals(
+    moments: Sequence[tuple[datetime, datetime]], stops: Sequence[datetime]
+) -> list[float]:
     """Return the times between checkpoints, without those in which work was interrupted."""
     return [
         (following[1] - moment[1]).total_seconds()

@@ -73,7 +73,8 @@ def operations(job: Job, entries: Sequence[LedgerEntry], now: datetime) -> Opera
     size = len(job.plan.replica_ids)
     with_effects = [entry for entry in entries if entry.effects]
     internal = sum(  # recorded by a function while it handled another event
-        isinstance(entry.event, AllReady) or isinstance(entry.decision.action, BeginPreparing | BeginRunning)
+        isinstance(entry.event, AllReady)
+        or isinstance(entry.decision.action, BeginPreparing | BeginRunning)
         for entry in entries
     )
     reruns = sum(isinstance(entry.decision.action, RerunJob) for entry in entries)
@@ -85,16 +86,26 @@ def operations(job: Job, entries: Sequence[LedgerEntry], now: datetime) -> Opera
     )
     unrecorded = _unrecorded_exits(entries)
     deliveries = _deliveries(with_effects)
-    minutes = (((job.ended_at or now) - job.started_at).total_seconds() / 60) if job.started_at else 0.0
+    minutes = (
+        (((job.ended_at or now) - job.started_at).total_seconds() / 60) if job.started_at else 0.0
+    )
     return Operations(
         reads=2 * (len(entries) + unrecorded)
         + counting
         + 4 * len(with_effects)
         + deliveries * (size + 5)
         + round(READS_PER_SWEEP * minutes),
-        writes=2 * len(entries) + len(with_effects) + size * accepted + 2 * size * reruns + deliveries,
+        writes=2 * len(entries)
+        + len(with_effects)
+        + size * accepted
+        + 2 * size * reruns
+        + deliveries,
         deletes=deliveries + job.state.is_terminal,
-        invocations=len(entries) - internal + len(with_effects) + unrecorded + sum(map(_is_verdict, entries)),
+        invocations=len(entries)
+        - internal
+        + len(with_effects)
+        + unrecorded
+        + sum(map(_is_verdict, entries)),
     )
 
 

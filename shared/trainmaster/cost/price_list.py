@@ -133,9 +133,17 @@ def read_price_list(data: bytes) -> PriceList:
         ) from None
     prices: dict[tuple[str, str, Pricing], Decimal | Unknown] = {}
     for entry in file.prices:
-        price = entry.amount if entry.amount is not None else Unknown(entry.reason or "the price list has no amount")
+        price = (
+            entry.amount
+            if entry.amount is not None
+            else Unknown(entry.reason or "the price list has no amount")
+        )
         for region in entry.regions:
             key = (entry.resource, region, entry.pricing)
             is_conflict = key in prices and prices[key] != price
-            prices[key] = Unknown(f"several SKUs price {entry.resource} in {region}") if is_conflict else price
+            prices[key] = (
+                Unknown(f"several SKUs price {entry.resource} in {region}")
+                if is_conflict
+                else price
+            )
     return PriceList(file.currency, file.fetched_at, prices)

@@ -55,7 +55,9 @@ def cost_report(
         return None
     spans = replica_spans(history)
     lost = losses(job.plan, spans)
-    listing = sources.checkpoint_times.listing(job, now) if lost and sources.checkpoint_times else None
+    listing = (
+        sources.checkpoint_times.listing(job, now) if lost and sources.checkpoint_times else None
+    )
     written = listing.written_objects if isinstance(listing, Listing) else None
     prices = sources.prices()
     return CostReport(

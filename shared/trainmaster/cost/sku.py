@@ -68,5 +68,7 @@ def list_price(sku: Sku) -> Decimal | Unknown:
         return Unknown(f"SKU {sku.sku_id} ({sku.description}) has no price above 0")
     prices = {tier.price for tier in sku.tiers[first_charged:]}
     if len(prices) > 1:
-        return Unknown(f"the price of SKU {sku.sku_id} ({sku.description}) depends on the account's usage")
+        return Unknown(
+            f"the price of SKU {sku.sku_id} ({sku.description}) depends on the account's usage"
+        )
     return prices.pop()

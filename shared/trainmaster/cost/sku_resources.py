@@ -73,7 +73,13 @@ _ATTACHED: Final = {Pricing.ON_DEMAND: "", Pricing.SPOT: " attached to Spot Pree
 def _rules() -> tuple[_Rule, ...]:
     rules: list[_Rule] = []
 
-    def add(resource: Resource, pricing: Pricing, pattern: str, groups: set[str], family: str = "Compute") -> None:
+    def add(
+        resource: Resource,
+        pricing: Pricing,
+        pattern: str,
+        groups: set[str],
+        family: str = "Compute",
+    ) -> None:
         rules.append(_Rule(resource, pricing, re.compile(pattern), frozenset(groups), family))
 
     for pricing in Pricing:
@@ -90,9 +96,21 @@ def _rules() -> tuple[_Rule, ...]:
         local_ssd = f"SSD backed Local Storage{_ATTACHED[pricing]}(?: in .+)?"
         add(Resource("local-ssd", GIB_MONTH), pricing, local_ssd, {"LocalSSD"}, "Storage")
     for disk, name in _DISKS.items():
-        add(Resource(disk, GIB_MONTH), Pricing.ON_DEMAND, f"{name}(?: in .+)?", {"SSD", "PDStandard"}, "Storage")
+        add(
+            Resource(disk, GIB_MONTH),
+            Pricing.ON_DEMAND,
+            f"{name}(?: in .+)?",
+            {"SSD", "PDStandard"},
+            "Storage",
+        )
     for name in CONTINENTS.values():
-        add(Resource(f"transfer within {name}", GIB), Pricing.ON_DEMAND, f"{_TRANSFER} {name}", set(), "Network")
+        add(
+            Resource(f"transfer within {name}", GIB),
+            Pricing.ON_DEMAND,
+            f"{_TRANSFER} {name}",
+            set(),
+            "Network",
+        )
     return tuple(rules)
 
 

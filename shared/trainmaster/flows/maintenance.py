@@ -23,7 +23,9 @@ from trainmaster.ports import Loaded, States
 _log = logging.getLogger(__name__)
 
 
-def handle(event: VmLost | VmNoticed | SystemEvent, deps: Deps, loaded: Loaded | None = None) -> None:
+def handle(
+    event: VmLost | VmNoticed | SystemEvent, deps: Deps, loaded: Loaded | None = None
+) -> None:
     if isinstance(event, SystemEvent):
         _handle_system_event(event, deps)
     else:
@@ -42,9 +44,13 @@ def _handle_system_event(event: SystemEvent, deps: Deps) -> None:
         return
     subject = _incarnation_on(job_id, event, deps.store)
     if event.loss is None or subject is None:
-        _log.info("%s of %s: comparing the job's VMs", event.method, vm.name, extra={"job_id": job_id})
+        _log.info(
+            "%s of %s: comparing the job's VMs", event.method, vm.name, extra={"job_id": job_id}
+        )
         deps.bus.publish(
-            topics.PROVISION, internal_requests.encode_provision(internal_requests.ProvisionRequest(job_id)), {}
+            topics.PROVISION,
+            internal_requests.encode_provision(internal_requests.ProvisionRequest(job_id)),
+            {},
         )
     else:
         record(VmLost(subject, event.at, event.loss), deps)

@@ -36,8 +36,14 @@ def handle(
 
     `message_id` names the holder of leases. A redelivery of the message takes the leases of the first delivery again.
     """
-    is_repeated = not isinstance(request, ProvisionRequest) or request.entry_key is None  # by each sweep
-    if is_repeated and published_at is not None and deps.clock() - published_at > timedelta(seconds=LATE_S):
+    is_repeated = (
+        not isinstance(request, ProvisionRequest) or request.entry_key is None
+    )  # by each sweep
+    if (
+        is_repeated
+        and published_at is not None
+        and deps.clock() - published_at > timedelta(seconds=LATE_S)
+    ):
         _log.info("dropped a request of %s, which a later sweep has repeated", published_at)
         return
     match request:

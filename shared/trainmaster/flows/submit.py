@@ -20,14 +20,18 @@ from trainmaster.flows.job_creation.intake import (
     check_allowed,
     create_job,
 )
-from trainmaster.jobspec import AcceptedSpec, InvalidJob, job_id_of, read_document, with_time_in_job_id
+from trainmaster.jobspec import (
+    AcceptedSpec,
+    InvalidJob,
+    job_id_of,
+    read_document,
+    with_time_in_job_id,
+)
 from trainmaster.ports import Incidents, Rejection
 
 API_SOURCE: Final = "api:"
 """Prefix of the submissions through the API."""
-RESERVED_SOURCE: Final = (
-    "Field: source Error: the attribute source of a message cannot begin with api:, which marks jobs from the API."
-)
+RESERVED_SOURCE: Final = "Field: source Error: the attribute source of a message cannot begin with api:, which marks jobs from the API."
 MINUTE_S: Final = 60.0
 WAIT_MAX: Final = timedelta(minutes=15)
 """How long a message waits for the quota. A publisher cannot be told from others, so that no quota can be fair: a flood
@@ -40,7 +44,9 @@ MESSAGE_SOURCE: Final = "message"
 """Prefix of the submissions that are identified by their content."""
 
 
-def handle(data: bytes, source: str | None, deps: CreationDeps, published_at: datetime | None = None) -> None:
+def handle(
+    data: bytes, source: str | None, deps: CreationDeps, published_at: datetime | None = None
+) -> None:
     """Create the job of the document `data`.
 
     `source` identifies the submission: an object and its generation. A direct message has none and is identified by
@@ -58,7 +64,11 @@ def handle(data: bytes, source: str | None, deps: CreationDeps, published_at: da
         document = with_time_in_job_id(document, published_at)
         job_id = job_id_of(document)
         create_job(
-            document, submission, now, deps, authorize=lambda spec: _authorize(spec, now, deps, published_at or now)
+            document,
+            submission,
+            now,
+            deps,
+            authorize=lambda spec: _authorize(spec, now, deps, published_at or now),
         )
     except InvalidJob as invalid:
         raise _reject(submission, job_id, str(invalid).splitlines(), now, deps.store) from None
@@ -68,7 +78,9 @@ def handle(data: bytes, source: str | None, deps: CreationDeps, published_at: da
         raise _reject(submission, job_id, [str(over_limit)], now, deps.store) from None
 
 
-def _authorize(spec: AcceptedSpec, now: datetime, deps: CreationDeps, published_at: datetime) -> None:
+def _authorize(
+    spec: AcceptedSpec, now: datetime, deps: CreationDeps, published_at: datetime
+) -> None:
     """Raise InvalidJob for resources that a job of an unknown submitter may not name.
 
     Raises TemporaryError for a new job above the quota: Pub/Sub delivers it again when others have been created. A job
@@ -77,9 +89,13 @@ def _authorize(spec: AcceptedSpec, now: datetime, deps: CreationDeps, published_
     check_allowed(spec, deps.allowed)
     limit = deps.messages_per_minute
     if limit and now - published_at < WAIT_MAX and deps.store.load(spec.job_id or "") is None:
-        created = deps.store.count_created_since(now - timedelta(seconds=MINUTE_S), through_api=False)
+        created = deps.store.count_created_since(
+            now - timedelta(seconds=MINUTE_S), through_api=False
+        )
         if created >= limit:
-            raise TemporaryError(f"{limit} jobs were created by messages within a minute; {spec.job_id} waits")
+            raise TemporaryError(
+                f"{limit} jobs were created by messages within a minute; {spec.job_id} waits"
+            )
 
 
 def _reject(

@@ -45,10 +45,14 @@ def handle(deps: Deps) -> tuple[str, ...]:
     now = deps.clock()
     live = deps.store.live_jobs()
     live_jobs = live.jobs
-    queued = {job.job_id for job in live_jobs if job.state is JobState.QUEUED and job.tuning is None}
+    queued = {
+        job.job_id for job in live_jobs if job.state is JobState.QUEUED and job.tuning is None
+    }
     waiting = queued if deps.limits else set()  # one admission pass decides about all of them
     changing = {job.job_id for job in live_jobs if needs_reconciliation(job, now)}
-    job_ids = sorted((changing | set(deps.store.jobs_with_pending())) - waiting - set(live.unreadable))
+    job_ids = sorted(
+        (changing | set(deps.store.jobs_with_pending())) - waiting - set(live.unreadable)
+    )
     requests = [encode_provision(ProvisionRequest(job_id)) for job_id in job_ids]
     requests += [encode_orphan_search(), *([encode_admission_pass()] if deps.limits else [])]
     deps.bus.publish_all(topics.PROVISION, requests)
@@ -69,7 +73,11 @@ def _record_deadlines(live_jobs: tuple[Job, ...], deps: Deps) -> None:
                 spent = spent_at_most(job.plan.cap, deps.store.ledger(job.job_id), now)
                 record(CostChecked(job.job_id, spent, now), deps)
         except Exception:  # noqa: BLE001 - an error of one job stops no other
-            _log.exception("the passed deadline of a job could not be recorded", extra={"job_id": job.job_id})
+            _log.exception(
+                "the passed deadline of a job could not be recorded", extra={"job_id": job.job_id}
+            )
             failed.append(job.job_id)
     if failed:
-        raise TemporaryError(f"passed deadlines of {len(failed)} jobs could not be recorded, first {failed[0]}")
+        raise TemporaryError(
+            f"passed deadlines of {len(failed)} jobs could not be recorded, first {failed[0]}"
+        )

@@ -126,7 +126,9 @@ def _stop_early(trial: Trial, job_id: str, tuning_job: Job, deps: CreationDeps) 
     entry = deps.store.entry(tuning_job.job_id, TrialUnpromising.key_of(trial.number))
     event = entry.event if entry else None
     if not isinstance(event, TrialUnpromising):
-        raise PermanentError(f"{tuning_job.job_id}: the ledger does not say why trial {trial.number} is to be stopped")
+        raise PermanentError(
+            f"{tuning_job.job_id}: the ledger does not say why trial {trial.number} is to be stopped"
+        )
     record(StopRequested(job_id, event.comparison, deps.clock()), deps)
 
 

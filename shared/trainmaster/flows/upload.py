@@ -17,7 +17,11 @@ from trainmaster.core.intake.job_files import ERROR_SUFFIX, SUFFIXES, UploadedOb
 from trainmaster.core.rules.messages import JOB_EXISTS
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.job_creation.gcs_folder import with_gcs_folder
-from trainmaster.flows.job_creation.intake import check_allowed, resume_previous_tuning, with_checked_places
+from trainmaster.flows.job_creation.intake import (
+    check_allowed,
+    resume_previous_tuning,
+    with_checked_places,
+)
 from trainmaster.flows.job_creation.package_versions import with_algorithm_package
 from trainmaster.flows.job_creation.resource_checks import with_resources
 from trainmaster.jobspec import (
@@ -60,16 +64,24 @@ def handle(uploaded: UploadedObject, objects: Objects, deps: CreationDeps) -> st
     return job_id
 
 
-def _check(data: bytes, source: str, uploaded: UploadedObject, deps: CreationDeps) -> tuple[str, Mapping[str, object]]:
+def _check(
+    data: bytes, source: str, uploaded: UploadedObject, deps: CreationDeps
+) -> tuple[str, Mapping[str, object]]:
     """Return the job id and the document with that id. Raises InvalidJob with every problem that can be found now."""
     document = with_time_in_job_id(read_document(data, uploaded.name), uploaded.created_at)
-    spec = accept(document, default_job_id=job_id_from(uploaded.name, str(uploaded.generation)), regions=deps.regions)
+    spec = accept(
+        document,
+        default_job_id=job_id_from(uploaded.name, str(uploaded.generation)),
+        regions=deps.regions,
+    )
     if spec.job_id is None:
         raise ValueError("a spec that was accepted with a default job id must have a job id")
     check_allowed(spec, deps.allowed)
     submitted = with_job_id(document, spec.job_id)
     if _is_new(spec.job_id, source, submitted, deps):
-        if wrong_place := with_checked_places(spec, deps.regions, deps.prices, deps.clock(), deps.limits)[1]:
+        if wrong_place := with_checked_places(
+            spec, deps.regions, deps.prices, deps.clock(), deps.limits
+        )[1]:
             raise InvalidJob((wrong_place,))
         runnable = with_gcs_folder(with_algorithm_package(spec, deps.algorithms), deps)
         with_resources(runnable, deps.objects, deps.resources)
@@ -85,18 +97,23 @@ def _is_new(job_id: str, source: str, document: Mapping[str, object], deps: Crea
         return True
     spec_json = accept(document, default_job_id=None).spec_json
     if (loaded.state.job.submission, loaded.state.job.spec_json) != (source, spec_json):
-        example = f"{job_id}_2 (or leave jobId out; it is then made from the name and time of the file)"
+        example = (
+            f"{job_id}_2 (or leave jobId out; it is then made from the name and time of the file)"
+        )
         raise InvalidJob((Problem("jobId", JOB_EXISTS.partition("Error: ")[2], example),))
     return False
 
 
-def _write_problems(uploaded: UploadedObject, problems: tuple[Problem, ...], objects: Objects) -> None:
+def _write_problems(
+    uploaded: UploadedObject, problems: tuple[Problem, ...], objects: Objects
+) -> None:
     report = {
         "file": uploaded.uri,
         "generation": str(uploaded.generation),
         "created": False,
         "problems": [
-            {"field": problem.field, "problem": problem.problem, "example": problem.example} for problem in problems
+            {"field": problem.field, "problem": problem.problem, "example": problem.example}
+            for problem in problems
         ],
     }
     body = json.dumps(report, indent=2, ensure_ascii=False) + "\n"

@@ -30,7 +30,13 @@ def delete_job(job_id: str, request_key: str, deps: Deps, *, by: str) -> bool:
 
 
 def change_labels(
-    job_id: str, labels: Mapping[str, str], request_key: str, seen: int | None, deps: Deps, *, by: str = ""
+    job_id: str,
+    labels: Mapping[str, str],
+    request_key: str,
+    seen: int | None,
+    deps: Deps,
+    *,
+    by: str = "",
 ) -> bool:
     """Replace all labels of the job, whether it has ended or not.
 

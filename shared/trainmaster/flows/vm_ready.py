@@ -14,5 +14,7 @@ def handle(event: VmReady, deps: Deps, loaded: Loaded | None = None) -> None:
     recorded = record(event, deps, loaded=loaded)
     job = recorded.job
     start_if_all_ready(job, deps, may_go_without=True)
-    if job is not None and event.subject.replica_id in job.round.without and not job.round.is_held:  # it can join
+    if (
+        job is not None and event.subject.replica_id in job.round.without and not job.round.is_held
+    ):  # it can join
         deps.bus.publish(topics.PROVISION, encode_provision(ProvisionRequest(job.job_id)), {})

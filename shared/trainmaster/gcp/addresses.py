@@ -61,4 +61,6 @@ class EmulatorAddresses:
                 answer = json.load(response)
                 return {kind: str(answer[kind]) for kind in ("address", "channel_address")}
         except (OSError, ValueError, KeyError, urllib.error.URLError) as error:
-            raise TemporaryError(f"the Compute emulator returned no address for {name}: {error}") from error
+            raise TemporaryError(
+                f"the Compute emulator returned no address for {name}: {error}"
+            ) from error

@@ -56,7 +56,9 @@ def credentials() -> Any:
         if not default_credentials.valid:
             default_credentials.refresh(partial(Request(), timeout=REFRESH_S))
     except GoogleAuthError as error:
-        may_pass = error.retryable or isinstance(error, TransportError) or ON_CLOUD_RUN in os.environ
+        may_pass = (
+            error.retryable or isinstance(error, TransportError) or ON_CLOUD_RUN in os.environ
+        )
         raise (TemporaryError if may_pass else PermanentError)(f"credentials: {error}") from error
     return default_credentials
 
@@ -76,7 +78,9 @@ def firestore_client(project: str) -> firestore.Client:
     from google.cloud import firestore
 
     is_emulated = "FIRESTORE_EMULATOR_HOST" in os.environ
-    return firestore.Client(project, None if is_emulated else credentials(), database=own("(default)"))
+    return firestore.Client(
+        project, None if is_emulated else credentials(), database=own("(default)")
+    )
 
 
 def publisher() -> PublisherClient:
@@ -113,7 +117,9 @@ def storage_client() -> storage.Client:
     from google.cloud import storage
 
     is_emulated = "STORAGE_EMULATOR_HOST" in os.environ
-    return storage.Client(project=None, credentials=AnonymousCredentials() if is_emulated else credentials())
+    return storage.Client(
+        project=None, credentials=AnonymousCredentials() if is_emulated else credentials()
+    )
 
 
 def logging_client(project: str, endpoint: str, timeout_s: float) -> cloud_logging.Client:

@@ -19,7 +19,12 @@ from typing import Final
 # Imported for its exceptions only: Google's REST clients do not translate them.
 import requests
 from google.api_core import exceptions
-from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, RefreshError, TransportError
+from google.auth.exceptions import (
+    DefaultCredentialsError,
+    GoogleAuthError,
+    RefreshError,
+    TransportError,
+)
 
 from trainmaster.errors import PermanentError, TemporaryError
 
@@ -56,7 +61,9 @@ def translate(error: exceptions.GoogleAPIError) -> Exception | None:
     if is_transient(error):
         return TemporaryError(describe(error))
     if is_missing_database(error):
-        return PermanentError(f"{describe(error)} Create the Firestore database: `terraform apply` in infra/")
+        return PermanentError(
+            f"{describe(error)} Create the Firestore database: `terraform apply` in infra/"
+        )
     if isinstance(error, exceptions.FailedPrecondition) and _MISSING_INDEX in str(error):
         return PermanentError(
             f"{describe(error)} `terraform apply` in infra/ creates all indexes; a new one is ready after some minutes"
@@ -83,7 +90,9 @@ def is_outage(error: Exception) -> bool:
 
 def is_missing_database(error: exceptions.GoogleAPIError) -> bool:
     """Whether the project has no Firestore database, which Google reports as it reports a missing document."""
-    return isinstance(error, exceptions.NotFound) and _MISSING_DATABASE.search(str(error)) is not None
+    return (
+        isinstance(error, exceptions.NotFound) and _MISSING_DATABASE.search(str(error)) is not None
+    )
 
 
 def describe(error: exceptions.GoogleAPIError) -> str:

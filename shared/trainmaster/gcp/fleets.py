@@ -33,7 +33,9 @@ class Fleets:
         self._compute = compute
         self._tpu = tpu
 
-    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()) -> tuple[Vm, ...]:
+    def list_vms(
+        self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()
+    ) -> tuple[Vm, ...]:
         vms, unreachable, refusal = reached(lambda: self._compute.list_vms(job_id, zones=zones))
         if (tpu := self._tpu) and tpu_zones:
             nodes, without_nodes, refusal = reached(lambda: tpu.list_vms(job_id, tpu_zones))
@@ -79,5 +81,7 @@ class Fleets:
         if not vm.is_tpu:
             return self._compute
         if self._tpu is None:
-            raise LookupError(f"{vm.name} is a TPU node, but this installation does not use Cloud TPU")
+            raise LookupError(
+                f"{vm.name} is a TPU node, but this installation does not use Cloud TPU"
+            )
         return self._tpu

@@ -37,7 +37,9 @@ class IapAssertions:
     def __init__(self, audience: str, keys_url: str) -> None:
         """`audience`: that of the service, `/projects/NUMBER/locations/REGION/services/NAME`."""
         if not audience:
-            raise ValueError("the audience is empty, so assertions for other services would be accepted")
+            raise ValueError(
+                "the audience is empty, so assertions for other services would be accepted"
+            )
         self._audience = audience
         self._keys = PublicKeys(keys_url)
 
@@ -48,12 +50,16 @@ class IapAssertions:
         are not available.
         """
         try:
-            payload = self._keys.claims(assertion, CLOCK_SKEW_S, audience=self._audience, algorithm=ALGORITHM)
+            payload = self._keys.claims(
+                assertion, CLOCK_SKEW_S, audience=self._audience, algorithm=ALGORITHM
+            )
             if payload["iss"] != ISSUER:
                 raise ValueError(f"its issuer is {payload['iss']!r}, not {ISSUER}")
             return IapUser(_text(payload["sub"]), _text(payload["email"]))
         except INVALID as error:
-            raise InvalidAssertionError(f"the assertion of Identity-Aware Proxy is not valid: {error}") from None
+            raise InvalidAssertionError(
+                f"the assertion of Identity-Aware Proxy is not valid: {error}"
+            ) from None
 
 
 def _text(claim: object) -> str:

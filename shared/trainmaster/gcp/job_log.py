@@ -65,8 +65,13 @@ class CloudJobLog:
         except (PermanentError, exceptions.GoogleAPICallError, GoogleAuthError) as error:
             raise TemporaryError(str(error)) from error
 
-    def _write(self, lines: Sequence[ServiceLine], resource: str, of_resource: Mapping[str, str]) -> None:
-        labels = {"ml.googleapis.com/job_id": public_id(lines[0].job_id), "ml.googleapis.com/task_name": SERVICE}
+    def _write(
+        self, lines: Sequence[ServiceLine], resource: str, of_resource: Mapping[str, str]
+    ) -> None:
+        labels = {
+            "ml.googleapis.com/job_id": public_id(lines[0].job_id),
+            "ml.googleapis.com/task_name": SERVICE,
+        }
         if trial := trial_number(lines[0].job_id):
             labels["ml.googleapis.com/trial_id"] = trial
         self._client.logging_api.write_entries(
@@ -103,7 +108,12 @@ class LogEntries:
         self._api = RestApi(GOOGLE, endpoint, PAGE_TIMEOUT_S)
 
     def page(
-        self, filter_text: str, token: str = "", *, newest_first: bool = False, limit: int = PAGE_MAX
+        self,
+        filter_text: str,
+        token: str = "",
+        *,
+        newest_first: bool = False,
+        limit: int = PAGE_MAX,
     ) -> tuple[Sequence[Entry], str]:
         """Return entries that match the filter, the oldest first, and the token of the next page, or an empty one.
 

@@ -15,7 +15,14 @@ from google.api_core import exceptions
 from trainmaster.core.model.installation import own
 from trainmaster.gcp.errors import google_errors, translate
 from trainmaster.gcp.rest_api import RestApi
-from trainmaster.ports.metrics import Label, MetricPoint, MetricQuery, MetricsDeniedError, MetricSeries, Reducer
+from trainmaster.ports.metrics import (
+    Label,
+    MetricPoint,
+    MetricQuery,
+    MetricsDeniedError,
+    MetricSeries,
+    Reducer,
+)
 
 GOOGLE: Final = "https://monitoring.googleapis.com"
 TIMEOUT_S: Final = 30.0
@@ -44,7 +51,9 @@ class MonitoringMetrics:
                     page = self._api.get(f"/v3/projects/{self._project}/timeSeries", **parameters)
                 except exceptions.NotFound:  # no agent of this project has written the metric yet
                     return ()
-            series += [read for body in page.get("timeSeries", ()) if (read := _series(body)).points]
+            series += [
+                read for body in page.get("timeSeries", ()) if (read := _series(body)).points
+            ]
             if not page.get("nextPageToken"):
                 return series
             parameters["pageToken"] = page["nextPageToken"]
@@ -55,7 +64,9 @@ class MonitoringMetrics:
     def _translate(self, error: exceptions.GoogleAPICallError) -> Exception | None:
         if isinstance(error, (exceptions.Forbidden, exceptions.Unauthorized)):
             reason = str(error.message).rstrip(".")
-            return MetricsDeniedError(f"{reason}. Reading metrics needs {ROLE} on the project {self._project}")
+            return MetricsDeniedError(
+                f"{reason}. Reading metrics needs {ROLE} on the project {self._project}"
+            )
         return translate(error)
 
 
@@ -97,7 +108,10 @@ def _field(label: Label) -> str:
 
 
 def _series(body: Json) -> MetricSeries:
-    labels = {**body.get("metric", {}).get("labels", {}), **body.get("resource", {}).get("labels", {})}
+    labels = {
+        **body.get("metric", {}).get("labels", {}),
+        **body.get("resource", {}).get("labels", {}),
+    }
     is_counter = body.get("metricKind") == "CUMULATIVE"
     points = (_point(point, is_counter=is_counter) for point in reversed(body.get("points", ())))
     finite = tuple(point for point in points if math.isfinite(point.value))
@@ -106,7 +120,9 @@ def _series(body: Json) -> MetricSeries:
 
 def _point(point: Json, *, is_counter: bool) -> MetricPoint:
     interval, values = point["interval"], point["value"]
-    value = values.get("doubleValue", values.get("int64Value", "nan"))  # programs may write series of other types
+    value = values.get(
+        "doubleValue", values.get("int64Value", "nan")
+    )  # programs may write series of other types
     since = datetime.fromisoformat(interval["startTime"]) if is_counter else None
     return MetricPoint(datetime.fromisoformat(interval["endTime"]), float(value), since)
 

@@ -42,9 +42,13 @@ def missing_state_permissions(project: str, test: TestPermissions | None = None)
     return _missing(PROJECTS, f"/v1/projects/{project}", STATE, test or query_permissions)
 
 
-def missing_publish_permission(project: str, topic: str, test: TestPermissions | None = None) -> tuple[str, ...]:
+def missing_publish_permission(
+    project: str, topic: str, test: TestPermissions | None = None
+) -> tuple[str, ...]:
     """Return `pubsub.topics.publish on TOPIC` if the credentials may not publish to the topic."""
-    missing = _missing(PUBSUB, f"/v1/projects/{project}/topics/{topic}", (PUBLISH,), test or query_permissions)
+    missing = _missing(
+        PUBSUB, f"/v1/projects/{project}/topics/{topic}", (PUBLISH,), test or query_permissions
+    )
     return tuple(f"{permission} on {topic}" for permission in missing)
 
 
@@ -52,14 +56,18 @@ def query_permissions(base: str, path: str, permissions: Iterable[str]) -> froze
     """Return which permissions the credentials have on the resource; None: there is no answer."""
     try:
         with closing(RestApi(base, "", TIMEOUT_S)) as api:
-            answer = api.call("POST", f"{path}:testIamPermissions", {"permissions": list(permissions)})
+            answer = api.call(
+                "POST", f"{path}:testIamPermissions", {"permissions": list(permissions)}
+            )
     except _NO_ANSWER as error:
         _log.warning("%s%s does not answer which permissions are granted: %s", base, path, error)
         return None
     return frozenset(answer.get("permissions", ()))
 
 
-def _missing(base: str, path: str, permissions: tuple[str, ...], test: TestPermissions) -> tuple[str, ...]:
+def _missing(
+    base: str, path: str, permissions: tuple[str, ...], test: TestPermissions
+) -> tuple[str, ...]:
     """Return the missing permissions; none if Google does not answer. The action itself then fails with Google's
     error."""
     granted = test(base, path, permissions)

@@ -59,9 +59,13 @@ class ProjectAccess:
         self._accounts_endpoint = accounts_endpoint
         self._people_endpoint = people_endpoint
 
-    def granted_permissions(self, token: str, permissions: Sequence[str], project: str = "") -> frozenset[str]:
+    def granted_permissions(
+        self, token: str, permissions: Sequence[str], project: str = ""
+    ) -> frozenset[str]:
         path = f"/v1/projects/{quote(project)}" if project else self._project
-        return self._test_permissions(self._endpoint, path, token, permissions, missing_is_denied=bool(project))
+        return self._test_permissions(
+            self._endpoint, path, token, permissions, missing_is_denied=bool(project)
+        )
 
     def has_full_scope(self, token: str) -> bool:
         """Source: google-auth-library-nodejs, getTokenInfo, which sends the token in the header of a POST.
@@ -81,14 +85,20 @@ class ProjectAccess:
     def may_act_as(self, token: str, account: str) -> bool:
         """Source: AI Platform Training required this permission of a caller who named a service account for a job."""
         path = f"/v1/projects/-/serviceAccounts/{quote(account)}"
-        return bool(self._test_permissions(self._accounts_endpoint, path, token, [ACT_AS], missing_is_denied=True))
+        return bool(
+            self._test_permissions(
+                self._accounts_endpoint, path, token, [ACT_AS], missing_is_denied=True
+            )
+        )
 
     def project_number(self, token: str) -> str:
         """Source: `projects.get` of Cloud Resource Manager v1, which requires resourcemanager.projects.get."""
         answer = self._call_for_either_project(self._endpoint, "GET", self._project, token)
         number = answer.get("projectNumber")
         if not number:
-            raise TemporaryError(f"Cloud Resource Manager returned a project without a number: 200 {answer}")
+            raise TemporaryError(
+                f"Cloud Resource Manager returned a project without a number: 200 {answer}"
+            )
         return str(number)
 
     def email(self, token: str) -> str | None:
@@ -97,10 +107,14 @@ class ProjectAccess:
         if not self._people_endpoint:
             return None
         try:
-            person = _call(self._people_endpoint, "GET", "/v1/userinfo", token, timeout_s=EMAIL_TIMEOUT_S)
+            person = _call(
+                self._people_endpoint, "GET", "/v1/userinfo", token, timeout_s=EMAIL_TIMEOUT_S
+            )
         except (UnknownTokenError, _ForbiddenError):
             return None
-        return str(person["email"]) if person.get("email") and person.get("email_verified") else None
+        return (
+            str(person["email"]) if person.get("email") and person.get("email_verified") else None
+        )
 
     def _test_permissions(
         self,
@@ -117,7 +131,9 @@ class ProjectAccess:
         """
         body = {"permissions": list(permissions)}
         try:
-            answer = self._call_for_either_project(endpoint, "POST", f"{path}:testIamPermissions", token, body)
+            answer = self._call_for_either_project(
+                endpoint, "POST", f"{path}:testIamPermissions", token, body
+            )
         except _ForbiddenError:
             return frozenset()
         except _MissingError:
@@ -191,7 +207,10 @@ def _call(
     """Return the response. Raises UnknownTokenError, and TemporaryError for every other failure: none grants or
     denies."""
     try:
-        with google_errors(endpoint), closing(RestApi(endpoint, "", timeout_s, token, quota_project)) as api:
+        with (
+            google_errors(endpoint),
+            closing(RestApi(endpoint, "", timeout_s, token, quota_project)) as api,
+        ):
             return api.call(method, path, body)
     except exceptions.Unauthorized:
         raise UnknownTokenError from None

@@ -47,7 +47,9 @@ class PublicKeys:
         )
         self._request = Request()
 
-    def claims(self, token: str, skew_s: int, *, audience: str | None = None, algorithm: str = "") -> Mapping[str, Any]:
+    def claims(
+        self, token: str, skew_s: int, *, audience: str | None = None, algorithm: str = ""
+    ) -> Mapping[str, Any]:
         """Return the claims of a token that one of the keys has signed. Empty `algorithm`: any.
 
         Raises ValueError, whose text does not contain the token, for any other token. Other errors are INVALID, too.
@@ -57,7 +59,9 @@ class PublicKeys:
             if algorithm and header.get("alg") != algorithm:
                 raise ValueError(f"its algorithm is {header.get('alg')!r}, not {algorithm}")
             keys = self.with_key(str(header.get("kid")))
-            claims: Mapping[str, Any] = jwt.decode(token, keys, audience=audience, clock_skew_in_seconds=skew_s)
+            claims: Mapping[str, Any] = jwt.decode(
+                token, keys, audience=audience, clock_skew_in_seconds=skew_s
+            )
         except exceptions.MalformedError:  # its text contains the token
             raise ValueError("it is malformed, or its key is unknown") from None
         except exceptions.GoogleAuthError as error:
@@ -87,7 +91,9 @@ class PublicKeys:
         try:
             response = self._request(self._url, timeout=TIMEOUT_S)
             if response.status != HTTPStatus.OK:
-                raise TemporaryError(f"cannot fetch the keys of identity tokens: HTTP {response.status}")
+                raise TemporaryError(
+                    f"cannot fetch the keys of identity tokens: HTTP {response.status}"
+                )
             keys: Mapping[str, str] = json.loads(response.data)
         except (exceptions.TransportError, ValueError) as error:
             raise TemporaryError(f"cannot fetch the keys of identity tokens: {error}") from error

@@ -21,7 +21,9 @@ BATCH_MAX: Final = 1000
 class PubsubBus:
     """See `trainmaster.ports.Bus`. Thread-safe, as its client is."""
 
-    def __init__(self, client: PublisherClient, project: str, translation: Translation | None = None) -> None:
+    def __init__(
+        self, client: PublisherClient, project: str, translation: Translation | None = None
+    ) -> None:
         """`translation` replaces the table of `trainmaster.gcp.errors`: it returns the exception for an error of
         Google's."""
         self._client = client
@@ -33,7 +35,9 @@ class PubsubBus:
 
     def publish_all(self, topic: str, messages: Sequence[bytes]) -> None:
         for first in range(0, len(messages), BATCH_MAX):
-            self._publish(topic, [PubsubMessage(data=data) for data in messages[first : first + BATCH_MAX]])
+            self._publish(
+                topic, [PubsubMessage(data=data) for data in messages[first : first + BATCH_MAX]]
+            )
 
     def _publish(self, topic: str, messages: list[PubsubMessage]) -> None:
         path = f"projects/{self._project}/topics/{own(topic)}"

@@ -36,7 +36,9 @@ _SECRET: Final = re.compile(r"(?:projects/([^/]+)/)?(?:secrets/)?([^/]+)(?:/vers
 class GoogleResources:
     """See `trainmaster.ports.Resources`. Thread-safe. Empty endpoints mean Google's."""
 
-    def __init__(self, project: str, accounts: str = "", secrets: str = "", images: str = "") -> None:
+    def __init__(
+        self, project: str, accounts: str = "", secrets: str = "", images: str = ""
+    ) -> None:
         self._project = project
         self._accounts = RestApi(GOOGLE_ACCOUNTS, accounts, TIMEOUT_S)
         self._secrets = RestApi(GOOGLE_SECRETS, secrets, TIMEOUT_S)
@@ -50,7 +52,9 @@ class GoogleResources:
         match = next(filter(None, (owner.fullmatch(email) for owner in _OWNERS)), None)
         if match is None:
             return Existence.UNKNOWN
-        existence, account = _look_up(self._accounts, f"/v1/projects/{match['project']}/serviceAccounts/{email}")
+        existence, account = _look_up(
+            self._accounts, f"/v1/projects/{match['project']}/serviceAccounts/{email}"
+        )
         return Existence.MISSING if account.get("disabled") else existence
 
     def secret_version(self, name: str) -> Existence:
@@ -58,7 +62,9 @@ class GoogleResources:
         if match is None:
             return Existence.MISSING
         owner, secret, number = match.groups()
-        path = f"/v1/projects/{owner or self._project}/secrets/{secret}/versions/{number or 'latest'}"
+        path = (
+            f"/v1/projects/{owner or self._project}/secrets/{secret}/versions/{number or 'latest'}"
+        )
         existence, version = _look_up(self._secrets, path)
         return Existence.MISSING if version.get("state", _ENABLED) != _ENABLED else existence
 

@@ -22,18 +22,27 @@ class RestApi:
     the one that the credentials belong to.
     """
 
-    def __init__(self, google: str, endpoint: str, timeout_s: float, token: str = "", quota_project: str = "") -> None:
+    def __init__(
+        self, google: str, endpoint: str, timeout_s: float, token: str = "", quota_project: str = ""
+    ) -> None:
         self.base = endpoint.rstrip("/") or google
         self._options = endpoint, timeout_s, token
         self._headers = {"X-Goog-User-Project": quota_project} if quota_project else {}
         self._session: clients.Session | None = None
 
-    def call(self, method: str, path: str, body: Json | None = None, **parameters: Parameter) -> Json:
+    def call(
+        self, method: str, path: str, body: Json | None = None, **parameters: Parameter
+    ) -> Json:
         """Return the response. Raises GoogleAPICallError for an error, requests' errors for no response at all."""
         if self._session is None:
             self._session = clients.session(*self._options)
         response = self._session.request(
-            method, f"{self.base}{path}", params=parameters, json=body, headers=self._headers, allow_redirects=False
+            method,
+            f"{self.base}{path}",
+            params=parameters,
+            json=body,
+            headers=self._headers,
+            allow_redirects=False,
         )
         if not response.ok:
             raise _error_of(response)
@@ -65,5 +74,7 @@ def _error_of(response: Any) -> exceptions.GoogleAPICallError:
     try:
         error = exceptions.from_http_response(response)
     except AttributeError:
-        error = exceptions.from_http_status(response.status_code, response.text[:300], response=response)
+        error = exceptions.from_http_status(
+            response.status_code, response.text[:300], response=response
+        )
     return error

@@ -32,7 +32,13 @@ _REPEATED: Final = (exceptions.ServerError, exceptions.TooManyRequests)
 
 def retry_options(deadline_s: float, *errors: type[Exception]) -> dict[str, Any]:
     """Return the keyword arguments of a call that is repeated after 5xx, 429 and `errors`, with backoff and jitter."""
-    retry = Retry(if_exception_type(*_REPEATED, *errors), initial=0.2, maximum=4.0, multiplier=2.0, timeout=deadline_s)
+    retry = Retry(
+        if_exception_type(*_REPEATED, *errors),
+        initial=0.2,
+        maximum=4.0,
+        multiplier=2.0,
+        timeout=deadline_s,
+    )
     return {"retry": retry, "timeout": deadline_s}
 
 

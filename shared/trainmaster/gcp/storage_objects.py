@@ -27,7 +27,9 @@ class StorageObjects:
 
     def read(self, uri: str, *, generation: int | None = None, max_bytes: int) -> bytes | None:
         data = read_part(self._client, uri, generation, 0, max_bytes - 1, self._options)
-        return data and data[:max_bytes]  # a compressed object is sent whole, whatever range was requested
+        return (
+            data and data[:max_bytes]
+        )  # a compressed object is sent whole, whatever range was requested
 
     def generation(self, uri: str) -> int | None:
         blob = self._blob(uri)
@@ -48,7 +50,9 @@ class StorageObjects:
                 return None
             except exceptions.Forbidden:
                 raise BucketForbiddenError(bucket) from None
-        return BucketPlace(bucket_resource.location or "", tuple(bucket_resource.data_locations or ()))
+        return BucketPlace(
+            bucket_resource.location or "", tuple(bucket_resource.data_locations or ())
+        )
 
     def write(self, uri: str, data: bytes, *, content_type: str) -> int:
         blob = self._blob(uri)
@@ -72,9 +76,15 @@ class StorageObjects:
         with google_errors(f"list {directory}"):
             try:
                 blobs = self._client.list_blobs(
-                    bucket, prefix=prefix, max_results=limit, fields=_CREATED_FIELDS, **self._options
+                    bucket,
+                    prefix=prefix,
+                    max_results=limit,
+                    fields=_CREATED_FIELDS,
+                    **self._options,
                 )
-                return tuple(CreatedObject(blob.name, blob.time_created, blob.size or 0) for blob in blobs)
+                return tuple(
+                    CreatedObject(blob.name, blob.time_created, blob.size or 0) for blob in blobs
+                )
             except exceptions.NotFound:
                 return ()
             except (exceptions.Forbidden, exceptions.Unauthorized):
@@ -99,7 +109,9 @@ def read_part(
     with google_errors(f"read {uri}"):
         try:
             # A part of an object cannot be compared with the checksum of the whole.
-            part = _blob(client, uri, generation).download_as_bytes(start=start, end=end, checksum=None, **options)
+            part = _blob(client, uri, generation).download_as_bytes(
+                start=start, end=end, checksum=None, **options
+            )
         except exceptions.NotFound:
             return None
         except exceptions.RequestRangeNotSatisfiable:

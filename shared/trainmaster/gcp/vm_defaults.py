@@ -29,7 +29,9 @@ class VmDefaults:
         if plan.network:
             return plan.network, self._subnetwork_of(plan.network, plan.region)
         if own := self.account_networks.get(plan.service_account or ""):
-            return f"projects/{self.project}/global/networks/{own}", self._account_subnetwork(own, plan.region)
+            return f"projects/{self.project}/global/networks/{own}", self._account_subnetwork(
+                own, plan.region
+            )
         return self.network, self.subnetwork.replace("{region}", plan.region)
 
     def _subnetwork_of(self, network: str, region: str) -> str:
@@ -39,10 +41,16 @@ class VmDefaults:
         Engine refuses a subnetwork of another network.
         """
         project, name = network.split("/")[1], network.rpartition("/")[2]
-        own_project = self.network.split("/")[1] if self.network.startswith("projects/") else self.project
-        if name == self.network.rpartition("/")[2] and (project == own_project or project.isdecimal()):
+        own_project = (
+            self.network.split("/")[1] if self.network.startswith("projects/") else self.project
+        )
+        if name == self.network.rpartition("/")[2] and (
+            project == own_project or project.isdecimal()
+        ):
             return self.subnetwork.replace("{region}", region)
-        is_of_account = name in self.account_networks.values() and (project == self.project or project.isdecimal())
+        is_of_account = name in self.account_networks.values() and (
+            project == self.project or project.isdecimal()
+        )
         return self._account_subnetwork(name, region) if is_of_account else ""
 
     def _account_subnetwork(self, network: str, region: str) -> str:

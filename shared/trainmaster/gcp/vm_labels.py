@@ -53,7 +53,11 @@ def labels(job: Job, create: Create) -> dict[str, str]:
     }
     if create.group.tpu is not None and create.group.tpu.queue is not None:
         ours[LABEL_ROUND] = str(create.round)
-    legal = [(label.key, label.value) for label in job.labels if is_legal_job_label(label.key, label.value)]
+    legal = [
+        (label.key, label.value)
+        for label in job.labels
+        if is_legal_job_label(label.key, label.value)
+    ]
     return {**dict(legal[: LABELS_MAX - len(ours)]), **ours}
 
 
@@ -68,7 +72,10 @@ def labelled(
             try:
                 yield LabelledVm(vm_of(resource), job)
             except ValueError:
-                _log.warning("%s has a job's label, but a name that no replica has; it is ignored", resource.name)
+                _log.warning(
+                    "%s has a job's label, but a name that no replica has; it is ignored",
+                    resource.name,
+                )
 
 
 def directive_label(directive: Directive) -> str:

@@ -36,13 +36,22 @@ from trainmaster.jobspec.fields.labels import check_labels
 from trainmaster.jobspec.fields.placement import resolve_zones
 from trainmaster.jobspec.fields.tuning_parameters import refuse_resumed_job
 from trainmaster.jobspec.formats.ai_platform import AiPlatformJob, TrainingInput
-from trainmaster.jobspec.formats.extension import CheckpointSignal, Extension, Preflight, TrackingRun
+from trainmaster.jobspec.formats.extension import (
+    CheckpointSignal,
+    Extension,
+    Preflight,
+    TrackingRun,
+)
 from trainmaster.jobspec.formats.placement import DataSpec
 from trainmaster.jobspec.formats.unsupported import check_supported
 from trainmaster.jobspec.formats.vertex import VertexCustomJob
 from trainmaster.jobspec.formats.vertex_study import VertexTuningJob
 from trainmaster.jobspec.machines.obtainable import Request, check_machines, with_disks_for_image
-from trainmaster.jobspec.machines.task_groups import check_algorithm_machines, gpu_runtime, resolve_task_groups
+from trainmaster.jobspec.machines.task_groups import (
+    check_algorithm_machines,
+    gpu_runtime,
+    resolve_task_groups,
+)
 from trainmaster.jobspec.problems import Problems
 from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT, describe_missing_body
 from trainmaster.jobspec.reading.json_limits import copy_as_json, invalid
@@ -81,7 +90,9 @@ class AcceptedSpec:
     data: DataSpec | None = None
 
 
-def accept(document: Mapping[str, object], *, default_job_id: str | None, regions: Sequence[str] = ()) -> AcceptedSpec:
+def accept(
+    document: Mapping[str, object], *, default_job_id: str | None, regions: Sequence[str] = ()
+) -> AcceptedSpec:
     """Return what a document means. Raises InvalidJob with every problem, and no other error.
 
     `default_job_id`: the id for a document that names none, such as a job file, whose name determines it. Without it a
@@ -92,7 +103,9 @@ def accept(document: Mapping[str, object], *, default_job_id: str | None, region
     # Source: Airflow compares the returned trainingInput strictly with what it sent. Firestore and metadata need UTF-8.
     spec_json = json.dumps(copy, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     if len(spec_json.encode()) > SPEC_BYTES_MAX:
-        raise invalid(f"has more than {SPEC_BYTES_MAX} bytes", "put large inputs into files in gs://")
+        raise invalid(
+            f"has more than {SPEC_BYTES_MAX} bytes", "put large inputs into files in gs://"
+        )
     problems = Problems(json_problems)
     accepted = _resolve(read_model(copy, problems), default_job_id, spec_json, regions, problems)
     problems.raise_if_any()
@@ -122,17 +135,27 @@ def _resolve(
     else:
         if job.training_input is None:
             found = [name for path, name in problems.names.items() if len(path) == 1]
-            problems.add_text((TRAINING_INPUT,), describe_missing_body(found), TRAINING_INPUT_EXAMPLE)
-        spec = resolve_training_input(job.training_input or TrainingInput(), extension, variables, problems)
+            problems.add_text(
+                (TRAINING_INPUT,), describe_missing_body(found), TRAINING_INPUT_EXAMPLE
+            )
+        spec = resolve_training_input(
+            job.training_input or TrainingInput(), extension, variables, problems
+        )
     problems.substitutions.extend(comforts)
     tuning = spec.tuning
     if isinstance(job, VertexTuningJob):
         tuning = resolve_study(job, problems)
     else:
         is_custom = isinstance(job, VertexCustomJob)
-        instead = "a CustomJob has no results" if is_custom else "a TrainingInput has hyperparameters for it"
+        instead = (
+            "a CustomJob has no results"
+            if is_custom
+            else "a TrainingInput has hyperparameters for it"
+        )
         refuse_resumed_job(extension, instead, problems)
-    plan = with_save_on_notice(_plan(spec, extension, exit_policy, problems), extension.save_on_notice, problems)
+    plan = with_save_on_notice(
+        _plan(spec, extension, exit_policy, problems), extension.save_on_notice, problems
+    )
     plan = with_stillness(plan, extension.stall_timeout, problems)
     plan = with_alternatives(plan, spec, extension, regions, problems)
     check_gang(plan, problems)
@@ -140,13 +163,17 @@ def _resolve(
     plan = replace(plan, substitutions=(*_listed_substitutions(extension), *problems.substitutions))
     problems.raise_if_any()
     if job_id is not None:
-        check_environment_size(job_id, spec_json, plan, spec.roles, problems, is_tuning=tuning is not None)
+        check_environment_size(
+            job_id, spec_json, plan, spec.roles, problems, is_tuning=tuning is not None
+        )
     resources = named_resources(spec, extension, problems)
     data = extension.placement.data if extension.placement else None
     return AcceptedSpec(job_id, spec_json, dict(job.labels), plan, tuning, resources, data)
 
 
-def _plan(spec: ResolvedSpec, extension: Extension, exit_policy: ExitPolicy, problems: Problems) -> Plan:
+def _plan(
+    spec: ResolvedSpec, extension: Extension, exit_policy: ExitPolicy, problems: Problems
+) -> Plan:
     program = next(iter(spec.programs.values()), _NO_PROGRAM)
     has_containers = program.container is not None
     groups = resolve_task_groups(spec.roles, problems, has_containers=has_containers)
@@ -161,7 +188,10 @@ def _plan(spec: ResolvedSpec, extension: Extension, exit_policy: ExitPolicy, pro
     queue = resolve_queue(extension, spec, groups, problems)
     image = extension.image if extension.image is not None and not tpus else spec.runtime.image
     groups = tuple(_complete_group(group, program, spec, extension, queue) for group in groups)
-    has_fallback, has_reservation = extension.spot.on_demand_after is not None, extension.reservation is not None
+    has_fallback, has_reservation = (
+        extension.spot.on_demand_after is not None,
+        extension.reservation is not None,
+    )
     if extension.placement is None:  # else each alternative is checked
         request = Request(image, extension.image is not None, has_reservation, has_fallback)
         check_machines(spec.roles, groups, request, problems)
@@ -196,7 +226,9 @@ def _plan(spec: ResolvedSpec, extension: Extension, exit_policy: ExitPolicy, pro
         checkpoint_signal=(extension.checkpoint_signal or CheckpointSignal.SIGTERM).value,
         tracking_run=(extension.tracking_run or TrackingRun.AUTO).value,
         preflight=(extension.preflight or Preflight.ON).value,
-        stall_timeout_s=extension.stall_timeout if isinstance(extension.stall_timeout, int) else None,
+        stall_timeout_s=extension.stall_timeout
+        if isinstance(extension.stall_timeout, int)
+        else None,
         dialect=spec.dialect,
         output_directory=spec.output_directory,
         priority=spec.priority,
@@ -207,16 +239,24 @@ def _plan(spec: ResolvedSpec, extension: Extension, exit_policy: ExitPolicy, pro
 def _listed_substitutions(extension: Extension) -> tuple[Substitution, ...]:
     """Return what the conversion of a manifest to this document replaced."""
     return tuple(
-        Substitution(item.field or "", item.requested or "", item.replacement or "", item.reason or "")
+        Substitution(
+            item.field or "", item.requested or "", item.replacement or "", item.reason or ""
+        )
         for item in extension.converted_from.substitutions
     )
 
 
 def _complete_group(
-    group: TaskGroup, common: Program, spec: ResolvedSpec, extension: Extension, queue: TpuQueue | None
+    group: TaskGroup,
+    common: Program,
+    spec: ResolvedSpec,
+    extension: Extension,
+    queue: TpuQueue | None,
 ) -> TaskGroup:
     """Add the role's program, use of Spot VMs, and TPU software and queue to a group that has only its hardware."""
     program = spec.programs.get(group.task_type, common)
-    tpu = group.tpu and replace(group.tpu, runtime=extension.image or group.tpu.runtime, queue=queue)
+    tpu = group.tpu and replace(
+        group.tpu, runtime=extension.image or group.tpu.runtime, queue=queue
+    )
     spot = is_spot(extension.spot.use or spec.spot, group.task_type)
     return replace(group, tpu=tpu, program=None if program == common else program, spot=spot)

@@ -66,7 +66,11 @@ def with_id_from_file(
 ) -> dict[str, Any]:
     """Return the document; one without a job id gets that of the file's name and `{time:FORMAT}`."""
     head = job_id_from(file_name, "")[:NAME_CHARS_MAX]
-    return dict(document) if has_job_id(document) else with_job_id(document, f"{head}_{{time:{time_format}}}")
+    return (
+        dict(document)
+        if has_job_id(document)
+        else with_job_id(document, f"{head}_{{time:{time_format}}}")
+    )
 
 
 def with_time_in_job_id(document: Mapping[str, object], at: datetime | None) -> dict[str, Any]:
@@ -79,7 +83,9 @@ def with_time_in_job_id(document: Mapping[str, object], at: datetime | None) -> 
     if job_id is None or not is_template(job_id) or all(name in document for name in JOB_ID_NAMES):
         return dict(document)
     if at is None:
-        raise InvalidJob((Problem("jobId", "contains a time, but the submission has no time", "digits_1"),))
+        raise InvalidJob(
+            (Problem("jobId", "contains a time, but the submission has no time", "digits_1"),)
+        )
     return with_job_id(document, at_time(job_id, at))
 
 
@@ -95,7 +101,9 @@ def with_field(document: Mapping[str, Any], path: Sequence[str], value: object) 
 
     A mapping is merged. `*` sets the field in each item of a list that has the field's parent; `|` separates parents.
     """
-    name = next((spelling for spelling in (path[0], snake_case(path[0])) if spelling in document), path[0])
+    name = next(
+        (spelling for spelling in (path[0], snake_case(path[0])) if spelling in document), path[0]
+    )
     inner = document.get(name)
     match path[1:], inner:
         case ["*", parents, field], list():
@@ -129,4 +137,6 @@ def field_at(document: Mapping[str, Any], path: Sequence[str]) -> Any:
 def with_default_region(document: dict[str, Any], region: str | None) -> dict[str, Any]:
     """Return the job file with this region, unless it names one."""
     path = (TRAINING_INPUT if detect_kind(document) is AI_PLATFORM else EXTENSION, "region")
-    return document if not region or field_at(document, path) else with_field(document, path, region)
+    return (
+        document if not region or field_at(document, path) else with_field(document, path, region)
+    )

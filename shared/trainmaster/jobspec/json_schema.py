@@ -77,7 +77,9 @@ def _simplify(schema: Any) -> Any:
     }
     if result.get("type") in ("integer", "number"):
         result["type"] = [result["type"], "string"]
-    listed = result.pop("anyOf") if isinstance(result.get("anyOf"), list) else ()  # not the property of this name
+    listed = (
+        result.pop("anyOf") if isinstance(result.get("anyOf"), list) else ()
+    )  # not the property of this name
     choices = [choice for choice in listed if choice != {"type": "null"}]
     if len(choices) == 1:
         return {**choices[0], **result}

@@ -88,7 +88,9 @@ def quoted(value: object) -> str:
 
 def yaml_line(example: Mapping[str, object]) -> str:
     """Return a mapping as one line of YAML, for examples of more than one field."""
-    return ", ".join(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in example.items())
+    return ", ".join(
+        f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in example.items()
+    )
 
 
 class Problems:
@@ -133,7 +135,11 @@ class Problems:
         """Add a problem. `example` is a correct value, shown as `name: value`, or bare for a list item."""
         shown = json.dumps(example, ensure_ascii=False)
         named = path if self.spelled_name(path) else path[:-1]
-        self.add_text(path, problem, shown if isinstance(path[-1], int) else f"{self.spelled_name(named)}: {shown}")
+        self.add_text(
+            path,
+            problem,
+            shown if isinstance(path[-1], int) else f"{self.spelled_name(named)}: {shown}",
+        )
 
     def add_text(self, path: FieldPath, problem: str, example: str) -> None:
         """Add a problem with advice that is not a value of the field itself."""
@@ -161,7 +167,9 @@ class Problems:
 
     def _is_affected(self, path: FieldPath) -> bool:
         spelled = self.spelled_path(path)
-        is_inside_affected = any(name.startswith((f"{spelled}.", f"{spelled}[")) for name in self._by_field)
+        is_inside_affected = any(
+            name.startswith((f"{spelled}.", f"{spelled}[")) for name in self._by_field
+        )
         return is_inside_affected or self._is_covered(path)
 
     def _is_covered(self, path: FieldPath) -> bool:

@@ -28,11 +28,15 @@ class MemoryAccess:
     read_only: AbstractSet[str] = frozenset()
     """Tokens without the scope to change anything."""
 
-    def granted_permissions(self, token: str, permissions: Sequence[str], project: str = "") -> frozenset[str]:
+    def granted_permissions(
+        self, token: str, permissions: Sequence[str], project: str = ""
+    ) -> frozenset[str]:
         self.calls += 1
         if token not in self.tokens:
             raise UnknownTokenError
-        granted = self.elsewhere.get((token, project), frozenset()) if project else self.tokens[token]
+        granted = (
+            self.elsewhere.get((token, project), frozenset()) if project else self.tokens[token]
+        )
         return frozenset(granted) & frozenset(permissions)
 
     def has_full_scope(self, token: str) -> bool:

@@ -19,7 +19,9 @@ MESSAGE_BYTES_MAX: Final = 10_000_000
 
 def message_problem(data: bytes, attributes: Mapping[str, str]) -> str:
     """Return why Pub/Sub rejects a message; empty: it accepts the message."""
-    names, values = ([len(text.encode()) for text in texts] for texts in (attributes, attributes.values()))
+    names, values = (
+        [len(text.encode()) for text in texts] for texts in (attributes, attributes.values())
+    )
     if not data and not attributes:
         return "the message is empty"
     if len(names) > ATTRIBUTES_MAX or not all(0 < size <= NAME_BYTES_MAX for size in names):

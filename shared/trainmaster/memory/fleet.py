@@ -13,7 +13,15 @@ from trainmaster.core.model.job import Job
 from trainmaster.core.model.vm import Directive, LabelledVm, LossCause, Vm, VmStatus
 from trainmaster.core.model.vm_names import job_label, replica_id_from_vm_name
 from trainmaster.core.reconcile.steps import Create
-from trainmaster.ports import Clock, Created, CreateOutcome, NotCreated, Pending, ZonesUnreachableError, complete
+from trainmaster.ports import (
+    Clock,
+    Created,
+    CreateOutcome,
+    NotCreated,
+    Pending,
+    ZonesUnreachableError,
+    complete,
+)
 
 _Key = tuple[str, str]
 """Name and zone of a VM."""
@@ -68,16 +76,29 @@ class MemoryFleet:
                 _lock=threading.RLock(),
             )
 
-    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()) -> tuple[Vm, ...]:
+    def list_vms(
+        self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()
+    ) -> tuple[Vm, ...]:
         with self._lock:
-            vms = [vm for owner, vm in self._vms.values() if owner == job_id and vm.zone not in self.unreachable_zones]
-            return complete(vms, sorted(zone for zone in self.unreachable_zones if not zones or zone in zones))
+            vms = [
+                vm
+                for owner, vm in self._vms.values()
+                if owner == job_id and vm.zone not in self.unreachable_zones
+            ]
+            return complete(
+                vms, sorted(zone for zone in self.unreachable_zones if not zones or zone in zones)
+            )
 
     def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
         with self._lock:
-            reachable = [(owner, vm) for owner, vm in self._vms.values() if vm.zone not in self.unreachable_zones]
+            reachable = [
+                (owner, vm)
+                for owner, vm in self._vms.values()
+                if vm.zone not in self.unreachable_zones
+            ]
             return complete(
-                [LabelledVm(vm, job_label(owner)) for owner, vm in reachable], sorted(self.unreachable_zones)
+                [LabelledVm(vm, job_label(owner)) for owner, vm in reachable],
+                sorted(self.unreachable_zones),
             )
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
@@ -93,7 +114,9 @@ class MemoryFleet:
                 self._outcomes[key] = outcome
             return outcome
 
-    def _request_queued(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
+    def _request_queued(
+        self, job: Job, create: Create, metadata: Mapping[str, str]
+    ) -> CreateOutcome:
         """Request a slice through the queue.
 
         A refused slice is reported to repeats of the request that created it. Any other request replaces it.
@@ -117,16 +140,26 @@ class MemoryFleet:
         if create.zone in self.stockout_zones:
             code = "ZONE_RESOURCE_POOL_EXHAUSTED"
             return NotCreated(
-                CapacityErrorKind.STOCKOUT, code, f"{create.zone} does not have enough resources available"
+                CapacityErrorKind.STOCKOUT,
+                code,
+                f"{create.zone} does not have enough resources available",
             )
-        existing = {name: self._vms[name, create.zone][1] for name in create.names if (name, create.zone) in self._vms}
+        existing = {
+            name: self._vms[name, create.zone][1]
+            for name in create.names
+            if (name, create.zone) in self._vms
+        }
         if any(vm.vm_generation != create.vm_generation for vm in existing.values()):
             return Pending()
         missing = [name for name in create.names if name not in existing]
         room = self._room(create.zone, len(missing))
         if room < len(missing) and not (create.partial and room):
             code = "ZONE_RESOURCE_POOL_EXHAUSTED"
-            return NotCreated(CapacityErrorKind.STOCKOUT, code, f"{create.zone} has no capacity for {len(missing)} VMs")
+            return NotCreated(
+                CapacityErrorKind.STOCKOUT,
+                code,
+                f"{create.zone} has no capacity for {len(missing)} VMs",
+            )
         for name in missing[:room]:
             status = VmStatus.CREATING if self.is_slow else VmStatus.RUNNING
             self._add_vm(job, create, name, metadata, status)
@@ -139,7 +172,9 @@ class MemoryFleet:
             return requested
         return max(0, min(requested, limit - sum(vm_zone == zone for _, vm_zone in self._vms)))
 
-    def _add_vm(self, job: Job, create: Create, name: str, metadata: Mapping[str, str], status: VmStatus) -> None:
+    def _add_vm(
+        self, job: Job, create: Create, name: str, metadata: Mapping[str, str], status: VmStatus
+    ) -> None:
         self._last_number += 1
         now, is_tpu = self.clock(), create.group.tpu is not None
         vm = Vm(
@@ -175,7 +210,9 @@ class MemoryFleet:
             current = self._current(vm)
             if current is None or current.fingerprint != vm.fingerprint:
                 return False
-            self._put(replace(current, directive=directive, fingerprint=str(int(vm.fingerprint) + 1)))
+            self._put(
+                replace(current, directive=directive, fingerprint=str(int(vm.fingerprint) + 1))
+            )
             return True
 
     def last_heartbeat(self, vm: Vm) -> datetime | None:
@@ -210,7 +247,9 @@ class MemoryFleet:
         """Give the queued slice its capacity: it is now running."""
         with self._lock:
             self._last_number += 1
-            vm = replace(self._only(name), instance_id=str(self._last_number), status=VmStatus.RUNNING)
+            vm = replace(
+                self._only(name), instance_id=str(self._last_number), status=VmStatus.RUNNING
+            )
             self._put(replace(vm, started_at=self.clock()))
 
     def expire(self, name: str) -> None:

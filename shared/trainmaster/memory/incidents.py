@@ -31,7 +31,9 @@ class Incidents:
 
     def rejections(self, limit: int = 100, source: str | None = None) -> tuple[Rejection, ...]:
         with self._lock:
-            stored = [one for one in self._rejections.values() if source is None or one.source == source]
+            stored = [
+                one for one in self._rejections.values() if source is None or one.source == source
+            ]
         return tuple(sorted(stored, key=lambda rejection: rejection.at, reverse=True)[:limit])
 
     def note_outcome(self, outcome: Outcome) -> None:

@@ -19,4 +19,7 @@ class MemoryJobLog:
 
     def lines(self, job_id: str) -> list[ServiceLine]:
         """Return the lines of the job, oldest first."""
-        return sorted((line for line in self._lines.values() if line.job_id == job_id), key=lambda line: line.at)
+        return sorted(
+            (line for line in self._lines.values() if line.job_id == job_id),
+            key=lambda line: line.at,
+        )

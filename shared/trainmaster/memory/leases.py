@@ -22,7 +22,9 @@ class Leases:
         with other._lease_lock:
             self._leases = dict(other._leases)
 
-    def take_lease(self, name: str, now: datetime, expires_at: datetime, holder: str = "") -> Lease | None:
+    def take_lease(
+        self, name: str, now: datetime, expires_at: datetime, holder: str = ""
+    ) -> Lease | None:
         with self._lease_lock:
             if name in self._leases:
                 taken, end = self._leases[name]

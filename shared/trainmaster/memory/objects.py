@@ -50,7 +50,9 @@ class MemoryObjects:
     def bucket_place(self, bucket: str) -> BucketPlace | None:
         if bucket in self.forbidden_buckets:
             raise BucketForbiddenError(bucket)
-        return None if bucket in self.missing_buckets else self.places.get(bucket, BucketPlace("US"))
+        return (
+            None if bucket in self.missing_buckets else self.places.get(bucket, BucketPlace("US"))
+        )
 
     def write(self, uri: str, data: bytes, *, content_type: str) -> int:
         with self._lock:
@@ -68,7 +70,9 @@ class MemoryObjects:
             raise BucketForbiddenError(bucket)
         with self._lock:
             matches = [
-                (uri, stored) for uri, stored in self._objects.items() if uri.startswith(f"{directory.rstrip('/')}/")
+                (uri, stored)
+                for uri, stored in self._objects.items()
+                if uri.startswith(f"{directory.rstrip('/')}/")
             ]
         return tuple(
             CreatedObject(uri.removeprefix(f"gs://{bucket}/"), stored.created_at, len(stored.data))

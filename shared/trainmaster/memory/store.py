@@ -53,7 +53,11 @@ class MemoryStore(Incidents, Leases):
             other.copy_incidents(self)
             other._jobs = {job_id: stored.copy() for job_id, stored in self._jobs.items()}
             other._ids_by_hash.update({key: list(ids) for key, ids in self._ids_by_hash.items()})
-            other._admissions, other._commits, other._queue = self._admissions, self._commits, self._queue
+            other._admissions, other._commits, other._queue = (
+                self._admissions,
+                self._commits,
+                self._queue,
+            )
             other.copy_leases(self)
             return other
 
@@ -71,11 +75,19 @@ class MemoryStore(Incidents, Leases):
             if stored is None:
                 return None
             # The replicas were written in the order of the plan, and a dict keeps that order.
-            replicas = tuple(replica for replica in stored.replicas.values() if replica.attempt == stored.job.attempt)
+            replicas = tuple(
+                replica
+                for replica in stored.replicas.values()
+                if replica.attempt == stored.job.attempt
+            )
             return replace(_loaded(State(stored.job, replicas, whole=True)), read_at=self._commits)
 
     def commit(
-        self, loaded: Loaded | None, entry: LedgerEntry, change: Change, admission_token: AdmissionToken | None = None
+        self,
+        loaded: Loaded | None,
+        entry: LedgerEntry,
+        change: Change,
+        admission_token: AdmissionToken | None = None,
     ) -> None:
         with self._lock:
             stored = self._jobs.get(entry.job_id)
@@ -161,12 +173,21 @@ class MemoryStore(Incidents, Leases):
 
     def open_notifications(self, limit: int) -> tuple[LedgerEntry, ...]:
         with self._lock:
-            entries = (entry for job_id in self._jobs for entry in self.ledger(job_id) if entry.is_notification_pending)
+            entries = (
+                entry
+                for job_id in self._jobs
+                for entry in self.ledger(job_id)
+                if entry.is_notification_pending
+            )
             return tuple(islice(entries, limit))
 
     def live_jobs(self) -> LiveJobs:
         with self._lock:
-            return LiveJobs(tuple(stored.job for stored in self._jobs.values() if not stored.job.state.is_terminal))
+            return LiveJobs(
+                tuple(
+                    stored.job for stored in self._jobs.values() if not stored.job.state.is_terminal
+                )
+            )
 
     def queue(self) -> AdmissionQueue:
         return self._queue
@@ -191,7 +212,9 @@ class MemoryStore(Incidents, Leases):
         self, limit: int, after: JobPosition | None = None, only: JobFilter | None = None
     ) -> tuple[Job, ...]:
         with self._lock:
-            jobs = sorted((stored.job for stored in self._jobs.values()), key=_position, reverse=True)
+            jobs = sorted(
+                (stored.job for stored in self._jobs.values()), key=_position, reverse=True
+            )
         if after is not None:
             jobs = [job for job in jobs if _position(job) < (after.created_at, after.job_id)]
         if only is not None:
@@ -207,25 +230,44 @@ class MemoryStore(Incidents, Leases):
 
     def count_created_since(self, moment: datetime, *, through_api: bool) -> int:
         with self._lock:
-            submitted = [stored.job for stored in self._jobs.values() if stored.job.trial_of is None]
-            return sum(job.created_at >= moment for job in submitted if job.through_api is through_api)
+            submitted = [
+                stored.job for stored in self._jobs.values() if stored.job.trial_of is None
+            ]
+            return sum(
+                job.created_at >= moment for job in submitted if job.through_api is through_api
+            )
 
     def count_ready(self, job_id: str, attempt: int, floor: int) -> int:
         replicas = self._replicas(job_id)
-        return sum(r.attempt == attempt and r.ever_ready and r.vm_generation >= floor for r in replicas)
+        return sum(
+            r.attempt == attempt and r.ever_ready and r.vm_generation >= floor for r in replicas
+        )
 
     def count_replicas(self, job_id: str, attempt: int, states: Sequence[ReplicaState]) -> int:
-        return sum(replica.attempt == attempt and replica.state in states for replica in self._replicas(job_id))
+        return sum(
+            replica.attempt == attempt and replica.state in states
+            for replica in self._replicas(job_id)
+        )
 
     def job_of_vm(self, name: str) -> str | None:
         with self._lock:
-            vm_hash = name.rsplit("-", 3)[-3:][0]  # the hash, the task type and the index end the name
-            plans = {job_id: self._jobs[job_id].job.plan for job_id in self._ids_by_hash.get(vm_hash, ())}
-            owners = (key for key, plan in plans.items() if name in (vm_name(key, one) for one in plan.replica_ids))
+            vm_hash = name.rsplit("-", 3)[-3:][
+                0
+            ]  # the hash, the task type and the index end the name
+            plans = {
+                job_id: self._jobs[job_id].job.plan for job_id in self._ids_by_hash.get(vm_hash, ())
+            }
+            owners = (
+                key
+                for key, plan in plans.items()
+                if name in (vm_name(key, one) for one in plan.replica_ids)
+            )
             return next(owners, None)
 
     def count_ready_for(self, job_id: str, round_key: str, floor: int) -> int:
-        return sum(r.ready_for == round_key and r.vm_generation >= floor for r in self._replicas(job_id))
+        return sum(
+            r.ready_for == round_key and r.vm_generation >= floor for r in self._replicas(job_id)
+        )
 
     def _replicas(self, job_id: str) -> tuple[Replica, ...]:
         with self._lock:

@@ -24,4 +24,6 @@ class StoredJob:
     """Keys of the pending entries, in the order of the commits."""
 
     def copy(self) -> StoredJob:
-        return StoredJob(self.job, dict(self.replicas), dict(self.ledger), dict(self.commits), dict(self.pending))
+        return StoredJob(
+            self.job, dict(self.replicas), dict(self.ledger), dict(self.commits), dict(self.pending)
+        )

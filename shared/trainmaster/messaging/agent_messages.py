@@ -123,7 +123,9 @@ class ErrorModel(MessageModel):
     message: str
     frame: str
     own_frame: str = ""
-    causes: Annotated[tuple[str, ...], Field(strict=False, max_length=CAUSES_MAX), _keep(slice(CAUSES_MAX))] = ()
+    causes: Annotated[
+        tuple[str, ...], Field(strict=False, max_length=CAUSES_MAX), _keep(slice(CAUSES_MAX))
+    ] = ()
 
 
 class PointModel(MessageModel):
@@ -137,12 +139,16 @@ class MetricModel(MessageModel):
     value: Annotated[float, Field(allow_inf_nan=False)]
     step: Annotated[int, Field(strict=False, ge=0, le=STEP_MAX)] = 0
     earlier: Annotated[
-        tuple[PointModel, ...], Field(strict=False, max_length=EARLIER_MAX), _keep(slice(-EARLIER_MAX, None))
+        tuple[PointModel, ...],
+        Field(strict=False, max_length=EARLIER_MAX),
+        _keep(slice(-EARLIER_MAX, None)),
     ] = ()
 
     def measurement(self) -> Measurement:
         """Return the last measurement with the latest of those before it."""
-        earlier = tuple(Point(point.value, point.step) for point in self.earlier if point.value is not None)
+        earlier = tuple(
+            Point(point.value, point.step) for point in self.earlier if point.value is not None
+        )
         return Measurement(self.value, self.step, earlier)
 
 
@@ -170,12 +176,18 @@ class ExitModel(MessageModel):
     @model_validator(mode="after")
     def _require_one_end(self) -> Self:
         if self.cause is ExitCause.PROCESS and (self.exit_status is None) == (self.signal is None):
-            raise ValueError("exactly one of exit_status and signal must be given for cause process")
+            raise ValueError(
+                "exactly one of exit_status and signal must be given for cause process"
+            )
         return self
 
     def exit_of(self, subject: IncarnationRef, at: datetime) -> ReplicaExited:
         """Return the event that this incarnation ended so. Texts are cut to their limits: the program chose them."""
-        is_unfit = self.cause is ExitCause.SETUP and self.error is not None and self.error.type == UNFIT_ERROR
+        is_unfit = (
+            self.cause is ExitCause.SETUP
+            and self.error is not None
+            and self.error.type == UNFIT_ERROR
+        )
         return ReplicaExited(
             subject,
             at,
@@ -208,13 +220,18 @@ class VmReadyMessage(AgentMessage):
     @model_validator(mode="after")
     def _require_earlier_incarnation(self) -> Self:
         ended = self.ended
-        if ended is not None and (ended.attempt, ended.incarnation) >= (self.attempt, self.incarnation):
+        if ended is not None and (ended.attempt, ended.incarnation) >= (
+            self.attempt,
+            self.incarnation,
+        ):
             raise ValueError("ended must be an earlier incarnation than the one that is ready")
         return self
 
 
 class MaintenanceMessage(AgentMessage):
-    cause: Annotated[str, AfterValidator(lambda cause: cause if cause == NOTICE else LossCause(cause).value)]
+    cause: Annotated[
+        str, AfterValidator(lambda cause: cause if cause == NOTICE else LossCause(cause).value)
+    ]
     gives_up_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
     unanswered: Annotated[
         tuple[Index, ...], Field(strict=False, max_length=MEMBERS_MAX), _keep(slice(MEMBERS_MAX))
@@ -233,9 +250,15 @@ def decode_vm_ready(data: bytes, published_at: datetime | None = None) -> VmRead
     """Return the event. Times after `published_at` are cut to it. Raises PermanentError if the message is malformed."""
     message = decode_json(VmReadyMessage, data, published_at)
     subject, end = message.subject(), message.ended
-    ended = end.exit_of(replace(subject, attempt=end.attempt, incarnation=end.incarnation), end.at) if end else None
+    ended = (
+        end.exit_of(replace(subject, attempt=end.attempt, incarnation=end.incarnation), end.at)
+        if end
+        else None
+    )
     finding = " ".join(message.finding[:ERROR_LENGTH_MAX].split())
-    return VmReady(subject, message.at, agent_started_at=message.agent_started_at, finding=finding, ended=ended)
+    return VmReady(
+        subject, message.at, agent_started_at=message.agent_started_at, finding=finding, ended=ended
+    )
 
 
 def decode_replica_exit(data: bytes, published_at: datetime | None = None) -> ReplicaExited:
@@ -247,10 +270,13 @@ def decode_replica_exit(data: bytes, published_at: datetime | None = None) -> Re
 def _program_error(error: ErrorModel) -> ProgramError:
     """Return the error, with its texts cut, and names in one line: the program chose them."""
     type_, frame, own_frame = (
-        " ".join(text[:ERROR_LENGTH_MAX].split()) for text in (error.type, error.frame, error.own_frame)
+        " ".join(text[:ERROR_LENGTH_MAX].split())
+        for text in (error.type, error.frame, error.own_frame)
     )
     message = error.message[:ERROR_LENGTH_MAX]
-    return ProgramError(type_, message, frame, own_frame, tuple(cause[:ERROR_LENGTH_MAX] for cause in error.causes))
+    return ProgramError(
+        type_, message, frame, own_frame, tuple(cause[:ERROR_LENGTH_MAX] for cause in error.causes)
+    )
 
 
 def decode_vm_end(data: bytes, published_at: datetime | None = None) -> VmLost | VmNoticed:
@@ -261,5 +287,7 @@ def decode_vm_end(data: bytes, published_at: datetime | None = None) -> VmLost |
     message = decode_json(MaintenanceMessage, data, published_at)
     subject, at, cause = message.subject(), message.at, message.cause
     if cause == NOTICE:
-        return VmNoticed(subject, at, min(message.gives_up_at or at, at + NOTICE_MAX), message.unanswered)
+        return VmNoticed(
+            subject, at, min(message.gives_up_at or at, at + NOTICE_MAX), message.unanswered
+        )
     return VmLost(subject, at, LossCause(cause))

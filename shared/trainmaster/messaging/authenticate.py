@@ -83,14 +83,22 @@ def authenticate(subject: IncarnationRef, message: Message, deps: AuthDeps) -> A
     _check_account(claims, job.plan.service_account or deps.account)
     _check_time(claims, message)
     groups = (*job.plan.groups, *(group for option in job.plan.options for group in option.groups))
-    hosts = [group.hosts for group in groups if group.task_type == subject.replica_id.task_type and group.tpu]
+    hosts = [
+        group.hosts
+        for group in groups
+        if group.task_type == subject.replica_id.task_type and group.tpu
+    ]
     if hosts:
-        return Authenticated(_check_host(claims, subject, replica, max(hosts), deps.project), loaded)
+        return Authenticated(
+            _check_host(claims, subject, replica, max(hosts), deps.project), loaded
+        )
     _check_vm(claims, subject, replica, job, deps.project)
     return Authenticated(loaded=loaded)
 
 
-def authenticate_loss(event: VmLost | VmNoticed | SystemEvent, message: Message, deps: AuthDeps) -> Authenticated:
+def authenticate_loss(
+    event: VmLost | VmNoticed | SystemEvent, message: Message, deps: AuthDeps
+) -> Authenticated:
     """Authenticate an agent's maintenance message, or an entry of Compute Engine's audit log.
 
     Entries of the audit log have no token. They must come through a topic of their own, to which VMs cannot publish,
@@ -99,9 +107,13 @@ def authenticate_loss(event: VmLost | VmNoticed | SystemEvent, message: Message,
     if not isinstance(event, SystemEvent):
         return authenticate(event.subject, message, deps)
     if deps.account and not message.subscription.endswith(f"/{own(topics.SYSTEM_EVENTS)}"):
-        raise IdentityError(f"identity: an audit log entry must come through the topic {own(topics.SYSTEM_EVENTS)}")
+        raise IdentityError(
+            f"identity: an audit log entry must come through the topic {own(topics.SYSTEM_EVENTS)}"
+        )
     if deps.account and event.log != log_name(deps.project):
-        raise IdentityError(f"identity: the entry is in the log {event.log!r}, not in {log_name(deps.project)}")
+        raise IdentityError(
+            f"identity: the entry is in the log {event.log!r}, not in {log_name(deps.project)}"
+        )
     return Authenticated()
 
 
@@ -110,7 +122,10 @@ def read_token(attributes: Mapping[str, str]) -> str:
 
     It is split over several attributes: Pub/Sub allows 1,024 bytes per value, and a VM's token is longer.
     """
-    names = (f"{IDENTITY_ATTRIBUTE}-{number}" if number > 1 else IDENTITY_ATTRIBUTE for number in count(1))
+    names = (
+        f"{IDENTITY_ATTRIBUTE}-{number}" if number > 1 else IDENTITY_ATTRIBUTE
+        for number in count(1)
+    )
     return "".join(takewhile(bool, (attributes.get(name, "") for name in names)))
 
 
@@ -123,12 +138,16 @@ def expected_audience(project: str, subject: IncarnationRef) -> str:
 def _check_audience(claims: Claims, subject: IncarnationRef, project: str) -> None:
     expected = expected_audience(project, subject)
     if claims.audience != expected:
-        raise IdentityError(f"identity: the token is for {claims.audience!r}, but the event belongs to {expected!r}")
+        raise IdentityError(
+            f"identity: the token is for {claims.audience!r}, but the event belongs to {expected!r}"
+        )
 
 
 def _check_account(claims: Claims, account: str) -> None:
     if claims.account != account:
-        raise IdentityError(f"identity: the token belongs to {claims.account!r}, but the job's VMs run as {account!r}")
+        raise IdentityError(
+            f"identity: the token belongs to {claims.account!r}, but the job's VMs run as {account!r}"
+        )
 
 
 def _check_time(claims: Claims, message: Message) -> None:
@@ -139,36 +158,61 @@ def _check_time(claims: Claims, message: Message) -> None:
         )
 
 
-def _check_vm(claims: Claims, subject: IncarnationRef, replica: Replica | None, job: Job, project: str) -> None:
+def _check_vm(
+    claims: Claims, subject: IncarnationRef, replica: Replica | None, job: Job, project: str
+) -> None:
     claimed = (claims.project, claims.zone, claims.instance_name, claims.instance_id)
-    expected = (project, subject.vm.zone, vm_name(subject.job_id, subject.replica_id), subject.vm.instance_id)
+    expected = (
+        project,
+        subject.vm.zone,
+        vm_name(subject.job_id, subject.replica_id),
+        subject.vm.instance_id,
+    )
     if claimed != expected or subject.host is not None:
-        raise IdentityError(f"identity: the token belongs to VM {claimed}, but the event belongs to {expected}")
+        raise IdentityError(
+            f"identity: the token belongs to VM {claimed}, but the event belongs to {expected}"
+        )
     if subject.vm.zone not in job.plan.zones:
-        raise IdentityError(f"identity: the token belongs to a VM in {subject.vm.zone}, not in {job.plan.zones}")
-    known = replica.instance_id if replica and replica.vm_generation == subject.vm_generation else None
+        raise IdentityError(
+            f"identity: the token belongs to a VM in {subject.vm.zone}, not in {job.plan.zones}"
+        )
+    known = (
+        replica.instance_id if replica and replica.vm_generation == subject.vm_generation else None
+    )
     if known not in (None, claims.instance_id):
         raise IdentityError(
             f"identity: the token belongs to VM {claims.instance_id}, but the replica runs on VM {known}"
         )
 
 
-def _check_host(claims: Claims, subject: IncarnationRef, replica: Replica | None, hosts: int, project: str) -> str:
+def _check_host(
+    claims: Claims, subject: IncarnationRef, replica: Replica | None, hosts: int, project: str
+) -> str:
     """Check the sender of a slice's event, and return its machine.
 
     Google chooses the names and numbers of the hosts' machines, so they cannot be predicted. A token of one of our VMs
     is rejected: a VM is not a host of a slice.
     """
     if not (claims.project and claims.instance_id and claims.instance_name):
-        raise IdentityError("identity: the token of a slice's host must name its machine (format=full)")
+        raise IdentityError(
+            "identity: the token of a slice's host must name its machine (format=full)"
+        )
     machine, host = f"{claims.project}/{claims.instance_id}", subject.host or 0
     if claims.project == project and VM_NAME.fullmatch(claims.instance_name):
         raise IdentityError(
             f"identity: the token belongs to VM {claims.instance_name}, which is not a host of a TPU slice"
         )
     if host >= hosts:
-        raise IdentityError(f"identity: the event belongs to host {host}, but the slice has {hosts}")
-    known = replica.host_vm(host) if replica and replica.vm_generation == subject.vm_generation else None
+        raise IdentityError(
+            f"identity: the event belongs to host {host}, but the slice has {hosts}"
+        )
+    known = (
+        replica.host_vm(host)
+        if replica and replica.vm_generation == subject.vm_generation
+        else None
+    )
     if known not in (None, machine):
-        raise IdentityError(f"identity: the token belongs to machine {machine}, but host {host} runs on {known}")
+        raise IdentityError(
+            f"identity: the token belongs to machine {machine}, but host {host} runs on {known}"
+        )
     return machine

@@ -61,7 +61,13 @@ def _check_size(data: bytes) -> None:
     """Raise PermanentError for a message that would take too much memory, before it is parsed."""
     if len(data) > MESSAGE_BYTES_MAX:
         raise PermanentError(f"the message has {len(data)} bytes, more than {MESSAGE_BYTES_MAX}")
-    parts = data.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')[::2] if len(data) > VALUES_MAX else ()
+    parts = (
+        data.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')[::2]
+        if len(data) > VALUES_MAX
+        else ()
+    )
     values = sum(part.count(mark) for part in parts for mark in (b"[", b"{", b","))
     if values > VALUES_MAX:
-        raise PermanentError(f"the message has {values} objects, lists and items, more than {VALUES_MAX}")
+        raise PermanentError(
+            f"the message has {values} objects, lists and items, more than {VALUES_MAX}"
+        )

@@ -49,13 +49,19 @@ class ObjectModel(MessageModel):
     created_at: Annotated[AwareDatetime, Field(strict=False, alias="timeCreated")]
 
 
-def decode_maintenance(data: bytes, published_at: datetime | None = None) -> VmLost | VmNoticed | SystemEvent:
+def decode_maintenance(
+    data: bytes, published_at: datetime | None = None
+) -> VmLost | VmNoticed | SystemEvent:
     """Return the event of an agent's maintenance message or of an entry of Compute Engine's system-event audit log.
 
     Only the audit log entry has a `protoPayload`. Its time is Google's; an agent's time after `published_at` is cut to
     it. Raises PermanentError if the message is malformed.
     """
-    return _decode_system_event(data) if has_field(data, "protoPayload") else decode_vm_end(data, published_at)
+    return (
+        _decode_system_event(data)
+        if has_field(data, "protoPayload")
+        else decode_vm_end(data, published_at)
+    )
 
 
 def decode_upload(attributes: Mapping[str, str], data: bytes) -> UploadedObject:
@@ -70,7 +76,9 @@ def decode_upload(attributes: Mapping[str, str], data: bytes) -> UploadedObject:
         raise PermanentError(f"not a Cloud Storage notification: {error}") from None
     if not 0 < generation <= GENERATION_MAX:
         raise PermanentError("not a Cloud Storage notification: objectGeneration is out of range")
-    created_at = decode_json(ObjectModel, data).created_at if has_field(data, "timeCreated") else None
+    created_at = (
+        decode_json(ObjectModel, data).created_at if has_field(data, "timeCreated") else None
+    )
     return UploadedObject(bucket, name, generation, created_at)
 
 

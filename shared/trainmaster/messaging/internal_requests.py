@@ -77,7 +77,12 @@ def encode_tune(request: TuneRequest) -> bytes:
 
 
 def _encode(job_id: str, number: int, entry: str | None = None) -> bytes:
-    fields = {"version": 1, "job_id": job_id, "entry": entry, "number": number if number > 1 else None}
+    fields = {
+        "version": 1,
+        "job_id": job_id,
+        "entry": entry,
+        "number": number if number > 1 else None,
+    }
     return json.dumps({name: value for name, value in fields.items() if value is not None}).encode()
 
 

@@ -74,7 +74,9 @@ class JobStateMessage(MessageModel):
     """A transition of a job. New optional fields do not change `version`."""
 
     version: Literal[1]
-    id: str = Field(description="The same in every repetition of this message, and in no other message.")
+    id: str = Field(
+        description="The same in every repetition of this message, and in no other message."
+    )
     job_id: str
     kind: JobKind
     transition: Transition
@@ -83,10 +85,16 @@ class JobStateMessage(MessageModel):
     at: datetime = Field(description="When the transition was decided.")
     reason: str = Field(description="One word for the cause, such as `primary_succeeded`.")
     text: str = Field(description="The decision in one sentence, as `trainmaster why` shows it.")
-    error_message: str | None = Field(None, description="The job's errorMessage, if it failed or was cancelled.")
+    error_message: str | None = Field(
+        None, description="The job's errorMessage, if it failed or was cancelled."
+    )
     tuning_job: str | None = Field(None, description="For a trial: the id of its tuning job.")
-    trial: int | None = Field(None, ge=1, le=INT32_MAX, description="For a trial: its number, from 1.")
-    labels: tuple[LabelField, ...] = Field((), description="The job's labels when the message was published.")
+    trial: int | None = Field(
+        None, ge=1, le=INT32_MAX, description="For a trial: its number, from 1."
+    )
+    labels: tuple[LabelField, ...] = Field(
+        (), description="The job's labels when the message was published."
+    )
 
 
 def job_state_message(entry: LedgerEntry, job: Job) -> JobStateMessage:

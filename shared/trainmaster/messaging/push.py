@@ -63,7 +63,9 @@ class Message:
     """Full resource name."""
 
 
-def serve(request: Request, function: str, handle: Callable[[Message], object], bus: Callable[[], Bus]) -> Response:
+def serve(
+    request: Request, function: str, handle: Callable[[Message], object], bus: Callable[[], Bus]
+) -> Response:
     """Decode the request, call `handle` with the message, and return the response for Pub/Sub.
 
     `function` is the name in logs and dead letters. `bus` is called only if a dead letter must be written.
@@ -73,7 +75,9 @@ def serve(request: Request, function: str, handle: Callable[[Message], object], 
     try:
         message = decode(body)
     except PermanentError as error:
-        _, status = _dead_letter(Message(body, {}, "", datetime.now(UTC)), function, str(error), bus)
+        _, status = _dead_letter(
+            Message(body, {}, "", datetime.now(UTC)), function, str(error), bus
+        )
         # functions-framework would read the rest of the request into memory, unless the response is a stream.
         return iter(()), status
     with json_log.context(function=function, message_id=message.message_id):
@@ -107,12 +111,20 @@ def decode(body: bytes) -> Message:
         data = base64.b64decode(message.get("data") or "", validate=True)
         message_id = message.get("messageId") or message.get("message_id") or ""
         publish_time = message.get("publishTime") or message.get("publish_time")
-        published_at = datetime.fromisoformat(publish_time).astimezone(UTC) if publish_time else datetime.now(UTC)
+        published_at = (
+            datetime.fromisoformat(publish_time).astimezone(UTC)
+            if publish_time
+            else datetime.now(UTC)
+        )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise PermanentError("not a Pub/Sub push request") from None
-    if not isinstance(attributes, dict) or not all(isinstance(value, str) for value in attributes.values()):
+    if not isinstance(attributes, dict) or not all(
+        isinstance(value, str) for value in attributes.values()
+    ):
         raise PermanentError("attributes of a Pub/Sub message must be strings")
-    return Message(data, attributes, str(message_id), published_at, str(envelope.get("subscription") or ""))
+    return Message(
+        data, attributes, str(message_id), published_at, str(envelope.get("subscription") or "")
+    )
 
 
 def _dead_letter(message: Message, function: str, reason: str, bus: Callable[[], Bus]) -> Response:
@@ -121,8 +133,15 @@ def _dead_letter(message: Message, function: str, reason: str, bus: Callable[[],
     Pub/Sub accepts every letter: large data is cut, and attributes that no function reads are left out if there are too
     many. An error is therefore one of the topic or its permissions, and the message is delivered again.
     """
-    _log.error("message cannot be handled and goes to the dead-letter topic: %s", truncate(reason, LOGGED_BYTES_MAX))
-    own = [name for name in message.attributes if name not in ADDED and not name.startswith(DEAD_LETTER_PREFIX)]
+    _log.error(
+        "message cannot be handled and goes to the dead-letter topic: %s",
+        truncate(reason, LOGGED_BYTES_MAX),
+    )
+    own = [
+        name
+        for name in message.attributes
+        if name not in ADDED and not name.startswith(DEAD_LETTER_PREFIX)
+    ]
     own.sort(key=lambda name: not name.startswith(READ_ATTRIBUTES))
     data, is_cut = message.data, len(message.data) > LETTER_BYTES_MAX
     attributes = {
@@ -135,7 +154,9 @@ def _dead_letter(message: Message, function: str, reason: str, bus: Callable[[],
         "subscription": message.subscription.rpartition("/")[2],
     }
     try:
-        bus().publish(topics.DEAD_LETTER, (data[:CUT_BYTES] if is_cut else data) or b"(empty)", attributes)
+        bus().publish(
+            topics.DEAD_LETTER, (data[:CUT_BYTES] if is_cut else data) or b"(empty)", attributes
+        )
     except (TemporaryError, PermanentError) as error:
         _log.warning("the dead letter could not be written: %s", error)
         return "try again later", 503

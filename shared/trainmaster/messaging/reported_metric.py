@@ -47,4 +47,6 @@ def decode_reported_metric(text: str) -> ReportedMetric | None:
     except PermanentError:
         return None
     latest = reported.measurements[-MEASUREMENTS_MAX:]
-    return ReportedMetric(reported.attempt, tuple(Measurement(value, step) for step, value in latest))
+    return ReportedMetric(
+        reported.attempt, tuple(Measurement(value, step) for step, value in latest)
+    )

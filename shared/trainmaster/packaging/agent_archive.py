@@ -28,7 +28,10 @@ def agent_archive(*, compiled: bool = False) -> bytes:
     `compiled`: with its modules compiled for this version of Python, which others ignore. An agent then starts sooner.
     """
     files = {"__main__.py": _MAIN.encode(), "trainmaster/__init__.py": b""}
-    files |= {f"trainmaster/agent/{path.relative_to(AGENT)}": path.read_bytes() for path in AGENT.rglob("*.py")}
+    files |= {
+        f"trainmaster/agent/{path.relative_to(AGENT)}": path.read_bytes()
+        for path in AGENT.rglob("*.py")
+    }
     if compiled:
         files |= {f"{name}c": _compiled(name, source) for name, source in files.items()}
     return zip_archive(files)
@@ -36,7 +39,12 @@ def agent_archive(*, compiled: bool = False) -> bytes:
 
 def _compiled(name: str, source: bytes) -> bytes:
     """Source: PEP 552, pyc files that are not checked. The second format of `marshal` is the same in all processes."""
-    return MAGIC_NUMBER + b"\1\0\0\0" + bytes(8) + marshal.dumps(compile(source, name, "exec", dont_inherit=True), 2)
+    return (
+        MAGIC_NUMBER
+        + b"\1\0\0\0"
+        + bytes(8)
+        + marshal.dumps(compile(source, name, "exec", dont_inherit=True), 2)
+    )
 
 
 def agent_object(archive: bytes) -> str:

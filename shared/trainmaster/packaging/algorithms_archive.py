@@ -22,7 +22,10 @@ REQUIREMENTS: Final = ("google-cloud-storage", "numpy", "pandas==3.*")
 @cache
 def algorithms_archive() -> bytes:
     """Return the wheel. The same sources give the same bytes with the same zlib."""
-    files = {f"algorithms/{path.relative_to(SOURCES).as_posix()}": path for path in sorted(SOURCES.rglob("*.py"))}
+    files = {
+        f"algorithms/{path.relative_to(SOURCES).as_posix()}": path
+        for path in sorted(SOURCES.rglob("*.py"))
+    }
     return wheel("trainmaster_algorithms", files, REQUIREMENTS, ">=3.11")
 
 

@@ -15,8 +15,12 @@ INTERPRETERS = {".py": sys.executable, ".sh": "bash"}
 
 def main(command: list[str]) -> None:
     compiled = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(Path(__file__).parent / "files", ".", dirs_exist_ok=True, ignore=compiled)  # other files stay
-    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    shutil.copytree(
+        Path(__file__).parent / "files", ".", dirs_exist_ok=True, ignore=compiled
+    )  # other files stay
+    os.environ["PATH"] = os.pathsep.join(
+        [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    )
     if command[0] in ("python", "python3"):
         command = [sys.executable, *command[1:]]
     elif interpreter := INTERPRETERS.get(Path(command[0]).suffix):

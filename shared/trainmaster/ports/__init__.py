@@ -15,7 +15,13 @@ from trainmaster.ports.fleet import (
     complete,
     reached,
 )
-from trainmaster.ports.objects import BucketForbiddenError, CreatedObject, ObjectForbiddenError, Objects, ObjectTimes
+from trainmaster.ports.objects import (
+    BucketForbiddenError,
+    CreatedObject,
+    ObjectForbiddenError,
+    Objects,
+    ObjectTimes,
+)
 from trainmaster.ports.services import (
     Access,
     Advisor,

@@ -28,7 +28,9 @@ class ZonesUnreachableError(TemporaryError):
         self.listed, self.zones, self.refusal = tuple(listed), tuple(zones), refusal
 
 
-def reached(list_them: Callable[[], tuple[Item, ...]]) -> tuple[tuple[Item, ...], tuple[str, ...], str]:
+def reached(
+    list_them: Callable[[], tuple[Item, ...]],
+) -> tuple[tuple[Item, ...], tuple[str, ...], str]:
     """Return what a listing of the fleet has, the zones that it lacks, and Google's refusal, if that is why."""
     try:
         return list_them(), (), ""
@@ -36,7 +38,9 @@ def reached(list_them: Callable[[], tuple[Item, ...]]) -> tuple[tuple[Item, ...]
         return error.listed, error.zones, error.refusal
 
 
-def complete(listed: Sequence[Item], unreachable: Sequence[str], refusal: str = "") -> tuple[Item, ...]:
+def complete(
+    listed: Sequence[Item], unreachable: Sequence[str], refusal: str = ""
+) -> tuple[Item, ...]:
     """Return the listing. Raises ZonesUnreachableError if it lacks a zone."""
     if unreachable:
         raise ZonesUnreachableError(listed, unreachable, refusal)
@@ -76,7 +80,9 @@ class Fleet(Protocol):
     and rate limits (403 rateLimitExceeded, 429) raise TemporaryError.
     """
 
-    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()) -> tuple[Vm, ...]:
+    def list_vms(
+        self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()
+    ) -> tuple[Vm, ...]:
         """Return the job's VMs in every zone and its TPU nodes in `tpu_zones`, in any state.
 
         `zones`, in which the job may have VMs, are listed one by one while Google cannot list all zones at once.

@@ -32,7 +32,9 @@ class Metric(StrEnum):
         return self in (Metric.RECEIVED, Metric.SENT)
 
 
-RESOURCES: Final = tuple(metric for metric in Metric if metric not in (Metric.PROGRESS, Metric.ALIVE))
+RESOURCES: Final = tuple(
+    metric for metric in Metric if metric not in (Metric.PROGRESS, Metric.ALIVE)
+)
 
 
 class Label(StrEnum):

@@ -49,7 +49,9 @@ class Resources(Protocol):
 class Advisor(Protocol):
     """Google's advice about capacity."""
 
-    def advise(self, requests: Sequence[tuple[str, TaskGroup]], now: datetime) -> Mapping[tuple[str, str], float]:
+    def advise(
+        self, requests: Sequence[tuple[str, TaskGroup]], now: datetime
+    ) -> Mapping[tuple[str, str], float]:
         """Return by zone and kind the chance, from 0 to 1, that Spot VMs of these roles can be created.
 
         Those about which Google gives no advice are missing. No error of Google is raised.
@@ -111,7 +113,9 @@ class Access(Protocol):
     denies anything.
     """
 
-    def granted_permissions(self, token: str, permissions: Sequence[str], project: str = "") -> frozenset[str]:
+    def granted_permissions(
+        self, token: str, permissions: Sequence[str], project: str = ""
+    ) -> frozenset[str]:
         """Return those of `permissions` that the caller has on a project, given by id or number."""
         ...
 

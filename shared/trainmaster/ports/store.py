@@ -43,7 +43,11 @@ class States(Protocol):
         ...
 
     def commit(
-        self, loaded: Loaded | None, entry: LedgerEntry, change: Change, admission_token: AdmissionToken | None = None
+        self,
+        loaded: Loaded | None,
+        entry: LedgerEntry,
+        change: Change,
+        admission_token: AdmissionToken | None = None,
     ) -> None:
         """Write the ledger entry and the changed documents in one atomic step, or nothing.
 
@@ -193,7 +197,9 @@ class JobQueries(Protocol):
 class Leases(Protocol):
     """The right of one delivery to work on a job while others leave it alone."""
 
-    def take_lease(self, name: str, now: datetime, expires_at: datetime, holder: str = "") -> Lease | None:
+    def take_lease(
+        self, name: str, now: datetime, expires_at: datetime, holder: str = ""
+    ) -> Lease | None:
         """Take the lease until `expires_at`. None: another holder has it, and it has not expired at `now`.
 
         `holder` is the message id of the delivery that takes the lease. Pub/Sub redelivers a message under the same id

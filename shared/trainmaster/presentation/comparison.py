@@ -48,7 +48,11 @@ def side_by_side(columns: Sequence[Mapping[str, str]]) -> Rows:
 
 
 def facts(
-    job: Job, entries: Sequence[LedgerEntry], report: CostReport | None, progress: Progress | None, now: datetime
+    job: Job,
+    entries: Sequence[LedgerEntry],
+    report: CostReport | None,
+    progress: Progress | None,
+    now: datetime,
 ) -> Iterator[tuple[str, str]]:
     """Yield what became of a job until now: name and value. `entries`: its ledger."""
     end = job.ended_at or now
@@ -60,9 +64,15 @@ def facts(
         yield "ran", duration_words(end - job.started_at)
     yield "zone", job.zone
     yield "attempts", str(job.attempt)
-    yield "decisions", str(sum(1 + omitted for _, omitted in shown_entries(entries, None, everything=False)))
+    yield (
+        "decisions",
+        str(sum(1 + omitted for _, omitted in shown_entries(entries, None, everything=False))),
+    )
     if job.tuning and (best := job.tuning.best_first()) and best[0].measurement:
-        yield f"best {job.tuning.metric_tag}", f"{best[0].measurement.value:g} (trial {best[0].number})"
+        yield (
+            f"best {job.tuning.metric_tag}",
+            f"{best[0].measurement.value:g} (trial {best[0].number})",
+        )
     if report:
         yield "machine-hours paid", f"{report.goodput.paid_s / 3600:.2f}"
         yield "goodput", report.goodput.words
@@ -72,15 +82,23 @@ def facts(
         if progress.share is not None:
             yield "work done", f"{int(progress.share * 100)} %"
         if progress.step is not None:
-            yield "last step", f"{progress.step}" + (f" of {progress.steps}" if progress.steps is not None else "")
+            yield (
+                "last step",
+                f"{progress.step}"
+                + (f" of {progress.steps}" if progress.steps is not None else ""),
+            )
         yield from ((f"last {name}", f"{value:.4g}") for name, value in progress.metrics.items())
 
 
 def _spec(job: Job) -> dict[str, object]:
     """Return the job as submitted, without its id; of a trial, with its hyperparameters."""
-    spec: dict[str, object] = {name: value for name, value in json.loads(job.spec_json).items() if name != "jobId"}
+    spec: dict[str, object] = {
+        name: value for name, value in json.loads(job.spec_json).items() if name != "jobId"
+    }
     if job.trial_of is not None:
-        spec["hyperparameters"] = {parameter.name: parameter.value for parameter in job.trial_of.assigned}
+        spec["hyperparameters"] = {
+            parameter.name: parameter.value for parameter in job.trial_of.assigned
+        }
     return spec
 
 

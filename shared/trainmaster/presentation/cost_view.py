@@ -26,7 +26,9 @@ def cost_sentence(cost: JobCost | Unknown) -> str:
         return f"price not known: {cost.reason}"
     total = money_words(cost.total, cost.currency)
     lost = _lost_words(cost)
-    return f"{total} at list prices of {cost.priced_at:%Y-%m-%d}{f', of which {lost}' if lost else ''}"
+    return (
+        f"{total} at list prices of {cost.priced_at:%Y-%m-%d}{f', of which {lost}' if lost else ''}"
+    )
 
 
 def _lost_words(cost: JobCost) -> str:
@@ -44,7 +46,11 @@ def cost_lines(cost: JobCost | Unknown) -> Iterator[str]:
     if isinstance(cost, Unknown):
         return
     for attempt, phases in cost.by_attempt.items():
-        shown = [f"{phase} {money_words(phases[phase], cost.currency)}" for phase in Phase if phases.get(phase)]
+        shown = [
+            f"{phase} {money_words(phases[phase], cost.currency)}"
+            for phase in Phase
+            if phases.get(phase)
+        ]
         if shown:
             yield f"cost of attempt {attempt}: {', '.join(shown)}"
 
@@ -58,7 +64,12 @@ def cost_view(cost: JobCost | Unknown) -> dict[str, Any]:
         "currency": cost.currency,
         "pricesOf": cost.priced_at.isoformat(),
         "attempts": [
-            {"attempt": attempt, "phases": {phase.value: _amount(phases[phase]) for phase in Phase if phase in phases}}
+            {
+                "attempt": attempt,
+                "phases": {
+                    phase.value: _amount(phases[phase]) for phase in Phase if phase in phases
+                },
+            }
             for attempt, phases in cost.by_attempt.items()
         ],
         "lostWork": {"atLeast": _amount(cost.lost_at_least), "atMost": _amount(cost.lost_at_most)},

@@ -7,14 +7,22 @@ from typing import Any
 
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import State
-from trainmaster.core.reporting.explain import budget_changes, condense, next_steps, one_per_round, replica_of
+from trainmaster.core.reporting.explain import (
+    budget_changes,
+    condense,
+    next_steps,
+    one_per_round,
+    replica_of,
+)
 from trainmaster.core.rules.admission_queue import Wait
 from trainmaster.presentation.job_view import timestamp
 
 Json = dict[str, Any]
 
 
-def explanation(state: State, entries: Sequence[LedgerEntry], pending: Sequence[str], wait: Wait | None = None) -> Json:
+def explanation(
+    state: State, entries: Sequence[LedgerEntry], pending: Sequence[str], wait: Wait | None = None
+) -> Json:
     """Return the explanation of a job.
 
     `state`: the job and the replicas of its current attempt. `entries`: its ledger. `pending`: keys of the entries
@@ -43,7 +51,9 @@ def _decision(entry: LedgerEntry, omitted: int) -> Json:
     if replica_id := replica_of(entry):
         decision["replica"] = str(replica_id)
     if changes := budget_changes(entry):
-        decision["charges"] = {name: {"before": before, "after": after} for name, before, after in changes}
+        decision["charges"] = {
+            name: {"before": before, "after": after} for name, before, after in changes
+        }
     if omitted:
         decision["omittedCapacityErrors"] = omitted
     return decision

@@ -14,7 +14,14 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from trainmaster.core.model.capacity import candidate_words
-from trainmaster.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, Job, JobState, public_id
+from trainmaster.core.model.job import (
+    INTERNAL_RETRIES_MAX,
+    RERUNS_MAX,
+    RESTARTS_MAX,
+    Job,
+    JobState,
+    public_id,
+)
 from trainmaster.core.model.members import state_word
 from trainmaster.core.model.plan import BuiltInAlgorithm
 from trainmaster.core.model.replica import Replica
@@ -41,7 +48,9 @@ _TRIAL_STATES: Final = {TrialState.STOPPING: "RUNNING", TrialState.STOPPED: "SUC
 View = dict[str, Any]
 
 
-def job_view(job: Job, replicas: Iterable[Replica] = (), project: str = "", usage: Usage | None = None) -> View:
+def job_view(
+    job: Job, replicas: Iterable[Replica] = (), project: str = "", usage: Usage | None = None
+) -> View:
     """Return the service's view of the job and, under `trainmaster`, ours. `replicas`: those of the current attempt."""
     extension = _extension_view(job, replicas)
     if usage is not None:
@@ -73,7 +82,11 @@ def service_view(job: Job, position: int = 0, project: str = "") -> View:
     }
     if job.error_message:
         has_link = bool(project) and job.state is JobState.FAILED
-        message = with_log_link(job.error_message, project, public_id(job.job_id)) if has_link else job.error_message
+        message = (
+            with_log_link(job.error_message, project, public_id(job.job_id))
+            if has_link
+            else job.error_message
+        )
         view["errorMessage"] = message
     if job.labels:
         view["labels"] = {label.key: label.value for label in job.labels}
@@ -107,7 +120,10 @@ def _tuning_view(job: Job) -> View:
         "isHyperparameterTuningJob": True,
         "hyperparameterMetricTag": tuning.metric_tag,
     }
-    trials = [{**_trial_view(trial, tuning), **_trial_algorithm_view(job, trial)} for trial in tuning.best_first()]
+    trials = [
+        {**_trial_view(trial, tuning), **_trial_algorithm_view(job, trial)}
+        for trial in tuning.best_first()
+    ]
     return {**view, "trials": trials} if trials else view
 
 

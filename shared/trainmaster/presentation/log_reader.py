@@ -135,7 +135,11 @@ class LogReader:
     def _after_positions(self) -> list[str]:
         """Return conditions for new lines. The first is on time alone, by which Cloud Logging searches fastest."""
         service_from = _earlier(self._newest, SERVICE_OVERLAP_S)
-        oldest = max(min([service_from, *self._positions.values()]), _earlier(self._newest, DELAY_MAX_S), self.since)
+        oldest = max(
+            min([service_from, *self._positions.values()]),
+            _earlier(self._newest, DELAY_MAX_S),
+            self.since,
+        )
         latest = sorted(self._positions.items(), key=lambda position: position[1])[-POSITIONS_MAX:]
         parts = [f'({VM}="{vm}" AND timestamp>"{time}")' for vm, time in latest]
         vms = " OR ".join(f'"{vm}"' for vm, _ in latest)

@@ -40,7 +40,10 @@ def machine_time_view(goodput: Goodput) -> dict[str, Any]:
     if goodput.unsplit_s:
         view["unpartedMachineSeconds"] = round(goodput.unsplit_s, 3)
     if goodput.at_least is not None and goodput.at_most is not None:
-        view["goodput"] = {"atLeast": round(goodput.at_least, 4), "atMost": round(goodput.at_most, 4)}
+        view["goodput"] = {
+            "atLeast": round(goodput.at_least, 4),
+            "atMost": round(goodput.at_most, 4),
+        }
     return view
 
 
@@ -52,7 +55,11 @@ def report_lines(report: CostReport) -> Iterator[str]:
     if report.losses:
         yield f"lost work: {lost_work_words(report)}"
     for attempt in goodput.attempts:
-        hours = [f"{phase} {seconds / 3600:.2f}" for phase, seconds in attempt.total_s.items() if seconds >= 1]
+        hours = [
+            f"{phase} {seconds / 3600:.2f}"
+            for phase, seconds in attempt.total_s.items()
+            if seconds >= 1
+        ]
         if hours:
             yield f"machine-hours of attempt {attempt.attempt}: {', '.join(hours)}; paid {attempt.paid_s / 3600:.2f}"
     if goodput.unsplit_s:
@@ -80,7 +87,9 @@ def lost_work_words(report: CostReport) -> str:
     if report.listing is None:
         return words
     where = f"from the times of objects in {report.listing.directory}"
-    return f"{words}; {where}" + ("" if report.listing.is_complete else ", which has more than were listed")
+    return f"{words}; {where}" + (
+        "" if report.listing.is_complete else ", which has more than were listed"
+    )
 
 
 def _hours_between(lost: LostWork) -> str:
@@ -91,8 +100,14 @@ def _hours_between(lost: LostWork) -> str:
 def _attempt_view(attempt: AttemptTime) -> dict[str, Any]:
     return {
         "attempt": attempt.attempt,
-        "machineSeconds": {phase.value: round(seconds, 3) for phase, seconds in attempt.total_s.items() if seconds},
-        "counted": {phase.value: round(seconds, 3) for phase, seconds in attempt.counted_s.items() if seconds},
+        "machineSeconds": {
+            phase.value: round(seconds, 3) for phase, seconds in attempt.total_s.items() if seconds
+        },
+        "counted": {
+            phase.value: round(seconds, 3)
+            for phase, seconds in attempt.counted_s.items()
+            if seconds
+        },
         "paid": round(attempt.paid_s, 3),
         "lostAtLeast": round(attempt.lost.at_least_s, 3),
         "lostAtMost": round(attempt.lost.at_most_s, 3),

@@ -19,7 +19,11 @@ from trainmaster.core.model.plan import Accelerator, TaskGroup
 from trainmaster.presentation.price import Price
 
 _USD_PER_UNIT: Final = 0.49
-_USD_PER_VCPU_HOUR: Final = {"standard": 0.0475, "highmem": 0.0592, "highcpu": 0.03545}  # including its memory
+_USD_PER_VCPU_HOUR: Final = {
+    "standard": 0.0475,
+    "highmem": 0.0592,
+    "highcpu": 0.03545,
+}  # including its memory
 _USD_PER_GPU_HOUR: Final = {
     "nvidia-tesla-k80": 0.45,
     "nvidia-tesla-p100": 1.46,
@@ -79,8 +83,13 @@ def _running_hours(job: Job, now: datetime) -> float:
     """Return how long the job has run; for a tuning job the sum of its trials, each of which has the same machines."""
     periods = [(job.started_at, job.ended_at)]
     if job.tuning is not None:
-        periods = [(trial.started_at, trial.ended_at or job.ended_at) for trial in job.tuning.trials]
-    return sum(max(((end or now) - begin).total_seconds(), 0.0) for begin, end in periods if begin) / 3600
+        periods = [
+            (trial.started_at, trial.ended_at or job.ended_at) for trial in job.tuning.trials
+        ]
+    return (
+        sum(max(((end or now) - begin).total_seconds(), 0.0) for begin, end in periods if begin)
+        / 3600
+    )
 
 
 def _ml_units(job: Job, hours: float) -> float | None:
@@ -88,7 +97,11 @@ def _ml_units(job: Job, hours: float) -> float | None:
     roles = {option.groups for option in job.plan.options} or {job.plan.groups}
     hourly = {tuple(map(ml_units_per_hour, groups)) for groups in roles}
     known = [units for units in next(iter(hourly)) if units is not None]
-    return round(sum(known) * hours, 2) if len(hourly) == 1 and len(known) == len(job.plan.groups) else None
+    return (
+        round(sum(known) * hours, 2)
+        if len(hourly) == 1 and len(known) == len(job.plan.groups)
+        else None
+    )
 
 
 def _gpu_usd_per_hour(accelerator: Accelerator | None) -> float | None:

@@ -98,7 +98,9 @@ def read_progress(reader: MetricReader, job: Job, now: datetime) -> Progress | N
     if job.started_at is None or job.tuning is not None:
         return None
     end = metrics_end(job, now)
-    return progress_of(job, reader.read(MetricQuery(job.job_id, Metric.PROGRESS, end - WINDOW, end)), now)
+    return progress_of(
+        job, reader.read(MetricQuery(job.job_id, Metric.PROGRESS, end - WINDOW, end)), now
+    )
 
 
 def progress_of(job: Job, all_series: Sequence[MetricSeries], now: datetime) -> Progress | None:
@@ -109,21 +111,32 @@ def progress_of(job: Job, all_series: Sequence[MetricSeries], now: datetime) -> 
     position_at = max((points[-1].at for points in (shares, steps) if points), default=None)
     if position_at is None and not metrics:
         return None
-    position = {name: points[-1] for name, points in by_name.items() if points[-1].at == position_at}
+    position = {
+        name: points[-1] for name, points in by_name.items() if points[-1].at == position_at
+    }
     share, step = position.get("share"), position.get("step")
     is_printed = any(point.source == PRINTED for point in (share, step) if point)
     is_part = is_printed and any(
-        after.value < before.value and after.incarnation == before.incarnation for before, after in pairwise(shares)
+        after.value < before.value and after.incarnation == before.incarnation
+        for before, after in pairwise(shares)
     )
     has_succeeded = job.state is JobState.SUCCEEDED
     newest_first = sorted(metrics.items(), key=lambda pair: pair[1].at, reverse=True)[:METRICS_MAX]
     return Progress(
-        share=None if share is None else share.value if has_succeeded else min(share.value, SHARE_MAX),
+        share=None
+        if share is None
+        else share.value
+        if has_succeeded
+        else min(share.value, SHARE_MAX),
         step=int(step.value) if step else None,
         steps=int(position["steps"].value) if step and "steps" in position else None,
-        remaining_s=None if job.state.is_terminal or share is None or is_part else _remaining_s(shares, now),
+        remaining_s=None
+        if job.state.is_terminal or share is None or is_part
+        else _remaining_s(shares, now),
         metrics={name.removeprefix(METRIC): point.value for name, point in newest_first},
-        reported_at=max([point.at for point in metrics.values()] + ([position_at] if position_at else [])),
+        reported_at=max(
+            [point.at for point in metrics.values()] + ([position_at] if position_at else [])
+        ),
         is_printed=is_printed,
         is_part=is_part,
         repeated=_repeated(steps),
@@ -136,9 +149,15 @@ def points_by_name(all_series: Sequence[MetricSeries]) -> dict[str, list[Point]]
     for series in all_series:
         name, source = series.labels.get(Label.NAME, ""), series.labels.get(Label.SOURCE, "")
         numbers = [series.labels.get(label, "0") for label in (Label.ATTEMPT, Label.INCARNATION)]
-        is_metric = name.startswith(METRIC) and name.isprintable() and len(name) <= len(METRIC) + NAME_CHARS_MAX
+        is_metric = (
+            name.startswith(METRIC)
+            and name.isprintable()
+            and len(name) <= len(METRIC) + NAME_CHARS_MAX
+        )
         limit = {"share": 1.0, "step": STEP_MAX, "steps": STEP_MAX}.get(name)
-        if not (is_metric or limit) or not all(text.isdecimal() and len(text) < 10 for text in numbers):  # noqa: PLR2004
+        if not (is_metric or limit) or not all(
+            text.isdecimal() and len(text) < 10 for text in numbers
+        ):  # noqa: PLR2004
             continue
         attempt, incarnation = map(int, numbers)
         by_name[name] += [
@@ -165,7 +184,11 @@ def _remaining_s(shares: Sequence[Point], now: datetime) -> float | None:
 
 def _repeated(steps: Sequence[Point]) -> tuple[int, int] | None:
     """Return the steps around the last change of the incarnation, if they go back."""
-    changes = [(a, b) for a, b in pairwise(steps) if a.incarnation != b.incarnation and a.source == b.source]
+    changes = [
+        (a, b)
+        for a, b in pairwise(steps)
+        if a.incarnation != b.incarnation and a.source == b.source
+    ]
     if not changes or changes[-1][1].value >= changes[-1][0].value:
         return None
     before, after = changes[-1]

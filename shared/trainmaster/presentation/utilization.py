@@ -11,7 +11,15 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from trainmaster.core.model.job import Job
-from trainmaster.ports.metrics import RESOURCES, Label, Metric, MetricPoint, MetricQuery, MetricReader, MetricSeries
+from trainmaster.ports.metrics import (
+    RESOURCES,
+    Label,
+    Metric,
+    MetricPoint,
+    MetricQuery,
+    MetricReader,
+    MetricSeries,
+)
 
 THREADS: Final = 6
 LATEST_S: Final = 660.0
@@ -89,7 +97,9 @@ def read_idle_gpus(reader: MetricReader, job: Job, now: datetime) -> str:
     start = end - timedelta(seconds=IDLE_S + LATEST_S)
     replicas = {str(replica_id) for replica_id in job.plan.replica_ids}
     all_series = reader.read(MetricQuery(job.job_id, Metric.GPU, start, end))
-    return idle_sentence([series for series in all_series if series.labels.get(Label.TASK_ID) in replicas], end)
+    return idle_sentence(
+        [series for series in all_series if series.labels.get(Label.TASK_ID) in replicas], end
+    )
 
 
 def idle_sentence(all_series: Sequence[MetricSeries], end: datetime) -> str:
@@ -127,7 +137,9 @@ def _latest_generation(all_series: Sequence[MetricSeries]) -> list[MetricSeries]
     """Return one series for each machine and GPU: that of the latest VM and attempt."""
     latest: dict[tuple[str, ...], MetricSeries] = {}
     for series in filter(has_valid_gpu, all_series):
-        key = tuple(series.labels.get(label, "") for label in (Label.TASK_ID, Label.HOST, Label.GPU))
+        key = tuple(
+            series.labels.get(label, "") for label in (Label.TASK_ID, Label.HOST, Label.GPU)
+        )
         if key not in latest or series.points[-1].at > latest[key].points[-1].at:
             latest[key] = series
     return list(latest.values())

@@ -59,7 +59,9 @@ class Forecast:
 def forecast_scenario(spec: AcceptedSpec, document: bytes, assumptions: Assumptions) -> Scenario:
     """Return a scenario in which VMs are preempted until the job ends. It stops one day after the job's deadlines."""
     limit_s = spec.plan.max_running_s + (spec.plan.max_wait_s or 0) + DAY_S
-    job = SimJob(spec.job_id or "job", document, spec.plan, assumptions.duration_s, assumptions.checkpoint_s)
+    job = SimJob(
+        spec.job_id or "job", document, spec.plan, assumptions.duration_s, assumptions.checkpoint_s
+    )
     profile = preemptions(assumptions.preemptions_per_hour)
     return Scenario((job,), profile, faults_s=limit_s, horizon_s=limit_s)
 
@@ -80,7 +82,9 @@ def summarize(outcomes: Sequence[Outcome]) -> Forecast:
         restarts=_percentiles([outcome.decisions["restart_replica"] for outcome in outcomes]),
         replacements=_percentiles([outcome.decisions["replace_vm"] for outcome in outcomes]),
         reruns=_percentiles([outcome.attempts - 1 for outcome in outcomes]),
-        messages=dict(Counter(outcome.message for outcome in outcomes if outcome.message).most_common(3)),
+        messages=dict(
+            Counter(outcome.message for outcome in outcomes if outcome.message).most_common(3)
+        ),
     )
 
 

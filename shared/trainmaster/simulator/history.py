@@ -43,11 +43,15 @@ class History:
         self.store = MemoryStore()
         self.bus = SimBus(context)
         self.trainings = {
-            job.job_id: Training(context, job.plan, job.duration_s, job.checkpoint_s, job.is_synchronous)
+            job.job_id: Training(
+                context, job.plan, job.duration_s, job.checkpoint_s, job.is_synchronous
+            )
             for job in scenario.jobs
         }
         self.pool = VmPool(context, self._make_agents)
-        self.fleet = SimFleet(context, self.pool, replays_requests=scenario.profile.replays_requests)
+        self.fleet = SimFleet(
+            context, self.pool, replays_requests=scenario.profile.replays_requests
+        )
         self.jobs = {
             job_id: JobInvariants(context, self.store, self.pool, training.ends, job_id)
             for job_id, training in self.trainings.items()
@@ -122,7 +126,9 @@ class History:
         """Check the invariants; fail early if the history is stuck."""
         invariants, now, quiet_s = self.invariants, self.context.now, self.scenario.quiet_s
         invariants.check_action()
-        is_quiet = now > self.scenario.faults_s + quiet_s and now > invariants.last_commit_s + quiet_s
+        is_quiet = (
+            now > self.scenario.faults_s + quiet_s and now > invariants.last_commit_s + quiet_s
+        )
         if is_quiet and not invariants.has_ended:
             invariants.check_end()
 
@@ -148,7 +154,9 @@ def run(seed: int, scenario: Scenario, rng: random.Random, *, digest: bool = Fal
         history.run()
         return history.outcome(digest=digest)
     except Exception as error:
-        raise HistoryError(seed, scenario, error, history.context.format_trace(TRACE_LINES_SHOWN)) from error
+        raise HistoryError(
+            seed, scenario, error, history.context.format_trace(TRACE_LINES_SHOWN)
+        ) from error
 
 
 def run_seed(seed: int, profile: Profile, *, digest: bool = False) -> Outcome:

@@ -109,7 +109,9 @@ class Alternating:
 @cache
 def is_offered(seed: int, zone: str, family: str) -> bool:
     places = ((zone.rpartition("-")[0], OFFERING_REGIONS), (zone, OFFERING_ZONES))
-    return all(random.Random(f"{seed}/offer/{family}/{place}").random() < share for place, share in places)  # noqa: S311 - weather keeps no secret
+    return all(
+        random.Random(f"{seed}/offer/{family}/{place}").random() < share for place, share in places
+    )  # noqa: S311 - weather keeps no secret
 
 
 @dataclass
@@ -139,16 +141,27 @@ class Weather:
 
     def next_change(self, zone: str, at_s: float, machine: str = "") -> float:
         """Return when the zone's room may change next."""
-        return min(process.next_change(at_s) for process in (*self._of_spot(zone, machine), self._extra(zone, machine)))
+        return min(
+            process.next_change(at_s)
+            for process in (*self._of_spot(zone, machine), self._extra(zone, machine))
+        )
 
-    def named(self, full: str, zones: Iterable[str], at_s: float, machine: str = "", *, spot: bool) -> tuple[str, ...]:
+    def named(
+        self, full: str, zones: Iterable[str], at_s: float, machine: str = "", *, spot: bool
+    ) -> tuple[str, ...]:
         """Return the zones of the region that the error of a full zone names. Errors of a minute differ little."""
         rng = self._rng(f"named/{full}{machine}/{spot}/{at_s // MINUTE_S}")
-        near = [zone for zone in zones if zone != full and zone.rpartition("-")[0] == full.rpartition("-")[0]]
+        near = [
+            zone
+            for zone in zones
+            if zone != full and zone.rpartition("-")[0] == full.rpartition("-")[0]
+        ]
         if rng.random() >= NAMING_SHARE:
             return ()
         chances = NAMED_SHARES
-        return tuple(z for z in near if rng.random() < chances[self.room(z, at_s, machine, spot=spot) > 0])
+        return tuple(
+            z for z in near if rng.random() < chances[self.room(z, at_s, machine, spot=spot) > 0]
+        )
 
     def advice(self, zone: str, count: int, at_s: float, machine: str = "") -> float:
         """Return the estimated chance of so many Spot VMs: new every five minutes, of the room five minutes before."""
@@ -172,7 +185,9 @@ class Weather:
     def _extra(self, zone: str, machine: str) -> Alternating:
         return self._process(f"E{machine}/{zone}", lambda _: self._shares.extra, 1.5)
 
-    def _process(self, key: str, share: Callable[[random.Random], float], scale: float) -> Alternating:
+    def _process(
+        self, key: str, share: Callable[[random.Random], float], scale: float
+    ) -> Alternating:
         """Return the process with this key. Each has a generator of its own."""
         if key not in self._processes:
             rng = self._rng(f"{self.climate}/{key}")

@@ -41,7 +41,9 @@ def find_unpromising(tuning: Tuning) -> Mapping[int, str]:
         for trial in tuning.trials
         if trial.state is State.RUNNING and trial.reported and trial.reported[-1].step > 0
     ]
-    completed = [curve for trial in tuning.of_state(State.SUCCEEDED) if (curve := _whole_curve(trial))]
+    completed = [
+        curve for trial in tuning.of_state(State.SUCCEEDED) if (curve := _whole_curve(trial))
+    ]
     if tuning.stopping is StoppingRule.NONE or not running or len(completed) < COMPLETED_MIN:
         return {}
     steps = sorted({trial.reported[-1].step for trial in running})
@@ -64,7 +66,9 @@ def _pruner(rule: StoppingRule) -> PercentilePruner:
     return PercentilePruner(KEPT_PERCENT, n_startup_trials=COMPLETED_MIN)
 
 
-def _study(tuning: Tuning, completed: Sequence[Sequence[Measurement]], steps: Sequence[int]) -> optuna.Study:
+def _study(
+    tuning: Tuning, completed: Sequence[Sequence[Measurement]], steps: Sequence[int]
+) -> optuna.Study:
     """Return an Optuna study of the completed trials, each with its values at these steps."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(direction=direction_of(tuning.goal))
@@ -73,7 +77,9 @@ def _study(tuning: Tuning, completed: Sequence[Sequence[Measurement]], steps: Se
             state=TrialState.COMPLETE,
             value=curve[-1].value,
             intermediate_values={
-                step: value for step in steps if (value := _value_at(tuning, curve, step)) is not None
+                step: value
+                for step in steps
+                if (value := _value_at(tuning, curve, step)) is not None
             },
         )
         for curve in completed

@@ -48,7 +48,9 @@ class OptunaSuggester:
         tried = {trial.values for trial in tuning.trials} | {past.values for past in tuning.earlier}
         if tuning.algorithm is Algorithm.GRID_SEARCH:
             return _first_untried(tuning, tried, 0)
-        suggestions = (_ask_optuna(tuning, _seed_number(f"{seed}/{attempt}")) for attempt in range(TRIES))
+        suggestions = (
+            _ask_optuna(tuning, _seed_number(f"{seed}/{attempt}")) for attempt in range(TRIES)
+        )
         untried = next((values for values in suggestions if values not in tried), None)
         if untried is not None:
             return untried
@@ -62,14 +64,20 @@ class OptunaSuggester:
 
 def _ask_optuna(tuning: Tuning, seed: int) -> Values:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.create_study(direction=direction_of(tuning.goal), sampler=_sampler(tuning.algorithm, seed))
+    study = optuna.create_study(
+        direction=direction_of(tuning.goal), sampler=_sampler(tuning.algorithm, seed)
+    )
     distributions = {parameter.name: _distribution(parameter) for parameter in tuning.parameters}
     for past in tuning.earlier:
-        study.add_trial(_optuna_trial(tuning, past.values, distributions, TrialState.COMPLETE, past.value))
+        study.add_trial(
+            _optuna_trial(tuning, past.values, distributions, TrialState.COMPLETE, past.value)
+        )
     for trial in tuning.trials:
         value = trial.measurement.value if trial.measurement else None
         step = trial.measurement.step if trial.measurement else 0
-        study.add_trial(_optuna_trial(tuning, trial.values, distributions, _state(trial), value, step))
+        study.add_trial(
+            _optuna_trial(tuning, trial.values, distributions, _state(trial), value, step)
+        )
     params = study.ask(distributions).params
     return tuple(_to_text(parameter, params[parameter.name]) for parameter in tuning.parameters)
 
@@ -101,14 +109,17 @@ def _optuna_trial(
 ) -> FrozenTrial:
     """`step`: the step of the value, which counts for a trial that was stopped early."""
     params = {
-        parameter.name: _from_text(parameter, text) for parameter, text in zip(tuning.parameters, values, strict=True)
+        parameter.name: _from_text(parameter, text)
+        for parameter, text in zip(tuning.parameters, values, strict=True)
     }
     return create_trial(
         state=state,
         params=params,
         distributions=distributions,
         value=value if state is TrialState.COMPLETE else None,
-        intermediate_values={step: value} if state is TrialState.PRUNED and value is not None else None,
+        intermediate_values={step: value}
+        if state is TrialState.PRUNED and value is not None
+        else None,
     )
 
 
@@ -164,7 +175,9 @@ def _first_untried(tuning: Tuning, tried: set[Values], start: int) -> Values:
     """Return the first untried point of a finite space, searching from `start`; the start itself if all were tried."""
     size = tuning.size or 1
     points = (_point(tuning, (start + offset) % size) for offset in count())
-    return next(point for offset, point in enumerate(points) if point not in tried or offset >= size)
+    return next(
+        point for offset, point in enumerate(points) if point not in tried or offset >= size
+    )
 
 
 def _point(tuning: Tuning, index: int) -> Values:

@@ -18,4 +18,6 @@ def tokens() -> Tokens:
 
 def auth_deps() -> AuthDeps:
     values = settings()
-    return AuthDeps(tokens(), core_services.deps().store, values.project, values.worker_service_account)
+    return AuthDeps(
+        tokens(), core_services.deps().store, values.project, values.worker_service_account
+    )

@@ -39,7 +39,9 @@ READ_ONLY: Final = (
 
 
 def console(
-    version: str, denied: Callable[[], Denied] | None = None, cost_sources: CostSources | None = None
+    version: str,
+    denied: Callable[[], Denied] | None = None,
+    cost_sources: CostSources | None = None,
 ) -> Console:
     """Return the console of the installation that the settings name. It acts with the credentials of the process.
 
@@ -56,7 +58,9 @@ def console(
         ledgers=LedgerCache(store),
         read_log=_read_log,
         metrics=MetricCache(metrics.metric_reader(EXTRA_S)),
-        address_book=EmulatorAddresses(values.compute_endpoint) if is_emulated else DnsAddresses(values.project),
+        address_book=EmulatorAddresses(values.compute_endpoint)
+        if is_emulated
+        else DnsAddresses(values.project),
         clock=lambda: datetime.now(UTC),
         limits=values.limits,
         ml_unit_price=values.ml_unit_price,
@@ -105,4 +109,6 @@ def denied_by_credentials() -> Denied:
         Action.LABELS: state,
         Action.DELETE: state,
     }
-    return {action: f"You lack {' and '.join(names)}." for action, names in missing.items() if names}
+    return {
+        action: f"You lack {' and '.join(names)}." for action, names in missing.items() if names
+    }

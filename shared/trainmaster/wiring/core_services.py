@@ -35,7 +35,11 @@ def bus() -> Bus:
 def notifications() -> Bus | None:
     """Return where job notifications are published; None: the installation has none."""
     values = settings()
-    return PubsubBus(clients.publisher(), values.project, as_temporary_error) if values.notifications else None
+    return (
+        PubsubBus(clients.publisher(), values.project, as_temporary_error)
+        if values.notifications
+        else None
+    )
 
 
 @cache
@@ -57,7 +61,9 @@ def allowed_resources() -> AllowedResources:
 
 @cache
 def deps() -> Deps:
-    from trainmaster.flows.commit.record import Deps  # the command line needs the other adapters only
+    from trainmaster.flows.commit.record import (
+        Deps,
+    )  # the command line needs the other adapters only
 
     return Deps(
         store(),

@@ -37,7 +37,9 @@ def run_in_threads(tasks: Sequence[Callable[[], None]]) -> None:
 @cache
 def provision_deps() -> Deps:
     """Return `deps` with Google's advice about capacity."""
-    return replace(deps(), advisor=CapacityAdvisor(settings().project, endpoint=settings().compute_endpoint))
+    return replace(
+        deps(), advisor=CapacityAdvisor(settings().project, endpoint=settings().compute_endpoint)
+    )
 
 
 @cache
@@ -51,16 +53,27 @@ def fleet_deps() -> FleetDeps:
         account_networks=values.account_networks,
         images=values.boot_images,
     )
-    compute = ComputeFleet(defaults, endpoint=values.compute_endpoint, wait_s=values.operation_wait_s)
+    compute = ComputeFleet(
+        defaults, endpoint=values.compute_endpoint, wait_s=values.operation_wait_s
+    )
     fleet = Fleets(compute, _tpu_fleet(defaults) if values.tpu else None)
     # Set on every VM, because the metadata of the project may enable it for VMs that do not set it.
     serial_port_logging = {"serial-port-logging-enable": str(values.serial_port_logging).upper()}
-    package_index = {"trainmaster-package-index": values.package_index} if values.package_index else {}
+    package_index = (
+        {"trainmaster-package-index": values.package_index} if values.package_index else {}
+    )
     gcsfuse = {"trainmaster-gcsfuse": values.gcsfuse} if values.gcsfuse else {}
     metrics = {"trainmaster-metrics": values.metrics} if values.metrics != METRICS_OFF else {}
     # Without it, no login works: `block-project-ssh-keys` is set, and VMs have no keys of their own.
     os_login = {"enable-oslogin": "TRUE"} if values.ssh else {}
-    metadata = {**agent_files(values.agent), **serial_port_logging, **package_index, **gcsfuse, **metrics, **os_login}
+    metadata = {
+        **agent_files(values.agent),
+        **serial_port_logging,
+        **package_index,
+        **gcsfuse,
+        **metrics,
+        **os_login,
+    }
     reader = metric_reader() if metrics else None
     return FleetDeps(fleet, addresses(), values.project, metadata, run_in_threads, metrics=reader)
 
@@ -86,7 +99,9 @@ def agent_files(uri: str) -> dict[str, str]:
     `uri` is the agent's address in Cloud Storage, `gs://BUCKET/agent/SHA256.zip`. Raises ValueError if there is none.
     """
     if not uri:
-        raise ValueError("TRAINMASTER_AGENT is not set: set it to the URI of the agent in Cloud Storage")
+        raise ValueError(
+            "TRAINMASTER_AGENT is not set: set it to the URI of the agent in Cloud Storage"
+        )
     return {
         "startup-script": (_AGENT / "startup.sh").read_text(encoding="utf-8"),
         "shutdown-script": (_AGENT / "shutdown.sh").read_text(encoding="utf-8"),

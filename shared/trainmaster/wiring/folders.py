@@ -38,11 +38,17 @@ IGNORED: Final = (
     "*.egg-info",
     ".ipynb_checkpoints",
 )
-_REQUIREMENT: Final = re.compile(r"[A-Za-z0-9][\w.-]*\s*(\[[\w\s,.-]*\])?\s*([=<>!~(;@](?!.*(\s--|\\)).*)?", re.ASCII)
+_REQUIREMENT: Final = re.compile(
+    r"[A-Za-z0-9][\w.-]*\s*(\[[\w\s,.-]*\])?\s*([=<>!~(;@](?!.*(\s--|\\)).*)?", re.ASCII
+)
 
 
 def with_folder(
-    document: dict[str, Any], folder: Path, bucket: str, objects: Objects, command: Sequence[str] = ()
+    document: dict[str, Any],
+    folder: Path,
+    bucket: str,
+    objects: Objects,
+    command: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Upload the folder unless it is there, and return the job that runs a command in a copy of it.
 
@@ -50,18 +56,28 @@ def with_folder(
     together.
     """
     if (kind := detect_kind(document)) is not AI_PLATFORM:
-        raise PermanentError(f"a folder works with AI Platform's format only; this job file is a {kind.title}")
+        raise PermanentError(
+            f"a folder works with AI Platform's format only; this job file is a {kind.title}"
+        )
     command = command or field_at(document, (TRAINING_INPUT, "args")) or ()
     if not command:
-        raise PermanentError("a folder needs a command. Example: trainmaster submit --folder . -- python train.py")
+        raise PermanentError(
+            "a folder needs a command. Example: trainmaster submit --folder . -- python train.py"
+        )
     if field_at(document, (TRAINING_INPUT, "pythonModule")):
-        raise PermanentError(f"{TRAINING_INPUT}.pythonModule: the command of a folder replaces it. Leave it out")
+        raise PermanentError(
+            f"{TRAINING_INPUT}.pythonModule: the command of a folder replaces it. Leave it out"
+        )
     if not bucket:
-        raise PermanentError("no bucket to upload the folder to: run `trainmaster init`, or set TRAINMASTER_BUCKET")
+        raise PermanentError(
+            "no bucket to upload the folder to: run `trainmaster init`, or set TRAINMASTER_BUCKET"
+        )
     content = folder_wheel(folder)
     place = f"gs://{bucket.removeprefix('gs://').rstrip('/')}/packages/folders"
     uri = f"{place}/{hashlib.sha256(content).hexdigest()}/{wheel_name(MODULE)}"
-    generation = objects.generation(uri) or objects.write(uri, content, content_type="application/zip")
+    generation = objects.generation(uri) or objects.write(
+        uri, content, content_type="application/zip"
+    )
     others = field_at(document, (TRAINING_INPUT, "packageUris")) or []
     uris = [*([others] if isinstance(others, str) else others), with_generation(uri, generation)]
     for field, value in {"packageUris": uris, "pythonModule": MODULE, "args": [*command]}.items():
@@ -78,32 +94,52 @@ def folder_wheel(folder: Path) -> bytes:
     if not files:
         raise PermanentError(f"{folder.resolve()} has no file that a job could use")
     if sizes.total() > BYTES_MAX:
-        largest = ", ".join(f"{name} ({size / (1 << 20):.1f} MiB)" for name, size in sizes.most_common(5))
+        largest = ", ".join(
+            f"{name} ({size / (1 << 20):.1f} MiB)" for name, size in sizes.most_common(5)
+        )
         problem = f"is larger than {BYTES_MAX >> 20} MiB: {largest}. Put data into Cloud Storage"
-        raise PermanentError(f"{folder.resolve()} {problem}, and list in {IGNORE_FILE} what the job does not need")
+        raise PermanentError(
+            f"{folder.resolve()} {problem}, and list in {IGNORE_FILE} what the job does not need"
+        )
     entries = {f"{MODULE}/__main__.py": Path(folder_program.__file__)}
     entries |= {f"{MODULE}/files/{name}": path for name, path in files.items()}
     try:
         return wheel(MODULE, entries, read_requirements(folder))
-    except (OSError, UnicodeError) as error:  # no permission to read a file, or a name that is no text
-        raise PermanentError(f"{folder.resolve()} cannot be packed: {error}. {IGNORE_FILE} can leave it out") from None
+    except (
+        OSError,
+        UnicodeError,
+    ) as error:  # no permission to read a file, or a name that is no text
+        raise PermanentError(
+            f"{folder.resolve()} cannot be packed: {error}. {IGNORE_FILE} can leave it out"
+        ) from None
 
 
 def read_requirements(folder: Path) -> list[str]:
     """Return the packages in requirements.txt; empty if there is none. Raises PermanentError for other lines."""
     file = folder / "requirements.txt"
-    lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
+    lines = (
+        file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
+    )
     requirements = [re.sub(r"(^|\s)#.*", "", line).strip() for line in lines]
     for number, line in enumerate(requirements, 1):
         if line and not _REQUIREMENT.fullmatch(line):
-            raise PermanentError(f"{file}:{number}: {line!r} must be a package, such as pandas==2.3, and no option")
+            raise PermanentError(
+                f"{file}:{number}: {line!r} must be a package, such as pandas==2.3, and no option"
+            )
     return [line for line in requirements if line]
 
 
 def _list_files(folder: Path) -> list[Path]:
     ignore_file = folder / IGNORE_FILE
-    lines = ignore_file.read_text(encoding="utf-8", errors="replace").splitlines() if ignore_file.is_file() else []
-    patterns = [*IGNORED, *(text for line in lines if (text := line.strip().strip("/")) and text[0] != "#")]
+    lines = (
+        ignore_file.read_text(encoding="utf-8", errors="replace").splitlines()
+        if ignore_file.is_file()
+        else []
+    )
+    patterns = [
+        *IGNORED,
+        *(text for line in lines if (text := line.strip().strip("/")) and text[0] != "#"),
+    ]
 
     def is_kept(path: Path) -> bool:
         return not any(path.relative_to(folder).match(pattern) for pattern in patterns)
@@ -111,5 +147,9 @@ def _list_files(folder: Path) -> list[Path]:
     found: list[Path] = []
     for root, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if is_kept(Path(root, name))]
-        found += [path for path in (Path(root, name) for name in names) if is_kept(path) and path.is_file()]
+        found += [
+            path
+            for path in (Path(root, name) for name in names)
+            if is_kept(path) and path.is_file()
+        ]
     return sorted(found)

@@ -47,7 +47,11 @@ def known_variables(project: str | None = None) -> dict[str, str]:
     known = {} if named and not project else {BUCKET: bucket, WORKER_SERVICE_ACCOUNT: account}
     if stored.get("installation", "") == name:
         known |= {VARIABLES[name]: value for name, value in stored.items()}
-    known |= {name: os.environ[name] for name in (*VARIABLES.values(), WORKER_SERVICE_ACCOUNT) if os.environ.get(name)}
+    known |= {
+        name: os.environ[name]
+        for name in (*VARIABLES.values(), WORKER_SERVICE_ACCOUNT)
+        if os.environ.get(name)
+    }
     return {**known, PROJECT: chosen, INSTALLATION: name}
 
 
@@ -63,18 +67,26 @@ def use_installation(project: str | None = None) -> bool:
 
 def file() -> Path:
     """Return the path of the user's file, by the XDG base directory specification."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "trainmaster" / "installation.json"
+    return (
+        Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+        / "trainmaster"
+        / "installation.json"
+    )
 
 
 def remembered() -> dict[str, str]:
     """Return what `trainmaster init` has remembered; empty: nothing. Raises PermanentError for a bad file."""
     try:
         stored = json.loads(file().read_text(encoding="utf-8"))
-        return {name: value for name, value in stored.items() if name in VARIABLES and value.strip()}
+        return {
+            name: value for name, value in stored.items() if name in VARIABLES and value.strip()
+        }
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, AttributeError) as error:
-        raise PermanentError(f"{file()} cannot be read: {error}. Delete it, and run `trainmaster init`") from None
+        raise PermanentError(
+            f"{file()} cannot be read: {error}. Delete it, and run `trainmaster init`"
+        ) from None
 
 
 def remember(values: dict[str, str]) -> None:

@@ -14,11 +14,15 @@ from trainmaster.wiring import core_services
 
 
 def intake_deps() -> CreationDeps:
-    return replace(core_services.creation_deps(), objects=_objects, resources=resources, prices=_prices)
+    return replace(
+        core_services.creation_deps(), objects=_objects, resources=resources, prices=_prices
+    )
 
 
 def _objects() -> Objects:
-    from trainmaster.wiring.objects import objects  # a quarter of a second, which only calls that create jobs pay
+    from trainmaster.wiring.objects import (
+        objects,
+    )  # a quarter of a second, which only calls that create jobs pay
 
     return objects()
 
@@ -35,5 +39,9 @@ def resources() -> Resources:
     from trainmaster.gcp.resource_lookup import GOOGLE_ACCOUNTS, GoogleResources
 
     values = settings()
-    accounts = "" if values.iam_accounts_endpoint == GOOGLE_ACCOUNTS else values.iam_accounts_endpoint
-    return GoogleResources(values.project, accounts, values.secrets_endpoint, values.registry_endpoint)
+    accounts = (
+        "" if values.iam_accounts_endpoint == GOOGLE_ACCOUNTS else values.iam_accounts_endpoint
+    )
+    return GoogleResources(
+        values.project, accounts, values.secrets_endpoint, values.registry_endpoint
+    )

@@ -20,7 +20,9 @@ NO_LIST = f"there is no price list; {ADVICE}"
 def price_list_uri() -> str:
     """Return the address of the price list. Raises PermanentError if the installation names no bucket."""
     if not settings().bucket:
-        raise PermanentError("the price list is kept in the installation's bucket: set TRAINMASTER_BUCKET")
+        raise PermanentError(
+            "the price list is kept in the installation's bucket: set TRAINMASTER_BUCKET"
+        )
     return f"gs://{settings().bucket}/{OBJECT_NAME}"
 
 

@@ -68,8 +68,14 @@ def main() -> None:
     if task["index"] == 0 and task["type"] in ("chief", "master"):
         if is_first("printed"):
             print(f"smoke-line {options.mark}", flush=True)
-        print(f"smoke-fact missing_object {object_status(bucket, f'{folder}/no-such-object')}", flush=True)
-        print(f"smoke-fact missing_job_file {object_status(bucket, 'jobs/no-such-file.yaml')}", flush=True)
+        print(
+            f"smoke-fact missing_object {object_status(bucket, f'{folder}/no-such-object')}",
+            flush=True,
+        )
+        print(
+            f"smoke-fact missing_job_file {object_status(bucket, 'jobs/no-such-file.yaml')}",
+            flush=True,
+        )
     time.sleep(POLL_S)
     kill_once(task)
     event = "NONE"

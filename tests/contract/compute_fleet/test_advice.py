@@ -20,7 +20,9 @@ from trainmaster.ports import Advisor
 
 A, B, FAR = "us-central1-a", "us-central1-b", "us-east1-b"
 GPU = TaskGroup(TaskType.WORKER, 4, "n1-standard-8", Accelerator("nvidia-tesla-t4", 2), spot=True)
-BUILT_IN = TaskGroup(TaskType.CHIEF, 1, "a2-highgpu-1g", Accelerator("nvidia-tesla-a100", 1), spot=True)
+BUILT_IN = TaskGroup(
+    TaskType.CHIEF, 1, "a2-highgpu-1g", Accelerator("nvidia-tesla-a100", 1), spot=True
+)
 KIND = "Spot n1-standard-8 with 2 x nvidia-tesla-t4"
 NOWHERE = "http://127.0.0.1:9"
 MOMENT = timedelta(microseconds=1)
@@ -31,7 +33,9 @@ def advisor(emulator: Emulator) -> Advisor:
     return CapacityAdvisor(PROJECT, endpoint=emulator.endpoint)
 
 
-def chances(advisor: Advisor, *requests_: tuple[str, TaskGroup], after: timedelta = timedelta()) -> list[float]:
+def chances(
+    advisor: Advisor, *requests_: tuple[str, TaskGroup], after: timedelta = timedelta()
+) -> list[float]:
     return list(advisor.advise(requests_, START + after).values())
 
 
@@ -51,7 +55,9 @@ def test_of_two_roles_of_one_kind_the_larger_decides(emulator: Emulator, advisor
     assert chances(advisor, (A, many), (A, one)) == chances(advisor, (A, one), (A, many)) == [0.1]
 
 
-def test_answer_is_kept_for_ten_minutes_and_for_this_number_of_vms(emulator: Emulator, advisor: Advisor) -> None:
+def test_answer_is_kept_for_ten_minutes_and_for_this_number_of_vms(
+    emulator: Emulator, advisor: Advisor
+) -> None:
     assert chances(advisor, (A, GPU)) == [0.9]
     emulator.faults(stockout_zones=[A])
     assert chances(advisor, (A, GPU), after=ADVICE_KEPT - MOMENT) == [0.9]
@@ -71,7 +77,12 @@ def test_answer_is_kept_for_ten_minutes_and_for_this_number_of_vms(emulator: Emu
     ids=["no permission", "API disabled", "unknown machine", "unknown region", "rate limit"],
 )
 def test_refusal_means_no_advice_and_is_not_asked_again_for_a_time(
-    faults: dict[str, Any], group: TaskGroup, zone: str, kept: timedelta, emulator: Emulator, advisor: Advisor
+    faults: dict[str, Any],
+    group: TaskGroup,
+    zone: str,
+    kept: timedelta,
+    emulator: Emulator,
+    advisor: Advisor,
 ) -> None:
     emulator.faults(**faults)
     assert chances(advisor, (zone, group)) == []

@@ -11,7 +11,17 @@ import requests
 from google.cloud import compute_v1
 
 from tests.contract.compute_fleet.answers import a_response
-from tests.contract.fleets import OTHER_ZONE, RUN, EmulatorWorld, MemoryWorld, a_create, a_fleet, gone, metadata, sole
+from tests.contract.fleets import (
+    OTHER_ZONE,
+    RUN,
+    EmulatorWorld,
+    MemoryWorld,
+    a_create,
+    a_fleet,
+    gone,
+    metadata,
+    sole,
+)
 from tests.integration.compute.emulator import ZONE, Emulator
 from tests.support.stack import eventually
 from trainmaster.core.model.job import Job
@@ -56,7 +66,11 @@ def test_slow_delete_returns_false_until_the_vm_is_gone(
     ],
 )
 def test_metric_that_may_not_be_read_is_unknown_and_other_failures_are_errors(
-    job: Job, monkeypatch: pytest.MonkeyPatch, status: int, reason: str, expected: type[Exception] | None
+    job: Job,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    reason: str,
+    expected: type[Exception] | None,
 ) -> None:
     memory = MemoryWorld()
     memory.fleet.create(job, a_create(job, 1), metadata())
@@ -71,7 +85,9 @@ def test_metric_that_may_not_be_read_is_unknown_and_other_failures_are_errors(
         fleet.reported_metric(vm)
 
 
-@pytest.mark.parametrize(("reason", "expected"), [("resourceNotReady", False), ("invalid", PermanentError)])
+@pytest.mark.parametrize(
+    ("reason", "expected"), [("resourceNotReady", False), ("invalid", PermanentError)]
+)
 def test_refused_deletion_of_a_vm_waits_while_it_is_not_ready_and_is_otherwise_an_error(
     job: Job, monkeypatch: pytest.MonkeyPatch, reason: str, expected: type[Exception] | bool
 ) -> None:
@@ -123,7 +139,10 @@ def test_rate_limit_and_no_connection_are_temporary_and_wrong_project_permanent(
 
 def test_addresses_are_known_before_the_vm_exists(emulator: Emulator) -> None:
     assert DnsAddresses("p").address("vm", ZONE) == f"vm.{ZONE}.c.p.internal:2222"
-    assert DnsAddresses("example.com:p").address("vm", ZONE) == f"vm.{ZONE}.c.p.example.com.internal:2222"
+    assert (
+        DnsAddresses("example.com:p").address("vm", ZONE)
+        == f"vm.{ZONE}.c.p.example.com.internal:2222"
+    )
     book = EmulatorAddresses(emulator.endpoint)
     assert (
         book.address("vm", ZONE)
@@ -142,9 +161,13 @@ def test_call_whose_id_google_refuses_is_made_with_the_name_of_the_same_vm(
     vm, other = compute.fleet.list_vms(job.job_id)
     send = requests.Session.request
 
-    def refuse_ids(session: requests.Session, method: str, url: str, **options: Any) -> requests.Response:
+    def refuse_ids(
+        session: requests.Session, method: str, url: str, **options: Any
+    ) -> requests.Response:
         return (
-            a_response(403, "forbidden") if re.search(r"/instances/\d+", url) else send(session, method, url, **options)
+            a_response(403, "forbidden")
+            if re.search(r"/instances/\d+", url)
+            else send(session, method, url, **options)
         )
 
     monkeypatch.setattr(requests.Session, "request", refuse_ids)

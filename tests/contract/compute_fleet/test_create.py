@@ -28,18 +28,24 @@ from trainmaster.gcp.vm_defaults import Problem, VmDefaults
 from trainmaster.ports import Created, NotCreated, Pending
 
 
-def test_stockout_keeps_googles_message_and_suggested_zones(compute: EmulatorWorld, job: Job) -> None:
+def test_stockout_keeps_googles_message_and_suggested_zones(
+    compute: EmulatorWorld, job: Job
+) -> None:
     compute.stock_out(ZONE, OTHER_ZONE)
     outcome = compute.fleet.create(job, a_create(job), metadata())
     assert isinstance(outcome, NotCreated)
     assert outcome.zones_available == ("us-central1-c", "us-central1-f")
     assert f"zones/{ZONE}' does not have enough resources" in outcome.message
     compute.stock_out()
-    assert compute.fleet.create(job, a_create(job), metadata()) == outcome  # the same request, the same answer
+    assert (
+        compute.fleet.create(job, a_create(job), metadata()) == outcome
+    )  # the same request, the same answer
     assert compute.fleet.create(job, a_create(job, round=1), metadata()) == Created()
 
 
-def test_exhausted_quota_is_a_capacity_error_of_kind_quota(compute: EmulatorWorld, job: Job) -> None:
+def test_exhausted_quota_is_a_capacity_error_of_kind_quota(
+    compute: EmulatorWorld, job: Job
+) -> None:
     compute.emulator.faults(quota_regions=["us-central1"])
     outcome = compute.fleet.create(job, a_create(job), metadata())
     assert isinstance(outcome, NotCreated)
@@ -48,24 +54,33 @@ def test_exhausted_quota_is_a_capacity_error_of_kind_quota(compute: EmulatorWorl
 
 @pytest.mark.parametrize(
     ("group", "kind"),
-    [({"machine_type": "n9-standard-4"}, CapacityErrorKind.STOCKOUT), ({"boot_disk_gib": 100}, None)],
+    [
+        ({"machine_type": "n9-standard-4"}, CapacityErrorKind.STOCKOUT),
+        ({"boot_disk_gib": 100}, None),
+    ],
     ids=["a machine type this zone lacks", "all well"],
 )
 def test_error_of_the_insert_call_is_not_created(
     compute: EmulatorWorld, job: Job, group: dict[str, Any], kind: CapacityErrorKind | None
 ) -> None:
     create = a_create(job)
-    outcome = compute.fleet.create(job, replace(create, group=replace(create.group, **group)), metadata())
+    outcome = compute.fleet.create(
+        job, replace(create, group=replace(create.group, **group)), metadata()
+    )
     assert (outcome.kind if isinstance(outcome, NotCreated) else None) is kind
 
 
 def test_too_large_metadata_is_denied(compute: EmulatorWorld, job: Job) -> None:
-    outcome = compute.fleet.create(job, a_create(job), {**metadata(), "trainmaster-vm-config": "x" * 300_000})
+    outcome = compute.fleet.create(
+        job, a_create(job), {**metadata(), "trainmaster-vm-config": "x" * 300_000}
+    )
     assert isinstance(outcome, NotCreated)
     assert (outcome.kind, outcome.code) == (CapacityErrorKind.DENIED, "invalid")
 
 
-def test_slow_insert_is_pending_and_found_by_the_next_call(compute: EmulatorWorld, job: Job) -> None:
+def test_slow_insert_is_pending_and_found_by_the_next_call(
+    compute: EmulatorWorld, job: Job
+) -> None:
     impatient = a_fleet(compute.emulator, wait_s=0.2)
     compute.emulator.faults(slow_s=0.4)
     assert impatient.create(job, a_create(job), metadata()) == Pending()
@@ -74,7 +89,9 @@ def test_slow_insert_is_pending_and_found_by_the_next_call(compute: EmulatorWorl
     assert len(compute.fleet.list_vms(job.job_id)) == 2
 
 
-def test_foreign_vm_with_our_name_is_denied_and_not_listed(compute: EmulatorWorld, job: Job) -> None:
+def test_foreign_vm_with_our_name_is_denied_and_not_listed(
+    compute: EmulatorWorld, job: Job
+) -> None:
     name = a_create(job).names[1]
     compute.emulator.run(name, labels={"owner": "somebody"})
     outcome = compute.fleet.create(job, a_create(job), metadata())
@@ -83,7 +100,9 @@ def test_foreign_vm_with_our_name_is_denied_and_not_listed(compute: EmulatorWorl
     assert compute.fleet.list_vms(job.job_id) == ()
 
 
-def test_create_is_pending_while_an_earlier_vm_has_the_name(compute: EmulatorWorld, job: Job) -> None:
+def test_create_is_pending_while_an_earlier_vm_has_the_name(
+    compute: EmulatorWorld, job: Job
+) -> None:
     compute.fleet.create(job, a_create(job, 1), metadata())
     assert compute.fleet.create(job, a_create(job, 1, vm_generation=2), metadata()) == Pending()
     gone(compute.fleet, sole(compute.fleet, job))
@@ -95,10 +114,14 @@ def test_created_vm_has_the_settings_of_job_and_installation(emulator: Emulator)
     gpu = Accelerator("nvidia-tesla-t4", 2)
     plan = a_plan(max_running_s=1000, max_wait_s=500)
     image = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64"
-    plan = replace(plan, image=image, groups=tuple(replace(group, accelerator=gpu) for group in plan.groups))
+    plan = replace(
+        plan, image=image, groups=tuple(replace(group, accelerator=gpu) for group in plan.groups)
+    )
     job = a_job(plan=plan, job_id=f"Digits_{uuid.uuid4().hex[:8]}")
     defaults = VmDefaults(
-        PROJECT, service_account="vm@p.iam.gserviceaccount.com", subnetwork="regions/us-central1/subnetworks/s"
+        PROJECT,
+        service_account="vm@p.iam.gserviceaccount.com",
+        subnetwork="regions/us-central1/subnetworks/s",
     )
     fleet = a_fleet(emulator, defaults)
     assert fleet.create(job, a_create(job, 1), metadata()) == Created()
@@ -112,14 +135,25 @@ def test_created_vm_has_the_settings_of_job_and_installation(emulator: Emulator)
     }
     assert vm.scheduling.max_run_duration.seconds == 1000 + 500 + 3600
     assert vm.scheduling.instance_termination_action == "DELETE"
-    assert (vm.scheduling.on_host_maintenance, vm.scheduling.automatic_restart) == ("TERMINATE", False)
+    assert (vm.scheduling.on_host_maintenance, vm.scheduling.automatic_restart) == (
+        "TERMINATE",
+        False,
+    )
     assert [accelerator.accelerator_count for accelerator in vm.guest_accelerators] == [2]
     assert [account.email for account in vm.service_accounts] == ["vm@p.iam.gserviceaccount.com"]
-    assert (vm.disks[0].boot, vm.disks[0].auto_delete, vm.disks[0].disk_size_gb) == (True, True, 100)
+    assert (vm.disks[0].boot, vm.disks[0].auto_delete, vm.disks[0].disk_size_gb) == (
+        True,
+        True,
+        100,
+    )
     assert vm.network_interfaces[0].subnetwork == "regions/us-central1/subnetworks/s"
     assert not vm.network_interfaces[0].access_configs
     secure = vm.shielded_instance_config
-    assert (secure.enable_secure_boot, secure.enable_vtpm, secure.enable_integrity_monitoring) == (False, True, True)
+    assert (secure.enable_secure_boot, secure.enable_vtpm, secure.enable_integrity_monitoring) == (
+        False,
+        True,
+        True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,7 +170,11 @@ def test_created_vm_has_the_settings_of_job_and_installation(emulator: Emulator)
     ],
 )
 def test_insert_that_the_call_refuses_is_not_created_or_temporary(
-    job: Job, monkeypatch: pytest.MonkeyPatch, status: int, reason: str, expected: CapacityErrorKind | None
+    job: Job,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    reason: str,
+    expected: CapacityErrorKind | None,
 ) -> None:
     monkeypatch.setattr(requests.Session, "request", lambda *_, **__: a_response(status, reason))
     fleet = ComputeFleet(VmDefaults("p"), endpoint="http://127.0.0.1:9")
@@ -159,7 +197,9 @@ def test_create_is_pending_while_a_vm_of_this_generation_stops(
     assert compute.fleet.create(job, a_create(job, 1, round=1), metadata()) == Pending()
 
 
-def test_vm_of_the_same_name_in_another_zone_is_not_taken_for_the_created_one(compute: EmulatorWorld, job: Job) -> None:
+def test_vm_of_the_same_name_in_another_zone_is_not_taken_for_the_created_one(
+    compute: EmulatorWorld, job: Job
+) -> None:
     assert compute.fleet.create(job, a_create(job, 1, zone=OTHER_ZONE), metadata()) == Created()
     compute.emulator.run(a_create(job, 1).names[0], labels={"owner": "somebody"})
     outcome = compute.fleet.create(job, a_create(job, 1), metadata())
@@ -167,7 +207,9 @@ def test_vm_of_the_same_name_in_another_zone_is_not_taken_for_the_created_one(co
     assert outcome.kind is CapacityErrorKind.DENIED
 
 
-@pytest.mark.parametrize("existing", [0, 1], ids=["none exists any more", "another delivery inserts the rest"])
+@pytest.mark.parametrize(
+    "existing", [0, 1], ids=["none exists any more", "another delivery inserts the rest"]
+)
 def test_create_is_pending_if_names_were_taken_and_freed_meanwhile(
     compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch, existing: int
 ) -> None:
@@ -187,12 +229,16 @@ def test_create_is_pending_if_names_were_taken_and_freed_meanwhile(
         ("RESOURCE_ALREADY_EXISTS", CapacityErrorKind.INTERNAL, True),
     ],
 )
-def test_only_a_denied_machine_type_may_be_in_another_zone(code: str, kind: CapacityErrorKind, is_taken: bool) -> None:
+def test_only_a_denied_machine_type_may_be_in_another_zone(
+    code: str, kind: CapacityErrorKind, is_taken: bool
+) -> None:
     outcome = not_created(Problem(code, "zones/us-central1-a/machineTypes/a2-highgpu-1g"))
     assert (outcome.kind, name_exists(outcome)) == (kind, is_taken)
 
 
-def test_cause_of_an_insert_that_gave_up_is_an_error_of_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cause_of_an_insert_that_gave_up_is_an_error_of_its_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def failed(code: str, group: str) -> compute_v1.Operation:
         error = compute_v1.Error(errors=[compute_v1.Errors(code=code, message="no")])
         return compute_v1.Operation(operation_group_id=group, error=error)
@@ -200,17 +246,27 @@ def test_cause_of_an_insert_that_gave_up_is_an_error_of_its_group(monkeypatch: p
     members = [failed("QUOTA_EXCEEDED", "other"), failed("ZONE_RESOURCE_POOL_EXHAUSTED", "ours")]
     operations = Operations("p", "http://127.0.0.1:9")
 
-    def listed(request: compute_v1.ListZoneOperationsRequest, **_: object) -> list[compute_v1.Operation]:
-        return [one for one in members if f'operationGroupId="{one.operation_group_id}"' == request.filter]
+    def listed(
+        request: compute_v1.ListZoneOperationsRequest, **_: object
+    ) -> list[compute_v1.Operation]:
+        return [
+            one
+            for one in members
+            if f'operationGroupId="{one.operation_group_id}"' == request.filter
+        ]
 
     monkeypatch.setattr(operations._zones, "list", listed)
     gave_up = failed("VM_MIN_COUNT_NOT_REACHED", "ours")
-    assert [cause.code for cause in operations.causes(ZONE, gave_up)] == ["ZONE_RESOURCE_POOL_EXHAUSTED"]
+    assert [cause.code for cause in operations.causes(ZONE, gave_up)] == [
+        "ZONE_RESOURCE_POOL_EXHAUSTED"
+    ]
     members.append(failed("QUOTA_EXCEEDED", "ours"))
     assert [cause.code for cause in operations.causes(ZONE, gave_up)] == [
         "ZONE_RESOURCE_POOL_EXHAUSTED",
         "QUOTA_EXCEEDED",
     ]
     members.clear()
-    assert [cause.code for cause in operations.causes(ZONE, gave_up)] == ["VM_MIN_COUNT_NOT_REACHED"]
+    assert [cause.code for cause in operations.causes(ZONE, gave_up)] == [
+        "VM_MIN_COUNT_NOT_REACHED"
+    ]
     assert operations.causes(ZONE, compute_v1.Operation()) == []

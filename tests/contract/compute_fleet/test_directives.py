@@ -36,7 +36,9 @@ def test_directive_whose_label_is_missing_gets_it_from_the_next_call(
     assert vm.directive == RUN, "the label is behind"
     assert compute.metadata(vm) == metadata(hold)
     assert compute.fleet.write_directive(vm, hold)
-    assert sole(compute.fleet, job) == replace(vm, directive=hold), "the metadata was not written again"
+    assert sole(compute.fleet, job) == replace(vm, directive=hold), (
+        "the metadata was not written again"
+    )
 
 
 def test_directive_that_is_behind_the_metadata_is_not_written(
@@ -71,7 +73,9 @@ def test_label_is_not_written_over_labels_that_change_meanwhile(
 ) -> None:
     compute.fleet.create(job, a_create(job, 1), metadata())
     vm = sole(compute.fleet, job)
-    after_reading(compute.fleet, lambda: add_label(compute.emulator, vm, "owner", "somebody"), monkeypatch)
+    after_reading(
+        compute.fleet, lambda: add_label(compute.emulator, vm, "owner", "somebody"), monkeypatch
+    )
     hold = Directive(1, 2, DirectiveAction.HOLD)
     assert not compute.fleet.write_directive(vm, hold)
     assert compute.emulator.get(vm.name).labels["owner"] == "somebody"
@@ -79,7 +83,9 @@ def test_label_is_not_written_over_labels_that_change_meanwhile(
     assert compute.emulator.get(vm.name).labels["owner"] == "somebody"
 
 
-def after_reading(fleet: Fleet, change: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+def after_reading(
+    fleet: Fleet, change: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Change the VM right after the fleet has read it for the first time, as another client may do."""
     instances: Any = fleet._instances  # type: ignore[attr-defined]
     get = instances.get
@@ -99,6 +105,9 @@ def add_label(emulator: Emulator, vm: Vm, key: str, value: str) -> None:
         label_fingerprint=instance.label_fingerprint, labels={**instance.labels, key: value}
     )
     operation = emulator.instances.set_labels_unary(
-        project=PROJECT, zone=vm.zone, instance=vm.name, instances_set_labels_request_resource=request
+        project=PROJECT,
+        zone=vm.zone,
+        instance=vm.name,
+        instances_set_labels_request_resource=request,
     )
     assert not emulator.done(operation).error.errors

@@ -32,14 +32,18 @@ def with_a100(job: Job, **changes: Any) -> Job:
     return replace(job, plan=replace(job.plan, groups=groups, **changes))
 
 
-def test_placement_policy_is_shared_by_a_gang_and_deleted_at_release(compute: EmulatorWorld, job: Job) -> None:
+def test_placement_policy_is_shared_by_a_gang_and_deleted_at_release(
+    compute: EmulatorWorld, job: Job
+) -> None:
     job = with_a100(job)
     create = a_create(job)
     for _ in range(2):
         assert compute.fleet.create(job, create, metadata()) == Created()
     vms = compute.fleet.list_vms(job.job_id)
     policies = {compute.emulator.get(vm.name).resource_policies[0] for vm in vms}
-    assert [url.rpartition("/")[2] for url in policies] == [f"{create.names[0].removesuffix('-0')}-a"]
+    assert [url.rpartition("/")[2] for url in policies] == [
+        f"{create.names[0].removesuffix('-0')}-a"
+    ]
     assert not compute.fleet.release(job), "a VM has it still"
     for vm in vms:
         gone(compute.fleet, vm)
@@ -49,7 +53,9 @@ def test_placement_policy_is_shared_by_a_gang_and_deleted_at_release(compute: Em
     assert compute.emulator.call(region)["items"] == []
 
 
-def test_placement_policy_that_the_rate_limit_refuses_is_requested_again(compute: EmulatorWorld, job: Job) -> None:
+def test_placement_policy_that_the_rate_limit_refuses_is_requested_again(
+    compute: EmulatorWorld, job: Job
+) -> None:
     job = with_a100(job)
     compute.emulator.faults(rate_limited=1)
     assert compute.fleet.create(job, a_create(job), metadata()) == Created()
@@ -95,7 +101,9 @@ def test_refused_deletion_of_a_policy_waits_while_it_is_in_use_and_is_otherwise_
 
 def with_alternatives(job: Job) -> Job:
     """Return a job that has left n1 machines in us-central1, and is requested on A100 Spot VMs in us-east1."""
-    big = tuple(replace(group, machine_type="a2-highgpu-1g", spot=True) for group in job.plan.groups)
+    big = tuple(
+        replace(group, machine_type="a2-highgpu-1g", spot=True) for group in job.plan.groups
+    )
     options = (Option(job.plan.groups, reservation="my-reservation"), Option(big))
     zones = (ZONE, "us-east1-b", "us-west1-a")
     candidates = (Candidate(0, 0), Candidate(1, 1), Candidate(1, 1))
@@ -105,7 +113,10 @@ def with_alternatives(job: Job) -> Job:
 
 @pytest.mark.parametrize(
     ("candidate", "region", "machine", "model", "reserved"),
-    [(0, "us-central1", "n1-standard-4", "STANDARD", True), (1, "us-east1", "a2-highgpu-1g", "SPOT", False)],
+    [
+        (0, "us-central1", "n1-standard-4", "STANDARD", True),
+        (1, "us-east1", "a2-highgpu-1g", "SPOT", False),
+    ],
 )
 def test_vms_of_a_candidate_have_its_subnetwork_machine_and_pricing(
     job: Job, candidate: int, region: str, machine: str, model: str, reserved: bool
@@ -117,7 +128,10 @@ def test_vms_of_a_candidate_have_its_subnetwork_machine_and_pricing(
     subnetwork = "projects/p/regions/{region}/subnetworks/workers-{region}"
     defaults = VmDefaults("p", network="projects/p/global/networks/workers", subnetwork=subnetwork)
     requested = resource(job.placed, create, defaults, {}).instance_properties
-    assert requested.network_interfaces[0].subnetwork == f"projects/p/regions/{region}/subnetworks/workers-{region}"
+    assert (
+        requested.network_interfaces[0].subnetwork
+        == f"projects/p/regions/{region}/subnetworks/workers-{region}"
+    )
     assert (create.zone, requested.machine_type) == (job.plan.zones[candidate], machine)
     assert (requested.scheduling.provisioning_model or "STANDARD") == model
     assert bool(requested.reservation_affinity.values) is reserved
@@ -127,7 +141,10 @@ def test_policies_of_all_visited_candidates_are_deleted_and_no_others_are_touche
     compute: EmulatorWorld, job: Job
 ) -> None:
     job = with_alternatives(job)
-    assert compute.fleet.create(job.placed, a_create(job.placed, zone="us-east1-b"), metadata()) == Created()
+    assert (
+        compute.fleet.create(job.placed, a_create(job.placed, zone="us-east1-b"), metadata())
+        == Created()
+    )
     for vm in compute.fleet.list_vms(job.job_id):
         gone(compute.fleet, vm)
     back = replace(job, placement=Placement(0, left=("us-east1-b",)))

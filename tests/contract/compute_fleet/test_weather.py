@@ -36,12 +36,18 @@ class OverEmulator(WeatherFleet):
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_flows_request_the_same_on_the_emulator_and_in_memory(seed: int, emulator: Emulator) -> None:
+def test_flows_request_the_same_on_the_emulator_and_in_memory(
+    seed: int, emulator: Emulator
+) -> None:
     job = arena.job_of(arena.anywhere(seed))
-    job = replace(job, job_id=f"weather_{uuid.uuid4().hex[:8]}", plan=replace(job.plan, image=IMAGE))
+    job = replace(
+        job, job_id=f"weather_{uuid.uuid4().hex[:8]}", plan=replace(job.plan, image=IMAGE)
+    )
     weather = Weather(seed, Climate.FAMINE)
     in_memory = WeatherFleet(weather=weather, answer_s=0.0)
-    in_memory.world = world = World(job_id=job.job_id, fleet=in_memory, advisor=WeatherAdvisor(weather))
+    in_memory.world = world = World(
+        job_id=job.job_id, fleet=in_memory, advisor=WeatherAdvisor(weather)
+    )
     search(world, job, 0.0)
     emulator.faults(weather={"seed": seed, "climate": "famine"})
     compute = a_fleet(emulator)

@@ -26,7 +26,11 @@ def submit(store: Store, job: Job | None = None) -> Job:
     decision = judge(None, event, START)
     change = evolve(None, decision, START)
     after = counters(None, None)
-    store.commit(None, LedgerEntry(job.job_id, event.key, START, event, decision, after, after, change.effects), change)
+    store.commit(
+        None,
+        LedgerEntry(job.job_id, event.key, START, event, decision, after, after, change.effects),
+        change,
+    )
     return job
 
 
@@ -34,7 +38,9 @@ def entry_of(state: State, event: ReplicaExited | VmLost | VmReady) -> tuple[Led
     decision = judge(state, event, at(100))
     change = evolve(state, decision, at(100))
     before = counters(state, "1-worker-0")
-    return LedgerEntry("digits_1", event.key, at(100), event, decision, before, before, change.effects), change
+    return LedgerEntry(
+        "digits_1", event.key, at(100), event, decision, before, before, change.effects
+    ), change
 
 
 def must(found: T | None) -> T:

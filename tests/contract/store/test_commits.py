@@ -34,7 +34,12 @@ def test_empty_store_returns_nothing(store: Store) -> None:
 
 def test_job_is_read_back_to_the_microsecond(store: Store) -> None:
     job = submit(
-        store, replace(a_job(JobState.QUEUED), created_at=START.replace(microsecond=123457), labels=(Label("a", "b"),))
+        store,
+        replace(
+            a_job(JobState.QUEUED),
+            created_at=START.replace(microsecond=123457),
+            labels=(Label("a", "b"),),
+        ),
     )
     loaded = must(store.load_attempt("digits_1"))
     assert loaded.state.job == job
@@ -43,7 +48,9 @@ def test_job_is_read_back_to_the_microsecond(store: Store) -> None:
     )
     assert loaded.state.whole
     assert must(store.load("digits_1")).state == State(job)
-    assert must(store.load("digits_1", "1-worker-1")).state.replicas == (Replica(1, WORKER_1, ordered_at=START),)
+    assert must(store.load("digits_1", "1-worker-1")).state.replicas == (
+        Replica(1, WORKER_1, ordered_at=START),
+    )
     assert must(store.load("digits_1", "9-worker-9")).state.replicas == ()
 
 
@@ -97,7 +104,10 @@ def test_replicas_of_an_earlier_attempt_are_not_read(store: Store) -> None:
 
 def test_replicas_of_an_attempt_have_the_order_of_the_plan(store: Store) -> None:
     plan = a_job(JobState.QUEUED).plan
-    groups = tuple(replace(group, count=11) if group.task_type is TaskType.WORKER else group for group in plan.groups)
+    groups = tuple(
+        replace(group, count=11) if group.task_type is TaskType.WORKER else group
+        for group in plan.groups
+    )
     submit(store, a_job(JobState.QUEUED, plan=replace(plan, groups=groups)))
     state = must(store.load_attempt("digits_1")).state
     assert [replica.replica_id for replica in state.replicas] == list(state.job.plan.replica_ids)
@@ -113,8 +123,13 @@ def test_ready_replicas_are_counted_per_attempt_and_floor(store: Store) -> None:
         none = counters(None, None)
         entry = LedgerEntry("digits_1", event.key, at(5), event, decision, none, none)
         store.commit(loaded, entry, evolve(loaded.state, decision, at(5)))
-    assert [store.count_ready("digits_1", *which) for which in ((1, 0), (1, 1), (1, 2), (2, 0))] == [2, 2, 0, 0]
-    counted = [store.count_ready_for("digits_1", *which) for which in (("1-1", 0), ("1-1", 1), ("1-1", 2), ("1-2", 0))]
+    assert [
+        store.count_ready("digits_1", *which) for which in ((1, 0), (1, 1), (1, 2), (2, 0))
+    ] == [2, 2, 0, 0]
+    counted = [
+        store.count_ready_for("digits_1", *which)
+        for which in (("1-1", 0), ("1-1", 1), ("1-1", 2), ("1-2", 0))
+    ]
     assert counted == [2, 2, 0, 0]
 
 
@@ -140,7 +155,8 @@ def a_large_study() -> Job:
     """The largest that the job format accepts, of eight numbers with all their digits."""
     values = tuple(f"-{nth}.12345678901234567e-300" for nth in range(8))
     trials = tuple(
-        Trial(number, values, TrialState.SUCCEEDED, at(1), at(2), Measurement(0.5, 10)) for number in range(1, 1001)
+        Trial(number, values, TrialState.SUCCEEDED, at(1), at(2), Measurement(0.5, 10))
+        for number in range(1, 1001)
     )
     parameters = tuple(Parameter(f"p{nth}", ParameterKind.DOUBLE, 0, 1) for nth in range(8))
     tuning = Tuning(parameters, max_trials=1000, trials=trials, last_error="x" * 4096)

@@ -17,7 +17,10 @@ def test_rejection_is_stored_once(store: Store) -> None:
 
 
 def test_rejections_are_read_in_bounded_numbers_whatever_was_refused_before(store: Store) -> None:
-    stored = [Rejection(f"k{number}", f"message:{number}", None, ("x",), at(number)) for number in range(6)]
+    stored = [
+        Rejection(f"k{number}", f"message:{number}", None, ("x",), at(number))
+        for number in range(6)
+    ]
     for rejection in stored:
         store.reject(rejection)
     assert store.rejections(2) == (stored[5], stored[4])

@@ -24,14 +24,21 @@ def test_live_jobs_have_not_ended_and_recent_jobs_are_newest_first(store: Store)
 def test_job_list_pages_are_ordered_by_time_then_id(store: Store) -> None:
     made = {"job_a": 0, "job_b": 5, "job_c": 5, "job_d": 5, "job_e": 9}
     for job_id, seconds in made.items():
-        submit(store, a_job(JobState.QUEUED, job_id=job_id, created_at=at(seconds).replace(microsecond=123457)))
+        submit(
+            store,
+            a_job(
+                JobState.QUEUED, job_id=job_id, created_at=at(seconds).replace(microsecond=123457)
+            ),
+        )
     listed: list[str] = []
     page = store.recent_jobs(2)
     while page:
         listed += [job.job_id for job in page]
         page = store.recent_jobs(2, JobPosition(page[-1].created_at, page[-1].job_id))
     assert listed == ["job_e", "job_d", "job_c", "job_b", "job_a"]
-    assert store.recent_jobs(5, JobPosition(at(5), "job_zz"))[0].job_id == "job_a", "a place where no job is"
+    assert store.recent_jobs(5, JobPosition(at(5), "job_zz"))[0].job_id == "job_a", (
+        "a place where no job is"
+    )
 
 
 VISION, TEST = Label("team", "vision"), Label("stage", "test")
@@ -57,12 +64,40 @@ def test_filtered_pages_have_the_listed_jobs_that_match_and_no_others(
     anna, boris = "anna@example.com", "boris@example.com"
     made = [
         a_job(JobState.QUEUED, job_id="cli", submission=f"cli:1/{anna}"),
-        a_job(JobState.QUEUED, job_id="api", labels=(VISION,), through_api=True, submitted_by="Anna@example.com"),
-        a_job(JobState.FAILED, job_id="done", labels=(Label("owner", anna), VISION), submission=f"console:2/{boris}"),
+        a_job(
+            JobState.QUEUED,
+            job_id="api",
+            labels=(VISION,),
+            through_api=True,
+            submitted_by="Anna@example.com",
+        ),
+        a_job(
+            JobState.FAILED,
+            job_id="done",
+            labels=(Label("owner", anna), VISION),
+            submission=f"console:2/{boris}",
+        ),
         a_job(JobState.FAILED, job_id="old"),
-        a_job(JobState.RUNNING, job_id="test", labels=(TEST, VISION), through_api=True, submitted_by=boris),
-        a_job(JobState.FAILED, job_id="gone", labels=(VISION,), submission=f"cli:3/{anna}", deleted_at=at(9)),
-        a_job(JobState.FAILED, job_id="trial", submitted_by=anna, trial_of=TrialOf("api", 1, "accuracy")),
+        a_job(
+            JobState.RUNNING,
+            job_id="test",
+            labels=(TEST, VISION),
+            through_api=True,
+            submitted_by=boris,
+        ),
+        a_job(
+            JobState.FAILED,
+            job_id="gone",
+            labels=(VISION,),
+            submission=f"cli:3/{anna}",
+            deleted_at=at(9),
+        ),
+        a_job(
+            JobState.FAILED,
+            job_id="trial",
+            submitted_by=anna,
+            trial_of=TrialOf("api", 1, "accuracy"),
+        ),
     ]
     for nth, job in enumerate(reversed(made)):
         submit(store, replace(job, created_at=at(nth)))
@@ -78,7 +113,9 @@ def test_jobs_are_counted_from_a_moment_on(store: Store) -> None:
     assert store.count_created_since(START, through_api=False) == 0
     for nth in range(3):
         submit(store, a_job(JobState.QUEUED, job_id=f"job_{nth}", created_at=at(nth)))
-    assert [store.count_created_since(at(seconds), through_api=False) for seconds in (0, 1, 2, 3)] == [3, 2, 1, 0]
+    assert [
+        store.count_created_since(at(seconds), through_api=False) for seconds in (0, 1, 2, 3)
+    ] == [3, 2, 1, 0]
 
 
 def test_created_jobs_are_counted_by_their_way_of_submission(store: Store) -> None:
@@ -95,8 +132,18 @@ def test_jobs_are_counted_by_state_and_label_without_trials_and_deleted_ones(sto
     submit(store, a_job(JobState.QUEUED, job_id="queued", labels=(owner, vision)))
     submit(store, a_job(JobState.FAILED, job_id="failed", labels=(vision,)))
     submit(store, a_job(JobState.FAILED, job_id="failed_speech", labels=(Label("team", "speech"),)))
-    submit(store, a_job(JobState.FAILED, job_id="failed_deleted", labels=(vision,), deleted_at=at(9)))
-    submit(store, a_job(JobState.FAILED, job_id="trial", labels=(vision,), trial_of=TrialOf("queued", 1, "accuracy")))
+    submit(
+        store, a_job(JobState.FAILED, job_id="failed_deleted", labels=(vision,), deleted_at=at(9))
+    )
+    submit(
+        store,
+        a_job(
+            JobState.FAILED,
+            job_id="trial",
+            labels=(vision,),
+            trial_of=TrialOf("queued", 1, "accuracy"),
+        ),
+    )
     none = dict.fromkeys(JobState, 0)
     assert store.count_by_state() == none | {JobState.QUEUED: 1, JobState.FAILED: 2}
     assert store.count_by_state(vision) == none | {JobState.QUEUED: 1, JobState.FAILED: 1}
@@ -106,13 +153,22 @@ def test_jobs_are_counted_by_state_and_label_without_trials_and_deleted_ones(sto
 
 def test_trials_are_live_jobs_but_not_counted_as_created(store: Store) -> None:
     submit(store)
-    submit(store, a_job(JobState.QUEUED, job_id="digits_1-trial-1", trial_of=TrialOf("digits_1", 1, "accuracy")))
+    submit(
+        store,
+        a_job(
+            JobState.QUEUED, job_id="digits_1-trial-1", trial_of=TrialOf("digits_1", 1, "accuracy")
+        ),
+    )
     assert store.count_created_since(START, through_api=False) == 1
     assert {job.job_id for job in store.live_jobs().jobs} == {"digits_1", "digits_1-trial-1"}
 
 
 def test_job_of_vm_finds_live_and_ended_jobs(store: Store) -> None:
-    for job_id, state in (("digits_1", JobState.RUNNING), ("Digits_1", JobState.FAILED), ("d" * 128, JobState.QUEUED)):
+    for job_id, state in (
+        ("digits_1", JobState.RUNNING),
+        ("Digits_1", JobState.FAILED),
+        ("d" * 128, JobState.QUEUED),
+    ):
         submit(store, a_job(state, job_id=job_id))
         for replica_id in (CHIEF, WORKER_1):
             assert store.job_of_vm(vm_name(job_id, replica_id)) == job_id

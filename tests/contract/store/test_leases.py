@@ -30,13 +30,18 @@ def test_second_commit_on_an_admission_token_conflicts(store: Store) -> None:
         started, change = started_entry(name, must(store.load(name)).state)
         store.commit(must(store.load(name)), started, change, admission_token)
         with pytest.raises(ConflictError):
-            store.commit(must(store.load(name)), replace(started, key="again"), Change(), admission_token)
+            store.commit(
+                must(store.load(name)), replace(started, key="again"), Change(), admission_token
+            )
         assert store.entry(name, "again") is None
 
 
 def test_queue_of_a_thousand_jobs_is_stored_and_replaced(store: Store) -> None:
     assert store.queue() == AdmissionQueue()
-    waits = {f"job_{n}": Wait(f"job_{n}", n, f"it needs {n} vcpus, and 8 of 8 are in use") for n in range(1, 1001)}
+    waits = {
+        f"job_{n}": Wait(f"job_{n}", n, f"it needs {n} vcpus, and 8 of 8 are in use")
+        for n in range(1, 1001)
+    }
     for queue in (AdmissionQueue(at(1), waits), AdmissionQueue(at(2))):
         store.store_queue(queue)
         assert store.queue() == queue
@@ -56,7 +61,9 @@ def started_entry(job_id: str, state: State) -> tuple[LedgerEntry, Change]:
     event = ProvisioningStarted(job_id, at(1))
     decision = judge(state, event, at(1))
     before = counters(None, None)
-    return LedgerEntry(job_id, event.key, at(1), event, decision, before, before, ()), evolve(state, decision, at(1))
+    return LedgerEntry(job_id, event.key, at(1), event, decision, before, before, ()), evolve(
+        state, decision, at(1)
+    )
 
 
 def test_only_the_latest_admission_has_a_next_token(store: Store) -> None:
@@ -110,7 +117,9 @@ def test_holder_takes_its_own_lease_again(store: Store) -> None:
     assert store.take_lease("digits_1", at(100), at(180), "message-2") is None, "it was extended"
     third = must(store.take_lease("digits_1", at(100), at(180), "message-1"))
     store.release_lease(longer)
-    assert store.take_lease("digits_1", at(101), at(180), "message-2") is None, "the old holder cannot release it"
+    assert store.take_lease("digits_1", at(101), at(180), "message-2") is None, (
+        "the old holder cannot release it"
+    )
     store.release_lease(third)
     assert store.take_lease("digits_1", at(101), at(180), "message-2")
 

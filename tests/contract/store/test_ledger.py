@@ -63,16 +63,24 @@ def test_event_that_is_committed_beside_a_move_folds_to_the_state(
     submit(store)
     loaded, whole = must(store.load("digits_1", "1-worker-0")), must(store.load_attempt("digits_1"))
     decision = Decision(Rule.CAPACITY, Reason.STOCKOUT, "", ContinueProvisioning(1, 1, floor=4))
-    moved = VmsNotCreated("digits_1", 1, loaded.state.job.zone, 0, CapacityErrorKind.STOCKOUT, "X", "no", at(100))
+    moved = VmsNotCreated(
+        "digits_1", 1, loaded.state.job.zone, 0, CapacityErrorKind.STOCKOUT, "X", "no", at(100)
+    )
     counted = counters(whole.state, None)
     change = evolve(whole.state, decision, at(100))
-    store.commit(whole, LedgerEntry("digits_1", moved.key, at(100), moved, decision, counted, counted), change)
+    store.commit(
+        whole,
+        LedgerEntry("digits_1", moved.key, at(100), moved, decision, counted, counted),
+        change,
+    )
     store.commit(loaded, *entry_of(loaded.state, event))
     state, ledger = must(store.load_attempt("digits_1")).state, store.ledger("digits_1")
     assert {replica.vm_generation for replica in state.replicas} == {4}
     assert fold(ledger) == state
     history = must(read_history(ledger))
-    assert sorted(history.state.replicas, key=attrgetter("key")) == sorted(state.replicas, key=attrgetter("key"))
+    assert sorted(history.state.replicas, key=attrgetter("key")) == sorted(
+        state.replicas, key=attrgetter("key")
+    )
 
 
 def test_ledger_since_a_moment_has_the_entries_of_that_moment_and_later(store: Store) -> None:
@@ -131,7 +139,10 @@ def test_entries_committed_after_a_read_are_later_than_its_state(store: Store) -
 
 def test_state_contains_each_entry_that_is_included_in_it_while_others_commit(store: Store) -> None:
     plan = a_job(JobState.QUEUED).plan
-    groups = tuple(replace(group, count=24) if group.task_type is TaskType.WORKER else group for group in plan.groups)
+    groups = tuple(
+        replace(group, count=24) if group.task_type is TaskType.WORKER else group
+        for group in plan.groups
+    )
     submit(store, a_job(JobState.QUEUED, plan=replace(plan, groups=groups, independent=True)))
     workers = [ReplicaId(TaskType.WORKER, index) for index in range(24)]
     keys = {exited(worker, 1).key: worker for worker in workers}
@@ -155,7 +166,9 @@ def test_state_contains_each_entry_that_is_included_in_it_while_others_commit(st
     assert {*pending.included} == {"submitted", *keys}
 
 
-def test_notification_is_open_until_it_is_confirmed_and_independent_of_the_other_effects(store: Store) -> None:
+def test_notification_is_open_until_it_is_confirmed_and_independent_of_the_other_effects(
+    store: Store,
+) -> None:
     submit(store, a_job(JobState.QUEUED, job_id="first"))
     submit(store, a_job(JobState.QUEUED, job_id="second"))
     store.mark_done("first", ("submitted",), at(1))
@@ -175,7 +188,9 @@ def test_notification_is_open_until_it_is_confirmed_and_independent_of_the_other
 def test_entry_confirmed_by_many_at_once_keeps_one_of_their_times(store: Store) -> None:
     submit(store)
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda nth: store.mark_done("digits_1", ("submitted",), at(nth)), range(1, 5)))
+        list(
+            pool.map(lambda nth: store.mark_done("digits_1", ("submitted",), at(nth)), range(1, 5))
+        )
     first = must(store.entry("digits_1", "submitted")).done_at
     assert first in {at(nth) for nth in range(1, 5)}
     store.mark_done("digits_1", ("submitted",), at(9))

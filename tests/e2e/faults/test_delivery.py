@@ -25,7 +25,11 @@ REPEATED_WITHIN_S = 80
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
-CHIEF, WORKER_0, WORKER_1 = ReplicaId(TaskType.CHIEF, 0), ReplicaId(TaskType.WORKER, 0), ReplicaId(TaskType.WORKER, 1)
+CHIEF, WORKER_0, WORKER_1 = (
+    ReplicaId(TaskType.CHIEF, 0),
+    ReplicaId(TaskType.WORKER, 0),
+    ReplicaId(TaskType.WORKER, 1),
+)
 FUNCTIONS = ("submit", "vm_ready", "replica_exit", "maintenance", "provision", "sweep")
 
 
@@ -81,15 +85,21 @@ def test_message_published_five_times_changes_nothing(lab: Lab) -> None:
         "vm": {"name": vm.name, "zone": vm.zone, "instance_id": vm.instance_id}, "at": "2026-11-21T03:00:00Z",
     }  # fmt: skip
     lab.faults.kill_program(vm.name)
-    lab.until(lambda: lab.replica(job_id, WORKER_0).restarts_used == 1, 20)  # the next round has begun
+    lab.until(
+        lambda: lab.replica(job_id, WORKER_0).restarts_used == 1, 20
+    )  # the next round has begun
     before = lab.state(job_id)
     exit_again = json.dumps({**subject, "cause": "process", "signal": 9}).encode()
     for _ in range(5):
         lab.stack.pubsub.publish(topics.REPLICA_EXIT, exit_again)
         lab.stack.pubsub.publish(topics.VM_READY, json.dumps(subject).encode())
-        lab.stack.pubsub.publish(topics.PROVISION, json.dumps({"version": 1, "job_id": job_id}).encode())
+        lab.stack.pubsub.publish(
+            topics.PROVISION, json.dumps({"version": 1, "job_id": job_id}).encode()
+        )
     steps = lab.console(job_id, WORKER_0).count("step ")
-    lab.until(lambda: lab.console(job_id, WORKER_0).count("step ") >= steps + 30, 10)  # time to handle the messages
+    lab.until(
+        lambda: lab.console(job_id, WORKER_0).count("step ") >= steps + 30, 10
+    )  # time to handle the messages
     lab.finish(job_id)
     after = lab.wait_for_success(job_id)
     assert [replica.restarts_used for replica in after.replicas] == [

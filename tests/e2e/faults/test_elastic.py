@@ -15,7 +15,11 @@ from trainmaster.core.model.vm_names import vm_name
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
-CHIEF, WORKER_0, WORKER_1 = ReplicaId(TaskType.CHIEF, 0), ReplicaId(TaskType.WORKER, 0), ReplicaId(TaskType.WORKER, 1)
+CHIEF, WORKER_0, WORKER_1 = (
+    ReplicaId(TaskType.CHIEF, 0),
+    ReplicaId(TaskType.WORKER, 0),
+    ReplicaId(TaskType.WORKER, 1),
+)
 ZONE = "us-central1-c"
 
 
@@ -30,13 +34,22 @@ def test_gang_goes_on_with_two_of_three_members_and_grows_when_the_stockout_ends
 
     def train(members: tuple[ReplicaId, ...], start: str, within_s: float) -> datetime:
         """Wait until these members have taken a step in the round that begins so; return when they had."""
-        begun = [f"rank {rank} of {len(members)} begins after {start}" for rank in range(len(members))]
+        begun = [
+            f"rank {rank} of {len(members)} begins after {start}" for rank in range(len(members))
+        ]
 
         def has_stepped(member: ReplicaId, line: str) -> bool:
             return "\nstep" in lab.console(job_id, member).replace("\r", "").rpartition(line)[2]
 
-        lab.until(lambda: all(line in lab.console(job_id, m) for m, line in zip(members, begun, strict=True)), within_s)
-        lab.until(lambda: all(has_stepped(m, line) for m, line in zip(members, begun, strict=True)), 30)
+        lab.until(
+            lambda: all(
+                line in lab.console(job_id, m) for m, line in zip(members, begun, strict=True)
+            ),
+            within_s,
+        )
+        lab.until(
+            lambda: all(has_stepped(m, line) for m, line in zip(members, begun, strict=True)), 30
+        )
         return datetime.now(UTC)
 
     train((CHIEF, WORKER_0, WORKER_1), "step 0", 60)
@@ -52,13 +65,21 @@ def test_gang_goes_on_with_two_of_three_members_and_grows_when_the_stockout_ends
     entries = lab.decisions(job_id)
     refused = next(entry for entry in entries if isinstance(entry.event, VmsNotCreated))
     joined = next(entry for entry in entries if entry.decision.reason is Reason.MEMBERS_JOIN)
-    ready = [e for e in entries if isinstance(e.event, VmReady) and e.event.subject.replica_id == WORKER_0]
+    ready = [
+        e
+        for e in entries
+        if isinstance(e.event, VmReady) and e.event.subject.replica_id == WORKER_0
+    ]
     first_ready = next(entry for entry in ready if entry.at > refused.at)
     state = lab.state(job_id)
     assert [replica.restarts_used for replica in state.replicas] == [0, 0, 0]
     assert state.job.budgets.reruns_used == 0
     assert joined.at >= first_ready.at
-    print(f"from the refusal to the first step with 2: {(shrunk_at - refused.at).total_seconds():.1f} s")
-    print(f"from the new VM's report to the first step with 3: {(grown_at - first_ready.at).total_seconds():.1f} s")
+    print(
+        f"from the refusal to the first step with 2: {(shrunk_at - refused.at).total_seconds():.1f} s"
+    )
+    print(
+        f"from the new VM's report to the first step with 3: {(grown_at - first_ready.at).total_seconds():.1f} s"
+    )
     print(lab.story(job_id))
     lab.cancel(job_id)

@@ -23,7 +23,9 @@ OUTAGE_S = float(os.environ.get("TRAINMASTER_TEST_OUTAGE_S", "20"))
     [("firestore",), ("pubsub",), ("firestore", "pubsub")],
     ids=" and ".join,
 )
-def test_exit_during_an_outage_is_judged_once_afterwards(lab: Lab, services: tuple[str, ...]) -> None:
+def test_exit_during_an_outage_is_judged_once_afterwards(
+    lab: Lab, services: tuple[str, ...]
+) -> None:
     job_id = lab.scripted(workers=2, steps=MANY_STEPS)
     lab.wait(job_id, "RUNNING")
     with lab.stopped(*services, and_then=signal.SIGCONT):

@@ -62,13 +62,23 @@ def test_worker_killed_by_sigterm_every_time_uses_all_restarts_and_reruns(lab: L
     job_id = submit_with_action(lab, "SIGTERM", trainmaster={"exitPolicy": {"pauses": False}})
     state = wait_for_failure(lab, job_id, 200)
     assert incarnations(lab, job_id) == 4 * 6
-    assert (state.job.attempt, state.job.budgets.reruns_used, state.job.budgets.internal_used) == (4, 3, 0)
+    assert (state.job.attempt, state.job.budgets.reruns_used, state.job.budgets.internal_used) == (
+        4,
+        3,
+        0,
+    )
     beginning = "The replica worker 0 exited with a non-zero status of 15(SIGTERM). \n"
     assert (state.job.error_message or "").startswith(beginning)
     exits = exits_of_worker(lab, job_id)
     assert [entry.before.restarts_used for entry in exits] == [0, 1, 2, 3, 4, 5] * 4
-    vms = [entry.event.subject.vm.instance_id for entry in exits if isinstance(entry.event, ReplicaExited)]
-    assert [len(set(vms[first : first + 6])) for first in range(0, 24, 6)] == [1] * 4, "restarts use the same VM"
+    vms = [
+        entry.event.subject.vm.instance_id
+        for entry in exits
+        if isinstance(entry.event, ReplicaExited)
+    ]
+    assert [len(set(vms[first : first + 6])) for first in range(0, 24, 6)] == [1] * 4, (
+        "restarts use the same VM"
+    )
     assert len(set(vms)) == 4, "each rerun uses another VM"
 
 
@@ -88,7 +98,11 @@ def test_second_identical_exception_fails_the_job_with_its_traceback(lab: Lab) -
 def test_segmentation_fault_reruns_the_job_three_times(lab: Lab) -> None:
     job_id = submit_with_action(lab, "SIGSEGV")
     state = wait_for_failure(lab, job_id, 60)
-    assert (incarnations(lab, job_id), state.job.attempt, state.job.budgets.reruns_used) == (4, 4, 3)
+    assert (incarnations(lab, job_id), state.job.attempt, state.job.budgets.reruns_used) == (
+        4,
+        4,
+        3,
+    )
     assert "11(SIGSEGV)" in (state.job.error_message or "")
 
 
@@ -169,7 +183,12 @@ def test_killed_program_restarts_within_two_seconds(lab: Lab) -> None:
     lab.wait(job_id, "RUNNING")
     for incarnation in range(2, 7):
         lab.until(lambda: kill_program(lab, vm_name(job_id, WORKER_0)), 20)
-        lab.until(lambda incarnation=incarnation: lab.store.entry(job_id, f"1-worker-0-{incarnation}-vm-1-ready"), 20)  # type: ignore[misc]
+        lab.until(
+            lambda incarnation=incarnation: lab.store.entry(
+                job_id, f"1-worker-0-{incarnation}-vm-1-ready"
+            ),
+            20,
+        )  # type: ignore[misc]
     entries = {entry.key: entry for entry in lab.store.ledger(job_id)}
     took_s = []
     for incarnation in range(1, 6):

@@ -17,14 +17,29 @@ from trainmaster.core.model.vm_names import vm_name
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
-CHIEF, WORKER_0, WORKER_1 = ReplicaId(TaskType.CHIEF, 0), ReplicaId(TaskType.WORKER, 0), ReplicaId(TaskType.WORKER, 1)
-ALL_FUNCTIONS = ("upload", "submit", "vm_ready", "replica_exit", "maintenance", "provision", "sweep")
+CHIEF, WORKER_0, WORKER_1 = (
+    ReplicaId(TaskType.CHIEF, 0),
+    ReplicaId(TaskType.WORKER, 0),
+    ReplicaId(TaskType.WORKER, 1),
+)
+ALL_FUNCTIONS = (
+    "upload",
+    "submit",
+    "vm_ready",
+    "replica_exit",
+    "maintenance",
+    "provision",
+    "sweep",
+)
 BLACKOUT_S = float(os.environ.get("TRAINMASTER_TEST_BLACKOUT_S", "10"))
 """Seconds without functions. The environment variable allows longer manual tests."""
 
 
 def steps_done(lab: Lab, job_id: str, replica_id: ReplicaId) -> int:
-    return max((int(step) for step in re.findall(r"step (\d+)/", lab.console(job_id, replica_id))), default=0)
+    return max(
+        (int(step) for step in re.findall(r"step (\d+)/", lab.console(job_id, replica_id))),
+        default=0,
+    )
 
 
 @pytest.mark.heavy
@@ -35,8 +50,12 @@ def test_training_continues_while_functions_are_stopped_and_events_count_once(la
         began = steps_done(lab, job_id, CHIEF)
         lab.faults.kill_program(vm_name(job_id, WORKER_0))
         time.sleep(BLACKOUT_S)
-        lab.until(lambda: steps_done(lab, job_id, CHIEF) > began + BLACKOUT_S * 5, 20)  # the chief continued training
-        assert lab.store.entry(job_id, "1-worker-0-1-vm-1-exit") is None, "the exit cannot have been judged yet"
+        lab.until(
+            lambda: steps_done(lab, job_id, CHIEF) > began + BLACKOUT_S * 5, 20
+        )  # the chief continued training
+        assert lab.store.entry(job_id, "1-worker-0-1-vm-1-exit") is None, (
+            "the exit cannot have been judged yet"
+        )
     lab.until(lambda: lab.replica(job_id, WORKER_0).incarnation == 2, 90)
     lab.finish(job_id)
     state = lab.wait_for_success(job_id, 120)
@@ -76,8 +95,14 @@ def test_loss_that_becomes_known_after_its_peers_exits_costs_nobody_a_restart(
     state = lab.wait_for_success(job_id, 200)
     assert [replica.restarts_used for replica in state.replicas] == [0, 0, 0], lab.story(job_id)
     assert [replica.replaced for replica in state.replicas] == [0, 0, 1]
-    loss = next(entry for entry in lab.decisions(job_id) if entry.decision.action.kind == "replace_vm")
+    loss = next(
+        entry for entry in lab.decisions(job_id) if entry.decision.action.kind == "replace_vm"
+    )
     assert loss.decision.reason in (Reason.HOST_ERROR, Reason.GONE)
-    verdicts = [entry.decision.text for entry in lab.decisions(job_id) if entry.decision.action.kind == "begin_round"]
+    verdicts = [
+        entry.decision.text
+        for entry in lab.decisions(job_id)
+        if entry.decision.action.kind == "begin_round"
+    ]
     assert len(verdicts) == 1, lab.story(job_id)
     assert "VM of worker 1" in verdicts[0]

@@ -60,7 +60,14 @@ class Library:
     workers: int = 1
     env: tuple[tuple[str, str], ...] = ()
     extension: tuple[tuple[str, object], ...] = ()
-    faults: tuple[str, ...] = ("kill chief", "kill worker", "lost VM", "preemption", "reboot", "hang")
+    faults: tuple[str, ...] = (
+        "kill chief",
+        "kill worker",
+        "lost VM",
+        "preemption",
+        "reboot",
+        "hang",
+    )
     folder: str = "/gcs"
     """How the job writes the path of the mount."""
     rank: str = "trainer."
@@ -89,11 +96,21 @@ LIBRARIES: Final = {
         faults=ALONE,
     ),
     "deepspeed": Library(
-        TORCH, (TORCHRUN, "-m", "trainer.deep_speed"), ("deepspeed==0.19.*",), faults=("kill chief", "lost VM")
+        TORCH,
+        (TORCHRUN, "-m", "trainer.deep_speed"),
+        ("deepspeed==0.19.*",),
+        faults=("kill chief", "lost VM"),
     ),
     "deepspeed_launcher": Library(
         TORCH,
-        ("deepspeed.launcher.runner", "--num_gpus", "2", "--no_local_rank", "--module", "trainer.deep_speed"),
+        (
+            "deepspeed.launcher.runner",
+            "--num_gpus",
+            "2",
+            "--no_local_rank",
+            "--module",
+            "trainer.deep_speed",
+        ),
         ("deepspeed==0.19.*",),
         workers=0,  # on several VMs it needs a custom job, which has PyTorch 2.9, or ssh
         faults=ALONE,
@@ -126,11 +143,18 @@ LIBRARIES: Final = {
         ("ray[train]==2.*",),
         workers=0,
         env=(("RAY_DEDUP_LOGS", "0"),),
-        faults=("kill chief", "lost VM"),  # without ray[default], Ray prints each second, also while its workers hang
+        faults=(
+            "kill chief",
+            "lost VM",
+        ),  # without ray[default], Ray prints each second, also while its workers hang
         rank="ray::RayTrainWorker",
     ),
-    "fabric": Library(TORCH, ("trainer.fabric_loop",), ("lightning==2.6.*",), faults=("kill chief", "lost VM")),
-    "dcp": Library(TORCH, (TORCHRUN, "-m", "trainer.async_dcp"), faults=("kill worker", "kill rank", "lost VM")),
+    "fabric": Library(
+        TORCH, ("trainer.fabric_loop",), ("lightning==2.6.*",), faults=("kill chief", "lost VM")
+    ),
+    "dcp": Library(
+        TORCH, (TORCHRUN, "-m", "trainer.async_dcp"), faults=("kill worker", "kill rank", "lost VM")
+    ),
     "orbax": Library(
         "scikit-learn-1.9",
         ("trainer.orbax_steps",),
@@ -189,19 +213,27 @@ class Training:
     def __init__(self, lab: Lab, name: str) -> None:
         self.lab, self.library = lab, LIBRARIES[name]
         library = self.library
-        self.selected = os.environ["FAULTS"].split(",") if os.environ.get("FAULTS") else library.faults
+        self.selected = (
+            os.environ["FAULTS"].split(",") if os.environ.get("FAULTS") else library.faults
+        )
         self.replicas = (CHIEF, WORKER)[: 1 + library.workers]
-        files = {f"trainer/{path.name}": path.read_text() for path in (*PROGRAMS.glob("*.py"), PEERS)}
+        files = {
+            f"trainer/{path.name}": path.read_text() for path in (*PROGRAMS.glob("*.py"), PEERS)
+        }
         uri = f"gs://{lab.bucket}/packages/{name}/{name}_program-0.1-py3-none-any.whl"
         wheel = wheel_of(f"{name}_program", files, requires=library.requires)
         lab.objects.write(uri, wheel, content_type="application/octet-stream")
-        lab.objects.write(f"gs://{lab.bucket}/libraries/{name}/README", b"checkpoints", content_type="text/plain")
+        lab.objects.write(
+            f"gs://{lab.bucket}/libraries/{name}/README", b"checkpoints", content_type="text/plain"
+        )
         uris = [uri]
         names = {requirement.partition("==")[0] for requirement in library.requires}
         for path in Path(os.environ.get("WHEELS") or "/nowhere").glob("*.whl"):
             if path.name.partition("-")[0] in names:
                 uris.insert(0, f"gs://{lab.bucket}/packages/{name}/{path.name}")
-                lab.objects.write(uris[0], path.read_bytes(), content_type="application/octet-stream")
+                lab.objects.write(
+                    uris[0], path.read_bytes(), content_type="application/octet-stream"
+                )
         module, *words = library.command
         spec = lab.scripted_spec(
             library.workers,
@@ -211,7 +243,10 @@ class Training:
             jobDir=f"gs://{lab.bucket}/libraries/{name}",
             runtimeVersion=library.runtime,
         )
-        env = {variable: value.format(bucket=lab.bucket, server=lab.packages) for variable, value in library.env}
+        env = {
+            variable: value.format(bucket=lab.bucket, server=lab.packages)
+            for variable, value in library.env
+        }
         stall = {"stallTimeout": f"{STALL_S}s"} if {"hang", "hang chief"} & {*self.selected} else {}
         extension = {**stall, "env": env, **dict(library.extension)}
         self.job_id = lab.upload({**spec, "trainmaster": extension}, name)
@@ -220,7 +255,11 @@ class Training:
     def charges(self) -> dict[str, int]:
         state = self.lab.state(self.job_id)
         restarts = {str(replica.replica_id): replica.restarts_used for replica in state.replicas}
-        return {name: used for name, used in {**restarts, "job": state.job.budgets.reruns_used}.items() if used}
+        return {
+            name: used
+            for name, used in {**restarts, "job": state.job.budgets.reruns_used}.items()
+            if used
+        }
 
     @property
     def steps(self) -> list[int]:
@@ -235,7 +274,9 @@ class Training:
     @property
     def runs(self) -> set[str]:
         """The runs of the tracker that rank 0 has printed on its current VM."""
-        return set(re.findall(r"^run (\w[\w-]+)\s*$", self.lab.console(self.job_id, CHIEF), re.MULTILINE))
+        return set(
+            re.findall(r"^run (\w[\w-]+)\s*$", self.lab.console(self.job_id, CHIEF), re.MULTILINE)
+        )
 
     def last_step(self, start: tuple[str, int]) -> int:
         """Return the last step that rank 0 has shown since this start, also of a VM that is gone."""
@@ -245,7 +286,9 @@ class Training:
 
     def start(self, replica_id: ReplicaId) -> tuple[str, int]:
         """Return what identifies the latest start of the replica's program: its VM, and how many it has started."""
-        return self.lab.vm(self.job_id, replica_id).instance_id, self.lab.console(self.job_id, replica_id).count(START)
+        return self.lab.vm(self.job_id, replica_id).instance_id, self.lab.console(
+            self.job_id, replica_id
+        ).count(START)
 
     def train(self, within_s: float = RECOVERS_S) -> None:
         """Wait for steps behind the first checkpoint, and until none is being written."""
@@ -261,9 +304,18 @@ class Training:
             return self.library.in_bursts or 4 <= shown[-1] % SAVE_EVERY <= 12
 
         self.lab.until(has_trained, within_s)
-        outputs = [self.lab.console(self.job_id, replica_id).rpartition(START)[2] for replica_id in self.replicas]
-        shown = {line for output in outputs for line in re.findall(rf"{STEP} (loss \d+\.\d{{4}})", output)}
-        assert len(shown) == len({step for step, _ in shown}), "the replicas train apart: their losses differ"
+        outputs = [
+            self.lab.console(self.job_id, replica_id).rpartition(START)[2]
+            for replica_id in self.replicas
+        ]
+        shown = {
+            line
+            for output in outputs
+            for line in re.findall(rf"{STEP} (loss \d+\.\d{{4}})", output)
+        }
+        assert len(shown) == len({step for step, _ in shown}), (
+            "the replicas train apart: their losses differ"
+        )
 
     def meet(self, fault: Callable[[], None]) -> tuple[float, int, int]:
         """Inject the fault, wait for the next round and a step in it.
@@ -280,7 +332,11 @@ class Training:
         took_s = time.monotonic() - began
         unit = 1 if self.library.per_epoch else SAVE_EVERY
         last, first = self.last_step(starts[CHIEF]), self.steps[0]
-        assert max(1, last - 2 * unit) < first <= last + unit, (last, self.steps[:3], self.lab.story(self.job_id))
+        assert max(1, last - 2 * unit) < first <= last + unit, (
+            last,
+            self.steps[:3],
+            self.lab.story(self.job_id),
+        )
         self.train()
         return took_s, last, first
 
@@ -300,18 +356,27 @@ class Training:
         """Signal the process that trains: the last descendant of what the agent started."""
         pid = self.lab.faults.processes(vm_name(self.job_id, replica_id))["program"]
         family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-        os.kill(next(p.pid for p in reversed(family) if self.library.rank in " ".join(p.cmdline())), signum)
+        os.kill(
+            next(p.pid for p in reversed(family) if self.library.rank in " ".join(p.cmdline())),
+            signum,
+        )
 
     def kill_parent_of_loaders(self, replica_id: ReplicaId) -> None:
         """Kill the process of the rank itself: what the launcher started, not a worker of its data loader."""
-        launcher = psutil.Process(self.lab.faults.processes(vm_name(self.job_id, replica_id))["program"])
+        launcher = psutil.Process(
+            self.lab.faults.processes(vm_name(self.job_id, replica_id))["program"]
+        )
         family = [launcher, *launcher.children(recursive=True)]
-        ranks = [process.pid for process in family if self.library.rank in " ".join(process.cmdline())]
+        ranks = [
+            process.pid for process in family if self.library.rank in " ".join(process.cmdline())
+        ]
         os.kill(ranks[1], signal.SIGKILL)
 
     def reboot(self, replica_id: ReplicaId) -> None:
         vm, state = self.lab.vm(self.job_id, replica_id), self.lab.stack.state
-        path = f"/compute/v1/projects/{state.config.project}/zones/{vm.zone}/instances/{vm.name}/reset"
+        path = (
+            f"/compute/v1/projects/{state.config.project}/zones/{vm.zone}/instances/{vm.name}/reset"
+        )
         assert state.endpoints.compute
         call(state.endpoints.compute, "POST", path, {})
 
@@ -323,7 +388,10 @@ class Training:
             "kill worker": (last, partial(self.kill_rank, last)),
             "kill rank": (last, partial(self.kill_parent_of_loaders, last)),
             "lost VM": (last, lambda: self.lab.faults.crash(vm_name(self.job_id, last))),
-            "preemption": (last, lambda: self.lab.faults.preempt(vm_name(self.job_id, last), notice_s=10)),
+            "preemption": (
+                last,
+                lambda: self.lab.faults.preempt(vm_name(self.job_id, last), notice_s=10),
+            ),
             "reboot": (last, partial(self.reboot, last)),
             "hang": (last, partial(self.kill_rank, last, signal.SIGSTOP)),
             "hang chief": (CHIEF, partial(self.kill_rank, CHIEF, signal.SIGSTOP)),
@@ -367,13 +435,17 @@ def test_library_goes_on_after_each_fault_without_a_line_for_the_platform(
         took_s, last, first = training.meet(inject)
         after = training.charges
         if fault.startswith("kill"):
-            assert after == before | {str(culprit): before.get(str(culprit), 0) + 1}, lab.story(job_id)
+            assert after == before | {str(culprit): before.get(str(culprit), 0) + 1}, lab.story(
+                job_id
+            )
         elif fault.startswith("hang"):
             is_found = "printed nothing for" in training.verdict
             # JAX and TensorFlow abort without heartbeats, before the limit: the member that did not answer pays.
             charged = {} if is_found else {str(culprit): before.get(str(culprit), 0) + 1}
             assert after == before | charged, lab.story(job_id)
-            assert is_found or f"{culprit.words} did not answer, and" in training.verdict, training.verdict
+            assert is_found or f"{culprit.words} did not answer, and" in training.verdict, (
+                training.verdict
+            )
             for replica_id in training.replicas if is_found else ():
                 assert "Fatal Python error: Aborted" in lab.console(job_id, replica_id)
         else:
@@ -383,7 +455,10 @@ def test_library_goes_on_after_each_fault_without_a_line_for_the_platform(
         cells.append(f"{fault} {took_s:.0f} s")
         paid = sum(after.values()) - sum(before.values())
         steps = f"step {last} -> {first}"
-        print(f"{name}: {cells[-1]}, {steps}, {paid} charged, load {os.getloadavg()[0]:.0f}", flush=True)
+        print(
+            f"{name}: {cells[-1]}, {steps}, {paid} charged, load {os.getloadavg()[0]:.0f}",
+            flush=True,
+        )
         print(training.verdict, flush=True)
     lab.until(lambda: training.shown("progress"), CURVE_S)
     progress = training.shown("progress")

@@ -69,7 +69,9 @@ def hosted_console(stack: LocalStack, log: Path) -> Iterator[Callable[[str], str
             "TRAINMASTER_CONSOLE_AUDIENCE": AUDIENCE,
             "TRAINMASTER_CONSOLE_KEYS": keys,
         }
-        (service,) = functions_host.services(ROOT / "functions", {"console": ports.take()}, variables)
+        (service,) = functions_host.services(
+            ROOT / "functions", {"console": ports.take()}, variables
+        )
         with run_alone(service, log) as console:
 
             def read(path: str) -> str:
@@ -122,4 +124,6 @@ def test_job_without_the_permission_to_create_vms_names_it(tmp_path: Path) -> No
         job_id = lab.scripted(workers=1)
         lab.until(lambda: refusal in lab.stack.refusals(), 60)
         lab.until(lambda: refusal in lab.story(job_id), 60)
-        assert not lab.state(job_id).job.state.is_terminal  # for an hour, in which the role can be repaired
+        assert not lab.state(
+            job_id
+        ).job.state.is_terminal  # for an hour, in which the role can be repaired

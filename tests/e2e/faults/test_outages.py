@@ -31,7 +31,10 @@ TPU_OUTAGE: dict[str, object] = {"disabled_apis": ["tpu"]}
 @pytest.fixture(scope="module")
 def tpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TpuLab]:
     folder = tmp_path_factory.mktemp("realistic")
-    with local_stack(folder / "stack", StackConfig(realistic=True)) as stack, lab_on(stack, folder) as lab:
+    with (
+        local_stack(folder / "stack", StackConfig(realistic=True)) as stack,
+        lab_on(stack, folder) as lab,
+    ):
         endpoint = stack.environment["TRAINMASTER_TPU_ENDPOINT"]
         fleet = TpuFleetInZones(VmDefaults(stack.state.config.project), endpoint=endpoint)
         yield TpuLab(stack, lab.store, fleet, lab.objects, lab.bus, folder)
@@ -48,7 +51,9 @@ def restart_in_an_outage(lab: Lab, job_id: str, outage: dict[str, object]) -> No
         lab.until(lambda: order(lab, job_id) > started, 30)
         time.sleep(OUTAGE_S)
         for words in (["why", job_id], ["doctor"]):
-            print(f"\n{outage}: trainmaster {words[0]}\n{lab.stack.run('trainmaster', *words).stdout[-2_000:]}")
+            print(
+                f"\n{outage}: trainmaster {words[0]}\n{lab.stack.run('trainmaster', *words).stdout[-2_000:]}"
+            )
         assert all(lab.faults.processes(name)["init"] for name in before)
         assert not is_everything_running(lab, job_id)
     finally:
@@ -65,21 +70,29 @@ def order(lab: Lab, job_id: str) -> tuple[int, int]:
 
 def is_everything_running(lab: Lab, job_id: str) -> bool:
     state = lab.state(job_id)
-    return not state.job.round.is_held and all(replica.state == "RUNNING" for replica in state.replicas)
+    return not state.job.round.is_held and all(
+        replica.state == "RUNNING" for replica in state.replicas
+    )
 
 
 def check_nothing_was_lost(lab: Lab, job_id: str) -> None:
-    assert Reason.OUT_OF_REACH in {entry.decision.reason for entry in lab.store.ledger(job_id)}, lab.story(job_id)
+    assert Reason.OUT_OF_REACH in {entry.decision.reason for entry in lab.store.ledger(job_id)}, (
+        lab.story(job_id)
+    )
     state = lab.state(job_id)
     assert state.job.attempt == 1
     assert not any(replica.replaced for replica in state.replicas)
 
 
-def test_program_killed_in_an_outage_restarts_in_its_vm_when_calls_succeed_again(tpus: TpuLab) -> None:
+def test_program_killed_in_an_outage_restarts_in_its_vm_when_calls_succeed_again(
+    tpus: TpuLab,
+) -> None:
     with lab_on(tpus.stack, tpus.packages) as lab:
         job_id = lab.scripted(workers=1, steps=MANY_STEPS)
         lab.wait(job_id, "RUNNING", 300)
-        lab.until(lambda: is_everything_running(lab, job_id), 120)  # a replica may have been ready in another zone
+        lab.until(
+            lambda: is_everything_running(lab, job_id), 120
+        )  # a replica may have been ready in another zone
         for outage in COMPUTE_OUTAGES:
             restart_in_an_outage(lab, job_id, outage)
         check_nothing_was_lost(lab, job_id)
@@ -88,7 +101,9 @@ def test_program_killed_in_an_outage_restarts_in_its_vm_when_calls_succeed_again
 
 
 def test_slice_runs_on_while_cloud_tpu_is_out_of_reach(tpus: TpuLab) -> None:
-    job_id = tpus.scripted_on_slice(MANY_STEPS, ONE_SLICE.__class__(ONE_SLICE.task_type, 1, "", tpu=ONE_HOST))
+    job_id = tpus.scripted_on_slice(
+        MANY_STEPS, ONE_SLICE.__class__(ONE_SLICE.task_type, 1, "", tpu=ONE_HOST)
+    )
     tpus.wait(job_id, "RUNNING", 300)
     restart_in_an_outage(tpus, job_id, TPU_OUTAGE)
     check_nothing_was_lost(tpus, job_id)

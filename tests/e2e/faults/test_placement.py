@@ -18,14 +18,22 @@ SECOND = [f"us-east1-{letter}" for letter in "bcd"]
 REPLICAS = (ReplicaId(TaskType.CHIEF, 0), ReplicaId(TaskType.WORKER, 0))
 
 
-def test_job_runs_in_the_second_region_loses_its_vms_and_returns_to_the_first(tmp_path: Path) -> None:
+def test_job_runs_in_the_second_region_loses_its_vms_and_returns_to_the_first(
+    tmp_path: Path,
+) -> None:
     alternatives = [
         {"spot": "all", "env": {"PLACE": "first"}},
-        {"regions": ["us-east1"], "machineSpec": {"machineType": "n1-standard-8"}, "env": {"PLACE": "second"}},
+        {
+            "regions": ["us-east1"],
+            "machineSpec": {"machineType": "n1-standard-8"},
+            "env": {"PLACE": "second"},
+        },
     ]
     with realistic_lab(tmp_path) as lab:
         lab.faults.change(stockout_zones=FIRST)
-        job_id = lab.scripted(1, MANY_STEPS, 0.1, trainmaster={"placement": {"ordered": alternatives}})
+        job_id = lab.scripted(
+            1, MANY_STEPS, 0.1, trainmaster={"placement": {"ordered": alternatives}}
+        )
         lab.wait(job_id, "RUNNING", 120)
         vms = [lab.vm(job_id, replica_id) for replica_id in REPLICAS]
         assert {vm.zone for vm in vms} <= set(SECOND)
@@ -41,7 +49,12 @@ def test_job_runs_in_the_second_region_loses_its_vms_and_returns_to_the_first(tm
         lab.until(is_back, 200)
         vms = [lab.vm(job_id, replica_id) for replica_id in REPLICAS]
         assert [provisioning_model(lab, vm) for vm in vms] == ["SPOT", "SPOT"]
-        lab.until(lambda: all("begins after step" in lab.console(job_id, replica_id) for replica_id in REPLICAS), 120)
+        lab.until(
+            lambda: all(
+                "begins after step" in lab.console(job_id, replica_id) for replica_id in REPLICAS
+            ),
+            120,
+        )
         lab.finish(job_id)
         state = lab.wait_for_success(job_id, 120)
         assert [replica.restarts_used for replica in state.replicas] == [0, 0]

@@ -26,7 +26,9 @@ def check_replacement(lab: Lab, job_id: str, old_id: str) -> None:
     new = lab.vm(job_id, WORKER_0)
     assert new.name == vm_name(job_id, WORKER_0)
     assert new.instance_id != old_id
-    assert provisioning_model(lab, new) == "STANDARD", "also after the only permitted loss of a Spot VM"
+    assert provisioning_model(lab, new) == "STANDARD", (
+        "also after the only permitted loss of a Spot VM"
+    )
     assert lab.replica(job_id, WORKER_0).instance_id == new.instance_id
     lab.until(lambda: "begins after step" in lab.console(job_id, WORKER_0), 20)
     assert "begins after step 0," in lab.console(job_id, WORKER_0), "the new VM has an empty disk"
@@ -41,7 +43,9 @@ GPU: dict[str, object] = {
     "trainmaster": {"saveOnNotice": "replica"},
 }
 """A VM that host maintenance cannot move."""
-SPOT: dict[str, object] = {"trainmaster": {"spot": {"use": "workers", "onDemandAfter": 1}, "saveOnNotice": "replica"}}
+SPOT: dict[str, object] = {
+    "trainmaster": {"spot": {"use": "workers", "onDemandAfter": 1}, "saveOnNotice": "replica"}
+}
 
 
 def provisioning_model(lab: Lab, vm: Vm) -> str:
@@ -85,7 +89,9 @@ def test_vm_crash_without_notice_is_judged_by_its_system_event(lab: Lab) -> None
     crashed_at = datetime.now(UTC)
     lab.faults.crash(vm.name)
     check_replacement(lab, job_id, vm.instance_id)
-    (decision,) = [entry for entry in lab.decisions(job_id) if entry.decision.action.kind == "stop_round"]
+    (decision,) = [
+        entry for entry in lab.decisions(job_id) if entry.decision.action.kind == "stop_round"
+    ]
     assert decision.decision.reason is Reason.HOST_ERROR
     print(f"from the crash to the decision: {(decision.at - crashed_at).total_seconds():.2f} s")
 
@@ -103,10 +109,18 @@ def test_machine_that_fails_the_preflight_is_replaced_before_its_program_starts(
     lab.wait(job_id, "RUNNING")
     lab.finish(job_id)
     state = lab.wait_for_success(job_id, 90)
-    (unfit,) = [entry.decision for entry in lab.decisions(job_id) if entry.decision.reason is Reason.UNFIT]
+    (unfit,) = [
+        entry.decision for entry in lab.decisions(job_id) if entry.decision.reason is Reason.UNFIT
+    ]
     print(unfit.text)
-    assert "of worker 0 failed the preflight (Xid (PCI:0000:00:04): 79, GPU has fallen off the bus;" in unfit.text
-    assert [(replica.restarts_used, replica.replaced) for replica in state.replicas] == [(0, 0), (0, 1)]
+    assert (
+        "of worker 0 failed the preflight (Xid (PCI:0000:00:04): 79, GPU has fallen off the bus;"
+        in unfit.text
+    )
+    assert [(replica.restarts_used, replica.replaced) for replica in state.replicas] == [
+        (0, 0),
+        (0, 1),
+    ]
     assert (state.job.budgets.reruns_used, state.job.budgets.internal_used) == (0, 0)
 
 
@@ -134,7 +148,9 @@ def test_stockout_moves_the_job_to_the_next_zone(lab: Lab) -> None:
     finally:
         lab.faults.clear()
     assert state.job.zone != "us-central1-a"
-    (stockout,) = [entry for entry in lab.decisions(job_id) if entry.decision.reason is Reason.STOCKOUT]
+    (stockout,) = [
+        entry for entry in lab.decisions(job_id) if entry.decision.reason is Reason.STOCKOUT
+    ]
     assert "us-central1-a" in stockout.decision.text
 
 
@@ -144,9 +160,16 @@ def test_job_with_stockouts_in_all_zones_runs_when_capacity_returns(lab: Lab) ->
     zones = [f"us-central1-{letter}" for letter in "abcdef"]
     lab.faults.change(stockout_zones=zones)
     try:
-        job_id = lab.scripted(workers=1, steps=2, masterType="n1-highmem-2", workerType="n1-highmem-2")
-        lab.until(lambda: lab.state(job_id).job.placement.round >= len(lab.state(job_id).job.plan.zones), 60)
-        assert all(vm.status is VmStatus.CREATING for vm in lab.fleet.list_vms(job_id)), "no VM ever ran"
+        job_id = lab.scripted(
+            workers=1, steps=2, masterType="n1-highmem-2", workerType="n1-highmem-2"
+        )
+        lab.until(
+            lambda: lab.state(job_id).job.placement.round >= len(lab.state(job_id).job.plan.zones),
+            60,
+        )
+        assert all(vm.status is VmStatus.CREATING for vm in lab.fleet.list_vms(job_id)), (
+            "no VM ever ran"
+        )
     finally:
         lab.faults.clear()
     lab.wait_for_success(job_id, 180)

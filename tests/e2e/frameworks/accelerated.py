@@ -12,7 +12,9 @@ latest = folder / "latest"
 accelerator = Accelerator()
 rows = torch.utils.data.DataLoader(torch.ones(2 * STEPS, 4), batch_size=1)
 model = torch.nn.Linear(4, 1)
-model, optimizer, rows = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=1e-3), rows)
+model, optimizer, rows = accelerator.prepare(
+    model, torch.optim.SGD(model.parameters(), lr=1e-3), rows
+)
 done = 0
 if latest.exists():
     done = int(latest.read_text())

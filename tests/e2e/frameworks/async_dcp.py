@@ -29,8 +29,12 @@ stored = {"model": weights, "optimizer": state, "step": 0}
 folders = sorted(path.parent for path in Path(sys.argv[1]).glob("step_*/.metadata"))
 if folders:
     dcp.load(stored, checkpoint_id=str(folders[-1]))
-    set_state_dict(model, optimizer, model_state_dict=stored["model"], optim_state_dict=stored["optimizer"])
-rows = torch.utils.data.DataLoader(Rows(), num_workers=1, prefetch_factor=1, persistent_workers=True)
+    set_state_dict(
+        model, optimizer, model_state_dict=stored["model"], optim_state_dict=stored["optimizer"]
+    )
+rows = torch.utils.data.DataLoader(
+    Rows(), num_workers=1, prefetch_factor=1, persistent_workers=True
+)
 saving = None
 for step, batch in zip(range(stored["step"] + 1, STEPS + 1), rows, strict=False):
     loss = model(batch).pow(2).mean()
@@ -43,7 +47,9 @@ for step, batch in zip(range(stored["step"] + 1, STEPS + 1), rows, strict=False)
             saving.result()
         weights, state = get_state_dict(model, optimizer)
         state = {"model": weights, "optimizer": state, "step": step}
-        saving = dcp.async_save(state, checkpoint_id=f"{sys.argv[1]}/step_{step:04}", process_group=savers)
+        saving = dcp.async_save(
+            state, checkpoint_id=f"{sys.argv[1]}/step_{step:04}", process_group=savers
+        )
 if saving is not None:
     saving.result()
 dist.destroy_process_group()

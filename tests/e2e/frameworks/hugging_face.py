@@ -30,7 +30,10 @@ folder = sys.argv[1 + has_deepspeed]
 Path(folder).mkdir(parents=True, exist_ok=True)
 config = Path("ds_config.json")
 automatic = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
-optimizer = {"type": "AdamW", "params": {"lr": "auto", "torch_adam": True}}  # DeepSpeed's own would be compiled
+optimizer = {
+    "type": "AdamW",
+    "params": {"lr": "auto", "torch_adam": True},
+}  # DeepSpeed's own would be compiled
 zero = {"optimizer": optimizer, "zero_optimization": {"stage": 1}}
 config.write_text(json.dumps({**zero, **dict.fromkeys(automatic, "auto")}))
 if has_deepspeed:
@@ -47,4 +50,6 @@ arguments = TrainingArguments(
     report_to="tensorboard",
 )
 model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_head=1, n_embd=8, vocab_size=50, n_positions=8))
-Trainer(model, arguments, train_dataset=Texts()).train(resume_from_checkpoint=get_last_checkpoint(folder))
+Trainer(model, arguments, train_dataset=Texts()).train(
+    resume_from_checkpoint=get_last_checkpoint(folder)
+)

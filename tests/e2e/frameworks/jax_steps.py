@@ -26,7 +26,9 @@ stored = np.load(saved) if saved.exists() else {"weights": np.ones((4, 1), np.fl
 weights = jax.make_array_from_process_local_data(whole, stored["weights"])
 for step in range(int(stored["step"]) + 1, STEPS + 1):
     wait()
-    rows = jax.make_array_from_process_local_data(by_row, np.ones((jax.local_device_count(), 4), np.float32))
+    rows = jax.make_array_from_process_local_data(
+        by_row, np.ones((jax.local_device_count(), 4), np.float32)
+    )
     weights, loss = update(weights, rows)
     print(f"step {step}/{STEPS} loss {float(loss):.4f}", flush=True)
     if step % SAVE_EVERY == 0 and jax.process_index() == 0:

@@ -18,4 +18,6 @@ class Rows(keras.utils.PyDataset):
 
 model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
 model.compile(optimizer="sgd", loss="mse")
-model.fit(Rows(), epochs=STEPS // SAVE_EVERY, callbacks=[keras.callbacks.BackupAndRestore(sys.argv[1])])
+model.fit(
+    Rows(), epochs=STEPS // SAVE_EVERY, callbacks=[keras.callbacks.BackupAndRestore(sys.argv[1])]
+)

@@ -33,6 +33,12 @@ class Rows(torch.utils.data.Dataset):
 
 checkpoints = ModelCheckpoint(dirpath=sys.argv[1], every_n_train_steps=SAVE_EVERY, save_last=True)
 trainer = lightning.Trainer(
-    accelerator="cpu", devices=1, num_nodes=2, strategy="ddp", max_epochs=1, logger=False, callbacks=[checkpoints]
+    accelerator="cpu",
+    devices=1,
+    num_nodes=2,
+    strategy="ddp",
+    max_epochs=1,
+    logger=False,
+    callbacks=[checkpoints],
 )
 trainer.fit(Model(), torch.utils.data.DataLoader(Rows(), batch_size=1), ckpt_path="last")

@@ -26,10 +26,14 @@ options = ocp.CheckpointManagerOptions(save_interval_steps=SAVE_EVERY, max_to_ke
 with ocp.CheckpointManager(f"{sys.argv[1]}/orbax", options=options) as manager:
     done = manager.latest_step() or 0
     if done:
-        weights = manager.restore(done, args=ocp.args.StandardRestore({"weights": weights}))["weights"]
+        weights = manager.restore(done, args=ocp.args.StandardRestore({"weights": weights}))[
+            "weights"
+        ]
     for step in range(done + 1, STEPS + 1):
         wait()
-        rows = jax.make_array_from_process_local_data(by_row, np.ones((jax.local_device_count(), 4), np.float32))
+        rows = jax.make_array_from_process_local_data(
+            by_row, np.ones((jax.local_device_count(), 4), np.float32)
+        )
         weights, loss = update(weights, rows)
         print(f"step {step}/{STEPS} loss {float(loss):.4f}", flush=True)
         manager.save(step, args=ocp.args.StandardSave({"weights": weights}))

@@ -27,8 +27,12 @@ def train():
         if step % SAVE_EVERY == 0:
             with tempfile.TemporaryDirectory() as folder:
                 torch.save({"step": step}, Path(folder, "state.pt"))
-                ray.train.report({"loss": loss.item()}, checkpoint=ray.train.Checkpoint.from_directory(folder))
+                ray.train.report(
+                    {"loss": loss.item()}, checkpoint=ray.train.Checkpoint.from_directory(folder)
+                )
 
 
 scaling = ray.train.ScalingConfig(num_workers=2)
-TorchTrainer(train, scaling_config=scaling, run_config=ray.train.RunConfig("run", storage_path=sys.argv[1])).fit()
+TorchTrainer(
+    train, scaling_config=scaling, run_config=ray.train.RunConfig("run", storage_path=sys.argv[1])
+).fit()

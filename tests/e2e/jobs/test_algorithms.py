@@ -26,13 +26,17 @@ KERAS = ("linear_learner", "wide_deep_learner", "tab_net")
 
 def upload_data(lab: Lab, example: str, folder: Path) -> None:
     command = [str(PYTHON), str(ROOT / "examples" / "algorithm_data.py"), example, str(folder)]
-    for line in subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines():
+    for line in subprocess.run(
+        command, check=True, capture_output=True, text=True
+    ).stdout.splitlines():
         uri = f"gs://{lab.bucket}/{Path(line).relative_to(folder).as_posix()}"
         lab.objects.write(uri, Path(line).read_bytes(), content_type="text/csv")
 
 
 def example(algorithm: str) -> dict[str, Any]:
-    spec: dict[str, Any] = yaml.safe_load((ROOT / "examples" / f"algorithm_{algorithm}" / "job.yaml").read_text())
+    spec: dict[str, Any] = yaml.safe_load(
+        (ROOT / "examples" / f"algorithm_{algorithm}" / "job.yaml").read_text()
+    )
     return spec
 
 
@@ -60,7 +64,9 @@ def metrics(lab: Lab, folder: str) -> dict[str, Any]:
 def test_boosted_trees_run_in_place_of_the_image(lab: Lab, tmp_path: Path) -> None:
     job = run(lab, "boosted_trees", tmp_path).job
 
-    assert [note.requested for note in job.plan.substitutions] == ["gcr.io/cloud-ml-algos/boosted_trees:latest"]
+    assert [note.requested for note in job.plan.substitutions] == [
+        "gcr.io/cloud-ml-algos/boosted_trees:latest"
+    ]
     found = metrics(lab, str(job.plan.program.job_dir))
     assert found["accuracy"] > found["baseline_accuracy"] + 0.2
     output = service_view(job)["trainingOutput"]

@@ -30,7 +30,9 @@ def job_of(lab: Lab, uri: str) -> str:
     job_ids: list[str] = []
 
     def is_there() -> bool:
-        job_ids.extend(job.job_id for job in lab.store.recent_jobs(10) if job.submission.startswith(f"{uri}#"))
+        job_ids.extend(
+            job.job_id for job in lab.store.recent_jobs(10) if job.submission.startswith(f"{uri}#")
+        )
         return bool(job_ids)
 
     lab.until(is_there, 20)
@@ -38,7 +40,9 @@ def job_of(lab: Lab, uri: str) -> str:
 
 
 @pytest.mark.heavy
-def test_job_submitted_by_gsutil_survives_a_live_migration_by_gcloud(lab: Lab, tmp_path: Path) -> None:
+def test_job_submitted_by_gsutil_survives_a_live_migration_by_gcloud(
+    lab: Lab, tmp_path: Path
+) -> None:
     home = tmp_path / "home"
     home.mkdir()
     uri = f"gs://{lab.bucket}/jobs/with_gsutil.yaml"
@@ -55,14 +59,22 @@ def test_job_submitted_by_gsutil_survives_a_live_migration_by_gcloud(lab: Lab, t
         [vm.name, "RUNNING"] for vm in lab.fleet.list_vms(job_id)
     ), listed.stderr
     simulated = lab.stack.run(
-        "gcloud", "compute", "instances", "simulate-maintenance-event", vm.name, f"--zone={vm.zone}", home=home
+        "gcloud",
+        "compute",
+        "instances",
+        "simulate-maintenance-event",
+        vm.name,
+        f"--zone={vm.zone}",
+        home=home,
     )
     assert simulated.returncode == 0, simulated.stderr
     lab.until(lambda: "MIGRATE_ON_HOST_MAINTENANCE" in lab.console(job_id, WORKER_0), 30)
     replica = lab.replica(job_id, WORKER_0)
-    assert (replica.state, replica.vm_generation, replica.incarnation) == (ReplicaState.RUNNING, 1, 1), (
-        "the VM moved without a restart"
-    )
+    assert (replica.state, replica.vm_generation, replica.incarnation) == (
+        ReplicaState.RUNNING,
+        1,
+        1,
+    ), "the VM moved without a restart"
     assert lab.vm(job_id, WORKER_0).instance_id == vm.instance_id
     lab.cancel(job_id)
     assert list(home.rglob("*")) == [], "gcloud and gsutil leave no files in the user's home"
@@ -87,13 +99,19 @@ def test_program_on_a_vm_reads_its_bucket_with_urllib_gsutil_and_gcloud(lab: Lab
 
 
 @pytest.mark.heavy
-def test_job_submitted_by_gcloud_storage_is_described_by_trainmaster(lab: Lab, tmp_path: Path) -> None:
+def test_job_submitted_by_gcloud_storage_is_described_by_trainmaster(
+    lab: Lab, tmp_path: Path
+) -> None:
     uri = f"gs://{lab.bucket}/jobs/with_gcloud.yaml"
-    copied = lab.stack.run("gcloud", "storage", "cp", str(a_job_file(lab, tmp_path, 1)), uri, home=tmp_path)
+    copied = lab.stack.run(
+        "gcloud", "storage", "cp", str(a_job_file(lab, tmp_path, 1)), uri, home=tmp_path
+    )
     assert copied.returncode == 0, copied.stderr
     job_id = job_of(lab, uri)
     lab.wait_for_success(job_id)
-    described = lab.stack.run("trainmaster", "jobs", "describe", job_id, "--format", "json", home=tmp_path)
+    described = lab.stack.run(
+        "trainmaster", "jobs", "describe", job_id, "--format", "json", home=tmp_path
+    )
     view = json.loads(described.stdout)
     assert (view["jobId"], view["state"]) == (job_id, "SUCCEEDED")
     assert view["trainingInput"]["workerCount"] == 1

@@ -15,7 +15,13 @@ from tests.support.console_browser import UPDATE_MS, chromium_browser, watched
 from tests.support.jobs import WORKER_0
 from tests.support.stack import clean_environment
 
-pytestmark = [pytest.mark.e2e, pytest.mark.emulator, pytest.mark.slow, pytest.mark.heavy, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.emulator,
+    pytest.mark.slow,
+    pytest.mark.heavy,
+    pytest.mark.timeout(900),
+]
 
 SHOWN_S = 10.0
 """Within this time after its commit, an open page shows a decision. It polls every five seconds."""
@@ -48,14 +54,21 @@ def test_console_shows_a_crash_without_reload_logs_and_a_resubmitted_job(lab: La
             page.evaluate("window.isSamePage = true")
 
             lab.stack.run(
-                "trainmaster", "local", "crash", lab.vm(job_id, WORKER_0).name, "--state-dir", str(lab.stack.state_dir)
+                "trainmaster",
+                "local",
+                "crash",
+                lab.vm(job_id, WORKER_0).name,
+                "--state-dir",
+                str(lab.stack.state_dir),
             )
             lab.until(lambda: lab.replica(job_id, WORKER_0).vm_generation == 2, 60)
             began = time.monotonic()
             page.locator("svg.timeline .mark-vm-lost").wait_for(state="attached", timeout=UPDATE_MS)
             assert time.monotonic() - began < SHOWN_S + 5, "five seconds more for a busy machine"
             assert page.evaluate("window.isSamePage")
-            loss = next(entry for entry in lab.store.ledger(job_id) if entry.event.kind == "vm_lost")
+            loss = next(
+                entry for entry in lab.store.ledger(job_id) if entry.event.kind == "vm_lost"
+            )
             shown = page.locator(f"[id='decision-{loss.key}']")
             assert loss.decision.text in shown.inner_text()
             lab.until(lambda: lab.replica(job_id, WORKER_0).state == "RUNNING", 60)

@@ -20,7 +20,11 @@ from trainmaster.presentation.job_view import job_view
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
-CHIEF, WORKER_0, WORKER_1 = ReplicaId(TaskType.CHIEF, 0), ReplicaId(TaskType.WORKER, 0), ReplicaId(TaskType.WORKER, 1)
+CHIEF, WORKER_0, WORKER_1 = (
+    ReplicaId(TaskType.CHIEF, 0),
+    ReplicaId(TaskType.WORKER, 0),
+    ReplicaId(TaskType.WORKER, 1),
+)
 
 
 @dataclass
@@ -53,7 +57,9 @@ def check_resumed(lab: Lab, state: State) -> None:
 
 @pytest.mark.heavy
 def test_digits_example_trains_a_model_on_its_chief(lab: Lab) -> None:
-    state = lab.wait_for_success(lab.example("digits", workerType=None, workerCount=None, args=["--epochs", "4"]), 180)
+    state = lab.wait_for_success(
+        lab.example("digits", workerType=None, workerCount=None, args=["--epochs", "4"]), 180
+    )
     assert accuracy(lab, state) >= 0.8
     assert metrics(lab, state)["epochs"] == 4
 
@@ -70,7 +76,9 @@ def test_digits_example_survives_a_lost_vm(lab: Lab) -> None:
     check_resumed(lab, state)
     assert [replica.replaced for replica in state.replicas] == [0, 1]
     assert state.job.attempt == 1
-    assert {Rule.VM_LOST, Rule.PRIMARY_DONE} <= {entry.decision.rule for entry in lab.decisions(job_id)}
+    assert {Rule.VM_LOST, Rule.PRIMARY_DONE} <= {
+        entry.decision.rule for entry in lab.decisions(job_id)
+    }
 
 
 @pytest.mark.heavy
@@ -112,7 +120,10 @@ def test_legacy_job_file_runs_and_lists_its_substitutions(lab: Lab) -> None:
     view = job_view(state.job, state.replicas)
     assert view["trainingInput"]["runtimeVersion"] == "2.11", "shown as submitted"
     substitutions = view["trainmaster"]["substitutions"]
-    assert {(change["field"].removeprefix("trainingInput."), change["requested"]) for change in substitutions} >= {
+    assert {
+        (change["field"].removeprefix("trainingInput."), change["requested"])
+        for change in substitutions
+    } >= {
         ("masterType", "standard"),
         ("runtimeVersion", "2.11"),
         ("runtimeVersion", "Keras of 2.11"),
@@ -135,5 +146,7 @@ def test_pytorch_example_trains_on_two_vms(lab: Lab) -> None:
 @pytest.mark.heavy
 def test_pytorch_ranks_of_two_vms_find_each_other(lab: Lab) -> None:
     """The program fails unless each rank counts both."""
-    spec = lab.scripted_spec(workers=1, pythonModule="trainer.ranks", args=[], runtimeVersion="pytorch-2.13")
+    spec = lab.scripted_spec(
+        workers=1, pythonModule="trainer.ranks", args=[], runtimeVersion="pytorch-2.13"
+    )
     lab.wait_for_success(lab.upload(spec, "ranks"), 120)

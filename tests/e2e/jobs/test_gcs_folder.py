@@ -30,7 +30,9 @@ with open(os.path.join(folder, "model.txt"), "w") as out:
 @pytest.mark.heavy
 @pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle())
 def test_custom_job_reads_and_saves_below_gcs(lab: Lab) -> None:
-    wheel = wheel_of("gcsfuse_probe", {"probe/__init__.py": "", "probe/task.py": textwrap.dedent(TASK)})
+    wheel = wheel_of(
+        "gcsfuse_probe", {"probe/__init__.py": "", "probe/task.py": textwrap.dedent(TASK)}
+    )
     uri = f"gs://{lab.bucket}/packages/probe/gcsfuse_probe-0.1-py3-none-any.whl"
     lab.objects.write(uri, wheel, content_type="application/octet-stream")
     lab.objects.write(f"gs://{lab.bucket}/data/rows.csv", b"1,2\n3,4\n", content_type="text/csv")
@@ -47,7 +49,8 @@ def test_custom_job_reads_and_saves_below_gcs(lab: Lab) -> None:
     output = f"gs://{lab.bucket}/gcs_folder"
     job = {"workerPoolSpecs": [pool], "baseOutputDirectory": {"outputUriPrefix": output}}
     job_id = lab.upload(
-        {"displayName": "gcs_folder", "jobSpec": job, "trainmaster": {"region": "us-central1"}}, "gcs_folder"
+        {"displayName": "gcs_folder", "jobSpec": job, "trainmaster": {"region": "us-central1"}},
+        "gcs_folder",
     )
     lab.wait_for_success(job_id, within_s=120)
     assert lab.objects.read(f"{output}/model/model.txt", max_bytes=100) == b"trained on 2 rows\n"

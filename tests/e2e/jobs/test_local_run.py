@@ -48,10 +48,23 @@ def is_stopped(state_dir: Path) -> bool:
 
 
 def check_output(output: str, state_dir: Path) -> None:
-    for words in ("PREPARING", "SUCCEEDED", "[rule 2]", "metrics", "accuracy", "model", "VMs left: 0", "total"):
+    for words in (
+        "PREPARING",
+        "SUCCEEDED",
+        "[rule 2]",
+        "metrics",
+        "accuracy",
+        "model",
+        "VMs left: 0",
+        "total",
+    ):
         assert words in output, output
     assert "\x1b[" not in output, "no colours, because the output is not a terminal"
-    metrics = json.loads((state_dir / "storage" / "trainmaster-local" / "sklearn_digits" / "metrics.json").read_text())
+    metrics = json.loads(
+        (
+            state_dir / "storage" / "trainmaster-local" / "sklearn_digits" / "metrics.json"
+        ).read_text()
+    )
     assert metrics["accuracy"] >= 0.95
     assert is_stopped(state_dir)
 

@@ -18,7 +18,9 @@ WORKERS = {ReplicaId(TaskType.WORKER, index) for index in range(2)}
 
 def running_workers(lab: Lab, job_id: str) -> set[ReplicaId]:
     replicas = lab.state(job_id).replicas
-    return {replica.replica_id for replica in replicas if replica.state is ReplicaState.RUNNING} & WORKERS
+    return {
+        replica.replica_id for replica in replicas if replica.state is ReplicaState.RUNNING
+    } & WORKERS
 
 
 @pytest.mark.heavy  # waits for the next request of a VM without capacity, one minute
@@ -35,7 +37,9 @@ def test_job_runs_with_one_worker_and_the_other_one_joins_when_there_is_capacity
         lab.wait(job_id, "RUNNING", 90)
         lab.until(lambda: len(running_workers(lab, job_id)) == 1, 60)
         lab.until(lambda: lab.state(job_id).job.placement.round >= 1, 60)
-        (missing,) = WORKERS - running_workers(lab, job_id)  # Compute Engine chooses which one it creates
+        (missing,) = WORKERS - running_workers(
+            lab, job_id
+        )  # Compute Engine chooses which one it creates
         assert missing not in {vm.replica_id for vm in lab.fleet.list_vms(job_id)}
         assert lab.replica(job_id, missing).state is ReplicaState.WAITING
     finally:

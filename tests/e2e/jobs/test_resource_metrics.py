@@ -26,21 +26,34 @@ NVIDIA_SMI = "#!/bin/sh\nprintf '0, 91, 12000, 16000\\n1, 2, 400, 16000\\n'\n"
 
 def add_gpus(lab: Lab, job_id: str, replica_id: ReplicaId) -> None:
     """Install a program that reports two GPUs on the replica's VM."""
-    program = lab.stack.state_dir / "compute" / "vms" / lab.vm(job_id, replica_id).instance_id / "bin" / "nvidia-smi"
+    program = (
+        lab.stack.state_dir
+        / "compute"
+        / "vms"
+        / lab.vm(job_id, replica_id).instance_id
+        / "bin"
+        / "nvidia-smi"
+    )
     program.write_text(NVIDIA_SMI)
     program.chmod(0o755)
 
 
 def core_share(lab: Lab, job_id: str, until: datetime) -> float:
     """Return for which share of the time until then worker 1 could use its core, as its output reports."""
-    entries = LogEntries(lab.stack.state.config.project, lab.stack.environment["TRAINMASTER_LOGGING_ENDPOINT"])
-    condition = f'resource.labels.job_id="{job_id}" AND resource.labels.task_name="worker-replica-1"'
+    entries = LogEntries(
+        lab.stack.state.config.project, lab.stack.environment["TRAINMASTER_LOGGING_ENDPOINT"]
+    )
+    condition = (
+        f'resource.labels.job_id="{job_id}" AND resource.labels.task_name="worker-replica-1"'
+    )
     newest, _ = entries.page(f'{condition} AND jsonPayload.message:"used"', newest_first=True)
     lines = [entry["jsonPayload"]["message"] for entry in newest]
     entries.close()
     found = [re.fullmatch(r"used ([\d.]+) s of ([\d.]+) s at ([\d.]+)", line) for line in lines]
     used, elapsed, _ = max(
-        tuple(map(float, match.groups())) for match in found if match and float(match[3]) <= until.timestamp()
+        tuple(map(float, match.groups()))
+        for match in found
+        if match and float(match[3]) <= until.timestamp()
     )
     return used / elapsed
 
@@ -63,7 +76,10 @@ def test_job_that_burns_one_core_shows_it_on_the_right_replica(lab: Lab) -> None
 
     def read(metric: Metric) -> dict[tuple[str, str], MetricSeries]:
         found = reader.read(MetricQuery(job_id, metric, job.created_at, end))
-        return {(series.labels[Label.TASK_ID], series.labels.get(Label.GPU, "")): series for series in found}
+        return {
+            (series.labels[Label.TASK_ID], series.labels.get(Label.GPU, "")): series
+            for series in found
+        }
 
     cpu = read(Metric.CPU)
     assert set(cpu) == {("chief-0", ""), ("worker-0", ""), ("worker-1", "")}
@@ -78,5 +94,7 @@ def test_job_that_burns_one_core_shows_it_on_the_right_replica(lab: Lab) -> None
     }
     reader.close()
     shown = lab.stack.run("trainmaster", "jobs", "top", job_id, "--format", "json")
-    worker = next(use for use in json.loads(shown.stdout)["replicas"] if use["replica"] == "worker-1")
+    worker = next(
+        use for use in json.loads(shown.stdout)["replicas"] if use["replica"] == "worker-1"
+    )
     assert [gpu["utilization"] for gpu in worker["gpus"]] == [0.91, 0.02]

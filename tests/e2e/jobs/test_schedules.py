@@ -32,7 +32,10 @@ class Schedule:
         self.name = f"tick_{uuid.uuid4().hex[:8]}"
         self._file = folder / "job.yaml"
         # Ticks of one day have one job id, so that they are duplicates of each other.
-        document = {"jobId": f"{self.name}_{{time:%Y%m%d}}", **lab.scripted_spec(workers=0, steps=2)}
+        document = {
+            "jobId": f"{self.name}_{{time:%Y%m%d}}",
+            **lab.scripted_spec(workers=0, steps=2),
+        }
         self._file.write_text(yaml.safe_dump(document))
 
     def command(self, verb: str, *arguments: str) -> str:
@@ -109,11 +112,15 @@ def test_schedule_submits_through_the_api_as_its_account(lab: Lab, schedule: Sch
 
 
 @pytest.mark.heavy  # waits for the beginning of a minute, up to two minutes
-def test_tick_during_an_outage_of_the_scheduler_is_fired_late_and_once(lab: Lab, schedule: Schedule) -> None:
+def test_tick_during_an_outage_of_the_scheduler_is_fired_late_and_once(
+    lab: Lab, schedule: Schedule
+) -> None:
     pid = lab.stack.state.services["scheduler"].pid
     schedule.create("0 3 1 1 *")
     schedule.command("pause", schedule.name)
-    while datetime.now(UTC).second > LATEST_SECOND:  # the next tick must be in the outage, not before it
+    while (
+        datetime.now(UTC).second > LATEST_SECOND
+    ):  # the next tick must be in the outage, not before it
         time.sleep(0.5)
     schedule.create("* * * * *")
     schedule.command("resume", schedule.name)

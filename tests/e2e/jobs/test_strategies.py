@@ -46,8 +46,12 @@ def replicas_by_id(state: State) -> dict[ReplicaId, Replica]:
     return {replica.replica_id: replica for replica in state.replicas}
 
 
-@pytest.mark.parametrize(("example", "replicas"), [("tf_mirrored", 2), ("tf_central_storage", 2), ("tf_one_device", 1)])
-def test_one_vm_strategy_continues_from_its_checkpoint(lab: Lab, example: str, replicas: int) -> None:
+@pytest.mark.parametrize(
+    ("example", "replicas"), [("tf_mirrored", 2), ("tf_central_storage", 2), ("tf_one_device", 1)]
+)
+def test_one_vm_strategy_continues_from_its_checkpoint(
+    lab: Lab, example: str, replicas: int
+) -> None:
     job_id = lab.example(example)
     wait_for_output(lab, job_id, CHIEF, "epoch 3/")
     kill_program(lab, job_id, CHIEF)
@@ -66,11 +70,17 @@ def test_parameter_server_training_survives_a_lost_worker_and_a_lost_server(lab:
     kill_program(lab, job_id, PS_0)
     state = lab.wait_for_success(job_id, ENDS_S)
     # Training with parameter servers is asynchronous, and the lost server goes back to its checkpoint.
-    assert accurate_metrics(lab, state, at_least=0.9)["servers"] == {"chief": 1, "worker": 2, "ps": 2}
+    assert accurate_metrics(lab, state, at_least=0.9)["servers"] == {
+        "chief": 1,
+        "worker": 2,
+        "ps": 2,
+    }
     replicas = replicas_by_id(state)
     assert (replicas[WORKER_0].restarts_used, replicas[WORKER_1].incarnation) == (1, 1)
     assert replicas[PS_0].incarnation == 2
-    assert replicas[CHIEF].restarts_used == 1, "parameter servers, workers and the chief are judged each alone"
+    assert replicas[CHIEF].restarts_used == 1, (
+        "parameter servers, workers and the chief are judged each alone"
+    )
 
 
 def test_lost_evaluator_does_not_restart_the_chief(lab: Lab) -> None:
@@ -106,10 +116,16 @@ def test_xgboost_after_a_lost_worker_continues_with_one_round(lab: Lab) -> None:
     state = lab.wait_for_success(job_id, ENDS_S)
     assert accurate_metrics(lab, state)["replicas"] == 3
     replicas = replicas_by_id(state)
-    assert [replicas[replica_id].incarnation for replica_id in (CHIEF, WORKER_0, WORKER_1)] == [2, 2, 2]
-    assert [replicas[replica_id].restarts_used for replica_id in (CHIEF, WORKER_0, WORKER_1)] == [0, 0, 1], lab.story(
-        job_id
-    )
+    assert [replicas[replica_id].incarnation for replica_id in (CHIEF, WORKER_0, WORKER_1)] == [
+        2,
+        2,
+        2,
+    ]
+    assert [replicas[replica_id].restarts_used for replica_id in (CHIEF, WORKER_0, WORKER_1)] == [
+        0,
+        0,
+        1,
+    ], lab.story(job_id)
 
 
 @pytest.mark.parametrize("example", ["xgboost_digits", "sklearn_digits"])

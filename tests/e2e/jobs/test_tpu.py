@@ -38,7 +38,9 @@ ONE_HOST = Tpu("v5litepod-4", "v2-alpha-tpuv5-lite")
 class TpuFleetInZones(TpuFleet):
     """A fleet that lists VMs in ZONES only."""
 
-    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ZONES, zones: Sequence[str] = ()) -> tuple[Vm, ...]:
+    def list_vms(
+        self, job_id: str, tpu_zones: Sequence[str] = ZONES, zones: Sequence[str] = ()
+    ) -> tuple[Vm, ...]:
         return super().list_vms(job_id, tpu_zones)
 
 
@@ -46,7 +48,9 @@ class TpuFleetInZones(TpuFleet):
 class TpuLab(Lab):
     """Submit jobs of one slice of four hosts. The local image already contains the runtime's packages."""
 
-    def on_slice(self, training_input: dict[str, object], name: str, group: TaskGroup = ONE_SLICE) -> str:
+    def on_slice(
+        self, training_input: dict[str, object], name: str, group: TaskGroup = ONE_SLICE
+    ) -> str:
         now = datetime.now(UTC)
         spec = accept({"trainingInput": training_input}, default_job_id=f"{name}_{now:%H%M%S%f}")
         job = new_job(spec, f"test:{name}", now)
@@ -57,7 +61,9 @@ class TpuLab(Lab):
 
     @property
     def deps(self) -> CreationDeps:
-        return CreationDeps(self.store, self.bus, clock=lambda: datetime.now(UTC), sleep=lambda _: None)
+        return CreationDeps(
+            self.store, self.bus, clock=lambda: datetime.now(UTC), sleep=lambda _: None
+        )
 
     def scripted_on_slice(self, steps: int, group: TaskGroup = ONE_SLICE) -> str:
         return self.on_slice(
@@ -77,7 +83,9 @@ class TpuLab(Lab):
     def wait_for_output(self, job_id: str, replica_id: ReplicaId, words: str) -> None:
         """Wait until the current slice of this replica, with one host, has printed the words."""
         folder = self.stack.state_dir / "compute" / "serial"
-        self.until(lambda: any(words in log for log in logs_of(folder, vm_name(job_id, replica_id))), 120)
+        self.until(
+            lambda: any(words in log for log in logs_of(folder, vm_name(job_id, replica_id))), 120
+        )
 
     def logs(self, job_id: str) -> list[str]:
         """Return the console output of each host of the current slice."""
@@ -86,7 +94,9 @@ class TpuLab(Lab):
     def wait_for_output_of_all_hosts(self, job_id: str, words: str) -> None:
         def is_so() -> bool:
             job = self.state(job_id).job
-            assert not job.state.is_terminal, f"{job.state}: {job.error_message}\n{self.story(job_id)}"
+            assert not job.state.is_terminal, (
+                f"{job.state}: {job.error_message}\n{self.story(job_id)}"
+            )
             logs = self.logs(job_id)
             return len(logs) == FOUR_HOSTS.hosts and all(words in log for log in logs)
 
@@ -149,7 +159,9 @@ def test_slice_preempted_without_notice_is_replaced(tpus: TpuLab) -> None:
 
     tpus.until(is_lost_or_replaced, 60)
     tpus.bus.publish(
-        topics.PROVISION, internal_requests.encode_provision(internal_requests.ProvisionRequest(job_id)), {}
+        topics.PROVISION,
+        internal_requests.encode_provision(internal_requests.ProvisionRequest(job_id)),
+        {},
     )  # as the sweep does every minute
     tpus.until(lambda: tpus.replica(job_id, SLICE).vm_generation == 2, 60)
     tpus.until(lambda: tpus.replica(job_id, SLICE).state is ReplicaState.RUNNING, 120)
@@ -186,7 +198,9 @@ def test_stockout_moves_the_slice_to_the_next_zone(tpus: TpuLab) -> None:
 
 def test_slices_get_each_others_addresses_after_a_replacement(tpus: TpuLab) -> None:
     first, second = ReplicaId(TaskType.WORKER, 0), ReplicaId(TaskType.WORKER, 1)
-    job_id = tpus.scripted_on_slice(MANY_STEPS, group=TaskGroup(TaskType.WORKER, 2, "", tpu=ONE_HOST))
+    job_id = tpus.scripted_on_slice(
+        MANY_STEPS, group=TaskGroup(TaskType.WORKER, 2, "", tpu=ONE_HOST)
+    )
 
     def all_are_told(address: str) -> None:
         for number, replica_id in enumerate((first, second)):
@@ -204,11 +218,18 @@ def test_slices_get_each_others_addresses_after_a_replacement(tpus: TpuLab) -> N
 
     tpus.until(is_preempted_or_replaced, 60)
     tpus.bus.publish(
-        topics.PROVISION, internal_requests.encode_provision(internal_requests.ProvisionRequest(job_id)), {}
+        topics.PROVISION,
+        internal_requests.encode_provision(internal_requests.ProvisionRequest(job_id)),
+        {},
     )  # as the sweep does every minute
     tpus.until(lambda: tpus.replica(job_id, first).vm_generation == 2, 60)
     tpus.faults.kill_program(vm_name(job_id, second))
-    tpus.until(lambda: {replica.state for replica in tpus.state(job_id).replicas} == {ReplicaState.RUNNING}, 150)
+    tpus.until(
+        lambda: (
+            {replica.state for replica in tpus.state(job_id).replicas} == {ReplicaState.RUNNING}
+        ),
+        150,
+    )
     all_are_told(tpus.vm(job_id, first).address)
     assert [replica.restarts_used for replica in tpus.state(job_id).replicas] == [0, 0], (
         "the loss of the other slice is free for both"
@@ -221,7 +242,10 @@ def test_queued_resource_waits_until_capacity_is_available(tpus: TpuLab) -> None
     tpus.faults.change(stockout_zones=list(ZONES))
     try:
         job_id = tpus.scripted_on_slice(2, group=waiting)
-        tpus.until(lambda: Reason.QUEUED in [entry.decision.reason for entry in tpus.store.ledger(job_id)], 60)
+        tpus.until(
+            lambda: Reason.QUEUED in [entry.decision.reason for entry in tpus.store.ledger(job_id)],
+            60,
+        )
         zone = tpus.state(job_id).job.zone
     finally:
         tpus.faults.clear()

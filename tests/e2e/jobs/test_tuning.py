@@ -15,7 +15,13 @@ from trainmaster.presentation.job_view import service_view
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 PARAMS = [
-    {"parameterName": "rate", "type": "DOUBLE", "minValue": 0.001, "maxValue": 1.0, "scaleType": "UNIT_LOG_SCALE"},
+    {
+        "parameterName": "rate",
+        "type": "DOUBLE",
+        "minValue": 0.001,
+        "maxValue": 1.0,
+        "scaleType": "UNIT_LOG_SCALE",
+    },
     {"parameterName": "depth", "type": "INTEGER", "minValue": 1, "maxValue": 3},
 ]
 
@@ -30,7 +36,10 @@ def submit_tuning_job(lab: Lab, *args: str, **hyperparameters: object) -> str:
         **hyperparameters,
     }
     return lab.upload(
-        lab.scripted_spec(workers=0, pythonModule="trainer.tuned", args=list(args), hyperparameters=spec), "tuning"
+        lab.scripted_spec(
+            workers=0, pythonModule="trainer.tuned", args=list(args), hyperparameters=spec
+        ),
+        "tuning",
     )
 
 
@@ -64,12 +73,18 @@ def test_tuning_job_stores_the_metrics_of_its_trials(lab: Lab) -> None:
         assert trial.measurement.step == 3, "the last report"
     job = lab.state(job_id).job
     assert faults("ml", "GoogleCloudMlV1__Job", service_view(job), verbatim={"trainingInput"}) == []
-    logging = LogEntries(lab.stack.state.config.project, lab.stack.environment["TRAINMASTER_LOGGING_ENDPOINT"])
-    entries, _ = logging.page(f'labels."ml.googleapis.com/job_id"="{job_id}" AND jsonPayload.message:"trial 3 of"', "")
+    logging = LogEntries(
+        lab.stack.state.config.project, lab.stack.environment["TRAINMASTER_LOGGING_ENDPOINT"]
+    )
+    entries, _ = logging.page(
+        f'labels."ml.googleapis.com/job_id"="{job_id}" AND jsonPayload.message:"trial 3 of"', ""
+    )
     logging.close()
     (entry,) = entries
     assert entry["labels"]["ml.googleapis.com/trial_id"] == "3"
-    assert entry["jsonPayload"]["message"].endswith(f"trial 3 of {job_id} in gs://{lab.bucket}/scripted/3")
+    assert entry["jsonPayload"]["message"].endswith(
+        f"trial 3 of {job_id} in gs://{lab.bucket}/scripted/3"
+    )
 
 
 @pytest.mark.heavy
@@ -93,7 +108,12 @@ def test_too_many_failed_trials_fail_the_tuning_job_and_cancel_the_rest(lab: Lab
     assert "2 total hyperparameter trial failures were seen" in message, lab.story(job_id)
     assert "The replica chief 0 exited with a non-zero status of 2." in message
     tuning = wait_until_released(lab, job_id)
-    assert [trial.state for trial in tuning.trials[:4]] == ["FAILED", "FAILED", "CANCELLED", "CANCELLED"]
+    assert [trial.state for trial in tuning.trials[:4]] == [
+        "FAILED",
+        "FAILED",
+        "CANCELLED",
+        "CANCELLED",
+    ]
 
 
 @pytest.mark.heavy
@@ -112,7 +132,9 @@ def test_running_trial_shows_the_measurements_of_its_summary_events(lab: Lab) ->
     """The program writes its first event and then waits. The agent looks once a minute, and so does the sweep."""
     depth = {"parameterName": "depth", "type": "DISCRETE", "discreteValues": [2]}
     rate = {"parameterName": "rate", "type": "DISCRETE", "discreteValues": [0.5]}
-    job_id = submit_tuning_job(lab, "--summaries", "--hang-at-depth", "2", params=[depth, rate], maxTrials=1)
+    job_id = submit_tuning_job(
+        lab, "--summaries", "--hang-at-depth", "2", params=[depth, rate], maxTrials=1
+    )
     lab.until(lambda: any(trial.reported for trial in tuning_of(lab.state(job_id).job).trials), 300)
     (trial,) = tuning_of(lab.state(job_id).job).trials
     assert trial.state == "RUNNING"
@@ -126,7 +148,11 @@ def test_running_trial_shows_the_measurements_of_its_summary_events(lab: Lab) ->
 def test_unpromising_trial_is_stopped_while_its_program_runs(lab: Lab) -> None:
     """Five trials of depth 2 complete. The one of depth 1 reports a lower score, and then runs for ten minutes."""
     depth = {"parameterName": "depth", "type": "INTEGER", "minValue": 1, "maxValue": 2}
-    rate = {"parameterName": "rate", "type": "DISCRETE", "discreteValues": [0.3, 0.35, 0.4, 0.45, 0.5]}
+    rate = {
+        "parameterName": "rate",
+        "type": "DISCRETE",
+        "discreteValues": [0.3, 0.35, 0.4, 0.45, 0.5],
+    }
     job_id = submit_tuning_job(
         lab,
         "--hang-at-depth",
@@ -144,7 +170,9 @@ def test_unpromising_trial_is_stopped_while_its_program_runs(lab: Lab) -> None:
         assert trial.measurement is not None
         assert trial.measurement.step == 1, "its last measurement counts"
         message = lab.state(trial_id(job_id, trial.number)).job.error_message or ""
-        assert message.startswith("Trial is stopped early by its tuning job: its best score up to step 1 is")
+        assert message.startswith(
+            "Trial is stopped early by its tuning job: its best score up to step 1 is"
+        )
     assert "worse than" in lab.story(job_id)
     view = service_view(lab.state(job_id).job)
     assert faults("ml", "GoogleCloudMlV1__Job", view, verbatim={"trainingInput"}) == []

@@ -52,7 +52,11 @@ def ssh(lab: Lab, *words: str) -> subprocess.CompletedProcess[str]:
 def test_command_runs_on_the_vm_and_its_exit_status_is_returned(lab: Lab, running: str) -> None:
     vm = lab.stack.state_dir / "compute" / "vms" / lab.vm(running, WORKER_0).instance_id
     done = ssh(
-        lab, running, "worker-0", "--", 'echo "$HOME"; pwd; pgrep -f trainer.task >/dev/null && echo found; exit 7'
+        lab,
+        running,
+        "worker-0",
+        "--",
+        'echo "$HOME"; pwd; pgrep -f trainer.task >/dev/null && echo found; exit 7',
     )
     assert done.stdout.split() == [str(vm / "home"), str(vm / "work"), "found"]
     assert done.returncode == 7
@@ -60,7 +64,9 @@ def test_command_runs_on_the_vm_and_its_exit_status_is_returned(lab: Lab, runnin
 
 @pytest.mark.heavy
 def test_command_of_several_words_gets_them_unchanged(lab: Lab, running: str) -> None:
-    assert ssh(lab, running, "worker-0", "--", "printf", "%s|", "a b", "$HOME").stdout == "a b|$HOME|"
+    assert (
+        ssh(lab, running, "worker-0", "--", "printf", "%s|", "a b", "$HOME").stdout == "a b|$HOME|"
+    )
 
 
 @pytest.mark.heavy
@@ -98,7 +104,9 @@ def test_shell_ends_with_its_vm(lab: Lab) -> None:
     lab.wait(job_id, "RUNNING", 60)
     variables = {**clean_environment(), **lab.stack.environment}
     words = command("ssh", job_id, "worker-0", "--", "echo ready; sleep 300")
-    shell = subprocess.Popen(words, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    shell = subprocess.Popen(
+        words, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert shell.stdout is not None
     assert shell.stdout.readline() == "ready\n"
     lab.cancel(job_id)
@@ -147,7 +155,9 @@ def answer_of(address: str) -> Any:
 
 @pytest.mark.heavy
 @pytest.mark.timeout(300)
-def test_subscribers_learn_of_each_transition_and_tensorboard_shows_points_while_the_job_runs(lab: Lab) -> None:
+def test_subscribers_learn_of_each_transition_and_tensorboard_shows_points_while_the_job_runs(
+    lab: Lab,
+) -> None:
     lab.stack.pubsub.create_pull(topics.JOB_STATE, "of-the-test")
     spec = lab.scripted_spec(
         workers=0,
@@ -171,7 +181,8 @@ def test_subscribers_learn_of_each_transition_and_tensorboard_shows_points_while
 
     def has_all() -> bool:
         messages = [
-            JobStateMessage.model_validate_json(entry["data"]) for entry in lab.stack.pubsub.pull("of-the-test")
+            JobStateMessage.model_validate_json(entry["data"])
+            for entry in lab.stack.pubsub.pull("of-the-test")
         ]
         received.extend(message for message in messages if message.job_id == job_id)
         return len({message.id for message in received}) == 4

@@ -69,7 +69,9 @@ def test_unreadable_job_file_gets_the_line_of_the_error(lab: Lab) -> None:
 
 def test_job_file_with_a_missing_package_gets_an_error_file(lab: Lab) -> None:
     uri = f"gs://{lab.bucket}/jobs/missing_package.yaml"
-    spec = lab.scripted_spec(workers=0, packageUris=[f"gs://{lab.bucket}/packages/nowhere-1.0.tar.gz"])
+    spec = lab.scripted_spec(
+        workers=0, packageUris=[f"gs://{lab.bucket}/packages/nowhere-1.0.tar.gz"]
+    )
     lab.objects.write(uri, yaml.safe_dump(spec).encode(), content_type="text/yaml")
     problem = only_problem(wait_for_error_file(lab, uri))
     assert problem["field"] == "trainingInput.packageUris[0]"
@@ -97,7 +99,9 @@ def test_wrong_message_is_rejected_and_dead_lettered_with_its_reason(lab: Lab) -
     letters: list[dict[str, object]] = []
 
     def is_kept() -> bool:
-        letters.extend(letter for letter in lab.stack.pubsub.pull(topics.DEAD_LETTER) if letter["data"] == body)
+        letters.extend(
+            letter for letter in lab.stack.pubsub.pull(topics.DEAD_LETTER) if letter["data"] == body
+        )
         return bool(letters)
 
     lab.until(is_kept, 20)

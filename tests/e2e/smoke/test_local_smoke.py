@@ -71,7 +71,9 @@ def test_smoke_names_three_broken_assumptions_and_the_failed_step(tmp_path: Path
         *(by_name[name] for name in ("logs", "gcloud", "sdk", "dead letters")),
     ]
     lines: list[str] = []
-    installation = LocalInstallation(TIME_SCALE, lines.append, {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"})
+    installation = LocalInstallation(
+        TIME_SCALE, lines.append, {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    )
     assert smoke(installation, lines.append, steps) == 1
     assert rows(lines, "DIFFERENT") == {
         "Each line of a program is stored once.": "1 in GCEMetadataScripts, 1 in trainmaster",

@@ -26,7 +26,9 @@ def vm(cloud: Cloud, tmp_path: Path) -> Iterator[Vm]:
     vm = Vm(cloud, tmp_path)
     yield vm
     vm.power_off()
-    assert not vm.lines("[trainmaster] Unexpected change"), "the table of the agent's states lacks an edge"
+    assert not vm.lines("[trainmaster] Unexpected change"), (
+        "the table of the agent's states lacks an edge"
+    )
 
 
 @pytest.fixture
@@ -49,6 +51,10 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def offline(vm: Vm, image: Path) -> Vm:
     """A VM with that image and without a package index for pip."""
-    vm.environ.update(PATH=f"{image}/bin{os.pathsep}{os.environ['PATH']}", PIP_NO_INDEX="1", PIP_CONFIG_FILE=os.devnull)
+    vm.environ.update(
+        PATH=f"{image}/bin{os.pathsep}{os.environ['PATH']}",
+        PIP_NO_INDEX="1",
+        PIP_CONFIG_FILE=os.devnull,
+    )
     del vm.environ["PYTHONPATH"]
     return vm

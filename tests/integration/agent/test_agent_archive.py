@@ -36,29 +36,43 @@ def test_archive_contains_exactly_the_agents_modules() -> None:
 def test_archive_imports_without_this_repository(tmp_path: Path) -> None:
     """Run it with a Python that does not have this repository on its path."""
     (tmp_path / "agent.pyz").write_bytes(agent_archive())
-    done = subprocess.run([sys.executable, "-I", tmp_path / "agent.pyz"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-I", tmp_path / "agent.pyz"], capture_output=True, text=True, check=False
+    )
     assert "agent.pyz/trainmaster/agent/main.py" in done.stderr
     assert "IndexError" in done.stderr  # it starts, and misses its argument
 
 
-def test_compiled_archive_is_the_same_in_all_processes_and_runs_its_compiled_modules(tmp_path: Path) -> None:
+def test_compiled_archive_is_the_same_in_all_processes_and_runs_its_compiled_modules(
+    tmp_path: Path,
+) -> None:
     """The process that stores it and those that name it have the same object."""
     write = (
         "import sys; from trainmaster.packaging.agent_archive import agent_archive as archive;"
         "sys.stdout.buffer.write(archive(compiled=True))"
     )
     environment = {"PYTHONPATH": str(AGENT.parents[1]), "PYTHONHASHSEED": "1"}
-    written = subprocess.run([sys.executable, "-c", write], env=environment, capture_output=True, check=True).stdout
+    written = subprocess.run(
+        [sys.executable, "-c", write], env=environment, capture_output=True, check=True
+    ).stdout
     assert written == agent_archive(compiled=True)
     (tmp_path / "agent.pyz").write_bytes(written)
-    command = [sys.executable, "-S", "-c", "from trainmaster.agent import main; print(main.__file__)"]
+    command = [
+        sys.executable,
+        "-S",
+        "-c",
+        "from trainmaster.agent import main; print(main.__file__)",
+    ]
     variables = {"PYTHONPATH": str(tmp_path / "agent.pyz")}
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
     assert done.stdout.strip().endswith("agent.pyz/trainmaster/agent/main.pyc")
 
 
 def test_name_of_the_object_contains_the_hash_of_its_content() -> None:
-    assert agent_object(b"") == "agent/e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855.zip"
+    assert (
+        agent_object(b"")
+        == "agent/e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855.zip"
+    )
     assert agent_object(agent_archive()) != agent_object(agent_archive() + b"x")
 
 

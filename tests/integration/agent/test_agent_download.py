@@ -59,7 +59,9 @@ def test_agent_is_downloaded_again_after_errors_of_cloud_storage(cloud: Cloud, v
     vm.wait_for_line("[trainmaster] The agent cannot be downloaded", count=2)
     vm.wait_for_line("STARTED")
     assert vm.wait() == 0
-    messages = [line.decode() for line in vm.lines(f"http://{cloud.host}/storage/v1/b/{BUCKET}/o/agent%2F")]
+    messages = [
+        line.decode() for line in vm.lines(f"http://{cloud.host}/storage/v1/b/{BUCKET}/o/agent%2F")
+    ]
     assert ["503" in messages[0], "403" in messages[1]] == [True, True]
 
 
@@ -121,5 +123,7 @@ def test_agent_is_downloaded_from_googles_address_with_the_token_of_the_vm(
     vm.boot({**googleapis, "STORAGE_EMULATOR_HOST": None})
     vm.wait_for_line("STARTED")
     assert vm.wait() == 0
-    token = json.loads(cloud.metadata("instance/service-accounts/default/token", {})[1])["access_token"]
+    token = json.loads(cloud.metadata("instance/service-accounts/default/token", {})[1])[
+        "access_token"
+    ]
     assert [headers["Authorization"] for headers in downloads(cloud)] == [f"Bearer {token}"]

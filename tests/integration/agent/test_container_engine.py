@@ -16,8 +16,19 @@ PODMAN = ContainerEngine("/usr/bin/podman", "vm")
 
 def test_pull_command_passes_credentials_in_the_engines_form() -> None:
     folder = Path("/w/credentials")
-    assert DOCKER.pull_command("i", folder) == ["/usr/bin/docker", "--config", "/w/credentials", "pull", "i"]
-    assert PODMAN.pull_command("r.io/i", folder)[1:] == ["pull", "--authfile", "/w/credentials/config.json", "r.io/i"]
+    assert DOCKER.pull_command("i", folder) == [
+        "/usr/bin/docker",
+        "--config",
+        "/w/credentials",
+        "pull",
+        "i",
+    ]
+    assert PODMAN.pull_command("r.io/i", folder)[1:] == [
+        "pull",
+        "--authfile",
+        "/w/credentials/config.json",
+        "r.io/i",
+    ]
     assert PODMAN.pull_command("r.io/i", None) == ["/usr/bin/podman", "pull", "r.io/i"]
 
 
@@ -31,8 +42,12 @@ def test_pull_command_passes_credentials_in_the_engines_form() -> None:
     ],
 )
 def test_image_without_a_registry_is_pulled_from_docker_hub(image: str, full: str) -> None:
-    assert DOCKER.pull_command(image, None)[-1] == DOCKER.run_command("n", [], image, [])[-1] == image
-    assert PODMAN.pull_command(image, None)[-1] == PODMAN.run_command("n", [], image, [])[-1] == full
+    assert (
+        DOCKER.pull_command(image, None)[-1] == DOCKER.run_command("n", [], image, [])[-1] == image
+    )
+    assert (
+        PODMAN.pull_command(image, None)[-1] == PODMAN.run_command("n", [], image, [])[-1] == full
+    )
 
 
 @pytest.mark.parametrize(
@@ -46,13 +61,19 @@ def test_image_without_a_registry_is_pulled_from_docker_hub(image: str, full: st
     ],
 )
 def test_container_gets_the_machines_accelerators(
-    monkeypatch: pytest.MonkeyPatch, which: ContainerEngine, gpu: bool, tpu: bool, options: list[str]
+    monkeypatch: pytest.MonkeyPatch,
+    which: ContainerEngine,
+    gpu: bool,
+    tpu: bool,
+    options: list[str],
 ) -> None:
     monkeypatch.setattr(container_engine, "has_gpu", lambda: gpu)
     monkeypatch.setattr(container_engine, "has_tpu", lambda: tpu)
     command = which.run_command("n", ["--env", "A"], "r.io/image", ["-v"])
     device_options = [
-        word for word in command if word in ("--gpus", "all", "--device", "nvidia.com/gpu=all", "--privileged")
+        word
+        for word in command
+        if word in ("--gpus", "all", "--device", "nvidia.com/gpu=all", "--privileged")
     ]
     assert device_options == options
     assert command[-4:] == ["--env", "A", "r.io/image", "-v"]

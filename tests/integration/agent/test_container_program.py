@@ -32,7 +32,9 @@ signal.pause()
 """
 
 
-def test_container_gets_the_documented_arguments_and_environment(cloud: Cloud, vm: Vm, docker: Docker) -> None:
+def test_container_gets_the_documented_arguments_and_environment(
+    cloud: Cloud, vm: Vm, docker: Docker
+) -> None:
     docker.push(PRINTS)
     variables = {"LINES": "one\ntwo", "PATH": "/theirs", "DOCKER_HOST": "tcp://theirs"}
     vm.configure(
@@ -46,11 +48,22 @@ def test_container_gets_the_documented_arguments_and_environment(cloud: Cloud, v
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["cause"], body["exit_status"], body["error"]) == ("process", 0, None)
-    assert json.loads(vm.wait_for_line("ARGV ")[5:]) == ["train", "--now", "--epochs", "5 a", "--job-dir", "gs://b/d"]
+    assert json.loads(vm.wait_for_line("ARGV ")[5:]) == [
+        "train",
+        "--now",
+        "--epochs",
+        "5 a",
+        "--job-dir",
+        "gs://b/d",
+    ]
     env = json.loads(vm.wait_for_line("ENV ")[4:])
     assert {name: env[name] for name in variables} == variables
     assert json.loads(env["TF_CONFIG"])["task"]["index"] == 1
-    assert (env["RANK"], env["PYTHONUNBUFFERED"], env["GCE_METADATA_HOST"]) == ("2", "1", cloud.host)
+    assert (env["RANK"], env["PYTHONUNBUFFERED"], env["GCE_METADATA_HOST"]) == (
+        "2",
+        "1",
+        cloud.host,
+    )
     assert not {"HOME", "TRAINMASTER_WORK", "TRAINMASTER_SECRETS_ENDPOINT"} & env.keys()
     vm.wait_for_line("warning")
     assert docker.calls("run")[0]["host"] is None
@@ -83,7 +96,11 @@ def test_vm_token_is_sent_to_googles_registries_only(cloud: Cloud, vm: Vm, docke
     cloud.direct(1, 2)
     vm.boot()
     cloud.wait_for_message("replica-exit", (1, 2))
-    assert docker.calls("pull")[1] == {"argv": ["pull", "python:3.12"], "host": None, "config": None}
+    assert docker.calls("pull")[1] == {
+        "argv": ["pull", "python:3.12"],
+        "host": None,
+        "config": None,
+    }
 
 
 @pytest.mark.parametrize(
@@ -100,24 +117,36 @@ def test_vm_token_is_sent_to_googles_registries_only(cloud: Cloud, vm: Vm, docke
         ("localhost/i", "localhost", False),
     ],
 )
-def test_registry_is_read_from_the_image_name(image: str, registry: str | None, accepts: bool) -> None:
+def test_registry_is_read_from_the_image_name(
+    image: str, registry: str | None, accepts: bool
+) -> None:
     assert registry_of(image) == registry
     assert accepts_vm_token(registry) is accepts
 
 
-def test_missing_image_is_a_permanent_failure_with_the_registrys_message(cloud: Cloud, vm: Vm, docker: Docker) -> None:
+def test_missing_image_is_a_permanent_failure_with_the_registrys_message(
+    cloud: Cloud, vm: Vm, docker: Docker
+) -> None:
     cloud.direct(1, 1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
-    assert (body["cause"], body["exit_status"], body["error"]["type"]) == ("install", 1, "ImageError")
+    assert (body["cause"], body["exit_status"], body["error"]["type"]) == (
+        "install",
+        1,
+        "ImageError",
+    )
     assert f"manifest for {IMAGE} not found: manifest unknown" in body["error"]["message"]
     assert cloud.published() == [("replica-exit", (1, 1))]
     assert len(docker.calls("pull")) == 1
 
 
-def test_pull_is_retried_when_the_registry_is_unreachable(cloud: Cloud, vm: Vm, docker: Docker) -> None:
+def test_pull_is_retried_when_the_registry_is_unreachable(
+    cloud: Cloud, vm: Vm, docker: Docker
+) -> None:
     docker.push("print('TRAINED')")
-    docker.fail_pulls("Get https://us-docker.pkg.dev/v2/: net/http: TLS handshake timeout", "received 503")
+    docker.fail_pulls(
+        "Get https://us-docker.pkg.dev/v2/: net/http: TLS handshake timeout", "received 503"
+    )
     cloud.direct(1, 1)
     vm.boot()
     assert cloud.wait_for_message("replica-exit").body["exit_status"] == 0
@@ -173,14 +202,18 @@ def test_exception_in_a_container_is_reported(cloud: Cloud, vm: Vm, docker: Dock
     assert (error["type"], error["message"]) == ("ValueError", "bad shape")
 
 
-def test_out_of_memory_is_read_from_the_engine_for_killed_containers(cloud: Cloud, vm: Vm, docker: Docker) -> None:
+def test_out_of_memory_is_read_from_the_engine_for_killed_containers(
+    cloud: Cloud, vm: Vm, docker: Docker
+) -> None:
     (docker.engine / "out-of-memory").touch()
     vm.boot()
     programs = {"import os; os.kill(os.getpid(), 9)": True, "exit(1)": False}
     for attempt, (source, expected) in enumerate(programs.items(), start=1):
         docker.push(source)
         cloud.direct(attempt, 1)
-        assert cloud.wait_for_message("replica-exit", (attempt, 1)).body["out_of_memory"] is expected, source
+        assert (
+            cloud.wait_for_message("replica-exit", (attempt, 1)).body["out_of_memory"] is expected
+        ), source
 
 
 @pytest.mark.parametrize(
@@ -188,8 +221,16 @@ def test_out_of_memory_is_read_from_the_engine_for_killed_containers(cloud: Clou
     [
         ("nothing", 127, '"nothing": executable file not found'),
         ("what-tini-cannot-find", 127, "No such file or directory"),
-        ("what-catatonit-cannot-find", 127, "cannot run what-catatonit-cannot-find: No such file or directory"),
-        ("what-catatonit-cannot-run", 126, "cannot run what-catatonit-cannot-run: Permission denied"),
+        (
+            "what-catatonit-cannot-find",
+            127,
+            "cannot run what-catatonit-cannot-find: No such file or directory",
+        ),
+        (
+            "what-catatonit-cannot-run",
+            126,
+            "cannot run what-catatonit-cannot-run: Permission denied",
+        ),
     ],
 )
 def test_command_missing_from_the_image_is_the_users_error(
@@ -200,21 +241,33 @@ def test_command_missing_from_the_image_is_the_users_error(
     cloud.direct(1, 1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
-    assert (body["cause"], body["exit_status"], body["error"]["type"]) == ("process", status, "ContainerError")
+    assert (body["cause"], body["exit_status"], body["error"]["type"]) == (
+        "process",
+        status,
+        "ContainerError",
+    )
     assert words in body["error"]["message"]
 
 
-def test_engine_failure_to_start_the_container_is_an_internal_error(cloud: Cloud, vm: Vm, docker: Docker) -> None:
+def test_engine_failure_to_start_the_container_is_an_internal_error(
+    cloud: Cloud, vm: Vm, docker: Docker
+) -> None:
     docker.push("")
     (docker.engine / "broken").touch()
     cloud.direct(1, 1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
-    assert (body["cause"], body["exit_status"], body["error"]["type"]) == ("setup", 125, "ContainerError")
+    assert (body["cause"], body["exit_status"], body["error"]["type"]) == (
+        "setup",
+        125,
+        "ContainerError",
+    )
     assert "could not select device driver" in body["error"]["message"]
 
 
-def test_newer_directive_ends_the_container_with_sigterm(cloud: Cloud, vm: Vm, docker: Docker) -> None:
+def test_newer_directive_ends_the_container_with_sigterm(
+    cloud: Cloud, vm: Vm, docker: Docker
+) -> None:
     docker.push(
         """
         import signal, sys
@@ -233,7 +286,9 @@ def test_newer_directive_ends_the_container_with_sigterm(cloud: Cloud, vm: Vm, d
     assert cloud.published() == [("vm-ready", (1, 1)), ("vm-ready", (1, 2))]
 
 
-def test_container_that_ignores_sigterm_is_killed_after_its_grace(cloud: Cloud, vm: Vm, docker: Docker) -> None:
+def test_container_that_ignores_sigterm_is_killed_after_its_grace(
+    cloud: Cloud, vm: Vm, docker: Docker
+) -> None:
     docker.push(f"import signal; signal.signal(15, signal.SIG_IGN)\n{BLOCKS}")
     vm.configure(container={"image": IMAGE, "command": []}, python_module="", grace_s=0.3)
     cloud.direct(1, 1)
@@ -245,27 +300,43 @@ def test_container_that_ignores_sigterm_is_killed_after_its_grace(cloud: Cloud, 
     assert docker.containers() == []
 
 
-def test_containers_of_an_earlier_agent_are_removed_but_not_other_vms(cloud: Cloud, vm: Vm, docker: Docker) -> None:
+def test_containers_of_an_earlier_agent_are_removed_but_not_other_vms(
+    cloud: Cloud, vm: Vm, docker: Docker
+) -> None:
     docker.push(BLOCKS)
     cloud.direct(1, 1)
     vm.boot()
     pid = int(vm.wait_for_number("PID "))
-    fake = {"labels": ["trainmaster-vm=another"], "pid": 0, "exit": 0, "started": "2026", "oom": False}
+    fake = {
+        "labels": ["trainmaster-vm=another"],
+        "pid": 0,
+        "exit": 0,
+        "started": "2026",
+        "oom": False,
+    }
     (docker.engine / "containers" / "another").write_text(json.dumps(fake))
     cloud.wait_for_message("vm-ready")
     vm.power_off()
     assert is_alive(pid)
     vm.boot()
     assert cloud.wait_for_message("replica-exit").body["cause"] == "vm_restarted"
-    vm.wait_for_line("[trainmaster] Removed 1 containers that an earlier run of the agent left behind.")
+    vm.wait_for_line(
+        "[trainmaster] Removed 1 containers that an earlier run of the agent left behind."
+    )
     assert not is_alive(pid)
     assert docker.containers() == ["another"]
 
 
-def test_secret_reaches_the_container_without_a_command_line(cloud: Cloud, vm: Vm, docker: Docker) -> None:
-    docker.push("import os; print('KEY', len(os.environ['API_KEY']), os.environ['API_KEY'] == 's3cret\\nline')")
+def test_secret_reaches_the_container_without_a_command_line(
+    cloud: Cloud, vm: Vm, docker: Docker
+) -> None:
+    docker.push(
+        "import os; print('KEY', len(os.environ['API_KEY']), os.environ['API_KEY'] == 's3cret\\nline')"
+    )
     cloud.secrets["projects/p/secrets/key/versions/latest"] = b"s3cret\nline"
-    vm.configure(container={"image": IMAGE, "command": []}, python_module="", secrets={"API_KEY": "key"})
+    vm.configure(
+        container={"image": IMAGE, "command": []}, python_module="", secrets={"API_KEY": "key"}
+    )
     cloud.direct(1, 1)
     vm.boot()
     assert vm.wait_for_line("KEY") == "KEY 11 True"

@@ -45,7 +45,9 @@ IGNORES_SIGTERM = """
 """
 
 
-def test_restart_in_the_same_vm_takes_a_fraction_of_a_second_and_its_pause(cloud: Cloud, vm: Vm) -> None:
+def test_restart_in_the_same_vm_takes_a_fraction_of_a_second_and_its_pause(
+    cloud: Cloud, vm: Vm
+) -> None:
     vm.program(FAILS)
     vm.boot()
     vm.wait_for_line("[trainmaster] Waiting for a directive.")
@@ -122,7 +124,9 @@ def test_program_that_ignores_sigterm_is_killed_after_its_grace(cloud: Cloud, vm
     assert 0.4 < restarted - vm.wait_for_number("TERM ") < 5
 
 
-def test_rank_without_a_mark_in_a_session_of_its_own_ends_with_its_launcher(cloud: Cloud, vm: Vm) -> None:
+def test_rank_without_a_mark_in_a_session_of_its_own_ends_with_its_launcher(
+    cloud: Cloud, vm: Vm
+) -> None:
     """torchrun starts its ranks in new sessions and waits 30 s for them; setproctitle overwrites their environment."""
     rank = "import os, signal, time; signal.signal(15, signal.SIG_IGN); print('RANK', os.getpid()); time.sleep(600)"
     vm.configure(grace_s=0.5)
@@ -197,7 +201,9 @@ def test_hold_withdrawn_while_the_program_ends_reports_no_exit(cloud: Cloud, vm:
 def test_hold_ends_the_program_and_is_answered_at_once(cloud: Cloud, vm: Vm) -> None:
     vm.configure(grace_s=0.5)
     vm.boot()
-    for attempt, (program, limit_s) in enumerate(((BLOCKS, 1.0), (SAVES, 1.5), (IGNORES_SIGTERM, 2.0)), start=1):
+    for attempt, (program, limit_s) in enumerate(
+        ((BLOCKS, 1.0), (SAVES, 1.5), (IGNORES_SIGTERM, 2.0)), start=1
+    ):
         vm.program(program)
         cloud.direct(attempt, 1)
         took_s = []
@@ -208,11 +214,15 @@ def test_hold_ends_the_program_and_is_answered_at_once(cloud: Cloud, vm: Vm) -> 
             if incarnation < 4:
                 cloud.direct(attempt, incarnation)
         print(f"hold to vm-ready: {', '.join(f'{s * 1000:.0f} ms' for s in took_s)}")
-        assert min(took_s) < limit_s, "the best of three; an idle machine needs a tenth of a second, and the grace"
+        assert min(took_s) < limit_s, (
+            "the best of three; an idle machine needs a tenth of a second, and the grace"
+        )
 
 
 @pytest.mark.parametrize("is_reported", [True, False])
-def test_vm_ready_under_hold_says_how_the_previous_program_ended(cloud: Cloud, vm: Vm, is_reported: bool) -> None:
+def test_vm_ready_under_hold_says_how_the_previous_program_ended(
+    cloud: Cloud, vm: Vm, is_reported: bool
+) -> None:
     vm.program("raise ValueError('bad batch')")
     cloud.direct(1, 1)
     vm.boot()
@@ -227,7 +237,12 @@ def test_vm_ready_under_hold_says_how_the_previous_program_ended(cloud: Cloud, v
             cloud.direct(1, 2, "hold")
             vm.wait_for_line("[trainmaster] Directive: hold attempt 1, incarnation 2.")
     ended = cloud.wait_for_message("vm-ready", (1, 2)).body["ended"]
-    assert (ended["attempt"], ended["incarnation"], ended["cause"], ended["exit_status"]) == (1, 1, "process", 1)
+    assert (ended["attempt"], ended["incarnation"], ended["cause"], ended["exit_status"]) == (
+        1,
+        1,
+        "process",
+        1,
+    )
     assert (ended["error"]["type"], ended["error"]["message"]) == ("ValueError", "bad batch")
     if is_reported:
         assert ended == {name: end[name] for name in ended}
@@ -236,7 +251,11 @@ def test_vm_ready_under_hold_says_how_the_previous_program_ended(cloud: Cloud, v
     vm.boot()
     again = cloud.wait_for_message("vm-ready", (1, 2), 2)
     assert again.body["ended"] == ended, "the disk keeps it"
-    assert not [subject for topic, subject in cloud.published() if topic == "replica-exit" and not is_reported]
+    assert not [
+        subject
+        for topic, subject in cloud.published()
+        if topic == "replica-exit" and not is_reported
+    ]
 
 
 def test_setup_failure_under_hold_is_reported_as_an_exit(cloud: Cloud, vm: Vm) -> None:
@@ -273,7 +292,9 @@ def test_later_incarnation_supersedes_an_earlier_one(
     assert supersedes(IncarnationKey(*new), IncarnationKey(*old) if old else None) is expected
 
 
-def test_program_without_peers_is_asked_to_save_if_it_catches_the_signal(cloud: Cloud, vm: Vm) -> None:
+def test_program_without_peers_is_asked_to_save_if_it_catches_the_signal(
+    cloud: Cloud, vm: Vm
+) -> None:
     vm.boot()
     for attempt, (program, cause) in enumerate(((SAVES, "saved"), (ENDS, "process")), start=1):
         vm.program(program)

@@ -59,7 +59,9 @@ def path_without_engine(archive: Archive) -> str:
     return str(archive.bin)
 
 
-def test_engine_is_installed_before_the_image_is_pulled(cloud: Cloud, vm: Vm, docker: Docker, tmp_path: Path) -> None:
+def test_engine_is_installed_before_the_image_is_pulled(
+    cloud: Cloud, vm: Vm, docker: Docker, tmp_path: Path
+) -> None:
     docker.push("print('TRAINED')")
     archive = Archive(tmp_path)
     docker.program.rename(packaged := tmp_path / "docker.deb")
@@ -70,7 +72,11 @@ def test_engine_is_installed_before_the_image_is_pulled(cloud: Cloud, vm: Vm, do
     assert cloud.wait_for_message("replica-exit").body["exit_status"] == 0
     vm.wait_for_line("TRAINED")
     assert len(docker.calls("pull")) == 1
-    assert [call.split()[0] for call in archive.calls if "mask" not in call] == ["dpkg", "apt-get", "apt-get"]
+    assert [call.split()[0] for call in archive.calls if "mask" not in call] == [
+        "dpkg",
+        "apt-get",
+        "apt-get",
+    ]
     calls = len(archive.calls)
 
     cloud.direct(1, 2)
@@ -78,7 +84,9 @@ def test_engine_is_installed_before_the_image_is_pulled(cloud: Cloud, vm: Vm, do
     assert len(archive.calls) == calls
 
 
-def test_local_vm_installs_nothing_on_the_machine_that_it_shares(cloud: Cloud, vm: Vm, tmp_path: Path) -> None:
+def test_local_vm_installs_nothing_on_the_machine_that_it_shares(
+    cloud: Cloud, vm: Vm, tmp_path: Path
+) -> None:
     archive = Archive(tmp_path)
     vm.configure(container={"image": IMAGE, "command": []}, python_module="")
     cloud.direct(1, 1)
@@ -95,7 +103,9 @@ class Installation:
     def __init__(self, folder: Path, archive: Archive) -> None:
         self.pauses: list[float] = []
         (work := folder / "work").mkdir()
-        workspace = Workspace(work, {"PATH": path_without_engine(archive)}, Console(os.open(os.devnull, os.O_WRONLY)))
+        workspace = Workspace(
+            work, {"PATH": path_without_engine(archive)}, Console(os.open(os.devnull, os.O_WRONLY))
+        )
         self._installation = EngineInstallation(CancellableRunner(), workspace, self.pauses.append)
 
     def error(self) -> SetupError:
@@ -113,9 +123,13 @@ def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "_DEVICES", tmp_path / "dev")
 
 
-def test_unreachable_archive_is_a_transient_failure_that_names_what_is_needed(tmp_path: Path) -> None:
+def test_unreachable_archive_is_a_transient_failure_that_names_what_is_needed(
+    tmp_path: Path,
+) -> None:
     archive = Archive(tmp_path)
-    archive.on_install("echo 'E: Failed to fetch http://archive.ubuntu.com/docker.io' >&2; exit 100")
+    archive.on_install(
+        "echo 'E: Failed to fetch http://archive.ubuntu.com/docker.io' >&2; exit 100"
+    )
     installation = Installation(tmp_path, archive)
     error = installation.error()
     assert error.failure.cause == "setup"
@@ -136,14 +150,22 @@ def test_unknown_package_is_a_permanent_failure(tmp_path: Path) -> None:
 def test_engine_on_a_vm_with_a_gpu_gets_nvidias_runtime(tmp_path: Path) -> None:
     archive = Archive(tmp_path)
     archive.on_install(
-        "printf '#!/bin/sh\\n' >" + str(archive.bin / "docker") + "; /bin/chmod +x " + str(archive.bin / "docker")
+        "printf '#!/bin/sh\\n' >"
+        + str(archive.bin / "docker")
+        + "; /bin/chmod +x "
+        + str(archive.bin / "docker")
     )
     Installation(tmp_path, archive).run()
-    assert archive.calls[-2:] == ["nvidia-ctk runtime configure --runtime=docker", "systemctl restart docker"]
+    assert archive.calls[-2:] == [
+        "nvidia-ctk runtime configure --runtime=docker",
+        "systemctl restart docker",
+    ]
 
 
 @pytest.mark.usefixtures("gpu")
-def test_image_without_nvidias_toolkit_is_refused_before_anything_is_installed(tmp_path: Path) -> None:
+def test_image_without_nvidias_toolkit_is_refused_before_anything_is_installed(
+    tmp_path: Path,
+) -> None:
     archive = Archive(tmp_path, commands=("dpkg", "apt-get", "systemctl"))
     error = Installation(tmp_path, archive).error()
     assert error.failure.cause == "install"

@@ -16,7 +16,11 @@ from .support.vm import FIRST, agent_identity
 def test_environment_has_the_task_index_and_leaves_the_config_unchanged() -> None:
     identity = agent_identity()
     environment = environment_of(identity, {})
-    assert json.loads(environment["TF_CONFIG"])["task"] == {"type": "worker", "cloud": "w1-ml", "index": 1}
+    assert json.loads(environment["TF_CONFIG"])["task"] == {
+        "type": "worker",
+        "cloud": "w1-ml",
+        "index": 1,
+    }
     assert environment["RANK"] == "2"
     other = replace(identity, vm=VmRef(FIRST, "z", "1"))
     assert json.loads(environment_of(other, {})["TF_CONFIG"])["task"]["index"] == 0
@@ -43,9 +47,16 @@ def test_environment_leaves_local_ranks_to_the_launcher_on_a_machine_with_severa
 def test_environment_names_the_project_by_its_number_if_known() -> None:
     identity = agent_identity(environment={"CLOUD_ML_PROJECT_ID": "my-project"})
     assert environment_of(identity, {})["CLOUD_ML_PROJECT_ID"] == "my-project"
-    assert environment_of(replace(identity, project_number="123"), {})["CLOUD_ML_PROJECT_ID"] == "123"
+    assert (
+        environment_of(replace(identity, project_number="123"), {})["CLOUD_ML_PROJECT_ID"] == "123"
+    )
 
 
 @pytest.mark.parametrize("job_dir", [None, ""])
 def test_command_has_no_job_dir_argument_without_a_job_dir(job_dir: str | None) -> None:
-    assert command_of(agent_identity(job_dir=job_dir, args=["-v"]).config) == ["python3", "-m", "trainer.task", "-v"]
+    assert command_of(agent_identity(job_dir=job_dir, args=["-v"]).config) == [
+        "python3",
+        "-m",
+        "trainer.task",
+        "-v",
+    ]

@@ -39,9 +39,13 @@ with open(folder + "/tmp.bin", "w") as out:
 os.replace(folder + "/tmp.bin", folder + "/model.bin")
 """
 """A save as libraries do it, which ends with status 0 only if no call failed."""
-CARELESS: Final = f"try:\n{SAVE.replace(chr(10), chr(10) + '    ')}\nexcept OSError as error:\n    print(error)\n"
+CARELESS: Final = (
+    f"try:\n{SAVE.replace(chr(10), chr(10) + '    ')}\nexcept OSError as error:\n    print(error)\n"
+)
 """A save whose errors the program ignores."""
-AT_EXIT: Final = f"import atexit\n@atexit.register\ndef save():{SAVE.replace(chr(10), chr(10) + '    ')}\n"
+AT_EXIT: Final = (
+    f"import atexit\n@atexit.register\ndef save():{SAVE.replace(chr(10), chr(10) + '    ')}\n"
+)
 FAULTY: Final = """\
 #!{python}
 import os, signal, sys
@@ -79,7 +83,12 @@ class Case:
         driver = [sys.executable, "-m", module, str(folder), str(folder / "gcsfuse"), program]
         done = subprocess.run(
             ["unshare", *user, "--mount", *driver],
-            env={**os.environ, "STORAGE_EMULATOR_HOST": self.storage, "BUCKET": self.bucket, **environ},
+            env={
+                **os.environ,
+                "STORAGE_EMULATOR_HOST": self.storage,
+                "BUCKET": self.bucket,
+                **environ,
+            },
             cwd=ROOT,
             capture_output=True,
             text=True,
@@ -132,7 +141,10 @@ def test_death_of_gcsfuse_at_any_request_of_a_save_never_loses_it_silently(
     """Programs that ignore errors, and gcsfuse dead at request 1, 2, 3 and so on, until a save has no more requests."""
     for number in range(1, 60, step):
         gcsfuse = FAULTY.format(
-            python=sys.executable, emulators=str(ROOT / "emulators"), number=number, is_before=is_before
+            python=sys.executable,
+            emulators=str(ROOT / "emulators"),
+            number=number,
+            is_before=is_before,
         ).encode()
         exit_ = case.run(CARELESS.replace("/model", f"/model{number}"), gcsfuse)
         if has_succeeded(exit_):
@@ -155,7 +167,9 @@ os._exit(0)
 
 
 @pytest.mark.parametrize(("seconds", "cause"), [("1", "process"), ("30", "setup")])
-def test_exit_is_reported_after_the_last_upload_or_as_a_failure(case: Case, seconds: str, cause: str) -> None:
+def test_exit_is_reported_after_the_last_upload_or_as_a_failure(
+    case: Case, seconds: str, cause: str
+) -> None:
     exit_ = case.run(LEFT_OPEN, SECONDS_OPEN=seconds)
     assert exit_["cause"] == cause
     assert case.read("model.bin") == CONTENT or "still open" in exit_["tail"]
@@ -178,7 +192,10 @@ except OSError as error:
 
 def test_second_writer_of_an_object_gets_an_error_that_cannot_be_ignored(case: Case) -> None:
     exit_ = case.run(TWICE.format(ignores=False))
-    assert (exit_["cause"], exit_["exit_status"]) == ("process", errno.ESTALE)  # the program's own failure
+    assert (exit_["cause"], exit_["exit_status"]) == (
+        "process",
+        errno.ESTALE,
+    )  # the program's own failure
     exit_ = case.run(TWICE.format(ignores=True).replace("model.bin", "other.bin"))
     assert exit_["cause"] == "setup"
     assert "stale file handle" in exit_["tail"]
@@ -222,7 +239,11 @@ def viewer(case: Case, monkeypatch: pytest.MonkeyPatch) -> Iterator[Case]:
 
 def test_bucket_that_the_account_may_only_read_never_loses_a_save_silently(viewer: Case) -> None:
     honest = viewer.run(SAVE)
-    assert (honest["cause"], honest["exit_status"], honest["error"]["type"]) == ("process", 1, "PermissionError")
+    assert (honest["cause"], honest["exit_status"], honest["error"]["type"]) == (
+        "process",
+        1,
+        "PermissionError",
+    )
     careless = viewer.run(CARELESS)
     assert careless["cause"] == "setup"
     assert "ermission denied" in careless["tail"]

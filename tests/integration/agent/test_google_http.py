@@ -24,7 +24,11 @@ def test_api_calls_use_the_vms_token_and_request_it_once(cloud: Cloud) -> None:
     for _ in range(2):
         google.call("/v1/projects/p/topics/t:publish", timeout=5, body=b'{"messages": []}')
     requested = [path for path, _ in cloud.requests if path.endswith("/token")]
-    sent = [headers.get("Authorization") for path, headers in cloud.requests if path.endswith(":publish")]
+    sent = [
+        headers.get("Authorization")
+        for path, headers in cloud.requests
+        if path.endswith(":publish")
+    ]
     assert (len(requested), sent) == (1, ["Bearer secret", "Bearer secret"])
 
 

@@ -55,7 +55,9 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     [("0x1ae0", "0x088000"), ("0x10de", "0x068000"), ("0x1af4", "0x030000")],
     ids=["network card", "NVIDIA bridge", "display of another vendor"],
 )
-def test_device_that_is_not_an_nvidia_gpu_needs_no_driver(machine: Machine, vendor: str, device_class: str) -> None:
+def test_device_that_is_not_an_nvidia_gpu_needs_no_driver(
+    machine: Machine, vendor: str, device_class: str
+) -> None:
     machine.add_pci_device(vendor, device_class)
     machine.wait_for_driver()
     assert not has_gpu()
@@ -79,7 +81,9 @@ def test_driver_installed_at_the_first_boot_is_awaited(machine: Machine) -> None
 
 def test_gpu_without_a_driver_is_a_permanent_failure(machine: Machine) -> None:
     machine.add_pci_device("0x10de", "0x030200")
-    with pytest.raises(SetupError, match="this VM's GPU has no driver: use an image with a driver") as raised:
+    with pytest.raises(
+        SetupError, match="this VM's GPU has no driver: use an image with a driver"
+    ) as raised:
         machine.wait_for_driver()
     assert machine.waited_s == WAIT_S
     assert raised.value.failure.cause == "install"

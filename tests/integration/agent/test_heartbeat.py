@@ -54,7 +54,9 @@ def test_agent_continues_where_guest_attributes_are_forbidden(cloud: Cloud, vm: 
     vm.wait_for_line("STARTED")
 
 
-def test_point_is_written_with_the_same_time_even_where_guest_attributes_are_forbidden(cloud: Cloud) -> None:
+def test_point_is_written_with_the_same_time_even_where_guest_attributes_are_forbidden(
+    cloud: Cloud,
+) -> None:
     cloud.set("instance/id", "4711")
     cloud.guest_attributes_status = 403
     cloud.clock_offset_s = -7200
@@ -65,8 +67,12 @@ def test_point_is_written_with_the_same_time_even_where_guest_attributes_are_for
     assert abs(datetime.now(UTC) - timedelta(hours=2) - written) < timedelta(minutes=1)
 
 
-@pytest.mark.parametrize(("status", "writes"), [(403, heartbeat.REFUSALS_MAX), (503, 6)], ids=["refused", "late"])
-def test_points_end_after_three_refusals_and_go_on_after_faults(cloud: Cloud, status: int, writes: int) -> None:
+@pytest.mark.parametrize(
+    ("status", "writes"), [(403, heartbeat.REFUSALS_MAX), (503, 6)], ids=["refused", "late"]
+)
+def test_points_end_after_three_refusals_and_go_on_after_faults(
+    cloud: Cloud, status: int, writes: int
+) -> None:
     """A new permission takes a minute or two to be known everywhere."""
     cloud.set("instance/id", "4711")
     server, attempts = MetadataServer(cloud.host), list[str]()
@@ -100,7 +106,9 @@ def test_main_thread_that_hangs_writes_no_heartbeat(cloud: Cloud) -> None:
 def test_stuck_agent_writes_no_heartbeat_until_it_is_free(cloud: Cloud) -> None:
     cloud.set("instance/id", "4711")
     inbox, answers = Inbox(MetadataServer(cloud.host)), [True, False]
-    Heartbeat(MetadataServer(cloud.host), inbox, Console(), lambda: answers.pop(0), interval_s=0.05).beat()
+    Heartbeat(
+        MetadataServer(cloud.host), inbox, Console(), lambda: answers.pop(0), interval_s=0.05
+    ).beat()
     assert cloud.guest_attribute_writes == 0
     inbox.handle_next()
     eventually(lambda: cloud.guest_attribute_writes == 1)
@@ -111,7 +119,9 @@ def test_launcher_is_stuck_a_minute_after_sigkill_ended_nothing(
 ) -> None:
     """No test can make a process that the kernel does not end: the marked one stands for it, until it is gone."""
     survivors = [1, 2, 3]
-    launcher = Launcher(agent_identity(), Workspace(tmp_path, {}, Console()), lambda: None, None, None)  # type: ignore[arg-type]
+    launcher = Launcher(
+        agent_identity(), Workspace(tmp_path, {}, Console()), lambda: None, None, None
+    )  # type: ignore[arg-type]
     seen: list[bool] = []
 
     def pass_time(work: Path) -> int:

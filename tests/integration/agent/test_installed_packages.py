@@ -15,7 +15,16 @@ from trainmaster.agent.setup.installed_packages import require_nothing
 
 from .support.packages import wheel_of
 
-PIP = ("-m", "pip", "install", "--quiet", "--user", "--no-deps", "--no-index", "--no-build-isolation")
+PIP = (
+    "-m",
+    "pip",
+    "install",
+    "--quiet",
+    "--user",
+    "--no-deps",
+    "--no-index",
+    "--no-build-isolation",
+)
 
 REQUIREMENTS = {
     "pytest; extra == 'dev'": True,
@@ -34,14 +43,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("vm") / "job's packages"
     folder.mkdir()
     for name, requires in {"trainer": (), "helper": (), "caller": ("helper",)}.items():
-        wheel_path(folder, name).write_bytes(wheel_of(name, {f"{name}/task.py": ""}, requires=requires))
+        wheel_path(folder, name).write_bytes(
+            wheel_of(name, {f"{name}/task.py": ""}, requires=requires)
+        )
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("PYTHONUSERBASE", str(folder.parent / "user"))
         monkeypatch.setattr(site, "USER_BASE", None)
         monkeypatch.setattr(site, "USER_SITE", None)
         # A virtual environment refuses --user, unless it is an overlay like a local VM's.
         base = str(Path(sys.executable).resolve())
-        subprocess.run([base, *PIP, *(path.name for path in folder.iterdir())], cwd=folder, check=True)
+        subprocess.run(
+            [base, *PIP, *(path.name for path in folder.iterdir())], cwd=folder, check=True
+        )
         yield folder
 
 
@@ -65,10 +78,19 @@ def test_one_package_with_a_requirement_is_enough(folder: Path) -> None:
     assert not require_nothing([helper, wheel_path(folder, "caller")])
     assert not require_nothing([helper, wheel_path(folder, "uninstalled")])
     (record,) = folder.parent.rglob("helper-0.1.dist-info/direct_url.json")
-    for url in ("https://example.com/helper-0.1-py3-none-any.whl", "file:///elsewhere/helper-0.1-py3-none-any.whl"):
+    for url in (
+        "https://example.com/helper-0.1-py3-none-any.whl",
+        "file:///elsewhere/helper-0.1-py3-none-any.whl",
+    ):
         record.write_text(json.dumps({"url": url, "archive_info": {}}))
         assert not require_nothing([helper])
-    for text in ("null", "[]", '{"url": 1}', "{}", "no JSON"):  # other programs may write the file, too
+    for text in (
+        "null",
+        "[]",
+        '{"url": 1}',
+        "{}",
+        "no JSON",
+    ):  # other programs may write the file, too
         record.write_text(text)
         assert not require_nothing([helper])
     record.unlink()  # pips before 20.1 write none

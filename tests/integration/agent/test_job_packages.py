@@ -62,7 +62,9 @@ def package_index() -> Iterator[PackageIndex]:
 
 
 def trainer_wheel(task: str, requires: tuple[str, ...] = ()) -> bytes:
-    return wheel_of("trainer", {"trainer/__init__.py": "", "trainer/task.py": task}, requires=requires)
+    return wheel_of(
+        "trainer", {"trainer/__init__.py": "", "trainer/task.py": task}, requires=requires
+    )
 
 
 def package_downloads(cloud: Cloud) -> int:
@@ -86,9 +88,13 @@ def test_packages_are_installed_in_order_with_the_documented_commands_and_never_
     assert offline.wait_for_line("TRAINED") == "TRAINED WITH a wheel"
     assert package_index.requested == ["numbers-of-pi"]
     offline.wait_for_line("[trainmaster] The exit is reported.")
-    lines = [line.decode().removeprefix("[trainmaster] ") for line in offline.lines("[trainmaster] ")]
+    lines = [
+        line.decode().removeprefix("[trainmaster] ") for line in offline.lines("[trainmaster] ")
+    ]
     assert lines[
-        lines.index("Directive: run attempt 1, incarnation 1.") + 1 : lines.index("The exit is reported.")
+        lines.index("Directive: run attempt 1, incarnation 1.") + 1 : lines.index(
+            "The exit is reported."
+        )
     ] == [
         # The lines of AI Platform Training, from real logs and its launcher. Two are left out: `Running
         # run_module.py`, a file that does not exist here, and `Running command: gsutil -q cp …`, which is not used.
@@ -118,7 +124,9 @@ def test_packages_are_installed_in_order_with_the_documented_commands_and_never_
     assert package_downloads(cloud) == 2
 
 
-def test_vm_that_starts_later_installs_the_generation_that_was_accepted(cloud: Cloud, vm: Vm) -> None:
+def test_vm_that_starts_later_installs_the_generation_that_was_accepted(
+    cloud: Cloud, vm: Vm
+) -> None:
     """The attack: a program of another job replaces the package while the job runs."""
     vm.module("pip.__main__", PIP_THAT_UNPACKS)
     cloud.objects[TRAINER_WHEEL] = trainer_wheel("print('ATTACKED')")
@@ -130,8 +138,12 @@ def test_vm_that_starts_later_installs_the_generation_that_was_accepted(cloud: C
     assert not vm.lines("ATTACKED")
 
 
-def test_package_with_a_pyproject_is_built_with_the_vms_tools_offline(cloud: Cloud, offline: Vm) -> None:
-    cloud.objects[TRAINER] = sdist("trainer", "print('TRAINED')", extra={"pyproject.toml": PYPROJECT})
+def test_package_with_a_pyproject_is_built_with_the_vms_tools_offline(
+    cloud: Cloud, offline: Vm
+) -> None:
+    cloud.objects[TRAINER] = sdist(
+        "trainer", "print('TRAINED')", extra={"pyproject.toml": PYPROJECT}
+    )
     offline.configure(package_uris=[TRAINER])
     cloud.direct(1, 1)
     offline.boot()
@@ -140,7 +152,9 @@ def test_package_with_a_pyproject_is_built_with_the_vms_tools_offline(cloud: Clo
     offline.wait_for_line("TRAINED")
 
 
-def test_package_that_pip_rejects_is_a_permanent_failure_with_pips_error(cloud: Cloud, offline: Vm) -> None:
+def test_package_that_pip_rejects_is_a_permanent_failure_with_pips_error(
+    cloud: Cloud, offline: Vm
+) -> None:
     broken = sdist("trainer", "", extra={"setup.py": "raise RuntimeError('no such compiler')"})
     cloud.objects[TRAINER] = broken
     offline.configure(package_uris=[TRAINER])
@@ -173,14 +187,20 @@ def test_missing_dependency_is_a_permanent_failure(cloud: Cloud, vm: Vm) -> None
 def test_failed_setup_is_repeated_for_the_next_incarnation(cloud: Cloud, offline: Vm) -> None:
     """The package is named by the hash of its content."""
     trainer = trainer_wheel("print('TRAINED')")
-    offline.configure(package_uris=[f"{TRAINER_WHEEL}#sha256={hashlib.sha256(trainer).hexdigest()}"])
+    offline.configure(
+        package_uris=[f"{TRAINER_WHEEL}#sha256={hashlib.sha256(trainer).hexdigest()}"]
+    )
     cloud.direct(1, 1)
     offline.boot()
     cloud.wait_for_message("replica-exit", (1, 1))
     cloud.objects[TRAINER_WHEEL] = trainer
     cloud.direct(1, 2)
     assert cloud.wait_for_message("replica-exit", (1, 2)).body["exit_status"] == 0
-    assert cloud.published() == [("replica-exit", (1, 1)), ("vm-ready", (1, 2)), ("replica-exit", (1, 2))]
+    assert cloud.published() == [
+        ("replica-exit", (1, 1)),
+        ("vm-ready", (1, 2)),
+        ("replica-exit", (1, 2)),
+    ]
     assert offline.lines("TRAINED")
     assert len(offline.lines("[trainmaster] Running command: pip3 install")) == 1
     assert offline.lines("[trainmaster] The packages require no others.")
@@ -202,7 +222,8 @@ def test_directive_is_followed_while_packages_are_installed(cloud: Cloud, vm: Vm
 
 def test_shutdown_does_not_wait_for_pip(cloud: Cloud, vm: Vm) -> None:
     vm.module(
-        "pip.__main__", "import signal; signal.signal(15, signal.SIG_IGN); print('pip', flush=True); signal.pause()"
+        "pip.__main__",
+        "import signal; signal.signal(15, signal.SIG_IGN); print('pip', flush=True); signal.pause()",
     )
     cloud.objects[TRAINER_WHEEL] = b""
     vm.configure(package_uris=[TRAINER_WHEEL])
@@ -217,7 +238,9 @@ def test_shutdown_does_not_wait_for_pip(cloud: Cloud, vm: Vm) -> None:
 class Storage:
     """The agent's Setup with the stand-in for Google Cloud, in this process, so that its pauses can be recorded."""
 
-    def __init__(self, cloud: Cloud, work: Path, host: str | None = None, uri: str = TRAINER) -> None:
+    def __init__(
+        self, cloud: Cloud, work: Path, host: str | None = None, uri: str = TRAINER
+    ) -> None:
         self.pauses: list[float] = []
         metadata = MetadataServer(cloud.host)
         google = GoogleApi(host or cloud.host, "", metadata)
@@ -238,7 +261,9 @@ class Storage:
         return failure
 
 
-@pytest.mark.parametrize(("version", "expected"), [("22.0.2", False), ("22.3.1", True), ("26.3", True), ("", False)])
+@pytest.mark.parametrize(
+    ("version", "expected"), [("22.0.2", False), ("22.3.1", True), ("26.3", True), ("", False)]
+)
 def test_option_for_build_dependencies_is_used_only_where_pip_has_it(
     version: str, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,11 +280,17 @@ def test_setup_on_a_gpu_without_a_driver_fails_before_any_download(
     assert cloud.requests == []
 
 
-def test_storage_that_stays_unavailable_is_a_transient_failure(cloud: Cloud, tmp_path: Path) -> None:
+def test_storage_that_stays_unavailable_is_a_transient_failure(
+    cloud: Cloud, tmp_path: Path
+) -> None:
     cloud.storage_statuses = [503, 500, 429, 503, 503, 200]
     storage = Storage(cloud, tmp_path)
     failure = storage.install()
-    assert (failure.cause, failure.exit_status, failure.error["type"]) == ("setup", None, "DownloadError")
+    assert (failure.cause, failure.exit_status, failure.error["type"]) == (
+        "setup",
+        None,
+        "DownloadError",
+    )
     assert len(storage.pauses) == TRIES - 1
     assert storage.pauses == sorted(storage.pauses)
     assert cloud.storage_statuses == [200]
@@ -277,7 +308,9 @@ def test_transient_storage_errors_are_retried(cloud: Cloud, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_forbidden_storage_is_a_permanent_failure(cloud: Cloud, tmp_path: Path, status: int) -> None:
+def test_forbidden_storage_is_a_permanent_failure(
+    cloud: Cloud, tmp_path: Path, status: int
+) -> None:
     cloud.storage_statuses = [status] * TRIES
     assert Storage(cloud, tmp_path).install().cause == "install"
 
@@ -293,7 +326,11 @@ def test_forbidden_storage_is_a_permanent_failure(cloud: Cloud, tmp_path: Path, 
     ],
 )
 def test_package_with_only_a_setup_py_is_built_without_isolation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, files: dict[str, str], expected: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    files: dict[str, str],
+    expected: bool,
 ) -> None:
     monkeypatch.setattr(job_packages, "has_setuptools", lambda: True)
     (tmp_path / name).write_bytes(tarball(files))
@@ -313,14 +350,18 @@ def test_missing_package_is_a_permanent_failure(cloud: Cloud, tmp_path: Path, ur
     assert uri in failure.tail
 
 
-def test_generation_that_is_gone_is_a_permanent_failure_that_names_it(cloud: Cloud, tmp_path: Path) -> None:
+def test_generation_that_is_gone_is_a_permanent_failure_that_names_it(
+    cloud: Cloud, tmp_path: Path
+) -> None:
     cloud.objects[TRAINER] = sdist("trainer", "print('ATTACKED')")
     failure = Storage(cloud, tmp_path, uri=f"{TRAINER}#7").install()
     assert failure.cause == "install"
     assert f"{TRAINER}, generation 7" in failure.error["message"]
 
 
-def test_replaced_content_of_a_package_named_by_its_hash_is_a_permanent_failure(cloud: Cloud, tmp_path: Path) -> None:
+def test_replaced_content_of_a_package_named_by_its_hash_is_a_permanent_failure(
+    cloud: Cloud, tmp_path: Path
+) -> None:
     cloud.objects[TRAINER] = sdist("trainer", "print('ATTACKED')")
     failure = Storage(cloud, tmp_path, uri=f"{TRAINER}#sha256={'0' * 64}").install()
     assert failure.cause == "install"

@@ -18,9 +18,7 @@ from .support.vm import Vm
 
 # Source: /proc/driver/nvidia/version of NVIDIA's open and proprietary kernel modules.
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.03  Release Build  (dvs)\nGCC version:"
-PROPRIETARY = (
-    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024\nGCC version: 12\n"
-)
+PROPRIETARY = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024\nGCC version: 12\n"
 
 
 def test_first_line_names_image_python_driver_and_engine(cloud: Cloud, vm: Vm) -> None:
@@ -48,9 +46,14 @@ def test_driver_version_is_read_from_either_kind_of_module(
 
 @pytest.mark.parametrize(
     ("script", "shown"),
-    [("echo Docker version 28.2.2, build e6534b4", "Docker version 28.2.2."), ("exit 1", "engine of unknown version.")],
+    [
+        ("echo Docker version 28.2.2, build e6534b4", "Docker version 28.2.2."),
+        ("exit 1", "engine of unknown version."),
+    ],
 )
-def test_engine_is_shown_with_its_version(script: str, shown: str, tmp_path: Path, cloud: Cloud) -> None:
+def test_engine_is_shown_with_its_version(
+    script: str, shown: str, tmp_path: Path, cloud: Cloud
+) -> None:
     (program := tmp_path / "docker").write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     line = describe_machine(MetadataServer(cloud.host), ContainerEngine(str(program), "vm"))

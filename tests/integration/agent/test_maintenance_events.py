@@ -17,15 +17,23 @@ BLOCKS = "import signal; print('START'); signal.pause()"
         ("instance/preempted", "TRUE", "preemption"),
     ],
 )
-def test_maintenance_is_reported_at_once_and_only_once(cloud: Cloud, vm: Vm, path: str, value: str, cause: str) -> None:
+def test_maintenance_is_reported_at_once_and_only_once(
+    cloud: Cloud, vm: Vm, path: str, value: str, cause: str
+) -> None:
     vm.program(BLOCKS)
     cloud.direct(1, 2)
     vm.boot()
     cloud.wait_for_message("vm-ready")
     cloud.set(path, value)
     message = cloud.wait_for_message("maintenance")
-    assert (message.body["cause"], message.subject, message.body["vm"]["instance_id"]) == (cause, (1, 2), "4711")
-    assert message.attributes["identity"].startswith("token-for:trainmaster/p/digits_1/1/worker/1/2")
+    assert (message.body["cause"], message.subject, message.body["vm"]["instance_id"]) == (
+        cause,
+        (1, 2),
+        "4711",
+    )
+    assert message.attributes["identity"].startswith(
+        "token-for:trainmaster/p/digits_1/1/worker/1/2"
+    )
 
     cloud.set_and_wait(path, "NONE")
     cloud.set_and_wait(path, value)

@@ -31,7 +31,10 @@ def a_report(cloud: Cloud, work: Path, key: IncarnationKey | None = FIRST) -> Me
 def write_file(work: Path, *values: float, attempt: int = 1) -> None:
     folder = work / "metric" / str(attempt)
     folder.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps({TAG: str(value), "global_step": str(step)}) for step, value in enumerate(values, start=1)]
+    lines = [
+        json.dumps({TAG: str(value), "global_step": str(step)})
+        for step, value in enumerate(values, start=1)
+    ]
     (folder / FILE_NAME).write_text("\n".join(lines))
 
 
@@ -98,7 +101,11 @@ def test_only_the_first_host_of_the_first_slice_reports(tmp_path: Path) -> None:
     def is_reported(number: int, rank_base: int) -> bool:
         environment = {"CLOUD_ML_HP_METRIC_TAG": TAG}
         identity = agent_identity(
-            SliceHost(number, ("a", "b")), hosts=2, rank_base=rank_base, vm_names=[NAME], environment=environment
+            SliceHost(number, ("a", "b")),
+            hosts=2,
+            rank_base=rank_base,
+            vm_names=[NAME],
+            environment=environment,
         )
         return TrialMetric(identity, tmp_path, None).is_reported
 
@@ -107,9 +114,14 @@ def test_only_the_first_host_of_the_first_slice_reports(tmp_path: Path) -> None:
 
 def test_trial_on_a_slice_writes_its_measurements(cloud: Cloud, vm: Vm) -> None:
     cloud.set("instance/name", "t1v-n-0c6f6a3e-w-0")
-    cloud.set("instance/attributes/tpu-env", f"NODE_ID: '{NAME}'\nUID: '650208'\nZONE: 'us-central1-a'\n")
+    cloud.set(
+        "instance/attributes/tpu-env", f"NODE_ID: '{NAME}'\nUID: '650208'\nZONE: 'us-central1-a'\n"
+    )
     cloud.set("instance/attributes/agent-worker-number", "0")
-    cloud.set("instance/attributes/worker-network-endpoints", "unknown:unknown:10.0.0.1,unknown:unknown:10.0.0.2")
+    cloud.set(
+        "instance/attributes/worker-network-endpoints",
+        "unknown:unknown:10.0.0.1,unknown:unknown:10.0.0.2",
+    )
     configure_trial(vm, rank_base=0, vm_names=[NAME], hosts=2)
     vm.program(f"{REPORT_METRIC}\nreport(0.5, 0.93)\nimport time; time.sleep(60)")
     cloud.direct(1, 1)

@@ -38,7 +38,9 @@ class Topic:
             time.sleep(0.01)
 
 
-def event(topic: str, key: IncarnationKey = FIRST, *, repeat_s: float = 0.0, **body: object) -> Event:
+def event(
+    topic: str, key: IncarnationKey = FIRST, *, repeat_s: float = 0.0, **body: object
+) -> Event:
     return Event(topic, key, body, "a", lambda: None, topic == "exit", repeat_s, repeat_s)
 
 

@@ -30,8 +30,18 @@ KILLED_CHILDREN = {
         pytest.param(-9, "", {}, {"a": 5}, False, id="counter that did not exist before"),
         pytest.param(1, "bad batch", {"a": 1}, {"a": 2}, False, id="another process was killed"),
         pytest.param(-15, "", {"a": 1}, {"a": 2}, False, id="signal other than SIGKILL"),
-        pytest.param(1, "Signal 9 (SIGKILL) received by PID 7", {"a": 1}, {"a": 1}, False, id="not by the kernel"),
-        *(pytest.param(1, message, {"a": 1}, {"a": 2}, True, id=name) for name, message in KILLED_CHILDREN.items()),
+        pytest.param(
+            1,
+            "Signal 9 (SIGKILL) received by PID 7",
+            {"a": 1},
+            {"a": 1},
+            False,
+            id="not by the kernel",
+        ),
+        *(
+            pytest.param(1, message, {"a": 1}, {"a": 2}, True, id=name)
+            for name, message in KILLED_CHILDREN.items()
+        ),
     ],
 )
 def test_out_of_memory_needs_a_kill_that_the_kernel_counted(
@@ -52,8 +62,16 @@ def test_output_is_cut_at_line_ends_and_a_missing_one_is_added() -> None:
 @pytest.mark.parametrize(
     ("step_s", "texts", "expected"),
     [
-        (4, [b"\r1%", b"\r2%", b"\r3%", b"\r4%", b"\n"], [(10, b"\r1%\r2%\r3%\n"), (16, b"\r4%\n")]),
-        (4, [b"1%\r", b"2%\r", b"3%\r", b"4%\r", b"\n"], [(10, b"1%\r2%\r3%\r\n"), (16, b"4%\r\n")]),
+        (
+            4,
+            [b"\r1%", b"\r2%", b"\r3%", b"\r4%", b"\n"],
+            [(10, b"\r1%\r2%\r3%\n"), (16, b"\r4%\n")],
+        ),
+        (
+            4,
+            [b"1%\r", b"2%\r", b"3%\r", b"4%\r", b"\n"],
+            [(10, b"1%\r2%\r3%\r\n"), (16, b"4%\r\n")],
+        ),
         (25, [b"Load ", b"done\n", b"next"], [(10, b"Load \n"), (25, b"done\n"), (60, b"next\n")]),
         (25, [b"x\r", b"\ry\r\n"], [(10, b"x\r\n"), (25, b"\ry\r\n")]),
         (6, [b"a", b"b\nc", b"d\n"], [(6, b"ab\n"), (12, b"cd\n")]),

@@ -25,7 +25,9 @@ from .support.vm import Vm
 def mirror(tmp_path: Path) -> Iterator[str]:
     """A package index on a port of this machine, which has one package."""
     (tmp_path / "mirror" / "framework").mkdir(parents=True)
-    (tmp_path / "mirror" / "framework" / "framework-0.1-py3-none-any.whl").write_bytes(wheel("framework", "NAME = 1"))
+    (tmp_path / "mirror" / "framework" / "framework-0.1-py3-none-any.whl").write_bytes(
+        wheel("framework", "NAME = 1")
+    )
     handler = functools.partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "mirror"))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -33,7 +35,9 @@ def mirror(tmp_path: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def test_runtime_packages_come_from_the_index_of_the_installation(cloud: Cloud, offline: Vm, mirror: str) -> None:
+def test_runtime_packages_come_from_the_index_of_the_installation(
+    cloud: Cloud, offline: Vm, mirror: str
+) -> None:
     del offline.environ["PIP_NO_INDEX"]
     offline.environ["PIP_INDEX_URL"] = "http://127.0.0.1:1/simple"
     offline.program("import framework; print('TRAINED')")
@@ -52,12 +56,17 @@ def test_runtime_packages_come_from_the_index_of_the_installation(cloud: Cloud, 
             "https://us-central1-python.pkg.dev/p/pypi/simple/",
             "https://oauth2accesstoken:secret@us-central1-python.pkg.dev/p/pypi/simple/",
         ),
-        ("http://us-central1-python.pkg.dev/p/pypi/simple/", "http://us-central1-python.pkg.dev/p/pypi/simple/"),
+        (
+            "http://us-central1-python.pkg.dev/p/pypi/simple/",
+            "http://us-central1-python.pkg.dev/p/pypi/simple/",
+        ),
         ("https://pypi.example.com/simple/", "https://pypi.example.com/simple/"),
         ("https://pkg.dev.example.com/simple/", "https://pkg.dev.example.com/simple/"),
     ],
 )
-def test_only_artifact_registry_gets_the_token_of_the_vm(url: str, expected: str, cloud: Cloud) -> None:
+def test_only_artifact_registry_gets_the_token_of_the_vm(
+    url: str, expected: str, cloud: Cloud
+) -> None:
     cloud.set(KEY, url)
     assert package_index(cloud).environment() == {"PIP_INDEX_URL": expected}
 
@@ -67,7 +76,10 @@ def test_pip_keeps_its_own_index_without_one_of_the_installation(cloud: Cloud) -
 
 
 def test_token_is_quoted_in_the_url() -> None:
-    assert with_token("https://h/simple/", "a/b@c:d") == "https://oauth2accesstoken:a%2Fb%40c%3Ad@h/simple/"
+    assert (
+        with_token("https://h/simple/", "a/b@c:d")
+        == "https://oauth2accesstoken:a%2Fb%40c%3Ad@h/simple/"
+    )
 
 
 def package_index(cloud: Cloud) -> PackageIndex:

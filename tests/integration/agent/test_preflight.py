@@ -33,7 +33,9 @@ def data_of(message: Message) -> bytes:
     return json.dumps(message.body).encode()
 
 
-def test_machine_with_a_fault_starts_no_program_and_explains_what_else_has_failed(cloud: Cloud, broken: Vm) -> None:
+def test_machine_with_a_fault_starts_no_program_and_explains_what_else_has_failed(
+    cloud: Cloud, broken: Vm
+) -> None:
     broken.configure(preflight="on", gpus=1, package_uris=["gs://b/missing-0.1.tar.gz"])
     cloud.direct(1, 1)
     broken.boot()

@@ -37,7 +37,10 @@ def test_program_gets_the_documented_environment_and_arguments(cloud: Cloud, vm:
         "environment": "cloud",
     }
     assert json.loads(environment["CLUSTER_SPEC"])["task"] == {"type": "worker", "index": 1}
-    assert {name: environment[name] for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "PYTHONUNBUFFERED")} == {
+    assert {
+        name: environment[name]
+        for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "PYTHONUNBUFFERED")
+    } == {
         "RANK": "2",
         "WORLD_SIZE": "3",
         "MASTER_ADDR": "h0",
@@ -49,7 +52,9 @@ def test_program_gets_the_documented_environment_and_arguments(cloud: Cloud, vm:
     )
 
 
-def test_success_is_reported_after_vm_ready_with_the_replicas_identity(cloud: Cloud, vm: Vm) -> None:
+def test_success_is_reported_after_vm_ready_with_the_replicas_identity(
+    cloud: Cloud, vm: Vm
+) -> None:
     vm.program("print('trained')")
     cloud.direct(2, 3)
     vm.boot()
@@ -70,7 +75,11 @@ def test_success_is_reported_after_vm_ready_with_the_replicas_identity(cloud: Cl
         "vm": {"name": NAME, "zone": "us-central1-a", "instance_id": "4711"},
     }
     assert 0 < exit_event.body.pop("ran_s") < 60
-    assert {name: exit_event.body[name] for name in exit_event.body if name not in ready and name != "at"} == {
+    assert {
+        name: exit_event.body[name]
+        for name in exit_event.body
+        if name not in ready and name != "at"
+    } == {
         "cause": "process",
         "exit_status": 0,
         "signal": None,
@@ -79,11 +88,17 @@ def test_success_is_reported_after_vm_ready_with_the_replicas_identity(cloud: Cl
         "tail": "trained\n",
     }
     for message in cloud.messages:
-        assert read_token(message.attributes).startswith("token-for:trainmaster/p/digits_1/2/worker/1/3:full")
+        assert read_token(message.attributes).startswith(
+            "token-for:trainmaster/p/digits_1/2/worker/1/3:full"
+        )
         assert len(read_token(message.attributes)) > VALUE_BYTES_MAX, (
             "a single attribute of this size would be rejected by Pub/Sub"
         )
-    for line in ("Module completed; cleaning up.", "Clean up finished.", "Task completed successfully."):
+    for line in (
+        "Module completed; cleaning up.",
+        "Clean up finished.",
+        "Task completed successfully.",
+    ):
         vm.wait_for_line(f"[trainmaster] {line}")
 
 
@@ -109,7 +124,12 @@ def test_exception_is_reported_with_type_message_and_innermost_frame(cloud: Clou
     body = cloud.wait_for_message("replica-exit").body
     assert (body["exit_status"], body["signal"]) == (1, None)
     frame = "trainer/task.py:3 in main"
-    assert body["error"] == {"type": "ValueError", "message": "bad shape", "frame": frame, "own_frame": frame}
+    assert body["error"] == {
+        "type": "ValueError",
+        "message": "bad shape",
+        "frame": frame,
+        "own_frame": frame,
+    }
     assert "step 1" in body["tail"]
     assert "ValueError: bad shape\n" in body["tail"]
 
@@ -120,10 +140,16 @@ def test_missing_module_is_reported(cloud: Cloud, vm: Vm) -> None:
     cloud.direct(1, 1)
     vm.boot()
     error = cloud.wait_for_message("replica-exit").body["error"]
-    assert error == {"type": "ModuleNotFoundError", "message": "No module named trainer.nothing", "frame": ""}
+    assert error == {
+        "type": "ModuleNotFoundError",
+        "message": "No module named trainer.nothing",
+        "frame": "",
+    }
 
 
-def test_signal_that_deepspeed_prints_counts_before_the_traceback_of_a_peer(cloud: Cloud, vm: Vm) -> None:
+def test_signal_that_deepspeed_prints_counts_before_the_traceback_of_a_peer(
+    cloud: Cloud, vm: Vm
+) -> None:
     vm.program(
         """
         import sys, traceback
@@ -138,7 +164,10 @@ def test_signal_that_deepspeed_prints_counts_before_the_traceback_of_a_peer(clou
     cloud.direct(1, 1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
-    assert (body["exit_status"], body["error"]["message"]) == (245, "a process was ended by SIGSEGV")
+    assert (body["exit_status"], body["error"]["message"]) == (
+        245,
+        "a process was ended by SIGSEGV",
+    )
 
 
 def test_failed_program_reports_its_status_or_signal(cloud: Cloud, vm: Vm) -> None:
@@ -156,7 +185,9 @@ def test_failed_program_reports_its_status_or_signal(cloud: Cloud, vm: Vm) -> No
         body = cloud.wait_for_message("replica-exit", (attempt, 1)).body
         end = ("process", exit_status, signal, None)
         assert (body["cause"], body["exit_status"], body["signal"], body["error"]) == end, source
-        vm.wait_for_line(f"[trainmaster] Command '['python3', '-m', 'trainer.task', '--lr', '0.1']' {how}")
+        vm.wait_for_line(
+            f"[trainmaster] Command '['python3', '-m', 'trainer.task', '--lr', '0.1']' {how}"
+        )
     vm.wait_for_line("[trainmaster] No packages to install.")
 
 
@@ -168,7 +199,9 @@ def test_arguments_that_are_too_long_are_reported_as_an_exit(cloud: Cloud, vm: V
     assert (body["exit_status"], body["error"]["type"]) == (126, "OSError")
 
 
-def test_output_lines_appear_whole_and_in_order_while_the_program_runs(cloud: Cloud, vm: Vm) -> None:
+def test_output_lines_appear_whole_and_in_order_while_the_program_runs(
+    cloud: Cloud, vm: Vm
+) -> None:
     vm.program(
         """
         import signal, sys

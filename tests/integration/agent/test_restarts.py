@@ -37,7 +37,11 @@ def test_killed_agent_restarts_kills_the_orphan_and_reports_its_end(cloud: Cloud
     cloud.direct(1, 2)
     vm.wait_for_line("START ", 2)
     cloud.wait_for_message("vm-ready", (1, 2))
-    assert cloud.published() == [("vm-ready", (1, 1)), ("replica-exit", (1, 1)), ("vm-ready", (1, 2))]
+    assert cloud.published() == [
+        ("vm-ready", (1, 1)),
+        ("replica-exit", (1, 1)),
+        ("vm-ready", (1, 2)),
+    ]
 
     # It starts from the disk when the metadata server answers again: its object may be gone from the bucket.
     # Until then, the program runs without an agent, and keeps running.
@@ -52,7 +56,9 @@ def test_killed_agent_restarts_kills_the_orphan_and_reports_its_end(cloud: Cloud
     assert not is_alive(orphan)
 
 
-def test_compiler_lock_of_a_killed_program_does_not_block_the_next_one(cloud: Cloud, vm: Vm) -> None:
+def test_compiler_lock_of_a_killed_program_does_not_block_the_next_one(
+    cloud: Cloud, vm: Vm
+) -> None:
     """As PyTorch's `FileBaton`, by which DeepSpeed and others compile: it waits while the file exists."""
     vm.program("""
         import os, pathlib, signal
@@ -67,10 +73,15 @@ def test_compiler_lock_of_a_killed_program_does_not_block_the_next_one(cloud: Cl
         cloud.direct(1, incarnation)
         if incarnation == 1:
             vm.boot()
-        assert cloud.wait_for_message("replica-exit", (1, incarnation)).body["signal"] == signal.SIGKILL
+        assert (
+            cloud.wait_for_message("replica-exit", (1, incarnation)).body["signal"]
+            == signal.SIGKILL
+        )
 
 
-def test_reboot_into_a_newer_directive_or_a_hold_reports_no_exit_of_the_old_one(cloud: Cloud, vm: Vm) -> None:
+def test_reboot_into_a_newer_directive_or_a_hold_reports_no_exit_of_the_old_one(
+    cloud: Cloud, vm: Vm
+) -> None:
     vm.program(BLOCKS)
     cloud.direct(1, 1)
     vm.boot()
@@ -104,7 +115,9 @@ def test_unaccepted_exit_is_reported_after_a_reboot(cloud: Cloud, vm: Vm) -> Non
     assert (body["cause"], body["exit_status"]) == ("process", 7)
 
 
-def test_accepted_exit_is_reported_again_after_a_reboot_until_a_directive_answers_it(cloud: Cloud, vm: Vm) -> None:
+def test_accepted_exit_is_reported_again_after_a_reboot_until_a_directive_answers_it(
+    cloud: Cloud, vm: Vm
+) -> None:
     """Pub/Sub may lose the message after it has accepted it, and the reboot ends the repetition of the agent before."""
     vm.program("import sys; print('START'); sys.exit(7)")
     cloud.direct(1, 1)
@@ -209,7 +222,9 @@ def test_shutdown_does_not_wait_for_a_stuck_program_or_pubsub(cloud: Cloud, vm: 
     vm.wait_for_line("[trainmaster] Module ended with signal 9, because its VM is about to stop.")
 
 
-def test_missing_address_of_the_agent_is_read_again_and_an_idle_vm_shuts_down_at_once(cloud: Cloud, vm: Vm) -> None:
+def test_missing_address_of_the_agent_is_read_again_and_an_idle_vm_shuts_down_at_once(
+    cloud: Cloud, vm: Vm
+) -> None:
     cloud.set(AGENT, None)
     vm.boot()
     vm.wait_for_line("[trainmaster] The agent cannot be downloaded")

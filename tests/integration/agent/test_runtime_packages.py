@@ -33,12 +33,16 @@ MAJOR = PYTEST.split(".")[0]
         ("pytest", False),
     ],
 )
-def test_requirement_is_satisfied_by_the_installed_version(requirement: str, expected: bool) -> None:
+def test_requirement_is_satisfied_by_the_installed_version(
+    requirement: str, expected: bool
+) -> None:
     assert is_satisfied(requirement) is expected
 
 
 def test_local_build_satisfies_its_public_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainmaster.agent.setup.runtime_packages.installed_version", lambda _: "2.13.0+cpu")
+    monkeypatch.setattr(
+        "trainmaster.agent.setup.runtime_packages.installed_version", lambda _: "2.13.0+cpu"
+    )
     assert is_satisfied("torch==2.13.*")
     assert not is_satisfied("torch==2.1.*")
 
@@ -60,7 +64,8 @@ def test_companions_of_a_torch_for_cpus_are_builds_for_cuda(
 ) -> None:
     versions = {"torch": torch}
     monkeypatch.setattr(
-        "trainmaster.agent.setup.runtime_packages.installed_version", lambda name: versions.get(name, "")
+        "trainmaster.agent.setup.runtime_packages.installed_version",
+        lambda name: versions.get(name, ""),
     )
     assert is_another_build(requirement) is expected
 
@@ -79,12 +84,18 @@ def test_unknown_requirement_is_a_permanent_failure(cloud: Cloud, offline: Vm) -
     cloud.direct(1, 1)
     offline.boot()
     body = cloud.wait_for_message("replica-exit").body
-    assert (body["cause"], body["exit_status"], body["error"]["type"]) == ("install", 1, "PackageError")
+    assert (body["cause"], body["exit_status"], body["error"]["type"]) == (
+        "install",
+        1,
+        "PackageError",
+    )
     assert "No matching distribution found for framework==9.*" in body["error"]["message"]
 
 
 def test_unreachable_package_index_is_a_transient_failure(cloud: Cloud, offline: Vm) -> None:
-    offline.environ.update(PIP_INDEX_URL="http://127.0.0.1:1/simple", PIP_RETRIES="1", PIP_CONFIG_FILE=os.devnull)
+    offline.environ.update(
+        PIP_INDEX_URL="http://127.0.0.1:1/simple", PIP_RETRIES="1", PIP_CONFIG_FILE=os.devnull
+    )
     del offline.environ["PIP_NO_INDEX"]
     offline.configure(packages=["framework==9.*"])
     cloud.direct(1, 1)
@@ -106,11 +117,19 @@ def test_missing_framework_is_installed_once_and_first_and_no_package_replaces_i
     }
     for wheel_name, (required, build) in wheels.items():
         name, version = wheel_name.split("-")
-        files = {"tensorflow/__init__.py": f"BUILD = {build!r}"} if build else {f"{name}/__init__.py": ""}
-        (shelf / f"{wheel_name}-py3-none-any.whl").write_bytes(wheel_of(name, files, version, required))
+        files = (
+            {"tensorflow/__init__.py": f"BUILD = {build!r}"}
+            if build
+            else {f"{name}/__init__.py": ""}
+        )
+        (shelf / f"{wheel_name}-py3-none-any.whl").write_bytes(
+            wheel_of(name, files, version, required)
+        )
     offline.environ["PIP_FIND_LINKS"] = str(shelf)
     task = "import os, site, tensorflow as tf; print('TRAINED WITH', tf.BUILD)\n"
-    task += "assert os.environ['PATH'].startswith(f'{site.getuserbase()}/bin:'), 'commands of packages'"
+    task += (
+        "assert os.environ['PATH'].startswith(f'{site.getuserbase()}/bin:'), 'commands of packages'"
+    )
     files = {"trainer/__init__.py": "", "trainer/task.py": task}
     cloud.objects[TRAINER] = wheel_of("trainer", files, requires=("old-tools",))
     offline.configure(packages=["tensorflow-tpu[fast]==2.20.*"], package_uris=[TRAINER])
@@ -120,12 +139,17 @@ def test_missing_framework_is_installed_once_and_first_and_no_package_replaces_i
     assert body["cause"] == "install"
     assert "The user requested (constraint) tensorflow-gpu==2.20.1" in body["tail"]
 
-    cloud.objects[TRAINER] = wheel_of("trainer", files, requires=("TensorFlow[and-cuda]>=2.20", "tf-keras"))
+    cloud.objects[TRAINER] = wheel_of(
+        "trainer", files, requires=("TensorFlow[and-cuda]>=2.20", "tf-keras")
+    )
     cloud.direct(1, 2)
     assert cloud.wait_for_message("replica-exit", (1, 2)).body["exit_status"] == 0
     offline.wait_for_line("TRAINED WITH tpu")
     commands = [line.decode() for line in offline.lines("[trainmaster] Running command: pip3")]
-    assert commands[0] == "[trainmaster] Running command: pip3 install --user 'tensorflow-tpu[fast]==2.20.*'"
+    assert (
+        commands[0]
+        == "[trainmaster] Running command: pip3 install --user 'tensorflow-tpu[fast]==2.20.*'"
+    )
     assert len(commands) == 6, "three for each setup, of which the first one failed"
 
     cloud.direct(1, 3)

@@ -21,10 +21,14 @@ KEY = "projects/p/secrets/key/versions/latest"
 SHOWS = "import json, os; print('ENV', json.dumps(dict(os.environ)))"
 
 
-def test_program_gets_variables_and_secrets_but_platform_variables_take_precedence(cloud: Cloud, vm: Vm) -> None:
+def test_program_gets_variables_and_secrets_but_platform_variables_take_precedence(
+    cloud: Cloud, vm: Vm
+) -> None:
     vm.program(SHOWS)
     cloud.secrets[KEY] = "grün\nzwei".encode()
-    vm.configure(variables={"LEVEL": "debug", "RANK": "99", "WORLD_SIZE": "99"}, secrets={"API_KEY": KEY})
+    vm.configure(
+        variables={"LEVEL": "debug", "RANK": "99", "WORLD_SIZE": "99"}, secrets={"API_KEY": KEY}
+    )
     cloud.direct(1, 1)
     vm.boot()
     environment = json.loads(vm.wait_for_line("ENV ")[4:])
@@ -48,7 +52,9 @@ def test_secret_is_read_at_each_start_and_neither_printed_nor_stored(cloud: Clou
 
 
 @pytest.mark.parametrize(("status", "words"), [(404, "404"), (403, "403")])
-def test_unreadable_secret_is_a_permanent_failure_with_its_name(cloud: Cloud, vm: Vm, status: int, words: str) -> None:
+def test_unreadable_secret_is_a_permanent_failure_with_its_name(
+    cloud: Cloud, vm: Vm, status: int, words: str
+) -> None:
     cloud.secret_statuses = [status]
     vm.configure(secrets={"API_KEY": "key"})
     cloud.direct(1, 1)
@@ -72,7 +78,9 @@ def test_unreadable_secret_is_a_permanent_failure_with_its_name(cloud: Cloud, vm
         ("", None),
     ],
 )
-def test_short_secret_name_means_the_jobs_project_and_latest_version(name: str, path: str | None) -> None:
+def test_short_secret_name_means_the_jobs_project_and_latest_version(
+    name: str, path: str | None
+) -> None:
     assert version_path(name, "p") == path
 
 
@@ -85,7 +93,9 @@ def secrets(cloud: Cloud, host: str, pauses: list[float]) -> SecretReader:
 def test_secret_is_read_with_the_vms_token(cloud: Cloud) -> None:
     cloud.secrets[KEY] = b"x"
     assert secrets(cloud, cloud.host, []).read({"A": "key"}) == {"A": "x"}
-    sent = [headers.get("Authorization") for path, headers in cloud.requests if path.endswith(":access")]
+    sent = [
+        headers.get("Authorization") for path, headers in cloud.requests if path.endswith(":access")
+    ]
     assert sent == ["Bearer secret"]
 
 

@@ -33,7 +33,9 @@ class CloudTpu:
         self.calls: list[tuple[float, str, str | None]] = []
         self._statuses = list(statuses)
 
-    def call(self, path: str, *, timeout: float, method: str | None = None, **_: object) -> HttpResponse:
+    def call(
+        self, path: str, *, timeout: float, method: str | None = None, **_: object
+    ) -> HttpResponse:
         self.calls.append((self.now, path, method))
         status = self._statuses.pop(0)
         if status != 200:

@@ -43,19 +43,28 @@ def console_of(serial: Path) -> Console:
     return Console(os.open(serial, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
 
 
-def test_copy_has_every_line_with_its_stream_and_without_the_prefix(serial: Path, tmp_path: Path) -> None:
+def test_copy_has_every_line_with_its_stream_and_without_the_prefix(
+    serial: Path, tmp_path: Path
+) -> None:
     console, copy = console_of(serial), Copy()
     console.log("before")
     console.copy_to(copy)
     console.log("hello")
     source = "import sys; print('out'); print('err', file=sys.stderr)"
-    Program([sys.executable, "-c", source], Workspace(tmp_path, {}, console), env={}, cwd=tmp_path).wait()
+    Program(
+        [sys.executable, "-c", source], Workspace(tmp_path, {}, console), env={}, cwd=tmp_path
+    ).wait()
     assert sorted(copy.lines, key=str) == [
         (Stream.AGENT, b"hello\n"),
         (Stream.STDERR, b"err\n"),
         (Stream.STDOUT, b"out\n"),
     ]
-    assert sorted(serial.read_bytes().splitlines()) == [b"[trainmaster] before", b"[trainmaster] hello", b"err", b"out"]
+    assert sorted(serial.read_bytes().splitlines()) == [
+        b"[trainmaster] before",
+        b"[trainmaster] hello",
+        b"err",
+        b"out",
+    ]
 
 
 def test_agents_error_has_the_prefix_and_is_an_error_in_the_copy(serial: Path) -> None:
@@ -75,7 +84,9 @@ def test_long_line_is_broken_on_the_console_but_not_in_the_copy(serial: Path) ->
     console.log("x" * (64 << 10))
     written = serial.read_bytes()
     assert max(len(line) for line in written.split(b"\n")) < (64 << 10) - 1
-    assert written.replace(b"\n", b"") == b"before" + bar + b"after[trainmaster] " + b"x" * (64 << 10)
+    assert written.replace(b"\n", b"") == b"before" + bar + b"after[trainmaster] " + b"x" * (
+        64 << 10
+    )
     assert written.startswith(b"before\n\nstep")
     assert b"\nafter\n[trainmaster] x" in written
     assert copy.lines[0] == (Stream.STDOUT, b"before\n\n" + bar + b"\nafter\n")
@@ -89,7 +100,16 @@ def test_log_is_flushed_before_an_exit_only(cloud: Cloud, serial: Path) -> None:
     threading.Thread(target=outbox.run, daemon=True).start()
     for topic, is_final in (("vm-ready", False), ("replica-exit", True)):
         topic_path = f"projects/p/topics/{topic}"
-        outbox.put(Event(topic_path, IncarnationKey(1, 1), {}, "a", lambda t=topic: copy.steps.append(t), is_final))  # type: ignore[misc]
+        outbox.put(
+            Event(
+                topic_path,
+                IncarnationKey(1, 1),
+                {},
+                "a",
+                lambda t=topic: copy.steps.append(t),
+                is_final,
+            )
+        )  # type: ignore[misc]
     assert outbox.flush(20)
     assert copy.steps == ["vm-ready", "flushed within 3 s", "replica-exit"]
 

@@ -92,7 +92,9 @@ class NoticeRecorder:
     def upcoming(self, window_s: float) -> None:
         at = T0 + window_s
         text = f"{_utc(at)}Z"
-        self.notice.on_upcoming_maintenance(json.dumps({"maintenance_status": "PENDING", "window_start_time": text}))
+        self.notice.on_upcoming_maintenance(
+            json.dumps({"maintenance_status": "PENDING", "window_start_time": text})
+        )
 
 
 def _utc(at: float) -> str:
@@ -132,15 +134,21 @@ def test_gang_has_the_rest_of_a_preemptions_notice_to_save() -> None:
     assert recorder.notice.is_given_up
 
 
-@pytest.mark.parametrize(("notice_s", "reported_at"), [(NOTICE_S, 55), (GPU_NOTICE_S, GPU_NOTICE_S - REPLACEMENT_S)])
-def test_gang_has_the_notice_of_maintenance_less_what_a_replacement_takes(notice_s: float, reported_at: float) -> None:
+@pytest.mark.parametrize(
+    ("notice_s", "reported_at"), [(NOTICE_S, 55), (GPU_NOTICE_S, GPU_NOTICE_S - REPLACEMENT_S)]
+)
+def test_gang_has_the_notice_of_maintenance_less_what_a_replacement_takes(
+    notice_s: float, reported_at: float
+) -> None:
     recorder = NoticeRecorder(is_gang=True, notice_s=notice_s)
     recorder.notice.on_maintenance_event("TERMINATE_ON_HOST_MAINTENANCE")
     recorder.clock.advance_to(T0 + notice_s)
     assert recorder.actions == [(0, "save requested"), (reported_at, "reported maintenance")]
 
 
-def test_end_of_the_program_of_a_gang_requests_the_replacement_of_its_vm_with_the_true_cause() -> None:
+def test_end_of_the_program_of_a_gang_requests_the_replacement_of_its_vm_with_the_true_cause() -> (
+    None
+):
     recorder = NoticeRecorder(is_gang=True)
     recorder.notice.on_maintenance_event("TERMINATE_ON_HOST_MAINTENANCE")
     recorder.notice.on_preempted("TRUE")
@@ -159,7 +167,10 @@ def test_long_notice_is_reported_just_in_time_for_the_replacement() -> None:
     recorder = NoticeRecorder(notice_s=GPU_NOTICE_S)
     recorder.notice.on_maintenance_event("TERMINATE_ON_HOST_MAINTENANCE")
     recorder.clock.advance_to(T0 + GPU_NOTICE_S)
-    assert recorder.actions == [(0, "save requested"), (GPU_NOTICE_S - REPLACEMENT_S, "reported maintenance")]
+    assert recorder.actions == [
+        (0, "save requested"),
+        (GPU_NOTICE_S - REPLACEMENT_S, "reported maintenance"),
+    ]
 
 
 def test_maintenance_is_reported_when_the_program_ends_early() -> None:
@@ -208,7 +219,10 @@ def test_earlier_of_two_windows_counts_and_save_is_requested_once() -> None:
     recorder.upcoming(3_000)
     recorder.notice.on_maintenance_event("TERMINATE_ON_HOST_MAINTENANCE")
     recorder.clock.advance_to(T0 + 4_000)
-    assert recorder.actions == [(0, "save requested"), (3_000 - REPLACEMENT_S, "reported maintenance")]
+    assert recorder.actions == [
+        (0, "save requested"),
+        (3_000 - REPLACEMENT_S, "reported maintenance"),
+    ]
 
 
 def test_cancelled_maintenance_is_not_reported_until_announced_again() -> None:
@@ -222,7 +236,10 @@ def test_cancelled_maintenance_is_not_reported_until_announced_again() -> None:
     assert recorder.actions == [(0, "save requested")]
     recorder.notice.on_maintenance_event("TERMINATE_ON_HOST_MAINTENANCE")
     recorder.notice.on_idle()
-    assert recorder.actions[1:] == [(2 * GPU_NOTICE_S, "save requested"), (2 * GPU_NOTICE_S, "reported maintenance")]
+    assert recorder.actions[1:] == [
+        (2 * GPU_NOTICE_S, "save requested"),
+        (2 * GPU_NOTICE_S, "reported maintenance"),
+    ]
 
 
 @pytest.mark.parametrize("nothing", ["{}", "{ }", "NONE", '"NONE"'])
@@ -238,7 +255,9 @@ def test_source_without_information_cancels_nothing() -> None:
     recorder = NoticeRecorder(notice_s=GPU_NOTICE_S)
     recorder.upcoming(3_000)
     recorder.notice.on_maintenance_event("NONE")
-    recorder.notice.on_upcoming_maintenance('{"error": "no notifications have been received yet, try again later"}')
+    recorder.notice.on_upcoming_maintenance(
+        '{"error": "no notifications have been received yet, try again later"}'
+    )
     assert recorder.notice.is_announced
     recorder.clock.advance_to(T0 + 3_000)
     assert recorder.actions[-1] == (3_000 - REPLACEMENT_S, "reported maintenance")
@@ -258,7 +277,10 @@ def test_cause_reported_by_an_earlier_agent_is_not_reported_again() -> None:
         ('{"window_start_time": "2026-09-21T14:13:20.123456789Z"}', T0),
         ('{"window_start_time": "2026-09-21T07:13:20.000-07:00"}', T0),
         ('{"window_start_time": "2026-09-21T19:43:20+05:30"}', T0),
-        ('{"windowStartTime": "2026-09-21T14:13:20Z"}', T0),  # as in the REST API; observed on some machine types
+        (
+            '{"windowStartTime": "2026-09-21T14:13:20Z"}',
+            T0,
+        ),  # as in the REST API; observed on some machine types
         ('{"error": "no notifications have been received yet, try again later"}', None),
         ('{"window_start_time": "tomorrow"}', None),
         ('{"window_start_time": null}', None),
@@ -278,7 +300,9 @@ def test_program_that_saves_and_exits_reports_vm_stopping(cloud: Cloud, vm: Vm) 
     cloud.direct(1, 1)
     vm.boot()
     vm.wait_for_line("START")
-    cloud.set("instance/upcoming-maintenance", json.dumps({"window_start_time": "2099-01-01T00:00:00Z"}))
+    cloud.set(
+        "instance/upcoming-maintenance", json.dumps({"window_start_time": "2099-01-01T00:00:00Z"})
+    )
     cloud.set("instance/maintenance-event", "TERMINATE_ON_HOST_MAINTENANCE")
     vm.wait_for_line("SAVED")
     assert cloud.wait_for_message("maintenance").body["cause"] == "maintenance"

@@ -15,9 +15,7 @@ from .support.cloud import Cloud
 from .support.vm import NAME, Vm, agent_identity
 
 # A flat mapping with quoted text, as Cloud TPU writes it.
-TPU_ENV = (
-    f"ACCELERATOR_TYPE: 'v4-16'\nNODE_ID: '{NAME}'\nTYPE: 'V4'\nUID: '650208'\nWORKER_ID: '1'\nZONE: 'us-central2-b'\n"
-)
+TPU_ENV = f"ACCELERATOR_TYPE: 'v4-16'\nNODE_ID: '{NAME}'\nTYPE: 'V4'\nUID: '650208'\nWORKER_ID: '1'\nZONE: 'us-central2-b'\n"
 ENDPOINTS = "unknown:unknown:10.130.0.5,unknown:unknown:10.130.0.4"
 PRINTS_ENVIRONMENT = "import json, os; print('ENV', json.dumps(dict(os.environ)))"
 
@@ -40,7 +38,11 @@ def test_host_reports_its_node_and_its_number(cloud: Cloud, host: Vm) -> None:
     cloud.wait_for_message("replica-exit")
     for message in cloud.messages:
         assert (message.body["host"], message.body["task_index"]) == (1, 1)
-        assert message.body["vm"] == {"name": NAME, "zone": "us-central1-a", "instance_id": "650208"}
+        assert message.body["vm"] == {
+            "name": NAME,
+            "zone": "us-central1-a",
+            "instance_id": "650208",
+        }
     environment = json.loads(host.wait_for_line("ENV ")[4:])
     assert {name: value for name, value in environment.items() if "TPU" in name} == {
         "TPU_WORKER_ID": "1",
@@ -53,7 +55,10 @@ def test_host_reports_its_node_and_its_number(cloud: Cloud, host: Vm) -> None:
 
 
 def test_ranks_are_consecutive_over_replicas_and_hosts() -> None:
-    ranks = [environment_of(agent_identity(SliceHost(number, ()), hosts=2), {})["RANK"] for number in range(2)]
+    ranks = [
+        environment_of(agent_identity(SliceHost(number, ()), hosts=2), {})["RANK"]
+        for number in range(2)
+    ]
     assert ranks == ["3", "4"]
     assert environment_of(agent_identity(), {})["RANK"] == "2"
 
@@ -63,22 +68,35 @@ def test_master_addr_is_an_address_in_the_first_slice_and_a_name_elsewhere() -> 
     first = environment_of(agent_identity(host, hosts=2, rank_base=0, vm_names=[NAME]), {})
     assert (first["MASTER_ADDR"], first["RANK"]) == ("10.130.0.5", "1")
     by_name = environment_of(agent_identity(), {})["MASTER_ADDR"]
-    assert environment_of(agent_identity(host, hosts=2, rank_base=0), {})["MASTER_ADDR"] == by_name, "the second slice"
-    assert environment_of(agent_identity(host, hosts=2, rank_base=4, vm_names=[NAME]), {})["MASTER_ADDR"] == by_name
+    assert (
+        environment_of(agent_identity(host, hosts=2, rank_base=0), {})["MASTER_ADDR"] == by_name
+    ), "the second slice"
+    assert (
+        environment_of(agent_identity(host, hosts=2, rank_base=4, vm_names=[NAME]), {})[
+            "MASTER_ADDR"
+        ]
+        == by_name
+    )
 
 
-def test_slice_addresses_come_from_the_directive_of_each_incarnation(cloud: Cloud, host: Vm) -> None:
+def test_slice_addresses_come_from_the_directive_of_each_incarnation(
+    cloud: Cloud, host: Vm
+) -> None:
     first, second = "slice-0.trainmaster.internal", "slice-1.trainmaster.internal"
     host.configure(
         hosts=2,
         grace_s=0.1,
         slice_base=0,
-        tf_config={"cluster": {"worker": [f"{first}:2222", f"{second}:2222"]}, "task": {"type": "worker"}},
+        tf_config={
+            "cluster": {"worker": [f"{first}:2222", f"{second}:2222"]},
+            "task": {"type": "worker"},
+        },
         environment={"MASTER_ADDR": first, "MEGASCALE_COORDINATOR_ADDRESS": f"{first}:8080"},
         variables={"GREETING": first},
     )
     cloud.set(
-        "instance/attributes/trainmaster-directive", json.dumps({"attempt": 1, "incarnation": 1, "action": "hold"})
+        "instance/attributes/trainmaster-directive",
+        json.dumps({"attempt": 1, "incarnation": 1, "action": "hold"}),
     )
     host.boot()
     cloud.wait_for_message("vm-ready", (1, 1))
@@ -89,7 +107,9 @@ def test_slice_addresses_come_from_the_directive_of_each_incarnation(cloud: Clou
         cloud.set("instance/attributes/trainmaster-directive", json.dumps(directive))
         cloud.wait_for_message("replica-exit", (1, incarnation))
         environments.append(json.loads(host.wait_for_line("ENV ", incarnation)[4:]))
-    assert [json.loads(environment["TF_CONFIG"])["cluster"]["worker"] for environment in environments] == [
+    assert [
+        json.loads(environment["TF_CONFIG"])["cluster"]["worker"] for environment in environments
+    ] == [
         ["10.0.0.1:2222", "10.0.1.1:2222"],
         ["10.0.0.1:2222", "10.0.9.1:2222"],
     ]
@@ -113,7 +133,9 @@ def test_slice_of_one_host_reports_no_host_number(cloud: Cloud, host: Vm) -> Non
     assert "TPU_WORKER_ID" not in json.loads(host.wait_for_line("ENV ")[4:])
 
 
-def test_next_incarnation_starts_when_all_hosts_have_stopped_the_previous(cloud: Cloud, host: Vm) -> None:
+def test_next_incarnation_starts_when_all_hosts_have_stopped_the_previous(
+    cloud: Cloud, host: Vm
+) -> None:
     host.configure(hosts=2, grace_s=0.5)
     host.program("import sys, time; print('START', time.monotonic()); sys.exit(1)")
     booted = cloud.direct(1, 1)
@@ -125,7 +147,9 @@ def test_next_incarnation_starts_when_all_hosts_have_stopped_the_previous(cloud:
     cloud.wait_for_message("vm-ready", (1, 2))
 
 
-def test_incarnation_starts_at_once_when_all_hosts_have_reported_their_stop(cloud: Cloud, host: Vm) -> None:
+def test_incarnation_starts_at_once_when_all_hosts_have_reported_their_stop(
+    cloud: Cloud, host: Vm
+) -> None:
     host.configure(hosts=2, grace_s=60)
     host.program("import sys, time; print('START', time.monotonic()); sys.exit(1)")
     cloud.direct(1, 1)
@@ -162,9 +186,13 @@ def test_vm_that_drives_a_tpu_node_gets_tpu_config(cloud: Cloud, vm: Vm) -> None
     cloud.direct(1, 1)
     vm.boot()
     assert vm.wait_for_line("TPU ") == f"TPU {node}"
-    assert vm.wait_for_line("[trainmaster] Running task with arguments: ").endswith(f"--tpu_node={node}")
+    assert vm.wait_for_line("[trainmaster] Running task with arguments: ").endswith(
+        f"--tpu_node={node}"
+    )
 
 
-@pytest.mark.parametrize(("text", "addresses"), [("", ()), ("a:b:1.2.3.4", ("1.2.3.4",)), ("junk", ())])
+@pytest.mark.parametrize(
+    ("text", "addresses"), [("", ()), ("a:b:1.2.3.4", ("1.2.3.4",)), ("junk", ())]
+)
 def test_addresses_are_parsed_from_endpoints(text: str, addresses: tuple[str, ...]) -> None:
     assert addresses_of(text) == addresses

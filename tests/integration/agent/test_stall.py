@@ -63,7 +63,10 @@ def test_program_that_hangs_prints_its_stacks_is_ended_at_once_and_reported_as_s
     assert body["error"]["own_frame"].startswith("trainer/task.py:")
     vm.wait_for_line("Fatal Python error: Aborted")
     vm.wait_for_line("Current thread 0x")
-    cloud.wait_for("stacks", lambda _: b"task.py" in cloud.objects.get(f"gs://b/jobs/1/stacks/1-1-{NAME}.txt", b""))
+    cloud.wait_for(
+        "stacks",
+        lambda _: b"task.py" in cloud.objects.get(f"gs://b/jobs/1/stacks/1-1-{NAME}.txt", b""),
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,7 +77,12 @@ def test_program_that_hangs_prints_its_stacks_is_ended_at_once_and_reported_as_s
         "os.fork() and os.wait()\nwhile time.monotonic() < end: sum(range(200_000)); time.sleep(0.02)",
         "while time.monotonic() < end: subprocess.run(['sleep', '0.3'])",
     ],
-    ids=["computes now and then", "writes a little", "computes in a child", "starts other programs"],
+    ids=[
+        "computes now and then",
+        "writes a little",
+        "computes in a child",
+        "starts other programs",
+    ],
 )
 def test_silent_program_that_works_is_never_still(cloud: Cloud, vm: Vm, work: str) -> None:
     vm.configure(still_s=2)
@@ -87,7 +95,9 @@ def test_silent_program_that_works_is_never_still(cloud: Cloud, vm: Vm, work: st
 
 def test_program_that_prints_no_stacks_has_time_to_end_itself(cloud: Cloud, vm: Vm) -> None:
     vm.configure(stall_timeout_s=3, variables={"PYTHONFAULTHANDLER": ""})
-    vm.program(HANGS.format(first="import sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))"))
+    vm.program(
+        HANGS.format(first="import sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))")
+    )
     cloud.direct(1, 1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
@@ -130,7 +140,10 @@ def test_only_the_first_host_is_watched_and_only_the_limit_counts(
     watch.start(key, cast("Any", program))
     if host != 1:
         inbox.handle_next()
-    assert (program.ended.wait(10 if has_ended else 0), watch.has_stalled(key)) == (has_ended, has_ended)
+    assert (program.ended.wait(10 if has_ended else 0), watch.has_stalled(key)) == (
+        has_ended,
+        has_ended,
+    )
     assert inbox.is_empty
 
 

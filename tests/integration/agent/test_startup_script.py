@@ -55,7 +55,9 @@ def disk(vm: Vm) -> Disk:
 
 
 @pytest.mark.parametrize("before", ["none", "too old"])
-def test_python_is_installed_if_missing_or_too_old(before: str, cloud: Cloud, vm: Vm, disk: Disk) -> None:
+def test_python_is_installed_if_missing_or_too_old(
+    before: str, cloud: Cloud, vm: Vm, disk: Disk
+) -> None:
     if before == "too old":
         disk.script("python3", OLD)
     disk.apt_get(INSTALLS_PYTHON)
@@ -69,8 +71,12 @@ def test_python_is_installed_if_missing_or_too_old(before: str, cloud: Cloud, vm
     assert install.endswith("python3 python3-pip ca-certificates")
 
 
-def test_installation_is_retried_after_a_transient_failure(cloud: Cloud, vm: Vm, disk: Disk) -> None:
-    disk.apt_get(f'[ "$(< {vm.home}/apt-get.log)" = "apt-get update --quiet --quiet" ] && exit 100\n{INSTALLS_PYTHON}')
+def test_installation_is_retried_after_a_transient_failure(
+    cloud: Cloud, vm: Vm, disk: Disk
+) -> None:
+    disk.apt_get(
+        f'[ "$(< {vm.home}/apt-get.log)" = "apt-get update --quiet --quiet" ] && exit 100\n{INSTALLS_PYTHON}'
+    )
     vm.program("print('TRAINED')")
     cloud.direct(1, 1)
     vm.boot()
@@ -79,7 +85,9 @@ def test_installation_is_retried_after_a_transient_failure(cloud: Cloud, vm: Vm,
 
 
 @pytest.mark.parametrize("lacking", ["a package manager", "the right to use it"])
-def test_missing_python_is_reported_if_it_cannot_be_installed(lacking: str, vm: Vm, disk: Disk) -> None:
+def test_missing_python_is_reported_if_it_cannot_be_installed(
+    lacking: str, vm: Vm, disk: Disk
+) -> None:
     if lacking == "the right to use it":
         disk.apt_get(INSTALLS_PYTHON)
         disk.script("id", "#!/bin/bash\necho 1000\n")
@@ -101,7 +109,10 @@ def test_complete_image_installs_nothing_and_is_checked_with_one_start_of_python
     cloud: Cloud, vm: Vm, disk: Disk
 ) -> None:
     disk.apt_get("exit 100")
-    disk.script("python3", f'#!/bin/bash\necho "${{1##*/}}" >>"{disk.home}/starts"\nexec {sys.executable} "$@"\n')
+    disk.script(
+        "python3",
+        f'#!/bin/bash\necho "${{1##*/}}" >>"{disk.home}/starts"\nexec {sys.executable} "$@"\n',
+    )
     vm.program("print('TRAINED')")
     cloud.direct(1, 1)
     vm.boot()
@@ -110,7 +121,9 @@ def test_complete_image_installs_nothing_and_is_checked_with_one_start_of_python
     assert (disk.home / "starts").read_text().split() == ["-c", "-c"], "check; download and agent"
 
 
-def test_image_without_pip_that_cannot_be_installed_runs_the_program(cloud: Cloud, vm: Vm, disk: Disk) -> None:
+def test_image_without_pip_that_cannot_be_installed_runs_the_program(
+    cloud: Cloud, vm: Vm, disk: Disk
+) -> None:
     lacks_pip = f'#!/bin/bash\n[[ "$*" == *find_spec* ]] && exit 1\nexec {sys.executable} "$@"\n'
     disk.script("python3", lacks_pip)
     vm.program("print('TRAINED')")
@@ -121,14 +134,20 @@ def test_image_without_pip_that_cannot_be_installed_runs_the_program(cloud: Clou
 
 
 @pytest.mark.parametrize("is_local", [False, True])
-def test_upgrades_of_the_first_boot_are_held_on_vms_of_their_own(cloud: Cloud, vm: Vm, is_local: bool) -> None:
+def test_upgrades_of_the_first_boot_are_held_on_vms_of_their_own(
+    cloud: Cloud, vm: Vm, is_local: bool
+) -> None:
     disk = Disk(vm)
     disk.script("python3", f'#!/bin/bash\nexec {sys.executable} "$@"\n')
-    disk.script("systemctl", f'#!/bin/bash\necho "systemctl $*" >> "{disk.home}/systemctl.log"\nexit 1\n')
+    disk.script(
+        "systemctl", f'#!/bin/bash\necho "systemctl $*" >> "{disk.home}/systemctl.log"\nexit 1\n'
+    )
     vm.program("print('TRAINED')")
     cloud.direct(1, 1)
     vm.boot({"PATH": str(disk.bin), "TRAINMASTER_EMULATED_VM": "tm-vm" if is_local else None})
     assert cloud.wait_for_message("replica-exit").body["exit_status"] == 0
     log = disk.home / "systemctl.log"
     calls = log.read_text().splitlines() if log.exists() else []
-    assert calls == ([] if is_local else ["systemctl mask --now apt-daily.timer apt-daily-upgrade.timer"])
+    assert calls == (
+        [] if is_local else ["systemctl mask --now apt-daily.timer apt-daily-upgrade.timer"]
+    )

@@ -29,12 +29,16 @@ FILE = "gs://b/d/3/eval/events.out.tfevents.1.host"
 
 
 def events_at(start: float, *values: float) -> bytes:
-    return event_file(event(start + at, 10 * at, TAG, value) for at, value in enumerate(values, start=1))
+    return event_file(
+        event(start + at, 10 * at, TAG, value) for at, value in enumerate(values, start=1)
+    )
 
 
 def run_until(vm: Vm, flag: Path) -> None:
     """Set a program that writes no metric file, and completes when the flag exists."""
-    vm.program(f"import os, time\nprint('STARTED')\nwhile not os.path.exists({str(flag)!r}): time.sleep(0.1)")
+    vm.program(
+        f"import os, time\nprint('STARTED')\nwhile not os.path.exists({str(flag)!r}): time.sleep(0.1)"
+    )
 
 
 @pytest.fixture
@@ -49,12 +53,19 @@ def primary(cloud: Cloud, vm: Vm) -> Vm:
 def test_range_of_an_object_is_read(cloud: Cloud) -> None:
     cloud.objects["gs://b/o"] = b"0123456789"
     storage = StorageReader(
-        GoogleApi(cloud.host, "", MetadataServer(cloud.host)), Retrier(Console(), lambda pause: None)
+        GoogleApi(cloud.host, "", MetadataServer(cloud.host)),
+        Retrier(Console(), lambda pause: None),
     )
-    assert [storage.read_range("gs://b/o", *part) for part in [(0, 4), (8, 4), (10, 4)]] == [b"0123", b"89", b""]
+    assert [storage.read_range("gs://b/o", *part) for part in [(0, 4), (8, 4), (10, 4)]] == [
+        b"0123",
+        b"89",
+        b"",
+    ]
 
 
-def test_running_trial_writes_the_measurements_of_its_summary_events(cloud: Cloud, primary: Vm, tmp_path: Path) -> None:
+def test_running_trial_writes_the_measurements_of_its_summary_events(
+    cloud: Cloud, primary: Vm, tmp_path: Path
+) -> None:
     """Events from before the start are those of an earlier job with the same directory."""
     cloud.objects["gs://b/d/3/train/events.out.tfevents.0.host"] = events_at(1e9, 0.99)
     run_until(primary, tmp_path / "flag")
@@ -86,13 +97,17 @@ def test_program_that_finds_its_work_done_has_the_earlier_events(cloud: Cloud, p
         pytest.param("raise SystemExit(9)", {}, id="failed incarnation"),
         pytest.param("pass", {"rank_base": 1}, id="replica that is not the primary"),
         pytest.param("pass", {"job_dir": None}, id="trial without a job directory"),
-        pytest.param(f"{REPORT_METRIC}\nreport(0.5)", {}, id="program that reports through the file"),
+        pytest.param(
+            f"{REPORT_METRIC}\nreport(0.5)", {}, id="program that reports through the file"
+        ),
     ],
 )
 def test_summary_events_are_not_read_unless_needed(
     cloud: Cloud, primary: Vm, source: str, changes: dict[str, Any]
 ) -> None:
-    configure_trial(primary, **{"rank_base": 0, "job_dir": "gs://b/d/3", "vm_names": [NAME], **changes})
+    configure_trial(
+        primary, **{"rank_base": 0, "job_dir": "gs://b/d/3", "vm_names": [NAME], **changes}
+    )
     primary.program(source)
     primary.boot()
     cloud.wait_for_message("replica-exit")
@@ -104,7 +119,9 @@ def test_corrupt_event_file_does_not_fail_the_trial(cloud: Cloud, primary: Vm) -
     primary.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["exit_status"], "metric" in body) == (0, False)
-    primary.wait_for_line(f"[trainmaster] Summary events in {FILE} are not read any further: the checksum")
+    primary.wait_for_line(
+        f"[trainmaster] Summary events in {FILE} are not read any further: the checksum"
+    )
 
 
 def test_shutdown_does_not_wait_for_summary_events(cloud: Cloud, primary: Vm) -> None:

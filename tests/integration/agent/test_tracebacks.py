@@ -13,7 +13,9 @@ from trainmaster.agent.program.tracebacks import MESSAGE_CHARS, parse_traceback
 
 TB = "Traceback (most recent call last):\n"
 MAIN = '  File "/home/u/.local/lib/python3.11/site-packages/trainer/task.py", line 41, in main\n    fit()\n    ^^^^^\n'
-INNER = '  File "/usr/lib/python3/dist-packages/keras/engine/training.py", line 7, in fit\n    x()\n'
+INNER = (
+    '  File "/usr/lib/python3/dist-packages/keras/engine/training.py", line 7, in fit\n    x()\n'
+)
 FRAME = "training.py:7 in fit"
 BAR = "\r  4%|4    | 4/100 [00:00<00:14,  6.6it/s]\r  5%|5    | 5/100 [00:00<00:14,  6.6it/s]"  # of tqdm, which is open
 NO_PACKAGE = (
@@ -73,7 +75,9 @@ TRACEBACKS = [
 
 
 @pytest.mark.parametrize(("output", "expected"), TRACEBACKS, ids=range(len(TRACEBACKS)))
-def test_traceback_is_parsed_from_recorded_output(output: str, expected: tuple[str, str, str | None] | None) -> None:
+def test_traceback_is_parsed_from_recorded_output(
+    output: str, expected: tuple[str, str, str | None] | None
+) -> None:
     error = parse_traceback(output)
     if expected is None:
         assert error is None
@@ -88,7 +92,10 @@ def test_traceback_is_parsed_from_recorded_output(output: str, expected: tuple[s
     [
         ("1/0", ("ZeroDivisionError", "division by zero")),
         ("import no_such_thing", ("ModuleNotFoundError", "No module named 'no_such_thing'")),
-        ("try:\n  1/0\nexcept Exception as e:\n  raise KeyError('a\\nb') from e", ("KeyError", "'a\\nb'")),
+        (
+            "try:\n  1/0\nexcept Exception as e:\n  raise KeyError('a\\nb') from e",
+            ("KeyError", "'a\\nb'"),
+        ),
         ("def f(:", ("SyntaxError", "invalid syntax")),
         ("raise SystemExit(3)", None),
     ],
@@ -97,7 +104,9 @@ def test_traceback_is_parsed_from_this_pythons_output(
     tmp_path: Path, source: str, expected: tuple[str, str] | None
 ) -> None:
     (tmp_path / "task.py").write_text(source)
-    done = subprocess.run([sys.executable, "-m", "task"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "task"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     error = parse_traceback(done.stderr)
     assert (error and (error["type"], error["message"])) == expected
     if error:
@@ -122,10 +131,16 @@ def test_own_frame_is_the_innermost_frame_of_the_program_itself() -> None:
         ("/usr/lib/python3/dist-packages/numpy/core.py", "trainer", False),
         ("/usr/lib/python3.11/threading.py", "trainer", False),
         ("<frozen importlib._bootstrap>", "trainer", False),
-        ("/tmp/__autograph_generated_file1x2y.py", "trainer", False),  # another name in each process
+        (
+            "/tmp/__autograph_generated_file1x2y.py",
+            "trainer",
+            False,
+        ),  # another name in each process
     ],
 )
-def test_frame_is_own_unless_it_belongs_to_python_or_a_library(path: str, package: str, *, expected: bool) -> None:
+def test_frame_is_own_unless_it_belongs_to_python_or_a_library(
+    path: str, package: str, *, expected: bool
+) -> None:
     error = parse_traceback(f'{TB}  File "{path}", line 3, in f\n    g()\nValueError: x\n', package)
     assert error is not None
     assert bool(error["own_frame"]) is expected
@@ -144,14 +159,18 @@ def test_causes_are_the_types_of_the_chained_exceptions(tmp_path: Path) -> None:
             raise ValueError("c")
     """
     (tmp_path / "task.py").write_text(textwrap.dedent(source))
-    done = subprocess.run([sys.executable, "-m", "task"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "task"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     error = parse_traceback(done.stderr)
     assert error is not None
     assert (error["type"], error["causes"]) == ("ValueError", ["OSError", "KeyError"])
 
 
 def test_earlier_traceback_that_was_handled_is_not_a_cause() -> None:
-    error = parse_traceback(TB + MAIN + "OSError: old\nretrying\n" + TB + INNER + "TypeError: new\n")
+    error = parse_traceback(
+        TB + MAIN + "OSError: old\nretrying\n" + TB + INNER + "TypeError: new\n"
+    )
     assert error is not None
     assert "causes" not in error
 
@@ -163,7 +182,10 @@ def test_traceback_with_a_huge_message_is_truncated() -> None:
 
 
 def test_long_message_keeps_its_end_which_says_why_an_operation_failed() -> None:
-    frames = "".join(f'  File "/usr/lib/python3/dist-packages/keras/{n}.py", line {n}, in fit\n\n' for n in range(30))
+    frames = "".join(
+        f'  File "/usr/lib/python3/dist-packages/keras/{n}.py", line {n}, in fit\n\n'
+        for n in range(30)
+    )
     cause = "Collective ops is aborted by: … (stopped sending heartbeats):\n/job:worker/replica:0/task:0"
     origin = "Graph execution error:\n\nDetected at node R defined at (most recent call last):\n"
     error = parse_traceback(TB + MAIN + f"UnavailableError: {origin}{frames}{cause}")

@@ -17,7 +17,12 @@ from .support.vm import Vm, agent_identity
 
 
 def record(tag: str, value: object, step: object = "1000") -> str:
-    return json.dumps({tag: value, "checkpoint_path": "", "global_step": step, "timestamp": 1.5, "trial": "3"}) + "\n"
+    return (
+        json.dumps(
+            {tag: value, "checkpoint_path": "", "global_step": step, "timestamp": 1.5, "trial": "3"}
+        )
+        + "\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -25,33 +30,64 @@ def record(tag: str, value: object, step: object = "1000") -> str:
     [
         pytest.param(record(TAG, "0.93"), [(0.93, 1000)], id="numbers as text"),
         pytest.param(record(TAG, 0.93, 1000), [(0.93, 1000)], id="numbers"),
-        pytest.param(record(TAG, "0.1", "1") + record(TAG, "0.2", "2"), [(0.1, 1), (0.2, 2)], id="in order"),
-        pytest.param(record("loss", "0.1") + record(TAG, "0.2"), [(0.2, 1000)], id="other tags are skipped"),
-        pytest.param(record(TAG, "0.1") + record(TAG, "0.2")[:40], [(0.1, 1000)], id="truncated line"),
-        pytest.param(record(TAG, "0.1") + record(TAG, "nan") + record(TAG, "-inf"), [(0.1, 1000)], id="finite only"),
+        pytest.param(
+            record(TAG, "0.1", "1") + record(TAG, "0.2", "2"), [(0.1, 1), (0.2, 2)], id="in order"
+        ),
+        pytest.param(
+            record("loss", "0.1") + record(TAG, "0.2"), [(0.2, 1000)], id="other tags are skipped"
+        ),
+        pytest.param(
+            record(TAG, "0.1") + record(TAG, "0.2")[:40], [(0.1, 1000)], id="truncated line"
+        ),
+        pytest.param(
+            record(TAG, "0.1") + record(TAG, "nan") + record(TAG, "-inf"),
+            [(0.1, 1000)],
+            id="finite only",
+        ),
         pytest.param(record(TAG, "much"), [], id="text instead of a number"),
-        pytest.param(record(TAG, 10**400) + record(TAG, "5"), [(5.0, 1000)], id="number out of range"),
-        pytest.param("[" * 100_000 + "\n" + record(TAG, "5"), [(5.0, 1000)], id="nested too deeply"),
+        pytest.param(
+            record(TAG, 10**400) + record(TAG, "5"), [(5.0, 1000)], id="number out of range"
+        ),
+        pytest.param(
+            "[" * 100_000 + "\n" + record(TAG, "5"), [(5.0, 1000)], id="nested too deeply"
+        ),
         pytest.param(record(TAG, None), [], id="null"),
         pytest.param('[1]\n7\n"accuracy"\nnull\n{}\n\n', [], id="lines that are no records"),
         pytest.param(record(TAG, "5", "7.0"), [(5.0, 7)], id="step like 7.0"),
         pytest.param(json.dumps({TAG: "5"}), [(5.0, 0)], id="no step"),
-        pytest.param(record(TAG, "5", None) + record(TAG, "6", "inf"), [(5.0, 0), (6.0, 0)], id="invalid step"),
-        pytest.param(record(TAG, "5", "1e30") + record(TAG, "6", "-1"), [(5.0, 0), (6.0, 0)], id="step out of range"),
+        pytest.param(
+            record(TAG, "5", None) + record(TAG, "6", "inf"),
+            [(5.0, 0), (6.0, 0)],
+            id="invalid step",
+        ),
+        pytest.param(
+            record(TAG, "5", "1e30") + record(TAG, "6", "-1"),
+            [(5.0, 0), (6.0, 0)],
+            id="step out of range",
+        ),
         pytest.param(record(TAG, "5", "5000000000"), [(5.0, 5_000_000_000)], id="large step"),
         pytest.param("", [], id="empty file"),
     ],
 )
-def test_measurements_are_parsed_from_the_documented_file(text: str, expected: list[tuple[float, int]]) -> None:
+def test_measurements_are_parsed_from_the_documented_file(
+    text: str, expected: list[tuple[float, int]]
+) -> None:
     assert list(parse_measurements(text, TAG)) == [Measurement(*pair) for pair in expected]
 
 
 def test_log_of_a_trial_has_the_tuning_job_and_the_trial_number() -> None:
     log = {"name": "projects/p/logs/trainmaster", "task": "master-replica", "region": "us-central1"}
-    environment = {"CLOUD_ML_JOB_ID": "digits", "CLOUD_ML_TRIAL_ID": "3", "CLOUD_ML_HP_METRIC_TAG": TAG}
+    environment = {
+        "CLOUD_ML_JOB_ID": "digits",
+        "CLOUD_ML_TRIAL_ID": "3",
+        "CLOUD_ML_HP_METRIC_TAG": TAG,
+    }
     origin = LogOrigin.of(agent_identity(job_id="digits-trial-3", environment=environment, log=log))
     assert origin is not None
-    assert (origin.labels["ml.googleapis.com/job_id"], origin.labels["ml.googleapis.com/trial_id"]) == ("digits", "3")
+    assert (
+        origin.labels["ml.googleapis.com/job_id"],
+        origin.labels["ml.googleapis.com/trial_id"],
+    ) == ("digits", "3")
     assert origin.resources[0] == {
         "type": "ml_job",
         "labels": {"project_id": "p", "job_id": "digits", "task_name": "master-replica-1"},
@@ -97,7 +133,10 @@ def test_metric_of_the_previous_incarnation_is_kept_within_an_attempt(cloud: Clo
     cloud.wait_for_message("replica-exit", (1, 1))
     vm.program("pass")
     cloud.direct(1, 2)
-    assert cloud.wait_for_message("replica-exit", (1, 2)).body["metric"] == {"value": 0.5, "step": 10}
+    assert cloud.wait_for_message("replica-exit", (1, 2)).body["metric"] == {
+        "value": 0.5,
+        "step": 10,
+    }
 
     cloud.direct(2, 1)  # a rerun of the whole job
     assert "metric" not in cloud.wait_for_message("replica-exit", (2, 1)).body

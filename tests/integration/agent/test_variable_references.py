@@ -42,13 +42,30 @@ def parsed(**changes: object) -> VmConfig:
 
 
 def test_value_refers_to_earlier_variables_and_platform_variables_take_precedence() -> None:
-    variables = {"LATER": "$(SECOND)", "FIRST": "$(A)x", "SECOND": "$(FIRST)y", "A": "mine", "THIRD": "$(A)"}
+    variables = {
+        "LATER": "$(SECOND)",
+        "FIRST": "$(A)x",
+        "SECOND": "$(FIRST)y",
+        "A": "mine",
+        "THIRD": "$(A)",
+    }
     resolved = resolve_references(parsed(expands=True, variables=variables), {"A": "1"}).variables
-    assert resolved == {"LATER": "$(SECOND)", "FIRST": "1x", "SECOND": "1xy", "A": "mine", "THIRD": "1"}
+    assert resolved == {
+        "LATER": "$(SECOND)",
+        "FIRST": "1x",
+        "SECOND": "1xy",
+        "A": "mine",
+        "THIRD": "1",
+    }
 
 
 def test_secret_cannot_be_referenced() -> None:
-    one = parsed(expands=True, secrets={"KEY": "key"}, variables={"URL": "x-$(KEY)"}, args=["$(KEY)", "$(URL)"])
+    one = parsed(
+        expands=True,
+        secrets={"KEY": "key"},
+        variables={"URL": "x-$(KEY)"},
+        args=["$(KEY)", "$(URL)"],
+    )
     resolved = resolve_references(one, {})
     assert (resolved.variables, resolved.args) == ({"URL": "x-$(KEY)"}, ["$(KEY)", "x-$(KEY)"])
 
@@ -58,7 +75,9 @@ def test_config_without_expansion_is_unchanged() -> None:
     assert resolve_references(one, {"A": "1"}) is one
 
 
-def test_container_gets_expanded_command_arguments_and_variables(cloud: Cloud, vm: Vm, docker: Docker) -> None:
+def test_container_gets_expanded_command_arguments_and_variables(
+    cloud: Cloud, vm: Vm, docker: Docker
+) -> None:
     docker.push("import os, sys; print('SAW', *sys.argv[1:], os.environ['OUT'])")
     vm.configure(
         expands=True,
@@ -70,7 +89,9 @@ def test_container_gets_expanded_command_arguments_and_variables(cloud: Cloud, v
     cloud.direct(1, 1)
     vm.boot()
     assert vm.wait_for_line("SAW") == "SAW train-2 $(NONE) --out=digits_1/out $(OUT) digits_1/out"
-    vm.wait_for_line(f"[trainmaster] Running image {IMAGE} train-2 '$(NONE)' --out=digits_1/out '$(OUT)'")
+    vm.wait_for_line(
+        f"[trainmaster] Running image {IMAGE} train-2 '$(NONE)' --out=digits_1/out '$(OUT)'"
+    )
 
 
 def test_module_gets_expanded_arguments_and_variables(cloud: Cloud, vm: Vm) -> None:

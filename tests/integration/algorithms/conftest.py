@@ -21,7 +21,9 @@ def python_of(algorithm: str) -> Path:
     """Return the Python of the algorithm's runtime image. A test that needs it fails if it is missing."""
     python = ROOT / ".images" / FRAMEWORKS.get(algorithm, "tensorflow") / "bin" / "python"
     if not python.exists():
-        pytest.fail(f"there is no runtime image at {python.parents[1]}: build it with `make images`")
+        pytest.fail(
+            f"there is no runtime image at {python.parents[1]}: build it with `make images`"
+        )
     return python
 
 
@@ -40,8 +42,17 @@ class Run:
         return found
 
 
-def start(algorithm: str, job_dir: Path, arguments: list[str], variables: Mapping[str, str]) -> subprocess.Popen[str]:
-    command = [str(python_of(algorithm)), "-m", f"algorithms.{algorithm}", *arguments, "--job-dir", str(job_dir)]
+def start(
+    algorithm: str, job_dir: Path, arguments: list[str], variables: Mapping[str, str]
+) -> subprocess.Popen[str]:
+    command = [
+        str(python_of(algorithm)),
+        "-m",
+        f"algorithms.{algorithm}",
+        *arguments,
+        "--job-dir",
+        str(job_dir),
+    ]
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", **variables}
     return subprocess.Popen(
         command,
@@ -58,7 +69,10 @@ def start(algorithm: str, job_dir: Path, arguments: list[str], variables: Mappin
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the data of all examples: `NAME/FILE.csv`."""
     folder = tmp_path_factory.mktemp("algorithms")
-    script, names = str(ROOT / "examples" / "algorithm_data.py"), [f"algorithm_{example}" for example in EXAMPLES]
+    script, names = (
+        str(ROOT / "examples" / "algorithm_data.py"),
+        [f"algorithm_{example}" for example in EXAMPLES],
+    )
     command = [str(python_of("boosted_trees")), script, *names, str(folder)]
     subprocess.run(command, check=True, capture_output=True)
     return folder / "data"

@@ -29,13 +29,17 @@ def test_every_algorithm_has_an_example() -> None:
 
 
 @pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.parent.name)
-def test_job_file_runs_its_algorithm_on_the_data_that_the_script_writes(path: Path, data: Path) -> None:
+def test_job_file_runs_its_algorithm_on_the_data_that_the_script_writes(
+    path: Path, data: Path
+) -> None:
     plan = accept(parse_document(path.read_bytes(), path.name), default_job_id="example_1").plan
     written = [
         f"gs://trainmaster-local/data/{file.relative_to(data).as_posix()}"
         for file in (data / path.parent.name).rglob("*.csv")
     ]
-    patterns = [argument.partition("=")[2] for argument in plan.program.args if "_data_path=" in argument]
+    patterns = [
+        argument.partition("=")[2] for argument in plan.program.args if "_data_path=" in argument
+    ]
 
     assert plan.algorithm is not None
     assert f"algorithm_{plan.algorithm.name}" == path.parent.name

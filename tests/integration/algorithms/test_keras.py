@@ -42,14 +42,20 @@ def features(path: Path, count: int) -> tuple[list[str], list[str]]:
 def test_linear_learner_beats_the_mean_of_diabetes_by_a_tenth(run: Runner, data: Path) -> None:
     path = data / "algorithm_linear_learner/diabetes.csv"
     ran = run(
-        "linear_learner", "--preprocess", f"--training_data_path={path}", "--model_type=regression", "--max_steps=500"
+        "linear_learner",
+        "--preprocess",
+        f"--training_data_path={path}",
+        "--model_type=regression",
+        "--max_steps=500",
     )
 
     assert ran.metrics["rmse"] < 0.9 * ran.metrics["baseline_rmse"]
     targets, rows = features(path, 5)
     predicted = [float(number) for number in predict(ran.job_dir, *rows)["predictions"]]
     mean = sum(map(float, targets)) / 5
-    error = sum(abs(number - float(target)) for number, target in zip(predicted, targets, strict=True))
+    error = sum(
+        abs(number - float(target)) for number, target in zip(predicted, targets, strict=True)
+    )
     assert error < 1.5 * sum(abs(mean - float(target)) for target in targets)
 
 
@@ -61,7 +67,12 @@ def test_linear_learner_beats_the_mean_of_diabetes_by_a_tenth(run: Runner, data:
         ("wide_deep_learner", ("--use_wide", "--embed_categories", "--hidden_units=16,8")),
         (
             "wide_deep_learner",
-            ("--use_wide=false", "--dnn_dropout=0.05", "--dnn_optimizer_type=sgd", "--dnn_learning_rate=0.2"),
+            (
+                "--use_wide=false",
+                "--dnn_dropout=0.05",
+                "--dnn_optimizer_type=sgd",
+                "--dnn_learning_rate=0.2",
+            ),
         ),
         ("tab_net", (*TREES, "--yeo_johnson_transform", "--loss_function_type=focal_loss")),
     ],
@@ -70,7 +81,12 @@ def test_algorithm_learns_categories_with_missing_values_and_unique_ids(
     algorithm: str, arguments: tuple[str, ...], run: Runner, data: Path
 ) -> None:
     path = data / SUBSCRIBERS
-    common = ("--preprocess", f"--training_data_path={path}", "--model_type=classification", "--max_steps=400")
+    common = (
+        "--preprocess",
+        f"--training_data_path={path}",
+        "--model_type=classification",
+        "--max_steps=400",
+    )
     ran = run(algorithm, *common, *arguments)
 
     assert ran.metrics["test_accuracy"] > ran.metrics["baseline_accuracy"] + 0.03
@@ -84,7 +100,12 @@ def test_algorithm_learns_categories_with_missing_values_and_unique_ids(
 
 def test_tab_net_learns_tumours(run: Runner, data: Path) -> None:
     path = data / "algorithm_tab_net/breast_cancer.csv"
-    arguments = ("--preprocess", f"--training_data_path={path}", "--model_type=classification", "--max_steps=150")
+    arguments = (
+        "--preprocess",
+        f"--training_data_path={path}",
+        "--model_type=classification",
+        "--max_steps=150",
+    )
     ran = run("tab_net", *arguments, *TREES)
 
     assert ran.metrics["accuracy"] > ran.metrics["baseline_accuracy"] + 0.2
@@ -100,7 +121,10 @@ def test_restarted_job_continues_after_the_stored_step_and_reports_to_a_tuning_j
     second = run("linear_learner", *arguments, "--max_steps=150", **variables)
 
     assert "resuming after step 100" in second.output
-    assert [json.loads(line)["global_step"] for line in report.read_text().splitlines()] == ["100", "150"]
+    assert [json.loads(line)["global_step"] for line in report.read_text().splitlines()] == [
+        "100",
+        "150",
+    ]
     assert second.metrics["global_step"] == 150
 
 
@@ -124,7 +148,11 @@ two = sparsemax(tf.constant([[0.3, 0.0], [1.5, 0.0]])).numpy()
 assert np.allclose(two, [[0.65, 0.35], [1.0, 0.0]], atol=1e-6)
 """
     ran = subprocess.run(
-        [str(python_of("tab_net")), "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+        [str(python_of("tab_net")), "-c", script],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ran.returncode == 0, ran.stderr
 

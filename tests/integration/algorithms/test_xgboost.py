@@ -22,11 +22,19 @@ SUBSCRIBERS = "algorithm_wide_deep_learner/subscribers.csv"
 def test_boosted_trees_learn_wines_and_store_the_documented_files(run: Runner, data: Path) -> None:
     path = data / "algorithm_boosted_trees/wine.csv"
     ran = run(
-        "boosted_trees", "--preprocess", f"--training_data_path={path}", "--objective=multi:softmax", "--num_class=3"
+        "boosted_trees",
+        "--preprocess",
+        f"--training_data_path={path}",
+        "--objective=multi:softmax",
+        "--num_class=3",
     )
 
     assert ran.metrics["accuracy"] > ran.metrics["baseline_accuracy"] + 0.3
-    stored = {found.relative_to(ran.job_dir).as_posix() for found in ran.job_dir.rglob("*") if found.is_file()}
+    stored = {
+        found.relative_to(ran.job_dir).as_posix()
+        for found in ran.job_dir.rglob("*")
+        if found.is_file()
+    }
     assert stored == {
         "artifacts/instance_generator.py",
         "artifacts/metadata.json",
@@ -38,7 +46,9 @@ def test_boosted_trees_learn_wines_and_store_the_documented_files(run: Runner, d
         "processed_data/training.csv",
         "processed_data/validation.csv",
     }
-    assert (ran.job_dir / "model/model.bst").read_bytes() == (ran.job_dir / "model/model.ubj").read_bytes()
+    assert (ran.job_dir / "model/model.bst").read_bytes() == (
+        ran.job_dir / "model/model.ubj"
+    ).read_bytes()
 
 
 PREDICT = """
@@ -56,13 +66,25 @@ print(sum(a == row[0] for a, row in zip(predicted, rows)) / len(rows))
 
 
 @pytest.mark.heavy
-def test_client_predicts_categories_and_missing_values_with_the_stored_artifacts(run: Runner, data: Path) -> None:
+def test_client_predicts_categories_and_missing_values_with_the_stored_artifacts(
+    run: Runner, data: Path
+) -> None:
     path = data / SUBSCRIBERS
-    ran = run("boosted_trees", "--preprocess", f"--training_data_path={path}", "--objective=binary:logistic")
+    ran = run(
+        "boosted_trees",
+        "--preprocess",
+        f"--training_data_path={path}",
+        "--objective=binary:logistic",
+    )
 
     assert ran.metrics["test_accuracy"] > ran.metrics["baseline_accuracy"] + 0.05
     columns = json.loads((ran.job_dir / "artifacts/metadata.json").read_text())["columns"]
-    assert [column["treatment"] for column in columns[:4]] == ["row_identifier", "vocabulary", "hashing", "identity"]
+    assert [column["treatment"] for column in columns[:4]] == [
+        "row_identifier",
+        "vocabulary",
+        "hashing",
+        "identity",
+    ]
     assert columns[-1]["treatment"] == "constant"
     command = [str(python_of("boosted_trees")), "-c", PREDICT, str(ran.job_dir), str(path)]
     predicted = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -107,7 +129,9 @@ def run_replicas(job_dir: Path, count: int, arguments: list[str]) -> list[Run]:
     port = str(free_port())
     variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(count)}
     processes = [
-        start("xgboost_dist", job_dir, [*arguments, "--nthread=1"], {**variables, "RANK": str(rank)})
+        start(
+            "xgboost_dist", job_dir, [*arguments, "--nthread=1"], {**variables, "RANK": str(rank)}
+        )
         for rank in range(count)
     ]
     try:
@@ -115,13 +139,21 @@ def run_replicas(job_dir: Path, count: int, arguments: list[str]) -> list[Run]:
     finally:
         for process in processes:
             process.kill()
-    return [Run(process.returncode, output, job_dir) for process, output in zip(processes, outputs, strict=True)]
+    return [
+        Run(process.returncode, output, job_dir)
+        for process, output in zip(processes, outputs, strict=True)
+    ]
 
 
 @pytest.mark.heavy
-def test_distributed_xgboost_learns_digits_from_the_files_of_all_replicas(tmp_path: Path, data: Path) -> None:
+def test_distributed_xgboost_learns_digits_from_the_files_of_all_replicas(
+    tmp_path: Path, data: Path
+) -> None:
     folder = data / "algorithm_xgboost_dist"
-    arguments = [f"--training_data_path={folder}/training/*.csv", f"--validation_data_path={folder}/validation/*.csv"]
+    arguments = [
+        f"--training_data_path={folder}/training/*.csv",
+        f"--validation_data_path={folder}/validation/*.csv",
+    ]
     first, second = run_replicas(
         tmp_path, 2, [*arguments, "--objective=multi:softmax", "--num_class=10", "--max_depth=4"]
     )
@@ -134,7 +166,9 @@ def test_distributed_xgboost_learns_digits_from_the_files_of_all_replicas(tmp_pa
 
 
 @pytest.mark.heavy
-def test_categories_are_refused_by_the_replica_that_reads_them_at_once(tmp_path: Path, data: Path) -> None:
+def test_categories_are_refused_by_the_replica_that_reads_them_at_once(
+    tmp_path: Path, data: Path
+) -> None:
     shutil.copy(data / SUBSCRIBERS, tmp_path / "b.csv")
     shutil.copy(data / "algorithm_xgboost_dist/training/part-0.csv", tmp_path / "a.csv")
     arguments = [f"--training_data_path={tmp_path}/*.csv", "--objective=reg:squarederror"]
@@ -148,7 +182,12 @@ def test_categories_are_refused_by_the_replica_that_reads_them_at_once(tmp_path:
 
 @pytest.mark.heavy
 def test_fewer_files_than_replicas_are_refused(tmp_path: Path, data: Path) -> None:
-    arguments = [f"--training_data_path={data / 'algorithm_boosted_trees/wine.csv'}", "--objective=reg:squarederror"]
+    arguments = [
+        f"--training_data_path={data / 'algorithm_boosted_trees/wine.csv'}",
+        "--objective=reg:squarederror",
+    ]
     runs = run_replicas(tmp_path, 2, arguments)
 
-    assert [ran.exit_status for ran in runs if "names 1 files, and the job has 2 replicas" in ran.output] == [2, 2]
+    assert [
+        ran.exit_status for ran in runs if "names 1 files, and the job has 2 replicas" in ran.output
+    ] == [2, 2]

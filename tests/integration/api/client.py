@@ -33,15 +33,28 @@ PIPELINES = CUSTOM_JOBS.replace("customJobs", "trainingPipelines")
 ACCOUNT = "trainer@my-project.iam.gserviceaccount.com"
 
 ALL_PERMISSIONS = frozenset(EQUIVALENT_PERMISSIONS.values())
-OWNER, VIEWER, UNPRIVILEGED = "ya29.token-of-an-owner", "ya29.token-of-a-viewer", "ya29.token-without-permissions"
+OWNER, VIEWER, UNPRIVILEGED = (
+    "ya29.token-of-an-owner",
+    "ya29.token-of-a-viewer",
+    "ya29.token-without-permissions",
+)
 TOKENS = {
     OWNER: ALL_PERMISSIONS,
-    VIEWER: frozenset(permission for permission in ALL_PERMISSIONS if permission.endswith((".get", ".list"))),
+    VIEWER: frozenset(
+        permission for permission in ALL_PERMISSIONS if permission.endswith((".get", ".list"))
+    ),
     UNPRIVILEGED: frozenset[str](),
 }
 LOCATION_SLASHES = 5
 """Slashes in the address of a location; addresses of Vertex AI's resources have more."""
-VERBATIM = {"trainingInput", "jobSpec", "trialJobSpec", "studySpec", "trainingTaskInputs", "trainingTaskMetadata"}
+VERBATIM = {
+    "trainingInput",
+    "jobSpec",
+    "trialJobSpec",
+    "studySpec",
+    "trainingTaskInputs",
+    "trainingTaskMetadata",
+}
 STATUSES_BY_CODE = {
     400: {"INVALID_ARGUMENT", "FAILED_PRECONDITION"},
     401: {"UNAUTHENTICATED"},
@@ -54,11 +67,17 @@ STATUSES_BY_CODE = {
 }
 
 
-def an_app(world: World, access: MemoryAccess, patch: pytest.MonkeyPatch, requests: Bucket | None = None) -> Flask:
+def an_app(
+    world: World, access: MemoryAccess, patch: pytest.MonkeyPatch, requests: Bucket | None = None
+) -> Flask:
     ids = count()
-    service = Service(PROJECT, world.deps, access, lambda: f"request-{next(ids)}", ACCOUNT, requests=requests)
+    service = Service(
+        PROJECT, world.deps, access, lambda: f"request-{next(ids)}", ACCOUNT, requests=requests
+    )
     patch.setattr(wiring, "service", lambda: service)
-    app: Flask = functions_framework.create_app("api", str(Path(__file__).parents[3] / "functions" / "api.py"), "http")
+    app: Flask = functions_framework.create_app(
+        "api", str(Path(__file__).parents[3] / "functions" / "api.py"), "http"
+    )
     return app
 
 
@@ -69,9 +88,17 @@ class Api:
     http: FlaskClient
 
     def send(
-        self, method: str, path: str, body: object = None, token: str | None = OWNER, agent: str = "test", **query: str
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        token: str | None = OWNER,
+        agent: str = "test",
+        **query: str,
     ) -> tuple[int, dict[str, Any]]:
-        data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        data = (
+            body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        )
         headers = {"User-Agent": agent, **({"Authorization": f"Bearer {token}"} if token else {})}
         response = self.http.open(
             path, method=method, data=data, headers=headers, query_string={"alt": "json", **query}
@@ -82,7 +109,9 @@ class Api:
             check_error(response.status_code, content)
         return response.status_code, content
 
-    def send_ok(self, method: str, path: str, body: object = None, schema: str = "Job", **more: str) -> dict[str, Any]:
+    def send_ok(
+        self, method: str, path: str, body: object = None, schema: str = "Job", **more: str
+    ) -> dict[str, Any]:
         """Send a request that must succeed; check the response against the schema and return it."""
         status, content = self.send(method, path, body, **more)
         assert status == 200, content
@@ -105,9 +134,13 @@ class Api:
         return self.send_ok("POST", f"{JOBS}/{job_id}:cancel", {}, schema="GoogleProtobuf__Empty")
 
     def label(self, labels: dict[str, str], mask: str = "labels", **more: str) -> dict[str, Any]:
-        return self.send_ok("PATCH", f"{JOBS}/digits_1", {"labels": labels, **more}, updateMask=mask)
+        return self.send_ok(
+            "PATCH", f"{JOBS}/digits_1", {"labels": labels, **more}, updateMask=mask
+        )
 
-    def send_refused(self, method: str, path: str, body: object = None, **more: Any) -> dict[str, Any]:
+    def send_refused(
+        self, method: str, path: str, body: object = None, **more: Any
+    ) -> dict[str, Any]:
         """Send a request that must fail, and return the error."""
         status, content = self.send(method, path, body, **more)
         assert status >= 400, content

@@ -12,7 +12,11 @@ from importlib.resources import files
 from typing import Any
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z")
-_DOCUMENTS = {"ml": "ml.v1.json", "aiplatform": "aiplatform.v1.json", "monitoring": "monitoring.v3.json"}
+_DOCUMENTS = {
+    "ml": "ml.v1.json",
+    "aiplatform": "aiplatform.v1.json",
+    "monitoring": "monitoring.v3.json",
+}
 
 
 @cache
@@ -27,7 +31,9 @@ def faults(api: str, schema: str, value: object, verbatim: Collection[str] = ())
     return list(_object(api, document(api)["schemas"][schema], value, schema, verbatim))
 
 
-def _object(api: str, schema: dict[str, Any], value: object, at: str, verbatim: Collection[str]) -> Iterator[str]:
+def _object(
+    api: str, schema: dict[str, Any], value: object, at: str, verbatim: Collection[str]
+) -> Iterator[str]:
     if not isinstance(value, dict):
         yield f"{at} is not an object: {value!r}"
         return
@@ -40,7 +46,9 @@ def _object(api: str, schema: dict[str, Any], value: object, at: str, verbatim: 
             yield from _value(api, inner, item, f"{at}.{name}", verbatim)
 
 
-def _value(api: str, schema: dict[str, Any], value: object, at: str, verbatim: Collection[str]) -> Iterator[str]:
+def _value(
+    api: str, schema: dict[str, Any], value: object, at: str, verbatim: Collection[str]
+) -> Iterator[str]:
     if "$ref" in schema:
         yield from _object(api, document(api)["schemas"][schema["$ref"]], value, at, verbatim)
     elif schema["type"] == "object":
@@ -58,7 +66,10 @@ def _value(api: str, schema: dict[str, Any], value: object, at: str, verbatim: C
 def _is(schema: dict[str, Any], value: object) -> bool:
     kind = schema["type"]
     if kind != "string":
-        return kind == "any" or type(value) in {"boolean": (bool,), "number": (int, float), "integer": (int,)}[kind]
+        return (
+            kind == "any"
+            or type(value) in {"boolean": (bool,), "number": (int, float), "integer": (int,)}[kind]
+        )
     if not isinstance(value, str) or value not in schema.get("enum", [value]):
         return False
     match schema.get("format"):

@@ -36,5 +36,8 @@ class Gcloud:
 
     def run(self, *arguments: str, token: str = OWNER) -> subprocess.CompletedProcess[str]:
         endpoints = {"ml": self.endpoint, "aiplatform": self.endpoint}
-        environment = {**gcloud_environment(self.folder, PROJECT, endpoints, token), "HOME": str(self.folder)}
+        environment = {
+            **gcloud_environment(self.folder, PROJECT, endpoints, token),
+            "HOME": str(self.folder),
+        }
         return run_gcloud(*arguments, environment=environment, folder=self.folder)

@@ -24,7 +24,15 @@ from tests.support.captured_logs import CapturedLogs
 from tests.support.jobs import a_spec
 from tests.support.world import World
 from trainmaster.api.cached_access import ENTRIES_MAX, GRANTED_S, UNKNOWN_S, CachedAccess
-from trainmaster.api.permissions import CANCEL, CREATE, DELETE, EQUIVALENT_PERMISSIONS, GET, LIST, PROJECT
+from trainmaster.api.permissions import (
+    CANCEL,
+    CREATE,
+    DELETE,
+    EQUIVALENT_PERMISSIONS,
+    GET,
+    LIST,
+    PROJECT,
+)
 from trainmaster.api.routes import ROUTES
 from trainmaster.errors import TemporaryError
 from trainmaster.memory.access import MemoryAccess
@@ -80,7 +88,10 @@ def test_call_without_permission_is_denied_with_the_permissions_name(
     error = api.send_refused(method, path, {}, token=UNPRIVILEGED)
     resource = "//cloudresourcemanager.googleapis.com/projects/my-project"
     assert (error["code"], error["status"]) == (403, "PERMISSION_DENIED")
-    assert error["message"] == f"Permission '{permission}' denied on resource '{resource}' (or it may not exist)."
+    assert (
+        error["message"]
+        == f"Permission '{permission}' denied on resource '{resource}' (or it may not exist)."
+    )
     assert error["details"][0]["metadata"]["permission"] == permission
 
 
@@ -88,8 +99,15 @@ def test_viewer_can_read_jobs_but_not_change_them(api: Api, world: World) -> Non
     api.create()
     assert api.send_ok("GET", f"{JOBS}/digits_1", token=VIEWER)["jobId"] == "digits_1"
     assert len(api.list(token=VIEWER)["jobs"]) == 1
-    for method, path in [("POST", JOBS), ("PATCH", f"{JOBS}/digits_1"), ("POST", f"{JOBS}/digits_1:cancel")]:
-        assert api.send_refused(method, path, {"jobId": "other", **a_spec()}, token=VIEWER)["code"] == 403
+    for method, path in [
+        ("POST", JOBS),
+        ("PATCH", f"{JOBS}/digits_1"),
+        ("POST", f"{JOBS}/digits_1:cancel"),
+    ]:
+        assert (
+            api.send_refused(method, path, {"jobId": "other", **a_spec()}, token=VIEWER)["code"]
+            == 403
+        )
     assert (world.state, len(world.store.recent_jobs(5))) == ("QUEUED", 1)
 
 
@@ -120,7 +138,9 @@ def test_unknown_token_is_unauthenticated_and_never_logged(
 
 
 def test_call_for_another_project_is_denied_without_naming_this_one(api: Api) -> None:
-    error = api.send_refused("POST", "/v1/projects/another-project/jobs", {"jobId": "digits_1", **a_spec()})
+    error = api.send_refused(
+        "POST", "/v1/projects/another-project/jobs", {"jobId": "digits_1", **a_spec()}
+    )
     assert (error["code"], error["status"]) == (403, "PERMISSION_DENIED")
     assert "another-project" in error["message"]
     assert "my-project" not in error["message"], "the served project must not be revealed"
@@ -176,14 +196,22 @@ def test_unaccepted_token_names_the_scope_that_key_files_need(api: Api) -> None:
 
 
 @pytest.mark.parametrize("path", [JOBS, CUSTOM_JOBS])
-def test_job_with_service_account_requires_permission_to_act_as_it(api: Api, world: World, path: str) -> None:
-    mine, other = "mine@my-project.iam.gserviceaccount.com", "other@my-project.iam.gserviceaccount.com"
+def test_job_with_service_account_requires_permission_to_act_as_it(
+    api: Api, world: World, path: str
+) -> None:
+    mine, other = (
+        "mine@my-project.iam.gserviceaccount.com",
+        "other@my-project.iam.gserviceaccount.com",
+    )
     api.access.accounts = {OWNER: {mine}}
 
     def body(account: str) -> dict[str, object]:
         if path == JOBS:
             return {"jobId": "digits_1", **a_spec(serviceAccount=account)}
-        return {"displayName": "x", "jobSpec": {"workerPoolSpecs": POOLS, "serviceAccount": account}}
+        return {
+            "displayName": "x",
+            "jobSpec": {"workerPoolSpecs": POOLS, "serviceAccount": account},
+        }
 
     error = api.send_refused("POST", path, body(other))
     assert (error["code"], error["status"]) == (403, "PERMISSION_DENIED")
@@ -298,7 +326,10 @@ def test_test_iam_permissions_accepts_old_and_current_names(api: Api) -> None:
         )
         return list(response.get("permissions", []))
 
-    assert held(VIEWER, "ml.jobs.get", "ml.jobs.cancel", GET, "storage.objects.get") == ["ml.jobs.get", GET]
+    assert held(VIEWER, "ml.jobs.get", "ml.jobs.cancel", GET, "storage.objects.get") == [
+        "ml.jobs.get",
+        GET,
+    ]
     assert held(OWNER, *EQUIVALENT_PERMISSIONS) == list(EQUIVALENT_PERMISSIONS)
     assert held(UNPRIVILEGED, *EQUIVALENT_PERMISSIONS) == []
     assert held(OWNER, "storage.objects.get") == []
@@ -309,10 +340,18 @@ def test_job_policy_is_empty_and_cannot_be_set(api: Api) -> None:
     policy = api.send_ok("GET", f"{JOBS}/digits_1:getIamPolicy", schema="GoogleIamV1__Policy")
     assert policy == {"etag": "ACAB"}
     assert (
-        api.send_ok("POST", f"{JOBS}/digits_1:setIamPolicy", {"policy": policy}, schema="GoogleIamV1__Policy") == policy
+        api.send_ok(
+            "POST",
+            f"{JOBS}/digits_1:setIamPolicy",
+            {"policy": policy},
+            schema="GoogleIamV1__Policy",
+        )
+        == policy
     )
     binding = {"role": "roles/viewer", "members": ["user:a@example.com"]}
-    error = api.send_refused("POST", f"{JOBS}/digits_1:setIamPolicy", {"policy": {"bindings": [binding]}})
+    error = api.send_refused(
+        "POST", f"{JOBS}/digits_1:setIamPolicy", {"policy": {"bindings": [binding]}}
+    )
     assert (error["code"], error["status"]) == (400, "FAILED_PRECONDITION")
 
 
@@ -323,9 +362,16 @@ def test_config_has_service_account_and_locations_are_the_regions(api: Api) -> N
         "serviceAccountProject": "123456789012",
         "config": {"tpuServiceAccount": ACCOUNT},
     }
-    listed = api.send_ok("GET", "/v1/projects/my-project/locations", schema="ListLocationsResponse")["locations"]
-    location = api.send_ok("GET", "/v1/projects/my-project/locations/us-central1", schema="Location")
-    assert location == {"name": "projects/my-project/locations/us-central1", "capabilities": [{"type": "TRAINING"}]}
+    listed = api.send_ok(
+        "GET", "/v1/projects/my-project/locations", schema="ListLocationsResponse"
+    )["locations"]
+    location = api.send_ok(
+        "GET", "/v1/projects/my-project/locations/us-central1", schema="Location"
+    )
+    assert location == {
+        "name": "projects/my-project/locations/us-central1",
+        "capabilities": [{"type": "TRAINING"}],
+    }
     assert location in listed
     assert api.send_refused("GET", "/v1/projects/my-project/locations/atlantis")["code"] == 404
 
@@ -347,17 +393,26 @@ def test_granted_permission_is_cached_for_a_minute_and_denied_one_never() -> Non
     for _ in range(2):
         assert access.granted_permissions("t", [GET, LIST]) == {GET}
     granted["t"].add(LIST)
-    assert access.granted_permissions("t", [GET, LIST]) == {GET, LIST}, "a new permission counts at once"
+    assert access.granted_permissions("t", [GET, LIST]) == {GET, LIST}, (
+        "a new permission counts at once"
+    )
     granted["t"].clear()
     assert access.granted_permissions("t", [GET]) == {GET}
     clock.now = GRANTED_S
-    assert access.granted_permissions("t", [GET]) == frozenset(), "a revoked permission ends after a minute"
+    assert access.granted_permissions("t", [GET]) == frozenset(), (
+        "a revoked permission ends after a minute"
+    )
 
 
 def test_permission_to_act_as_account_is_cached_and_denial_never() -> None:
     google, clock = MemoryAccess({"t": set()}, {"t": {"a@p"}}), Clock()
     access = CachedAccess(google, clock)
-    assert [access.may_act_as("t", account) for account in ("a@p", "b@p", "a@p", "b@p")] == [True, False, True, False]
+    assert [access.may_act_as("t", account) for account in ("a@p", "b@p", "a@p", "b@p")] == [
+        True,
+        False,
+        True,
+        False,
+    ]
     assert google.calls == 3
     clock.now = GRANTED_S
     google.accounts = {}
@@ -382,7 +437,9 @@ def test_email_and_project_number_are_queried_once() -> None:
 
 
 def test_cache_is_per_token_bounded_and_contains_no_token() -> None:
-    access = CachedAccess(MemoryAccess({f"token-{number}": {GET} for number in range(ENTRIES_MAX + 10)}), Clock())
+    access = CachedAccess(
+        MemoryAccess({f"token-{number}": {GET} for number in range(ENTRIES_MAX + 10)}), Clock()
+    )
     assert access.granted_permissions("token-0", [GET]) == {GET}
     with pytest.raises(UnknownTokenError):
         access.granted_permissions("another", [GET])
@@ -403,7 +460,9 @@ def test_only_installed_regions_are_listed_and_accepted(
 ) -> None:
     world.regions = ("us-east1",)
     api = Api(world, access, an_app(world, access, monkeypatch).test_client())
-    listed = api.send_ok("GET", "/v1/projects/my-project/locations", schema="ListLocationsResponse")["locations"]
+    listed = api.send_ok(
+        "GET", "/v1/projects/my-project/locations", schema="ListLocationsResponse"
+    )["locations"]
     assert [location["name"] for location in listed] == ["projects/my-project/locations/us-east1"]
     error = api.send_refused("POST", JOBS, {"jobId": "digits_1", **a_spec()})
     assert error["code"] == 400

@@ -30,7 +30,9 @@ def body(image: str, *arguments: str) -> dict[str, Any]:
     return {"jobId": "digits_1", "trainingInput": training}
 
 
-def test_job_is_shown_as_submitted_and_names_its_model_when_it_has_succeeded(api: Api, world: World) -> None:
+def test_job_is_shown_as_submitted_and_names_its_model_when_it_has_succeeded(
+    api: Api, world: World
+) -> None:
     sent = body("boosted_trees:latest", "--objective=reg:linear")
     created = api.send_ok("POST", JOBS, sent)
 
@@ -53,11 +55,17 @@ def test_job_is_shown_as_submitted_and_names_its_model_when_it_has_succeeded(api
 @pytest.mark.parametrize(
     ("sent", "field", "expected"),
     [
-        (body("boosted_trees", "--eta=2"), "training_input.args", "--eta must be a number of at least 0 and at most 1"),
+        (
+            body("boosted_trees", "--eta=2"),
+            "training_input.args",
+            "--eta must be a number of at least 0 and at most 1",
+        ),
         (body("ncf"), "training_input.master_config.image_uri", "TensorFlow Model Garden"),
     ],
 )
-def test_wrong_job_is_an_invalid_argument(api: Api, sent: dict[str, Any], field: str, expected: str) -> None:
+def test_wrong_job_is_an_invalid_argument(
+    api: Api, sent: dict[str, Any], field: str, expected: str
+) -> None:
     error = api.send_refused("POST", JOBS, sent)
 
     assert error["status"] == "INVALID_ARGUMENT"

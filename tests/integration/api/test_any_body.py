@@ -35,7 +35,9 @@ VALID_CHANGES = st.fixed_dictionaries(
         "enableWebAccess": st.just("False"),
     },
 )
-WRONG_CHANGES = st.dictionaries(st.sampled_from((*SPEC, "evaluatorCount", "labels")), ANYTHING, max_size=1)
+WRONG_CHANGES = st.dictionaries(
+    st.sampled_from((*SPEC, "evaluatorCount", "labels")), ANYTHING, max_size=1
+)
 TRAININGS = st.builds(
     lambda valid, wrong: {"jobId": "digits_1", "trainingInput": {**SPEC, **valid, **wrong}},
     VALID_CHANGES,
@@ -48,7 +50,8 @@ CUSTOMS = st.builds(
     },
     TEXT,
     st.integers(0, 3),
-    st.just({}) | st.dictionaries(st.sampled_from(tuple(nested_models(CustomJobSpec))), ANYTHING, max_size=1),
+    st.just({})
+    | st.dictionaries(st.sampled_from(tuple(nested_models(CustomJobSpec))), ANYTHING, max_size=1),
 )
 
 
@@ -57,9 +60,13 @@ def as_bytes(documents: st.SearchStrategy[Any]) -> st.SearchStrategy[bytes]:
 
 
 BROKEN = st.builds(
-    lambda cut, junk: json.dumps(VALID_JOB).encode()[:cut] + junk, st.integers(0, 600), st.binary(max_size=20)
+    lambda cut, junk: json.dumps(VALID_JOB).encode()[:cut] + junk,
+    st.integers(0, 600),
+    st.binary(max_size=20),
 )
-BODIES = st.one_of(as_bytes(st.one_of(ANYTHING, PLAUSIBLE, PLAUSIBLE_CUSTOM_JOBS)), BROKEN, st.binary(max_size=60))
+BODIES = st.one_of(
+    as_bytes(st.one_of(ANYTHING, PLAUSIBLE, PLAUSIBLE_CUSTOM_JOBS)), BROKEN, st.binary(max_size=60)
+)
 REQUESTS = st.one_of(
     st.tuples(st.just(JOBS), as_bytes(TRAININGS)),
     st.tuples(st.just(CUSTOM_JOBS), as_bytes(CUSTOMS)),
@@ -111,7 +118,9 @@ def check_complete_job_or_nothing(path: str, body: bytes) -> None:
 
 def examples_setting(examples: int) -> settings:
     return settings(
-        max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+        max_examples=examples,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
 
 
@@ -132,7 +141,9 @@ def test_ten_thousand_bodies_create_complete_jobs_or_nothing(request: tuple[str,
 @given(
     target=KNOWN_METHODS,
     body=BODIES,
-    query=st.dictionaries(st.sampled_from(("updateMask", "filter", "pageSize", "pageToken")), WORDS),
+    query=st.dictionaries(
+        st.sampled_from(("updateMask", "filter", "pageSize", "pageToken")), WORDS
+    ),
 )
 @examples_setting(2 * settings().max_examples)
 def test_any_request_to_known_methods_gets_an_expected_status(
@@ -147,11 +158,18 @@ def test_any_request_to_known_methods_gets_an_expected_status(
         assert fold(api.world.ledger) == loaded.state
 
 
-@given(method=st.sampled_from(("GET", "POST", "PUT", "PATCH", "DELETE")), path=st.text(max_size=40), body=BODIES)
+@given(
+    method=st.sampled_from(("GET", "POST", "PUT", "PATCH", "DELETE")),
+    path=st.text(max_size=40),
+    body=BODIES,
+)
 @examples_setting(150)
 def test_any_address_gets_an_expected_status(method: str, path: str, body: bytes) -> None:
     with an_api() as api:
         answer = api.http.open(
-            f"/v1/projects/my-project/{path}", method=method, data=body, headers={"Authorization": f"Bearer {OWNER}"}
+            f"/v1/projects/my-project/{path}",
+            method=method,
+            data=body,
+            headers={"Authorization": f"Bearer {OWNER}"},
         )
         assert answer.status_code in {200, 308, 400, 404}, (method, path, answer.data)

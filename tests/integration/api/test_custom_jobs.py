@@ -22,10 +22,22 @@ PACKAGE = {
     "args": ["--epochs", "5"],
 }
 POOLS = [
-    {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": "1", "pythonPackageSpec": PACKAGE},
-    {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": "2", "pythonPackageSpec": PACKAGE},
+    {
+        "machineSpec": {"machineType": "n1-standard-4"},
+        "replicaCount": "1",
+        "pythonPackageSpec": PACKAGE,
+    },
+    {
+        "machineSpec": {"machineType": "n1-standard-4"},
+        "replicaCount": "2",
+        "pythonPackageSpec": PACKAGE,
+    },
 ]
-BODY = {"displayName": "digits", "jobSpec": {"workerPoolSpecs": POOLS}, "labels": {"team": "vision"}}
+BODY = {
+    "displayName": "digits",
+    "jobSpec": {"workerPoolSpecs": POOLS},
+    "labels": {"team": "vision"},
+}
 
 
 def create(api: Api, **changes: object) -> dict[str, object]:
@@ -73,7 +85,8 @@ def test_same_display_name_creates_two_jobs_but_repeated_request_one(api: Api) -
     names = {str(create(api)["name"]) for _ in range(3)}
     assert len(names) == 3
     responses = [
-        api.send_ok("POST", CUSTOM_JOBS, BODY, schema="CustomJob", agent=GCLOUD.format("c" * 12)) for _ in range(2)
+        api.send_ok("POST", CUSTOM_JOBS, BODY, schema="CustomJob", agent=GCLOUD.format("c" * 12))
+        for _ in range(2)
     ]
     assert responses[0]["name"] == responses[1]["name"]
 
@@ -81,21 +94,30 @@ def test_same_display_name_creates_two_jobs_but_repeated_request_one(api: Api) -
 def test_cancelled_custom_job_has_error_code_cancelled(api: Api, world: World) -> None:
     created = create(api)
     for _ in range(2):
-        assert api.send_ok("POST", f"{address(created)}:cancel", {}, schema="GoogleProtobufEmpty") == {}
+        assert (
+            api.send_ok("POST", f"{address(created)}:cancel", {}, schema="GoogleProtobufEmpty")
+            == {}
+        )
     ended = get(api, created)
     assert ended["state"] == "JOB_STATE_CANCELLED"
     assert ended["error"]["code"] == 1  # type: ignore[index]
 
 
 @pytest.mark.parametrize(("cause", "code"), [("process", 3), ("setup", 13)])
-def test_failed_custom_job_has_error_code_by_cause(api: Api, world: World, cause: str, code: int) -> None:
+def test_failed_custom_job_has_error_code_by_cause(
+    api: Api, world: World, cause: str, code: int
+) -> None:
     scheduling = {"disableRetries": True} if cause == "process" else {}
     created = create(api, jobSpec={"workerPoolSpecs": POOLS, "scheduling": scheduling})
     world.deliver()
     for _ in range(3):
         world.report_all_ready()
         error = {"type": "DownloadError", "message": "m", "frame": ""}
-        exit_ = {"cause": cause, "exit_status": 1} if cause == "process" else {"cause": cause, "error": error}
+        exit_ = (
+            {"cause": cause, "exit_status": 1}
+            if cause == "process"
+            else {"cause": cause, "error": error}
+        )
         world.send("replica-exit", CHIEF, **exit_)
         world.deliver()
         if world.has_ended:
@@ -151,7 +173,9 @@ def test_jobs_are_listed_only_in_their_api_and_region(api: Api) -> None:
         ('create_time>"2021-05-18T00:00:00Z"', 1),
     ],
 )
-def test_filter_examples_of_discovery_document_are_accepted(api: Api, text: str, count: int) -> None:
+def test_filter_examples_of_discovery_document_are_accepted(
+    api: Api, text: str, count: int
+) -> None:
     create(api)
     listed = api.send_ok("GET", CUSTOM_JOBS, schema="ListCustomJobsResponse", filter=text)
     assert len(listed.get("customJobs", [])) == count
@@ -169,7 +193,9 @@ def test_filter_examples_of_discovery_document_are_accepted(api: Api, text: str,
         ({**BODY, "displayName": "x" * 129}, "display_name"),
     ],
 )
-def test_wrong_custom_job_is_refused_at_its_field(api: Api, world: World, body: object, field: str) -> None:
+def test_wrong_custom_job_is_refused_at_its_field(
+    api: Api, world: World, body: object, field: str
+) -> None:
     error = api.send_refused("POST", CUSTOM_JOBS, body)
     fields = [violation["field"] for violation in error["details"][0]["fieldViolations"]]
     assert (error["code"], error["status"]) == (400, "INVALID_ARGUMENT")
@@ -208,11 +234,17 @@ def test_program_and_log_of_custom_job_have_its_number(api: Api, world: World) -
 def test_enum_numbers_are_replaced_by_names(api: Api, world: World) -> None:
     """Google's generated clients send enums as numbers."""
     machine = {"machineType": "n1-standard-8", "acceleratorType": 5, "acceleratorCount": 2}
-    spec = {"workerPoolSpecs": [{**POOLS[0], "machineSpec": machine}], "scheduling": {"strategy": 4}}
+    spec = {
+        "workerPoolSpecs": [{**POOLS[0], "machineSpec": machine}],
+        "scheduling": {"strategy": 4},
+    }
     created = create(api, jobSpec=spec)
     shown = created["jobSpec"]
     assert isinstance(shown, dict)
-    assert shown["workerPoolSpecs"][0]["machineSpec"] == {**machine, "acceleratorType": "NVIDIA_TESLA_T4"}
+    assert shown["workerPoolSpecs"][0]["machineSpec"] == {
+        **machine,
+        "acceleratorType": "NVIDIA_TESLA_T4",
+    }
     assert shown["scheduling"] == {"strategy": "SPOT"}
     group = world.job.plan.groups[0]
     assert (group.accelerator and group.accelerator.type, group.spot) == ("nvidia-tesla-t4", True)
@@ -222,7 +254,9 @@ def test_enum_numbers_are_replaced_by_names(api: Api, world: World) -> None:
 def test_unknown_enum_number_is_refused_at_its_field(api: Api, number: object) -> None:
     machine = {"machineType": "n1-standard-8", "acceleratorType": number, "acceleratorCount": 2}
     error = api.send_refused(
-        "POST", CUSTOM_JOBS, {**BODY, "jobSpec": {"workerPoolSpecs": [{**POOLS[0], "machineSpec": machine}]}}
+        "POST",
+        CUSTOM_JOBS,
+        {**BODY, "jobSpec": {"workerPoolSpecs": [{**POOLS[0], "machineSpec": machine}]}},
     )
     assert error["code"] == 400
     assert "machine_spec.accelerator_type" in error["message"]

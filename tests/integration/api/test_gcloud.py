@@ -19,7 +19,11 @@ pytestmark = pytest.mark.slow
 
 SUBMIT = ("ai-platform", "jobs", "submit", "training")
 PLACE = ("--region=us-central1",)
-PROGRAM = ("--packages=gs://bucket/trainer-0.1.tar.gz", "--module-name=trainer.task", "--runtime-version=2.21")
+PROGRAM = (
+    "--packages=gs://bucket/trainer-0.1.tar.gz",
+    "--module-name=trainer.task",
+    "--runtime-version=2.21",
+)
 GANG = (
     "--scale-tier=custom",
     "--master-machine-type=n1-standard-4",
@@ -35,8 +39,12 @@ def stored(world: World, job_id: str = "digits_1") -> dict[str, Any]:
     return spec
 
 
-def test_gcloud_submits_describes_lists_labels_and_cancels_a_job(gcloud: Gcloud, world: World) -> None:
-    submitted = gcloud.run(*SUBMIT, "digits_1", *PLACE, *PROGRAM, *GANG, "--labels=team=vision", "--", "--epochs", "5")
+def test_gcloud_submits_describes_lists_labels_and_cancels_a_job(
+    gcloud: Gcloud, world: World
+) -> None:
+    submitted = gcloud.run(
+        *SUBMIT, "digits_1", *PLACE, *PROGRAM, *GANG, "--labels=team=vision", "--", "--epochs", "5"
+    )
     assert submitted.returncode == 0, submitted.stderr
     assert yaml.safe_load(submitted.stdout) == {"jobId": "digits_1", "state": "QUEUED"}
     assert submitted.stderr == (
@@ -58,15 +66,26 @@ def test_gcloud_submits_describes_lists_labels_and_cancels_a_job(gcloud: Gcloud,
         "args": ["--epochs", "5"],
         "enableWebAccess": False,
     }
-    assert stored(world) == {"jobId": "digits_1", "labels": {"team": "vision"}, "trainingInput": training_input}
+    assert stored(world) == {
+        "jobId": "digits_1",
+        "labels": {"team": "vision"},
+        "trainingInput": training_input,
+    }
     world.deliver()
     world.report_all_ready()
 
     described = gcloud.run("ai-platform", "jobs", "describe", "digits_1")
     shown = yaml.safe_load(described.stdout)
-    assert (described.returncode, shown["state"], shown["trainingInput"]) == (0, "RUNNING", training_input)
+    assert (described.returncode, shown["state"], shown["trainingInput"]) == (
+        0,
+        "RUNNING",
+        training_input,
+    )
     assert (shown["jobPosition"], shown["trainingOutput"]) == ("0", {})
-    assert f"https://console.cloud.google.com/mlengine/jobs/digits_1?project={PROJECT}" in described.stderr
+    assert (
+        f"https://console.cloud.google.com/mlengine/jobs/digits_1?project={PROJECT}"
+        in described.stderr
+    )
 
     listed = gcloud.run("ai-platform", "jobs", "list")
     assert [line.split() for line in listed.stdout.splitlines()] == [
@@ -75,8 +94,15 @@ def test_gcloud_submits_describes_lists_labels_and_cancels_a_job(gcloud: Gcloud,
     ]
 
     updated = gcloud.run("ai-platform", "jobs", "update", "digits_1", "--update-labels=stage=a")
-    assert (updated.returncode, updated.stdout, updated.stderr) == (0, "", "Updated ml engine job [digits_1].\n")
-    assert {label.key: label.value for label in world.job.labels} == {"team": "vision", "stage": "a"}
+    assert (updated.returncode, updated.stdout, updated.stderr) == (
+        0,
+        "",
+        "Updated ml engine job [digits_1].\n",
+    )
+    assert {label.key: label.value for label in world.job.labels} == {
+        "team": "vision",
+        "stage": "a",
+    }
 
     for state in ("CANCELLED", "CANCELLED"):
         cancelled = gcloud.run("ai-platform", "jobs", "cancel", "digits_1")
@@ -104,7 +130,9 @@ def test_second_submission_of_same_id_is_a_conflict(gcloud: Gcloud, world: World
     assert len(world.ledger) == 1
 
 
-def test_request_repeated_by_gcloud_creates_one_job(app: Flask, world: World, tmp_path: Path) -> None:
+def test_request_repeated_by_gcloud_creates_one_job(
+    app: Flask, world: World, tmp_path: Path
+) -> None:
     """The first response is lost; gcloud's transport repeats the request."""
     methods: list[str] = []
 
@@ -140,9 +168,13 @@ trainingInput:
 """
 
 
-def test_config_file_and_overriding_flags_are_combined(gcloud: Gcloud, world: World, tmp_path: Path) -> None:
+def test_config_file_and_overriding_flags_are_combined(
+    gcloud: Gcloud, world: World, tmp_path: Path
+) -> None:
     (tmp_path / "config.yaml").write_text(CONFIG)
-    submitted = gcloud.run(*SUBMIT, "digits_1", *PLACE, *PROGRAM, "--config=config.yaml", "--job-dir=gs://bucket/d")
+    submitted = gcloud.run(
+        *SUBMIT, "digits_1", *PLACE, *PROGRAM, "--config=config.yaml", "--job-dir=gs://bucket/d"
+    )
     assert submitted.returncode == 0, submitted.stderr
     training = stored(world)["trainingInput"]
     assert (training["workerCount"], training["args"], training["jobDir"]) == (
@@ -155,16 +187,22 @@ def test_config_file_and_overriding_flags_are_combined(gcloud: Gcloud, world: Wo
         ("evaluator", 1),
     ]
     shown = yaml.safe_load(gcloud.run("ai-platform", "jobs", "describe", "digits_1").stdout)
-    assert shown["trainingInput"]["masterConfig"] == {"acceleratorConfig": {"count": "1", "type": "NVIDIA_TESLA_T4"}}
+    assert shown["trainingInput"]["masterConfig"] == {
+        "acceleratorConfig": {"count": "1", "type": "NVIDIA_TESLA_T4"}
+    }
 
 
-def test_wrong_config_is_refused_with_every_wrong_field(gcloud: Gcloud, world: World, tmp_path: Path) -> None:
+def test_wrong_config_is_refused_with_every_wrong_field(
+    gcloud: Gcloud, world: World, tmp_path: Path
+) -> None:
     (tmp_path / "config.yaml").write_text(
         "trainingInput: {bogusField: 1, scaleTier: CUSTOM, masterType: n1-standard-4, workerCount: 2}\n"
     )
     refused = gcloud.run(*SUBMIT, "bad-name!", *PLACE, *PROGRAM, "--config=config.yaml")
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr.startswith("ERROR: (gcloud.ai-platform.jobs.submit.training) INVALID_ARGUMENT: Field: ")
+    assert refused.stderr.startswith(
+        "ERROR: (gcloud.ai-platform.jobs.submit.training) INVALID_ARGUMENT: Field: "
+    )
     details = yaml.safe_load(refused.stderr[refused.stderr.index("- '@type'") :])
     fields = {violation["field"] for violation in details[0]["fieldViolations"]}
     assert {"job.job_id", "training_input.bogus_field", "training_input.worker_type"} <= fields
@@ -183,12 +221,21 @@ def test_wrong_config_is_refused_with_every_wrong_field(gcloud: Gcloud, world: W
         ),
         (
             "container",
-            ("--master-image-uri=gcr.io/p/i:1", "--scale-tier=custom", "--master-machine-type=n1-standard-4"),
+            (
+                "--master-image-uri=gcr.io/p/i:1",
+                "--scale-tier=custom",
+                "--master-machine-type=n1-standard-4",
+            ),
             {"masterConfig": {"imageUri": "gcr.io/p/i:1"}},
         ),
         (
             "parameter_servers",
-            (*PROGRAM, *GANG, "--parameter-server-machine-type=n1-standard-4", "--parameter-server-count=1"),
+            (
+                *PROGRAM,
+                *GANG,
+                "--parameter-server-machine-type=n1-standard-4",
+                "--parameter-server-count=1",
+            ),
             {"parameterServerCount": "1"},
         ),
     ],
@@ -213,10 +260,17 @@ def test_gcloud_reports_unknown_job(gcloud: Gcloud, command: tuple[str, ...]) ->
 
 def test_gcloud_reports_missing_permission_and_unknown_token(gcloud: Gcloud, world: World) -> None:
     world.submit()
-    assert gcloud.run("ai-platform", "jobs", "list", token=VIEWER).stdout.splitlines()[1].startswith("digits_1")
+    assert (
+        gcloud.run("ai-platform", "jobs", "list", token=VIEWER)
+        .stdout.splitlines()[1]
+        .startswith("digits_1")
+    )
     refused = gcloud.run("ai-platform", "jobs", "cancel", "digits_1", token=VIEWER)
     assert refused.returncode == 1
-    assert "PERMISSION_DENIED: Permission 'aiplatform.customJobs.cancel' denied on resource" in refused.stderr
+    assert (
+        "PERMISSION_DENIED: Permission 'aiplatform.customJobs.cancel' denied on resource"
+        in refused.stderr
+    )
     assert gcloud.run("ai-platform", "jobs", "list", token=UNPRIVILEGED).returncode == 1
     unknown = gcloud.run("ai-platform", "jobs", "list", token="ya29.an-expired-access-token")
     assert unknown.returncode == 1
@@ -237,7 +291,11 @@ def test_gcloud_ai_manages_custom_jobs(gcloud: Gcloud, world: World) -> None:
     assert f"CustomJob [{name}] is submitted successfully." in created.stderr
     described = gcloud.run("ai", "custom-jobs", "describe", number, *PLACE)
     shown = yaml.safe_load(described.stdout)
-    assert (shown["name"], shown["state"], shown["displayName"]) == (name, "JOB_STATE_QUEUED", "digits")
+    assert (shown["name"], shown["state"], shown["displayName"]) == (
+        name,
+        "JOB_STATE_QUEUED",
+        "digits",
+    )
     assert [pool["replicaCount"] for pool in shown["jobSpec"]["workerPoolSpecs"]] == ["1", "2"]
     listed = gcloud.run("ai", "custom-jobs", "list", *PLACE, "--format=value(name,state)")
     assert listed.stdout.split() == [name, "JOB_STATE_QUEUED"]
@@ -255,10 +313,18 @@ def test_gcloud_ai_manages_tuning_jobs(gcloud: Gcloud, world: World, tmp_path: P
     config = tmp_path / "tuning.yaml"
     study = {
         "metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}],
-        "parameters": [{"parameterId": "layers", "integerValueSpec": {"minValue": 1, "maxValue": 8}}],
+        "parameters": [
+            {"parameterId": "layers", "integerValueSpec": {"minValue": 1, "maxValue": 8}}
+        ],
     }
-    pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": {"imageUri": "i"}}
-    config.write_text(yaml.safe_dump({"studySpec": study, "trialJobSpec": {"workerPoolSpecs": [pool]}}))
+    pool = {
+        "machineSpec": {"machineType": "n1-standard-4"},
+        "replicaCount": 1,
+        "containerSpec": {"imageUri": "i"},
+    }
+    config.write_text(
+        yaml.safe_dump({"studySpec": study, "trialJobSpec": {"workerPoolSpecs": [pool]}})
+    )
     created = gcloud.run(
         "ai", "hp-tuning-jobs", "create", *PLACE, "--display-name=tuning", f"--config={config}",
         "--max-trial-count=4", "--parallel-trial-count=2",
@@ -268,7 +334,9 @@ def test_gcloud_ai_manages_tuning_jobs(gcloud: Gcloud, world: World, tmp_path: P
     number = job.job_id.removeprefix("custom_")
     name = f"projects/{PROJECT}/locations/us-central1/hyperparameterTuningJobs/{number}"
     world.deliver()
-    described = yaml.safe_load(gcloud.run("ai", "hp-tuning-jobs", "describe", number, *PLACE).stdout)
+    described = yaml.safe_load(
+        gcloud.run("ai", "hp-tuning-jobs", "describe", number, *PLACE).stdout
+    )
     assert (described["name"], described["state"]) == (name, "JOB_STATE_PENDING")
     assert [trial["id"] for trial in described["trials"]] == ["1", "2"]
     listed = gcloud.run("ai", "hp-tuning-jobs", "list", *PLACE, "--format=value(name,state)")

@@ -19,7 +19,9 @@ from trainmaster.errors import TemporaryError
 GCLOUD = "gcloud/528.0.0 command/gcloud.ai-platform.jobs.submit.training invocation-id/{} environment/None"
 
 
-def test_created_job_is_stored_before_the_response_and_shown_as_the_service_did(api: Api, world: World) -> None:
+def test_created_job_is_stored_before_the_response_and_shown_as_the_service_did(
+    api: Api, world: World
+) -> None:
     created = api.create()
     assert world.job.job_id == "digits_1"
     assert created == {
@@ -78,7 +80,9 @@ def test_second_create_of_same_id_is_a_conflict_whatever_its_body(api: Api) -> N
             "details": [
                 {
                     "@type": "type.googleapis.com/google.rpc.BadRequest",
-                    "fieldViolations": [{"field": "job.job_id", "description": "A job with this id already exists."}],
+                    "fieldViolations": [
+                        {"field": "job.job_id", "description": "A job with this id already exists."}
+                    ],
                 }
             ],
         }
@@ -89,7 +93,9 @@ def test_create_repeated_by_gclouds_transport_returns_the_same_job(api: Api, wor
     first = api.send_ok("POST", JOBS, body, agent=GCLOUD.format("aaaaaaaa1111"))
     world.deliver()
     again = api.send_ok("POST", JOBS, body, agent=GCLOUD.format("aaaaaaaa1111"))
-    assert (again["createTime"], again["state"]) == (first["createTime"], "PREPARING"), "as it stands now"
+    assert (again["createTime"], again["state"]) == (first["createTime"], "PREPARING"), (
+        "as it stands now"
+    )
     assert len(world.store.recent_jobs(5)) == 1
     assert api.send_refused("POST", JOBS, body, agent=GCLOUD.format("bbbbbbbb2222"))["code"] == 409
     other = {"jobId": "digits_1", **a_spec(workerCount=1)}
@@ -125,8 +131,13 @@ def test_create_that_cannot_be_stored_is_unavailable_and_stores_nothing(
     api.create()
 
 
-def test_wrong_job_is_refused_with_every_field_and_nothing_is_stored(api: Api, world: World) -> None:
-    body = {"jobId": "bad-name!", "trainingInput": {"scaleTier": "CUSTOM", "region": "nowhere", "bogusField": 1}}
+def test_wrong_job_is_refused_with_every_field_and_nothing_is_stored(
+    api: Api, world: World
+) -> None:
+    body = {
+        "jobId": "bad-name!",
+        "trainingInput": {"scaleTier": "CUSTOM", "region": "nowhere", "bogusField": 1},
+    }
     error = api.send_refused("POST", JOBS, body)
     (detail,) = error["details"]
     fields = [violation["field"] for violation in detail["fieldViolations"]]
@@ -138,7 +149,9 @@ def test_wrong_job_is_refused_with_every_field_and_nothing_is_stored(api: Api, w
     assert world.store.rejections() == (), "the client has the error, so no rejection is stored"
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'{"jobId": 1}', b"\xff", b'{"a": {"a": ' * 50])
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"null", b'{"jobId": 1}', b"\xff", b'{"a": {"a": ' * 50]
+)
 def test_body_that_is_not_a_job_is_an_invalid_argument(api: Api, body: bytes) -> None:
     error = api.send_refused("POST", JOBS, body)
     assert (error["code"], error["status"]) == (400, "INVALID_ARGUMENT")
@@ -147,7 +160,10 @@ def test_body_that_is_not_a_job_is_an_invalid_argument(api: Api, body: bytes) ->
 def test_job_id_of_a_schedule_gets_the_time_of_the_schedule(api: Api) -> None:
     """Cloud Scheduler calls again after a failure: the second call meets the job of the first."""
     data = json.dumps({"jobId": "nightly_{time:%Y%m%d_%H%M}", **a_spec()})
-    headers = {"Authorization": f"Bearer {OWNER}", "X-CloudScheduler-ScheduleTime": "2026-11-22T03:00:00.123456Z"}
+    headers = {
+        "Authorization": f"Bearer {OWNER}",
+        "X-CloudScheduler-ScheduleTime": "2026-11-22T03:00:00.123456Z",
+    }
     answers = [api.http.post(JOBS, data=data, headers=headers).status_code for _ in range(2)]
     assert answers == [200, 409]
     assert api.get("nightly_20261122_0300")["jobId"] == "nightly_20261122_0300"
@@ -196,11 +212,15 @@ def test_ledger_names_who_cancelled_if_the_token_identifies_them(
 @pytest.mark.parametrize(
     ("emails", "by"), [({OWNER: "anna@example.com"}, "anna@example.com"), ({}, "a user of the API")]
 )
-def test_ledger_names_who_changed_the_labels(api: Api, world: World, emails: dict[str, str], by: str) -> None:
+def test_ledger_names_who_changed_the_labels(
+    api: Api, world: World, emails: dict[str, str], by: str
+) -> None:
     api.access.emails = emails
     api.create()
     api.label({"team": "vision"})
-    assert world.ledger[-1].decision.text == f"The job's labels are now: team=vision; changed by {by}."
+    assert (
+        world.ledger[-1].decision.text == f"The job's labels are now: team=vision; changed by {by}."
+    )
     world.check()
 
 
@@ -222,7 +242,10 @@ def test_unknown_caller_email_does_not_fail_the_request(
     monkeypatch.setattr(api.access, "email", broken)
     api.create()
     api.cancel()
-    assert (world.state, world.ledger[-1].decision.text) == ("CANCELLED", "Cancelled by a user of the API.")
+    assert (world.state, world.ledger[-1].decision.text) == (
+        "CANCELLED",
+        "Cancelled by a user of the API.",
+    )
 
 
 def test_cancel_of_succeeded_job_changes_nothing(api: Api, world: World) -> None:
@@ -339,7 +362,9 @@ def test_wrong_patch_is_refused_at_its_field(api: Api, mask: str, body: object, 
     ],
 )
 def test_unknown_job_is_not_found(api: Api, method: str, path: str, query: dict[str, str]) -> None:
-    error = api.send_refused(method, f"{JOBS}/{path}", {"labels": {}} if method != "GET" else None, **query)
+    error = api.send_refused(
+        method, f"{JOBS}/{path}", {"labels": {}} if method != "GET" else None, **query
+    )
     assert (error["code"], error["status"]) == (404, "NOT_FOUND")
 
 

@@ -14,7 +14,12 @@ JOB = {
     "state": "FAILED",
     "createTime": "2026-11-21T03:00:00Z",
     "labels": {"team": "vision", "my-key": "a"},
-    "trainingInput": {"region": "us-central1", "workerCount": 3, "args": ["--a", "b"], "enableWebAccess": False},
+    "trainingInput": {
+        "region": "us-central1",
+        "workerCount": 3,
+        "args": ["--a", "b"],
+        "enableWebAccess": False,
+    },
 }
 FIELDS = (*JOB, "endTime", "displayName")
 
@@ -47,7 +52,9 @@ def test_pages_have_requested_size_and_contain_every_job_once(api: Api, world: W
     ids = create_jobs(api, world, 45)
     assert read_all_pages(api) == [ids[:20], ids[20:40], ids[40:]]
     assert read_all_pages(api, pageSize="0")[0] == ids[:20]
-    assert read_all_pages(api, pageSize="15") == [ids[:15], ids[15:30], ids[30:]], "no empty page at the end"
+    assert read_all_pages(api, pageSize="15") == [ids[:15], ids[15:30], ids[30:]], (
+        "no empty page at the end"
+    )
     assert read_all_pages(api, pageSize="100") == read_all_pages(api, pageSize="5000") == [ids]
 
 
@@ -82,7 +89,9 @@ def test_page_with_rare_matches_ends_early_with_a_token(
         ("filter", {"filter": "nonsense:1"}),
     ],
 )
-def test_wrong_list_parameter_is_refused_by_its_name(api: Api, name: str, query: dict[str, str]) -> None:
+def test_wrong_list_parameter_is_refused_by_its_name(
+    api: Api, name: str, query: dict[str, str]
+) -> None:
     error = api.send_refused("GET", JOBS, **query)
     assert (error["code"], error["details"][0]["fieldViolations"][0]["field"]) == (400, name)
 

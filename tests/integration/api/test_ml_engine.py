@@ -92,7 +92,12 @@ MNIST = (
     "--runtime-version=2.11",
     "--python-version=3.7",
 )
-MNIST_FLAGS = ("--", "--distribution_strategy=tpu", "--data_dir=gs://tfds-data/datasets", "--num_gpus=0")
+MNIST_FLAGS = (
+    "--",
+    "--distribution_strategy=tpu",
+    "--data_dir=gs://tfds-data/datasets",
+    "--num_gpus=0",
+)
 
 
 def describe(gcloud: Gcloud, job_id: str) -> dict[str, Any]:
@@ -128,13 +133,23 @@ def test_documented_tuning_config_is_a_tuning_job_with_early_stopping(
     gcloud: Gcloud, world: World, tmp_path: Path
 ) -> None:
     (tmp_path / "hptuning_config.yaml").write_text(HPTUNING_CONFIG)
-    submitted = gcloud.run(*SUBMIT, "census_hp_1", *CENSUS, "--config=hptuning_config.yaml", *PROGRAM_FLAGS)
+    submitted = gcloud.run(
+        *SUBMIT, "census_hp_1", *CENSUS, "--config=hptuning_config.yaml", *PROGRAM_FLAGS
+    )
     assert submitted.returncode == 0, submitted.stderr
     world.job_id = "census_hp_1"
     tuning = world.job.tuning
     assert tuning is not None
-    assert (tuning.max_trials, tuning.algorithm, tuning.stopping) == (30, Algorithm.BAYESIAN, StoppingRule.MEDIAN)
-    assert [parameter.name for parameter in tuning.parameters] == ["hidden1", "numRnnCells", "rnnCellType"]
+    assert (tuning.max_trials, tuning.algorithm, tuning.stopping) == (
+        30,
+        Algorithm.BAYESIAN,
+        StoppingRule.MEDIAN,
+    )
+    assert [parameter.name for parameter in tuning.parameters] == [
+        "hidden1",
+        "numRnnCells",
+        "rnnCellType",
+    ]
     shown = describe(gcloud, "census_hp_1")
     assert shown["trainingOutput"]["hyperparameterMetricTag"] == "metric1"
     counts = {group.task_type.value: group.count for group in world.job.plan.groups}
@@ -150,15 +165,26 @@ def test_documented_tuning_config_is_a_tuning_job_with_early_stopping(
     ids=["BASIC_TPU", "config.yaml with cloud_tpu"],
 )
 def test_documented_tpu_job_runs_on_the_host_of_the_tpu(
-    gcloud: Gcloud, world: World, tmp_path: Path, flags: tuple[str, ...], region: str, tpu: str, field: str
+    gcloud: Gcloud,
+    world: World,
+    tmp_path: Path,
+    flags: tuple[str, ...],
+    region: str,
+    tpu: str,
+    field: str,
 ) -> None:
     (tmp_path / "config.yaml").write_text(TPU_CONFIG)
-    submitted = gcloud.run(*SUBMIT, "tpu_mnist_1", *MNIST, f"--region={region}", *flags, *MNIST_FLAGS)
+    submitted = gcloud.run(
+        *SUBMIT, "tpu_mnist_1", *MNIST, f"--region={region}", *flags, *MNIST_FLAGS
+    )
     assert submitted.returncode == 0, submitted.stderr
     world.job_id = "tpu_mnist_1"
     (group,) = world.job.plan.groups
     assert (group.count, group.tpu.type if group.tpu else None) == (1, tpu)
-    corrections = {substitution.field: substitution.replacement for substitution in world.job.plan.substitutions}
+    corrections = {
+        substitution.field: substitution.replacement
+        for substitution in world.job.plan.substitutions
+    }
     assert corrections[f"trainingInput.{field}"] == "one replica on the TPU's own host"
     assert "trainingInput.runtimeVersion" in corrections
     assert describe(gcloud, "tpu_mnist_1")["trainingInput"]["args"] == list(MNIST_FLAGS[1:])

@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from tests.integration.api.client import CUSTOM_JOBS, JOBS, OWNER, PIPELINES, TUNING_JOBS, Api, an_app
+from tests.integration.api.client import (
+    CUSTOM_JOBS,
+    JOBS,
+    OWNER,
+    PIPELINES,
+    TUNING_JOBS,
+    Api,
+    an_app,
+)
 from tests.support.jobs import a_spec
 from tests.support.world import World
 from tests.unit.security.test_acting_for_others import JOBS as NAMING_JOBS
@@ -15,7 +23,11 @@ from trainmaster.api.permissions import COLLECTIONS, CREATE, vertex_permissions
 from trainmaster.core.intake.named_resources import AllowedResources, ResourceKind
 from trainmaster.memory.access import MemoryAccess
 
-VERTEX_COLLECTIONS = {"jobSpec": CUSTOM_JOBS, "trainingTaskInputs": PIPELINES, "trialJobSpec": TUNING_JOBS}
+VERTEX_COLLECTIONS = {
+    "jobSpec": CUSTOM_JOBS,
+    "trainingTaskInputs": PIPELINES,
+    "trialJobSpec": TUNING_JOBS,
+}
 """A field that only documents of this collection have."""
 NETWORK_USE = {"compute.networks.use", "compute.subnetworks.use"}
 CASES: list[tuple[ResourceKind, dict[str, Any], str, set[str]]] = [
@@ -26,7 +38,12 @@ CASES: list[tuple[ResourceKind, dict[str, Any], str, set[str]]] = [
         "p",
         {"cloudkms.cryptoKeyVersions.useToEncrypt"},
     ),
-    (ResourceKind.IMAGE, in_extension(image="projects/q/global/images/i"), "q", {"compute.images.useReadOnly"}),
+    (
+        ResourceKind.IMAGE,
+        in_extension(image="projects/q/global/images/i"),
+        "q",
+        {"compute.images.useReadOnly"},
+    ),
     (
         ResourceKind.RESERVATION,
         in_extension(reservation="projects/r/reservations/x"),
@@ -34,20 +51,40 @@ CASES: list[tuple[ResourceKind, dict[str, Any], str, set[str]]] = [
         {"compute.instances.create"},
     ),
     (ResourceKind.RESERVATION, in_extension(reservation="mine"), "", {"compute.instances.create"}),
-    (ResourceKind.SECRET, in_extension(secrets={"K": "projects/s/secrets/k"}), "s", {"secretmanager.versions.access"}),
-    (ResourceKind.SECRET, in_extension(secrets={"K": "k/versions/1"}), "", {"secretmanager.versions.access"}),
+    (
+        ResourceKind.SECRET,
+        in_extension(secrets={"K": "projects/s/secrets/k"}),
+        "s",
+        {"secretmanager.versions.access"},
+    ),
+    (
+        ResourceKind.SECRET,
+        in_extension(secrets={"K": "k/versions/1"}),
+        "",
+        {"secretmanager.versions.access"},
+    ),
 ]
 
 
 def grant(api: Api, project: str, permissions: set[str]) -> None:
     """Give the owner of the jobs these permissions on a project; empty: the installation's."""
     api.access.elsewhere = {(OWNER, project): permissions} if project else {}
-    api.access.tokens = {**api.access.tokens, OWNER: {CREATE, *(permissions if not project else ())}}
+    api.access.tokens = {
+        **api.access.tokens,
+        OWNER: {CREATE, *(permissions if not project else ())},
+    }
 
 
-@pytest.mark.parametrize(("kind", "document", "project", "permissions"), CASES, ids=[kind.value for kind, *_ in CASES])
+@pytest.mark.parametrize(
+    ("kind", "document", "project", "permissions"), CASES, ids=[kind.value for kind, *_ in CASES]
+)
 def test_resource_requires_its_permissions_on_its_project(
-    api: Api, world: World, kind: ResourceKind, document: dict[str, Any], project: str, permissions: set[str]
+    api: Api,
+    world: World,
+    kind: ResourceKind,
+    document: dict[str, Any],
+    project: str,
+    permissions: set[str],
 ) -> None:
     body = {"jobId": "digits_1", **document}
     for missing in permissions:
@@ -68,7 +105,9 @@ def test_every_kind_but_accounts_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("name", NAMING_JOBS)
-def test_caller_without_permissions_elsewhere_can_name_no_resource(api: Api, world: World, name: str) -> None:
+def test_caller_without_permissions_elsewhere_can_name_no_resource(
+    api: Api, world: World, name: str
+) -> None:
     document, field, _ = NAMING_JOBS[name]
     grant(api, "", {vertex_permissions(collection)[0] for collection in COLLECTIONS})
     collection = next((path for key, path in VERTEX_COLLECTIONS.items() if key in document), JOBS)
@@ -95,8 +134,13 @@ def test_resource_that_is_open_to_every_job_needs_no_permission(
     world = World(allowed=AllowedResources("my-project", ("secret=projects/my-project/secrets/k",)))
     api = Api(world, access, an_app(world, access, monkeypatch).test_client())
     grant(api, "", set())
-    assert api.send("POST", JOBS, {"jobId": "open", **in_extension(secrets={"K": "k/versions/1"})})[0] == 200
-    assert api.send("POST", JOBS, {"jobId": "other", **in_extension(secrets={"K": "other"})})[0] == 403
+    assert (
+        api.send("POST", JOBS, {"jobId": "open", **in_extension(secrets={"K": "k/versions/1"})})[0]
+        == 200
+    )
+    assert (
+        api.send("POST", JOBS, {"jobId": "other", **in_extension(secrets={"K": "other"})})[0] == 403
+    )
 
 
 def test_job_from_the_api_is_marked_as_such(api: Api, world: World) -> None:

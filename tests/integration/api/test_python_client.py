@@ -59,14 +59,16 @@ def test_python_client_creates_polls_and_cancels_a_job(jobs: Any, world: World) 
     world.report_all_ready()
     name = f"{PARENT}/jobs/digits_1"
     body = {"labels": {"a": "b"}, "etag": created["etag"]}
-    assert jobs.patch(name=name, body=body, updateMask="labels,etag").execute()["labels"] == {"a": "b"}
+    assert jobs.patch(name=name, body=body, updateMask="labels,etag").execute()["labels"] == {
+        "a": "b"
+    }
     assert status_of(jobs.patch(name=name, body=body, updateMask="labels,etag"))[0] == 409
     world.send("replica-exit", CHIEF, cause="process", exit_status=0)
     assert jobs.get(name=name).execute()["state"] == "SUCCEEDED"
     assert jobs.cancel(name=name, body={}).execute() == {}
-    assert jobs.testIamPermissions(resource=name, body={"permissions": ["ml.jobs.cancel"]}).execute() == {
-        "permissions": ["ml.jobs.cancel"]
-    }
+    assert jobs.testIamPermissions(
+        resource=name, body={"permissions": ["ml.jobs.cancel"]}
+    ).execute() == {"permissions": ["ml.jobs.cancel"]}
     assert jobs.getIamPolicy(resource=name).execute() == {"etag": "ACAB"}
 
 
@@ -85,13 +87,17 @@ def test_python_client_reads_all_pages(jobs: Any) -> None:
 def test_long_filter_sent_as_post_is_accepted(jobs: Any) -> None:
     for number in range(3):
         jobs.create(parent=PARENT, body={"jobId": f"job_{number}", **a_spec()}).execute()
-    filter_text = " OR ".join(["jobId=job_1", *[f'jobId="no such job {number}"' for number in range(65)]])
+    filter_text = " OR ".join(
+        ["jobId=job_1", *[f'jobId="no such job {number}"' for number in range(65)]]
+    )
     request = jobs.list(parent=PARENT, filter=filter_text)
     assert len(request.uri) > 2048
     assert [job["jobId"] for job in request.execute()["jobs"]] == ["job_1"]
 
 
-def test_airflow_accepts_conflict_with_equal_training_input_as_its_job(jobs: Any, world: World) -> None:
+def test_airflow_accepts_conflict_with_equal_training_input_as_its_job(
+    jobs: Any, world: World
+) -> None:
     """Source: Airflow's MLEngine hook, which on 409 gets the job, compares it, and then polls."""
     body = {"jobId": "z_digits", **a_spec(scaleTier="CUSTOM")}
     jobs.create(parent=PARENT, body=body).execute()
@@ -110,7 +116,11 @@ def test_tfx_and_fmltc_requests_are_accepted_and_their_polls_end(jobs: Any, worl
     training = a_spec()["trainingInput"]
     jobs.create(
         parent=PARENT,
-        body={"job_id": "tfx_20261121030000", "training_input": training, "labels": {"tfx_version": "1-16"}},
+        body={
+            "job_id": "tfx_20261121030000",
+            "training_input": training,
+            "labels": {"tfx_version": "1-16"},
+        },
     ).execute()
     world.job_id = "tfx_20261121030000"
     world.deliver()
@@ -120,7 +130,9 @@ def test_tfx_and_fmltc_requests_are_accepted_and_their_polls_end(jobs: Any, worl
     world.deliver()
     ended = jobs.get(name=f"{PARENT}/jobs/tfx_20261121030000").execute()
     assert ended["state"] == "FAILED"
-    assert ended["errorMessage"].startswith("The replica chief 0 exited with a non-zero status of 2.")
+    assert ended["errorMessage"].startswith(
+        "The replica chief 0 exited with a non-zero status of 2."
+    )
     assert ended["startTime"] < ended["endTime"]
     assert ended["trainingOutput"]["consumedMLUnits"] == 0.58
 
@@ -152,7 +164,9 @@ def test_python_client_manages_vertex_custom_jobs(endpoint: str, world: World) -
         "replicaCount": "1",
         "containerSpec": {"imageUri": "gcr.io/p/i:1"},
     }
-    created = jobs.create(parent=parent, body={"displayName": "x", "jobSpec": {"workerPoolSpecs": [pool]}}).execute()
+    created = jobs.create(
+        parent=parent, body={"displayName": "x", "jobSpec": {"workerPoolSpecs": [pool]}}
+    ).execute()
     assert jobs.get(name=created["name"]).execute() == created
     assert status_of(jobs.delete(name=created["name"]))[0] == 400
     assert jobs.cancel(name=created["name"], body={}).execute() == {}

@@ -28,10 +28,16 @@ def test_queued_jobs_have_their_position_and_others_zero(limited: Api) -> None:
         "third": ("QUEUED", "2"),
     }
     listed = limited.list()["jobs"]
-    assert {job["jobId"]: job["jobPosition"] for job in listed} == {"first": "0", "second": "1", "third": "2"}
+    assert {job["jobId"]: job["jobPosition"] for job in listed} == {
+        "first": "0",
+        "second": "1",
+        "third": "2",
+    }
 
 
-def test_calls_about_queued_jobs_read_no_other_job(limited: Api, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_about_queued_jobs_read_no_other_job(
+    limited: Api, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A thousand clients that poll a thousand jobs would else cost a million reads. A pass finds the positions."""
     with monkeypatch.context() as patch:
         patch.delattr(type(world.store), "live_jobs")
@@ -50,7 +56,9 @@ def test_next_job_moves_up_when_a_queued_job_is_cancelled(limited: Api, world: W
     assert limited.get("third")["jobPosition"] == "1"
 
 
-def test_job_over_the_limits_is_refused_with_the_services_message(limited: Api, world: World) -> None:
+def test_job_over_the_limits_is_refused_with_the_services_message(
+    limited: Api, world: World
+) -> None:
     world.limits["vcpus"] = 8
     error = limited.send_refused("POST", JOBS, {"jobId": "huge", **a_spec()})
     sentence = "The request for 12 vcpus exceeds the allowed maximum of 8 vcpus."

@@ -7,7 +7,15 @@ from collections import Counter
 
 import pytest
 
-from tests.integration.api.client import CUSTOM_JOBS, JOBS, UNPRIVILEGED, VIEWER, Api, an_app, quota_error
+from tests.integration.api.client import (
+    CUSTOM_JOBS,
+    JOBS,
+    UNPRIVILEGED,
+    VIEWER,
+    Api,
+    an_app,
+    quota_error,
+)
 from tests.integration.api.test_custom_jobs import BODY
 from tests.support.jobs import a_spec
 from tests.support.world import World
@@ -128,7 +136,9 @@ def test_caller_who_uses_up_the_quota_of_creations_leaves_every_other_caller_a_s
         ("GET", "/v1/projects/my-project/locations"),
     ],
 )
-def test_every_request_but_create_is_counted_even_if_not_found(api: Api, method: str, path: str) -> None:
+def test_every_request_but_create_is_counted_even_if_not_found(
+    api: Api, method: str, path: str
+) -> None:
     for _ in range(3):
         assert api.send(method, path, {})[0] != 429
     assert api.send(method, path, {})[0] == 429
@@ -151,7 +161,10 @@ def test_unauthorized_requests_do_not_use_the_quota(api: Api) -> None:
         assert api.send_refused("GET", JOBS, token=UNKNOWN)["code"] == 401
         assert api.send_refused("GET", JOBS, token=None)["code"] == 401
         assert api.send_refused("GET", "/v1/projects/another/jobs")["code"] == 403
-        assert api.send("POST", f"{JOBS}/x:testIamPermissions", {"permissions": []}, token=UNKNOWN)[0] == 200
+        assert (
+            api.send("POST", f"{JOBS}/x:testIamPermissions", {"permissions": []}, token=UNKNOWN)[0]
+            == 200
+        )
     for _ in range(3):
         api.list()
 
@@ -164,7 +177,9 @@ def test_cancel_refused_by_quota_cancels_nothing(api: Api, world: World) -> None
     assert world.state == "QUEUED"
 
 
-def test_function_instance_has_one_bucket_of_configured_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_function_instance_has_one_bucket_of_configured_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("TRAINMASTER_PROJECT", "my-project")
     wiring.requests.cache_clear()
     assert wiring.requests() is wiring.requests()

@@ -21,7 +21,9 @@ POOL: Final = {
 }
 
 
-def a_pool(replicas: float, image: str = IMAGE, spec: str = "containerSpec", name: str = "imageUri") -> dict[str, Any]:
+def a_pool(
+    replicas: float, image: str = IMAGE, spec: str = "containerSpec", name: str = "imageUri"
+) -> dict[str, Any]:
     """Return a worker pool as the SDK writes it: mixed names, and floats."""
     program = {name: image, "args": ["--n", 5.0, 0.5], "env": [{"name": "A", "value": "1"}]}
     return {
@@ -39,8 +41,15 @@ def a_pool(replicas: float, image: str = IMAGE, spec: str = "containerSpec", nam
 def a_body(**changes: Any) -> dict[str, Any]:
     inputs = {
         "worker_pool_specs": [a_pool(1.0), a_pool(2.0)],
-        "base_output_directory": {"output_uri_prefix": "gs://stage/aiplatform-custom-training-2026-11-22-05:19:41.110"},
-        "scheduling": {"timeout": "3600s", "disable_retries": True, "strategy": 4.0, "max_wait_duration": None},
+        "base_output_directory": {
+            "output_uri_prefix": "gs://stage/aiplatform-custom-training-2026-11-22-05:19:41.110"
+        },
+        "scheduling": {
+            "timeout": "3600s",
+            "disable_retries": True,
+            "strategy": 4.0,
+            "max_wait_duration": None,
+        },
     }
     body = {
         "displayName": "c",
@@ -72,7 +81,9 @@ def test_pipeline_runs_as_a_custom_job_of_the_same_number(api: Api, world: World
     assert created["name"] == f"projects/{PROJECT}/locations/us-central1/trainingPipelines/{number}"
     assert created["trainingTaskMetadata"] == {"backingCustomJob": custom_job}
     assert created["trainingTaskDefinition"] == CUSTOM_TASK, "the SDK compares it"
-    assert created["trainingTaskInputs"].keys() == a_body()["trainingTaskInputs"].keys(), "in the SDK's spelling"
+    assert created["trainingTaskInputs"].keys() == a_body()["trainingTaskInputs"].keys(), (
+        "in the SDK's spelling"
+    )
     assert (created["state"], created["labels"]) == ("PIPELINE_STATE_QUEUED", {"a": "b"})
     shown = api.send_ok("GET", f"/v1/{custom_job}", schema="CustomJob")
     assert (shown["displayName"], shown["jobSpec"]) == ("c", created["trainingTaskInputs"])
@@ -137,7 +148,10 @@ def test_pipelines_and_custom_jobs_are_listed_in_their_collections(api: Api) -> 
     listed = api.send_ok("GET", PIPELINES, schema="ListTrainingPipelinesResponse")
     assert [pipeline["name"] for pipeline in listed["trainingPipelines"]] == [created["name"]]
     jobs = api.send_ok("GET", CUSTOM_JOBS, schema="ListCustomJobsResponse")["customJobs"]
-    assert {job["name"] for job in jobs} == {other["name"], created["trainingTaskMetadata"]["backingCustomJob"]}
+    assert {job["name"] for job in jobs} == {
+        other["name"],
+        created["trainingTaskMetadata"]["backingCustomJob"],
+    }
     number = other["name"].rpartition("/")[2]
     assert api.send_refused("GET", f"{PIPELINES}/{number}")["code"] == 404
 
@@ -163,7 +177,10 @@ def test_pipelines_are_filtered(api: Api, text: str, count: int) -> None:
         ({"modelToUpload": {"displayName": "m"}}, "model_to_upload"),
         ({"inputDataConfig": {"datasetId": "9"}}, "input_data_config"),
         ({"modelId": "7"}, "model_id"),
-        ({"trainingTaskDefinition": CUSTOM_TASK.replace("custom", "automl")}, "training_task_definition"),
+        (
+            {"trainingTaskDefinition": CUSTOM_TASK.replace("custom", "automl")},
+            "training_task_definition",
+        ),
         ({"trainingTaskInputs": None}, "training_pipeline.training_task_inputs"),
         ({"displayName": ""}, "training_pipeline.display_name"),
         ({"inputs": {"experiment": "projects/1/contexts/e"}}, "training_task_inputs.experiment"),
@@ -180,7 +197,10 @@ def test_pipelines_are_filtered(api: Api, text: str, count: int) -> None:
             },
             "training_task_inputs.worker_pool_specs[2].container_spec.image_uri",
         ),
-        ({"inputs": {"worker_pool_specs": [a_pool(1.5)]}}, "training_task_inputs.worker_pool_specs[0].replica_count"),
+        (
+            {"inputs": {"worker_pool_specs": [a_pool(1.5)]}},
+            "training_task_inputs.worker_pool_specs[0].replica_count",
+        ),
     ],
 )
 def test_unsupported_or_wrong_field_is_refused_before_anything_is_stored(
@@ -212,8 +232,15 @@ def test_convenience_that_training_does_not_need_is_replaced_and_said(
 
 def test_methods_require_their_own_permissions(api: Api) -> None:
     created = create(api)
-    assert api.send_ok("GET", address(created), schema="TrainingPipeline", token=VIEWER)["name"] == created["name"]
-    for method, path in (("POST", PIPELINES), ("POST", f"{address(created)}:cancel"), ("DELETE", address(created))):
+    assert (
+        api.send_ok("GET", address(created), schema="TrainingPipeline", token=VIEWER)["name"]
+        == created["name"]
+    )
+    for method, path in (
+        ("POST", PIPELINES),
+        ("POST", f"{address(created)}:cancel"),
+        ("DELETE", address(created)),
+    ):
         error = api.send_refused(method, path, a_body(), token=VIEWER)
         assert "aiplatform.trainingPipelines." in error["message"]
     assert api.send_refused("GET", PIPELINES, token=UNPRIVILEGED)["code"] == 403

@@ -22,7 +22,10 @@ def create(api: Api, **hyperparameters: Any) -> dict[str, Any]:
 
 def test_tuning_job_is_shown_with_its_trials_best_first(api: Api, world: Study) -> None:
     created = create(api)
-    assert created["trainingInput"]["hyperparameters"] == a_tuning_spec()["trainingInput"]["hyperparameters"]  # type: ignore[index]
+    assert (
+        created["trainingInput"]["hyperparameters"]
+        == a_tuning_spec()["trainingInput"]["hyperparameters"]
+    )  # type: ignore[index]
     assert created["trainingOutput"] == {
         "completedTrialCount": "0",
         "isHyperparameterTuningJob": True,
@@ -32,7 +35,10 @@ def test_tuning_job_is_shown_with_its_trials_best_first(api: Api, world: Study) 
     world.report_ready(1, 2)
     running = api.get()
     assert running["state"] == "RUNNING"
-    assert [trial["state"] for trial in running["trainingOutput"]["trials"]] == ["RUNNING", "RUNNING"]
+    assert [trial["state"] for trial in running["trainingOutput"]["trials"]] == [
+        "RUNNING",
+        "RUNNING",
+    ]
     assert "finalMetric" not in running["trainingOutput"]["trials"][0]
     world.wait(1800)
     world.complete_trial(1, 0.25)
@@ -55,10 +61,14 @@ def test_tuning_job_is_shown_with_its_trials_best_first(api: Api, world: Study) 
         "finalMetric": {"trainingStep": "100", "objectiveValue": 0.9},
     }
     hours = 0.5 + 0.5 + 1
-    assert output["consumedMLUnits"] == pytest.approx(hours * 0.19 / 0.49, abs=0.01), "of all trials together"
+    assert output["consumedMLUnits"] == pytest.approx(hours * 0.19 / 0.49, abs=0.01), (
+        "of all trials together"
+    )
 
 
-def test_running_trial_has_its_metrics_and_one_stopped_early_is_marked(api: Api, world: Study) -> None:
+def test_running_trial_has_its_metrics_and_one_stopped_early_is_marked(
+    api: Api, world: Study
+) -> None:
     create(api, enableTrialEarlyStopping=True)
     world.deliver()
     world.report_ready(1, 2)
@@ -74,7 +84,10 @@ def test_running_trial_has_its_metrics_and_one_stopped_early_is_marked(api: Api,
         {"trainingStep": "100", "objectiveValue": 0.25},
         {"trainingStep": "200", "objectiveValue": -0.5},
     ]
-    assert (running["state"], running["allMetrics"]) == ("RUNNING", [{"trainingStep": "100", "objectiveValue": 0.75}])
+    assert (running["state"], running["allMetrics"]) == (
+        "RUNNING",
+        [{"trainingStep": "100", "objectiveValue": 0.75}],
+    )
     assert not {"finalMetric", "isTrialStoppedEarly"} & set(running)
 
 
@@ -93,7 +106,9 @@ def test_trial_is_shown_only_with_its_tuning_job(api: Api, world: Study) -> None
     assert [job["jobId"] for job in api.list()["jobs"]] == [STUDY]
     assert api.send_refused("GET", f"{JOBS}/{STUDY}-trial-1")["code"] == 404
     assert api.send_refused("POST", f"{JOBS}/{STUDY}-trial-1:cancel", {})["code"] == 404
-    assert api.send_refused("POST", JOBS, {"jobId": "mine-trial-1", **a_tuning_spec()})["code"] == 400
+    assert (
+        api.send_refused("POST", JOBS, {"jobId": "mine-trial-1", **a_tuning_spec()})["code"] == 400
+    )
     assert api.send_ok("GET", CUSTOM_JOBS, schema="ListCustomJobsResponse") == {}
 
 
@@ -115,16 +130,27 @@ def test_cancel_of_tuning_job_ends_its_trials(api: Api, world: Study) -> None:
     api.cancel()
     world.deliver()
     answered = api.get()
-    assert (answered["state"], answered["errorMessage"]) == ("CANCELLED", "Job is cancelled by the user")
-    assert [trial["state"] for trial in answered["trainingOutput"]["trials"]] == ["CANCELLED", "CANCELLED"]
+    assert (answered["state"], answered["errorMessage"]) == (
+        "CANCELLED",
+        "Job is cancelled by the user",
+    )
+    assert [trial["state"] for trial in answered["trainingOutput"]["trials"]] == [
+        "CANCELLED",
+        "CANCELLED",
+    ]
     world.sweep()
     world.deliver()
     assert world.fleet.list_all() == ()
 
 
 def test_wrong_hyperparameters_are_refused_with_every_field(api: Api) -> None:
-    params = [{"parameterName": "a", "type": "DOUBLE", "minValue": 2, "maxValue": 1}, {"type": "INTEGER"}]
-    error = api.send_refused("POST", JOBS, {"jobId": STUDY, **a_tuning_spec(params=params, maxTrials=2000)})
+    params = [
+        {"parameterName": "a", "type": "DOUBLE", "minValue": 2, "maxValue": 1},
+        {"type": "INTEGER"},
+    ]
+    error = api.send_refused(
+        "POST", JOBS, {"jobId": STUDY, **a_tuning_spec(params=params, maxTrials=2000)}
+    )
     fields = {violation["field"] for violation in error["details"][0]["fieldViolations"]}
     spec = "training_input.hyperparameters"
     assert fields == {
@@ -136,7 +162,11 @@ def test_wrong_hyperparameters_are_refused_with_every_field(api: Api) -> None:
     }
 
 
-def test_tuning_job_that_cannot_be_resumed_is_refused_and_not_stored(api: Api, world: Study) -> None:
-    error = api.send_refused("POST", JOBS, {"jobId": STUDY, **a_tuning_spec(resumePreviousJobId="unknown")})
+def test_tuning_job_that_cannot_be_resumed_is_refused_and_not_stored(
+    api: Api, world: Study
+) -> None:
+    error = api.send_refused(
+        "POST", JOBS, {"jobId": STUDY, **a_tuning_spec(resumePreviousJobId="unknown")}
+    )
     assert (error["code"], "which is not a tuning job" in error["message"]) == (400, True)
     assert world.store.load(STUDY) is None

@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from tests.integration.api.client import CUSTOM_JOBS, JOBS, PROJECT, TUNING_JOBS, UNPRIVILEGED, VIEWER, Api
+from tests.integration.api.client import (
+    CUSTOM_JOBS,
+    JOBS,
+    PROJECT,
+    TUNING_JOBS,
+    UNPRIVILEGED,
+    VIEWER,
+    Api,
+)
 from tests.support.study import Study
 
 
@@ -20,7 +28,10 @@ def a_body(**changes: object) -> dict[str, Any]:
     pool = {
         "machineSpec": {"machineType": "n1-standard-4"},
         "replicaCount": "1",
-        "containerSpec": {"imageUri": "us-docker.pkg.dev/my-project/training/trainer:1", "args": ["--epochs", "5"]},
+        "containerSpec": {
+            "imageUri": "us-docker.pkg.dev/my-project/training/trainer:1",
+            "args": ["--epochs", "5"],
+        },
     }
     return {
         "displayName": "tuning",
@@ -57,7 +68,9 @@ def get(api: Api, job: dict[str, Any]) -> dict[str, Any]:
 
 def test_vertex_tuning_job_is_shown_with_its_trials(api: Api, world: Study) -> None:
     created = create(api, world)
-    assert created["name"].startswith(f"projects/{PROJECT}/locations/us-central1/hyperparameterTuningJobs/")
+    assert created["name"].startswith(
+        f"projects/{PROJECT}/locations/us-central1/hyperparameterTuningJobs/"
+    )
     assert created["state"] == "JOB_STATE_QUEUED"
     assert {name: created[name] for name in a_body()} == a_body(), "as it was sent"
     world.deliver()
@@ -83,8 +96,12 @@ def test_vertex_tuning_job_is_shown_with_its_trials(api: Api, world: Study) -> N
     assert "finalMeasurement" not in ended["trials"][1]
 
 
-def test_running_trial_has_measurements_and_one_stopped_early_succeeds(api: Api, world: Study) -> None:
-    created = create(api, world, studySpec={**a_body()["studySpec"], "medianAutomatedStoppingSpec": {}})
+def test_running_trial_has_measurements_and_one_stopped_early_succeeds(
+    api: Api, world: Study
+) -> None:
+    created = create(
+        api, world, studySpec={**a_body()["studySpec"], "medianAutomatedStoppingSpec": {}}
+    )
     world.deliver()
     world.report_ready(1, 2)
     world.write_metric(1, -0.5)
@@ -108,7 +125,9 @@ def test_trial_gets_its_own_directories_and_values(api: Api, world: Study) -> No
     assert trial.plan.program.args == ("--epochs", "5", "--layers", "1", "--optimizer", "sgd")
 
 
-def test_tuning_jobs_and_custom_jobs_are_found_only_in_their_collection(api: Api, world: Study) -> None:
+def test_tuning_jobs_and_custom_jobs_are_found_only_in_their_collection(
+    api: Api, world: Study
+) -> None:
     created = create(api, world)
     world.deliver()
     listed = api.send_ok("GET", TUNING_JOBS, schema="ListHyperparameterTuningJobsResponse")
@@ -119,7 +138,10 @@ def test_tuning_jobs_and_custom_jobs_are_found_only_in_their_collection(api: Api
     assert api.send_refused("GET", f"{CUSTOM_JOBS}/{number}")["code"] == 404
     assert api.send_refused("GET", f"{TUNING_JOBS}/17")["code"] == 404
     assert api.send_refused("GET", f"{JOBS}/custom_{number}")["code"] == 404
-    assert api.send_refused("GET", path_of(created).replace("us-central1", "europe-west1"))["code"] == 404
+    assert (
+        api.send_refused("GET", path_of(created).replace("us-central1", "europe-west1"))["code"]
+        == 404
+    )
 
 
 def test_vertex_tuning_job_is_cancelled_with_its_trials_and_deleted(api: Api, world: Study) -> None:
@@ -147,7 +169,9 @@ def test_vertex_tuning_job_is_cancelled_with_its_trials_and_deleted(api: Api, wo
         ({"jobId": "mine"}, "hyperparameter_tuning_job.job_id"),
     ],
 )
-def test_wrong_vertex_tuning_job_is_refused_at_its_field(api: Api, changes: dict[str, object], field: str) -> None:
+def test_wrong_vertex_tuning_job_is_refused_at_its_field(
+    api: Api, changes: dict[str, object], field: str
+) -> None:
     error = api.send_refused("POST", TUNING_JOBS, a_body(**changes))
     assert error["code"] == 400
     assert field in {violation["field"] for violation in error["details"][0]["fieldViolations"]}
@@ -163,20 +187,35 @@ def test_enum_numbers_of_tuning_job_are_accepted(api: Api, world: Study) -> None
 
 def test_tuning_job_methods_require_their_own_permissions(api: Api, world: Study) -> None:
     created = create(api, world)
-    assert get(api, created) == api.send_ok("GET", path_of(created), schema="HyperparameterTuningJob", token=VIEWER)
-    for method, path in (("POST", TUNING_JOBS), ("POST", f"{path_of(created)}:cancel"), ("DELETE", path_of(created))):
+    assert get(api, created) == api.send_ok(
+        "GET", path_of(created), schema="HyperparameterTuningJob", token=VIEWER
+    )
+    for method, path in (
+        ("POST", TUNING_JOBS),
+        ("POST", f"{path_of(created)}:cancel"),
+        ("DELETE", path_of(created)),
+    ):
         error = api.send_refused(method, path, a_body(), token=VIEWER)
         assert "aiplatform.hyperparameterTuningJobs." in error["message"]
     assert api.send_refused("GET", TUNING_JOBS, token=UNPRIVILEGED)["code"] == 403
 
 
-def test_tuning_job_resumes_another_one_by_its_number_or_resource_name(api: Api, world: Study) -> None:
+def test_tuning_job_resumes_another_one_by_its_number_or_resource_name(
+    api: Api, world: Study
+) -> None:
     first = create(api, world, maxTrialCount=1, parallelTrialCount=1)
     world.deliver()
     world.report_ready(1)
     world.complete_trial(1, 0.5)
     for name in (first["name"], first["name"].rpartition("/")[2]):
-        create(api, world, displayName=f"resumed {len(name)}", trainmaster={"resumePreviousJobId": name})
+        create(
+            api,
+            world,
+            displayName=f"resumed {len(name)}",
+            trainmaster={"resumePreviousJobId": name},
+        )
         assert [earlier.value for earlier in world.tuning.earlier] == [0.5]
-    error = api.send_refused("POST", TUNING_JOBS, a_body(trainmaster={"resumePreviousJobId": "4711"}))
+    error = api.send_refused(
+        "POST", TUNING_JOBS, a_body(trainmaster={"resumePreviousJobId": "4711"})
+    )
     assert "names custom_4711, which is not a tuning job" in error["message"]

@@ -33,7 +33,13 @@ def advance(world: World, number: str) -> None:
         return
     world.job_id = job.job_id
     if job.state is JobState.RUNNING:
-        world.send("replica-exit", job.plan.primary, cause="process", exit_status=ends[name], tail="no such file")
+        world.send(
+            "replica-exit",
+            job.plan.primary,
+            cause="process",
+            exit_status=ends[name],
+            tail="no such file",
+        )
     elif job.state is JobState.PREPARING:
         world.report_all_ready()
     else:
@@ -70,7 +76,11 @@ def results(requests: list[str]) -> dict[str, Any]:
 def test_sdk_submits_job_with_enum_numbers(results: dict[str, Any]) -> None:
     result = results["submitted"]
     assert result["number"].isdecimal()
-    assert (result["state"], result["labels"], result["counts"]) == ("JOB_STATE_QUEUED", {"team": "a"}, [1, 3])
+    assert (result["state"], result["labels"], result["counts"]) == (
+        "JOB_STATE_QUEUED",
+        {"team": "a"},
+        [1, 3],
+    )
     assert (result["accelerator"], result["scheduling"]) == ("NVIDIA_TESLA_T4", [3600, True])
     assert result["created"] == "2026-11-21T03:00:00+00:00"
 
@@ -83,7 +93,9 @@ def test_sdk_cancels_and_deletes_job(results: dict[str, Any]) -> None:
     assert f"customJobs/{result['number']} was not found" in message
 
 
-def test_sdk_run_waits_for_the_end_and_raises_the_error_of_a_failed_job(results: dict[str, Any]) -> None:
+def test_sdk_run_waits_for_the_end_and_raises_the_error_of_a_failed_job(
+    results: dict[str, Any],
+) -> None:
     assert results["run"]["good"] == ["JOB_STATE_SUCCEEDED", True, True]
     assert "code: 3" in results["run"]["bad"]
     assert "The replica chief 0 exited with a non-zero status of 2." in results["run"]["bad"]
@@ -99,7 +111,10 @@ def test_sdk_lists_jobs_with_filter_and_order(results: dict[str, Any]) -> None:
 
 def test_sdk_describes_cancels_and_deletes_tuning_job(results: dict[str, Any]) -> None:
     result = results["tuned"]
-    assert (result["counts"], result["study"]) == ([4, 2], ["RANDOM_SEARCH", "MAXIMIZE", "UNIT_LOG_SCALE"])
+    assert (result["counts"], result["study"]) == (
+        [4, 2],
+        ["RANDOM_SEARCH", "MAXIMIZE", "UNIT_LOG_SCALE"],
+    )
     assert (result["listed"], result["not_a_custom_job"]) == (["tuned"], [])
     assert result["cancelled"] == "JOB_STATE_CANCELLED"
     assert result["deleted"][0] == "NotFound"
@@ -124,4 +139,7 @@ def test_sdk_raises_googles_exceptions_for_refused_calls(
 
 def test_sdk_calls_only_v1_addresses(results: dict[str, Any], requests: list[str]) -> None:
     assert results
-    assert all(line.split()[1].startswith("/v1/projects/my-project/locations/us-central1/") for line in requests)
+    assert all(
+        line.split()[1].startswith("/v1/projects/my-project/locations/us-central1/")
+        for line in requests
+    )

@@ -59,10 +59,17 @@ def test_failed_pipeline_raises_the_error_of_its_job(results: dict[str, Any]) ->
 
 
 def test_pipeline_is_submitted_cancelled_and_deleted(results: dict[str, Any]) -> None:
-    assert results["cancelled"][:4] == ["PIPELINE_STATE_QUEUED", "PIPELINE_STATE_CANCELLED", 1, "NotFound"]
+    assert results["cancelled"][:4] == [
+        "PIPELINE_STATE_QUEUED",
+        "PIPELINE_STATE_CANCELLED",
+        1,
+        "NotFound",
+    ]
 
 
-def test_model_upload_is_refused_by_name_and_no_pipeline_is_created(results: dict[str, Any]) -> None:
+def test_model_upload_is_refused_by_name_and_no_pipeline_is_created(
+    results: dict[str, Any],
+) -> None:
     kind, message = results["refused"]
     assert kind == "BadRequest"
     assert "model_to_upload Error: requests the upload of a model; this is not supported" in message

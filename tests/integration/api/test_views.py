@@ -35,14 +35,22 @@ def group(machine_type: str, count: int = 1, accelerator: Accelerator | None = N
 )
 def test_ml_units_per_hour_equal_published_figures(name: str, published: float) -> None:
     machine = LEGACY_MACHINES[name]
-    gpu = Accelerator(machine.gpu.type.lower().replace("_", "-"), machine.gpu.count) if machine.gpu else None
-    assert ml_units_per_hour(group(machine.machine_type, accelerator=gpu)) == pytest.approx(published, abs=6e-5)
+    gpu = (
+        Accelerator(machine.gpu.type.lower().replace("_", "-"), machine.gpu.count)
+        if machine.gpu
+        else None
+    )
+    assert ml_units_per_hour(group(machine.machine_type, accelerator=gpu)) == pytest.approx(
+        published, abs=6e-5
+    )
 
 
 def test_ml_units_of_premium_1_add_up_to_published_figure() -> None:
     """PREMIUM_1: a master and 19 workers of complex_model_m, 11 parameter servers of large_model."""
     groups = (group("n1-highcpu-16", 20), group("n1-highmem-8", 11))
-    assert sum(ml_units_per_hour(group) or 0 for group in groups) == pytest.approx(33.7829, abs=6e-5)
+    assert sum(ml_units_per_hour(group) or 0 for group in groups) == pytest.approx(
+        33.7829, abs=6e-5
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,11 +64,16 @@ def test_ml_units_of_premium_1_add_up_to_published_figure() -> None:
 def test_machine_not_of_the_service_makes_ml_units_of_job_unknown(other: TaskGroup) -> None:
     assert ml_units_per_hour(other) is None
     plan = a_plan(groups=(group("n1-standard-4"), other))
-    assert consumed_ml_units(a_job(JobState.SUCCEEDED, plan, started_at=at(0), ended_at=at(60))) is None
+    assert (
+        consumed_ml_units(a_job(JobState.SUCCEEDED, plan, started_at=at(0), ended_at=at(60)))
+        is None
+    )
 
 
 def test_ml_units_count_from_running_to_the_end() -> None:
-    ended = a_job(JobState.SUCCEEDED, a_plan(workers=2), started_at=at(100), ended_at=at(100 + 1800))
+    ended = a_job(
+        JobState.SUCCEEDED, a_plan(workers=2), started_at=at(100), ended_at=at(100 + 1800)
+    )
     assert consumed_ml_units(ended) == 0.58
     assert consumed_ml_units(a_job(JobState.RUNNING)) is None
     assert consumed_ml_units(a_job(JobState.CANCELLED, ended_at=at(9))) is None
@@ -75,14 +88,18 @@ def test_usage_grows_while_job_runs_and_is_constant_after_its_end() -> None:
         "1.50 machine-hours, 0.58 ML units, 0.28 USD",
         "3.00 machine-hours, 1.16 ML units, 0.57 USD",
     ]
-    ended = a_job(JobState.SUCCEEDED, a_plan(workers=2), started_at=at(100), ended_at=at(100 + 1800))
+    ended = a_job(
+        JobState.SUCCEEDED, a_plan(workers=2), started_at=at(100), ended_at=at(100 + 1800)
+    )
     assert usage(ended, at(9999)).ml_units == consumed_ml_units(ended) == 0.58
     assert usage(a_job(JobState.PREPARING), at(9999)).machine_hours == 0
     assert usage(running, at(0)).machine_hours == 0, "a clock behind the function's"
 
 
 def test_machines_without_ml_units_have_hours_and_slices_count_their_hosts() -> None:
-    slices = TaskGroup(TaskType.WORKER, 2, "", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4))
+    slices = TaskGroup(
+        TaskType.WORKER, 2, "", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4)
+    )
     running = a_job(JobState.RUNNING, a_plan(groups=(slices,)), started_at=at(0))
     used = usage(running, at(3600), Price(0.49, "USD"))
     assert (used.machine_hours, used.ml_units, used.cost) == (8.0, None, None)
@@ -91,8 +108,14 @@ def test_machines_without_ml_units_have_hours_and_slices_count_their_hosts() -> 
 
 def test_job_view_has_usage_under_trainmaster() -> None:
     running = a_job(JobState.RUNNING, a_plan(workers=2), started_at=at(0))
-    shown = job_view(running, usage=usage(running, at(3600), Price(0.5, "EUR")))["trainmaster"]["usage"]
-    assert shown == {"machineHours": 3.0, "mlUnits": 1.16, "cost": {"amount": 0.58, "currency": "EUR"}}
+    shown = job_view(running, usage=usage(running, at(3600), Price(0.5, "EUR")))["trainmaster"][
+        "usage"
+    ]
+    assert shown == {
+        "machineHours": 3.0,
+        "mlUnits": 1.16,
+        "cost": {"amount": 0.58, "currency": "EUR"},
+    }
     assert job_view(running, usage=usage(running, at(3600)))["trainmaster"]["usage"] == {
         "machineHours": 3.0,
         "mlUnits": 1.16,
@@ -102,14 +125,21 @@ def test_job_view_has_usage_under_trainmaster() -> None:
 
 def test_etag_differs_by_job_and_version_of_labels() -> None:
     job = a_job(JobState.RUNNING)
-    assert etag(job) == etag(a_job(JobState.FAILED, ended_at=at(1), version=9)), "what runs does not move it"
+    assert etag(job) == etag(a_job(JobState.FAILED, ended_at=at(1), version=9)), (
+        "what runs does not move it"
+    )
     assert len({etag(job), etag(a_job(labels_version=2)), etag(a_job(job_id="digits_2"))}) == 3
 
 
 def test_schema_check_reports_wrong_values() -> None:
     """Tests that check responses against the schema can fail."""
-    right = service_view(a_job(JobState.FAILED, created_at=START, ended_at=at(1), error_message="x"))
-    assert faults("ml", "GoogleCloudMlV1__Job", {**right, "labels": {"a": "b"}}, {"trainingInput"}) == []
+    right = service_view(
+        a_job(JobState.FAILED, created_at=START, ended_at=at(1), error_message="x")
+    )
+    assert (
+        faults("ml", "GoogleCloudMlV1__Job", {**right, "labels": {"a": "b"}}, {"trainingInput"})
+        == []
+    )
     for name, value in [
         ("jobPosition", 0),
         ("state", "DONE"),

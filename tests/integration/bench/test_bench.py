@@ -46,7 +46,11 @@ def test_measured_rows_replace_theirs_and_keep_the_others(tmp_path: Path) -> Non
     page = tmp_path / "benchmarks.md"
     page.write_text("# Benchmarks\n")
     exit_ = Row(
-        "exit: next step", "s", {"Trainmaster": [2.0, 1.0, 4.0], "torchrun": [3.0]}, {"Ray": "ends"}, [0.5, 2.0]
+        "exit: next step",
+        "s",
+        {"Trainmaster": [2.0, 1.0, 4.0], "torchrun": [3.0]},
+        {"Ray": "ends"},
+        [0.5, 2.0],
     )
     sized = [Row(f"loss: time N={size}", "s", {"Trainmaster": [size / 50]}) for size in (1, 1000)]
     report.store([exit_, *sized], {"torchrun": "2.13.0"}, page)
@@ -60,7 +64,11 @@ def test_measured_rows_replace_theirs_and_keep_the_others(tmp_path: Path) -> Non
     assert "| loss: time N=1000 | s | 7 |" in text
     assert "N=1 |" not in text, "of a row with sizes, the page shows the largest"
     rows = json.loads((tmp_path / "benchmarks.json").read_text())["rows"]
-    assert [row["name"] for row in rows] == ["exit: next step", "loss: time N=1", "loss: time N=1000"]
+    assert [row["name"] for row in rows] == [
+        "exit: next step",
+        "loss: time N=1",
+        "loss: time N=1000",
+    ]
     assert rows[0]["values"]["Trainmaster"] == [2.0, 1.0, 4.0]
 
 

@@ -79,9 +79,14 @@ def test_job_that_does_not_go_on_has_no_value(tmp_path: Path) -> None:
 
 
 def test_program_saves_when_it_is_asked_and_ends_when_it_shall(tmp_path: Path) -> None:
-    for ask, last in ((lambda run: os.kill(run.processes[0], signal.SIGTERM), "saved"), (Run.finish, "end")):
+    for ask, last in (
+        (lambda run: os.kill(run.processes[0], signal.SIGTERM), "saved"),
+        (Run.finish, "end"),
+    ):
         run = Run(tmp_path / last, ranks=1)
-        process = subprocess.Popen([sys.executable, PROGRAMS / "steps.py", run.file], stdout=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [sys.executable, PROGRAMS / "steps.py", run.file], stdout=subprocess.DEVNULL
+        )
         until(run.is_training, "step")
         ask(run)
         assert process.wait(30) == 0
@@ -93,7 +98,10 @@ def test_ranks_that_meet_share_a_step_and_fail_without_each_other(tmp_path: Path
     started(system, run)
     os.kill(run.processes[1], signal.SIGKILL)
     assert system.started[0].wait(30) == 1
-    steps = [[one.at for one in run.moments if one.moment == "step" and one.rank == rank] for rank in (0, 1)]
+    steps = [
+        [one.at for one in run.moments if one.moment == "step" and one.rank == rank]
+        for rank in (0, 1)
+    ]
     assert abs(len(steps[0]) - len(steps[1])) <= 1
     system.end(run)
 
@@ -112,16 +120,24 @@ class Shrinking(Local):
         self.start(replace(run, ranks=ranks))
 
 
-def test_stockout_has_steps_of_fewer_ranks_and_of_all_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stockout_has_steps_of_fewer_ranks_and_of_all_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(measures, "STOCKOUT_S", 4.0)
     monkeypatch.setattr(measures, "WINDOW_S", 8.0)
     monkeypatch.setattr(measures, "SETTLES_S", 0.0)
     system, run = Shrinking(tmp_path / "local"), Run(tmp_path / "moments")
     try:
-        values = {name.rpartition(": ")[2]: value for one in stockout(system, run, 1) for name, value in one.items()}
+        values = {
+            name.rpartition(": ")[2]: value
+            for one in stockout(system, run, 1)
+            for name, value in one.items()
+        }
     finally:
         system.end(run)
-    assert 2 < values["steps/s of one process"] <= 5.1, "one of two ranks takes a step in twice the time"
+    assert 2 < values["steps/s of one process"] <= 5.1, (
+        "one of two ranks takes a step in twice the time"
+    )
     assert 0 < values["next step, by one process"] < 4
     assert 0 < values["from the new machine to the next step of all ranks"] < 4
     assert 10 < values["steps"] <= 61
@@ -131,15 +147,23 @@ def test_stockout_has_steps_of_fewer_ranks_and_of_all_again(tmp_path: Path, monk
     rigid.end(run)
 
 
-def test_jobs_are_kept_until_there_are_as_many_as_the_row_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_are_kept_until_there_are_as_many_as_the_row_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(measures, "IDLE_S", 0.1)
     monkeypatch.setattr(measures, "SETTLES_S", 0.0)
     kept: list[int] = []
     monkeypatch.setattr(Local, "keep", lambda _, count: kept.append(count))
     measure, _ = AT_LAST["jobs"]
-    rows = [name for values in measure(Local(tmp_path / "local"), Run(tmp_path / "moments")) for name in values]
+    rows = [
+        name
+        for values in measure(Local(tmp_path / "local"), Run(tmp_path / "moments"))
+        for name in values
+    ]
     assert kept == [0, 100, 900]
-    assert [name for name in rows if name.endswith("MiB")] == [f"{count} jobs wait: MiB" for count in (0, 100, 1000)]
+    assert [name for name in rows if name.endswith("MiB")] == [
+        f"{count} jobs wait: MiB" for count in (0, 100, 1000)
+    ]
 
 
 def start(system: System, run: Run) -> Iterator[dict[str, float]]:
@@ -153,7 +177,10 @@ def test_rows_have_the_values_of_each_round_and_the_reasons(tmp_path: Path) -> N
     measured = {
         "start": (start, "new job: last line"),
         "notice": IN_TURN["notice"],
-        "again": (lambda system, run: [started(system, run)], "new job: first line of all processes"),
+        "again": (
+            lambda system, run: [started(system, run)],
+            "new job: first line of all processes",
+        ),
         "unselected": (start, "another row"),
     }
     for _ in range(2):
@@ -165,10 +192,15 @@ def test_rows_have_the_values_of_each_round_and_the_reasons(tmp_path: Path) -> N
         "notice of the end of a machine: processes that saved",
     }
     values = rows["new job: first line of all processes"].values["local"]
-    assert len(values) == 4, "two rounds of one measure, and what the others measured before something did not happen"
+    assert len(values) == 4, (
+        "two rounds of one measure, and what the others measured before something did not happen"
+    )
     assert rows["new job: last line"].cell("local") == "no last line"
     assert all(0 < value < 60 for value in values)
-    assert rows["notice of the end of a machine: processes that saved"].cell("local") == "has no notice"
+    assert (
+        rows["notice of the end of a machine: processes that saved"].cell("local")
+        == "has no notice"
+    )
     assert system.ends == 4, "each run is ended, and what did not happen is not tried again"
     comparison.deadline = 0
     comparison.measure(measured, [system], 1)

@@ -49,7 +49,9 @@ def add_metrics(site: Site) -> None:
         replica = f"worker-{number}"
         waves = [0.5 + number / 5 + 0.2 * math.sin(minute) for minute in range(20)]
         site.metrics.add(Metric.CPU, replica, first, waves)
-        site.metrics.add(Metric.MEMORY, replica, first, [0.3 + 0.02 * minute for minute in range(20)])
+        site.metrics.add(
+            Metric.MEMORY, replica, first, [0.3 + 0.02 * minute for minute in range(20)]
+        )
         site.metrics.add(Metric.SENT, replica, first, [2e6 * wave for wave in waves])
         for gpu in ("0", "1"):
             site.metrics.add(Metric.GPU, replica, first, [0.9 * int(gpu) + 0.01] * 20, gpu)
@@ -61,14 +63,19 @@ CASES: dict[str, tuple[Callable[[], World], tuple[str, ...]]] = {
     "empty": (World, ("/jobs", "/installation")),
     "running": (running_world, JOB_PATHS),
     "failed": (failed_world, tuple(path for path in JOB_PATHS if not path.endswith(REPEATED))),
-    "actions of a failed job": (failed_world, tuple(path for path in JOB_PATHS if path.endswith(REPEATED))),
+    "actions of a failed job": (
+        failed_world,
+        tuple(path for path in JOB_PATHS if path.endswith(REPEATED)),
+    ),
     "1,000 replicas": (large_world, ("/jobs/digits_1",)),
     "tuning": (tuning_world, ("/jobs", "/jobs/digits_1", "/jobs/digits_1?brush=layers~0~0.5")),
     "queued, with limits": (queued_world, ("/jobs", "/jobs/digits_2", "/installation")),
 }
 
 
-@pytest.mark.parametrize("case", ["failed", *(pytest.param(name, marks=HEAVY) for name in CASES if name != "failed")])
+@pytest.mark.parametrize(
+    "case", ["failed", *(pytest.param(name, marks=HEAVY) for name in CASES if name != "failed")]
+)
 def test_pages_have_no_barriers(browser: Browser, case: str) -> None:
     make_world, paths = CASES[case]
     with opened(browser, make_world()) as (page, site):
@@ -80,7 +87,9 @@ def test_pages_have_no_barriers(browser: Browser, case: str) -> None:
             assert [(path, "dark", *found) for found in barriers(page, "dark", COLOURS)] == []
 
 
-def test_page_of_a_read_only_console_and_a_form_with_problems_have_no_barriers(browser: Browser) -> None:
+def test_page_of_a_read_only_console_and_a_form_with_problems_have_no_barriers(
+    browser: Browser,
+) -> None:
     with opened(browser, running_world(), is_read_only=True) as (page, _):
         for path in ("/jobs/digits_1", "/jobs/digits_1/clone"):
             page.goto(path)

@@ -100,14 +100,20 @@ def page(browser: Browser, site: LargeConsole) -> Iterator[Page]:
         # Reuse the session of the application's own client, because the sign-in token works only once.
         cookie = site.client.get_cookie(site.sign_in.cookie, domain="127.0.0.1")
         assert cookie is not None
-        page.context.add_cookies([{"name": cookie.key, "value": cookie.value, "domain": "127.0.0.1", "path": "/"}])
+        page.context.add_cookies(
+            [{"name": cookie.key, "value": cookie.value, "domain": "127.0.0.1", "path": "/"}]
+        )
         yield page
 
 
 def check(figures: Figures, known: Collection[str] = ()) -> None:
     """Print the figures, and fail if one that is not `known` to be over its budget is over it."""
     print(*table(figures), sep="\n")
-    assert [name for name, figure in figures.items() if not figure.is_within_limits and name not in known] == []
+    assert [
+        name
+        for name, figure in figures.items()
+        if not figure.is_within_limits and name not in known
+    ] == []
 
 
 @pytest.mark.heavy
@@ -131,7 +137,10 @@ def test_following_a_log_keeps_its_budgets_of_space(page: Page, site: LargeConso
 @pytest.mark.timeout(900)
 def test_pages_are_drawn_within_their_budgets(page: Page, site: LargeConsole) -> None:
     """Layout shifts, and times of the browser."""
-    check(page_figures(page) | measure_brush(page) | measure_following(page, site, UPDATES), OVER_BUDGET)
+    check(
+        page_figures(page) | measure_brush(page) | measure_following(page, site, UPDATES),
+        OVER_BUDGET,
+    )
 
 
 def page_figures(page: Page) -> Figures:
@@ -204,9 +213,13 @@ def measure_following(page: Page, site: LargeConsole, updates: int) -> Figures:
         "[document.querySelectorAll('.log tbody tr').length, document.querySelectorAll('#gap').length]"
     )
     return {
-        "console: following, main thread": Figure(100 * busy_s / (followed * UPDATE_S), BUSY, value_max=CPU_SHARE_MAX),
+        "console: following, main thread": Figure(
+            100 * busy_s / (followed * UPDATE_S), BUSY, value_max=CPU_SHARE_MAX
+        ),
         "console: following, heap": Figure(last, "MiB"),
-        "console: following, growth of the heap": Figure(last - first, "MiB", value_max=GROWTH_MIB_MAX),
+        "console: following, growth of the heap": Figure(
+            last - first, "MiB", value_max=GROWTH_MIB_MAX
+        ),
         "console: following, lines on the page": Figure(rows, "lines", value_max=5_000.0),
         "console: following, gaps": Figure(gaps, "gaps", value_max=0.0),
     }
@@ -222,7 +235,10 @@ def _heap_mib(client: Any) -> float:
 
 
 def _task_s(client: Any) -> float:
-    metrics = {metric["name"]: metric["value"] for metric in client.send("Performance.getMetrics")["metrics"]}
+    metrics = {
+        metric["name"]: metric["value"]
+        for metric in client.send("Performance.getMetrics")["metrics"]
+    }
     return float(metrics["TaskDuration"])
 
 

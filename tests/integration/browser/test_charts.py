@@ -9,7 +9,13 @@ from datetime import timedelta
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.support.console_browser import add_progress, barriers, compared_world, opened, running_world
+from tests.support.console_browser import (
+    add_progress,
+    barriers,
+    compared_world,
+    opened,
+    running_world,
+)
 from tests.support.console_site import Site
 from tests.support.jobs import WORKER_0
 from trainmaster.ports.metrics import Metric
@@ -20,7 +26,9 @@ VALUES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 
 
 @contextmanager
-def charts(browser: Browser, *, has_script: bool = True, has_prompt_polls: bool = False) -> Iterator[tuple[Page, Site]]:
+def charts(
+    browser: Browser, *, has_script: bool = True, has_prompt_polls: bool = False
+) -> Iterator[tuple[Page, Site]]:
     """Open the resources of a job whose worker 0 was restarted, and whose CPU and memory have a value each minute."""
     world = running_world()
     world.kill(WORKER_0)
@@ -28,7 +36,10 @@ def charts(browser: Browser, *, has_script: bool = True, has_prompt_polls: bool 
     world.wait(120)
     world.send("vm-ready", WORKER_0)
     world.wait(300)
-    with opened(browser, world, has_script=has_script, has_prompt_polls=has_prompt_polls) as (page, site):
+    with opened(browser, world, has_script=has_script, has_prompt_polls=has_prompt_polls) as (
+        page,
+        site,
+    ):
         first = world.now.replace(second=0, microsecond=0) - timedelta(minutes=len(VALUES))
         site.metrics.add(Metric.CPU, "worker-0", first, VALUES)
         site.metrics.add(Metric.MEMORY, "worker-0", first, VALUES[::-1])
@@ -69,14 +80,21 @@ def test_arrow_keys_on_a_chart_move_the_cursor_of_all_and_are_announced(browser:
         assert shown(page) == ["10%", "80%"]
         at = page.locator("g.cursor text").first.text_content()
         site.world.wait(60)
-        site.metrics.add(Metric.CPU, "worker-0", site.world.now.replace(second=0, microsecond=0), [0.9])
+        site.metrics.add(
+            Metric.CPU, "worker-0", site.world.now.replace(second=0, microsecond=0), [0.9]
+        )
         page.locator("td.number", has_text="90%").wait_for(state="attached")
-        assert (shown(page), page.locator("g.cursor text").first.text_content()) == (["10%", "80%"], at)
+        assert (shown(page), page.locator("g.cursor text").first.text_content()) == (
+            ["10%", "80%"],
+            at,
+        )
         page.keyboard.press("Escape")
         assert (shown(page), page.locator("g.cursor").count()) == (["", ""], 0)
 
 
-def test_cursor_on_curves_of_two_jobs_shows_values_at_the_same_time_since_their_start(browser: Browser) -> None:
+def test_cursor_on_curves_of_two_jobs_shows_values_at_the_same_time_since_their_start(
+    browser: Browser,
+) -> None:
     with opened(browser, compared_world()) as (page, site):
         add_progress(site, "digits_1", {"metric/loss": [4.0, 3.0, 2.0]})
         add_progress(site, "digits_2", {"metric/loss": [40.0, 30.0, 20.0, 10.0]})

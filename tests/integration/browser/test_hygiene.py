@@ -50,7 +50,9 @@ def visit(page: Page, path: str) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("make_world", [running_world, failed_world])
-def test_pages_of_a_job_show_no_error_and_have_exact_headers(browser: Browser, make_world: type[World]) -> None:
+def test_pages_of_a_job_show_no_error_and_have_exact_headers(
+    browser: Browser, make_world: type[World]
+) -> None:
     with opened(browser, make_world()) as (page, _):
         for path in JOB_PATHS:
             visit(page, path)
@@ -74,7 +76,8 @@ def test_texts_of_programs_are_shown_as_text_and_never_run(browser: Browser) -> 
     world.deliver()
     with opened(browser, world) as (page, site):
         site.entries = [
-            log_entry("ERROR", "worker-replica-0", text, f"id-{n}", 300 - n) for n, text in enumerate(ATTACKS)
+            log_entry("ERROR", "worker-replica-0", text, f"id-{n}", 300 - n)
+            for n, text in enumerate(ATTACKS)
         ]
         for path in ("/jobs", "/jobs/digits_1", "/jobs/digits_1/logs", "/jobs/digits_1?all=1"):
             visit(page, path)

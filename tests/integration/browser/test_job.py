@@ -40,7 +40,9 @@ def why(monkeypatch: pytest.MonkeyPatch) -> Iterator[Why]:
     settings.cache_clear()
 
 
-def test_failed_job_shows_rule_sentence_replica_exit_code_and_output_without_reading_logs(browser: Browser) -> None:
+def test_failed_job_shows_rule_sentence_replica_exit_code_and_output_without_reading_logs(
+    browser: Browser,
+) -> None:
     world = failed_world()
     event = world.ledger[-1].event
     assert isinstance(event, ReplicaExited)
@@ -56,7 +58,12 @@ def test_failed_job_shows_rule_sentence_replica_exit_code_and_output_without_rea
 
 def stockout() -> World:
     world = World()
-    world.fleet.stockout_zones = {"us-central1-a", "us-central1-b", "us-central1-c", "us-central1-f"}
+    world.fleet.stockout_zones = {
+        "us-central1-a",
+        "us-central1-b",
+        "us-central1-c",
+        "us-central1-f",
+    }
     world.submit()
     world.deliver()
     return world
@@ -85,7 +92,9 @@ def next_sentences(world: World) -> list[str]:
     """Return what comes next according to the page of the world's job, without a browser."""
     site = Site(world)
     site.open()
-    section = site.text(f"/jobs/{world.job_id}").partition('id="next"')[2].partition("</section>")[0]
+    section = (
+        site.text(f"/jobs/{world.job_id}").partition('id="next"')[2].partition("</section>")[0]
+    )
     return [unescape(sentence) for sentence in re.findall("<li>(.*?)</li>", section)]
 
 
@@ -132,11 +141,15 @@ def decision_lines(page: Page) -> list[str]:
     for row in page.locator("table.decisions tbody tr").all():
         cells = row.locator("td")
         moment = cells.nth(0).inner_text()[11:]
-        sentence, *details = (line for line in cells.nth(2).inner_text().splitlines() if line.strip())
+        sentence, *details = (
+            line for line in cells.nth(2).inner_text().splitlines() if line.strip()
+        )
         rule = cells.nth(3).inner_text()
         lines.append(f"{moment}  {sentence}" + (f"  [rule {rule}]" if rule else ""))
         lines += [
-            f"            {line.replace('→', '->')}" for line in sorted(details) if line != "log lines at that time"
+            f"            {line.replace('→', '->')}"
+            for line in sorted(details)
+            if line != "log lines at that time"
         ]
         if effects := cells.nth(4).inner_text():
             names, state = effects.splitlines()
@@ -150,7 +163,11 @@ def test_decisions_equal_those_of_why_line_for_line(browser: Browser, why: Why) 
     lines = why(world, "--all")
     entries: list[list[str]] = []
     for line in lines[1 : lines.index("")]:
-        entries = [*entries, [line]] if re.match(r"\d\d:", line) else [*entries[:-1], [*entries[-1], line]]
+        entries = (
+            [*entries, [line]]
+            if re.match(r"\d\d:", line)
+            else [*entries[:-1], [*entries[-1], line]]
+        )
     expected = [line for head, *rest in entries for line in (head, *sorted(rest, key=is_effect))]
     with opened(browser, world) as (page, _):
         page.goto("/jobs/digits_1?all=1")

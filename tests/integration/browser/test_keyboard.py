@@ -26,7 +26,9 @@ def tab_to(page: Page, selector: str) -> None:
     raise AssertionError(f"{selector} is not reached by {TABS_MAX} tabs")
 
 
-def test_keys_lead_from_the_list_to_a_failed_jobs_decision_and_its_log_lines(browser: Browser) -> None:
+def test_keys_lead_from_the_list_to_a_failed_jobs_decision_and_its_log_lines(
+    browser: Browser,
+) -> None:
     world = failed_world()
     key = world.ledger[-1].key
     with opened(browser, world) as (page, site):

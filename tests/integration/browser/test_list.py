@@ -36,7 +36,9 @@ def total(page: Page) -> str:
     return page.locator("#total").inner_text()
 
 
-def test_jobs_that_are_selected_stay_so_while_the_list_is_updated_and_are_compared(browser: Browser) -> None:
+def test_jobs_that_are_selected_stay_so_while_the_list_is_updated_and_are_compared(
+    browser: Browser,
+) -> None:
     world = compared_world()
     with opened(browser, world, has_prompt_polls=True) as (page, _):
         page.goto("/jobs")
@@ -46,10 +48,17 @@ def test_jobs_that_are_selected_stay_so_while_the_list_is_updated_and_are_compar
         cancel_job("digits_2", "anna", world.deps)
         page.locator("#job-digits_2 .state-cancelled").wait_for()
         page.get_by_role("button", name="Compare").click()
-        assert page.locator("table.compare thead").first.inner_text().split() == ["Jobs", "digits_2", "digits_1"]
+        assert page.locator("table.compare thead").first.inner_text().split() == [
+            "Jobs",
+            "digits_2",
+            "digits_1",
+        ]
         page.get_by_role("checkbox", name="digits_1").uncheck()
         page.get_by_role("button", name="Compare").click()
-        assert page.locator("table.compare thead").first.inner_text().split() == ["Jobs", "digits_2"]
+        assert page.locator("table.compare thead").first.inner_text().split() == [
+            "Jobs",
+            "digits_2",
+        ]
 
 
 def test_open_list_shows_a_new_job_at_its_place_and_keeps_everything_else(browser: Browser) -> None:
@@ -67,12 +76,19 @@ def test_open_list_shows_a_new_job_at_its_place_and_keeps_everything_else(browse
         add_job(world, 61)
         page.locator("#job-digits_0061").wait_for(state="attached")
         assert names(page) == [f"digits_{number:04d}" for number in range(61, 61 - SIZE, -1)]
-        assert page.evaluate("[...document.querySelectorAll('tbody tr')].filter(row => row.isKept).length") == SIZE - 1
+        assert (
+            page.evaluate(
+                "[...document.querySelectorAll('tbody tr')].filter(row => row.isKept).length"
+            )
+            == SIZE - 1
+        )
         assert page.evaluate("document.activeElement.textContent") == "digits_0031"
         assert page.evaluate("getSelection().toString()") == "digits_0031"
         after = page.locator("#job-digits_0031").bounding_box()
         assert after is not None
-        assert after["y"] == pytest.approx(before["y"], abs=2), "the browser's scroll anchor keeps the view"
+        assert after["y"] == pytest.approx(before["y"], abs=2), (
+            "the browser's scroll anchor keeps the view"
+        )
 
 
 def test_open_list_shows_a_new_job_at_its_next_poll_ten_seconds_later(browser: Browser) -> None:
@@ -89,13 +105,22 @@ def test_combined_filters_agree_with_the_store_over_all_pages(browser: Browser) 
 
     def is_wanted(job: Job) -> bool:
         is_vision = any(label.value == "vision" for label in job.labels)
-        return job.state is JobState.CANCELLED and is_vision and job.submitted_by == USERS[1] and "1" in job.job_id
+        return (
+            job.state is JobState.CANCELLED
+            and is_vision
+            and job.submitted_by == USERS[1]
+            and "1" in job.job_id
+        )
 
     wanted = [job.job_id for job in world.store.recent_jobs(1_000) if is_wanted(job)]
     assert len(wanted) > 6
     # Every other job is of the team, and every third of these of the user.
     of_team = {"Queued": 60, "Cancelled": 60}
-    others = [job for job in world.store.recent_jobs(1_000) if job.submitted_by == USERS[1] and "1" in job.job_id]
+    others = [
+        job
+        for job in world.store.recent_jobs(1_000)
+        if job.submitted_by == USERS[1] and "1" in job.job_id
+    ]
     states = Counter(job.state.capitalize() for job in others if job.labels[0].value == "vision")
     with opened(browser, world) as (page, _):
         page.goto("/jobs?size=4")
@@ -137,11 +162,16 @@ def test_combined_filters_agree_with_the_store_over_all_pages(browser: Browser) 
         assert (chips(page), total(page)) == shown_counts
 
 
-def test_open_list_receives_a_page_only_when_it_changed_and_its_counts_follow_the_store(browser: Browser) -> None:
+def test_open_list_receives_a_page_only_when_it_changed_and_its_counts_follow_the_store(
+    browser: Browser,
+) -> None:
     world = world_of_jobs(60)
     with opened(browser, world, has_prompt_polls=True) as (page, _):
         statuses: list[int] = []
-        page.on("response", lambda response: statuses.append(response.status) if "/jobs" in response.url else None)
+        page.on(
+            "response",
+            lambda response: statuses.append(response.status) if "/jobs" in response.url else None,
+        )
         page.goto("/jobs")
         for _poll in range(2):
             with page.expect_response("**/jobs"):
@@ -162,7 +192,9 @@ def test_thousand_jobs_are_fast_and_the_last_one_is_reachable(browser: Browser) 
         began = time.monotonic()
         page.goto("/jobs?size=1000")
         assert len(names(page)) == 1_000
-        assert time.monotonic() - began < 4 * LIST_S, "four times the budget: other programs use the machine, too"
+        assert time.monotonic() - began < 4 * LIST_S, (
+            "four times the budget: other programs use the machine, too"
+        )
         page.evaluate("for (const row of document.querySelectorAll('tbody tr')) row.isKept = true")
         page.evaluate(
             """() => { window.touched = new Set();

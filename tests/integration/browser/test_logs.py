@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.support.console_browser import barriers, has_only_rows_in_tables, log_entry, opened, running_world
+from tests.support.console_browser import (
+    barriers,
+    has_only_rows_in_tables,
+    log_entry,
+    opened,
+    running_world,
+)
 from tests.support.console_site import Site
 from trainmaster.console.pages.log_window import FOLLOWED_MAX, LINES_MAX
 
@@ -43,7 +49,9 @@ class GrowingLog:
     @staticmethod
     def _entry(number: int) -> dict[str, object]:
         task = f"worker-replica-{number % 2}"
-        return log_entry("INFO", task, f"{task} line {number // 2}", f"id{number}", 300 + number / 1_000)
+        return log_entry(
+            "INFO", task, f"{task} line {number // 2}", f"id{number}", 300 + number / 1_000
+        )
 
 
 def lines(page: Page) -> list[str]:
@@ -59,7 +67,9 @@ def assert_in_order_and_once(shown: list[str]) -> None:
 
 
 @pytest.mark.heavy
-def test_log_of_100_000_lines_is_shown_as_a_window_and_followed_line_by_line(browser: Browser) -> None:
+def test_log_of_100_000_lines_is_shown_as_a_window_and_followed_line_by_line(
+    browser: Browser,
+) -> None:
     with opened(browser, running_world(), has_prompt_polls=True) as (page, site):
         log = GrowingLog(site)
         log.grow(100_000)
@@ -83,7 +93,9 @@ def test_following_stops_on_scroll_up_counts_new_lines_and_continues(browser: Br
         page.wait_for_function("window.scrollY > 0")
         log.grow(50)
         page.locator("#line-id249").wait_for()
-        page.wait_for_function("window.innerHeight + window.scrollY > document.documentElement.scrollHeight - 80")
+        page.wait_for_function(
+            "window.innerHeight + window.scrollY > document.documentElement.scrollHeight - 80"
+        )
         assert page.locator("#follow").inner_text() == "Following"
         page.mouse.wheel(0, -600)
         page.get_by_role("button", name="Follow", exact=True).wait_for()
@@ -92,7 +104,9 @@ def test_following_stops_on_scroll_up_counts_new_lines_and_continues(browser: Br
         page.get_by_role("button", name="↓ 14 new").wait_for()
         assert page.evaluate("window.scrollY") == pytest.approx(top, abs=2)
         page.keyboard.press("f")
-        page.wait_for_function("window.innerHeight + window.scrollY > document.documentElement.scrollHeight - 80")
+        page.wait_for_function(
+            "window.innerHeight + window.scrollY > document.documentElement.scrollHeight - 80"
+        )
         assert page.locator("#follow").inner_text() == "Following"
 
 
@@ -104,7 +118,10 @@ def test_page_that_falls_behind_names_the_gap_and_opens_it(browser: Browser) -> 
         page.goto("/jobs/digits_1/logs")
         log.grow(8_000)
         page.locator("#line-id8199").wait_for()
-        assert "an unknown number of lines from 2026-11-21T03:05:00.199Z to" in page.locator("#gap").inner_text()
+        assert (
+            "an unknown number of lines from 2026-11-21T03:05:00.199Z to"
+            in page.locator("#gap").inner_text()
+        )
         page.get_by_role("button", name="↓ 5000+ new").wait_for()
         log.grow(10)
         page.locator("#line-id8209").wait_for()
@@ -123,7 +140,11 @@ def test_filters_are_sent_to_cloud_logging_and_kept_in_the_address(browser: Brow
         page.get_by_label("Text").fill('say "loss"')
         page.get_by_role("button", name="Filter").click()
         page.wait_for_url("**severity=ERROR*")
-        for part in ('task_name"="worker-replica-1"', "severity>=ERROR", 'jsonPayload.message:"say \\"loss\\""'):
+        for part in (
+            'task_name"="worker-replica-1"',
+            "severity>=ERROR",
+            'jsonPayload.message:"say \\"loss\\""',
+        ):
             assert part in site.queries[-1]
         page.reload()
         assert page.get_by_label("Text").input_value() == 'say "loss"'

@@ -42,7 +42,13 @@ def width(page: Page, selector: str) -> float:
 def test_page_of_a_job_its_logs_and_the_list_fit_a_phone(browser: Browser) -> None:
     with opened(browser, running_world()) as (page, site):
         site.entries = [log_entry("ERROR", "worker-replica-0", "a longer line than fits " * 9)]
-        for path in ("/jobs/digits_1", "/jobs/digits_1/resources", "/installation", "/reasons", "/jobs/digits_1/clone"):
+        for path in (
+            "/jobs/digits_1",
+            "/jobs/digits_1/resources",
+            "/installation",
+            "/reasons",
+            "/jobs/digits_1/clone",
+        ):
             look_at(page, path, path.replace("/", "_"))
         look_at(page, "/jobs/digits_1/logs", "logs")
         assert width(page, "table.log td.text") > 0.8 * WIDTH

@@ -96,14 +96,18 @@ def test_file_signs_in_and_other_servers_of_the_machine_get_no_session(
     assert set(cookies) == {None, "own=1"}, "it received cookies, and only its own"
 
 
-def test_form_of_another_server_of_the_machine_has_no_session(browser: Browser, named_site: tuple[Site, str]) -> None:
+def test_form_of_another_server_of_the_machine_has_no_session(
+    browser: Browser, named_site: tuple[Site, str]
+) -> None:
     """Even if it knows the name: the cookie is not sent with forms of other sites."""
     site, address = named_site
     host = urlsplit(address).netloc
     page = browser.new_context().new_page()
     page.goto(address)
     page.goto("data:text/html,<form method=post></form>")
-    page.evaluate(f"document.forms[0].action = 'http://{host}/jobs/digits_1/cancel'; document.forms[0].submit()")
+    page.evaluate(
+        f"document.forms[0].action = 'http://{host}/jobs/digits_1/cancel'; document.forms[0].submit()"
+    )
     page.wait_for_url(f"http://{host}/**")
     assert "not signed in" in page.inner_text("body")
     page.context.close()
@@ -111,16 +115,27 @@ def test_form_of_another_server_of_the_machine_has_no_session(browser: Browser, 
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs another user")
-def test_other_user_of_the_machine_finds_no_token_and_the_browser_may_run_in_the_foreground(tmp_path: Path) -> None:
+def test_other_user_of_the_machine_finds_no_token_and_the_browser_may_run_in_the_foreground(
+    tmp_path: Path,
+) -> None:
     opened = tmp_path / "opened"
     program = tmp_path / "browser"
-    program.write_text(f'#!/bin/sh\nsleep 2\ncp "${{1#file://}}" {opened}.new && mv {opened}.new {opened}\n')
+    program.write_text(
+        f'#!/bin/sh\nsleep 2\ncp "${{1#file://}}" {opened}.new && mv {opened}.new {opened}\n'
+    )
     program.chmod(0o755)
     python = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
     command = [python, "-c", WATCH]
     with (
         subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, user=NOBODY, group=NOBODY, extra_groups=[], cwd="/", env={}
+            command,
+            stdout=subprocess.PIPE,
+            text=True,
+            user=NOBODY,
+            group=NOBODY,
+            extra_groups=[],
+            cwd="/",
+            env={},
         ) as watcher,
         subprocess.Popen(
             [Path(sys.executable).with_name("trainmaster"), "console"],

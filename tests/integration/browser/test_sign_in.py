@@ -18,7 +18,9 @@ CALLS_MAX = 2
 """Requests of a poll: the job, and its new entries. tests/unit/console/test_timeline.py counts the documents."""
 
 
-def test_token_is_neither_in_the_address_nor_in_the_history_nor_in_a_referer(browser: Browser) -> None:
+def test_token_is_neither_in_the_address_nor_in_the_history_nor_in_a_referer(
+    browser: Browser,
+) -> None:
     with opened(browser, running_world(), is_signed_in=False) as (page, site):
         referers: list[str] = []
         page.on("request", lambda request: referers.append(request.headers.get("referer", "")))
@@ -31,7 +33,9 @@ def test_token_is_neither_in_the_address_nor_in_the_history_nor_in_a_referer(bro
         page.go_back()
         page.go_back()
         assert token not in page.url
-        assert page.evaluate("document.referrer") == "" or token not in page.evaluate("document.referrer")
+        assert page.evaluate("document.referrer") == "" or token not in page.evaluate(
+            "document.referrer"
+        )
         assert not [referer for referer in referers if token in referer]
 
 
@@ -39,7 +43,12 @@ def test_page_without_a_token_or_with_a_used_one_is_401(browser: Browser) -> Non
     with opened(browser, running_world()) as (page, site):
         origin = f"http://{site.sign_in.hosts[0]}"
         stranger = browser.new_context(base_url=origin)
-        for path in ("/jobs", f"/?token={site.sign_in.token}", "/?token=guess", "/jobs/digits_1.json"):
+        for path in (
+            "/jobs",
+            f"/?token={site.sign_in.token}",
+            "/?token=guess",
+            "/jobs/digits_1.json",
+        ):
             response = stranger.new_page().goto(path)
             assert response is not None
             assert response.status == 401, path
@@ -67,12 +76,17 @@ def test_idle_page_of_a_job_reads_twice_per_poll_and_a_hidden_page_never(browser
         counted(site, counts)
         page.goto("/jobs/digits_1")
         polls: list[int] = []
-        page.on("response", lambda response: polls.append(response.status) if "digits_1" in response.url else None)
+        page.on(
+            "response",
+            lambda response: polls.append(response.status) if "digits_1" in response.url else None,
+        )
         page.wait_for_timeout(1)
         counts.calls.clear()
         while len(polls) < 6:
             page.wait_for_event("response")
-        assert set(polls[2:]) == {304}, "after the page itself and the first poll, which has no tag yet"
+        assert set(polls[2:]) == {304}, (
+            "after the page itself and the first poll, which has no tag yet"
+        )
         assert counts.calls.total() <= CALLS_MAX * (len(polls) + 1)
         page.evaluate(
             """() => { Object.defineProperty(document, 'visibilityState', {value: 'hidden'});

@@ -9,7 +9,12 @@ from datetime import datetime, timedelta
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.support.console_browser import has_only_rows_in_tables, large_world, opened, running_world
+from tests.support.console_browser import (
+    has_only_rows_in_tables,
+    large_world,
+    opened,
+    running_world,
+)
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
 from tests.support.world import World
 from trainmaster.console.svg import LABEL_WIDTH, WIDTH
@@ -74,7 +79,9 @@ def test_spans_equal_a_fold_of_the_ledger_to_the_second(browser: Browser) -> Non
         shown = lanes(page)
         now = site.console().now
     timeline = read_timeline(history, now)
-    by_replica: Mapping[str, list[Span]] = {replica.replica_id.words: [] for replica in world.replicas}
+    by_replica: Mapping[str, list[Span]] = {
+        replica.replica_id.words: [] for replica in world.replicas
+    }
     for span in replica_spans(history):
         by_replica[span.replica_id.words].append(span)
     assert set(shown) == {"job", *by_replica}
@@ -90,7 +97,9 @@ def test_spans_equal_a_fold_of_the_ledger_to_the_second(browser: Browser) -> Non
             x, width = float(bar["x"]), float(bar["width"])
             assert bar["kind"] == f"bar phase-{span.phase}"
             assert abs(at(x) - span.start) <= SECOND
-            assert abs(at(x + width) - (span.end or timeline.end)) <= 2 * SECOND, "1.5 units is the narrowest bar"
+            assert abs(at(x + width) - (span.end or timeline.end)) <= 2 * SECOND, (
+                "1.5 units is the narrowest bar"
+            )
             lasted = duration_words(timedelta(seconds=span.seconds(timeline.end)))
             generation = f"VM generation {span.vm_generation}"
             words = f"{name}, attempt {span.attempt}, incarnation {span.incarnation}: {span.phase} for {lasted}, "
@@ -108,15 +117,24 @@ def test_marks_and_attempts_equal_a_fold_of_the_ledger(browser: Browser) -> None
         page.goto("/jobs/digits_1?table=1")
         assert has_only_rows_in_tables(page)
         page.goto("/jobs/digits_1")
-        names = page.locator("svg.timeline a").evaluate_all("marks => marks.map(m => m.getAttribute('aria-label'))")
-        keys = page.locator("svg.timeline a").evaluate_all("marks => marks.map(m => m.getAttribute('href'))")
+        names = page.locator("svg.timeline a").evaluate_all(
+            "marks => marks.map(m => m.getAttribute('aria-label'))"
+        )
+        keys = page.locator("svg.timeline a").evaluate_all(
+            "marks => marks.map(m => m.getAttribute('href'))"
+        )
         assert sorted(names) == sorted(
-            f"{mark.at:%H:%M:%S} {mark.kind}: {mark.text}" + (f" (rule {mark.rule})" if mark.rule else "")
+            f"{mark.at:%H:%M:%S} {mark.kind}: {mark.text}"
+            + (f" (rule {mark.rule})" if mark.rule else "")
             for mark in marks
         )
         assert sorted(keys) == sorted(f"#decision-{mark.key}" for mark in marks)
         attempts = page.locator("svg.timeline .attempt-name").all_inner_texts()
-        assert len(attempts) == page.locator("svg.timeline line.attempt").count() == len(timeline.attempts)
+        assert (
+            len(attempts)
+            == page.locator("svg.timeline line.attempt").count()
+            == len(timeline.attempts)
+        )
         target = page.locator("svg.timeline a").first
         target.click()
         key = (target.get_attribute("href") or "").removeprefix("#")
@@ -137,7 +155,9 @@ def test_idle_gap_collapses_and_expands(browser: Browser) -> None:
     with opened(browser, world) as (page, _):
         page.goto("/jobs/digits_1")
         gap = page.locator("svg.timeline rect.gap")
-        assert re.match(r"[23] h .* without a change, drawn shorter", gap.locator("title").text_content() or "")
+        assert re.match(
+            r"[23] h .* without a change, drawn shorter", gap.locator("title").text_content() or ""
+        )
         page.get_by_role("link", name="Draw them in full").click()
         page.wait_for_url("**gaps=1*")
         assert gap.count() == 0
@@ -146,7 +166,9 @@ def test_idle_gap_collapses_and_expands(browser: Browser) -> None:
         assert gap.count() == 1
 
 
-def test_range_of_the_timeline_survives_a_reload_and_hides_what_is_outside(browser: Browser) -> None:
+def test_range_of_the_timeline_survives_a_reload_and_hides_what_is_outside(
+    browser: Browser,
+) -> None:
     world = scripted()
     with opened(browser, world, expected=("400",)) as (page, _):
         page.goto("/jobs/digits_1")
@@ -171,7 +193,9 @@ def test_range_of_the_timeline_survives_a_reload_and_hides_what_is_outside(brows
 
 
 @pytest.mark.heavy
-def test_large_job_shows_replicas_with_incidents_first_and_counts_the_hidden_ones(browser: Browser) -> None:
+def test_large_job_shows_replicas_with_incidents_first_and_counts_the_hidden_ones(
+    browser: Browser,
+) -> None:
     with opened(browser, large_world()) as (page, _):
         page.goto("/jobs/digits_1")
         assert list(lanes(page)) == ["job", "worker 3", "worker 5", "worker 7"]

@@ -33,7 +33,11 @@ def trials(page: Page) -> list[int]:
 
 def test_lines_outside_the_range_are_dimmed_while_it_is_dragged(browser: Browser) -> None:
     study = study_of("MAXIMIZE")
-    outside = {trial.number for trial in study.tuning.trials if not trial.measurement or trial.measurement.value <= 0.6}
+    outside = {
+        trial.number
+        for trial in study.tuning.trials
+        if not trial.measurement or trial.measurement.value <= 0.6
+    }
     with opened(browser, study) as (page, _):
         page.goto("/jobs/digits_1")
         hold(page, "accuracy", 0.55, 1.0)
@@ -43,7 +47,10 @@ def test_lines_outside_the_range_are_dimmed_while_it_is_dragged(browser: Browser
         page.evaluate(
             "document.querySelector('rect.brush-area[data-axis=accuracy]').dispatchEvent(new Event('pointercancel'))"
         )
-        assert (page.locator("polyline.dimmed").count(), page.locator("rect.brush").count()) == (0, 0)
+        assert (page.locator("polyline.dimmed").count(), page.locator("rect.brush").count()) == (
+            0,
+            0,
+        )
 
 
 @pytest.mark.parametrize(
@@ -59,7 +66,10 @@ def test_best_trial_order_and_line_of_the_best_value_follow_the_goal(
     study = study_of(goal)
     with opened(browser, study) as (page, _):
         page.goto("/jobs/digits_1")
-        assert f"Trial {order[0]}: accuracy = {VALUES[order[0] - 1]:g}" in page.locator("#best").inner_text()
+        assert (
+            f"Trial {order[0]}: accuracy = {VALUES[order[0] - 1]:g}"
+            in page.locator("#best").inner_text()
+        )
         assert trials(page)[:4] == order
         assert set(trials(page)) == {trial.number for trial in study.tuning.trials}
         assert "FAILED" in page.locator("#trial-5").inner_text()
@@ -96,17 +106,28 @@ def hold(page: Page, axis: str, low: float, high: float) -> None:
 
 def test_range_on_an_axis_filters_table_and_address(browser: Browser) -> None:
     study = study_of("MAXIMIZE")
-    in_range = [trial.number for trial in study.tuning.trials if trial.measurement and trial.measurement.value > 0.6]
+    in_range = [
+        trial.number
+        for trial in study.tuning.trials
+        if trial.measurement and trial.measurement.value > 0.6
+    ]
     with opened(browser, study) as (page, _):
         page.goto("/jobs/digits_1")
         drag(page, "accuracy", 0.55, 1.0)
         page.wait_for_url("**brush=accuracy*")
         assert sorted(trials(page)) == in_range
-        assert f"{len(in_range)} of {len(study.tuning.trials)}" in page.locator("#brushes").inner_text()
+        assert (
+            f"{len(in_range)} of {len(study.tuning.trials)}"
+            in page.locator("#brushes").inner_text()
+        )
         assert page.locator("polyline.left-out").count() == len(study.tuning.trials) - len(in_range)
         drag(page, "width", 0.0, 0.3)
         page.wait_for_url("**brush=width*")
-        narrow = [trial.number for trial in study.tuning.trials if trial.number in in_range and "16" in trial.values]
+        narrow = [
+            trial.number
+            for trial in study.tuning.trials
+            if trial.number in in_range and "16" in trial.values
+        ]
         assert sorted(trials(page)) == narrow
         address = page.url
         page.goto("about:blank")
@@ -125,7 +146,9 @@ def test_table_is_sorted_by_links_without_a_script_and_keeps_the_range(browser: 
         assert trials(page)[:4] == [3, 1, 4, 2]
         page.locator("#trials thead").get_by_role("link", name="accuracy").click()
         assert (trials(page)[:4], "sort=value&order=asc" in page.url) == (by_value, True)
-        assert set(trials(page)) == {trial.number for trial in study.tuning.trials}, "failed trials stay, at the end"
+        assert set(trials(page)) == {trial.number for trial in study.tuning.trials}, (
+            "failed trials stay, at the end"
+        )
         page.locator("#trials thead").get_by_role("link", name="accuracy").click()
         assert trials(page)[:4] == by_value[::-1]
         page.goto("/jobs/digits_1?brush=accuracy~0.55~1")

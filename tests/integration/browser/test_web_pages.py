@@ -67,18 +67,38 @@ def requests_for(project: str, bucket: str) -> dict[str, Request]:
     vm = {
         "name": "attacker-vm",
         "machineType": f"zones/{ZONE}/machineTypes/n1-standard-1",
-        "disks": [{"boot": True, "initializeParams": {"sourceImage": "projects/p/global/images/family/debian-12"}}],
+        "disks": [
+            {
+                "boot": True,
+                "initializeParams": {"sourceImage": "projects/p/global/images/family/debian-12"},
+            }
+        ],
         "networkInterfaces": [{"network": "global/networks/default"}],
         "metadata": {"items": [{"key": "startup-script", "value": "true"}]},
         "description": "created by a web page",
     }
-    message = {"data": "eyJqb2JJZCI6ICJhdHRhY2tfMSJ9", "messageId": "666", "publishTime": "2026-11-21T03:00:00Z"}
-    entry = {"logName": f"projects/{project}/logs/attacker", "resource": {"type": "global"}, "textPayload": "attacker"}
+    message = {
+        "data": "eyJqb2JJZCI6ICJhdHRhY2tfMSJ9",
+        "messageId": "666",
+        "publishTime": "2026-11-21T03:00:00Z",
+    }
+    entry = {
+        "logName": f"projects/{project}/logs/attacker",
+        "resource": {"type": "global"},
+        "textPayload": "attacker",
+    }
     instances = f"/compute/v1/projects/{project}/zones/{ZONE}/instances"
     documents = f"/v1/projects/{project}/databases/(default)/documents/jobs"
     schedules = f"/v1/projects/{project}/locations/us-central1/jobs"
-    publication = {"topicName": f"projects/{project}/topics/trainmaster-submit", "data": message["data"]}
-    schedule = {"name": f"{schedules[4:]}/attacker", "schedule": "* * * * *", "pubsubTarget": publication}
+    publication = {
+        "topicName": f"projects/{project}/topics/trainmaster-submit",
+        "data": message["data"],
+    }
+    schedule = {
+        "name": f"{schedules[4:]}/attacker",
+        "schedule": "* * * * *",
+        "pubsubTarget": publication,
+    }
     now = datetime.now(UTC).isoformat()
     series = {
         "metric": {"type": METRIC},
@@ -94,29 +114,51 @@ def requests_for(project: str, bucket: str) -> dict[str, Request]:
             "POST", f"/upload/storage/v1/b/{bucket}/o?uploadType=media&name=attacker", '{"a":"b"}'
         ),
         "list objects": Request("GET", f"/storage/v1/b/{bucket}/o"),
-        "write a log entry": Request("POST", "/v2/entries:write", json.dumps({"entries": [entry], "other": ""})),
-        "read log entries": Request("POST", "/v2/entries:list", json.dumps({"resourceNames": [f"projects/{project}"]})),
-        "publish a job": Request(
-            "POST", f"/v1/projects/{project}/topics/trainmaster-submit:publish", json.dumps({"messages": [message]})
+        "write a log entry": Request(
+            "POST", "/v2/entries:write", json.dumps({"entries": [entry], "other": ""})
         ),
-        "create a document": Request("POST", f"{documents}?documentId=attacker", json.dumps({"name": ""})),
+        "read log entries": Request(
+            "POST", "/v2/entries:list", json.dumps({"resourceNames": [f"projects/{project}"]})
+        ),
+        "publish a job": Request(
+            "POST",
+            f"/v1/projects/{project}/topics/trainmaster-submit:publish",
+            json.dumps({"messages": [message]}),
+        ),
+        "create a document": Request(
+            "POST", f"{documents}?documentId=attacker", json.dumps({"name": ""})
+        ),
         "list documents": Request("GET", documents),
-        "push an event": Request("POST", "/", json.dumps({"message": message, "subscription": "attacker"})),
+        "push an event": Request(
+            "POST", "/", json.dumps({"message": message, "subscription": "attacker"})
+        ),
         "list jobs": Request("GET", f"/v1/projects/{project}/jobs"),
         "create a schedule": Request("POST", schedules, json.dumps(schedule)),
         "list schedules": Request("GET", schedules),
         "write a time series": Request(
-            "POST", f"/v3/projects/{project}/timeSeries", json.dumps({"timeSeries": [series], "other": ""})
+            "POST",
+            f"/v3/projects/{project}/timeSeries",
+            json.dumps({"timeSeries": [series], "other": ""}),
         ),
         "list metrics": Request("GET", f"/v3/projects/{project}/metricDescriptors"),
         "list prices": Request("GET", "/v1/services/6F81-5844-456A/skus"),
-        "inject a fault": Request("POST", "/emulator/v1/faults", '{"stockout_zones": ["attacker"]}'),
+        "inject a fault": Request(
+            "POST", "/emulator/v1/faults", '{"stockout_zones": ["attacker"]}'
+        ),
         "read the state of an emulator": Request("GET", "/emulator/v1/health"),
-        "test permissions": Request("POST", f"/v1/projects/{project}:testIamPermissions", json.dumps(permissions)),
-        "read a VM's guest attributes": Request("GET", f"{instances}/victim/getGuestAttributes?queryPath=trainmaster/"),
+        "test permissions": Request(
+            "POST", f"/v1/projects/{project}:testIamPermissions", json.dumps(permissions)
+        ),
+        "read a VM's guest attributes": Request(
+            "GET", f"{instances}/victim/getGuestAttributes?queryPath=trainmaster/"
+        ),
         "write a guest attribute": Request("PUT", attribute, "attacker"),
-        "read a VM's configuration": Request("GET", "/computeMetadata/v1/instance/attributes/?recursive=true"),
-        "read a VM's token": Request("GET", "/computeMetadata/v1/instance/service-accounts/default/token"),
+        "read a VM's configuration": Request(
+            "GET", "/computeMetadata/v1/instance/attributes/?recursive=true"
+        ),
+        "read a VM's token": Request(
+            "GET", "/computeMetadata/v1/instance/service-accounts/default/token"
+        ),
         "read the user's name": Request("GET", "/v1/userinfo"),
     }
 
@@ -135,7 +177,9 @@ def stack(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[L
 
     A realistic stack has all listeners of an ordinary one, and those of its IAM.
     """
-    with local_stack(tmp_path_factory.mktemp("stack"), StackConfig(realistic=True, time_scale=0.01)) as running:
+    with local_stack(
+        tmp_path_factory.mktemp("stack"), StackConfig(realistic=True, time_scale=0.01)
+    ) as running:
         vm = requests_of(running)["insert a VM"]
         body = json.loads(vm.body) | {"name": "victim", "serviceAccounts": [{"email": "default"}]}
         body["metadata"]["items"] = [
@@ -213,10 +257,17 @@ class Shot:
 
     def as_json(self) -> dict[str, str]:
         url = self.target + self.request.path
-        return {"manner": self.manner, "method": self.request.method, "url": url, "body": self.request.body}
+        return {
+            "manner": self.manner,
+            "method": self.request.method,
+            "url": url,
+            "body": self.request.body,
+        }
 
 
-def shots(manners: Sequence[str], targets: Sequence[str], requests: dict[str, Request]) -> list[Shot]:
+def shots(
+    manners: Sequence[str], targets: Sequence[str], requests: dict[str, Request]
+) -> list[Shot]:
     """Return each request in each manner to each target. Forms are posted only."""
     return [
         Shot(manner, target, name, request)
@@ -235,11 +286,15 @@ def attack(context: BrowserContext, page_origin: str, planned: list[Shot]) -> di
     page = context.new_page()
     page.route(
         f"{page_origin}/attack.html",
-        lambda route: route.fulfill(content_type="text/html", body=f"<body><script>{SCRIPT}</script>"),
+        lambda route: route.fulfill(
+            content_type="text/html", body=f"<body><script>{SCRIPT}</script>"
+        ),
     )
     try:
         page.goto(f"{page_origin}/attack.html")
-        outcomes = page.evaluate("(requests) => window.attack(requests)", [shot.as_json() for shot in planned])
+        outcomes = page.evaluate(
+            "(requests) => window.attack(requests)", [shot.as_json() for shot in planned]
+        )
     except Error as error:
         if "ERR_UNSAFE_PORT" not in error.message:
             raise
@@ -257,17 +312,37 @@ def effects(stack: LocalStack) -> dict[str, Any]:
     compute = endpoints.compute or ""
     return {
         "VMs": names(call(compute, "GET", instances), "items"),
-        "guest attributes": written_by_pages(compute, f"{instances}/victim/getGuestAttributes?queryPath=trainmaster/"),
-        "faults": call(compute, "GET", "/emulator/v1/faults"),
-        "metrics": call(endpoints.monitoring, "GET", f"/v3/projects/{config.project}/metricDescriptors"),
-        "objects": names(call(endpoints.storage, "GET", f"/storage/v1/b/{config.bucket}/o"), "items"),
-        "log": call(endpoints.logging, "POST", "/v2/entries:list", {"resourceNames": [f"projects/{config.project}"]}),
-        # Its first call takes long on a busy machine.
-        "jobs": names(call(endpoints.firestore, "GET", f"{documents}/jobs", timeout_s=60), "documents"),
-        "schedules": names(
-            call(endpoints.scheduler or "", "GET", f"/v1/projects/{config.project}/locations/us-central1/jobs"), "jobs"
+        "guest attributes": written_by_pages(
+            compute, f"{instances}/victim/getGuestAttributes?queryPath=trainmaster/"
         ),
-        "rejections": names(call(endpoints.firestore, "GET", f"{documents}/rejections"), "documents"),
+        "faults": call(compute, "GET", "/emulator/v1/faults"),
+        "metrics": call(
+            endpoints.monitoring, "GET", f"/v3/projects/{config.project}/metricDescriptors"
+        ),
+        "objects": names(
+            call(endpoints.storage, "GET", f"/storage/v1/b/{config.bucket}/o"), "items"
+        ),
+        "log": call(
+            endpoints.logging,
+            "POST",
+            "/v2/entries:list",
+            {"resourceNames": [f"projects/{config.project}"]},
+        ),
+        # Its first call takes long on a busy machine.
+        "jobs": names(
+            call(endpoints.firestore, "GET", f"{documents}/jobs", timeout_s=60), "documents"
+        ),
+        "schedules": names(
+            call(
+                endpoints.scheduler or "",
+                "GET",
+                f"/v1/projects/{config.project}/locations/us-central1/jobs",
+            ),
+            "jobs",
+        ),
+        "rejections": names(
+            call(endpoints.firestore, "GET", f"{documents}/rejections"), "documents"
+        ),
     }
 
 
@@ -287,25 +362,37 @@ def names(listing: dict[str, Any], key: str) -> list[str]:
 
 def test_every_service_of_the_stack_is_attacked(stack: LocalStack) -> None:
     """A service whose process or port is not found would pass the attacks below."""
-    addresses = {service.address for service in stack.state.services.values()} | set(stack.state.endpoints.addresses())
+    addresses = {service.address for service in stack.state.services.values()} | set(
+        stack.state.endpoints.addresses()
+    )
     assert {address for address in addresses if address} <= set(listeners(stack))
     gates = {grpc_gate.NAME, http_gate.NAME}
     assert gates | {"monitoring", "billing", "api", "iam"} <= set(stack.state.services)
 
 
-def test_page_of_another_origin_learns_and_changes_nothing(chromium: str, stack: LocalStack) -> None:
+def test_page_of_another_origin_learns_and_changes_nothing(
+    chromium: str, stack: LocalStack
+) -> None:
     before = effects(stack)
-    targets = [f"http://{address}" for address in listeners(stack)] + [f"https://{stack.state.endpoints.storage_tls}"]
+    targets = [f"http://{address}" for address in listeners(stack)] + [
+        f"https://{stack.state.endpoints.storage_tls}"
+    ]
     learned = []
     with browser(chromium, {"127.0.0.1"}) as context:
         for origin, manner in CROSS_ORIGIN_ATTACKS:
             outcomes = attack(context, origin, shots([manner], targets, requests_of(stack)))
-            learned += [(origin, shot, outcome) for shot, outcome in outcomes.items() if outcome not in NOTHING]
+            learned += [
+                (origin, shot, outcome)
+                for shot, outcome in outcomes.items()
+                if outcome not in NOTHING
+            ]
     assert learned == []
     assert effects(stack) == before
 
 
-def test_page_with_a_rebound_name_learns_and_changes_nothing(chromium: str, stack: LocalStack) -> None:
+def test_page_with_a_rebound_name_learns_and_changes_nothing(
+    chromium: str, stack: LocalStack
+) -> None:
     before = effects(stack)
     addresses = listeners(stack)
     learned = []
@@ -315,7 +402,9 @@ def test_page_with_a_rebound_name_learns_and_changes_nothing(chromium: str, stac
             scheme = "https" if address == stack.state.endpoints.storage_tls else "http"
             origin = f"{scheme}://{rebound_name(host)}:{port}"
             outcomes = attack(context, origin, shots(REBOUND_MANNERS, [origin], requests_of(stack)))
-            learned += [(shot, outcome) for shot, outcome in outcomes.items() if not is_refusal(outcome)]
+            learned += [
+                (shot, outcome) for shot, outcome in outcomes.items() if not is_refusal(outcome)
+            ]
     assert learned == []
     assert effects(stack) == before
 
@@ -336,11 +425,15 @@ class UnprotectedServer:
 
         class Handler(BaseHTTPRequestHandler):
             def _accept(self) -> None:
-                received.append(self.rfile.read(int(self.headers.get("Content-Length", "0"))).decode())
+                received.append(
+                    self.rfile.read(int(self.headers.get("Content-Length", "0"))).decode()
+                )
                 self.send_response(200)
                 self.send_header("Access-Control-Allow-Origin", "*")
                 self.send_header("Access-Control-Allow-Methods", "PUT")
-                self.send_header("Access-Control-Allow-Headers", "authorization, content-type, metadata-flavor")
+                self.send_header(
+                    "Access-Control-Allow-Headers", "authorization, content-type, metadata-flavor"
+                )
                 self.end_headers()
                 self.wfile.write(b"a secret")
 

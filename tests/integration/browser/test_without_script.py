@@ -18,7 +18,9 @@ def test_list_filters_and_pages_work(browser: Browser) -> None:
     for number in range(1, 5):
         world.job_id = f"digits_{number}"
         world.wait(10)
-        world.submit({**a_spec(), "labels": {"team": "vision"}}, source=f"gs://b/jobs/{number}.yaml#1")
+        world.submit(
+            {**a_spec(), "labels": {"team": "vision"}}, source=f"gs://b/jobs/{number}.yaml#1"
+        )
     with opened(browser, world, has_script=False) as (page, _):
         page.goto("/jobs?size=3")
         assert page.locator("tbody tr").count() == 3
@@ -39,7 +41,9 @@ def test_list_filters_and_pages_work(browser: Browser) -> None:
 def test_job_page_logs_and_cancellation_work(browser: Browser) -> None:
     world = running_world()
     with opened(browser, world, has_script=False) as (page, site):
-        site.entries = [log_entry("INFO", "worker-replica-0", f"line {n}", f"id-{n}") for n in range(3)]
+        site.entries = [
+            log_entry("INFO", "worker-replica-0", f"line {n}", f"id-{n}") for n in range(3)
+        ]
         page.goto("/jobs")
         page.get_by_role("link", name="digits_1").click()
         assert page.locator("svg.timeline .lane").count() == 4

@@ -36,7 +36,9 @@ class Installation:
 
     @property
     def deps(self) -> CreationDeps:
-        return CreationDeps(self.store, self.bus, clock=lambda: datetime.now(UTC), sleep=lambda _: None)
+        return CreationDeps(
+            self.store, self.bus, clock=lambda: datetime.now(UTC), sleep=lambda _: None
+        )
 
     def run(self, *arguments: str) -> Result:
         """Run one command."""

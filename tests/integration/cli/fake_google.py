@@ -39,7 +39,9 @@ class FakeGoogle:
                 google.tokens.add(self.headers.get("Authorization", ""))
                 path = self.path.partition("?")[0]
                 missing = 404, {"error": {"message": "not found"}}
-                matches = (response for end, response in google.responses.items() if path.endswith(end))
+                matches = (
+                    response for end, response in google.responses.items() if path.endswith(end)
+                )
                 status, body = next(matches, missing)
                 self.send_response(status)
                 self.end_headers()

@@ -29,21 +29,34 @@ from trainmaster.wiring import log_reader
 def under_its_name(address: str, path: str = "") -> Request:
     """Return a request as browsers send it, which resolve names below localhost to loopback themselves."""
     url = urlsplit(address)
-    return Request(f"http://127.0.0.1:{url.port}{path or f'/?{url.query}'}", headers={"Host": url.netloc})
+    return Request(
+        f"http://127.0.0.1:{url.port}{path or f'/?{url.query}'}", headers={"Host": url.netloc}
+    )
 
 
-def test_printed_address_signs_in_once_and_shows_jobs_and_their_logs(installation: Installation) -> None:
-    submit.handle(json.dumps({"jobId": "digits_1", **a_spec()}).encode(), "gs://b/jobs/1.yaml#1", installation.deps)
+def test_printed_address_signs_in_once_and_shows_jobs_and_their_logs(
+    installation: Installation,
+) -> None:
+    submit.handle(
+        json.dumps({"jobId": "digits_1", **a_spec()}).encode(),
+        "gs://b/jobs/1.yaml#1",
+        installation.deps,
+    )
     server, address = start(0)
     with serving(server):
-        assert re.fullmatch(rf"http://[0-9a-f]{{16}}\.localhost:{server.server_port}/\?token=[\w-]{{40,}}", address)
+        assert re.fullmatch(
+            rf"http://[0-9a-f]{{16}}\.localhost:{server.server_port}/\?token=[\w-]{{40,}}", address
+        )
         browser = build_opener(ProxyHandler({}), HTTPCookieProcessor(CookieJar()))
         with browser.open(under_its_name(address)) as response:
             assert response.url.endswith("/jobs")
             assert b'id="job-digits_1"' in response.read()
         with browser.open(under_its_name(address, "/jobs/digits_1/logs")) as response:
             assert b"The job has printed nothing yet" in response.read()
-        for stranger, refusal in ((under_its_name(address), "401"), (under_its_name(address).full_url, "403")):
+        for stranger, refusal in (
+            (under_its_name(address), "401"),
+            (under_its_name(address).full_url, "403"),
+        ):
             with pytest.raises(HTTPError, match=refusal):
                 build_opener(ProxyHandler({})).open(stranger)
 
@@ -56,7 +69,11 @@ def test_log_page_of_a_user_without_the_role_names_it(
             raise Forbidden("Permission 'logging.logEntries.list' denied")
 
     monkeypatch.setattr(log_reader, "log_entries", Refusing)
-    submit.handle(json.dumps({"jobId": "digits_1", **a_spec()}).encode(), "gs://b/jobs/1.yaml#1", installation.deps)
+    submit.handle(
+        json.dumps({"jobId": "digits_1", **a_spec()}).encode(),
+        "gs://b/jobs/1.yaml#1",
+        installation.deps,
+    )
     server, address = start(0)
     with serving(server):
         browser = build_opener(ProxyHandler({}), HTTPCookieProcessor(CookieJar()))
@@ -73,7 +90,9 @@ def test_own_name_is_optional_for_browsers_that_do_not_find_it(installation: Ins
     assert address.startswith(f"http://127.0.0.1:{server.server_port}/?token=")
 
 
-def test_no_other_program_can_listen_where_browsers_connect_first(installation: Installation) -> None:
+def test_no_other_program_can_listen_where_browsers_connect_first(
+    installation: Installation,
+) -> None:
     server, _ = start(0)
     with socket.socket(socket.AF_INET6) as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -96,7 +115,9 @@ def test_port_in_use_is_an_error_that_names_the_option(installation: Installatio
         server.server_close()
 
 
-def test_describe_shows_machine_time_by_phase_and_a_link_to_the_console(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_describe_shows_machine_time_by_phase_and_a_link_to_the_console(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = World()
     world.start_running()
     world.wait(3600)
@@ -117,7 +138,9 @@ def test_describe_shows_machine_time_by_phase_and_a_link_to_the_console(monkeypa
     assert view["console"] == "https://console.example.com/jobs/digits_1"
     (attempt,) = view["machineTime"]["attempts"]
     assert attempt["counted"]["running"] >= 3 * 3600
-    assert sum(attempt["counted"].values()) == pytest.approx(view["machineTime"]["countedMachineSeconds"], abs=0.01)
+    assert sum(attempt["counted"].values()) == pytest.approx(
+        view["machineTime"]["countedMachineSeconds"], abs=0.01
+    )
     assert view["machineTime"]["lostAtMostMachineSeconds"] == pytest.approx(3 * 3602, abs=6)
     assert "console: https://console.example.com/jobs/digits_1" in text
     assert "goodput: " in text

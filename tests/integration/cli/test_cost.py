@@ -67,7 +67,9 @@ def test_prices_are_fetched_stored_and_listed(bucket: MemoryObjects) -> None:
     assert result.exit_code == 0, result.output
     assert "gs://installation/prices/v1.json: prices of " in result.stdout
     assert " in 4 regions, in USD" in result.stdout
-    table = run("prices", "list", "n1-standard-4", "g2-standard-8", "v5litepod", "m3-ultramem-32").stdout
+    table = run(
+        "prices", "list", "n1-standard-4", "g2-standard-8", "v5litepod", "m3-ultramem-32"
+    ).stdout
     lines = {line.split()[0]: line.split()[1:] for line in table.splitlines()[2:]}
     assert lines["n1-standard-4"] == ["0.1900", "USD", "0.0400", "USD"]
     assert lines["g2-standard-8"][:2] == ["0.8536", "USD"]
@@ -119,14 +121,17 @@ def test_compare_shows_jobs_side_by_side_and_what_differs(
     world = a_job_with_three_losses(bucket)
     world.job_id = "digits_2"
     world.submit(
-        {**a_spec(args=["--epochs", "9"]), "trainmaster": {"spot": "all"}}, source="gs://b/jobs/digits_2.yaml#1"
+        {**a_spec(args=["--epochs", "9"]), "trainmaster": {"spot": "all"}},
+        source="gs://b/jobs/digits_2.yaml#1",
     )
     use(world, monkeypatch)
     lines = run("jobs", "compare", "digits_1", "digits_2", "digits_1").stdout.splitlines()
     rows = {line.split("  ")[0]: line.split()[1:] for line in lines}
     assert lines[0].split() == ["DIGITS_1", "DIGITS_2"]
     assert rows["state"] == [world.store.load("digits_1").state.job.state, "QUEUED"]  # type: ignore[union-attr]
-    assert "from the times of objects in gs://bucket/digits" in next(line for line in lines if "lost work" in line)
+    assert "from the times of objects in gs://bucket/digits" in next(
+        line for line in lines if "lost work" in line
+    )
     assert [line.split() for line in lines[-2:]] == [
         ["SPEC", "DIGITS_1", "DIGITS_2"],
         ["trainingInput.args", "--epochs", "5", "9"],
@@ -141,7 +146,10 @@ def test_compare_shows_jobs_side_by_side_and_what_differs(
 
 @pytest.mark.parametrize(
     ("ids", "words"),
-    [(["digits_9"], "there is no job digits_9"), ([f"digits_{n}" for n in range(7)], "1 to 6 jobs; 7 are named")],
+    [
+        (["digits_9"], "there is no job digits_9"),
+        ([f"digits_{n}" for n in range(7)], "1 to 6 jobs; 7 are named"),
+    ],
 )
 def test_compare_names_a_wrong_choice_of_jobs(
     bucket: MemoryObjects, monkeypatch: pytest.MonkeyPatch, ids: list[str], words: str
@@ -151,7 +159,9 @@ def test_compare_names_a_wrong_choice_of_jobs(
     assert words in str(result.exception)
 
 
-def test_describe_without_prices_says_so(bucket: MemoryObjects, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_describe_without_prices_says_so(
+    bucket: MemoryObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World()
     start(world)
     use(world, monkeypatch)
@@ -161,7 +171,9 @@ def test_describe_without_prices_says_so(bucket: MemoryObjects, monkeypatch: pyt
     )
 
 
-def test_invalid_price_list_does_not_break_describe(bucket: MemoryObjects, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_price_list_does_not_break_describe(
+    bucket: MemoryObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bucket.write("gs://installation/prices/v1.json", b"{", content_type="application/json")
     world = World()
     start(world)
@@ -171,7 +183,9 @@ def test_invalid_price_list_does_not_break_describe(bucket: MemoryObjects, monke
     assert "the price list is invalid" in result.stdout
 
 
-def test_advice_of_a_job_with_enough_data_has_figures(bucket: MemoryObjects, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_advice_of_a_job_with_enough_data_has_figures(
+    bucket: MemoryObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run("prices", "update")
     use(a_job_with_three_losses(bucket, every_s=3000), monkeypatch)
     monkeypatch.setattr("trainmaster.cli.advise.RUNS_MIN", 1)
@@ -199,10 +213,14 @@ def test_advice_of_a_job_with_too_little_data_says_what_is_missing(
     assert "the job had none" in missing["Spot VMs"]
 
 
-def test_costs_are_summed_by_user_and_by_label(bucket: MemoryObjects, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_costs_are_summed_by_user_and_by_label(
+    bucket: MemoryObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World()
     use(world, monkeypatch)
-    for number, (user, team, hours) in enumerate((("anna", "vision", 1), ("boris", "vision", 2), ("anna", "", 4))):
+    for number, (user, team, hours) in enumerate(
+        (("anna", "vision", 1), ("boris", "vision", 2), ("anna", "", 4))
+    ):
         world.job_id = f"job_{number}"
         document = {**a_spec(), "labels": {"team": team} if team else {}}
         world.submit(document, f"cli:{number}/{user}@example.com")
@@ -222,7 +240,10 @@ def test_costs_are_summed_by_user_and_by_label(bucket: MemoryObjects, monkeypatc
     ]
     assert float(users[0]["cost"]) == pytest.approx(2.5 * float(users[1]["cost"]), rel=0.05)
     teams = json.loads(run("jobs", "cost", "--by", "team", "--format", "json").stdout)
-    assert [(row["value"], row["jobs"], row["notKnown"]) for row in teams] == [("-", 1, 0), ("vision", 2, 0)]
+    assert [(row["value"], row["jobs"], row["notKnown"]) for row in teams] == [
+        ("-", 1, 0),
+        ("vision", 2, 0),
+    ]
     assert float(teams[0]["cost"]) == pytest.approx(4 / 3 * float(teams[1]["cost"]), rel=0.05)
     assert "raise `--limit`" in run("jobs", "cost", "--limit", "2").stderr
     for key in ("jobs", "cost", "currency"):  # labels that are named like a column
@@ -231,7 +252,9 @@ def test_costs_are_summed_by_user_and_by_label(bucket: MemoryObjects, monkeypatc
     assert len(run("jobs", "cost", "--user", "boris@example.com").stdout.splitlines()) == 2
 
 
-def test_cost_of_a_tuning_job_is_that_of_its_trials(bucket: MemoryObjects, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cost_of_a_tuning_job_is_that_of_its_trials(
+    bucket: MemoryObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study = Study()
     use(study, monkeypatch)
     run("prices", "update")

@@ -48,14 +48,18 @@ def test_list_and_show_keep_the_messages(pubsub: PubSub, run: Callable[..., Resu
         pubsub.publish(topics.DEAD_LETTER, json.dumps({"number": number}).encode(), **REASON)
     first = listed(run)
     assert [letter["data"] for letter in first] == [{"number": 0}, {"number": 1}, {"number": 2}]
-    assert {(letter["topic"], letter["reason"]) for letter in first} == {(topics.SUBMIT, "no job digits_1")}
+    assert {(letter["topic"], letter["reason"]) for letter in first} == {
+        (topics.SUBMIT, "no job digits_1")
+    }
     assert listed(run) == first
     assert "no job digits_1" in run("list").stdout
     shown = json.loads(run("show", str(first[1]["id"])).stdout)
     assert shown["data"] == {"number": 1}
 
 
-def test_replay_publishes_the_original_message_to_its_topic(pubsub: PubSub, run: Callable[..., Result]) -> None:
+def test_replay_publishes_the_original_message_to_its_topic(
+    pubsub: PubSub, run: Callable[..., Result]
+) -> None:
     pubsub.publish(topics.DEAD_LETTER, b'{"a": 1}', **REASON)
     pubsub.publish(topics.DEAD_LETTER, b'{"b": 2}', **REASON)
     first = listed(run)[0]
@@ -65,7 +69,9 @@ def test_replay_publishes_the_original_message_to_its_topic(pubsub: PubSub, run:
     assert [letter["data"] for letter in listed(run)] == [{"b": 2}]
 
 
-def test_replay_of_message_moved_by_pubsub_publishes_it_again(pubsub: PubSub, run: Callable[..., Result]) -> None:
+def test_replay_of_message_moved_by_pubsub_publishes_it_again(
+    pubsub: PubSub, run: Callable[..., Result]
+) -> None:
     moved = {"CloudPubSubDeadLetterSourceSubscription": topics.SUBMIT, "identity": "token"}
     pubsub.publish(topics.DEAD_LETTER, b"{}", **moved)
     assert "not acknowledged by trainmaster-submit" in run("list").stdout
@@ -91,7 +97,9 @@ def test_large_or_deep_letters_hide_no_other(pubsub: PubSub, run: Callable[..., 
     assert [len(str(letter["data"])) for letter in listed(run)] == [5_000_000, 5000, 1]
 
 
-def test_letter_whose_data_was_cut_is_not_replayed(pubsub: PubSub, run: Callable[..., Result]) -> None:
+def test_letter_whose_data_was_cut_is_not_replayed(
+    pubsub: PubSub, run: Callable[..., Result]
+) -> None:
     pubsub.publish(topics.DEAD_LETTER, b"{}", cut="1700000", **REASON)
     result = run("replay", "--all")
     assert "its 1700000 bytes were cut" in result.stdout
@@ -107,13 +115,17 @@ def test_letter_whose_data_was_cut_is_not_replayed(pubsub: PubSub, run: Callable
         (("replay", "4711"), "no dead letter 4711"),
     ],
 )
-def test_invalid_selection_is_an_error(run: Callable[..., Result], arguments: tuple[str, ...], message: str) -> None:
+def test_invalid_selection_is_an_error(
+    run: Callable[..., Result], arguments: tuple[str, ...], message: str
+) -> None:
     result = run(*arguments)
     assert isinstance(result.exception, PermanentError)
     assert message in str(result.exception)
 
 
-def test_project_without_trainmaster_is_reported(pubsub_emulator: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_project_without_trainmaster_is_reported(
+    pubsub_emulator: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TRAINMASTER_PROJECT", "empty-project")
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", pubsub_emulator)
     settings.cache_clear()
@@ -123,7 +135,9 @@ def test_project_without_trainmaster_is_reported(pubsub_emulator: str, monkeypat
 
 
 def test_list_hides_identity_tokens(pubsub: PubSub, run: Callable[..., Result]) -> None:
-    pubsub.publish(topics.DEAD_LETTER, b"{}", **REASON, **{"identity": "eyJhb", "identity-2": "GciOi"})
+    pubsub.publish(
+        topics.DEAD_LETTER, b"{}", **REASON, **{"identity": "eyJhb", "identity-2": "GciOi"}
+    )
     output = run("list", "--format", "json").stdout
     assert "eyJhb" not in output
     assert "GciOi" not in output

@@ -60,17 +60,34 @@ class Installation:
     def with_schema(self, topic: str, name: str, fields: list[dict[str, object]]) -> None:
         definition = json.dumps({"type": "record", "name": "Event", "fields": fields})
         path = f"/v1/projects/{self.project}"
-        call(self.pubsub_host, "POST", f"{path}/schemas?schemaId={name}", {"type": "AVRO", "definition": definition})
+        call(
+            self.pubsub_host,
+            "POST",
+            f"{path}/schemas?schemaId={name}",
+            {"type": "AVRO", "definition": definition},
+        )
         settings = {"schema": f"projects/{self.project}/schemas/{name}", "encoding": "JSON"}
-        body = {"topic": {"name": f"projects/{self.project}/topics/{topic}", "schemaSettings": settings}}
-        call(self.pubsub_host, "PATCH", f"{path}/topics/{topic}", {**body, "updateMask": "schemaSettings"})
+        body = {
+            "topic": {"name": f"projects/{self.project}/topics/{topic}", "schemaSettings": settings}
+        }
+        call(
+            self.pubsub_host,
+            "PATCH",
+            f"{path}/topics/{topic}",
+            {**body, "updateMask": "schemaSettings"},
+        )
 
     def change_subscription(self, topic: str, **changed: object) -> None:
         """Replace the subscription by one with changed fields. None removes a field."""
         path = f"/v1/projects/{self.project}/subscriptions/{topic}"
         body = {**call(self.pubsub_host, "GET", path), **changed}
         call(self.pubsub_host, "DELETE", path)
-        call(self.pubsub_host, "PUT", path, {name: value for name, value in body.items() if value is not None})
+        call(
+            self.pubsub_host,
+            "PUT",
+            path,
+            {name: value for name, value in body.items() if value is not None},
+        )
 
 
 @pytest.fixture
@@ -84,8 +101,15 @@ def google() -> FakeGoogle:
         {"metric": "NVIDIA_T4_GPUS", "usage": 0.0, "limit": 0.0},
         {"metric": "SECURITY_POLICIES", "usage": 3.0, "limit": 3.0},
     ]
-    responses = {"/zones": (200, zones), f"/regions/{REGION}": (200, {"name": REGION, "quotas": quotas})}
-    responses |= {"/aggregated/instances": (200, {"items": {}}), "/nodes": (200, {}), "/queuedResources": (200, {})}
+    responses = {
+        "/zones": (200, zones),
+        f"/regions/{REGION}": (200, {"name": REGION, "quotas": quotas}),
+    }
+    responses |= {
+        "/aggregated/instances": (200, {"items": {}}),
+        "/nodes": (200, {}),
+        "/queuedResources": (200, {}),
+    }
     return FakeGoogle(responses)
 
 
@@ -131,7 +155,9 @@ def installation(
         monkeypatch.setenv("TRAINMASTER_IAM_ENDPOINT", endpoint)
         yield Installation(project, client, pubsub_emulator, google)
     # The emulator works for each push subscription without a pause, also if it has no messages.
-    for subscription in call(pubsub_emulator, "GET", f"/v1/projects/{project}/subscriptions")["subscriptions"]:
+    for subscription in call(pubsub_emulator, "GET", f"/v1/projects/{project}/subscriptions")[
+        "subscriptions"
+    ]:
         call(pubsub_emulator, "DELETE", f"/v1/{subscription['name']}")
     settings.cache_clear()
     core_services.store.cache_clear()
@@ -143,13 +169,18 @@ def test_complete_installation_has_no_problems(installation: Installation) -> No
     lines = result.stdout.splitlines()
     assert {line.partition(" ")[0] for line in lines} == {"ok", "-", "!"}
     assert f"ok   quota CPUS in {REGION}: 8 of 72" in lines
-    assert f"ok   quota SSD_TOTAL_GB in {REGION}: 0 of 500 (enough for 5 replicas with default disks)" in lines
+    assert (
+        f"ok   quota SSD_TOTAL_GB in {REGION}: 0 of 500 (enough for 5 replicas with default disks)"
+        in lines
+    )
     (limited,) = [line for line in lines if line.startswith("! ")]
     assert f"that need NVIDIA_T4_GPUS wait indefinitely: these quotas are 0 in {REGION}" in limited
     assert {f"ok   topic {topic} and its subscription" for topic in EVENT_TOPICS} <= set(lines)
     assert f"ok   topic {topics.JOB_STATE}" in lines
     (retries,) = [line for line in lines if "retry policies" in line]
-    assert retries.startswith("-    retry policies of the subscriptions: not checked"), "the local stack needs none"
+    assert retries.startswith("-    retry policies of the subscriptions: not checked"), (
+        "the local stack needs none"
+    )
 
 
 def test_every_topic_is_checked() -> None:
@@ -159,29 +190,46 @@ def test_every_topic_is_checked() -> None:
 
 def test_changed_subscription_is_a_problem(installation: Installation) -> None:
     installation.pubsub.create_topic("elsewhere")
-    elsewhere = {"deadLetterTopic": f"projects/{installation.project}/topics/elsewhere", "maxDeliveryAttempts": 100}
+    elsewhere = {
+        "deadLetterTopic": f"projects/{installation.project}/topics/elsewhere",
+        "maxDeliveryAttempts": 100,
+    }
     changes: dict[str, tuple[dict[str, object], str]] = {
         topics.REPLICA_EXIT: ({"pushConfig": {}}, "has no push endpoint"),
-        topics.VM_READY: ({"deadLetterPolicy": None}, "does not move messages to trainmaster-dead-letter"),
-        topics.SWEEP: ({"deadLetterPolicy": elsewhere}, "does not move messages to trainmaster-dead-letter"),
+        topics.VM_READY: (
+            {"deadLetterPolicy": None},
+            "does not move messages to trainmaster-dead-letter",
+        ),
+        topics.SWEEP: (
+            {"deadLetterPolicy": elsewhere},
+            "does not move messages to trainmaster-dead-letter",
+        ),
         topics.SUBMIT: ({"expirationPolicy": None}, "expires when it is not used"),
         topics.PROVISION: ({"expirationPolicy": {"ttl": "86400s"}}, "expires when it is not used"),
         topics.MAINTENANCE: ({"ackDeadlineSeconds": 10}, "has an acknowledgement deadline of 10 s"),
-        topics.DEAD_LETTER: ({"pushConfig": {"pushEndpoint": "http://127.0.0.1:9/"}}, "has a push endpoint"),
+        topics.DEAD_LETTER: (
+            {"pushConfig": {"pushEndpoint": "http://127.0.0.1:9/"}},
+            "has a push endpoint",
+        ),
     }
     for topic, (changed, _) in changes.items():
         installation.change_subscription(topic, **changed)
     lines = installation.problems()
     assert len(lines) == len(changes)
     for topic, (_, message) in changes.items():
-        assert any(f"subscription {topic} {message}" in line and "terraform apply" in line for line in lines), topic
+        assert any(
+            f"subscription {topic} {message}" in line and "terraform apply" in line
+            for line in lines
+        ), topic
 
 
 def test_schema_that_rejects_agents_events_is_a_problem(installation: Installation) -> None:
     """The emulator supports only Avro. The test shows that Pub/Sub validates the sample, and its error is shown."""
     fields = _avro(SAMPLE_EVENTS[topics.VM_READY])
     installation.with_schema(topics.VM_READY, "fits", fields)
-    installation.with_schema(topics.MAINTENANCE, "does-not", [*fields, {"name": "missing", "type": "string"}])
+    installation.with_schema(
+        topics.MAINTENANCE, "does-not", [*fields, {"name": "missing", "type": "string"}]
+    )
     (line,) = installation.problems()
     assert f"the schema of {topics.MAINTENANCE} rejects the events of agents" in line
     assert "schemas = false" in line
@@ -206,23 +254,33 @@ def test_sample_events_have_all_fields_that_functions_decode() -> None:
         (topics.MAINTENANCE, google_events.decode_maintenance),
     ):
         decode(json.dumps(SAMPLE_EVENTS[topic]).encode())
-    assert set(SAMPLE_EVENTS[topics.REPLICA_EXIT]) | {"host"} == set(agent_messages.ReplicaExitMessage.model_fields)
+    assert set(SAMPLE_EVENTS[topics.REPLICA_EXIT]) | {"host"} == set(
+        agent_messages.ReplicaExitMessage.model_fields
+    )
 
 
 @pytest.mark.parametrize("kind", ["topics", "subscriptions"])
 @pytest.mark.parametrize("name", [topics.SYSTEM_EVENTS, topics.DEAD_LETTER])
-def test_missing_topic_or_subscription_is_a_problem(installation: Installation, kind: str, name: str) -> None:
+def test_missing_topic_or_subscription_is_a_problem(
+    installation: Installation, kind: str, name: str
+) -> None:
     call(installation.pubsub_host, "DELETE", f"/v1/projects/{installation.project}/{kind}/{name}")
     lines = installation.problems()
     assert lines
-    assert all("no topic" in line or "no subscription" in line or "does not move" in line for line in lines)
+    assert all(
+        "no topic" in line or "no subscription" in line or "does not move" in line for line in lines
+    )
     assert name in lines[0]
 
 
-def test_dead_letters_are_counted_and_kept(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_letters_are_counted_and_kept(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(dead_letter_box, "PULL_S", 2.0)
     for number in range(2):
-        installation.pubsub.publish(topics.DEAD_LETTER, b"{}", reason=f"no job {number}", function="vm_ready")
+        installation.pubsub.publish(
+            topics.DEAD_LETTER, b"{}", reason=f"no job {number}", function="vm_ready"
+        )
     for _ in range(2):
         (line,) = installation.problems()
         assert "dead letters: 2" in line
@@ -230,7 +288,9 @@ def test_dead_letters_are_counted_and_kept(installation: Installation, monkeypat
 
 
 def test_orphan_and_unreadable_job_are_problems(installation: Installation) -> None:
-    orphan = Orphan("4711", "tm-x-aaaaaaaaaaaaaaaa-worker-0", "us-central1-a", "x", datetime.now(UTC))
+    orphan = Orphan(
+        "4711", "tm-x-aaaaaaaaaaaaaaaa-worker-0", "us-central1-a", "x", datetime.now(UTC)
+    )
     core_services.store().report_orphan(orphan)
     (line,) = installation.problems()
     assert "VMs or TPU nodes without a job: 1" in line
@@ -242,11 +302,15 @@ def test_orphan_and_unreadable_job_are_problems(installation: Installation) -> N
     assert "docs/runbooks/unreadable-job.md" in line
 
 
-def test_missing_index_is_a_problem(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_index_is_a_problem(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The emulator needs no indexes. The error is that of Firestore."""
 
     def reject(_: object) -> None:
-        raise PermanentError("Firestore: query: 400 The query requires an index. `terraform apply` creates it")
+        raise PermanentError(
+            "Firestore: query: 400 The query requires an index. `terraform apply` creates it"
+        )
 
     monkeypatch.setattr(type(core_services.store()), "jobs_with_pending", reject)
     (line,) = installation.problems()
@@ -255,7 +319,9 @@ def test_missing_index_is_a_problem(installation: Installation, monkeypatch: pyt
     assert "terraform apply" in line
 
 
-def test_wrong_clock_is_a_problem(installation: Installation, monkeypatch: pytest.MonkeyPatch, compute: str) -> None:
+def test_wrong_clock_is_a_problem(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, compute: str
+) -> None:
     installation.google.at = datetime(2026, 1, 1, tzinfo=UTC)
     monkeypatch.setenv("TRAINMASTER_IAM_ENDPOINT", compute)
     settings.cache_clear()
@@ -267,7 +333,10 @@ def test_wrong_clock_is_a_problem(installation: Installation, monkeypatch: pytes
 def test_missing_permissions_are_listed(installation: Installation) -> None:
     Path(os.environ[TOKEN_FILE]).write_text(iam.VIEWER, encoding="utf-8")
     (line,) = installation.problems()
-    assert "you lack the permissions aiplatform.customJobs.cancel, aiplatform.customJobs.create" in line
+    assert (
+        "you lack the permissions aiplatform.customJobs.cancel, aiplatform.customJobs.create"
+        in line
+    )
     assert "roles/aiplatform.user" in line
     assert "datastore.entities.get" not in line
     Path(os.environ[TOKEN_FILE]).write_text("forged", encoding="utf-8")
@@ -302,7 +371,8 @@ def test_full_quota_and_unknown_region_are_problems(installation: Installation) 
     assert "quota N2_CPUS in us-central1: 24 of 24" in line
     assert (
         f"gcloud beta quotas preferences create --service compute.googleapis.com --project {installation.project} "
-        "--quota-id N2-CPUS-per-project-region --preferred-value 48 --dimensions region=us-central1" in line
+        "--quota-id N2-CPUS-per-project-region --preferred-value 48 --dimensions region=us-central1"
+        in line
     )
     (line,) = installation.problems("--region", "mars-north1")
     assert "no region mars-north1" in line
@@ -340,22 +410,38 @@ NOTIFICATION: dict[str, object] = {
 }
 
 
-def on_google_cloud(installation: Installation, google: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def on_google_cloud(
+    installation: Installation, google: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Let the command call FakeGoogle in place of Google. Pub/Sub and Firestore stay emulators."""
     monkeypatch.delenv("STORAGE_EMULATOR_HOST")
     monkeypatch.delenv("TRAINMASTER_COMPUTE_ENDPOINT")
     settings.cache_clear()
-    endpoints = Endpoints(storage=google, compute=google, iam=google, orgpolicy=google, cloudfunctions=google)
+    endpoints = Endpoints(
+        storage=google, compute=google, iam=google, orgpolicy=google, cloudfunctions=google
+    )
     monkeypatch.setattr(inspection, "GOOGLE", endpoints)
     for topic in EVENT_TOPICS:
-        installation.change_subscription(topic, retryPolicy={"minimumBackoff": "10s", "maximumBackoff": "600s"})
-    functions = [{"name": f"projects/p/locations/r/functions/{name}", "state": "ACTIVE"} for name in FUNCTIONS]
+        installation.change_subscription(
+            topic, retryPolicy={"minimumBackoff": "10s", "maximumBackoff": "600s"}
+        )
+    functions = [
+        {"name": f"projects/p/locations/r/functions/{name}", "state": "ACTIVE"}
+        for name in FUNCTIONS
+    ]
     functions[-1]["url"] = f"{google}/api"
     installation.google.responses |= {
         f"/b/{installation.project}": (200, {"name": installation.project}),
         "/notificationConfigs": (200, {"items": [NOTIFICATION]}),
-        f"/serviceAccounts/worker@{installation.project}.iam.gserviceaccount.com": (200, {"email": "worker"}),
-        **{f"/{runtime.image}": (200, {"name": "image"}) for runtime in RUNTIMES.values() if runtime.image},
+        f"/serviceAccounts/worker@{installation.project}.iam.gserviceaccount.com": (
+            200,
+            {"email": "worker"},
+        ),
+        **{
+            f"/{runtime.image}": (200, {"name": "image"})
+            for runtime in RUNTIMES.values()
+            if runtime.image
+        },
         "/functions": (200, {"functions": functions}),
         f"/api/v1/projects/{installation.project}/jobs": (401, {"error": {"code": 401}}),
     }
@@ -375,10 +461,15 @@ def test_on_google_cloud_notification_of_the_bucket_is_checked(
         ([{**NOTIFICATION, "topic": "//pubsub.googleapis.com/projects/p/topics/another"}], False),
     )
     for items, is_right in cases:
-        installation.google.responses["/notificationConfigs"] = 200, {"items": items} if items else {}
+        installation.google.responses["/notificationConfigs"] = (
+            200,
+            {"items": items} if items else {},
+        )
         lines = installation.problems()
         assert bool(lines) is not is_right, items
-        assert all("does not notify trainmaster-upload of new files" in line for line in lines), items
+        assert all("does not notify trainmaster-upload of new files" in line for line in lines), (
+            items
+        )
     assert installation.google.tokens == {f"Bearer {iam.OWNER}", ""}
 
 
@@ -386,10 +477,14 @@ def test_on_google_cloud_missing_service_account_and_retry_policy_are_problems(
     installation: Installation, compute: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_google_cloud(installation, compute, monkeypatch)
-    del installation.google.responses[f"/serviceAccounts/worker@{installation.project}.iam.gserviceaccount.com"]
+    del installation.google.responses[
+        f"/serviceAccounts/worker@{installation.project}.iam.gserviceaccount.com"
+    ]
     installation.change_subscription(topics.SWEEP, retryPolicy=None)
     lines = installation.problems()
     assert len(lines) == 2
     assert any("no service account worker@" in line for line in lines)
-    (line,) = [line for line in lines if "subscription trainmaster-sweep retries without backoff" in line]
+    (line,) = [
+        line for line in lines if "subscription trainmaster-sweep retries without backoff" in line
+    ]
     assert "terraform apply" in line

@@ -38,13 +38,17 @@ class EmptyProject:
     endpoint: str
 
     def run(self, *arguments: str) -> Result:
-        return CliRunner().invoke(app, ["doctor", "--project", PROJECT, "--before-install", *arguments])
+        return CliRunner().invoke(
+            app, ["doctor", "--project", PROJECT, "--before-install", *arguments]
+        )
 
     def lines(self, mark: str, *arguments: str) -> list[str]:
         """Run the command, and return the lines that begin with the mark."""
         result = self.run(*arguments)
         lines = result.stdout.splitlines()
-        assert result.exit_code == int(any(line.startswith("FIX ") for line in lines)), result.output
+        assert result.exit_code == int(any(line.startswith("FIX ") for line in lines)), (
+            result.output
+        )
         return [line for line in lines if line.startswith(f"{mark} ")]
 
     def set_policy(self, constraint: str, rule: Mapping[str, object]) -> None:
@@ -54,13 +58,20 @@ class EmptyProject:
 
 @pytest.fixture
 def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[EmptyProject]:
-    quotas = [{"metric": "CPUS", "usage": 8, "limit": 72}, {"metric": "SSD_TOTAL_GB", "usage": 0, "limit": 500}]
+    quotas = [
+        {"metric": "CPUS", "usage": 8, "limit": 72},
+        {"metric": "SSD_TOTAL_GB", "usage": 0, "limit": 500},
+    ]
     google = FakeGoogle(
         {
             "/zones": (200, {"items": [{"name": f"{REGION}-a"}]}),
             f"/regions/{REGION}": (200, {"name": REGION, "quotas": quotas}),
             f"/projects/{PROJECT}": (200, {"quotas": []}),
-            **{f"/{runtime.image}": (200, {"name": "image"}) for runtime in RUNTIMES.values() if runtime.image},
+            **{
+                f"/{runtime.image}": (200, {"name": "image"})
+                for runtime in RUNTIMES.values()
+                if runtime.image
+            },
             "/aggregated/instances": (200, {"items": {}}),
             "/nodes": (200, {}),
             "/queuedResources": (200, {}),
@@ -85,15 +96,22 @@ def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[EmptyPr
 
 ALLOWED: dict[str, dict[str, object]] = {
     "run.managed.requireInvokerIam": {"enforce": False},
-    "cloudfunctions.allowedIngressSettings": {"values": {"allowedValues": ["ALLOW_ALL", "ALLOW_INTERNAL_ONLY"]}},
+    "cloudfunctions.allowedIngressSettings": {
+        "values": {"allowedValues": ["ALLOW_ALL", "ALLOW_INTERNAL_ONLY"]}
+    },
     "run.allowedIngress": {"values": {"allowedValues": ["is:all", "is:internal"]}},
     "gcp.resourceLocations": {"values": {"allowedValues": ["in:us-locations"]}},
     "gcp.restrictServiceUsage": {"values": {"deniedValues": ["sqladmin.googleapis.com"]}},
     "gcp.restrictNonCmekServices": {"allowAll": True},
     "compute.trustedImageProjects": {
-        "values": {"allowedValues": ["projects/debian-cloud", "projects/deeplearning-platform-release"]}
+        "values": {
+            "allowedValues": ["projects/debian-cloud", "projects/deeplearning-platform-release"]
+        }
     },
-    "compute.restrictNonConfidentialComputing": {"denyAll": True, "condition": {"expression": "resource.matchTag(…)"}},
+    "compute.restrictNonConfidentialComputing": {
+        "denyAll": True,
+        "condition": {"expression": "resource.matchTag(…)"},
+    },
     "iam.allowedPolicyMemberDomains": {"values": {"allowedValues": ["C0123456"]}},
 }
 """Constraint → a rule under which Trainmaster works, such as those that Google sets for new organisations."""
@@ -109,14 +127,22 @@ def test_policies_that_block_nothing_are_ok(project: EmptyProject) -> None:
 @pytest.mark.parametrize(
     ("constraint", "rule", "refused"),
     [
-        ("run.managed.requireInvokerIam", {"enforce": True}, "turning off Cloud Run's check of the function api"),
+        (
+            "run.managed.requireInvokerIam",
+            {"enforce": True},
+            "turning off Cloud Run's check of the function api",
+        ),
         (
             "cloudfunctions.allowedIngressSettings",
             {"values": {"allowedValues": ["ALLOW_INTERNAL_ONLY"]}},
             "functions with the ingress ALLOW_ALL",
         ),
         ("run.allowedIngress", {"denyAll": True}, "services with the ingress all, internal"),
-        ("gcp.resourceLocations", {"values": {"allowedValues": ["in:eu-locations"]}}, "resources in us-central1"),
+        (
+            "gcp.resourceLocations",
+            {"values": {"allowedValues": ["in:eu-locations"]}},
+            "resources in us-central1",
+        ),
         (
             "gcp.restrictServiceUsage",
             {"values": {"deniedValues": ["tpu.googleapis.com"]}},
@@ -127,15 +153,27 @@ def test_policies_that_block_nothing_are_ok(project: EmptyProject) -> None:
             {"values": {"deniedValues": ["storage.googleapis.com"]}},
             "resources without a customer-managed key in storage.googleapis.com",
         ),
-        ("compute.restrictNonConfidentialComputing", {"denyAll": True}, "ordinary VMs of compute.googleapis.com"),
+        (
+            "compute.restrictNonConfidentialComputing",
+            {"denyAll": True},
+            "ordinary VMs of compute.googleapis.com",
+        ),
         (
             "compute.trustedImageProjects",
             {"values": {"allowedValues": ["projects/debian-cloud"]}},
             "VMs with the images of projects/deeplearning-platform-release",
         ),
         ("compute.restrictCloudNATUsage", {"denyAll": True}, "Cloud NAT"),
-        ("run.allowedVPCEgress", {"values": {"allowedValues": ["all-traffic"]}}, "services with the VPC egress"),
-        ("cloudfunctions.requireVPCConnector", {"enforce": True}, "functions without a VPC connector"),
+        (
+            "run.allowedVPCEgress",
+            {"values": {"allowedValues": ["all-traffic"]}},
+            "services with the VPC egress",
+        ),
+        (
+            "cloudfunctions.requireVPCConnector",
+            {"enforce": True},
+            "functions without a VPC connector",
+        ),
         (
             "cloudbuild.allowedWorkerPools",
             {"values": {"allowedValues": ["projects/x/locations/r/workerPools/w"]}},
@@ -152,33 +190,53 @@ def test_policy_that_refuses_something_is_named_with_its_command(
     assert f"gcloud org-policies reset {constraint} --project {PROJECT}" in line
 
 
-def test_policy_that_stops_only_jobs_with_gpus_does_not_change_the_exit_status(project: EmptyProject) -> None:
+def test_policy_that_stops_only_jobs_with_gpus_does_not_change_the_exit_status(
+    project: EmptyProject,
+) -> None:
     project.set_policy("compute.requireShieldedVm", {"enforce": True})
     (line,) = project.lines("!")
     assert "the organisation policy compute.requireShieldedVm refuses VMs with GPUs" in line
     assert project.lines("FIX") == []
 
 
-def test_unreadable_policies_are_not_checked_and_the_needed_role_is_named(project: EmptyProject) -> None:
+def test_unreadable_policies_are_not_checked_and_the_needed_role_is_named(
+    project: EmptyProject,
+) -> None:
     forbidden = 403, {"error": {"code": 403, "message": "orgpolicy.policy.get denied"}}
-    project.google.responses["/policies/run.managed.requireInvokerIam:getEffectivePolicy"] = forbidden
+    project.google.responses["/policies/run.managed.requireInvokerIam:getEffectivePolicy"] = (
+        forbidden
+    )
     (line,) = [line for line in project.lines("-") if "organisation policies" in line]
     assert line.startswith("-    organisation policies: not checked")
     assert "roles/orgpolicy.policyViewer" in line
 
 
-def test_only_policies_and_quotas_are_checked_before_the_installation(project: EmptyProject) -> None:
+def test_only_policies_and_quotas_are_checked_before_the_installation(
+    project: EmptyProject,
+) -> None:
     project.set_policy("iam.disableServiceAccountCreation", {"enforce": True})
     (line,) = project.lines("FIX", "--region", REGION)
     assert "iam.disableServiceAccountCreation" in line
-    assert not [word for word in ("topic", "bucket", "function trainmaster") if word in project.run().stdout]
+    assert not [
+        word for word in ("topic", "bucket", "function trainmaster") if word in project.run().stdout
+    ]
 
 
 FORBIDDEN = 403, {"error": {"code": 403, "message": "the API is disabled"}}
 FIRST_DAY: dict[str, tuple[str, tuple[int, object], str, str]] = {
     "retired image family": ("/family/common-cu", (404, {}), "FIX", "in `boot_images` of infra/"),
-    "missing permission": (":testIamPermissions", (200, {"permissions": []}), "FIX", "get roles/owner on the project"),
-    "VMs may not be listed": ("/aggregated/instances", FORBIDDEN, "FIX", "get roles/viewer on the project"),
+    "missing permission": (
+        ":testIamPermissions",
+        (200, {"permissions": []}),
+        "FIX",
+        "get roles/owner on the project",
+    ),
+    "VMs may not be listed": (
+        "/aggregated/instances",
+        FORBIDDEN,
+        "FIX",
+        "get roles/viewer on the project",
+    ),
     "unreachable zone": (
         "/aggregated/instances",
         (200, {"items": {"zones/us-east1-b": {"warning": {"code": "UNREACHABLE"}}}}),
@@ -195,7 +253,10 @@ FIRST_DAY: dict[str, tuple[str, tuple[int, object], str, str]] = {
     "IAM is not enabled": ("/roles", FORBIDDEN, "-", "a project that never used it has none"),
     "deleted role": (
         "/roles",
-        (200, {"roles": [{"name": f"projects/{PROJECT}/roles/trainmasterTpuFuse", "deleted": True}]}),
+        (
+            200,
+            {"roles": [{"name": f"projects/{PROJECT}/roles/trainmasterTpuFuse", "deleted": True}]},
+        ),
         "!",
         'set `role_suffix = "2"`',
     ),
@@ -222,13 +283,17 @@ def test_region_in_which_new_projects_cannot_build_is_named(project: EmptyProjec
 
 
 def test_region_with_an_unknown_group_of_locations_is_refused(project: EmptyProject) -> None:
-    project.set_policy("gcp.resourceLocations", {"values": {"allowedValues": ["in:us-central1-locations"]}})
+    project.set_policy(
+        "gcp.resourceLocations", {"values": {"allowedValues": ["in:us-central1-locations"]}}
+    )
     assert project.lines("FIX", "--region", REGION) == []
     project.set_policy("gcp.resourceLocations", {"values": {"deniedValues": ["in:us-locations"]}})
     assert len(project.lines("FIX", "--region", REGION)) == 1
 
 
-def test_quotas_of_a_new_project_name_what_cannot_run_and_the_request(project: EmptyProject) -> None:
+def test_quotas_of_a_new_project_name_what_cannot_run_and_the_request(
+    project: EmptyProject,
+) -> None:
     """Source of the numbers: a new project has 12 CPUs, 500 GB of SSD and no GPU."""
     new = [
         {"metric": "GPUS_ALL_REGIONS", "usage": 0, "limit": 0},
@@ -243,24 +308,35 @@ def test_quotas_of_a_new_project_name_what_cannot_run_and_the_request(project: E
 
 
 def test_first_job_is_the_one_of_the_readme() -> None:
-    (job,) = re.findall(r"```yaml\n(trainingInput:.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    (job,) = re.findall(
+        r"```yaml\n(trainingInput:.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL
+    )
     plan = accept(parse_document(job.encode(), "job.yaml"), default_job_id="first").plan
     machines = {group.machine_type for group in plan.groups}
     assert machines == {"n1-standard-4"}
     assert len(plan.replica_ids) == FIRST_JOB["INSTANCES"]
     assert 4 * len(plan.replica_ids) == FIRST_JOB["CPUS"] == FIRST_JOB["CPUS_ALL_REGIONS"]
-    assert sum(group.count * group.boot_disk_gib for group in plan.groups) == FIRST_JOB["SSD_TOTAL_GB"]
+    assert (
+        sum(group.count * group.boot_disk_gib for group in plan.groups) == FIRST_JOB["SSD_TOTAL_GB"]
+    )
 
 
 @pytest.fixture
 def deployed(project: EmptyProject) -> list[dict[str, object]]:
     """The functions that Cloud Functions lists."""
     functions: list[dict[str, object]] = [
-        {"name": f"projects/p/locations/r/functions/{name}", "state": "ACTIVE", "url": f"{project.endpoint}/{name}"}
+        {
+            "name": f"projects/p/locations/r/functions/{name}",
+            "state": "ACTIVE",
+            "url": f"{project.endpoint}/{name}",
+        }
         for name in FUNCTIONS
     ]
     project.google.responses["/functions"] = 200, {"functions": functions}
-    project.google.responses[f"/trainmaster-api/v1/projects/{PROJECT}/jobs"] = 401, {"error": {"code": 401}}
+    project.google.responses[f"/trainmaster-api/v1/projects/{PROJECT}/jobs"] = (
+        401,
+        {"error": {"code": 401}},
+    )
     return functions
 
 
@@ -269,7 +345,9 @@ def findings(project: EmptyProject) -> list[Finding]:
     return list(check_functions(Inspection(PROJECT, Endpoints(), access)))
 
 
-def test_active_functions_and_reachable_api_are_fine(project: EmptyProject, deployed: list[dict[str, object]]) -> None:
+def test_active_functions_and_reachable_api_are_fine(
+    project: EmptyProject, deployed: list[dict[str, object]]
+) -> None:
     assert {finding.status for finding in findings(project)} == {Status.OK}
     deployed_always = {path.stem for path in (ROOT / "functions").glob("[a-z]*.py")} - {"console"}
     assert {f"trainmaster-{name.replace('_', '-')}" for name in deployed_always} == set(FUNCTIONS)
@@ -278,7 +356,10 @@ def test_active_functions_and_reachable_api_are_fine(project: EmptyProject, depl
 def test_function_that_was_not_built_is_a_problem_with_googles_reason(
     project: EmptyProject, deployed: list[dict[str, object]]
 ) -> None:
-    deployed[0] |= {"state": "FAILED", "stateMessages": [{"severity": "ERROR", "message": "Build failed: 403"}]}
+    deployed[0] |= {
+        "state": "FAILED",
+        "stateMessages": [{"severity": "ERROR", "message": "Build failed: 403"}],
+    }
     del deployed[1]
     first, second = (finding for finding in findings(project) if finding.status is Status.FIX)
     assert first.what == "function trainmaster-upload is FAILED: Build failed: 403"

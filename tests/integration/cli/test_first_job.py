@@ -35,7 +35,9 @@ def test_command_of_the_first_job_submits_it_with_its_package(
     assert job.plan.region == REGION
     assert job.plan.program.job_dir == "gs://the-bucket/digits"
     (package,) = job.plan.program.package_uris
-    assert package.startswith("gs://the-bucket/"), "the job file names the bucket of the local stack"
+    assert package.startswith("gs://the-bucket/"), (
+        "the job file names the bucket of the local stack"
+    )
     assert installation.objects.read(package.partition("#")[0], max_bytes=1 << 20)
 
 

@@ -53,9 +53,17 @@ def test_next_pages_follow_each_other_until_the_end(world: World) -> None:
 
 def test_list_shows_the_display_name_of_a_custom_job(world: World) -> None:
     container = {"imageUri": "gcr.io/my-project/trainer:1"}
-    pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": container}
+    pool = {
+        "machineSpec": {"machineType": "n1-standard-4"},
+        "replicaCount": 1,
+        "containerSpec": container,
+    }
     extension = {"region": "us-central1"}
-    document = {"displayName": "nightly", "jobSpec": {"workerPoolSpecs": [pool]}, "trainmaster": extension}
+    document = {
+        "displayName": "nightly",
+        "jobSpec": {"workerPoolSpecs": [pool]},
+        "trainmaster": extension,
+    }
     world.wait(1)
     submit.handle(json.dumps(document).encode(), "gs://b/jobs/nightly.yaml#1", world.deps)
     rows, _ = listed("--limit", "1")
@@ -67,10 +75,16 @@ def test_list_can_be_limited_to_states(world: World) -> None:
     assert listed("--state", "FAILED", "--state", "RUNNING")[0] == []
 
 
-def test_list_can_be_limited_to_a_user_and_labels(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_can_be_limited_to_a_user_and_labels(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CLOUDSDK_CORE_ACCOUNT", "Boris@example.com")
     for number, user in enumerate(("anna@example.com", "boris@example.com")):
-        document = {**a_spec(), "jobId": f"of_{number}", "labels": {"team": "vision", "stage": f"s{number}"}}
+        document = {
+            **a_spec(),
+            "jobId": f"of_{number}",
+            "labels": {"team": "vision", "stage": f"s{number}"},
+        }
         world.wait(1)
         submit.handle(json.dumps(document).encode(), f"cli:{number}/{user}", world.deps)
     assert [row.split()[0] for row in listed("--user", "ANNA@example.com")[0]] == ["of_0"]
@@ -78,10 +92,14 @@ def test_list_can_be_limited_to_a_user_and_labels(world: World, monkeypatch: pyt
     assert mine.startswith("of_1 ")
     assert mine.endswith(" boris@example.com (unverified)")
     assert len(listed("--label", "team=vision")[0]) == 2
-    assert [row.split()[0] for row in listed("--label", "team=vision", "--label", "stage=s0")[0]] == ["of_0"]
+    assert [
+        row.split()[0] for row in listed("--label", "team=vision", "--label", "stage=s0")[0]
+    ] == ["of_0"]
     _, note = listed("--label", "team=vision", "--limit", "1")
     assert "--after of_1" in note
-    assert listed("--label", "team=vision", "--limit", "1", "--after", "of_1")[0][0].startswith("of_0 ")
+    assert listed("--label", "team=vision", "--limit", "1", "--after", "of_1")[0][0].startswith(
+        "of_0 "
+    )
 
 
 @pytest.mark.parametrize(
@@ -93,7 +111,9 @@ def test_list_can_be_limited_to_a_user_and_labels(world: World, monkeypatch: pyt
     ],
     ids=["both", "no-value", "no-key"],
 )
-def test_list_refuses_options_that_say_nothing(world: World, options: list[str], problem: str) -> None:
+def test_list_refuses_options_that_say_nothing(
+    world: World, options: list[str], problem: str
+) -> None:
     result = CliRunner().invoke(app, ["jobs", "list", *options])
     assert result.exit_code == 1
     assert problem in str(result.exception)
@@ -142,5 +162,7 @@ def test_list_after_no_job_is_refused(world: World) -> None:
 def test_text_that_is_no_job_id_is_not_looked_up() -> None:
     """Firestore would take it for a path, and its client raises ValueError."""
     for job_id in ("", "a/b", "../x", "jobs/job_1", "locations/us-central1/customJobs/17", "x y"):
-        with pytest.raises(PermanentError, match=r"there is no job .*`trainmaster jobs list` shows all jobs"):
+        with pytest.raises(
+            PermanentError, match=r"there is no job .*`trainmaster jobs list` shows all jobs"
+        ):
             find_job(cast(Store, None), job_id)

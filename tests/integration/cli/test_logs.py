@@ -31,7 +31,9 @@ def logged(installation: Installation, tmp_path: Path) -> Installation:
     assert installation.run("submit", str(file)).exit_code == 0
     write_line(installation, "hello", "worker-replica-0", "1", severity="INFO")
     write_line(installation, "bad", "worker-replica-1", "2", severity="ERROR")
-    write_line(installation, "epoch 1", "master-replica-0", "3", severity="INFO", more={"loss": 0.5})
+    write_line(
+        installation, "epoch 1", "master-replica-0", "3", severity="INFO", more={"loss": 0.5}
+    )
     return installation
 
 
@@ -44,7 +46,11 @@ def write_line(
     more: dict[str, float] | None = None,
     job: str = "digits_1",
 ) -> None:
-    labels = {"ml.googleapis.com/job_id": job, "ml.googleapis.com/task_name": task, "trainmaster/vm": vm}
+    labels = {
+        "ml.googleapis.com/job_id": job,
+        "ml.googleapis.com/task_name": task,
+        "trainmaster/vm": vm,
+    }
     entry = an_entry("", labels=labels, severity=severity, timestamp=now())
     del entry["textPayload"]
     installation.cloud.write({**entry, "jsonPayload": {"message": text, **(more or {})}})
@@ -65,9 +71,15 @@ def test_logs_in_a_pipe_are_plain_lines(logged: Installation) -> None:
 
 
 def test_logs_as_json_are_one_object_per_line(logged: Installation) -> None:
-    done = logged.run("jobs", "logs", "digits_1", "--format", "json", "--task-name", "master-replica-0")
+    done = logged.run(
+        "jobs", "logs", "digits_1", "--format", "json", "--task-name", "master-replica-0"
+    )
     (line,) = [json.loads(text) for text in done.stdout.splitlines()]
-    assert (line["message"], line["task"], line["payload"]) == ("epoch 1", "master-replica-0", {"loss": 0.5})
+    assert (line["message"], line["task"], line["payload"]) == (
+        "epoch 1",
+        "master-replica-0",
+        {"loss": 0.5},
+    )
 
 
 def test_logs_are_filtered_by_severity_and_age(logged: Installation) -> None:
@@ -111,7 +123,9 @@ def test_follow_continues_after_the_end_until_no_more_lines_arrive(
     assert [line.message for line in shown] == ["hello", "bad", "epoch 1", "last line"]
 
 
-def test_logs_of_custom_job_are_found_by_its_public_id(installation: Installation, tmp_path: Path) -> None:
+def test_logs_of_custom_job_are_found_by_its_public_id(
+    installation: Installation, tmp_path: Path
+) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(yaml.safe_dump({"jobId": f"{CUSTOM_JOB_PREFIX}7", **a_spec()}))
     assert installation.run("submit", str(file)).exit_code == 0

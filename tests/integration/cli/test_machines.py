@@ -42,11 +42,18 @@ def rows(*arguments: str) -> dict[str, dict[str, Any]]:
 @Request.application
 def compute(request: Request) -> Response:
     """Answer with the emulator's catalogue, page by page."""
-    match = re.fullmatch(r"/compute/v1/projects/my-project/zones/([a-z0-9-]+)/(machine|accelerator)Types", request.path)
+    match = re.fullmatch(
+        r"/compute/v1/projects/my-project/zones/([a-z0-9-]+)/(machine|accelerator)Types",
+        request.path,
+    )
     assert match is not None, request.path
     catalog = Catalog(Links("http://localhost/compute/v1", "my-project"))
     try:
-        items = catalog.machine_types(match[1]) if match[2] == "machine" else catalog.accelerator_types(match[1])
+        items = (
+            catalog.machine_types(match[1])
+            if match[2] == "machine"
+            else catalog.accelerator_types(match[1])
+        )
     except ApiError as error:
         return Response(json.dumps(error.body()), error.code, content_type="application/json")
     named = sorted({str(item["name"]): item for item in items}.items())
@@ -87,7 +94,10 @@ def test_table_without_an_installation_has_all_machines_and_says_what_is_not_kno
     assert "Prices and zones are not known: no installation" in result.stderr
     lines = {line.split()[0]: line for line in result.stdout.splitlines()}
     assert {*MACHINE_TYPES, *TPU_VMS} <= set(lines)
-    assert re.search(r"208 +1872 +8 x nvidia-h100-80gb +6000 +5 +on demand, Spot, reservation$", lines["a3-highgpu-8g"])
+    assert re.search(
+        r"208 +1872 +8 x nvidia-h100-80gb +6000 +5 +on demand, Spot, reservation$",
+        lines["a3-highgpu-8g"],
+    )
     assert "us-south1-a" in lines["ct5lp-hightpu-4t"]
     assert "n2-standard-8" in result.stdout.splitlines()[-1]
 
@@ -96,7 +106,10 @@ def test_table_without_an_installation_has_all_machines_and_says_what_is_not_kno
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        ("H100", {*(f"a3-highgpu-{gpus}g" for gpus in (1, 2, 4, 8)), "a3-megagpu-8g", "a3-edgegpu-8g"}),
+        (
+            "H100",
+            {*(f"a3-highgpu-{gpus}g" for gpus in (1, 2, 4, 8)), "a3-megagpu-8g", "a3-edgegpu-8g"},
+        ),
         ("tesla-t4", {"n1 + nvidia-tesla-t4"}),
         ("v6e", {"ct6e-standard-1t", "ct6e-standard-4t", "ct6e-standard-8t"}),
         ("n2-standard-8", {"n2-standard-8"}),
@@ -111,20 +124,33 @@ def test_name_selects_machines_and_accelerators(text: str, names: set[str]) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("a9-ultragpu-8g",), "a9-ultragpu-8g: it is an accelerator-optimized machine type that this release does not"),
+        (
+            ("a9-ultragpu-8g",),
+            "a9-ultragpu-8g: it is an accelerator-optimized machine type that this release does not",
+        ),
         (("a4x-highgpu-4g",), "Arm"),
-        (("nothing",), "nothing: no machine type, GPU or TPU has a name like it; `trainmaster machines` lists all"),
-        (("h100", "--region", "us-central9"), "--region us-central9: not a region, such as us-central1"),
+        (
+            ("nothing",),
+            "nothing: no machine type, GPU or TPU has a name like it; `trainmaster machines` lists all",
+        ),
+        (
+            ("h100", "--region", "us-central9"),
+            "--region us-central9: not a region, such as us-central1",
+        ),
     ],
 )
-def test_machine_or_region_that_jobs_cannot_use_is_an_error(arguments: tuple[str, ...], message: str) -> None:
+def test_machine_or_region_that_jobs_cannot_use_is_an_error(
+    arguments: tuple[str, ...], message: str
+) -> None:
     with pytest.raises(PermanentError, match=re.escape(message)):
         run(*arguments)
 
 
 def test_zones_and_prices_are_those_of_the_installation(installation: MemoryObjects) -> None:
     installation.write(
-        f"gs://installation/{OBJECT_NAME}", write_price_list(price_file()), content_type="application/json"
+        f"gs://installation/{OBJECT_NAME}",
+        write_price_list(price_file()),
+        content_type="application/json",
     )
 
     found = rows("--region", "us-central1")
@@ -132,7 +158,10 @@ def test_zones_and_prices_are_those_of_the_installation(installation: MemoryObje
     all_zones = ["us-central1-a", "us-central1-b", "us-central1-c", "us-central1-f"]
     assert found["n1-standard-4"]["zones"] == all_zones
     assert found["n2-highmem-128"]["zones"] == all_zones, "it is not on the first page"
-    assert (found["n1-standard-4"]["onDemand"], found["n1-standard-4"]["spot"]) == ("0.1900", "0.0400")
+    assert (found["n1-standard-4"]["onDemand"], found["n1-standard-4"]["spot"]) == (
+        "0.1900",
+        "0.0400",
+    )
     assert found["n1 + nvidia-tesla-t4"]["onDemand"] == "0.3500"
     assert found["n1 + nvidia-tesla-t4"]["zones"] == all_zones
     assert found["ct5lp-hightpu-8t"]["onDemand"] == "9.6000"
@@ -141,7 +170,9 @@ def test_zones_and_prices_are_those_of_the_installation(installation: MemoryObje
     assert found["a3-highgpu-1g"]["onDemand"] is None, "it is not sold on demand"
     table = run("g2-standard-8", "--region", "us-central1").stdout.splitlines()
     assert "0.8536" in table[1]
-    assert re.fullmatch(r"list prices of \d{4}-\d\d-\d\d in us-central1, USD per hour, without boot disks", table[2])
+    assert re.fullmatch(
+        r"list prices of \d{4}-\d\d-\d\d in us-central1, USD per hour, without boot disks", table[2]
+    )
 
 
 @pytest.mark.usefixtures("installation")
@@ -158,7 +189,9 @@ def test_regions_are_those_of_the_installation(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.usefixtures("installation")
-def test_zones_are_not_known_if_compute_engine_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zones_are_not_known_if_compute_engine_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("TRAINMASTER_COMPUTE_ENDPOINT", "http://127.0.0.1:9")
     settings.cache_clear()
 

@@ -51,7 +51,9 @@ def test_command_and_its_options_have_help_texts() -> None:
         assert [option.name for option in options if not option.help] == [], path
         result = CliRunner().invoke(main.app, [*path, "--help"], env={"COLUMNS": "100"})
         assert result.exit_code == 0, path
-        assert not re.findall(r"--[a-z-]+…", result.output), f"the name of an option of {path} is cut off"
+        assert not re.findall(r"--[a-z-]+…", result.output), (
+            f"the name of an option of {path} is cut off"
+        )
 
 
 def test_list_of_commands_names_every_command() -> None:
@@ -61,9 +63,13 @@ def test_list_of_commands_names_every_command() -> None:
 
 
 @pytest.mark.parametrize(
-    ("group", "table"), [((), command_table.COMMANDS), (("jobs",), command_table.JOB_COMMANDS)], ids=["all", "jobs"]
+    ("group", "table"),
+    [((), command_table.COMMANDS), (("jobs",), command_table.JOB_COMMANDS)],
+    ids=["all", "jobs"],
 )
-def test_summaries_of_lists_are_those_of_the_commands(group: tuple[str, ...], table: dict[str, LazyCommand]) -> None:
+def test_summaries_of_lists_are_those_of_the_commands(
+    group: tuple[str, ...], table: dict[str, LazyCommand]
+) -> None:
     helps = {name: COMMANDS[(*group, name)].help.partition("\n\n")[0] for name in table}
     assert {name: command.summary for name, command in table.items()} == {
         name: " ".join(text.split()) for name, text in helps.items()
@@ -112,11 +118,15 @@ for command in sys.argv[1:]:
 
 
 def test_command_imports_only_what_it_needs() -> None:
-    result = subprocess.run([sys.executable, "-c", SHOW_HELPS, *IMPORTED], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", SHOW_HELPS, *IMPORTED], capture_output=True, text=True, check=True
+    )
     imported = {}
     for command, is_shown, modules in map(json.loads, result.stdout.splitlines()):
         assert is_shown, result.stderr
-        imported[command] = {name for name in HEAVY if any(f"{module}.".startswith(f"{name}.") for module in modules)}
+        imported[command] = {
+            name for name in HEAVY if any(f"{module}.".startswith(f"{name}.") for module in modules)
+        }
     assert imported == IMPORTED
 
 
@@ -167,7 +177,9 @@ def run_failing(run_main: RunMain, monkeypatch: pytest.MonkeyPatch) -> RunFailin
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
-def test_expected_error_is_one_line_and_status_1(run_failing: RunFailing, error: Exception, message: str) -> None:
+def test_expected_error_is_one_line_and_status_1(
+    run_failing: RunFailing, error: Exception, message: str
+) -> None:
     assert run_failing(error) == (1, f"trainmaster: {message}\n")
 
 
@@ -202,8 +214,12 @@ def test_unexpected_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -
     assert explain(ZeroDivisionError()) is None
 
 
-def test_local_without_its_extra_names_the_extra(run_main: RunMain, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "trainmaster.cli.local.commands", None)  # importing it raises ModuleNotFoundError
+def test_local_without_its_extra_names_the_extra(
+    run_main: RunMain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(
+        sys.modules, "trainmaster.cli.local.commands", None
+    )  # importing it raises ModuleNotFoundError
     assert run_main("local", "up", "--detach") == (1, f"trainmaster: {LOCAL_EXTRA_MISSING}\n")
 
 
@@ -211,7 +227,11 @@ def test_describe_prints_text_or_json(
     installation: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLOUDSDK_CORE_ACCOUNT", "anna@example.com")
-    job = {"jobId": "digits_1", "labels": {"team": "vision", "stage": "a"}, **a_spec(runtimeVersion="2.11")}
+    job = {
+        "jobId": "digits_1",
+        "labels": {"team": "vision", "stage": "a"},
+        **a_spec(runtimeVersion="2.11"),
+    }
     (tmp_path / "job.json").write_text(json.dumps(job))
     assert installation.run("submit", str(tmp_path / "job.json")).exit_code == 0
     lines = installation.run("jobs", "describe", "digits_1").stdout.splitlines()
@@ -222,7 +242,10 @@ def test_describe_prints_text_or_json(
     assert not [line for line in lines if "{" in line], "a value is printed as a dictionary"
     view = json.loads(installation.run("jobs", "describe", "digits_1", "--format=json").stdout)
     assert view["trainmaster"]["usage"] == {"machineHours": 0.0, "mlUnits": 0.0}
-    assert view["trainmaster"]["submitted"] == "by trainmaster submit, by anna@example.com (unverified)"
+    assert (
+        view["trainmaster"]["submitted"]
+        == "by trainmaster submit, by anna@example.com (unverified)"
+    )
     assert installation.run("why", "digits_1").stdout.startswith(
         "digits_1 was submitted by trainmaster submit, by anna@example.com (unverified).\n"
     )
@@ -238,7 +261,10 @@ def test_version_option_prints_the_version() -> None:
 
 
 def test_shell_completion_offers_commands_and_options() -> None:
-    for words, expected in (("trainmaster sch", "schedule"), ("trainmaster submit --worker-co", "--worker-count")):
+    for words, expected in (
+        ("trainmaster sch", "schedule"),
+        ("trainmaster submit --worker-co", "--worker-count"),
+    ):
         env = {**os.environ, "_TRAINMASTER_COMPLETE": "complete_bash", "COMP_WORDS": words}
         env["COMP_CWORD"] = str(words.count(" "))
         result = CliRunner().invoke(main.app, [], prog_name="trainmaster", env=env)

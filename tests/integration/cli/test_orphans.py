@@ -9,7 +9,11 @@ from tests.integration.cli.conftest import Installation
 from trainmaster.ports import Orphan
 
 ORPHAN = Orphan(
-    "4711", "tm-gone-1-a1b2c3d4e5f60718-worker-0", "us-central1-a", "gone_1", datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
+    "4711",
+    "tm-gone-1-a1b2c3d4e5f60718-worker-0",
+    "us-central1-a",
+    "gone_1",
+    datetime(2026, 11, 21, 3, 0, tzinfo=UTC),
 )
 
 

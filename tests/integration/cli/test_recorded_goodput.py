@@ -32,13 +32,18 @@ class Log:
     def write_cloud_logging_entry(self, entry: Mapping[str, Any]) -> None:
         self.payloads.append(entry)
 
-    def page(self, condition: str, token: str = "", *, newest_first: bool = False) -> tuple[Sequence[Any], str]:
+    def page(
+        self, condition: str, token: str = "", *, newest_first: bool = False
+    ) -> tuple[Sequence[Any], str]:
         self.filters.append(condition)
         if newest_first:
             steps = [payload for payload in self.payloads if "step_start_time" in payload]
             return [{"logName": LOG, "jsonPayload": payload} for payload in reversed(steps)], ""
         start, size = int(token or 0), 7
-        page = [{"logName": LOG, "jsonPayload": payload} for payload in self.payloads[start : start + size]]
+        page = [
+            {"logName": LOG, "jsonPayload": payload}
+            for payload in self.payloads[start : start + size]
+        ]
         return page, str(start + size) if start + size < len(self.payloads) else ""
 
 
@@ -54,7 +59,9 @@ def record_start(recorder: GoodputRecorder, now: datetime) -> None:
 
 def history(log: Log, random: Random) -> tuple[Job, float]:
     """Record a job with losses; return it, and the share of its time in which steps were taken that count."""
-    from ml_goodput_measurement.src.goodput import GoodputRecorder  # imports scientific libraries: a few seconds
+    from ml_goodput_measurement.src.goodput import (
+        GoodputRecorder,
+    )  # imports scientific libraries: a few seconds
 
     recorder = GoodputRecorder("run", "goodput", logging_enabled=True, cloud_logger=log)
     now, done, steps = at(0), 0, random.randint(60, 120)
@@ -82,7 +89,9 @@ def test_share_of_productive_time_equals_the_steps_that_count(seed: int) -> None
     job, productive = history(log, Random(seed))  # noqa: S311
     recorded = read_recorded_goodput(job, (), log.page)
     assert recorded.productive == pytest.approx(productive, abs=0.01)
-    assert recorded.elapsed_s == pytest.approx((job.ended_at - at(0)).total_seconds() if job.ended_at else 0)
+    assert recorded.elapsed_s == pytest.approx(
+        (job.ended_at - at(0)).total_seconds() if job.ended_at else 0
+    )
     assert recorded.productive + sum(recorded.unproductive.values()) == pytest.approx(1, abs=0.02)
     assert f"{recorded.productive:.0%}".replace("%", " %") in recorded.words
     assert recorded.view()["lastStep"] == recorded.last_step > 0
@@ -102,11 +111,15 @@ def test_only_steps_of_the_machines_of_rank_0_and_of_the_jobs_own_id_are_read() 
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(PermanentError, match="no steps that ml_goodput_measurement records were found for digits_1"):
+    with pytest.raises(
+        PermanentError, match="no steps that ml_goodput_measurement records were found for digits_1"
+    ):
         read_recorded_goodput(a_job(), (), Log().page)
     log = Log()
     log.payloads.append({"job_name": "run", "step_start_time": 1.0, "step_count": 0})
-    with pytest.raises(PermanentError, match="cannot compute the goodput of digits_1: Total job time is zero"):
+    with pytest.raises(
+        PermanentError, match="cannot compute the goodput of digits_1: Total job time is zero"
+    ):
         read_recorded_goodput(a_job(), (), log.page)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(PermanentError, match=r"pipx install --force '\.\[goodput\]'"):

@@ -32,7 +32,16 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.tuning import trial_id
 from trainmaster.errors import PermanentError
-from trainmaster.flows import maintenance, provision, replica_exit, submit, sweep, tune, upload, vm_ready
+from trainmaster.flows import (
+    maintenance,
+    provision,
+    replica_exit,
+    submit,
+    sweep,
+    tune,
+    upload,
+    vm_ready,
+)
 from trainmaster.gcp.pubsub_bus import PubsubBus
 from trainmaster.gcp.tools import dead_letter_box
 from trainmaster.gcp.tools.dead_letter_box import DeadLetter, DeadLetterBox
@@ -138,7 +147,9 @@ def all_functions(lab: Lab) -> Callable[[dict[str, Any], Callable[..., Any]], It
     """Return one WSGI application for all functions. The path of a request ends with the topic."""
     apps = {}
     for path in FUNCTIONS.glob("[a-z]*.py"):
-        apps[pubsub.topic_of(path.stem)] = functions_framework.create_app(path.stem, str(path), "http")
+        apps[pubsub.topic_of(path.stem)] = functions_framework.create_app(
+            path.stem, str(path), "http"
+        )
     apps[topics.SYSTEM_EVENTS] = apps[topics.MAINTENANCE]
     for function in apps.values():
         function.config["PROPAGATE_EXCEPTIONS"] = False
@@ -168,18 +179,26 @@ REAL: Final = {flow.__name__: flow.handle for flow in FLOWS}
 
 @pytest.fixture(scope="module")
 def letters(lab: Lab, patched: pytest.MonkeyPatch) -> Letters:
-    messages = {outcome: {kind: prepare_message(lab, outcome, kind) for kind in KINDS} for outcome in OUTCOMES}
+    messages = {
+        outcome: {kind: prepare_message(lab, outcome, kind) for kind in KINDS}
+        for outcome in OUTCOMES
+    }
     letters: Letters = {}
     patched.setattr(dead_letter_box, "PULL_S", 2.0)
     box = DeadLetterBox(lab.project)
-    for outcome, error in zip(OUTCOMES, (PermanentError(REASON), RuntimeError("a bug")), strict=True):
+    for outcome, error in zip(
+        OUTCOMES, (PermanentError(REASON), RuntimeError("a bug")), strict=True
+    ):
         break_flows(patched, error)
         for kind, (data, attributes) in messages[outcome].items():
             lab.pubsub.publish(kind, data, outcome=outcome, **attributes)
 
         def all_are_dead_letters(outcome: str = outcome) -> bool:
             letters.update(
-                {(letter.attributes["outcome"], letter.topic or ""): letter for letter in box.list_letters()}
+                {
+                    (letter.attributes["outcome"], letter.topic or ""): letter
+                    for letter in box.list_letters()
+                }
             )
             return all((outcome, kind) in letters for kind in KINDS)
 
@@ -204,7 +223,9 @@ def test_refused_message_is_kept_with_its_reason(kind: str, lab: Lab, letters: L
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("kind", KINDS)
-def test_failing_message_is_moved_after_its_delivery_attempts(kind: str, lab: Lab, letters: Letters) -> None:
+def test_failing_message_is_moved_after_its_delivery_attempts(
+    kind: str, lab: Lab, letters: Letters
+) -> None:
     assert letters["failing", kind].reason == f"not acknowledged by {kind} in all its deliveries"
     assert lab.deliveries_until_dead[kind] == 1 + ATTEMPTS, "one for the refused message"
 
@@ -212,7 +233,9 @@ def test_failing_message_is_moved_after_its_delivery_attempts(kind: str, lab: La
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("outcome", OUTCOMES)
-def test_replay_after_the_fix_completes_the_job(outcome: str, kind: str, lab: Lab, replayed: str) -> None:
+def test_replay_after_the_fix_completes_the_job(
+    outcome: str, kind: str, lab: Lab, replayed: str
+) -> None:
     assert replayed.count(f"({kind})") == len(OUTCOMES)
     world = lab.world(name(outcome, kind))
     eventually(lambda: has_taken_effect(world, kind))
@@ -249,7 +272,9 @@ def prepare_message(lab: Lab, outcome: str, kind: str) -> tuple[bytes, dict[str,
     world = lab.world(name(outcome, kind))
     job = json.dumps({"jobId": world.job_id, **a_spec()}).encode()
     if kind not in {topics.UPLOAD, topics.SUBMIT}:
-        world.submit(a_tuning_spec(maxTrials=1, maxParallelTrials=1) if kind == topics.TUNE else None)
+        world.submit(
+            a_tuning_spec(maxTrials=1, maxParallelTrials=1) if kind == topics.TUNE else None
+        )
     if kind not in {topics.UPLOAD, topics.SUBMIT, topics.PROVISION, topics.SWEEP, topics.TUNE}:
         world.deliver()
     if kind in {topics.MAINTENANCE, topics.SYSTEM_EVENTS, topics.REPLICA_EXIT}:
@@ -286,7 +311,12 @@ def system_event(project: str, world: World, replica_id: ReplicaId) -> bytes:
     }
     resource = {"type": "gce_instance", "labels": {"instance_id": vm.instance_id}}
     log = f"projects/{project}/logs/cloudaudit.googleapis.com%2Fsystem_event"
-    entry = {"logName": log, "protoPayload": payload, "resource": resource, "timestamp": world.now.isoformat()}
+    entry = {
+        "logName": log,
+        "protoPayload": payload,
+        "resource": resource,
+        "timestamp": world.now.isoformat(),
+    }
     return json.dumps(entry).encode()
 
 
@@ -306,5 +336,7 @@ def finish(lab: Lab, job_id: str, **more: object) -> None:
 
     eventually(is_running, within_s=60)
     if world.state != "SUCCEEDED":
-        lab.pubsub.publish(topics.REPLICA_EXIT, subject(world, CHIEF, cause="process", exit_status=0, **more))
+        lab.pubsub.publish(
+            topics.REPLICA_EXIT, subject(world, CHIEF, cause="process", exit_status=0, **more)
+        )
     eventually(lambda: world.state == "SUCCEEDED", within_s=60)

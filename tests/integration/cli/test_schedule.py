@@ -46,7 +46,10 @@ def test_message_delivered_twice_creates_one_job() -> None:
     for at in (AT, AT, AT.replace(day=22)):
         fire(world, at)
         world.wait(3600)
-    assert [job.job_id for job in world.store.recent_jobs(9)] == ["nightly_20261122_0300", "nightly_20261121_0300"]
+    assert [job.job_id for job in world.store.recent_jobs(9)] == [
+        "nightly_20261122_0300",
+        "nightly_20261121_0300",
+    ]
     assert world.store.rejections() == ()
 
 
@@ -54,7 +57,10 @@ def test_messages_without_source_are_distinguished_by_their_time() -> None:
     world = World()
     for day in (21, 21, 22):
         fire(world, AT.replace(day=day), None)
-    assert {job.job_id for job in world.store.recent_jobs(9)} == {"nightly_20261121_0300", "nightly_20261122_0300"}
+    assert {job.job_id for job in world.store.recent_jobs(9)} == {
+        "nightly_20261121_0300",
+        "nightly_20261122_0300",
+    }
 
 
 def test_time_in_job_id_without_publish_time_is_refused() -> None:
@@ -101,7 +107,9 @@ class SchedulerApi(BaseHTTPRequestHandler):
             status = 400
         if status == 200:
             self.jobs[body["name"]] = body
-        data = json.dumps(body if status == 200 else {"error": {"message": "Schedule is invalid."}}).encode()
+        data = json.dumps(
+            body if status == 200 else {"error": {"message": "Schedule is invalid."}}
+        ).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -132,11 +140,20 @@ def test_put_creates_a_schedule_and_replaces_it(scheduler: CloudScheduler) -> No
         scheduler.put(scheduler_job(PARENT, "other", "never", "Etc/UTC", published))
 
 
-def test_dry_run_prints_fields_of_the_discovery_document(installation: Installation, tmp_path: Path) -> None:
+def test_dry_run_prints_fields_of_the_discovery_document(
+    installation: Installation, tmp_path: Path
+) -> None:
     file = tmp_path / "nightly.yaml"
     file.write_text(yaml.safe_dump(NIGHTLY))
     result = installation.run(
-        "schedule", "create", "nightly", str(file), "--cron", "0 3 * * *", "--follow-packages", "--dry-run"
+        "schedule",
+        "create",
+        "nightly",
+        str(file),
+        "--cron",
+        "0 3 * * *",
+        "--follow-packages",
+        "--dry-run",
     )
     assert result.exit_code == 0, result.output
     job = json.loads(result.stdout)
@@ -153,7 +170,16 @@ def test_schedule_of_a_job_with_its_own_account_calls_the_api_with_a_token(
     file = tmp_path / "nightly.yaml"
     document = {"jobId": NIGHTLY["jobId"], **a_spec(serviceAccount=ACCOUNT)}
     file.write_text(yaml.safe_dump(document))
-    command = ("schedule", "create", "nightly", str(file), "--cron", "0 3 * * *", "--follow-packages", "--dry-run")
+    command = (
+        "schedule",
+        "create",
+        "nightly",
+        str(file),
+        "--cron",
+        "0 3 * * *",
+        "--follow-packages",
+        "--dry-run",
+    )
     refused = installation.run(*command)
     assert isinstance(refused.exception, PermanentError)
     assert "--submit-as ACCOUNT --api URL" in str(refused.exception)
@@ -169,12 +195,22 @@ def test_schedule_of_a_job_with_its_own_account_calls_the_api_with_a_token(
     assert json.loads(base64.b64decode(target["body"])) == document
 
 
-def test_options_of_a_schedule_through_the_api_belong_together(installation: Installation, tmp_path: Path) -> None:
+def test_options_of_a_schedule_through_the_api_belong_together(
+    installation: Installation, tmp_path: Path
+) -> None:
     file = tmp_path / "nightly.yaml"
     file.write_text(yaml.safe_dump(NIGHTLY))
     for option in (("--submit-as", ACCOUNT), ("--api", "https://api.example.com")):
         result = installation.run(
-            "schedule", "create", "nightly", str(file), "--cron", "0 3 * * *", "--follow-packages", "--dry-run", *option
+            "schedule",
+            "create",
+            "nightly",
+            str(file),
+            "--cron",
+            "0 3 * * *",
+            "--follow-packages",
+            "--dry-run",
+            *option,
         )
         assert "belong together" in str(result.exception)
 
@@ -183,12 +219,30 @@ def test_options_that_cloud_scheduler_could_not_use_are_refused_in_a_dry_run(
     installation: Installation, tmp_path: Path
 ) -> None:
     (file := tmp_path / "nightly.yaml").write_text(yaml.safe_dump(NIGHTLY))
-    common = ("schedule", "create", "nightly", str(file), "--cron", "0 3 * * *", "--follow-packages", "--dry-run")
+    common = (
+        "schedule",
+        "create",
+        "nightly",
+        str(file),
+        "--cron",
+        "0 3 * * *",
+        "--follow-packages",
+        "--dry-run",
+    )
     for options, problem in (
-        (("--submit-as", "me", "--api", "https://api.example.com"), "--submit-as: must be the e-mail address"),
-        (("--submit-as", "", "--api", "https://api.example.com"), "--submit-as: must be the e-mail address"),
+        (
+            ("--submit-as", "me", "--api", "https://api.example.com"),
+            "--submit-as: must be the e-mail address",
+        ),
+        (
+            ("--submit-as", "", "--api", "https://api.example.com"),
+            "--submit-as: must be the e-mail address",
+        ),
         (("--submit-as", ACCOUNT, "--api", "not a url"), "--api: 'not a url' is not an address"),
-        (("--submit-as", ACCOUNT, "--api", "http://api.example.com"), "--api: 'http://api.example.com' is not an"),
+        (
+            ("--submit-as", ACCOUNT, "--api", "http://api.example.com"),
+            "--api: 'http://api.example.com' is not an",
+        ),
         (("--submit-as", ACCOUNT, "--api", ""), "--api: '' is not an address"),
         (("--time-zone", "Mars"), "--time-zone: 'Mars' is not a time zone"),
         (("--time-zone", ""), "--time-zone: '' is not a time zone"),
@@ -216,20 +270,31 @@ def test_job_file_that_cannot_be_submitted_repeatedly_is_refused(
     file = tmp_path / "nightly.yaml"
     file.write_text(yaml.safe_dump(document))
     result = installation.run(
-        "schedule", "create", "nightly", str(file), "--cron", "0 3 * * *", "--follow-packages", "--dry-run"
+        "schedule",
+        "create",
+        "nightly",
+        str(file),
+        "--cron",
+        "0 3 * * *",
+        "--follow-packages",
+        "--dry-run",
     )
     assert isinstance(result.exception, PermanentError)
     assert message in str(result.exception)
 
 
-def test_name_that_no_schedule_can_have_is_refused(installation: Installation, tmp_path: Path) -> None:
+def test_name_that_no_schedule_can_have_is_refused(
+    installation: Installation, tmp_path: Path
+) -> None:
     (file := tmp_path / "nightly.yaml").write_text(yaml.safe_dump(NIGHTLY), encoding="utf-8")
     options = (str(file), "--cron", "0 3 * * *", "--follow-packages", "--dry-run")
     for name in ("", "a b", "a/b", "../x", "é", "ok.name", "n" * 481):
         for command in (("create", name, *options), ("run", name), ("delete", name)):
             result = installation.run("schedule", *command)
             assert isinstance(result.exception, PermanentError), command
-            assert f"NAME: must have at most 480 letters, digits, _ and -, not {name!r}" in str(result.exception)
+            assert f"NAME: must have at most 480 letters, digits, _ and -, not {name!r}" in str(
+                result.exception
+            )
 
 
 def test_location_that_is_no_region_is_refused(installation: Installation) -> None:

@@ -22,7 +22,13 @@ from trainmaster.wiring import core_services, metrics, objects, price_list, pric
 
 WAIT_S = 0.2
 """Replaces the deadlines of these commands."""
-CACHED = (settings, metrics.metric_reader, objects.objects, prices.checkpoint_times, price_list.price_list)
+CACHED = (
+    settings,
+    metrics.metric_reader,
+    objects.objects,
+    prices.checkpoint_times,
+    price_list.price_list,
+)
 
 
 @pytest.fixture

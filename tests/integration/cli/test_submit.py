@@ -89,9 +89,19 @@ def test_flags_override_the_job_file_as_in_gcloud(jobs_api: str, tmp_path: Path)
         "kms_location": "us-east1",
         "kms_project": "p",
     }
-    command = ["gcloud", "ai-platform", "jobs", "submit", "training", "digits_1", f"--config={tmp_path / 'job.yaml'}"]
+    command = [
+        "gcloud",
+        "ai-platform",
+        "jobs",
+        "submit",
+        "training",
+        "digits_1",
+        f"--config={tmp_path / 'job.yaml'}",
+    ]
     values = {name: value for name, value in flags.items() if name != "enable_web_access"}
-    command += [f"--{name.replace('_', '-')}={value}" for name, value in values.items()] + ["--enable-web-access"]
+    command += [f"--{name.replace('_', '-')}={value}" for name, value in values.items()] + [
+        "--enable-web-access"
+    ]
     command += ["--packages=gs://bkt/new.tar.gz", "--", "--epochs", "5"]
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("CLOUDSDK_")},
@@ -101,14 +111,18 @@ def test_flags_override_the_job_file_as_in_gcloud(jobs_api: str, tmp_path: Path)
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_ML": jobs_api,
         "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "1",
     }
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=90, check=False)
+    result = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=90, check=False
+    )
     assert result.returncode == 0, result.stderr
     (gclouds,) = Recorder.bodies
 
     own = apply_flags(yaml.safe_load(SPEC), flags, ["--epochs", "5"])
     own["trainingInput"]["packageUris"] = ["gs://bkt/new.tar.gz"]
     assert own["trainingInput"] == gclouds["trainingInput"]
-    assert own["labels"] == {"team": "vision", **gclouds["labels"]}, "gcloud drops the labels of the file"
+    assert own["labels"] == {"team": "vision", **gclouds["labels"]}, (
+        "gcloud drops the labels of the file"
+    )
 
 
 @pytest.mark.parametrize(
@@ -146,7 +160,9 @@ def test_package_without_setup_py_is_built_without_changing_its_folder(tmp_path:
     with zipfile.ZipFile(archive) as wheel:
         names = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert names == {"trainer/__init__.py", "trainer/task.py", "trainer/inner/__init__.py"}
-    assert sorted(path for path in tmp_path.rglob("*") if out not in (path, *path.parents)) == before
+    assert (
+        sorted(path for path in tmp_path.rglob("*") if out not in (path, *path.parents)) == before
+    )
 
 
 def test_package_with_setup_py_is_built_with_it(tmp_path: Path) -> None:
@@ -165,7 +181,9 @@ def test_folder_without_init_file_is_refused(tmp_path: Path) -> None:
         package_staging.build(tmp_path, tmp_path / "out")
 
 
-def test_packages_have_gclouds_order_and_folders(installation: Installation, tmp_path: Path) -> None:
+def test_packages_have_gclouds_order_and_folders(
+    installation: Installation, tmp_path: Path
+) -> None:
     wheel = tmp_path / "extra.whl"
     wheel.write_bytes(b"wheel")
     folder = package_staging.folder_for("digits_1", None, "gs://b/dir/", "")
@@ -196,7 +214,11 @@ def test_submit_of_job_file_stores_the_job(installation: Installation, tmp_path:
     (job,) = installation.store.recent_jobs(9)
     assert job.job_id.startswith("digits_")
     view = json.loads(result.stdout)
-    assert (view["jobId"], view["state"], view["labels"]) == (job.job_id, "QUEUED", {"team": "vision"})
+    assert (view["jobId"], view["state"], view["labels"]) == (
+        job.job_id,
+        "QUEUED",
+        {"team": "vision"},
+    )
     assert f"Job [{job.job_id}] submitted successfully." in result.stderr
 
 
@@ -237,11 +259,15 @@ def test_submit_of_a_folder_needs_neither_a_job_file_nor_setup_py(
     (job,) = installation.store.recent_jobs(9)
     assert job.job_id.startswith(f"{tmp_path.name.replace('-', '_')[:30]}")
     assert (job.plan.region, job.plan.program.args[:2]) == ("europe-west4", ("python", "train.py"))
-    named = installation.run(*command[:1], "digits_7", *command[1:], "--region=us-central1", "--", "python", "train.py")
+    named = installation.run(
+        *command[:1], "digits_7", *command[1:], "--region=us-central1", "--", "python", "train.py"
+    )
     assert named.exit_code == 0, named.output
     job = installation.store.recent_jobs(1)[0]
     assert (job.job_id, job.plan.region) == ("digits_7", "us-central1")
-    assert len(installation.objects.created("gs://the-bucket/", 9)) == 1, "the same files are uploaded once"
+    assert len(installation.objects.created("gs://the-bucket/", 9)) == 1, (
+        "the same files are uploaded once"
+    )
     assert "a folder needs a command" in str(installation.run(*command).exception)
 
 
@@ -262,7 +288,9 @@ def test_check_builds_local_packages_and_uploads_nothing(
     assert "is not a Python package" in str(broken.exception)
 
 
-def test_submit_of_invalid_job_reports_every_problem_and_sends_nothing(installation: Installation) -> None:
+def test_submit_of_invalid_job_reports_every_problem_and_sends_nothing(
+    installation: Installation,
+) -> None:
     result = installation.run("submit", "no-id!", "--region=moon", "--module-name=t")
     assert isinstance(result.exception, PermanentError)
     assert all(field in str(result.exception) for field in ("jobId", "region", "packageUris"))
@@ -278,20 +306,29 @@ def test_submit_with_used_job_id_is_refused(installation: Installation, tmp_path
     assert "A job with this id already exists." in str(again.exception)
 
 
-def test_async_is_accepted_but_not_together_with_waiting(installation: Installation, tmp_path: Path) -> None:
+def test_async_is_accepted_but_not_together_with_waiting(
+    installation: Installation, tmp_path: Path
+) -> None:
     file = tmp_path / "digits.yaml"
     file.write_text(yaml.safe_dump({"jobId": "digits_1", **a_spec()}))
-    assert isinstance(installation.run("submit", str(file), "--async", "--stream-logs").exception, PermanentError)
+    assert isinstance(
+        installation.run("submit", str(file), "--async", "--stream-logs").exception, PermanentError
+    )
     assert installation.run("submit", str(file), "--async").exit_code == 0
 
 
-def test_wait_for_cancelled_job_exits_with_status_1(installation: Installation, tmp_path: Path) -> None:
+def test_wait_for_cancelled_job_exits_with_status_1(
+    installation: Installation, tmp_path: Path
+) -> None:
     file = tmp_path / "digits.yaml"
     file.write_text(yaml.safe_dump({"jobId": "digits_1", **a_spec()}))
     installation.run("submit", str(file))
     record(CancelRequested("digits_1", "me", START), installation.deps)
     result = installation.run("jobs", "wait", "digits_1")
-    assert (result.exit_code, result.stdout) == (1, "digits_1: CANCELLED: Job is cancelled by the user\n")
+    assert (result.exit_code, result.stdout) == (
+        1,
+        "digits_1: CANCELLED: Job is cancelled by the user\n",
+    )
     assert "digits_1: CANCELLED" in result.stderr
 
 
@@ -318,20 +355,33 @@ def test_job_ids_are_completed(installation: Installation, tmp_path: Path) -> No
 MANIFESTS = Path(__file__).parents[2] / "unit" / "jobspec" / "manifests"
 
 
-def test_submit_of_manifest_prints_what_was_substituted_and_stores_the_job(installation: Installation) -> None:
+def test_submit_of_manifest_prints_what_was_substituted_and_stores_the_job(
+    installation: Installation,
+) -> None:
     result = installation.run(
         "submit", str(MANIFESTS / "tf-multi-worker.yaml"), "--region=us-central1", "--format=json"
     )
     assert result.exit_code == 0, result.output
     assert "converted TFJob multi-worker (kubeflow.org/v1)" in result.stderr
-    assert "spec.runPolicy.activeDeadlineSeconds: 7200 is replaced by scheduling.timeout: 7200s" in result.stderr
+    assert (
+        "spec.runPolicy.activeDeadlineSeconds: 7200 is replaced by scheduling.timeout: 7200s"
+        in result.stderr
+    )
     (job,) = installation.store.recent_jobs(9)
-    assert (job.job_id, job.plan.region, job.plan.max_running_s) == ("multi_worker", "us-central1", 7200)
+    assert (job.job_id, job.plan.region, job.plan.max_running_s) == (
+        "multi_worker",
+        "us-central1",
+        7200,
+    )
     assert "spec.runPolicy.activeDeadlineSeconds" in {item.field for item in job.plan.substitutions}
 
 
-def test_converted_manifest_is_a_job_file_that_can_be_submitted(installation: Installation, tmp_path: Path) -> None:
-    converted = installation.run("convert", str(MANIFESTS / "jobset-pytorch-cnn-mnist.yaml"), "--region=us-central1")
+def test_converted_manifest_is_a_job_file_that_can_be_submitted(
+    installation: Installation, tmp_path: Path
+) -> None:
+    converted = installation.run(
+        "convert", str(MANIFESTS / "jobset-pytorch-cnn-mnist.yaml"), "--region=us-central1"
+    )
     assert converted.exit_code == 0, converted.output
     (tmp_path / "job.yaml").write_text(converted.stdout)
     assert installation.run("submit", str(tmp_path / "job.yaml")).exit_code == 0
@@ -342,7 +392,10 @@ def test_converted_manifest_is_a_job_file_that_can_be_submitted(installation: In
 def test_refused_manifest_reports_every_problem_with_its_path(installation: Installation) -> None:
     result = installation.run("submit", str(MANIFESTS / "refused" / "pytorch-everything.yaml"))
     assert isinstance(result.exception, PermanentError)
-    for path in ("spec.runPolicy.backofLimit", "spec.pytorchReplicaSpecs.Worker.template.spec.volumes[0]"):
+    for path in (
+        "spec.runPolicy.backofLimit",
+        "spec.pytorchReplicaSpecs.Worker.template.spec.volumes[0]",
+    ):
         assert f"\n  {path}: " in str(result.exception)
     assert installation.store.recent_jobs(9) == ()
 
@@ -350,8 +403,12 @@ def test_refused_manifest_reports_every_problem_with_its_path(installation: Inst
 CONFIGS = Path(__file__).parents[1] / "entrances" / "files"
 
 
-@pytest.mark.parametrize("name", ["mapping", "top-level", "top-level-snake", "top-level-hpt", "top-level-pipe"])
-def test_submit_reads_the_config_files_of_vertex_ais_commands(installation: Installation, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["mapping", "top-level", "top-level-snake", "top-level-hpt", "top-level-pipe"]
+)
+def test_submit_reads_the_config_files_of_vertex_ais_commands(
+    installation: Installation, name: str
+) -> None:
     result = installation.run(
         "submit", f"--config={CONFIGS / f'config-{name}.yaml'}", "--region", "us-east1", "--", "-v"
     )
@@ -361,8 +418,12 @@ def test_submit_reads_the_config_files_of_vertex_ais_commands(installation: Inst
     assert job.job_id.startswith("config_")
 
 
-@pytest.mark.parametrize("chief", [("--use-chief-in-tf-config", "true"), ("--use-chief-in-tf-config=true",)])
-def test_submit_reads_flags_as_gcloud_does(installation: Installation, chief: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "chief", [("--use-chief-in-tf-config", "true"), ("--use-chief-in-tf-config=true",)]
+)
+def test_submit_reads_flags_as_gcloud_does(
+    installation: Installation, chief: tuple[str, ...]
+) -> None:
     result = installation.run(
         "submit", "flags_1", "--region=us-central1", "--packages", "gs://my-bucket/a-0.1.tar.gz", "--module-name=t",
         "--runtime-version=2.21", *chief, "--project=my-project", "--verbosity=debug", "-q", "--no-enable-web-access",
@@ -374,7 +435,9 @@ def test_submit_reads_flags_as_gcloud_does(installation: Installation, chief: tu
 
 
 def test_submit_with_a_stray_word_sends_nothing(installation: Installation) -> None:
-    result = installation.run("submit", "flags_1", "--region=us-central1", "--module-name=t", "stray")
+    result = installation.run(
+        "submit", "flags_1", "--region=us-central1", "--module-name=t", "stray"
+    )
     assert (result.exit_code, installation.store.recent_jobs(9)) == (2, ())
     assert "unrecognized arguments: stray" in " ".join(result.output.replace("│", "").split())
 
@@ -383,7 +446,9 @@ def test_submit_without_a_job_names_what_is_missing(installation: Installation) 
     assert "name a job file" in str(installation.run("submit", "--region=us-central1").exception)
 
 
-def test_submit_describes_worker_pools_by_options_as_gcloud_ai_does(installation: Installation) -> None:
+def test_submit_describes_worker_pools_by_options_as_gcloud_ai_does(
+    installation: Installation,
+) -> None:
     python = "python-module=t.task,executor-image-uri=us-docker.pkg.dev/vertex-ai/training/pytorch-gpu.2-4.py310:latest"
     gpu = "accelerator-type=nvidia-tesla-t4"
     result = installation.run(
@@ -406,7 +471,9 @@ def test_submit_describes_worker_pools_by_options_as_gcloud_ai_does(installation
 
 def test_worker_pools_by_options_replace_those_of_the_file(installation: Installation) -> None:
     pool = "--worker-pool-spec=machine-type=n1-highmem-2,container-image-uri=gcr.io/p/i:1"
-    result = installation.run("submit", f"--config={CONFIGS / 'config-top-level.yaml'}", "--region=us-east1", pool)
+    result = installation.run(
+        "submit", f"--config={CONFIGS / 'config-top-level.yaml'}", "--region=us-east1", pool
+    )
     assert result.exit_code == 0, result.output
     (job,) = installation.store.recent_jobs(9)
     assert [(group.machine_type, group.count) for group in job.plan.groups] == [("n1-highmem-2", 1)]
@@ -417,19 +484,33 @@ def test_worker_pools_by_options_replace_those_of_the_file(installation: Install
     [
         ("machine=n1-standard-4", "machine is unknown; known are machine-type, replica-count"),
         ("n1-standard-4", "the format is KEY=VALUE,KEY=VALUE"),
-        ("machine-type=n1-standard-4,local-package-path=.", "local-package-path would build an image"),
+        (
+            "machine-type=n1-standard-4,local-package-path=.",
+            "local-package-path would build an image",
+        ),
         ("machine-type=n1-standard-4,replica-count=two", "replica-count must be a whole number"),
-        ("machine-type=n1-standard-4,python-module=t,container-image-uri=i", "either container-image-uri or"),
+        (
+            "machine-type=n1-standard-4,python-module=t,container-image-uri=i",
+            "either container-image-uri or",
+        ),
     ],
 )
-def test_wrong_worker_pool_option_names_the_problem(installation: Installation, pool: str, problem: str) -> None:
-    result = installation.run("submit", "waves", "--region=us-central1", f"--worker-pool-spec={pool}")
+def test_wrong_worker_pool_option_names_the_problem(
+    installation: Installation, pool: str, problem: str
+) -> None:
+    result = installation.run(
+        "submit", "waves", "--region=us-central1", f"--worker-pool-spec={pool}"
+    )
     assert isinstance(result.exception, PermanentError)
     assert "--worker-pool-spec" in str(result.exception)
     assert problem in str(result.exception)
 
 
-def test_worker_pool_options_with_a_job_of_ai_platform_are_refused(installation: Installation, tmp_path: Path) -> None:
+def test_worker_pool_options_with_a_job_of_ai_platform_are_refused(
+    installation: Installation, tmp_path: Path
+) -> None:
     (tmp_path / "job.json").write_text(json.dumps({"jobId": "digits_1", **a_spec()}))
-    result = installation.run("submit", str(tmp_path / "job.json"), "--worker-pool-spec=machine-type=n1-standard-4")
+    result = installation.run(
+        "submit", str(tmp_path / "job.json"), "--worker-pool-spec=machine-type=n1-standard-4"
+    )
     assert "--worker-pool-spec: a job of AI Platform has no field for it" in str(result.exception)

@@ -40,7 +40,9 @@ def job_id(installation: Installation) -> str:
     return world.job_id
 
 
-def test_table_has_a_row_for_each_replica(installation: Installation, metrics: FakeMetrics, job_id: str) -> None:
+def test_table_has_a_row_for_each_replica(
+    installation: Installation, metrics: FakeMetrics, job_id: str
+) -> None:
     now = datetime.now(UTC)
     metrics.add(Metric.CPU, "worker-1", now - timedelta(seconds=90), [0.1, 0.42])
     metrics.add(Metric.MEMORY, "worker-1", now - timedelta(seconds=30), [0.004])
@@ -50,14 +52,18 @@ def test_table_has_a_row_for_each_replica(installation: Installation, metrics: F
     result = installation.run("jobs", "top", job_id)
     assert result.exit_code == 0
     head, *rows = [line.split("  ") for line in result.stdout.splitlines()]
-    assert [cell.strip() for cell in head if cell.strip()] == [column.upper() for column in module.COLUMNS]
+    assert [cell.strip() for cell in head if cell.strip()] == [
+        column.upper() for column in module.COLUMNS
+    ]
     cells = {row[0]: [cell.strip() for cell in row[1:] if cell.strip()] for row in rows}
     assert cells["worker 1"][:6] == ["42%", "0.4%", "97% 0%", "- -", "-", "100.0 kB/s"]
     assert cells["worker 1"][6].endswith(" s")
     assert cells["chief 0"] == ["-"] * 7
 
 
-def test_json_has_shares_and_bytes(installation: Installation, metrics: FakeMetrics, job_id: str) -> None:
+def test_json_has_shares_and_bytes(
+    installation: Installation, metrics: FakeMetrics, job_id: str
+) -> None:
     metrics.add(Metric.CPU, "worker-0", datetime.now(UTC), [0.25])
     view = json.loads(installation.run("jobs", "top", job_id, "--format", "json").stdout)
     assert view["jobId"] == job_id
@@ -66,21 +72,31 @@ def test_json_has_shares_and_bytes(installation: Installation, metrics: FakeMetr
     assert datetime.fromisoformat(worker["sampleTime"]) <= datetime.now(UTC)
 
 
-def test_table_without_values_says_why(installation: Installation, metrics: FakeMetrics, job_id: str) -> None:
-    assert "roles/monitoring.metricWriter" in installation.run("jobs", "top", job_id, "--once").stderr
+def test_table_without_values_says_why(
+    installation: Installation, metrics: FakeMetrics, job_id: str
+) -> None:
+    assert (
+        "roles/monitoring.metricWriter" in installation.run("jobs", "top", job_id, "--once").stderr
+    )
 
 
 def test_missing_permission_ends_the_command_with_the_role(
     installation: Installation, metrics: FakeMetrics, job_id: str
 ) -> None:
-    metrics.error = MetricsDeniedError("Reading metrics needs roles/monitoring.viewer on the project p")
+    metrics.error = MetricsDeniedError(
+        "Reading metrics needs roles/monitoring.viewer on the project p"
+    )
     result = installation.run("jobs", "top", job_id)
     assert isinstance(result.exception, PermanentError)
     assert "roles/monitoring.viewer" in str(result.exception)
 
 
-def test_describe_names_idle_gpus(installation: Installation, metrics: FakeMetrics, job_id: str) -> None:
-    metrics.add(Metric.GPU, "worker-1", datetime.now(UTC) - timedelta(minutes=12), [0.0] * 13, gpu="1")
+def test_describe_names_idle_gpus(
+    installation: Installation, metrics: FakeMetrics, job_id: str
+) -> None:
+    metrics.add(
+        Metric.GPU, "worker-1", datetime.now(UTC) - timedelta(minutes=12), [0.0] * 13, gpu="1"
+    )
     output = installation.run("jobs", "describe", job_id).stdout
     assert "GPUs: 1 of 1 GPU was idle for the last 10 minutes" in output
 
@@ -113,7 +129,9 @@ def test_watch_updates_until_the_job_ends_and_retries(monkeypatch: pytest.Monkey
     assert "50%" in output.getvalue()
 
 
-def test_reason_depends_on_the_setting_and_the_job(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reason_depends_on_the_setting_and_the_job(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World()
     world.submit()
     assert "agents report while their program runs" in notes(world.job, (), "")[0]

@@ -44,7 +44,9 @@ def test_describe_lists_trials_with_the_best_first(study: Study) -> None:
     ]
 
 
-def test_describe_and_why_show_running_values_and_a_trial_that_was_stopped_early(study: Study) -> None:
+def test_describe_and_why_show_running_values_and_a_trial_that_was_stopped_early(
+    study: Study,
+) -> None:
     study.start_tuning(enableTrialEarlyStopping=True)
     study.report_ready(1, 2)
     study.write_metric(1, 0.25, -0.5)
@@ -72,8 +74,9 @@ def test_why_explains_tuning_job_and_next_steps(study: Study) -> None:
     for number in (1, 2, 3):
         study.report_ready(number)
         study.complete_trial(number, number / 10)
-    assert "All trials have ended, and 3 of 3 succeeded; the best is trial 3 with accuracy 0.3 at step 100." in run(
-        "why", STUDY
+    assert (
+        "All trials have ended, and 3 of 3 succeeded; the best is trial 3 with accuracy 0.3 at step 100."
+        in run("why", STUDY)
     )
 
 
@@ -92,7 +95,9 @@ def test_replay_of_tuning_job_leads_to_stored_state(study: Study) -> None:
     assert "entries lead to exactly the stored state" in run("replay", STUDY)
 
 
-def test_wait_prints_each_change_of_a_trial(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wait_prints_each_change_of_a_trial(
+    study: Study, capsys: pytest.CaptureFixture[str]
+) -> None:
     study.start_tuning(maxTrials=1)
 
     def advance(_: float) -> None:

@@ -50,9 +50,22 @@ def submit(
     stack: LocalStack, job_id: str, package: Path, *arguments: str, workers: int = 2
 ) -> subprocess.CompletedProcess[str]:
     """Submit a job and follow its log. `arguments` are the program's; the first is LINES_PER_SECONDxLINES."""
-    flags = ["--region=us-central1", "--runtime-version=scikit-learn-1.9", "--module-name=trainer.task"]
-    flags += [f"--package-path={package}", "--scale-tier=custom", "--master-machine-type=n1-standard-4"]
-    flags += ["--worker-machine-type=n1-standard-4", f"--worker-count={workers}", "--stream-logs", "--format=json"]
+    flags = [
+        "--region=us-central1",
+        "--runtime-version=scikit-learn-1.9",
+        "--module-name=trainer.task",
+    ]
+    flags += [
+        f"--package-path={package}",
+        "--scale-tier=custom",
+        "--master-machine-type=n1-standard-4",
+    ]
+    flags += [
+        "--worker-machine-type=n1-standard-4",
+        f"--worker-count={workers}",
+        "--stream-logs",
+        "--format=json",
+    ]
     return trainmaster(stack, "submit", job_id, *flags, "--", *arguments)
 
 
@@ -123,7 +136,10 @@ def test_failed_job_gives_status_1_and_logs_its_traceback(stack: LocalStack, pac
     streamed, _, view = result.stdout.partition("\n{\n")
     job = json.loads("{" + view)
     assert job["state"] == "FAILED"
-    assert "check the logs: https://console.cloud.google.com/logs/viewer?project=" in job["errorMessage"]
+    assert (
+        "check the logs: https://console.cloud.google.com/logs/viewer?project="
+        in job["errorMessage"]
+    )
     lines = [json.loads(line) for line in streamed.splitlines()]
     errors = [line["message"] for line in lines if line["severity"] == "ERROR"]
     assert "Traceback (most recent call last):" in errors
@@ -132,7 +148,9 @@ def test_failed_job_gives_status_1_and_logs_its_traceback(stack: LocalStack, pac
 
 
 @pytest.mark.heavy
-def test_stream_logs_shows_every_line_of_four_fast_replicas(stack: LocalStack, package: Path) -> None:
+def test_stream_logs_shows_every_line_of_four_fast_replicas(
+    stack: LocalStack, package: Path
+) -> None:
     job_id = f"cli_{uuid.uuid4().hex[:8]}"
     result = submit(stack, job_id, package, "1000x8000", workers=3)
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-2000:]
@@ -141,11 +159,15 @@ def test_stream_logs_shows_every_line_of_four_fast_replicas(stack: LocalStack, p
     assert {task: len(messages) for task, messages in by_task.items()} == dict.fromkeys(
         ("master-replica-0", "worker-replica-0", "worker-replica-1", "worker-replica-2"), 8000
     )
-    assert all(messages == [f"step {step}" for step in range(8000)] for messages in by_task.values())
+    assert all(
+        messages == [f"step {step}" for step in range(8000)] for messages in by_task.values()
+    )
 
 
 @pytest.mark.heavy
-def test_uploaded_job_file_with_time_in_its_id_gets_the_upload_time(stack: LocalStack, tmp_path: Path) -> None:
+def test_uploaded_job_file_with_time_in_its_id_gets_the_upload_time(
+    stack: LocalStack, tmp_path: Path
+) -> None:
     """The package is no archive, so that the job ends at once."""
     name = f"nightly_{uuid.uuid4().hex[:8]}"
     broken = f"gs://{stack.state.config.bucket}/packages/broken-0.1.tar.gz"
@@ -182,8 +204,12 @@ def test_uploaded_job_file_with_time_in_its_id_gets_the_upload_time(stack: Local
 
 
 @pytest.mark.heavy
-def test_vertex_sdk_packages_a_script_and_waits_for_its_job(stack: LocalStack, tmp_path: Path) -> None:
-    (tmp_path / "task.py").write_text("import os, sys; print('TRAINED', sys.argv[1:], os.environ['AIP_MODEL_DIR'])")
+def test_vertex_sdk_packages_a_script_and_waits_for_its_job(
+    stack: LocalStack, tmp_path: Path
+) -> None:
+    (tmp_path / "task.py").write_text(
+        "import os, sys; print('TRAINED', sys.argv[1:], os.environ['AIP_MODEL_DIR'])"
+    )
     config = stack.state.config
     root = Path(__file__).parents[3]
     result = stack.run(
@@ -203,7 +229,9 @@ def test_vertex_sdk_packages_a_script_and_waits_for_its_job(stack: LocalStack, t
 
 @pytest.mark.heavy
 def test_vertex_sdk_runs_training_pipelines_to_their_end(stack: LocalStack, tmp_path: Path) -> None:
-    (tmp_path / "task.py").write_text("import os, sys; print('TRAINED', sys.argv[1:], os.environ['AIP_MODEL_DIR'])")
+    (tmp_path / "task.py").write_text(
+        "import os, sys; print('TRAINED', sys.argv[1:], os.environ['AIP_MODEL_DIR'])"
+    )
     config = stack.state.config
     root = Path(__file__).parents[3]
     result = stack.run(

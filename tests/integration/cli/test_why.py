@@ -30,7 +30,9 @@ GOOGLE = "does not have enough resources available"
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World()
     monkeypatch.setattr("trainmaster.cli.why.open_store", lambda: world.store)
-    monkeypatch.setattr("trainmaster.cli.why.settings", lambda: SimpleNamespace(limits=world.limits))
+    monkeypatch.setattr(
+        "trainmaster.cli.why.settings", lambda: SimpleNamespace(limits=world.limits)
+    )
     return world
 
 
@@ -53,7 +55,10 @@ def test_why_lists_each_zone_with_googles_message_and_the_next_zone(world: World
     explanation = why(world)
     lines = [line for line in explanation.splitlines() if "No capacity" in line]
     assert len(lines) == 2
-    assert f"for 1 x n1-standard-4 (chief) in {A} (ZONE_RESOURCE_POOL_EXHAUSTED: {A} {GOOGLE}): trying {B}" in lines[0]
+    assert (
+        f"for 1 x n1-standard-4 (chief) in {A} (ZONE_RESOURCE_POOL_EXHAUSTED: {A} {GOOGLE}): trying {B}"
+        in lines[0]
+    )
     assert f"trying {C} next.  [rule 11]" in lines[1]
     assert f"VMs are requested in {C}, after 2 capacity errors so far" in explanation
 
@@ -61,7 +66,11 @@ def test_why_lists_each_zone_with_googles_message_and_the_next_zone(world: World
 def test_why_of_a_failed_job_ends_with_what_to_do(world: World) -> None:
     world.start_running()
     assert "What to do" not in why(world)
-    error = {"type": "ImportError", "message": "no module named x", "frame": "task.py:3 in <module>"}
+    error = {
+        "type": "ImportError",
+        "message": "no module named x",
+        "frame": "task.py:3 in <module>",
+    }
     world.exit_program(WORKER_0, 1, error=error, tail="ImportError: no module named x")
     world.deliver()
     last = why(world).splitlines()[-1]
@@ -69,7 +78,9 @@ def test_why_of_a_failed_job_ends_with_what_to_do(world: World) -> None:
     assert last.endswith("docs/reasons.md#install_failed")
 
 
-def test_why_of_a_cancelled_job_ends_with_the_reason_after_labels_were_changed(world: World) -> None:
+def test_why_of_a_cancelled_job_ends_with_the_reason_after_labels_were_changed(
+    world: World,
+) -> None:
     world.start_running()
     record(CancelRequested(world.job_id, "me", world.now), world.deps)
     world.wait(60)
@@ -85,7 +96,10 @@ def test_why_of_a_queued_job_says_what_it_waits_for(world: World) -> None:
     world.submit(source="gs://b/jobs/digits.yaml#2")
     world.deliver()
     explanation = why(world)
-    assert "Next: Position 1 in the admission queue: it needs 12 vcpus, and 12 of 12 are in use" in explanation
+    assert (
+        "Next: Position 1 in the admission queue: it needs 12 vcpus, and 12 of 12 are in use"
+        in explanation
+    )
     assert "Every replica runs" not in explanation
 
 
@@ -119,13 +133,18 @@ def test_why_of_long_provisioning_omits_capacity_errors_in_the_middle(world: Wor
         ({}, "2026-11-28 03:00:00 (no maxWaitTime is set)"),
     ],
 )
-def test_why_shows_when_provisioning_ends(world: World, scheduling: dict[str, str], until: str) -> None:
+def test_why_shows_when_provisioning_ends(
+    world: World, scheduling: dict[str, str], until: str
+) -> None:
     world.fleet.stockout_zones = {A, B, C, F}
     world.submit(a_spec(scheduling=scheduling))
     provision_without_capacity(world, 1)
     explanation = why(world)
     assert f"Requests end at {until}" in explanation
-    assert f"the next request is at {world.job.placement.next_at:%H:%M:%S}, or within a minute after" in explanation
+    assert (
+        f"the next request is at {world.job.placement.next_at:%H:%M:%S}, or within a minute after"
+        in explanation
+    )
 
 
 def test_why_of_running_job_mentions_no_requests(world: World) -> None:

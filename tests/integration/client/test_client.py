@@ -76,7 +76,11 @@ def advance(world: World) -> None:
 def test_job_file_is_submitted_and_waited_for(running: Running, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(yaml.safe_dump({"jobId": "digits_{time:%Y}", **a_spec()}))
     job = running.client.submit(tmp_path / "job.yaml")
-    assert (job.job_id, job.state, job.has_ended) == (f"digits_{datetime.now(UTC):%Y}", "QUEUED", False)
+    assert (job.job_id, job.state, job.has_ended) == (
+        f"digits_{datetime.now(UTC):%Y}",
+        "QUEUED",
+        False,
+    )
     assert running.client.wait(job).state == "SUCCEEDED"
     assert running.client.describe(job.job_id).has_ended
 
@@ -187,16 +191,27 @@ def test_logs_yields_lines_until_the_job_has_ended(
     monkeypatch.setattr("trainmaster.client.client.LATE_LINES_S", 0.1)
     cloud = Cloud(tmp_path)
     job = running.client.submit({"jobId": "digits_1", **a_spec()})
-    labels = {"ml.googleapis.com/job_id": "digits_1", "ml.googleapis.com/task_name": "master-replica-0"}
+    labels = {
+        "ml.googleapis.com/job_id": "digits_1",
+        "ml.googleapis.com/task_name": "master-replica-0",
+    }
     at = str(job.document["createTime"])
     cloud.write(
-        {"resource": {"type": "ml_job"}, "labels": labels, "timestamp": at, "jsonPayload": {"message": "epoch 1"}}
+        {
+            "resource": {"type": "ml_job"},
+            "labels": labels,
+            "timestamp": at,
+            "jsonPayload": {"message": "epoch 1"},
+        }
     )
     with cloud.serving() as address:
         monkeypatch.setenv("TRAINMASTER_LOGGING_ENDPOINT", address)
         lines = [(line.task, line.message) for line in running.client.logs(job, follow=True)]
         created = datetime.fromisoformat(at)
-        of_since = [len(list(running.client.logs(job, since=created + timedelta(seconds=later)))) for later in (0, 1)]
+        of_since = [
+            len(list(running.client.logs(job, since=created + timedelta(seconds=later))))
+            for later in (0, 1)
+        ]
         with pytest.raises(PermanentError, match="is no job id"):
             list(running.client.logs('x" OR severity>="DEFAULT', since=created))
     cloud.entries.close()
@@ -224,7 +239,9 @@ def test_folder_is_uploaded_and_runs_the_command(
     assert job.job_id.startswith("my_project_")
     training = job.document["trainingInput"]
     assert (training["region"], training["args"]) == ("us-central1", ["python", "train.py"])
-    other = client.submit({"jobId": "b", "trainingInput": {"region": "europe-west4"}}, folder=tmp_path, command=["a"])
+    other = client.submit(
+        {"jobId": "b", "trainingInput": {"region": "europe-west4"}}, folder=tmp_path, command=["a"]
+    )
     assert other.document["trainingInput"]["region"] == "europe-west4"
     with pytest.raises(PermanentError, match="job: is required, unless there is a folder"):
         client.submit()

@@ -47,7 +47,9 @@ def test_trials_of_ai_platform_have_values_metric_and_state(api: Api, world: Stu
 
 
 def test_trials_of_vertex_ai_have_values_metric_and_state(api: Api, world: Study) -> None:
-    created: dict[str, Any] = api.send_ok("POST", TUNING_JOBS, a_body(), schema="HyperparameterTuningJob")
+    created: dict[str, Any] = api.send_ok(
+        "POST", TUNING_JOBS, a_body(), schema="HyperparameterTuningJob"
+    )
     world.job_id = f"custom_{created['name'].rpartition('/')[2]}"
     run_trials(world)
     shown = api.send_ok("GET", f"/v1/{created['name']}", schema="HyperparameterTuningJob")

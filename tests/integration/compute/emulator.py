@@ -63,14 +63,18 @@ class Emulator:
 
     def done(self, operation: Any, zone: str = ZONE) -> compute_v1.Operation:
         """Wait for an operation."""
-        finished = self.operations.wait(project=PROJECT, zone=zone, operation=operation.name, timeout=60)
+        finished = self.operations.wait(
+            project=PROJECT, zone=zone, operation=operation.name, timeout=60
+        )
         assert finished.status == compute_v1.Operation.Status.DONE
         return finished
 
     def run(self, name: str, script: str = "sleep 600", **changes: Any) -> compute_v1.Instance:
         """Create a VM and return it when it is RUNNING."""
         resource = an_instance(name, script, **changes)
-        operation = self.instances.insert_unary(project=PROJECT, zone=ZONE, instance_resource=resource)
+        operation = self.instances.insert_unary(
+            project=PROJECT, zone=ZONE, instance_resource=resource
+        )
         assert not self.done(operation).error.errors
         return self.get(name)
 
@@ -132,7 +136,10 @@ def an_instance(name: str, script: str, **changes: Any) -> compute_v1.Instance:
 
 @contextmanager
 def running_emulator(
-    state_dir: Path, *options: str, pubsub: str = "", program: Sequence[str] = ("-m", "trainmaster_emulators.compute")
+    state_dir: Path,
+    *options: str,
+    pubsub: str = "",
+    program: Sequence[str] = ("-m", "trainmaster_emulators.compute"),
 ) -> Iterator[Emulator]:
     """Run an emulator for the length of the block. `pubsub`: `host:port`, for `--system-events-topic`."""
     with socket.socket() as free:

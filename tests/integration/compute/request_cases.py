@@ -31,9 +31,13 @@ from trainmaster.jobspec import accept
 from trainmaster.jobspec.catalog.machine_types import LEGACY_MACHINES
 
 GOLDEN: Final = Path(__file__).parent / "golden"
-DEFAULTS: Final = VmDefaults("p", "workers@p.iam.gserviceaccount.com", "global/networks/default", "")
+DEFAULTS: Final = VmDefaults(
+    "p", "workers@p.iam.gserviceaccount.com", "global/networks/default", ""
+)
 FAMILY: Final = "common-cu129-ubuntu-2404-nvidia-580"
-WITH_BAKED_IMAGE: Final = replace(DEFAULTS, images={FAMILY: "projects/p/global/images/family/baked"})
+WITH_BAKED_IMAGE: Final = replace(
+    DEFAULTS, images={FAMILY: "projects/p/global/images/family/baked"}
+)
 WITH_OLD_DRIVER: Final = "projects/p/global/images/with-driver-535"
 METADATA: Final = {"trainmaster-vm-config": "{}"}
 
@@ -48,19 +52,32 @@ class Case:
     defaults: VmDefaults = DEFAULTS
 
     def job(self) -> Job:
-        return new_job(accept(self.document, default_job_id=None), "gs://b/jobs/digits.yaml#1", START)
+        return new_job(
+            accept(self.document, default_job_id=None), "gs://b/jobs/digits.yaml#1", START
+        )
 
     def requests(self) -> list[compute_v1.BulkInsertInstanceResource]:
         """Return the requests for the replicas that lost a VM; if none did, for all replicas."""
         job = self.job()
         steps = vm_steps(job, desired_vms(job, self._replicas(job)), ())
-        return [resource(job, step, self.defaults, METADATA) for step in steps if isinstance(step, Create)]
+        return [
+            resource(job, step, self.defaults, METADATA)
+            for step in steps
+            if isinstance(step, Create)
+        ]
 
     def _replicas(self, job: Job) -> tuple[Replica, ...]:
         if not self.lost:
             return tuple(Replica(1, replica_id) for replica_id in job.plan.replica_ids)
         return tuple(
-            Replica(1, replica_id, ReplicaState.REPLACING, incarnation=1 + lost, vm_generation=1 + lost, vms_lost=lost)
+            Replica(
+                1,
+                replica_id,
+                ReplicaState.REPLACING,
+                incarnation=1 + lost,
+                vm_generation=1 + lost,
+                vms_lost=lost,
+            )
             for replica_id, lost in self.lost.items()
         )
 
@@ -86,7 +103,10 @@ WORKER_0, WORKER_1 = ReplicaId(TaskType.WORKER, 0), ReplicaId(TaskType.WORKER, 1
 KEY: Final = "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"
 
 THEMES: Final[Mapping[str, Mapping[str, Case]]] = {
-    "tiers": {tier: Case(job(scaleTier=tier)) for tier in ("BASIC", "STANDARD_1", "PREMIUM_1", "BASIC_GPU")},
+    "tiers": {
+        tier: Case(job(scaleTier=tier))
+        for tier in ("BASIC", "STANDARD_1", "PREMIUM_1", "BASIC_GPU")
+    },
     # A V100 needs an image with another driver.
     "legacy": {
         name: Case(
@@ -136,10 +156,12 @@ THEMES: Final[Mapping[str, Mapping[str, Case]]] = {
         "workers on Spot VMs": Case(with_extension(gang("n1-standard-4"), spot="workers")),
         "all on Spot VMs with GPUs": Case(with_extension(gang("g2-standard-8"), spot="all")),
         "lost once, still a Spot VM": Case(
-            with_extension(gang("n1-standard-4"), spot={"use": "workers", "onDemandAfter": 2}), {WORKER_0: 1}
+            with_extension(gang("n1-standard-4"), spot={"use": "workers", "onDemandAfter": 2}),
+            {WORKER_0: 1},
         ),
         "lost twice, now on demand": Case(
-            with_extension(gang("n1-standard-4"), spot={"use": "workers", "onDemandAfter": 2}), {WORKER_0: 2}
+            with_extension(gang("n1-standard-4"), spot={"use": "workers", "onDemandAfter": 2}),
+            {WORKER_0: 2},
         ),
         "two replicas lost, one now on demand": Case(
             with_extension(gang("n1-standard-4"), spot={"use": "workers", "onDemandAfter": 1}),
@@ -155,8 +177,12 @@ THEMES: Final[Mapping[str, Mapping[str, Case]]] = {
         "reserved GPUs of a machine that is not sold on demand": Case(
             with_extension(custom(masterType="a3-ultragpu-8g"), reservation="h200s")
         ),
-        "machine that is sold as a Spot VM only": Case(with_extension(custom(masterType="a3-highgpu-1g"), spot="all")),
-        "reserved CPUs": Case(with_extension(custom(masterType="c3-standard-8"), reservation="c3s")),
+        "machine that is sold as a Spot VM only": Case(
+            with_extension(custom(masterType="a3-highgpu-1g"), spot="all")
+        ),
+        "reserved CPUs": Case(
+            with_extension(custom(masterType="c3-standard-8"), reservation="c3s")
+        ),
         "reservation, and Spot workers that do not use it": Case(
             with_extension(gang("g2-standard-8"), reservation="l4s", spot="workers")
         ),
@@ -173,7 +199,9 @@ THEMES: Final[Mapping[str, Mapping[str, Case]]] = {
                 workerConfig=gpus("NVIDIA_TESLA_T4", 1),
             )
         ),
-        "in the job's zone": Case(with_extension(gang("a4-highgpu-8g"), spot="all", zones=["us-central1-b"])),
+        "in the job's zone": Case(
+            with_extension(gang("a4-highgpu-8g"), spot="all", zones=["us-central1-b"])
+        ),
     },
     "job_settings": {
         "encryption key": Case(single_vm(encryptionConfig={"kmsKeyName": KEY})),
@@ -185,22 +213,36 @@ THEMES: Final[Mapping[str, Mapping[str, Case]]] = {
         ),
         "image of the installation": Case(single_vm(), defaults=WITH_BAKED_IMAGE),
         "own image with the name of Google's": Case(
-            with_extension(single_vm(), image=f"projects/p/global/images/family/{FAMILY}"), defaults=WITH_BAKED_IMAGE
+            with_extension(single_vm(), image=f"projects/p/global/images/family/{FAMILY}"),
+            defaults=WITH_BAKED_IMAGE,
         ),
-        "boot image": Case(with_extension(custom(masterType="g2-standard-8"), image="projects/p/global/images/mine-1")),
+        "boot image": Case(
+            with_extension(
+                custom(masterType="g2-standard-8"), image="projects/p/global/images/mine-1"
+            )
+        ),
         "service account": Case(single_vm(serviceAccount="me@p.iam.gserviceaccount.com")),
         "network": Case(single_vm(network="projects/123456789012/global/networks/vpc")),
         "subnetwork of the installation": Case(
             single_vm(),
-            defaults=replace(DEFAULTS, network="global/networks/vpc", subnetwork="regions/{region}/subnetworks/s"),
+            defaults=replace(
+                DEFAULTS, network="global/networks/vpc", subnetwork="regions/{region}/subnetworks/s"
+            ),
         ),
         "network of the service account": Case(
             single_vm(serviceAccount="finance@p.iam.gserviceaccount.com"),
-            defaults=replace(DEFAULTS, account_networks={"finance@p.iam.gserviceaccount.com": "trainmaster-finance"}),
+            defaults=replace(
+                DEFAULTS,
+                account_networks={"finance@p.iam.gserviceaccount.com": "trainmaster-finance"},
+            ),
         ),
         "no service account": Case(single_vm(), defaults=replace(DEFAULTS, service_account="")),
         "labels": Case({**single_vm(), "labels": {"team": "vision", "cost_center": "4711"}}),
-        "disk": Case(single_vm(masterConfig={"diskConfig": {"bootDiskType": "pd-standard", "bootDiskSizeGb": 200}})),
+        "disk": Case(
+            single_vm(
+                masterConfig={"diskConfig": {"bootDiskType": "pd-standard", "bootDiskSizeGb": 200}}
+            )
+        ),
         "container": Case(
             {
                 "jobId": "digits_1",
@@ -212,7 +254,9 @@ THEMES: Final[Mapping[str, Mapping[str, Case]]] = {
                 },
             }
         ),
-        "time limits": Case(single_vm(scheduling={"maxRunningTime": "7200s", "maxWaitTime": "1800s"})),
+        "time limits": Case(
+            single_vm(scheduling={"maxRunningTime": "7200s", "maxWaitTime": "1800s"})
+        ),
         "longest running time": Case(single_vm(scheduling={"maxRunningTime": "8640000s"})),
     },
 }
@@ -234,7 +278,9 @@ def differences(case: Case) -> list[Json]:
     for request in case.requests():
         leaves = _leaves(as_sent(request))
         paths = sorted(minimal.keys() | leaves.keys())
-        requests.append({path: leaves.get(path) for path in paths if leaves.get(path) != minimal.get(path)})
+        requests.append(
+            {path: leaves.get(path) for path in paths if leaves.get(path) != minimal.get(path)}
+        )
     return requests
 
 
@@ -246,7 +292,9 @@ def as_sent(request: compute_v1.BulkInsertInstanceResource) -> Json:
     assert compute_v1.BulkInsertInstanceResource.from_json(json_text) == request
     body: Json = json.loads(json_text)
     properties = body["instanceProperties"]
-    properties["metadata"] = {item["key"]: item["value"] for item in properties["metadata"]["items"]}
+    properties["metadata"] = {
+        item["key"]: item["value"] for item in properties["metadata"]["items"]
+    }
     names = list(body["perInstanceProperties"])
     assert not any(body["perInstanceProperties"].values()), "their field `name` is for output only"
     return {**body, "perInstanceProperties": sorted(names, key=lambda name: (len(name), name))}

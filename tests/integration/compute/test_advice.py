@@ -15,7 +15,9 @@ PATH = f"/compute/v1/projects/{PROJECT}/regions/us-central1/advice/capacity"
 GOOD: dict[str, Any] = {
     "size": 4,
     "distributionPolicy": {"targetShape": "ANY_SINGLE_ZONE", "zones": [{"zone": f"zones/{ZONE}"}]},
-    "instanceFlexibilityPolicy": {"instanceSelections": {"replicas": {"machineTypes": ["a2-highgpu-1g"]}}},
+    "instanceFlexibilityPolicy": {
+        "instanceSelections": {"replicas": {"machineTypes": ["a2-highgpu-1g"]}}
+    },
     "instanceProperties": {"scheduling": {"provisioningModel": "SPOT"}},
 }
 
@@ -34,11 +36,17 @@ def refusal(emulator: Emulator, path: str, body: object) -> tuple[int, str]:
 
 def test_best_zone_and_machine_type_are_recommended(emulator: Emulator) -> None:
     zones = [
-        {"zone": f"https://compute.googleapis.com/compute/v1/projects/p/zones/{zone}"} for zone in (ZONE, OTHER_ZONE)
+        {"zone": f"https://compute.googleapis.com/compute/v1/projects/p/zones/{zone}"}
+        for zone in (ZONE, OTHER_ZONE)
     ]
     policy = {"targetShape": "ANY", "zones": zones}
     emulator.faults(stockout_zones=[OTHER_ZONE])
-    expected = {"instanceCount": 4, "machineType": "a2-highgpu-1g", "provisioningModel": "SPOT", "zone": ZONE}
+    expected = {
+        "instanceCount": 4,
+        "machineType": "a2-highgpu-1g",
+        "provisioningModel": "SPOT",
+        "zone": ZONE,
+    }
     assert ask(emulator, distributionPolicy=policy) == (0.9, "3600s", expected)
     emulator.faults(stockout_zones=[ZONE])
     assert ask(emulator)[:2] == (0.1, "60s")
@@ -55,7 +63,12 @@ def test_best_zone_and_machine_type_are_recommended(emulator: Emulator) -> None:
         ({"size": True}, 400, "resource.size"),
         ({"distributionPolicy": {}}, 400, "targetShape"),
         (
-            {"distributionPolicy": {"targetShape": "ANY", "zones": [{"zone": "zones/us-central1-z"}]}},
+            {
+                "distributionPolicy": {
+                    "targetShape": "ANY",
+                    "zones": [{"zone": "zones/us-central1-z"}],
+                }
+            },
             404,
             "us-central1-z",
         ),
@@ -65,14 +78,20 @@ def test_best_zone_and_machine_type_are_recommended(emulator: Emulator) -> None:
             "not in the region",
         ),
         ({"instanceFlexibilityPolicy": {}}, 400, "instanceSelections"),
-        ({"instanceFlexibilityPolicy": {"instanceSelections": {"a": {"machineTypes": ["x-1"]}}}}, 400, "'x-1'"),
+        (
+            {"instanceFlexibilityPolicy": {"instanceSelections": {"a": {"machineTypes": ["x-1"]}}}},
+            400,
+            "'x-1'",
+        ),
         (
             {
                 "instanceFlexibilityPolicy": {
                     "instanceSelections": {
                         "a": {
                             "machineTypes": ["n1-standard-4"],
-                            "guestAccelerators": [{"acceleratorType": "nvidia-x", "acceleratorCount": 1}],
+                            "guestAccelerators": [
+                                {"acceleratorType": "nvidia-x", "acceleratorCount": 1}
+                            ],
                         }
                     }
                 }
@@ -80,11 +99,17 @@ def test_best_zone_and_machine_type_are_recommended(emulator: Emulator) -> None:
             400,
             "'nvidia-x'",
         ),
-        ({"instanceProperties": {"scheduling": {"provisioningModel": "STANDARD"}}}, 400, "provisioningModel"),
+        (
+            {"instanceProperties": {"scheduling": {"provisioningModel": "STANDARD"}}},
+            400,
+            "provisioningModel",
+        ),
         ({"instanceProperties": {}}, 400, "provisioningModel"),
     ],
 )
-def test_wrong_question_is_refused(emulator: Emulator, changes: dict[str, Any], status: int, words: str) -> None:
+def test_wrong_question_is_refused(
+    emulator: Emulator, changes: dict[str, Any], status: int, words: str
+) -> None:
     found = refusal(emulator, PATH, {**GOOD, **changes})
     assert found[0] == status
     assert words in found[1]
@@ -116,7 +141,10 @@ def test_wrong_weather_is_refused_with_its_form(emulator: Emulator, weather: obj
 def test_weather_limits_capacity_until_it_is_cleared(emulator: Emulator) -> None:
     def chance(seed: int) -> float:
         emulator.faults(weather={"seed": seed, "climate": "famine"})
-        assert emulator.call("/emulator/v1/faults")["weather"] == {"seed": seed, "climate": "famine"}
+        assert emulator.call("/emulator/v1/faults")["weather"] == {
+            "seed": seed,
+            "climate": "famine",
+        }
         return ask(emulator, size=60)[0]
 
     chances = [chance(seed) for seed in range(12)]

@@ -9,7 +9,14 @@ import pytest
 from google.api_core import exceptions
 from google.cloud import compute_v1
 
-from tests.integration.compute.emulator import IMAGE, OTHER_ZONE, PROJECT, ZONE, Emulator, an_instance
+from tests.integration.compute.emulator import (
+    IMAGE,
+    OTHER_ZONE,
+    PROJECT,
+    ZONE,
+    Emulator,
+    an_instance,
+)
 from tests.support.stack import eventually
 from trainmaster_emulators.compute.list_filter import parse_filter
 from trainmaster_emulators.machines.api_errors import ApiError
@@ -18,7 +25,10 @@ from trainmaster_emulators.machines.api_errors import ApiError
 def bulk(names: list[str], **changes: Any) -> compute_v1.BulkInsertInstanceResource:
     instance = an_instance("unused", "sleep 600", machine_type="n1-standard-4")
     properties = compute_v1.InstanceProperties(
-        machine_type=instance.machine_type, disks=instance.disks, metadata=instance.metadata, labels={"job": "j"}
+        machine_type=instance.machine_type,
+        disks=instance.disks,
+        metadata=instance.metadata,
+        labels={"job": "j"},
     )
     return compute_v1.BulkInsertInstanceResource(
         {
@@ -30,7 +40,9 @@ def bulk(names: list[str], **changes: Any) -> compute_v1.BulkInsertInstanceResou
     )
 
 
-def bulk_insert(emulator: Emulator, names: list[str], zone: str = ZONE, **changes: Any) -> compute_v1.Operation:
+def bulk_insert(
+    emulator: Emulator, names: list[str], zone: str = ZONE, **changes: Any
+) -> compute_v1.Operation:
     request_id = changes.pop("request_id", "")
     request = compute_v1.BulkInsertInstanceRequest(
         project=PROJECT,
@@ -47,7 +59,11 @@ def reason(error: pytest.ExceptionInfo[exceptions.GoogleAPICallError]) -> str:
 
 def test_inserted_vm_has_the_requested_properties(emulator: Emulator) -> None:
     vm = emulator.run("vm", labels={"job": "j"}, metadata={"key": "value"})
-    assert (vm.status, vm.zone.rpartition("/")[2], dict(vm.labels)) == ("RUNNING", ZONE, {"job": "j"})
+    assert (vm.status, vm.zone.rpartition("/")[2], dict(vm.labels)) == (
+        "RUNNING",
+        ZONE,
+        {"job": "j"},
+    )
     assert vm.machine_type.endswith(f"/zones/{ZONE}/machineTypes/n1-standard-4")
     assert {item.key: item.value for item in vm.metadata.items}["key"] == "value"
     assert vm.service_accounts[0].email.endswith("-compute@developer.gserviceaccount.com")
@@ -59,7 +75,9 @@ def test_bulk_insert_creates_all_vms_in_one_operation_group(emulator: Emulator) 
     assert finished.operation_type == "bulkInsert"
     assert emulator.names() == {"a", "b", "c"}
     request = compute_v1.ListZoneOperationsRequest(
-        project=PROJECT, zone=ZONE, filter=f'operationGroupId="{finished.operation_group_id}" AND operationType=insert'
+        project=PROJECT,
+        zone=ZONE,
+        filter=f'operationGroupId="{finished.operation_group_id}" AND operationType=insert',
     )
     assert len(list(emulator.operations.list(request))) == 3
 
@@ -94,22 +112,32 @@ def test_name_of_a_stopping_vm_makes_the_whole_bulk_insert_fail(emulator: Emulat
         bulk_insert(emulator, ["a", "b"])
     assert reason(error) == "alreadyExists"
     assert emulator.names() == {"b"}
-    emulator.done(bulk_insert(emulator, ["a", "b"], zone=OTHER_ZONE), OTHER_ZONE)  # a name is unique in its zone only
+    emulator.done(
+        bulk_insert(emulator, ["a", "b"], zone=OTHER_ZONE), OTHER_ZONE
+    )  # a name is unique in its zone only
 
 
-def test_stockout_fails_the_operation_with_available_zones_and_leaves_no_vm(emulator: Emulator) -> None:
+def test_stockout_fails_the_operation_with_available_zones_and_leaves_no_vm(
+    emulator: Emulator,
+) -> None:
     emulator.faults(stockout_zones=[ZONE])
     finished = emulator.done(bulk_insert(emulator, ["a", "b"]))
     codes = [error.code for error in finished.error.errors]
     assert codes == ["ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "VM_MIN_COUNT_NOT_REACHED"]
     details = finished.error.errors[0].error_details
-    available = [detail.error_info.metadatas.get("zonesAvailable") for detail in details if detail.error_info.reason]
+    available = [
+        detail.error_info.metadatas.get("zonesAvailable")
+        for detail in details
+        if detail.error_info.reason
+    ]
     assert available == ["us-central1-b,us-central1-c,us-central1-f"]
     assert finished.http_error_status_code == 503
     assert emulator.names() == set()
 
 
-def test_zone_with_capacity_for_some_vms_creates_those_if_the_minimum_allows_it(emulator: Emulator) -> None:
+def test_zone_with_capacity_for_some_vms_creates_those_if_the_minimum_allows_it(
+    emulator: Emulator,
+) -> None:
     emulator.faults(machine_limits={"n1-standard-4": 2})
     all_or_nothing = emulator.done(bulk_insert(emulator, ["a", "b", "c"]))
     assert all_or_nothing.http_error_status_code == 503
@@ -117,7 +145,9 @@ def test_zone_with_capacity_for_some_vms_creates_those_if_the_minimum_allows_it(
     assert not emulator.done(bulk_insert(emulator, ["a", "b", "c"], min_count=1)).error.errors
     assert len(emulator.names()) == 2
     (missing,) = {"a", "b", "c"} - emulator.names()
-    assert emulator.done(bulk_insert(emulator, [missing], min_count=1)).http_error_status_code == 503
+    assert (
+        emulator.done(bulk_insert(emulator, [missing], min_count=1)).http_error_status_code == 503
+    )
     emulator.faults()
     assert not emulator.done(bulk_insert(emulator, [missing])).error.errors
 
@@ -126,7 +156,9 @@ def test_exhausted_quota_fails_the_operation(emulator: Emulator) -> None:
     emulator.faults(quota_regions=["us-central1"])
     finished = emulator.done(bulk_insert(emulator, ["a"]))
     assert finished.error.errors[0].code == "QUOTA_EXCEEDED"
-    assert finished.error.errors[0].error_details[0].quota_info.dimensions["region"] == "us-central1"
+    assert (
+        finished.error.errors[0].error_details[0].quota_info.dimensions["region"] == "us-central1"
+    )
 
 
 def test_rate_limit_fault_affects_that_many_calls(emulator: Emulator) -> None:
@@ -144,18 +176,27 @@ def test_rate_limit_fault_affects_that_many_calls(emulator: Emulator) -> None:
         ({"name": "Vm"}, "resource.name"),
         ({"machine_type": "n9-standard-4"}, "resource.machineType"),
         ({"labels": {"Job": "x"}}, "resource.labels"),
-        ({"scheduling": {"max_run_duration": {"seconds": 121 * 86400}}}, "resource.scheduling.maxRunDuration"),
+        (
+            {"scheduling": {"max_run_duration": {"seconds": 121 * 86400}}},
+            "resource.scheduling.maxRunDuration",
+        ),
         ({"metadata": {"big": "x" * (256 * 1024 + 1)}}, "metadata.items.big"),
         ({"guest_accelerators": [{"accelerator_type": "nvidia-abacus"}]}, "guestAccelerators"),
     ],
 )
-def test_invalid_field_fails_the_call(emulator: Emulator, changes: dict[str, Any], field: str) -> None:
+def test_invalid_field_fails_the_call(
+    emulator: Emulator, changes: dict[str, Any], field: str
+) -> None:
     resource = an_instance(changes.pop("name", "vm"), "", **changes)
     with pytest.raises(exceptions.BadRequest, match=field):
         emulator.instances.insert_unary(project=PROJECT, zone=ZONE, instance_resource=resource)
 
 
-SPOT: dict[str, Any] = {"provisioning_model": "SPOT", "automatic_restart": False, "on_host_maintenance": "TERMINATE"}
+SPOT: dict[str, Any] = {
+    "provisioning_model": "SPOT",
+    "automatic_restart": False,
+    "on_host_maintenance": "TERMINATE",
+}
 T4 = {"accelerator_type": "nvidia-tesla-t4", "accelerator_count": 1}
 RESERVED: dict[str, Any] = {"consume_reservation_type": "SPECIFIC_RESERVATION"}
 RESERVATION_KEY = "compute.googleapis.com/reservation-name"
@@ -187,29 +228,60 @@ BOUND = {
         ({"scheduling": {**SPOT, "on_host_maintenance": "MIGRATE"}}, "preemptible"),
         ({"scheduling": {**SPOT, "automatic_restart": True}}, "preemptible"),
         ({"scheduling": {**SPOT, "provisioning_model": "CHEAP"}}, "provisioningModel"),
-        ({"scheduling": {**SPOT, "preemption_notice_duration": {"seconds": 60}}}, "preemptionNoticeDuration"),
-        ({"scheduling": {"preemption_notice_duration": {"seconds": 120}}}, "preemptionNoticeDuration"),
-        ({"machine_type": "c3-standard-4", "disks": [a_disk(disk_type="pd-standard")]}, "not compatible"),
-        ({"machine_type": "n4-standard-4", "disks": [a_disk(disk_type="pd-ssd")]}, "not compatible"),
+        (
+            {"scheduling": {**SPOT, "preemption_notice_duration": {"seconds": 60}}},
+            "preemptionNoticeDuration",
+        ),
+        (
+            {"scheduling": {"preemption_notice_duration": {"seconds": 120}}},
+            "preemptionNoticeDuration",
+        ),
+        (
+            {"machine_type": "c3-standard-4", "disks": [a_disk(disk_type="pd-standard")]},
+            "not compatible",
+        ),
+        (
+            {"machine_type": "n4-standard-4", "disks": [a_disk(disk_type="pd-ssd")]},
+            "not compatible",
+        ),
         ({"disks": [a_disk(disk_type="hyperdisk-balanced")]}, "not compatible"),
         ({"disks": [a_disk(disk_size_gb=5)]}, "smaller than the image"),
-        ({"disks": [{**a_disk(), "disk_encryption_key": {"kms_key_name": "my-key"}}]}, "kmsKeyName"),
-        ({"reservation_affinity": {**RESERVED, "key": "mine", "values": ["r"]}}, "reservationAffinity"),
+        (
+            {"disks": [{**a_disk(), "disk_encryption_key": {"kms_key_name": "my-key"}}]},
+            "kmsKeyName",
+        ),
+        (
+            {"reservation_affinity": {**RESERVED, "key": "mine", "values": ["r"]}},
+            "reservationAffinity",
+        ),
         ({"reservation_affinity": {**RESERVED, "key": RESERVATION_KEY}}, "reservationAffinity"),
         (
-            {"reservation_affinity": {**RESERVED, "key": RESERVATION_KEY, "values": ["r"]}, "scheduling": SPOT},
+            {
+                "reservation_affinity": {**RESERVED, "key": RESERVATION_KEY, "values": ["r"]},
+                "scheduling": SPOT,
+            },
             "Spot VMs",
         ),
-        ({"disks": [a_disk(source_image=DEEP_LEARNING, disk_size_gb=49)]}, "smaller than the image"),
+        (
+            {"disks": [a_disk(source_image=DEEP_LEARNING, disk_size_gb=49)]},
+            "smaller than the image",
+        ),
         ({"machine_type": "a3-highgpu-1g"}, "provisioningModel"),
         ({"machine_type": "a4-highgpu-8g", "disks": [HYPERDISK]}, "provisioningModel"),
-        ({"machine_type": "a4-highgpu-8g", "disks": [HYPERDISK], "scheduling": BOUND}, "reservationAffinity"),
+        (
+            {"machine_type": "a4-highgpu-8g", "disks": [HYPERDISK], "scheduling": BOUND},
+            "reservationAffinity",
+        ),
         ({"labels": {f"l{number}": "x" for number in range(65)}}, "resource.labels"),
     ],
 )
-def test_incompatible_fields_fail_the_call(emulator: Emulator, changes: dict[str, Any], problem: str) -> None:
+def test_incompatible_fields_fail_the_call(
+    emulator: Emulator, changes: dict[str, Any], problem: str
+) -> None:
     with pytest.raises(exceptions.BadRequest, match=problem):
-        emulator.instances.insert_unary(project=PROJECT, zone=ZONE, instance_resource=an_instance("vm", "", **changes))
+        emulator.instances.insert_unary(
+            project=PROJECT, zone=ZONE, instance_resource=an_instance("vm", "", **changes)
+        )
 
 
 @pytest.mark.parametrize(
@@ -244,23 +316,37 @@ def test_compatible_fields_are_accepted(emulator: Emulator, changes: dict[str, A
 def test_built_in_gpus_of_the_machine_type_are_shown(emulator: Emulator) -> None:
     vm = emulator.run("vm", machine_type="a2-highgpu-2g")
     (gpus,) = vm.guest_accelerators
-    assert (gpus.accelerator_type.rpartition("/")[2], gpus.accelerator_count) == ("nvidia-tesla-a100", 2)
+    assert (gpus.accelerator_type.rpartition("/")[2], gpus.accelerator_count) == (
+        "nvidia-tesla-a100",
+        2,
+    )
 
 
 def test_metadata_and_labels_change_only_with_the_current_fingerprint(emulator: Emulator) -> None:
     vm = emulator.run("vm", "sleep 600", labels={"a": "1"})
-    new = compute_v1.Metadata({"fingerprint": vm.metadata.fingerprint, "items": [{"key": "k", "value": "v"}]})
+    new = compute_v1.Metadata(
+        {"fingerprint": vm.metadata.fingerprint, "items": [{"key": "k", "value": "v"}]}
+    )
     emulator.done(
-        emulator.instances.set_metadata_unary(project=PROJECT, zone=ZONE, instance="vm", metadata_resource=new)
+        emulator.instances.set_metadata_unary(
+            project=PROJECT, zone=ZONE, instance="vm", metadata_resource=new
+        )
     )
     with pytest.raises(exceptions.PreconditionFailed) as error:
-        emulator.instances.set_metadata_unary(project=PROJECT, zone=ZONE, instance="vm", metadata_resource=new)
+        emulator.instances.set_metadata_unary(
+            project=PROJECT, zone=ZONE, instance="vm", metadata_resource=new
+        )
     assert reason(error) == "conditionNotMet"
-    labels = compute_v1.InstancesSetLabelsRequest(label_fingerprint=vm.label_fingerprint, labels={"a": "2"})
+    labels = compute_v1.InstancesSetLabelsRequest(
+        label_fingerprint=vm.label_fingerprint, labels={"a": "2"}
+    )
     for _ in range(2):  # the second time the fingerprint is stale
         try:
             emulator.instances.set_labels_unary(
-                project=PROJECT, zone=ZONE, instance="vm", instances_set_labels_request_resource=labels
+                project=PROJECT,
+                zone=ZONE,
+                instance="vm",
+                instances_set_labels_request_resource=labels,
             )
         except exceptions.PreconditionFailed:
             break
@@ -274,16 +360,26 @@ def test_metadata_and_labels_change_only_with_the_current_fingerprint(emulator: 
 def test_lists_are_filtered_and_paged(emulator: Emulator) -> None:
     emulator.done(bulk_insert(emulator, ["a", "b", "c"]))
     emulator.done(bulk_insert(emulator, ["d"], zone=OTHER_ZONE), OTHER_ZONE)
-    request = compute_v1.ListInstancesRequest(project=PROJECT, zone=ZONE, max_results=2, filter="labels.job=j")
+    request = compute_v1.ListInstancesRequest(
+        project=PROJECT, zone=ZONE, max_results=2, filter="labels.job=j"
+    )
     pager = emulator.instances.list(request)
     assert [[vm.name for vm in page.items] for page in pager.pages] == [["a", "b"], ["c"]]
-    aggregated = compute_v1.AggregatedListInstancesRequest(project=PROJECT, max_results=1, filter='name ne "b"')
-    names = [vm.name for _, scope in emulator.instances.aggregated_list(aggregated) for vm in scope.instances]
+    aggregated = compute_v1.AggregatedListInstancesRequest(
+        project=PROJECT, max_results=1, filter='name ne "b"'
+    )
+    names = [
+        vm.name
+        for _, scope in emulator.instances.aggregated_list(aggregated)
+        for vm in scope.instances
+    ]
     assert names == ["a", "c", "d"]
 
 
 def test_missing_vm_zone_and_project_are_not_found(emulator: Emulator) -> None:
-    with pytest.raises(exceptions.NotFound, match=f"projects/{PROJECT}/zones/{ZONE}/instances/missing"):
+    with pytest.raises(
+        exceptions.NotFound, match=f"projects/{PROJECT}/zones/{ZONE}/instances/missing"
+    ):
         emulator.get("missing")
     with pytest.raises(exceptions.NotFound, match="zones/mars-1-a"):
         emulator.get("missing", "mars-1-a")
@@ -332,7 +428,9 @@ def test_filter_matches(text: str, *, matches: bool) -> None:
     assert parse_filter(text)(resource) is matches
 
 
-@pytest.mark.parametrize("text", ["name", "name =", "(name = x", "name = x)", "= x", "name eq '('", "name == x"])
+@pytest.mark.parametrize(
+    "text", ["name", "name =", "(name = x", "name = x)", "= x", "name eq '('", "name == x"]
+)
 def test_malformed_filter_is_refused(text: str) -> None:
     with pytest.raises(ApiError, match="filter"):
         parse_filter(text)

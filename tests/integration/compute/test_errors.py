@@ -50,7 +50,9 @@ def test_changes_that_a_rate_limit_refuses_are_sent_again_after_1_2_4_and_8_seco
     assert "initial=1.0, maximum=8.0, multiplier=2.0, timeout=30.0" in str(FLEET_CHANGE["retry"])
 
 
-@pytest.mark.parametrize(("days", "seconds"), [(119, 119 * DAY_S + 3600), (120, 120 * DAY_S), (200, 120 * DAY_S)])
+@pytest.mark.parametrize(
+    ("days", "seconds"), [(119, 119 * DAY_S + 3600), (120, 120 * DAY_S), (200, 120 * DAY_S)]
+)
 def test_vm_deletes_itself_within_the_120_days_that_compute_allows(days: int, seconds: int) -> None:
     plan = a_plan(max_running_s=days * DAY_S, max_wait_s=0)
     request = scheduling(plan, a_create(a_job(plan=plan)), is_reserved=False)
@@ -79,7 +81,11 @@ def test_insert_creates_all_vms_or_as_many_as_possible(partial: bool, min_count:
     ids=["done", "not done", "no time", "little time"],
 )
 def test_operation_is_followed_until_the_deadline(
-    wait_s: float, answers: list[str], is_done: bool, waits: list[float], monkeypatch: pytest.MonkeyPatch
+    wait_s: float,
+    answers: list[str],
+    is_done: bool,
+    waits: list[float],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now_s = 100.0
     waited: list[float] = []
@@ -95,7 +101,9 @@ def test_operation_is_followed_until_the_deadline(
     monkeypatch.setattr(compute_operations, "time", SimpleNamespace(monotonic=lambda: now_s))
     operations = compute_operations.Operations("p", "http://127.0.0.1:9")
     monkeypatch.setattr(operations._zones, "wait", wait)
-    followed = operations.in_zone("us-central1-a", compute_v1.Operation(name="o", status="RUNNING"), wait_s)
+    followed = operations.in_zone(
+        "us-central1-a", compute_v1.Operation(name="o", status="RUNNING"), wait_s
+    )
     assert (followed is not None, waited) == (is_done, waits)
     operations.close()
 
@@ -133,6 +141,8 @@ def test_policies_are_released_when_their_deletion_has_succeeded(
 ) -> None:
     operations: Any = SimpleNamespace(in_region=lambda *_: operation)
     placements = Placements("my-project", "http://127.0.0.1:9", operations)
-    monkeypatch.setattr(placements._policies, "delete_unary", lambda **_: compute_v1.Operation(name="o"))
+    monkeypatch.setattr(
+        placements._policies, "delete_unary", lambda **_: compute_v1.Operation(name="o")
+    )
     assert placements.release(job_on_close_vms()) is is_released
     placements.close()

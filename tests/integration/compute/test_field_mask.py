@@ -16,20 +16,29 @@ BODY: dict[str, Any] = {
     "kind": "list",
     "nextPageToken": "t",
     "items": {
-        "zones/a": {"instances": [{"name": "vm", "metadata": {"fingerprint": "f", "items": ["large"]}, "id": "1"}]},
+        "zones/a": {
+            "instances": [
+                {"name": "vm", "metadata": {"fingerprint": "f", "items": ["large"]}, "id": "1"}
+            ]
+        },
         "zones/b": {"warning": {"code": "NO_RESULTS_ON_PAGE"}},
     },
 }
 
 
 def select(mask: str) -> Any:
-    return select_fields(Request(EnvironBuilder(headers=Headers([("X-Goog-FieldMask", mask)])).get_environ()), BODY)
+    return select_fields(
+        Request(EnvironBuilder(headers=Headers([("X-Goog-FieldMask", mask)])).get_environ()), BODY
+    )
 
 
 def test_mask_selects_through_maps_and_lists() -> None:
     assert select("items/*/instances(name,metadata/fingerprint),nextPageToken") == {
         "nextPageToken": "t",
-        "items": {"zones/a": {"instances": [{"name": "vm", "metadata": {"fingerprint": "f"}}]}, "zones/b": {}},
+        "items": {
+            "zones/a": {"instances": [{"name": "vm", "metadata": {"fingerprint": "f"}}]},
+            "zones/b": {},
+        },
     }
 
 
@@ -39,7 +48,9 @@ def test_selected_field_is_whole() -> None:
 
 
 def test_query_parameter_is_a_mask() -> None:
-    assert select_fields(Request(EnvironBuilder(query_string="fields=kind").get_environ()), BODY) == {"kind": "list"}
+    assert select_fields(
+        Request(EnvironBuilder(query_string="fields=kind").get_environ()), BODY
+    ) == {"kind": "list"}
 
 
 @pytest.mark.parametrize("mask", ["a(b", "a)", "a,,b", "a/", "(a)", "a b;c"])

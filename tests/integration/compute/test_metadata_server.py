@@ -61,7 +61,9 @@ def get(server: MetadataServer, path: str, **headers: str) -> tuple[str, Any]:
 
 
 def status(server: MetadataServer, path: str, headers: dict[str, str]) -> int:
-    request = urllib.request.Request(f"http://{server.address}/computeMetadata/v1/{path}", headers=headers)
+    request = urllib.request.Request(
+        f"http://{server.address}/computeMetadata/v1/{path}", headers=headers
+    )
     with pytest.raises(urllib.error.HTTPError) as error:
         urllib.request.urlopen(request, timeout=10)
     with error.value as response:
@@ -89,7 +91,9 @@ def test_path_returns_its_value_or_directory(server: MetadataServer, path: str, 
     assert get(server, path)[0] == text
 
 
-def test_recursive_response_is_camel_case_json_except_for_attributes(server: MetadataServer) -> None:
+def test_recursive_response_is_camel_case_json_except_for_attributes(
+    server: MetadataServer,
+) -> None:
     tree = json.loads(get(server, "?recursive=true")[0])
     assert tree["instance"]["machineType"].endswith("n1-standard-4")
     assert tree["instance"]["attributes"] == {"my-key": "value", "empty": ""}
@@ -97,14 +101,23 @@ def test_recursive_response_is_camel_case_json_except_for_attributes(server: Met
     assert tree["instance"]["serviceAccounts"]["default"] == {
         "aliases": ["default"], "email": IDENTITY.email, "scopes": ["a", "b"],
     }  # fmt: skip
-    assert json.loads(get(server, "instance/attributes/?recursive=true")[0]) == {"my-key": "value", "empty": ""}
+    assert json.loads(get(server, "instance/attributes/?recursive=true")[0]) == {
+        "my-key": "value",
+        "empty": "",
+    }
 
 
 def test_request_without_the_metadata_header_is_refused(server: MetadataServer) -> None:
     assert status(server, "instance/id", {}) == 403
-    assert status(server, "instance/id", {"Metadata-Flavor": "Google", "X-Forwarded-For": "1.2.3.4"}) == 403
+    assert (
+        status(server, "instance/id", {"Metadata-Flavor": "Google", "X-Forwarded-For": "1.2.3.4"})
+        == 403
+    )
     assert status(server, "instance/attributes/none", {"Metadata-Flavor": "Google"}) == 404
-    assert status(server, "instance/service-accounts/default/identity", {"Metadata-Flavor": "Google"}) == 400
+    assert (
+        status(server, "instance/service-accounts/default/identity", {"Metadata-Flavor": "Google"})
+        == 400
+    )
 
 
 def test_long_poll_returns_at_once_when_its_value_changes(server: MetadataServer) -> None:
@@ -112,7 +125,10 @@ def test_long_poll_returns_at_once_when_its_value_changes(server: MetadataServer
 
     def poll() -> None:
         responses.append(
-            (get(server, "instance/attributes/my-key?wait_for_change=true&timeout_sec=20")[0], time.monotonic())
+            (
+                get(server, "instance/attributes/my-key?wait_for_change=true&timeout_sec=20")[0],
+                time.monotonic(),
+            )
         )
 
     waiting = threading.Thread(target=poll)
@@ -135,7 +151,9 @@ def test_long_poll_with_an_old_etag_returns_at_once(server: MetadataServer) -> N
     assert value == "NONE"
     started = time.monotonic()
     query = f"wait_for_change=true&timeout_sec=1&last_etag={headers['ETag']}"
-    assert get(server, f"instance/maintenance-event?{query}")[0] == "NONE"  # after the timeout, the current value
+    assert (
+        get(server, f"instance/maintenance-event?{query}")[0] == "NONE"
+    )  # after the timeout, the current value
     assert time.monotonic() - started >= 0.9
     server.metadata_tree.put("instance/maintenance-event", "X")
     assert get(server, f"instance/maintenance-event?{query}")[0] == "X"
@@ -161,11 +179,17 @@ def test_power_off_ends_long_polls(server: MetadataServer) -> None:
 def test_identity_token_contains_the_vm_and_can_be_verified(server: MetadataServer) -> None:
     path = "instance/service-accounts/default/identity?audience=trainmaster/p/job"
     full = jwt.decode(
-        get(server, f"{path}&format=full")[0], certs=server.issuer.certificates(), audience="trainmaster/p/job"
+        get(server, f"{path}&format=full")[0],
+        certs=server.issuer.certificates(),
+        audience="trainmaster/p/job",
     )
     assert full["iss"] == "https://accounts.google.com"
     assert full["exp"] - full["iat"] == 3600
-    assert (full["email"], full["email_verified"], full["azp"]) == (IDENTITY.email, True, full["sub"])
+    assert (full["email"], full["email_verified"], full["azp"]) == (
+        IDENTITY.email,
+        True,
+        full["sub"],
+    )
     assert full["google"]["compute_engine"] == {
         "project_id": "p",
         "project_number": 4711,
@@ -194,11 +218,19 @@ def test_google_auth_gets_tokens_that_verify_against_the_emulator(emulator: Emul
     emulator.run("vm", script)
     eventually(lambda: "end" in emulator.serial("vm").splitlines(), within_s=20)
     lines = emulator.serial("vm").splitlines()
-    account = next(line for line in lines if line.startswith("google.auth.compute_engine.credentials "))
-    assert account.split()[1:] == ["compute-tests", emulator.get("vm").service_accounts[0].email, "True"]
+    account = next(
+        line for line in lines if line.startswith("google.auth.compute_engine.credentials ")
+    )
+    assert account.split()[1:] == [
+        "compute-tests",
+        emulator.get("vm").service_accounts[0].email,
+        "True",
+    ]
     token = lines[lines.index(account) + 1]
     request = google.auth.transport.requests.Request()
-    claims = id_token.verify_token(token, request, "audience", certs_url=f"{emulator.endpoint}/emulator/v1/certs")
+    claims = id_token.verify_token(
+        token, request, "audience", certs_url=f"{emulator.endpoint}/emulator/v1/certs"
+    )
     assert claims["email"] == account.split()[2]
 
 

@@ -23,12 +23,23 @@ from trainmaster_emulators.machines.vm_transitions import Timing
 from trainmaster_emulators.process.state import StackConfig
 from trainmaster_emulators.realism.profile import GOOGLE_CLOUD, CallQuota, Profile, Span
 
-FAST = replace(GOOGLE_CLOUD, create=Span(0.3, 0.4), delete=Span(0.2, 0.3), late_failures=0.0, list_lag=Span(0, 0))
+FAST = replace(
+    GOOGLE_CLOUD,
+    create=Span(0.3, 0.4),
+    delete=Span(0.2, 0.3),
+    late_failures=0.0,
+    list_lag=Span(0, 0),
+)
 ZONE = "us-central1-a"
 BODY = {
     "name": "tm-a",
     "machineType": f"zones/{ZONE}/machineTypes/n1-standard-1",
-    "disks": [{"boot": True, "initializeParams": {"sourceImage": "projects/p/global/images/family/python"}}],
+    "disks": [
+        {
+            "boot": True,
+            "initializeParams": {"sourceImage": "projects/p/global/images/family/python"},
+        }
+    ],
     "networkInterfaces": [{}],
     "metadata": {"items": [{"key": "startup-script", "value": "sleep 60"}]},
 }
@@ -142,5 +153,7 @@ def test_vm_is_created_and_deleted_as_slowly_as_on_google_cloud(tmp_path: Path) 
         if failed_late:
             return
         start = time.monotonic()
-        emulator.done(emulator.instances.delete_unary(project=PROJECT, zone=EMULATOR_ZONE, instance="tm-a"))
+        emulator.done(
+            emulator.instances.delete_unary(project=PROJECT, zone=EMULATOR_ZONE, instance="tm-a")
+        )
         assert time.monotonic() - start >= GOOGLE_CLOUD.delete.low_s * factor

@@ -9,7 +9,14 @@ from dataclasses import replace
 import pytest
 from google.cloud import compute_v1
 
-from tests.integration.compute.request_cases import GOLDEN, MINIMAL, THEMES, Case, differences, minimal_request
+from tests.integration.compute.request_cases import (
+    GOLDEN,
+    MINIMAL,
+    THEMES,
+    Case,
+    differences,
+    minimal_request,
+)
 from tests.support.each_row import each_row
 from tests.unit.jobspec.machine_requests import machine_requests
 from trainmaster.core.model.job import Label
@@ -33,7 +40,9 @@ def uses_only_vms(document: Mapping[str, object]) -> bool:
         return False
 
 
-MACHINES = {name: document for name, document in machine_requests().items() if uses_only_vms(document)}
+MACHINES = {
+    name: document for name, document in machine_requests().items() if uses_only_vms(document)
+}
 
 
 def golden(name: str) -> dict[str, object]:
@@ -43,12 +52,18 @@ def golden(name: str) -> dict[str, object]:
 
 def parse_by_emulator(request: compute_v1.BulkInsertInstanceResource) -> Properties:
     """Return the properties as the emulator parses them. Raises the emulator's ApiError."""
-    json_text = compute_v1.BulkInsertInstanceResource.to_json(request, always_print_fields_with_no_presence=False)
+    json_text = compute_v1.BulkInsertInstanceResource.to_json(
+        request, always_print_fields_with_no_presence=False
+    )
     body = json.loads(json_text)["instanceProperties"]
     catalog = Catalog(Links("http://localhost/compute/v1", "p"))
     policies = PolicyStore(catalog, OperationStore(catalog.links), list)
     for policy in body.get("resourcePolicies", ()):
-        policies.insert("us-central1", {"name": policy, "groupPlacementPolicy": {"collocation": "COLLOCATED"}}, None)
+        policies.insert(
+            "us-central1",
+            {"name": policy, "groupPlacementPolicy": {"collocation": "COLLOCATED"}},
+            None,
+        )
     properties = parse_properties(body, ZONE, catalog, "default@p", 30)
     policies.check(ZONE, properties)
     return properties
@@ -62,7 +77,9 @@ def test_minimal_job_makes_the_golden_request() -> None:
 def test_job_makes_the_golden_requests_that_compute_accepts(theme: str, name: str) -> None:
     case = THEMES[theme][name]
     assert differences(case) == golden(theme)[name]
-    actions = [parse_by_emulator(request).scheduling.termination_action for request in case.requests()]
+    actions = [
+        parse_by_emulator(request).scheduling.termination_action for request in case.requests()
+    ]
     assert actions == ["DELETE"] * len(case.requests()), "every VM has a run limit that deletes it"
 
 
@@ -81,9 +98,15 @@ def test_request_for_each_supported_machine_is_accepted(name: str) -> None:
 @pytest.mark.parametrize(
     ("labels", "shown"),
     [
-        ([("team", "vision"), ("Team", "x"), ("9", "x"), ("a", "X"), ("ok", "")], {"team": "vision", "ok": ""}),
+        (
+            [("team", "vision"), ("Team", "x"), ("9", "x"), ("a", "X"), ("ok", "")],
+            {"team": "vision", "ok": ""},
+        ),
         ([("trainmaster-job", "another"), ("trainmaster-x", "y")], {}),
-        ([(f"l{n:02}", "x") for n in range(LABELS_MAX)], {f"l{n:02}": "x" for n in range(LABELS_MAX - 5)}),
+        (
+            [(f"l{n:02}", "x") for n in range(LABELS_MAX)],
+            {f"l{n:02}": "x" for n in range(LABELS_MAX - 5)},
+        ),
     ],
     ids=["invalid labels are omitted", "reserved labels are omitted", "surplus labels are omitted"],
 )
@@ -94,7 +117,9 @@ def test_vms_have_the_labels_of_the_job_that_are_valid_for_vms(
     monkeypatch.setattr(Case, "job", lambda _: job)
     (request,) = MINIMAL.requests()
     labels_of_vm = parse_by_emulator(request).labels
-    assert {key: value for key, value in labels_of_vm.items() if not key.startswith("trainmaster-")} == shown
+    assert {
+        key: value for key, value in labels_of_vm.items() if not key.startswith("trainmaster-")
+    } == shown
     assert request.instance_properties.labels["trainmaster-job"] == "digits_1"
 
 

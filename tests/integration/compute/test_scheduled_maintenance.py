@@ -20,7 +20,10 @@ from trainmaster_emulators.machines.metadata_tree import Document, MetadataTree
 
 GPU: dict[str, Any] = {
     "guest_accelerators": [
-        {"accelerator_type": f"zones/{ZONE}/acceleratorTypes/nvidia-tesla-t4", "accelerator_count": 1}
+        {
+            "accelerator_type": f"zones/{ZONE}/acceleratorTypes/nvidia-tesla-t4",
+            "accelerator_count": 1,
+        }
     ]
 }
 KEY = "http://$GCE_METADATA_HOST/computeMetadata/v1/instance/upcoming-maintenance?alt=json"
@@ -35,7 +38,9 @@ def test_vm_without_gpus_has_neither_the_key_nor_the_fault(emulator: Emulator) -
 
 
 def test_maintenance_begins_at_the_start_of_the_announced_window(emulator: Emulator) -> None:
-    watch = f'{READ_KEY} -w "\\n"; until {READ_KEY} | grep window; do sleep 0.05; done; echo; sleep 600'
+    watch = (
+        f'{READ_KEY} -w "\\n"; until {READ_KEY} | grep window; do sleep 0.05; done; echo; sleep 600'
+    )
     emulator.run("vm", watch, **GPU)
     eventually(lambda: "{}" in emulator.serial("vm"))
     announced = emulator.fault("vm", "upcoming-maintenance", notice_s=3)
@@ -64,7 +69,10 @@ def test_document_is_a_leaf_with_unchanged_keys() -> None:
     assert json.loads(tree.get("", {"recursive": "true"}).body) == {
         "instance": {"id": 1, "upcomingMaintenance": {"a_b": "c"}}
     }
-    assert b'upcoming-maintenance {"a_b": "c"}' in tree.get("", {"recursive": "true", "alt": "text"}).body
+    assert (
+        b'upcoming-maintenance {"a_b": "c"}'
+        in tree.get("", {"recursive": "true", "alt": "text"}).body
+    )
 
 
 # The real agent in a VM of the emulator, with the fake Pub/Sub of the agent's tests.
@@ -92,7 +100,9 @@ while True:
     files = install_agent(cloud)
     metadata = {
         "trainmaster-agent": files["trainmaster-agent"],
-        "trainmaster-vm-config": json.dumps(vm_config(vm_names=["vm"], checkpoint_signal="SIGUSR1")),
+        "trainmaster-vm-config": json.dumps(
+            vm_config(vm_names=["vm"], checkpoint_signal="SIGUSR1")
+        ),
         "trainmaster-directive": json.dumps({"attempt": 1, "incarnation": 1, "action": "run"}),
     }
     variables = f"TRAINMASTER_PUBSUB_ENDPOINT={cloud.host} STORAGE_EMULATOR_HOST={cloud.host} PYTHONPATH=$HOME"
@@ -103,7 +113,9 @@ while True:
     cloud.wait_for_message("vm-ready")
 
 
-def test_program_that_ends_after_saving_is_reported_lost_at_once(emulator: Emulator, cloud: Cloud) -> None:
+def test_program_that_ends_after_saving_is_reported_lost_at_once(
+    emulator: Emulator, cloud: Cloud
+) -> None:
     boot(emulator, cloud, "raise SystemExit")
     emulator.fault("vm", "upcoming-maintenance")
     assert cloud.wait_for_message("maintenance").body["cause"] == "maintenance"
@@ -111,12 +123,16 @@ def test_program_that_ends_after_saving_is_reported_lost_at_once(emulator: Emula
     assert cloud.wait_for_message("replica-exit").body["cause"] == "vm_stopping"
 
 
-def test_program_that_continues_is_replaced_in_the_last_part_of_the_notice(emulator: Emulator, cloud: Cloud) -> None:
+def test_program_that_continues_is_replaced_in_the_last_part_of_the_notice(
+    emulator: Emulator, cloud: Cloud
+) -> None:
     boot(emulator, cloud, "pass")
     announced_at = time.monotonic()
     emulator.fault("vm", "upcoming-maintenance", notice_s=REPLACEMENT_S + 4)
     eventually(lambda: "SAVED" in emulator.serial("vm"), within_s=60)
     message = cloud.wait_for_message("maintenance")
     assert message.at - announced_at > 2.5, "the announcement has whole seconds"
-    assert [topic for topic, _ in cloud.published()] == ["vm-ready", "maintenance"], "the program is still running"
+    assert [topic for topic, _ in cloud.published()] == ["vm-ready", "maintenance"], (
+        "the program is still running"
+    )
     assert emulator.status("vm") == "RUNNING"

@@ -30,9 +30,15 @@ class Log:
     entries: list[dict[str, Any]] = field(default_factory=list)
 
     def of_vm(self, name: str) -> list[dict[str, Any]]:
-        self.entries += [json.loads(message["data"]) for message in self.pubsub.pull(self.subscription)]
+        self.entries += [
+            json.loads(message["data"]) for message in self.pubsub.pull(self.subscription)
+        ]
         suffix = f"/instances/{name}"
-        return [entry for entry in self.entries if entry["protoPayload"]["resourceName"].endswith(suffix)]
+        return [
+            entry
+            for entry in self.entries
+            if entry["protoPayload"]["resourceName"].endswith(suffix)
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +49,9 @@ def exported(pubsub_emulator: str, tmp_path_factory: pytest.TempPathFactory) -> 
     pubsub.create_pull(topic, topic)
     path = f"projects/{PROJECT}/topics/{topic}"
     folder = tmp_path_factory.mktemp("compute")
-    with running_emulator(folder, "--system-events-topic", path, pubsub=pubsub_emulator) as emulator:
+    with running_emulator(
+        folder, "--system-events-topic", path, pubsub=pubsub_emulator
+    ) as emulator:
         yield Log(emulator, pubsub, topic)
 
 
@@ -62,7 +70,9 @@ def log(exported: Log) -> Iterator[Log]:
         ("maintenance", "terminateOnHostMaintenance", LossCause.MAINTENANCE),
     ],
 )
-def test_lost_vm_has_one_entry_that_maintenance_can_decode(log: Log, fault: str, method: str, cause: LossCause) -> None:
+def test_lost_vm_has_one_entry_that_maintenance_can_decode(
+    log: Log, fault: str, method: str, cause: LossCause
+) -> None:
     vm = log.emulator.run(fault)
     log.emulator.fault(fault, fault, notice_s=0.2)
     eventually(lambda: log.of_vm(fault))
@@ -76,7 +86,12 @@ def test_lost_vm_has_one_entry_that_maintenance_can_decode(log: Log, fault: str,
     assert entry["logName"] == f"projects/{PROJECT}/logs/cloudaudit.googleapis.com%2Fsystem_event"
     event = google_events.decode_maintenance(json.dumps(entry).encode())
     assert isinstance(event, SystemEvent)
-    assert (event.vm.name, event.vm.zone, event.vm.instance_id, event.loss) == (fault, ZONE, str(vm.id), cause)
+    assert (event.vm.name, event.vm.zone, event.vm.instance_id, event.loss) == (
+        fault,
+        ZONE,
+        str(vm.id),
+        cause,
+    )
     assert timedelta() <= datetime.now(UTC) - event.at < timedelta(seconds=30)
 
 
@@ -101,15 +116,21 @@ def test_entry_appears_when_the_vm_is_stopping(log: Log) -> None:
 
 def test_stop_and_delete_by_the_user_have_no_entry(log: Log) -> None:
     vm = log.emulator.run("stopped")
-    log.emulator.done(log.emulator.instances.stop_unary(project=PROJECT, zone=ZONE, instance="stopped"))
-    log.emulator.done(log.emulator.instances.delete_unary(project=PROJECT, zone=ZONE, instance=str(vm.id)))
+    log.emulator.done(
+        log.emulator.instances.stop_unary(project=PROJECT, zone=ZONE, instance="stopped")
+    )
+    log.emulator.done(
+        log.emulator.instances.delete_unary(project=PROJECT, zone=ZONE, instance=str(vm.id))
+    )
     log.emulator.run("other")
     log.emulator.fault("other", "crash")
     eventually(lambda: log.of_vm("other"))
     assert log.of_vm("stopped") == []
 
 
-def test_each_name_has_one_address_that_no_other_emulator_uses(log: Log, emulator: Emulator) -> None:
+def test_each_name_has_one_address_that_no_other_emulator_uses(
+    log: Log, emulator: Emulator
+) -> None:
     def address(emulator: Emulator, name: str) -> str:
         return str(emulator.call(f"/emulator/v1/address?name={name}")["address"])
 
@@ -122,7 +143,9 @@ def test_each_name_has_one_address_that_no_other_emulator_uses(log: Log, emulato
 def test_malformed_topic_option_is_refused(topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "127.0.0.1:1")
     with pytest.raises(SystemExit):
-        parse_arguments(["--port", "1", "--state-dir", "x", "--project", "p", "--system-events-topic", topic])
+        parse_arguments(
+            ["--port", "1", "--state-dir", "x", "--project", "p", "--system-events-topic", topic]
+        )
 
 
 def test_topic_option_without_a_pubsub_emulator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,10 +21,17 @@ SCRIPT = f"#!%s/bin/python3\nimport {NAME}; print('script', {NAME}.VERSION)\n"
 
 
 def run(command: list[str], home: Path) -> str:
-    environment = {**os.environ, "HOME": str(home), "PIP_NO_INDEX": "1", "PIP_BREAK_SYSTEM_PACKAGES": "1"}
+    environment = {
+        **os.environ,
+        "HOME": str(home),
+        "PIP_NO_INDEX": "1",
+        "PIP_BREAK_SYSTEM_PACKAGES": "1",
+    }
     for name in ("PYTHONNOUSERSITE", "PYTHONPATH", "PIP_USER", "PYTHONUSERBASE"):
         environment.pop(name, None)
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.strip()
 
@@ -52,8 +59,12 @@ def imported_version(python: str, home: Path) -> str:
     return run([python, "-c", f"import {NAME}; print({NAME}.VERSION)"], home)
 
 
-def test_user_install_overrides_a_package_of_the_image_in_this_vm_only(image: Path, tmp_path: Path) -> None:
-    first, second = (str(create_overlay(image, tmp_path / vm) / "python3") for vm in ("vm-0", "vm-1"))
+def test_user_install_overrides_a_package_of_the_image_in_this_vm_only(
+    image: Path, tmp_path: Path
+) -> None:
+    first, second = (
+        str(create_overlay(image, tmp_path / vm) / "python3") for vm in ("vm-0", "vm-1")
+    )
     homes = [tmp_path / "home-0", tmp_path / "home-1"]
     assert [imported_version(first, homes[0]), imported_version(second, homes[1])] == ["2.0", "2.0"]
     run([first, "-m", "pip", "install", "--user", wheel(tmp_path, "1.0")], homes[0])
@@ -69,8 +80,12 @@ def test_user_install_overrides_a_package_of_the_image_in_this_vm_only(image: Pa
     assert run([script], homes[0]) == "script 1.0"
 
 
-def test_plain_install_stays_in_its_vm_also_after_a_second_boot(image: Path, tmp_path: Path) -> None:
-    first, second = (str(create_overlay(image, tmp_path / vm) / "python3") for vm in ("vm-0", "vm-1"))
+def test_plain_install_stays_in_its_vm_also_after_a_second_boot(
+    image: Path, tmp_path: Path
+) -> None:
+    first, second = (
+        str(create_overlay(image, tmp_path / vm) / "python3") for vm in ("vm-0", "vm-1")
+    )
     run([first, "-m", "pip", "install", wheel(tmp_path, "3.0")], tmp_path)
     assert [imported_version(first, tmp_path), imported_version(second, tmp_path)] == ["3.0", "2.0"]
     assert imported_version(str(image / "bin" / "python3"), tmp_path) == "2.0"
@@ -81,7 +96,9 @@ def test_plain_install_stays_in_its_vm_also_after_a_second_boot(image: Path, tmp
 def test_overlay_without_its_configuration_is_completed(image: Path, tmp_path: Path) -> None:
     create_overlay(image, tmp_path / "vm")
     (tmp_path / "vm" / "pyvenv.cfg").unlink()
-    assert imported_version(str(create_overlay(image, tmp_path / "vm") / "python3"), tmp_path) == "2.0"
+    assert (
+        imported_version(str(create_overlay(image, tmp_path / "vm") / "python3"), tmp_path) == "2.0"
+    )
 
 
 def test_packages_of_the_developers_interpreter_are_not_on_the_vm(tmp_path: Path) -> None:
@@ -92,9 +109,19 @@ def test_packages_of_the_developers_interpreter_are_not_on_the_vm(tmp_path: Path
     for entry in Path(sysconfig.get_path("stdlib")).iterdir():
         if entry.name != "site-packages":
             (library / entry.name).symlink_to(entry)
-    find = ["-c", "import importlib.util; print(importlib.util.find_spec('developers_own') is not None)"]
+    find = [
+        "-c",
+        "import importlib.util; print(importlib.util.find_spec('developers_own') is not None)",
+    ]
     venv.create(image, symlinks=True)
-    settings = image_settings(image) | {"home": str(base / "bin"), "include-system-site-packages": "true"}
-    (image / CONFIGURATION).write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
+    settings = image_settings(image) | {
+        "home": str(base / "bin"),
+        "include-system-site-packages": "true",
+    }
+    (image / CONFIGURATION).write_text(
+        "".join(f"{key} = {value}\n" for key, value in settings.items())
+    )
     assert run([str(image / "bin" / "python3"), *find], tmp_path) == "True"
-    assert run([str(create_overlay(image, tmp_path / "vm") / "python3"), *find], tmp_path) == "False"
+    assert (
+        run([str(create_overlay(image, tmp_path / "vm") / "python3"), *find], tmp_path) == "False"
+    )

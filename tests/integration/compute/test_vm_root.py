@@ -51,7 +51,15 @@ def run_vm(folder: Path, script: str, python: str, user: int, **environ: str) ->
     (folder / "script").write_text(script)
     for path in (folder, folder / "tmp", folder / "script"):
         path.chmod(0o777)
-    argv = [python, "-I", "-S", vm_init.__file__, str(folder / "script"), str(folder / "tmp"), str(folder / "none")]
+    argv = [
+        python,
+        "-I",
+        "-S",
+        vm_init.__file__,
+        str(folder / "script"),
+        str(folder / "tmp"),
+        str(folder / "none"),
+    ]
     identity = {"user": user, "group": user, "extra_groups": []} if user != os.geteuid() else {}
     with subprocess.Popen(
         argv,
@@ -78,14 +86,22 @@ def test_bucket_is_mounted_by_root_and_by_another_user(storage_emulator: str, us
     storage.create_bucket(storage_emulator, "p", bucket)
     python = SYSTEM_PYTHON if user else sys.executable
     endpoint = f"http://{storage_emulator}"
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:  # pytest's folders are closed to other users
+    with tempfile.TemporaryDirectory(
+        dir="/var/tmp"
+    ) as folder:  # pytest's folders are closed to other users
         output = run_vm(
-            Path(folder), MOUNT.format(bucket=bucket, python=python), python, user, STORAGE_EMULATOR_HOST=endpoint
+            Path(folder),
+            MOUNT.format(bucket=bucket, python=python),
+            python,
+            user,
+            STORAGE_EMULATOR_HOST=endpoint,
         )
     assert f"user {user}\n" in output
     assert output.count("Read-only file system") == 2, output
     assert "unmount 0" in output
-    with urllib.request.urlopen(f"{endpoint}/storage/v1/b/{bucket}/o/model%2Fmodel.bin?alt=media") as response:
+    with urllib.request.urlopen(
+        f"{endpoint}/storage/v1/b/{bucket}/o/model%2Fmodel.bin?alt=media"
+    ) as response:
         assert response.read() == b"weights\n"
     assert not any(Path("/gcs").glob(bucket))
 

@@ -45,11 +45,18 @@ python3 "$HOME/agent.py"
 def operation_types(emulator: Emulator, name: str) -> list[str]:
     operations = emulator.operations.list(project=PROJECT, zone=ZONE)
     suffix = f"/instances/{name}"
-    return [operation.operation_type for operation in operations if operation.target_link.endswith(suffix)]
+    return [
+        operation.operation_type
+        for operation in operations
+        if operation.target_link.endswith(suffix)
+    ]
 
 
 def test_startup_script_runs_with_its_own_home_and_environment(emulator: Emulator) -> None:
-    emulator.run("vm", 'python3 -c "import sys; print(sys.prefix)"; env | cut -d= -f1 | sort | xargs; pwd; echo end')
+    emulator.run(
+        "vm",
+        'python3 -c "import sys; print(sys.prefix)"; env | cut -d= -f1 | sort | xargs; pwd; echo end',
+    )
     eventually(lambda: "startup-script exit status 0" in emulator.serial("vm"))
     _, prefix, names, work, *_ = emulator.serial("vm").splitlines()
     assert Path(prefix, "bin", "python3").exists()
@@ -60,8 +67,14 @@ def test_startup_script_runs_with_its_own_home_and_environment(emulator: Emulato
     assert emulator.status("vm") == "RUNNING"  # the VM outlives its script
 
 
-def test_processes_of_a_running_vm_are_its_first_one_and_the_training_program(emulator: Emulator) -> None:
-    mount = gcsfuse_program().decode().replace("import main; main()", "import main; import time; time.sleep(600)")
+def test_processes_of_a_running_vm_are_its_first_one_and_the_training_program(
+    emulator: Emulator,
+) -> None:
+    mount = (
+        gcsfuse_program()
+        .decode()
+        .replace("import main; main()", "import main; import time; time.sleep(600)")
+    )
     emulator.run("vm", f"cd $HOME; cat >gcsfuse <<'END'\n{mount}END\nchmod +x gcsfuse\n{AGENT}")
     eventually(lambda: "training" in emulator.serial("vm"))
     pids = emulator.call("/emulator/v1/vms/vm/processes")
@@ -80,8 +93,15 @@ def test_each_vm_has_its_own_tmp(emulator: Emulator) -> None:
         pytest.skip("only root may create a mount namespace")
     mark = Path("/tmp") / f"vm-mark-{os.getpid()}"
     for name in ("tmp-0", "tmp-1"):
-        emulator.run(name, f"ls {mark} || echo FRESH; echo {name} > {mark}; echo KEPT $(cat {mark}); sleep 600")
-    eventually(lambda: "KEPT tmp-0" in emulator.serial("tmp-0") and "KEPT tmp-1" in emulator.serial("tmp-1"))
+        emulator.run(
+            name,
+            f"ls {mark} || echo FRESH; echo {name} > {mark}; echo KEPT $(cat {mark}); sleep 600",
+        )
+    eventually(
+        lambda: (
+            "KEPT tmp-0" in emulator.serial("tmp-0") and "KEPT tmp-1" in emulator.serial("tmp-1")
+        )
+    )
     assert "FRESH" in emulator.serial("tmp-0")
     assert "FRESH" in emulator.serial("tmp-1")
     assert not mark.exists()
@@ -101,7 +121,9 @@ def test_tmp_of_a_vm_is_empty_after_a_restart(emulator: Emulator) -> None:
 def test_serial_output_continues_after_the_last_read(emulator: Emulator) -> None:
     emulator.run("vm", "echo one; sleep 0.3; echo two; sleep 600")
     eventually(lambda: "one" in emulator.serial("vm"))
-    request = compute_v1.GetSerialPortOutputInstanceRequest(project=PROJECT, zone=ZONE, instance="vm")
+    request = compute_v1.GetSerialPortOutputInstanceRequest(
+        project=PROJECT, zone=ZONE, instance="vm"
+    )
     request.start = emulator.instances.get_serial_port_output(request).next_
     eventually(lambda: emulator.instances.get_serial_port_output(request).contents == "two\n")
 
@@ -135,7 +157,9 @@ def test_deleted_vm_is_shut_down_and_its_successor_has_an_empty_home(emulator: E
     file = emulator.state_dir / "vms" / str(vm.id) / "home" / "x"
     eventually(file.exists)
     emulator.done(emulator.instances.delete_unary(project=PROJECT, zone=ZONE, instance=str(vm.id)))
-    log = next((emulator.state_dir / "serial").glob(f"vm-{vm.id}.log")).read_text()  # kept after the VM
+    log = next(
+        (emulator.state_dir / "serial").glob(f"vm-{vm.id}.log")
+    ).read_text()  # kept after the VM
     assert "stopping\nstopped\n" in log
     assert not (emulator.state_dir / "vms" / str(vm.id)).exists()
     assert emulator.run("vm", 'ls "$HOME"; echo listed; sleep 600').id != vm.id
@@ -156,7 +180,11 @@ def test_crash_leaves_no_process(emulator: Emulator) -> None:
 def test_killed_vm_init_is_a_host_error_and_leaves_no_process(emulator: Emulator) -> None:
     emulator.run("vm", STUBBORN)
     eventually(lambda: "ready" in emulator.serial("vm"))
-    (init,) = [pid for pid in emulator.vm_processes() if b"vm_init.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    (init,) = [
+        pid
+        for pid in emulator.vm_processes()
+        if b"vm_init.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
     os.kill(init, signal.SIGKILL)
     eventually(lambda: not emulator.vm_processes())
     eventually(lambda: emulator.status("vm") == "TERMINATED")
@@ -188,30 +216,49 @@ def test_maintenance_is_announced_in_the_metadata_and_stops_the_vm(emulator: Emu
     watch = f'until curl -s -H Metadata-Flavor:Google "{event}" | grep TERMINATE_; do sleep 0.05; done; sleep 600'
     emulator.run("vm", f"echo ready; {watch}")
     eventually(lambda: "ready" in emulator.serial("vm"))
-    emulator.done(emulator.instances.simulate_maintenance_event_unary(project=PROJECT, zone=ZONE, instance="vm"))
+    emulator.done(
+        emulator.instances.simulate_maintenance_event_unary(
+            project=PROJECT, zone=ZONE, instance="vm"
+        )
+    )
     assert "TERMINATE_ON_HOST_MAINTENANCE" in emulator.serial("vm")
     assert emulator.status("vm") == "TERMINATED"
     assert "compute.instances.terminateOnHostMaintenance" in operation_types(emulator, "vm")
 
 
 @pytest.mark.parametrize("by_control", [False, True])
-def test_migrating_vm_reads_the_event_and_keeps_running(emulator: Emulator, *, by_control: bool) -> None:
+def test_migrating_vm_reads_the_event_and_keeps_running(
+    emulator: Emulator, *, by_control: bool
+) -> None:
     event = "http://$GCE_METADATA_HOST/computeMetadata/v1/instance/maintenance-event"
     read = f'curl -s -H Metadata-Flavor:Google "{event}"'
     watch = f"until {read} | grep MIGRATE_; do sleep 0.05; done; until {read} | grep NONE; do sleep 0.05; done"
-    vm = emulator.run("vm", f"echo up; {watch}; sleep 600", scheduling={"on_host_maintenance": "MIGRATE"})
+    vm = emulator.run(
+        "vm", f"echo up; {watch}; sleep 600", scheduling={"on_host_maintenance": "MIGRATE"}
+    )
     eventually(lambda: "up" in emulator.serial("vm"))
     if by_control:
         emulator.fault("vm", "maintenance", notice_s=0.5)
     else:
-        emulator.done(emulator.instances.simulate_maintenance_event_unary(project=PROJECT, zone=ZONE, instance="vm"))
-    eventually(lambda: "MIGRATE_ON_HOST_MAINTENANCE" in emulator.serial("vm") and "NONE" in emulator.serial("vm"))
+        emulator.done(
+            emulator.instances.simulate_maintenance_event_unary(
+                project=PROJECT, zone=ZONE, instance="vm"
+            )
+        )
+    eventually(
+        lambda: (
+            "MIGRATE_ON_HOST_MAINTENANCE" in emulator.serial("vm")
+            and "NONE" in emulator.serial("vm")
+        )
+    )
     assert emulator.serial("vm").count("up\n") == 1
     assert (emulator.status("vm"), emulator.get("vm").id) == ("RUNNING", vm.id)
     assert "compute.instances.migrateOnHostMaintenance" in operation_types(emulator, "vm")
 
 
-def test_spot_vm_with_a_preemption_notice_keeps_running_after_the_announcement(emulator: Emulator) -> None:
+def test_spot_vm_with_a_preemption_notice_keeps_running_after_the_announcement(
+    emulator: Emulator,
+) -> None:
     preempted = "http://$GCE_METADATA_HOST/computeMetadata/v1/instance/preempted"
     watch = f'until curl -s -H Metadata-Flavor:Google "{preempted}" | grep TRUE; do sleep 0.05; done; sleep 600'
     scheduling = {"provisioning_model": "SPOT", "preemption_notice_duration": {"seconds": 120}}
@@ -223,7 +270,10 @@ def test_spot_vm_with_a_preemption_notice_keeps_running_after_the_announcement(e
 
 
 def test_run_limit_deletes_the_vm(emulator: Emulator) -> None:
-    limit: dict[str, Any] = {"max_run_duration": {"seconds": 1}, "instance_termination_action": "DELETE"}
+    limit: dict[str, Any] = {
+        "max_run_duration": {"seconds": 1},
+        "instance_termination_action": "DELETE",
+    }
     emulator.run("vm", "sleep 600", scheduling=limit)
     assert emulator.status("vm") == "RUNNING"
     eventually(lambda: emulator.status("vm") == "DELETED")

@@ -87,7 +87,9 @@ ENTRYPOINT ["/bin/fake-gcs-server", "-data", "/data"]
 
 def missing() -> str:
     """Return why no engine can be started here; empty if it can."""
-    absent = sorted({package for program, package in PROGRAMS.items() if shutil.which(program) is None})
+    absent = sorted(
+        {package for program, package in PROGRAMS.items() if shutil.which(program) is None}
+    )
     if absent:
         return f"no container engine: apt-get install --no-install-recommends {' '.join(absent)}"
     return "" if os.geteuid() == 0 else "no container engine: starting one needs root"
@@ -115,12 +117,16 @@ class Client:
             input=stdin,
             check=False,
         )
-        assert done.returncode == 0, f"{self.program} {' '.join(arguments)}: {done.stdout}{done.stderr}"
+        assert done.returncode == 0, (
+            f"{self.program} {' '.join(arguments)}: {done.stdout}{done.stderr}"
+        )
         return done.stdout.strip()
 
     def containers(self, *filters: str) -> list[str]:
         """Return the ids of all containers, running or not."""
-        return self.run("ps", "--all", "--quiet", *(f"--filter={condition}" for condition in filters)).split()
+        return self.run(
+            "ps", "--all", "--quiet", *(f"--filter={condition}" for condition in filters)
+        ).split()
 
 
 @dataclass(frozen=True)
@@ -150,7 +156,9 @@ class Engine:
     def build(self, tag: str, dockerfile: str, context: Path | None = None) -> str:
         """Build an image and return its name. Unchanged layers of earlier sessions are reused."""
         source = ["--file", "-", str(context)] if context else ["-"]
-        self.docker("build", "--network", "host", "--tag", tag, *source, within_s=BUILD_S, stdin=dockerfile)
+        self.docker(
+            "build", "--network", "host", "--tag", tag, *source, within_s=BUILD_S, stdin=dockerfile
+        )
         return tag
 
     def bare_debian(self, suite: str) -> str:
@@ -166,19 +174,30 @@ class Engine:
                     check=False,
                 )
                 assert done.returncode == 0, done.stdout[-2000:] + done.stderr
-                with subprocess.Popen(["tar", "-C", root, "-c", "."], stdout=subprocess.PIPE) as tar:
-                    subprocess.run(["docker", "import", "-", name], env=self.environment, stdin=tar.stdout, check=True)
+                with subprocess.Popen(
+                    ["tar", "-C", root, "-c", "."], stdout=subprocess.PIPE
+                ) as tar:
+                    subprocess.run(
+                        ["docker", "import", "-", name],
+                        env=self.environment,
+                        stdin=tar.stdout,
+                        check=True,
+                    )
                 assert tar.returncode == 0
         return name
 
     def debian(self, suite: str) -> str:
         """Return an image with what the agent uses of Google's image of that release."""
-        return self.build(f"{PREFIX}/debian:{suite}", DEBIAN_DOCKERFILE.format(bare=self.bare_debian(suite)))
+        return self.build(
+            f"{PREFIX}/debian:{suite}", DEBIAN_DOCKERFILE.format(bare=self.bare_debian(suite))
+        )
 
     def program(self) -> str:
         """Return a user's training image (`images/program`)."""
         folder = SOURCES / "program"
-        dockerfile = (folder / "Dockerfile").read_text().replace("python:3.11-slim", self.debian("bookworm"))
+        dockerfile = (
+            (folder / "Dockerfile").read_text().replace("python:3.11-slim", self.debian("bookworm"))
+        )
         return self.build(f"{PREFIX}/program:1", dockerfile, folder)
 
     def google_emulators(self) -> str:
@@ -189,7 +208,10 @@ class Engine:
         assert backend.kind is BackendKind.CLOUD_SDK, backend.reason
         sdk = backend.firestore_jar.parents[2]
         parts = [
-            *(sdk / name for name in (".install", "lib", "properties", "bin/gcloud", "bin/bootstrapping")),
+            *(
+                sdk / name
+                for name in (".install", "lib", "properties", "bin/gcloud", "bin/bootstrapping")
+            ),
             backend.firestore_jar.parent,
             backend.pubsub_jar.parents[1],
         ]
@@ -220,7 +242,10 @@ class Engine:
 def running_engine() -> Iterator[Engine]:
     """Run an engine and its registry during the block. They end with this process, even if it is killed."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    with (FOLDER / "lock").open("w") as lock, tempfile.TemporaryDirectory(prefix="tm-engine-", dir="/run") as run:
+    with (
+        (FOLDER / "lock").open("w") as lock,
+        tempfile.TemporaryDirectory(prefix="tm-engine-", dir="/run") as run,
+    ):
         fcntl.flock(lock, fcntl.LOCK_EX)
         with _registry(Path(run)) as registry, _daemon(Path(run)) as host:
             engine = Engine(host, registry)
@@ -233,7 +258,9 @@ def running_engine() -> Iterator[Engine]:
 def running_podman(registry: str) -> Iterator[Client]:
     """Podman with separate storage, and a PATH without docker, which an agent would prefer."""
     if shutil.which("podman") is None or not (shutil.which("catatonit") or shutil.which("tini")):
-        pytest.skip("no podman with an init program: apt-get install --no-install-recommends podman catatonit")
+        pytest.skip(
+            "no podman with an init program: apt-get install --no-install-recommends podman catatonit"
+        )
     with tempfile.TemporaryDirectory(prefix="tm-podman-") as name:
         folder = Path(name)
         programs = folder / "bin"
@@ -267,7 +294,9 @@ def _daemon(run: Path) -> Iterator[str]:
             eventually(lambda: _succeeds(answers), within_s=START_S)
             yield host
     finally:
-        for mounted in (run / "exec" / "netns").glob("*"):  # the daemon leaves its network namespaces there
+        for mounted in (run / "exec" / "netns").glob(
+            "*"
+        ):  # the daemon leaves its network namespaces there
             subprocess.run(["umount", str(mounted)], check=False)
 
 
@@ -293,7 +322,10 @@ def _registry(run: Path) -> Iterator[str]:
 def _running(command: list[str], log: Path) -> Iterator[None]:
     with log.open("wb") as output:
         process = subprocess.Popen(
-            exec_with_parent.command(command, signal.SIGTERM), stdout=output, stderr=output, start_new_session=True
+            exec_with_parent.command(command, signal.SIGTERM),
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
         )
     try:
         yield

@@ -82,13 +82,25 @@ def job(vm: Vm, image: str, *args: str, **changes: object) -> None:
 def test_container_is_pulled_run_with_its_environment_and_removed(
     client: Client, cloud: Cloud, vm: Vm, image: str
 ) -> None:
-    job(vm, image, "show", "a b", job_dir="gs://b/d", variables={"LINES": "one\ntwo", "DOCKER_HOST": "theirs"})
+    job(
+        vm,
+        image,
+        "show",
+        "a b",
+        job_dir="gs://b/d",
+        variables={"LINES": "one\ntwo", "DOCKER_HOST": "theirs"},
+    )
     cloud.direct(1, 1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert (body["cause"], body["exit_status"]) == ("process", 1)
     frame = "/task.py:6 in <module>"
-    assert body["error"] == {"type": "ValueError", "message": "bad shape", "frame": frame, "own_frame": frame}
+    assert body["error"] == {
+        "type": "ValueError",
+        "message": "bad shape",
+        "frame": frame,
+        "own_frame": frame,
+    }
     assert json.loads(vm.wait_for_line("ARGV ")[5:]) == ["show", "a b", "--job-dir", "gs://b/d"]
     env = json.loads(vm.wait_for_line("ENV ")[4:])
     assert (env["LINES"], env["DOCKER_HOST"]) == ("one\ntwo", "theirs")
@@ -97,7 +109,9 @@ def test_container_is_pulled_run_with_its_environment_and_removed(
     assert client.containers() == []
 
 
-def test_container_killed_by_a_signal_reports_128_plus_its_number(cloud: Cloud, vm: Vm, image: str) -> None:
+def test_container_killed_by_a_signal_reports_128_plus_its_number(
+    cloud: Cloud, vm: Vm, image: str
+) -> None:
     job(vm, image, "die")
     cloud.direct(1, 1)
     vm.boot()
@@ -105,7 +119,9 @@ def test_container_killed_by_a_signal_reports_128_plus_its_number(cloud: Cloud, 
     assert (body["cause"], body["exit_status"], body["signal"]) == ("process", 139, None)
 
 
-def test_metric_of_a_trial_in_a_container_is_in_the_exit_event(cloud: Cloud, vm: Vm, image: str) -> None:
+def test_metric_of_a_trial_in_a_container_is_in_the_exit_event(
+    cloud: Cloud, vm: Vm, image: str
+) -> None:
     environment = {"CLOUD_ML_TRIAL_ID": "3", "CLOUD_ML_HP_METRIC_TAG": "accuracy"}
     job(vm, image, "report", environment=environment)
     cloud.direct(1, 1)
@@ -113,7 +129,9 @@ def test_metric_of_a_trial_in_a_container_is_in_the_exit_event(cloud: Cloud, vm:
     assert cloud.wait_for_message("replica-exit").body["metric"] == {"value": 0.93, "step": 7}
 
 
-def test_directive_lets_the_container_save_before_it_ends(client: Client, cloud: Cloud, vm: Vm, image: str) -> None:
+def test_directive_lets_the_container_save_before_it_ends(
+    client: Client, cloud: Cloud, vm: Vm, image: str
+) -> None:
     job(vm, image, "save")
     cloud.direct(1, 1)
     vm.boot()
@@ -155,7 +173,9 @@ def test_command_that_cannot_be_run_is_the_users_error(
     assert words in body["error"]["message"]
 
 
-def test_missing_image_is_reported_with_the_registrys_message(engine: Engine, cloud: Cloud, vm: Vm, image: str) -> None:
+def test_missing_image_is_reported_with_the_registrys_message(
+    engine: Engine, cloud: Cloud, vm: Vm, image: str
+) -> None:
     job(vm, f"{engine.registry}/{PREFIX}/nothing:1")
     cloud.direct(1, 1)
     vm.boot()
@@ -164,7 +184,9 @@ def test_missing_image_is_reported_with_the_registrys_message(engine: Engine, cl
     assert "manifest unknown" in body["error"]["message"] or "not found" in body["error"]["message"]
 
 
-def test_registry_that_does_not_answer_is_an_internal_error(cloud: Cloud, vm: Vm, image: str) -> None:
+def test_registry_that_does_not_answer_is_an_internal_error(
+    cloud: Cloud, vm: Vm, image: str
+) -> None:
     job(vm, "127.0.0.1:1/nothing:1")
     cloud.direct(1, 1)
     vm.boot()

@@ -30,7 +30,9 @@ def image(engine: Engine) -> str:
     return engine.publish(engine.program(), "trainer:1")
 
 
-def submit(lab: Lab, image: str, workers: int = 0, *, worker: object = None, **master: object) -> str:
+def submit(
+    lab: Lab, image: str, workers: int = 0, *, worker: object = None, **master: object
+) -> str:
     """Submit a job. `master` and `worker`: fields of their ReplicaConfig besides the image."""
     spec: dict[str, object] = {
         "scaleTier": "CUSTOM",
@@ -39,7 +41,11 @@ def submit(lab: Lab, image: str, workers: int = 0, *, worker: object = None, **m
         "region": "us-central1",
     }
     if workers:
-        spec |= {"workerType": "n1-standard-4", "workerCount": workers, "workerConfig": worker or {}}
+        spec |= {
+            "workerType": "n1-standard-4",
+            "workerCount": workers,
+            "workerConfig": worker or {},
+        }
     return lab.upload({"trainingInput": spec}, "containers")
 
 
@@ -53,7 +59,9 @@ def containers(engine: Engine, job_id: str, replica_id: ReplicaId) -> list[str]:
     return engine.containers(f"label=trainmaster-vm={vm_name(job_id, replica_id)}")
 
 
-def test_master_and_two_workers_connect_through_tf_config(lab: Lab, engine: Engine, image: str) -> None:
+def test_master_and_two_workers_connect_through_tf_config(
+    lab: Lab, engine: Engine, image: str
+) -> None:
     job_id = submit(lab, image, workers=2)
     lab.wait_for_success(job_id, JOB_S)
     output = console(lab, job_id, MASTER)
@@ -122,8 +130,16 @@ def test_engine_that_does_not_answer_fails_the_job_with_its_message(
     assert "cannot pull registry.example/trainer:1: Cannot connect to the Docker daemon" in message
 
 
-def test_killed_container_restarts_and_a_cancelled_job_leaves_none(lab: Lab, engine: Engine, image: str) -> None:
-    job_id = submit(lab, image, workers=1, worker={"containerArgs": ["--for-ever"]}, containerArgs=["--for-ever"])
+def test_killed_container_restarts_and_a_cancelled_job_leaves_none(
+    lab: Lab, engine: Engine, image: str
+) -> None:
+    job_id = submit(
+        lab,
+        image,
+        workers=1,
+        worker={"containerArgs": ["--for-ever"]},
+        containerArgs=["--for-ever"],
+    )
     lab.wait(job_id, JobState.RUNNING, JOB_S)
     lab.until(lambda: "worker 0 says" in console(lab, job_id, WORKER_0), JOB_S)
     lab.faults.kill_program(vm_name(job_id, WORKER_0))
@@ -134,8 +150,13 @@ def test_killed_container_restarts_and_a_cancelled_job_leaves_none(lab: Lab, eng
     assert not engine.containers()
 
 
-def test_maintenance_moves_the_container_to_another_vm(lab: Lab, engine: Engine, image: str) -> None:
-    worker = {"containerArgs": ["--for-ever"], "acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": "1"}}
+def test_maintenance_moves_the_container_to_another_vm(
+    lab: Lab, engine: Engine, image: str
+) -> None:
+    worker = {
+        "containerArgs": ["--for-ever"],
+        "acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": "1"},
+    }
     job_id = submit(
         lab, image, workers=1, worker=worker, containerArgs=["--for-ever"]
     )  # a VM with GPUs cannot migrate live

@@ -35,14 +35,18 @@ print("LEARNED WITH", sklearn.__version__, model.score(*datasets.load_iris(retur
 """
 TRUSTED_CERTIFICATES = ssl.get_default_verify_paths().cafile or "/etc/ssl/certs/ca-certificates.crt"
 APT_S = 300.0
-NO_APT = "FROM {image}\nRUN rm -rf /etc/apt/sources.list /etc/apt/sources.list.d /var/lib/apt/lists\n"
+NO_APT = (
+    "FROM {image}\nRUN rm -rf /etc/apt/sources.list /etc/apt/sources.list.d /var/lib/apt/lists\n"
+)
 
 
 @pytest.fixture
 def cloud(tmp_path: Path) -> Iterator[Cloud]:
     """Google Cloud for one VM, with a job of one package."""
     cloud = Cloud()
-    Vm(cloud, tmp_path).configure(package_uris=[TRAINER], args=["--epochs", "5"], job_dir="gs://b/d")
+    Vm(cloud, tmp_path).configure(
+        package_uris=[TRAINER], args=["--epochs", "5"], job_dir="gs://b/d"
+    )
     cloud.objects[TRAINER] = sdist("trainer", TASK)
     cloud.direct(1, 1)
     yield cloud
@@ -113,7 +117,9 @@ def test_scikit_learn_runtime_has_its_version_on_debian_12(
     assert "LEARNED WITH 1.9" in engine.docker("logs", vm)
 
 
-def test_missing_pip_is_reported_by_the_replica(engine: Engine, cloud: Cloud, boot: Callable[..., str]) -> None:
+def test_missing_pip_is_reported_by_the_replica(
+    engine: Engine, cloud: Cloud, boot: Callable[..., str]
+) -> None:
     image = engine.build(f"{PREFIX}/debian:no-pip", NO_APT.format(image=engine.debian("bookworm")))
     vm = boot(image)
     exit_event = wait_for_message(cloud, "replica-exit", lambda: engine.docker("logs", vm))
@@ -122,11 +128,17 @@ def test_missing_pip_is_reported_by_the_replica(engine: Engine, cloud: Cloud, bo
     assert "pip is missing and cannot be installed here" in engine.docker("logs", vm)
 
 
-def test_missing_python_is_reported_on_the_console(engine: Engine, boot: Callable[..., str]) -> None:
-    image = engine.build(f"{PREFIX}/debian:no-python", NO_APT.format(image=engine.bare_debian("bookworm")))
+def test_missing_python_is_reported_on_the_console(
+    engine: Engine, boot: Callable[..., str]
+) -> None:
+    image = engine.build(
+        f"{PREFIX}/debian:no-python", NO_APT.format(image=engine.bare_debian("bookworm"))
+    )
     vm = boot(image)
     assert engine.docker("wait", vm, within_s=APT_S) == "1"
-    assert "Python 3.8 or newer is missing and cannot be installed here" in engine.docker("logs", vm)
+    assert "Python 3.8 or newer is missing and cannot be installed here" in engine.docker(
+        "logs", vm
+    )
 
 
 def test_container_engine_is_installed_on_an_image_without_one(
@@ -134,12 +146,16 @@ def test_container_engine_is_installed_on_an_image_without_one(
 ) -> None:
     """A container has no service manager, so the installed engine does not run: its client is what can be checked."""
     (folder := tmp_path / "again").mkdir()
-    Vm(cloud, folder).configure(container={"image": "us-docker.pkg.dev/p/r/i:1", "command": []}, python_module="")
+    Vm(cloud, folder).configure(
+        container={"image": "us-docker.pkg.dev/p/r/i:1", "command": []}, python_module=""
+    )
     vm = boot(engine.debian("bookworm"))
     exit_event = wait_for_message(cloud, "replica-exit", lambda: engine.docker("logs", vm))
     console = engine.docker("logs", vm)
     assert ", no container engine." in console, console
     assert "This image has no container engine: installing docker.io." in console
-    assert "Pulling the image" in console or "Cannot connect to the Docker daemon" in console, console
+    assert "Pulling the image" in console or "Cannot connect to the Docker daemon" in console, (
+        console
+    )
     assert exit_event.body["cause"] == "setup"
     assert engine.docker("exec", vm, "docker", "--version").startswith("Docker version")

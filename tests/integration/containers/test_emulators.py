@@ -46,7 +46,9 @@ def containers_as_backend(engine: Engine, images: None, monkeypatch: pytest.Monk
 def test_contract_tests_pass_on_emulators_in_containers() -> None:
     environment = {**clean_environment(), EMULATORS_VARIABLE: BackendKind.CONTAINERS}
     run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *CONTRACTS]
-    done = subprocess.run(run, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900, check=False)
+    done = subprocess.run(
+        run, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900, check=False
+    )
     assert done.returncode == 0, done.stdout[-6000:]
     assert "passed" in done.stdout
     assert "skipped" not in done.stdout
@@ -54,7 +56,9 @@ def test_contract_tests_pass_on_emulators_in_containers() -> None:
 
 def test_container_ends_with_the_process_that_represents_it(engine: Engine, tmp_path: Path) -> None:
     ports = Ports()
-    emulator = firestore.service(require_backend(), ports.take_blocked_addresses(firestore.ADDRESSES))
+    emulator = firestore.service(
+        require_backend(), ports.take_blocked_addresses(firestore.ADDRESSES)
+    )
     with service.run_alone(emulator, tmp_path / "log", within_s=ENGINE_S):
         assert len(engine.containers(TESTCONTAINERS)) == 1
         (process,) = [

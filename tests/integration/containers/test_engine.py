@@ -13,7 +13,9 @@ pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
 def test_published_image_is_pulled_and_run(engine: Engine) -> None:
     uri = engine.publish(engine.debian("bookworm"), "python:1")
-    output = engine.docker("run", "--rm", "--network", "host", uri, "python3", "-c", "print(6 * 7)", within_s=300)
+    output = engine.docker(
+        "run", "--rm", "--network", "host", uri, "python3", "-c", "print(6 * 7)", within_s=300
+    )
     assert output == "42"
 
 
@@ -28,8 +30,14 @@ def test_memory_limit_kills_the_container_and_the_engine_reports_it(engine: Engi
     limits = ["--memory=64m", "--memory-swap=64m"]
     container = engine.docker("create", *limits, engine.debian("bookworm"), "python3", "-c", eat)
     try:
-        subprocess.run(["docker", "start", "--attach", container], env=engine.environment, check=False)
-        state = engine.docker("inspect", "--format", "{{.State.OOMKilled}} {{.State.ExitCode}}", container)
+        subprocess.run(
+            ["docker", "start", "--attach", container], env=engine.environment, check=False
+        )
+        state = engine.docker(
+            "inspect", "--format", "{{.State.OOMKilled}} {{.State.ExitCode}}", container
+        )
     finally:
-        engine.docker("rm", "--force", container)  # other tests expect that their own containers are the only ones
+        engine.docker(
+            "rm", "--force", container
+        )  # other tests expect that their own containers are the only ones
     assert state == "true 137"

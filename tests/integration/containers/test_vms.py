@@ -17,7 +17,9 @@ from trainmaster_emulators.process.state import StackConfig
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
 ENGINE_S = 60.0
-RUN_CONTAINER = 'docker run --rm --network=host {image} python3 -uc "import time; print(1); time.sleep(600)"'
+RUN_CONTAINER = (
+    'docker run --rm --network=host {image} python3 -uc "import time; print(1); time.sleep(600)"'
+)
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +31,9 @@ def image(engine: Engine) -> Iterator[str]:
 
 @pytest.fixture
 def emulator(image: str, tmp_path: Path) -> Iterator[Emulator]:
-    with running_emulator(tmp_path, "--vm-env", "GREETING=hello", "--vm-env", f"A_FILE={__file__}") as emulator:
+    with running_emulator(
+        tmp_path, "--vm-env", "GREETING=hello", "--vm-env", f"A_FILE={__file__}"
+    ) as emulator:
         yield emulator
         emulator.delete_all()
 
@@ -93,7 +97,9 @@ def test_container_reaches_the_services_of_its_vm(emulator: Emulator, image: str
     output = emulator.serial("vm")
     assert "hello vm" in output
     assert '"""Containers that emulated VMs start' in output
-    assert "PATH of the image: /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" in output
+    assert (
+        "PATH of the image: /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" in output
+    )
 
 
 def test_vm_sees_only_its_own_containers(emulator: Emulator, engine: Engine, image: str) -> None:
@@ -103,7 +109,9 @@ def test_vm_sees_only_its_own_containers(emulator: Emulator, engine: Engine, ima
     assert "counted 0" in emulator.serial("other")
 
 
-def test_kill_program_kills_the_program_in_the_container(emulator: Emulator, engine: Engine, image: str) -> None:
+def test_kill_program_kills_the_program_in_the_container(
+    emulator: Emulator, engine: Engine, image: str
+) -> None:
     start_containers(emulator, engine, image, "vm")
     (container,) = engine.containers()
     pid = int(engine.docker("inspect", "--format", "{{.State.Pid}}", container))
@@ -112,8 +120,12 @@ def test_kill_program_kills_the_program_in_the_container(emulator: Emulator, eng
 
 
 @pytest.mark.parametrize("victim", ["none", "supervisor"])
-def test_ended_stack_leaves_no_container(engine: Engine, image: str, tmp_path: Path, victim: str) -> None:
-    config = StackConfig(functions_dir=recording_functions(tmp_path / "functions"), functions=("upload",))
+def test_ended_stack_leaves_no_container(
+    engine: Engine, image: str, tmp_path: Path, victim: str
+) -> None:
+    config = StackConfig(
+        functions_dir=recording_functions(tmp_path / "functions"), functions=("upload",)
+    )
     with local_stack(tmp_path / "state", config) as local:
         script = RUN_CONTAINER.format(image=image)
         create = ["gcloud", "compute", "instances", "create", "vm", f"--zone={ZONE}"]

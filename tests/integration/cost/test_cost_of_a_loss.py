@@ -56,11 +56,15 @@ def test_reads_after_a_loss_are_linear_in_the_number_of_replicas(size: int) -> N
     store = MemoryStore()
     counted = counting_store(store, meter.counts)
     with agents("my-project") as senders:
-        gang = Gang(counted, store, meter, senders, size, sleep=lambda seconds: time.sleep(0.2 * seconds))
+        gang = Gang(
+            counted, store, meter, senders, size, sleep=lambda seconds: time.sleep(0.2 * seconds)
+        )
         lose_one(gang, size, meter)
 
 
-@pytest.mark.parametrize("size", [10, *(pytest.param(size, marks=pytest.mark.heavy) for size in (100, 1000))])
+@pytest.mark.parametrize(
+    "size", [10, *(pytest.param(size, marks=pytest.mark.heavy) for size in (100, 1000))]
+)
 def test_reads_after_a_loss_are_linear_on_firestore(size: int, firestore_emulator: str) -> None:
     with Emulators(firestore_emulator).project() as project, agents(project.name) as senders:
         meter = Meter()

@@ -28,7 +28,9 @@ class MovingGang(Gang):
     def lose_all_in_a_stockout(self) -> None:
         """Let the zone take all VMs, and have none."""
         self._fleet.stockout_zones = {vm.zone for vm in self._vms}
-        losses = [self.functions.maintenance(self._message(vm, cause="preemption")) for vm in self._vms]
+        losses = [
+            self.functions.maintenance(self._message(vm, cause="preemption")) for vm in self._vms
+        ]
         for vm in self._vms:
             self._fleet.vanish(vm.name)
         self.functions.run(losses)

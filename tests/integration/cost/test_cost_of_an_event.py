@@ -20,17 +20,27 @@ def cost_of_a_restart(emulators: Emulators, jobs: int) -> Cost:
     with emulators.project() as project, agents(project.name) as senders:
         functions = running_jobs(project, jobs)
         functions.invocations.clear()
-        worker = next(vm for vm in functions.vms(job_id) if vm.replica_id.task_type is TaskType.WORKER)
+        worker = next(
+            vm for vm in functions.vms(job_id) if vm.replica_id.task_type is TaskType.WORKER
+        )
         meter = Meter()
         attach(project.client, meter)
-        functions.run([functions.replica_exit(senders.message(job_id, worker, cause="process", exit_status=1))])
+        functions.run(
+            [
+                functions.replica_exit(
+                    senders.message(job_id, worker, cause="process", exit_status=1)
+                )
+            ]
+        )
         (directed,) = [vm for vm in functions.vms(job_id) if vm.name == worker.name]
         functions.run([functions.vm_ready(senders.message(job_id, directed))])
         return meter.reads, meter.writes, meter.deletes, functions.invocations.total()
 
 
 @pytest.mark.parametrize("jobs", [40, pytest.param(1000, marks=pytest.mark.heavy)])
-def test_cost_of_an_event_is_the_same_beside_any_number_of_jobs(jobs: int, firestore_emulator: str) -> None:
+def test_cost_of_an_event_is_the_same_beside_any_number_of_jobs(
+    jobs: int, firestore_emulator: str
+) -> None:
     emulators = Emulators(firestore_emulator)
     few, many = cost_of_a_restart(emulators, 10), cost_of_a_restart(emulators, jobs)
     print(few)

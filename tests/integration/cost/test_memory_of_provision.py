@@ -66,7 +66,9 @@ class Function:
     def request(self, job_id: str) -> None:
         data = base64.b64encode(encode_provision(ProvisionRequest(job_id))).decode()
         message = {"data": data, "attributes": {}, "messageId": "1"}
-        body = json.dumps({"message": message, "subscription": "projects/p/subscriptions/s"}).encode()
+        body = json.dumps(
+            {"message": message, "subscription": "projects/p/subscriptions/s"}
+        ).encode()
         with self._watched():
             assert send(self._port, "POST", "/", {"Content-Type": "application/json"}, body) == 204
 
@@ -92,7 +94,10 @@ class Function:
 def running_function(folder: Path, variables: dict[str, str]) -> Iterator[Function]:
     with zipfile.ZipFile(stage(folder / "stage")["provision"]) as archive:
         archive.extractall(folder / "provision")
-    with started(folder / "provision", "provision", {"PATH": "/usr/bin:/bin", **variables}) as (pid, port):
+    with started(folder / "provision", "provision", {"PATH": "/usr/bin:/bin", **variables}) as (
+        pid,
+        port,
+    ):
         yield Function(pid, port)
 
 
@@ -110,11 +115,16 @@ def provision_until(function: Function, job_id: str, emulator: Emulator, attempt
 
 
 def _is_told(directive: object, attempt: int) -> bool:
-    return (getattr(directive, "attempt", 0), getattr(directive, "action", "")) == (attempt, DirectiveAction.RUN)
+    return (getattr(directive, "attempt", 0), getattr(directive, "action", "")) == (
+        attempt,
+        DirectiveAction.RUN,
+    )
 
 
 @pytest.mark.heavy
-def test_provision_of_a_thousand_vms_fits_its_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_provision_of_a_thousand_vms_fits_its_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = ("-c", EMULATOR_WITHOUT_PROCESSES)
     (tmp_path / "compute").mkdir()
     with (
@@ -129,7 +139,8 @@ def test_provision_of_a_thousand_vms_fits_its_memory(tmp_path: Path, monkeypatch
         with running_function(tmp_path, variables) as function:
             provision_until(function, job.job_id, emulator, attempt=1)
             listing = sum(
-                len(str(instance)) for instance in emulator.instances.list(project=PROJECT, zone="us-central1-a")
+                len(str(instance))
+                for instance in emulator.instances.list(project=PROJECT, zone="us-central1-a")
             )
             crash = ReplicaExited(an_incarnation(CHIEF, job_id=job.job_id), job.now, signal=11)
             record(crash, job.deps)

@@ -36,7 +36,9 @@ def by_id(skus: tuple[Sku, ...]) -> dict[str, Sku]:
     return {sku.sku_id: sku for sku in skus}
 
 
-def test_all_pages_of_all_services_are_read_as_they_are(server: BillingServer, catalogue: PriceCatalogue) -> None:
+def test_all_pages_of_all_services_are_read_as_they_are(
+    server: BillingServer, catalogue: PriceCatalogue
+) -> None:
     read = tuple(sku for service in SERVICES.values() for sku in catalogue.skus(service, "USD"))
     assert by_id(read) == by_id(emulated_skus())
     assert server.calls > 3

@@ -57,10 +57,15 @@ DOCUMENTS: Final = {
         for path in sorted(parent.iterdir())
         if path.suffix in (".yaml", ".json")
     },
-    **{f"examples/{path.parent.name}": path for path in sorted((TESTS.parent / "examples").glob("*/job.yaml"))},
+    **{
+        f"examples/{path.parent.name}": path
+        for path in sorted((TESTS.parent / "examples").glob("*/job.yaml"))
+    },
 }
 REJECTED: Final = [
-    name for name in DOCUMENTS if name.startswith("rejected/") and "id-" not in name and "region" not in name
+    name
+    for name in DOCUMENTS
+    if name.startswith("rejected/") and "id-" not in name and "region" not in name
 ]
 """Documents that no entrance accepts. `unit/jobspec/test_rejected_jobs.py` shows that the job format refuses each.
 One in eight is enough to show that each entrance uses the job format; the others are heavy."""
@@ -128,16 +133,22 @@ def _accepts(reason: str, places: Sequence[str], applies: Callable[[Sent], bool]
 
 DIFFERENCES: Final = (
     _refuses(
-        "a message has no file whose name could become the job's id", ("message",), lambda sent: not sent.names_itself
+        "a message has no file whose name could become the job's id",
+        ("message",),
+        lambda sent: not sent.names_itself,
     ),
     _refuses(
         "each run of a schedule needs an id of its own, and the document has a fixed one",
         ("schedule",),
         lambda sent: bool(sent.job_id) or sent.name == "manifests/trainjob-with-runtime",
     ),
-    _refuses("Vertex AI numbers its jobs", ("api",), lambda sent: sent.is_vertex and bool(sent.job_id)),
     _refuses(
-        "the API has a resource for each kind of job, and none for manifests", ("api",), lambda sent: sent.is_manifest
+        "Vertex AI numbers its jobs", ("api",), lambda sent: sent.is_vertex and bool(sent.job_id)
+    ),
+    _refuses(
+        "the API has a resource for each kind of job, and none for manifests",
+        ("api",),
+        lambda sent: sent.is_manifest,
     ),
     _refuses(
         "the manifest names no region, and this entrance cannot be told one",
@@ -147,7 +158,10 @@ DIFFERENCES: Final = (
     _accepts(
         "the form of the console names the job, and nothing else is wrong",
         ("console",),
-        lambda sent: sent.name.removeprefix("rejected/job-id-") in ("is-number", "starts-with-digit", "with-hyphen"),
+        lambda sent: (
+            sent.name.removeprefix("rejected/job-id-")
+            in ("is-number", "starts-with-digit", "with-hyphen")
+        ),
     ),
     _accepts(
         "a file has a name, and a caller of the API has to give one",
@@ -184,7 +198,9 @@ class Entrances:
     worlds: list[World] = field(default_factory=list)
 
     def world(self) -> World:
-        world = World(allowed=ALL_RESOURCES, algorithms=ALGORITHMS, gcsfuse="gs://my-bucket/tools/1/gcsfuse")
+        world = World(
+            allowed=ALL_RESOURCES, algorithms=ALGORITHMS, gcsfuse="gs://my-bucket/tools/1/gcsfuse"
+        )
         world.prices = price_list()
         self.worlds.append(world)
         return world
@@ -194,7 +210,9 @@ class Entrances:
         name = f"jobs/{path.name}"
         if bucket.notify(name, bucket.put(name, path.read_bytes())) is None:
             problems = bucket.problems(f"gs://bucket/{name}")
-            raise PermanentError("; ".join(f"{item['field']}: {item['problem']}" for item in problems))
+            raise PermanentError(
+                "; ".join(f"{item['field']}: {item['problem']}" for item in problems)
+            )
         return self.stored()
 
     def command(self, sent: Sent, path: Path) -> Result:
@@ -219,14 +237,22 @@ class Entrances:
 
     def console(self, _: Sent, path: Path) -> Result:
         form = SubmissionForm(self.site.world.job, "cloned_1", path.read_text(encoding="utf-8"))
-        return self.publish(json.dumps(check_submission(self.site.console(), form, "console:1")).encode())
+        return self.publish(
+            json.dumps(check_submission(self.site.console(), form, "console:1")).encode()
+        )
 
     def api(self, sent: Sent, path: Path) -> Result:
         body = dict(parse_document(path.read_bytes(), path.name))
         kind = detect_kind(body)
         if kind is AI_PLATFORM:
-            return self.send(kind.collection, body if sent.job_id else {**body, "jobId": "from_caller"})
-        named = body if sent.names_itself and not sent.job_id else {**body, "displayName": "from_caller"}
+            return self.send(
+                kind.collection, body if sent.job_id else {**body, "jobId": "from_caller"}
+            )
+        named = (
+            body
+            if sent.names_itself and not sent.job_id
+            else {**body, "displayName": "from_caller"}
+        )
         return self.send(f"locations/{sent.region or REGION}/{kind.collection}", named)
 
     def send(self, address: str, body: object) -> Result:
@@ -238,7 +264,9 @@ class Entrances:
 
     def served(self) -> Api:
         world, access = self.world(), MemoryAccess(TOKENS)
-        self.services.append(Service("my-project", world.deps, access, lambda: "request-1", ACCOUNT))
+        self.services.append(
+            Service("my-project", world.deps, access, lambda: "request-1", ACCOUNT)
+        )
         return Api(world, access, self.app.test_client())
 
     def python_client(self, sent: Sent, path: Path) -> Result:
@@ -269,7 +297,16 @@ class ApiOf:
         return answer
 
 
-ENTRANCES: Final = ("upload", "command", "doctor", "message", "schedule", "console", "api", "python_client")
+ENTRANCES: Final = (
+    "upload",
+    "command",
+    "doctor",
+    "message",
+    "schedule",
+    "console",
+    "api",
+    "python_client",
+)
 
 
 @pytest.fixture(scope="module")
@@ -294,9 +331,13 @@ def app(services: list[Service]) -> Flask:
 
 
 @pytest.fixture
-def entrances(site: Site, app: Flask, services: list[Service], monkeypatch: pytest.MonkeyPatch) -> Iterator[Entrances]:
+def entrances(
+    site: Site, app: Flask, services: list[Service], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Entrances]:
     monkeypatch.setenv("TRAINMASTER_PROJECT", "my-project")
-    monkeypatch.setenv("TRAINMASTER_ALLOWED_RESOURCES", ",".join(f"{kind}=*" for kind in ResourceKind))
+    monkeypatch.setenv(
+        "TRAINMASTER_ALLOWED_RESOURCES", ",".join(f"{kind}=*" for kind in ResourceKind)
+    )
     settings.cache_clear()
     yield Entrances(site, app, services)
     settings.cache_clear()
@@ -329,21 +370,34 @@ def test_rejected_document_is_refused_at_every_entrance(entrances: Entrances, na
 
 
 @each_row("name", [name for name in DOCUMENTS if name not in HEAVY])
-def test_document_has_the_same_answer_and_plan_at_every_entrance(entrances: Entrances, name: str) -> None:
+def test_document_has_the_same_answer_and_plan_at_every_entrance(
+    entrances: Entrances, name: str
+) -> None:
     sent = read(name)
     results = answers(entrances, sent)
     is_valid = is_valid_job(sent)
-    differing = {where for row in DIFFERENCES if row.accepts != is_valid and row.applies(sent) for where in row.places}
+    differing = {
+        where
+        for row in DIFFERENCES
+        if row.accepts != is_valid and row.applies(sent)
+        for where in row.places
+    }
     accepted = {entrance for entrance, result in results.items() if not isinstance(result, str)}
 
     assert accepted == (set(ENTRANCES) - differing if is_valid else differing), results
-    plans = [without_wrapper(*result) for result in results.values() if result and not isinstance(result, str)]
+    plans = [
+        without_wrapper(*result)
+        for result in results.values()
+        if result and not isinstance(result, str)
+    ]
     assert all(plan == plans[0] for plan in plans)
 
 
 def without_wrapper(plan: Plan, tuning: Tuning | None) -> Result:
     """Name the fields of substitutions as in a document whose jobSpec is at the top level: the API's has a wrapper."""
-    substitutions = tuple(replace(item, field=item.field.removeprefix("jobSpec.")) for item in plan.substitutions)
+    substitutions = tuple(
+        replace(item, field=item.field.removeprefix("jobSpec.")) for item in plan.substitutions
+    )
     return replace(plan, substitutions=substitutions), tuning
 
 
@@ -351,7 +405,10 @@ def is_valid_job(sent: Sent) -> bool:
     """Return whether the job format accepts the document. The folder says so, except for the files of users."""
     folder = sent.name.partition("/")[0]
     if folder != "files":
-        return folder in ("golden", "manifests", "examples") and sent.name != "golden/tuning-in-snake-case"
+        return (
+            folder in ("golden", "manifests", "examples")
+            and sent.name != "golden/tuning-in-snake-case"
+        )
     try:
         accept(job_file_of(sent.document, sent.region_option), default_job_id="from_the_file")
     except InvalidJob:

@@ -64,7 +64,9 @@ def module_of(training: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.parent.name)
-def test_job_file_names_an_existing_trainer_and_its_archive(path: Path, built: Callable[[str], Path]) -> None:
+def test_job_file_names_an_existing_trainer_and_its_archive(
+    path: Path, built: Callable[[str], Path]
+) -> None:
     training: dict[str, Any] = yaml.safe_load(path.read_text())["trainingInput"]
     (uri,) = training["packageUris"]
     match = re.fullmatch(r"gs://trainmaster-local/packages/(\w+)/([\w.-]+)", uri)
@@ -83,7 +85,9 @@ def test_job_file_names_an_existing_trainer_and_its_archive(path: Path, built: C
 def test_job_file_is_accepted_without_substitutions(path: Path) -> None:
     plan = accept(parse_document(path.read_bytes(), path.name), default_job_id="example_1").plan
     on_tpu = any(group.tpu for group in plan.groups)
-    if path.parent.name != "legacy" and not on_tpu:  # TPUs use another build of TensorFlow, which is a substitution
+    if (
+        path.parent.name != "legacy" and not on_tpu
+    ):  # TPUs use another build of TensorFlow, which is a substitution
         assert plan.substitutions == ()
 
 
@@ -95,24 +99,34 @@ def test_job_file_passes_only_flags_that_its_trainer_has(path: Path) -> None:
         str(argument.value)
         for module in (EXAMPLES / trainer / "trainer").glob("*.py")
         for call in ast.walk(ast.parse(module.read_text()))
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr == "add_argument"
         for argument in call.args
         if isinstance(argument, ast.Constant)
     }
-    tuned = {f"--{param['parameterName']}" for param in training.get("hyperparameters", {}).get("params", ())}
+    tuned = {
+        f"--{param['parameterName']}"
+        for param in training.get("hyperparameters", {}).get("params", ())
+    }
     args = training["args"]
     own = args[args.index("-m") + 1 :] if "-m" in args else args
     assert {argument for argument in own if argument.startswith("--")} | tuned <= flags
     assert "--job-dir" in flags
 
 
-def test_local_run_uploads_the_package_to_the_uri_in_the_job_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_run_uploads_the_package_to_the_uri_in_the_job_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PATH", "")  # without gsutil, it uses the Objects port
     objects = MemoryObjects()
     on = SimpleNamespace(objects=objects, state=SimpleNamespace(config=StackConfig()))
     for example in ("legacy", "tf_evaluator"):
         upload(example, cast("RunningStack", on), Report(Console(quiet=True)))
-    packages = ("packages/digits/digits_trainer-0.1.tar.gz", "packages/tf_strategies/trainer-1.0-py3-none-any.whl")
+    packages = (
+        "packages/digits/digits_trainer-0.1.tar.gz",
+        "packages/tf_strategies/trainer-1.0-py3-none-any.whl",
+    )
     for uri in (*packages, "jobs/legacy.yaml", "jobs/tf_evaluator.yaml"):
         assert objects.read(f"gs://trainmaster-local/{uri}", max_bytes=1 << 20)
 
@@ -137,9 +151,13 @@ def test_package_contains_only_the_trainer_and_building_leaves_no_files(
         names = {name for name in ZipFile(archive).namelist() if ".dist-info/" not in name}
     else:
         with tarfile.open(archive) as content:
-            files = [member.name.partition("/")[2] for member in content.getmembers() if member.isfile()]
+            files = [
+                member.name.partition("/")[2] for member in content.getmembers() if member.isfile()
+            ]
         names = set(files) - {"PKG-INFO", "setup.cfg", "setup.py"}
-    assert names == {f"trainer/{path.name}" for path in (EXAMPLES / trainer / "trainer").glob("*.py")}
+    assert names == {
+        f"trainer/{path.name}" for path in (EXAMPLES / trainer / "trainer").glob("*.py")
+    }
 
 
 def test_package_installs_without_a_package_index(
@@ -150,22 +168,34 @@ def test_package_installs_without_a_package_index(
     pip = [str(python), "-m", "pip", "install", "--quiet", "--no-index"]
     environment = {**os.environ, "PYTHONUSERBASE": str(tmp_path / "user"), "PIP_NO_CACHE_DIR": "1"}
     command = [*pip, "--user", "--no-build-isolation", str(archive)]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    ran = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=100, check=False
+    )
     assert ran.returncode == 0, ran.stderr
     assert list((tmp_path / "user").rglob("site-packages/trainer/task.py"))
 
 
-def run_trainer(image: Path, trainer: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run_trainer(
+    image: Path, trainer: str, *arguments: str, **variables: str
+) -> subprocess.CompletedProcess[str]:
     command = [str(image / "bin" / "python"), "-m", "trainer.task", *arguments]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **variables}
     folder = EXAMPLES / trainer
     return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=100, check=False
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
     )
 
 
 @pytest.mark.heavy  # tests/e2e/jobs/test_local_run.py runs it on a VM
-def test_scikit_learn_trainer_stores_an_accurate_model(tmp_path: Path, tensorflow_image: Path) -> None:
+def test_scikit_learn_trainer_stores_an_accurate_model(
+    tmp_path: Path, tensorflow_image: Path
+) -> None:
     ran = run_trainer(tensorflow_image, "sklearn_digits", "--job-dir", str(tmp_path))
     assert ran.returncode == 0, ran.stderr
     assert json.loads((tmp_path / "metrics.json").read_text())["accuracy"] > 0.98
@@ -200,7 +230,11 @@ def test_digits_trainer_resumes_from_its_backup_and_has_nothing_left_to_train_af
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as held:
         address = f"127.0.0.1:{held.getsockname()[1]}"
-    config = {"cluster": {"chief": [address]}, "task": {"type": "chief", "index": 0}, "environment": "cloud"}
+    config = {
+        "cluster": {"chief": [address]},
+        "task": {"type": "chief", "index": 0},
+        "environment": "cloud",
+    }
     variables = {"TF_CONFIG": json.dumps(config), "CLOUD_ML_JOB_ID": "digits_1"}
     arguments = ["--job-dir", str(tmp_path), "--epochs", "8"]
 
@@ -211,13 +245,17 @@ def test_digits_trainer_resumes_from_its_backup_and_has_nothing_left_to_train_af
     assert "epoch 8/8 " in failed.stdout
     (tmp_path / "model").unlink()
 
-    resumed = run_trainer(tensorflow_image, "digits", "--job-dir", str(tmp_path), "--epochs", "12", **variables)
+    resumed = run_trainer(
+        tensorflow_image, "digits", "--job-dir", str(tmp_path), "--epochs", "12", **variables
+    )
     assert resumed.returncode == 0, resumed.stderr
     assert "resuming from epoch 9\nepoch 9/12 loss " in resumed.stdout
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     assert metrics["accuracy"] > 0.95
     assert (tmp_path / "model" / "saved_model.pb").is_file()
 
-    again = run_trainer(tensorflow_image, "digits", "--job-dir", str(tmp_path), "--epochs", "12", **variables)
+    again = run_trainer(
+        tensorflow_image, "digits", "--job-dir", str(tmp_path), "--epochs", "12", **variables
+    )
     assert (again.returncode, "epoch" in again.stdout) == (0, False), again.stdout
     assert json.loads((tmp_path / "metrics.json").read_text()) == metrics

@@ -37,7 +37,9 @@ class LauncherView:
 def launcher_view(tf_config: str) -> LauncherView:
     """Parse TF_CONFIG with the checks of Horovod's wrapper."""
     cluster: Mapping[str, list[str]] = json.loads(tf_config)["cluster"]
-    assert not set(cluster) - {"master", "chief", "worker"}, "parameter servers take no part in an allreduce"
+    assert not set(cluster) - {"master", "chief", "worker"}, (
+        "parameter servers take no part in an allreduce"
+    )
     primary = cluster.get("master") or cluster.get("chief") or []
     assert len(primary) <= 1
     addresses = [address.split(":") for address in [*primary, *cluster.get("worker", [])]]
@@ -55,7 +57,8 @@ def example(name: str) -> Job:
 def cluster_of(job: Job) -> Cluster:
     names = DnsAddresses("my-project")
     addresses = {
-        replica_id: names.address(vm_name(job.job_id, replica_id), ZONE) for replica_id in job.plan.replica_ids
+        replica_id: names.address(vm_name(job.job_id, replica_id), ZONE)
+        for replica_id in job.plan.replica_ids
     }
     return Cluster(job, "my-project", addresses)
 
@@ -63,7 +66,10 @@ def cluster_of(job: Job) -> Cluster:
 @pytest.mark.parametrize("name", ["digits", "pytorch_ddp", "xgboost_distributed"])
 def test_tf_config_has_a_host_name_per_replica_and_one_port(name: str) -> None:
     job = example(name)
-    views = {launcher_view(json.dumps(cluster_of(job).tf_config(group.task_type))) for group in job.plan.groups}
+    views = {
+        launcher_view(json.dumps(cluster_of(job).tf_config(group.task_type)))
+        for group in job.plan.groups
+    }
     (view,) = views
     assert view.port == 2222
     assert len(set(view.hosts)) == len(job.plan.replica_ids)

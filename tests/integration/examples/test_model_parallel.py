@@ -18,7 +18,9 @@ MESH = re.compile(r"mesh (\{.*\})")
 PATIENCE_S = 120
 
 
-def start(job_dir: Path, *arguments: str, devices: int = 8, **variables: str) -> subprocess.Popen[str]:
+def start(
+    job_dir: Path, *arguments: str, devices: int = 8, **variables: str
+) -> subprocess.Popen[str]:
     python = ROOT / ".images" / "jax" / "bin" / "python"
     assert python.exists(), "there is no runtime image jax: build it with `make images`"
     environment = {
@@ -29,7 +31,9 @@ def start(job_dir: Path, *arguments: str, devices: int = 8, **variables: str) ->
     }
     command = [str(python), "-m", "trainer.task", "--job-dir", str(job_dir), *arguments]
     folder, piped = ROOT / "examples" / "tpu_jax", subprocess.PIPE
-    return subprocess.Popen(command, cwd=folder, env=environment, stdout=piped, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=piped, stderr=subprocess.STDOUT, text=True
+    )
 
 
 def run(job_dir: Path, *arguments: str) -> str:
@@ -61,7 +65,9 @@ def test_four_hosts_form_one_mesh_and_all_complete(tmp_path: Path) -> None:
         port = held.getsockname()[1]
     common = {"WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     hosts = [
-        start(tmp_path, "--epochs", "2", "--model-parallel", "2", devices=1, RANK=str(rank), **common)
+        start(
+            tmp_path, "--epochs", "2", "--model-parallel", "2", devices=1, RANK=str(rank), **common
+        )
         for rank in range(4)
     ]
     outputs = [host.communicate(timeout=PATIENCE_S)[0] for host in hosts]

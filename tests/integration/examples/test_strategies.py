@@ -34,11 +34,20 @@ class Trainer:
 
     def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
         python = ROOT / ".images" / self.image / "bin" / "python"
-        assert python.exists(), f"there is no runtime image {self.image}: build it with `make images`"
-        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "CLOUD_ML_JOB_ID": "example_1", **variables}
+        assert python.exists(), (
+            f"there is no runtime image {self.image}: build it with `make images`"
+        )
+        environment = {
+            **os.environ,
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "CLOUD_ML_JOB_ID": "example_1",
+            **variables,
+        }
         command = [str(python), "-m", self.module, *arguments]
         folder, piped = ROOT / "examples" / self.example, subprocess.PIPE
-        return subprocess.Popen(command, cwd=folder, env=environment, stdout=piped, stderr=piped, text=True)
+        return subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=piped, stderr=piped, text=True
+        )
 
     def run(self, *arguments: str, **variables: str) -> tuple[int, str, str]:
         """Return its exit status, standard output and standard error."""
@@ -49,7 +58,9 @@ class Trainer:
 
 def one_replica() -> str:
     cluster = {"chief": [f"127.0.0.1:{free_port()}"]}
-    return json.dumps({"cluster": cluster, "task": {"type": "chief", "index": 0}, "environment": "cloud"})
+    return json.dumps(
+        {"cluster": cluster, "task": {"type": "chief", "index": 0}, "environment": "cloud"}
+    )
 
 
 def free_port() -> int:
@@ -95,13 +106,17 @@ def test_one_vm_strategy_after_a_failure_resumes_from_its_last_epoch(
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("keras", ["2", "3"])  # TPU VMs have Keras 3
-def test_tpu_trainer_without_a_tpu_exits_or_trains_on_any_device(tmp_path: Path, keras: str) -> None:
+def test_tpu_trainer_without_a_tpu_exits_or_trains_on_any_device(
+    tmp_path: Path, keras: str
+) -> None:
     trainer = Trainer("tensorflow", "tf_strategies", "trainer.tpu")
     variables = {"TF_USE_LEGACY_KERAS": "1" if keras == "2" else "0", "TF_CONFIG": one_replica()}
     status, _, errors = trainer.run("--job-dir", str(tmp_path), **variables)
     assert status == 2, "the status of a permanent failure"
     assert "this VM has no TPU" in errors
-    status, _, errors = trainer.run("--job-dir", str(tmp_path), "--any-device", "--epochs", "6", **variables)
+    status, _, errors = trainer.run(
+        "--job-dir", str(tmp_path), "--any-device", "--epochs", "6", **variables
+    )
     assert status == 0, errors
     assert float(str(metrics(tmp_path)["accuracy"])) > 0.94
 
@@ -128,7 +143,9 @@ def read_until(replica: subprocess.Popen[str], words: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lost", [0, 2], ids=["rank 0", "another rank"])
-def test_xgboost_replicas_after_a_lost_peer_exit_and_resume_after_a_restart(tmp_path: Path, lost: int) -> None:
+def test_xgboost_replicas_after_a_lost_peer_exit_and_resume_after_a_restart(
+    tmp_path: Path, lost: int
+) -> None:
     arguments = ["--job-dir", str(tmp_path), "--rounds", "12"]
     with running_replicas(3, *arguments, "--round-seconds", "0.3") as replicas:
         read_until(replicas[0], "round 2/")
@@ -147,7 +164,9 @@ def test_xgboost_replicas_after_a_lost_peer_exit_and_resume_after_a_restart(tmp_
     assert all("resuming from round " in output for output, _ in outputs)
     assert (metrics(tmp_path)["replicas"], metrics(tmp_path)["rounds"]) == (3, 12)
     status, output, _ = XGBOOST.run(*arguments)
-    assert (status, "resuming from round 13\nheld-out accuracy " in output) == (0, True), "it has nothing left to train"
+    assert (status, "resuming from round 13\nheld-out accuracy " in output) == (0, True), (
+        "it has nothing left to train"
+    )
 
 
 @pytest.mark.slow
@@ -163,7 +182,9 @@ def test_error_of_a_rank_of_torchrun_is_the_error_of_the_job(tmp_path: Path) -> 
     launcher = Trainer("pytorch", "pytorch_ddp", "torch.distributed.run")
     launched = ["--nproc-per-node", "1", "-m", "trainer.task"]
     cluster = {"PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": str(free_port())}
-    status, _, errors = launcher.run(*launched, "--epochs", "1", "--job-dir", str(tmp_path / "file"), **cluster)
+    status, _, errors = launcher.run(
+        *launched, "--epochs", "1", "--job-dir", str(tmp_path / "file"), **cluster
+    )
     assert status == 1
     error = parse_traceback(errors, "trainer")
     assert error

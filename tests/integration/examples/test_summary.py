@@ -24,7 +24,11 @@ HOSTILE = "[/x] [bold]y \x1b[2J\x1b]0;owned\x07"
 def test_text_of_a_program_is_neither_markup_nor_an_escape_sequence(state: JobState) -> None:
     objects = MemoryObjects()
     job = replace(a_job(), state=state, error_message=HOSTILE if state is JobState.FAILED else None)
-    objects.write(f"{job.plan.program.job_dir}/metrics.json", json.dumps({HOSTILE: 0.5}).encode(), content_type="")
+    objects.write(
+        f"{job.plan.program.job_dir}/metrics.json",
+        json.dumps({HOSTILE: 0.5}).encode(),
+        content_type="",
+    )
     storage = SimpleNamespace(log="/stack/logs/storage.log")
     running = SimpleNamespace(
         objects=objects, store=MemoryStore(), state=SimpleNamespace(services={"storage": storage})

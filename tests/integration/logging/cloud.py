@@ -24,14 +24,19 @@ class Cloud:
     """The emulator. `write` and `read` raise AssertionError with the response if it is an error."""
 
     def __init__(
-        self, folder: Path, refused: frozenset[str] = frozenset(), clock_ns: Callable[[], int] = lambda: START_NS
+        self,
+        folder: Path,
+        refused: frozenset[str] = frozenset(),
+        clock_ns: Callable[[], int] = lambda: START_NS,
     ) -> None:
         self.entries = Entries(folder / "entries.sqlite")
         self.server = LoggingServer(self.entries, refused, clock_ns)
         self._client = Client(self.server)
 
     def post(self, call: str, body: object) -> tuple[int, dict[str, Any]]:
-        response = self._client.post(f"/v2/entries:{call}", data=json.dumps(body), content_type="application/json")
+        response = self._client.post(
+            f"/v2/entries:{call}", data=json.dumps(body), content_type="application/json"
+        )
         return response.status_code, json.loads(response.get_data(as_text=True))
 
     def write(self, *entries: dict[str, Any], **request: object) -> None:
@@ -41,7 +46,12 @@ class Cloud:
     def read(self, filter: str = "", **request: object) -> list[dict[str, Any]]:
         """Return the matching entries of all pages."""
         entries: list[dict[str, Any]] = []
-        body = {"resourceNames": [f"projects/{PROJECT}"], "filter": filter, "pageSize": 1000, **request}
+        body = {
+            "resourceNames": [f"projects/{PROJECT}"],
+            "filter": filter,
+            "pageSize": 1000,
+            **request,
+        }
         while True:
             status, page = self.post("list", body)
             assert status == 200, page
@@ -51,7 +61,10 @@ class Cloud:
             body["pageToken"] = page["nextPageToken"]
 
     def messages(self, filter: str = "") -> list[str]:
-        return [entry.get("textPayload") or entry["jsonPayload"]["message"] for entry in self.read(filter)]
+        return [
+            entry.get("textPayload") or entry["jsonPayload"]["message"]
+            for entry in self.read(filter)
+        ]
 
     @contextmanager
     def serving(self) -> Iterator[str]:
@@ -67,7 +80,11 @@ def an_entry(text: str, at_s: float = 0.0, **more: object) -> dict[str, Any]:
         "timestamp": f"2026-11-21T03:{seconds // 60:02d}:{seconds % 60:02d}.{fraction:09d}Z",
         "resource": {
             "type": "ml_job",
-            "labels": {"job_id": "digits_1", "task_name": "worker-replica-0", "project_id": PROJECT},
+            "labels": {
+                "job_id": "digits_1",
+                "task_name": "worker-replica-0",
+                "project_id": PROJECT,
+            },
         },
         "textPayload": text,
         **more,

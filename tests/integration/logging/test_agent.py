@@ -12,7 +12,11 @@ from tests.integration.agent.support.cloud import Cloud as Google
 from tests.integration.agent.support.vm import Vm
 from tests.integration.logging.cloud import PROJECT, Cloud
 
-LOG = {"name": f"projects/{PROJECT}/logs/trainmaster", "task": "worker-replica", "region": "us-central1"}
+LOG = {
+    "name": f"projects/{PROJECT}/logs/trainmaster",
+    "task": "worker-replica",
+    "region": "us-central1",
+}
 PROGRAM = """
     import sys
     for step in range(2500):
@@ -51,18 +55,32 @@ def logs(tmp_path: Path) -> Iterator[Cloud]:
     logs.entries.close()
 
 
-def test_whole_output_is_in_the_log_when_the_exit_is_reported(google: Google, vm: Vm, logs: Cloud) -> None:
+def test_whole_output_is_in_the_log_when_the_exit_is_reported(
+    google: Google, vm: Vm, logs: Cloud
+) -> None:
     with logs.serving() as address:
         vm.boot({"TRAINMASTER_LOGGING_ENDPOINT": address})
         google.wait_for_message("replica-exit", (1, 2))
-        entries = logs.read('resource.type="ml_job" AND resource.labels.task_name="worker-replica-1"')
+        entries = logs.read(
+            'resource.type="ml_job" AND resource.labels.task_name="worker-replica-1"'
+        )
         stdout = [entry for entry in entries if entry["severity"] in ("INFO", "NOTICE")]
         messages = [entry["jsonPayload"]["message"] for entry in stdout]
-        assert [text for text in messages if text.startswith("step")] == [f"step {step}" for step in range(2500)]
+        assert [text for text in messages if text.startswith("step")] == [
+            f"step {step}" for step in range(2500)
+        ]
         assert {"json", "no line end", "Running module trainer.task."} <= set(messages)
-        errors = [entry["jsonPayload"]["message"] for entry in entries if entry["severity"] == "ERROR"]
-        assert (errors[0], errors[-2]) == ("Traceback (most recent call last):", "ValueError: bad shape")
-        assert errors[-1] == "Command '['python3', '-m', 'trainer.task']' returned non-zero exit status 1."
+        errors = [
+            entry["jsonPayload"]["message"] for entry in entries if entry["severity"] == "ERROR"
+        ]
+        assert (errors[0], errors[-2]) == (
+            "Traceback (most recent call last):",
+            "ValueError: bad shape",
+        )
+        assert (
+            errors[-1]
+            == "Command '['python3', '-m', 'trainer.task']' returned non-zero exit status 1."
+        )
         first = next(entry for entry in entries if entry["jsonPayload"]["message"] == "step 0")
         assert first["labels"]["trainmaster/incarnation"] == "2"
         assert first["insertId"].startswith("4711-1-2-")

@@ -19,10 +19,19 @@ BASE = f'(resource.type="ml_job" OR resource.type="cloudml_job") AND {JOB}'
         ("", ["a", "b", "c"]),
         (BASE, ["a", "b", "c"]),
         (f'{BASE} AND timestamp>="2026-11-21T03:00:02Z"', ["b", "c"]),
-        (f'{BASE} AND timestamp>"2026-11-21T03:00:02Z" AND timestamp<"2026-11-21T05:00:09.000000+02:00"', ["c"]),
+        (
+            f'{BASE} AND timestamp>"2026-11-21T03:00:02Z" AND timestamp<"2026-11-21T05:00:09.000000+02:00"',
+            ["c"],
+        ),
         (f'{BASE} AND timestamp<"2026-11-21T03:00:02.000000000Z"', ["a"]),
-        ('((timestamp="2026-11-21T03:00:02Z" AND insertId>"i1") OR timestamp>"2026-11-21T03:00:02Z")', ["b", "c"]),
-        ('((timestamp="2026-11-21T03:00:02Z" AND insertId>"i2") OR timestamp>"2026-11-21T03:00:02Z")', ["c"]),
+        (
+            '((timestamp="2026-11-21T03:00:02Z" AND insertId>"i1") OR timestamp>"2026-11-21T03:00:02Z")',
+            ["b", "c"],
+        ),
+        (
+            '((timestamp="2026-11-21T03:00:02Z" AND insertId>"i2") OR timestamp>"2026-11-21T03:00:02Z")',
+            ["c"],
+        ),
         ('(resource.labels.task_name="ps-replica-0" OR labels.task_name="ps-replica-0")', ["c"]),
         ('labels."ml.googleapis.com/task_name"="worker-replica-0"', ["b"]),
         ("severity>=WARNING", ["b"]),
@@ -44,8 +53,18 @@ def test_filter_selects_entries(cloud: Cloud, text: str, expected: list[str]) ->
     ps = {"type": "ml_job", "labels": {"job_id": "digits_1", "task_name": "ps-replica-0"}}
     cloud.write(
         an_entry("a", 1, insertId="i1", severity="INFO"),
-        an_entry("b", 2, insertId="i2", severity="ERROR", labels={"ml.googleapis.com/task_name": "worker-replica-0"}),
-        {"timestamp": "2026-11-21T03:00:03Z", "resource": ps, "jsonPayload": {"message": "c", "step": 3.5}},
+        an_entry(
+            "b",
+            2,
+            insertId="i2",
+            severity="ERROR",
+            labels={"ml.googleapis.com/task_name": "worker-replica-0"},
+        ),
+        {
+            "timestamp": "2026-11-21T03:00:03Z",
+            "resource": ps,
+            "jsonPayload": {"message": "c", "step": 3.5},
+        },
     )
     assert cloud.messages(text) == expected
 
@@ -76,11 +95,15 @@ def test_invalid_filter_is_refused_with_the_reason(cloud: Cloud, text: str, mess
 
 def test_pages_are_sorted_by_time_and_insert_id(cloud: Cloud) -> None:
     for n in (5, 3, 9, 1, 7):
-        cloud.write(an_entry(f"late {n}", 10, insertId=f"i{n}"), an_entry(f"early {n}", n, insertId="x"))
+        cloud.write(
+            an_entry(f"late {n}", 10, insertId=f"i{n}"), an_entry(f"early {n}", n, insertId="x")
+        )
     expected = [f"early {n}" for n in (1, 3, 5, 7, 9)] + [f"late {n}" for n in (1, 3, 5, 7, 9)]
     assert cloud.messages() == expected
     assert [entry["textPayload"] for entry in cloud.read(pageSize=3)] == expected
-    assert [entry["textPayload"] for entry in cloud.read(pageSize=3, orderBy="timestamp desc")] == expected[::-1]
+    assert [
+        entry["textPayload"] for entry in cloud.read(pageSize=3, orderBy="timestamp desc")
+    ] == expected[::-1]
 
 
 def test_page_token_of_another_filter_is_refused(cloud: Cloud) -> None:
@@ -149,5 +172,7 @@ def test_entries_survive_a_restart(tmp_path: Path) -> None:
 
 
 def test_nan_is_refused(cloud: Cloud) -> None:
-    response = cloud._client.post("/v2/entries:write", data='{"entries": [{"jsonPayload": {"loss": NaN}}]}')
+    response = cloud._client.post(
+        "/v2/entries:write", data='{"entries": [{"jsonPayload": {"loss": NaN}}]}'
+    )
     assert response.status_code == 400

@@ -65,7 +65,9 @@ def gcloud(folder: Path, logging: str, jobs: str, *arguments: str) -> str:
 
 
 def ago(seconds: float) -> str:
-    return (datetime.now(UTC) - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%f") + "001Z"
+    return (datetime.now(UTC) - timedelta(seconds=seconds)).strftime(
+        "%Y-%m-%dT%H:%M:%S.%f"
+    ) + "001Z"
 
 
 def test_gcloud_reads_and_streams_the_log_of_a_job(tmp_path: Path, jobs_api: str) -> None:
@@ -73,33 +75,57 @@ def test_gcloud_reads_and_streams_the_log_of_a_job(tmp_path: Path, jobs_api: str
     resource = an_entry("")["resource"]
     cloud.write(
         *[
-            {"timestamp": ago(600 - n / 10), "insertId": f"i{n:04d}", "resource": resource, "severity": "INFO"}
+            {
+                "timestamp": ago(600 - n / 10),
+                "insertId": f"i{n:04d}",
+                "resource": resource,
+                "severity": "INFO",
+            }
             | {"jsonPayload": {"message": f"step {n}"}}
             for n in range(1500)
         ],
-        an_entry("of another job", 0, timestamp=ago(60), resource={"type": "ml_job", "labels": {"job_id": "other"}}),
-        {"timestamp": ago(30), "resource": resource, "severity": "ERROR", "textPayload": "two\nlines"},
+        an_entry(
+            "of another job",
+            0,
+            timestamp=ago(60),
+            resource={"type": "ml_job", "labels": {"job_id": "other"}},
+        ),
+        {
+            "timestamp": ago(30),
+            "resource": resource,
+            "severity": "ERROR",
+            "textPayload": "two\nlines",
+        },
         # gcloud shows entries older than five seconds. This one is old enough at the next poll.
         {"timestamp": ago(3), "resource": resource, "severity": "INFO", "textPayload": "the last"},
     )
     with cloud.serving() as address:
-        streamed = gcloud(tmp_path, address, jobs_api, "ai-platform", "jobs", "stream-logs", "digits_1")
+        streamed = gcloud(
+            tmp_path, address, jobs_api, "ai-platform", "jobs", "stream-logs", "digits_1"
+        )
         read = gcloud(
             tmp_path, address, jobs_api, "logging", "read", 'resource.labels.job_id="digits_1" severity>=ERROR',
             "--format=value(severity,textPayload)",
         )  # fmt: skip
     lines = [line.split("\t") for line in streamed.splitlines()]
-    assert [line[-1] for line in lines] == [f"step {n}" for n in range(1500)] + ["two", "lines", "the last"]
+    assert [line[-1] for line in lines] == [f"step {n}" for n in range(1500)] + [
+        "two",
+        "lines",
+        "the last",
+    ]
     assert {line[2] for line in lines} == {"worker-replica-0"}
     assert all(
-        streams_log(Call(Request("GET", "", {}, {"user-agent": caller}), {}, "", "")) for caller in JobsApi.callers
+        streams_log(Call(Request("GET", "", {}, {"user-agent": caller}), {}, "", ""))
+        for caller in JobsApi.callers
     )
     assert JobsApi.callers
     assert read == "ERROR\ttwo\nlines\n"
     cloud.entries.close()
 
 
-def test_gcloud_streams_the_log_of_a_custom_job_by_its_number(tmp_path: Path, jobs_api: str) -> None:
+def test_gcloud_streams_the_log_of_a_custom_job_by_its_number(
+    tmp_path: Path, jobs_api: str
+) -> None:
     cloud = Cloud(tmp_path, clock_ns=time.time_ns)
     labels = {"project_id": PROJECT, "job_id": NUMBER, "task_name": "workerpool0-0"}
     entry = an_entry("hello", timestamp=ago(30), resource={"type": "ml_job", "labels": labels})

@@ -36,7 +36,12 @@ def vm_entry(text: str, at_s: float, vm: str, task: str = "worker-replica-0") ->
 
 def reader_of(cloud: Cloud, page_size: int) -> LogReader:
     def page(text: str, token: str) -> tuple[list[dict[str, object]], str]:
-        request = {"resourceNames": [f"projects/{PROJECT}"], "filter": text, "pageSize": page_size, "pageToken": token}
+        request = {
+            "resourceNames": [f"projects/{PROJECT}"],
+            "filter": text,
+            "pageSize": page_size,
+            "pageToken": token,
+        }
         status, content = cloud.post("list", request)
         assert status == 200, content
         return content.get("entries", []), content.get("nextPageToken", "")
@@ -54,8 +59,12 @@ def read_new(reader: LogReader) -> list[str]:
     return [line.message for page in reader.read_new() for line in page]
 
 
-def test_read_new_returns_new_lines_though_vms_differ_in_delay(cloud: Cloud, reader: LogReader) -> None:
-    cloud.write(vm_entry("a1", 1, "a"), vm_entry("b1", 2, "b", "ps-replica-0"), vm_entry("c1", 1, "c"))
+def test_read_new_returns_new_lines_though_vms_differ_in_delay(
+    cloud: Cloud, reader: LogReader
+) -> None:
+    cloud.write(
+        vm_entry("a1", 1, "a"), vm_entry("b1", 2, "b", "ps-replica-0"), vm_entry("c1", 1, "c")
+    )
     assert sorted(read_new(reader)) == ["a1", "b1", "c1"]
     assert read_new(reader) == []
     cloud.write(vm_entry("a2", 50, "a"), vm_entry("a3", 51, "a"))
@@ -76,7 +85,9 @@ def test_history_is_read_with_one_query_and_later_lines_follow(cloud: Cloud) -> 
 
     source = reader_of(cloud, 3)
     reader = LogReader(page, "digits_1", since="2026-11-21T03:00:01Z")
-    cloud.write(*[vm_entry(f"{vm}{second}", second, vm) for second in range(8) for vm in ("a", "b")])
+    cloud.write(
+        *[vm_entry(f"{vm}{second}", second, vm) for second in range(8) for vm in ("a", "b")]
+    )
     before = START.replace(year=2026, month=11, day=21, hour=3, minute=0, second=6)
     history = [line.message for lines in reader.read_history(before) for line in lines]
     assert sorted(history) == sorted(f"{vm}{second}" for second in range(1, 6) for vm in ("a", "b"))
@@ -87,7 +98,9 @@ def test_history_is_read_with_one_query_and_later_lines_follow(cloud: Cloud) -> 
     assert read_new(reader) == []
 
 
-def test_service_lines_are_read_once_though_written_out_of_order(cloud: Cloud, reader: LogReader) -> None:
+def test_service_lines_are_read_once_though_written_out_of_order(
+    cloud: Cloud, reader: LogReader
+) -> None:
     cloud.write(vm_entry("s1", 10, "", "service"), vm_entry("a1", 10, "a"))
     assert sorted(read_new(reader)) == ["a1", "s1"]
     cloud.write(vm_entry("s0", 8, "", "service"), vm_entry("a2", 11, "a"))
@@ -98,7 +111,9 @@ def test_service_lines_are_read_once_though_written_out_of_order(cloud: Cloud, r
 def test_job_with_more_vms_than_a_filter_holds_is_read_completely(cloud: Cloud) -> None:
     reader = reader_of(cloud, 100)
     for round_s in range(3):
-        cloud.write(*[vm_entry(f"{vm}-{round_s}", round_s + vm / 1000, f"vm{vm}") for vm in range(250)])
+        cloud.write(
+            *[vm_entry(f"{vm}-{round_s}", round_s + vm / 1000, f"vm{vm}") for vm in range(250)]
+        )
         assert len(reader.filter(None)) < 20_000
         assert read_new(reader) == [f"{vm}-{round_s}" for vm in range(250)]
 
@@ -106,7 +121,9 @@ def test_job_with_more_vms_than_a_filter_holds_is_read_completely(cloud: Cloud) 
 def test_lines_of_other_jobs_and_later_times_are_not_read(cloud: Cloud, reader: LogReader) -> None:
     entry = vm_entry("theirs", 1, "x")
     cloud.write(
-        {**entry, "labels": {"ml.googleapis.com/job_id": "digits_12"}}, vm_entry("a1", 1, "a"), vm_entry("a2", 9, "a")
+        {**entry, "labels": {"ml.googleapis.com/job_id": "digits_12"}},
+        vm_entry("a1", 1, "a"),
+        vm_entry("a2", 9, "a"),
     )
     until = START.replace(year=2026, month=11, day=21, hour=3, minute=0, second=5)
     assert [line.message for page in reader.read_new(until) for line in page] == ["a1"]
@@ -131,7 +148,15 @@ class Vm:
 
     def __init__(self, number: int, address: str) -> None:
         google = GoogleApi(address, "", MetadataServer("127.0.0.1:9"))
-        origin = LogOrigin(LOG, PROJECT, "us-central1", "digits_1", f"worker-replica-{number}", "", f"{number}{number}")
+        origin = LogOrigin(
+            LOG,
+            PROJECT,
+            "us-central1",
+            "digits_1",
+            f"worker-replica-{number}",
+            "",
+            f"{number}{number}",
+        )
         self.log = CloudLog(
             origin,
             lambda body: google.call("/v2/entries:write", timeout=60, body=body),
@@ -147,9 +172,13 @@ class Vm:
         generator = random.Random(number)  # noqa: S311 - only spreads the writes
         started, printed = time.monotonic(), 0
         while printed < LINES_PER_SECOND * SECONDS:
-            due = min(LINES_PER_SECOND * SECONDS, int((time.monotonic() - started) * LINES_PER_SECOND) + 1)
+            due = min(
+                LINES_PER_SECOND * SECONDS, int((time.monotonic() - started) * LINES_PER_SECOND) + 1
+            )
             if due > printed:
-                self.log.put(Stream.STDOUT, b"".join(b"%d\n" % number for number in range(printed, due)))
+                self.log.put(
+                    Stream.STDOUT, b"".join(b"%d\n" % number for number in range(printed, due))
+                )
                 printed = due
             time.sleep(generator.uniform(0.001, 0.05))
         self.log.flush(60)
@@ -171,7 +200,15 @@ def test_lines_of_four_fast_vms_are_read_without_loss_in_order(served: str) -> N
         if not were_done:
             now = datetime.now(UTC)
             service.write(
-                [ServiceLine("digits_1", f"service-{service_lines}", now, Severity.INFO, f"s{service_lines}")]
+                [
+                    ServiceLine(
+                        "digits_1",
+                        f"service-{service_lines}",
+                        now,
+                        Severity.INFO,
+                        f"s{service_lines}",
+                    )
+                ]
             )
             service_lines += 1
         has_new = False
@@ -195,7 +232,9 @@ def test_page_of_the_newest_entries_has_no_more_than_its_limit(cloud: Cloud) -> 
     cloud.write(*[vm_entry(f"a{second}", second, "a") for second in range(5)])
     with cloud.serving() as address:
         entries = LogEntries(PROJECT, address)
-        found, token = entries.page('labels."ml.googleapis.com/job_id"="digits_1"', newest_first=True, limit=2)
+        found, token = entries.page(
+            'labels."ml.googleapis.com/job_id"="digits_1"', newest_first=True, limit=2
+        )
         entries.close()
     assert [entry["insertId"] for entry in found] == ["a-a4", "a-a3"]
     assert token

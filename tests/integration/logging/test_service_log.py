@@ -66,13 +66,20 @@ def test_successful_job_logs_its_lifecycle() -> None:
 def test_failed_job_logs_the_retry_and_the_error() -> None:
     world = LoggedWorld()
     world.start_running()
-    error = {"type": "ValueError", "message": "bad", "frame": "task.py:1 in main", "own_frame": "task.py:1 in main"}
+    error = {
+        "type": "ValueError",
+        "message": "bad",
+        "frame": "task.py:1 in main",
+        "own_frame": "task.py:1 in main",
+    }
     world.exit_program(WORKER, ran_s=2.0, error=error, tail="Traceback\nValueError: bad")
     world.deliver()
     world.exit_program(WORKER, ran_s=2.0, error=error, tail="Traceback\nValueError: bad")
     world.deliver()
     lines = world.log.lines(world.job_id)
-    assert any(line.severity is Severity.WARNING and "worker 0" in line.message for line in lines), world.messages()
+    assert any(
+        line.severity is Severity.WARNING and "worker 0" in line.message for line in lines
+    ), world.messages()
     failed = [line for line in lines if line.severity is Severity.ERROR]
     assert failed[0].message.startswith("The replica worker 0 exited with a non-zero status of 1.")
     assert "ValueError: bad" in failed[0].message
@@ -93,7 +100,11 @@ def test_repeated_and_ignored_events_log_nothing() -> None:
 def test_redelivery_logs_the_lines_that_a_killed_function_did_not_write() -> None:
     world = LoggedWorld()
     without_log = replace(world.deps, job_log=None)
-    submit.handle(json.dumps({"jobId": world.job_id, **a_spec()}).encode(), "gs://b/jobs/digits.yaml#1", without_log)
+    submit.handle(
+        json.dumps({"jobId": world.job_id, **a_spec()}).encode(),
+        "gs://b/jobs/digits.yaml#1",
+        without_log,
+    )
     assert world.messages() == []
     world.submit()
     assert "Job digits_1 is queued." in world.messages()
@@ -123,7 +134,9 @@ def test_failing_log_does_not_stop_the_job() -> None:
         (TaskType.WORKER, Dialect.VERTEX, "workerpool1"),
     ],
 )
-def test_task_names_in_the_log_are_those_of_ai_platform(task_type: TaskType, dialect: Dialect, name: str) -> None:
+def test_task_names_in_the_log_are_those_of_ai_platform(
+    task_type: TaskType, dialect: Dialect, name: str
+) -> None:
     assert task_base(task_type, dialect) == name
 
 
@@ -131,12 +144,20 @@ def test_task_names_in_the_log_are_those_of_ai_platform(task_type: TaskType, dia
 
 
 LINES = tuple(
-    ServiceLine("digits_1", f"service-submitted-{n}", START.replace(microsecond=n * 10), Severity.WARNING, text)
+    ServiceLine(
+        "digits_1",
+        f"service-submitted-{n}",
+        START.replace(microsecond=n * 10),
+        Severity.WARNING,
+        text,
+    )
     for n, text in enumerate(("one", "two"))
 )
 
 
-@pytest.fixture(params=[frozenset(), frozenset({"ml_job"})], ids=["ml_job allowed", "ml_job refused"])
+@pytest.fixture(
+    params=[frozenset(), frozenset({"ml_job"})], ids=["ml_job allowed", "ml_job refused"]
+)
 def job_log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[CloudJobLog, Cloud]]:
     cloud = Cloud(tmp_path, refused=request.param)
     with cloud.serving() as address:
@@ -160,13 +181,18 @@ def test_repeated_write_stores_each_line_once_for_the_task_service(
     assert {len(entry["timestamp"]) for entry in entries} == {len("2026-11-21T03:00:00.000000001Z")}
 
 
-def test_lines_of_a_trial_are_in_the_log_of_its_tuning_job(job_log: tuple[CloudJobLog, Cloud]) -> None:
+def test_lines_of_a_trial_are_in_the_log_of_its_tuning_job(
+    job_log: tuple[CloudJobLog, Cloud],
+) -> None:
     log, cloud = job_log
     study_line = ServiceLine("digits_1", "service-submitted-0", START, Severity.INFO, "one")
     for line in (study_line, replace(study_line, job_id="digits_1-trial-3", message="of trial 3")):
         log.write([line])
     entries = cloud.read('labels."ml.googleapis.com/job_id"="digits_1"')
-    trials = {entry["jsonPayload"]["message"]: entry["labels"].get("ml.googleapis.com/trial_id") for entry in entries}
+    trials = {
+        entry["jsonPayload"]["message"]: entry["labels"].get("ml.googleapis.com/trial_id")
+        for entry in entries
+    }
     assert trials == {"one": None, "of trial 3": "3"}
     (shown,) = (parse_entry(entry) for entry in entries if "3" in entry["jsonPayload"]["message"])
     assert (shown.trial, shown.source) == ("3", "service #3")
@@ -176,7 +202,9 @@ def test_trial_log_uses_the_name_of_the_tuning_job() -> None:
     world = LoggedWorld()
     world.submit(a_tuning_spec())
     world.deliver()
-    assert "Job digits_1 is queued." in [line.message for line in world.log.lines("digits_1-trial-1")]
+    assert "Job digits_1 is queued." in [
+        line.message for line in world.log.lines("digits_1-trial-1")
+    ]
     assert "Trial 1 begins: --layers 1 --width 16." in world.messages()
 
 
@@ -192,7 +220,10 @@ def test_invalid_response_is_temporary(response: tuple[int, bytes]) -> None:
         def log_message(self, *_: object) -> None:
             """Log nothing."""
 
-    with serving(ThreadingHTTPServer(("127.0.0.1", 0), InvalidHandler)) as address, pytest.raises(TemporaryError):
+    with (
+        serving(ThreadingHTTPServer(("127.0.0.1", 0), InvalidHandler)) as address,
+        pytest.raises(TemporaryError),
+    ):
         CloudJobLog(PROJECT, address).write(LINES)
 
 

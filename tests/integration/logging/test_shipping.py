@@ -38,7 +38,12 @@ class Shipper:
 
     def __post_init__(self) -> None:
         self.log = CloudLog(
-            ORIGIN, self.post, self.buffer, lambda: IncarnationKey(2, 3), self.problems.append, self.linger_s
+            ORIGIN,
+            self.post,
+            self.buffer,
+            lambda: IncarnationKey(2, 3),
+            self.problems.append,
+            self.linger_s,
         )
         threading.Thread(target=self.log.run, daemon=True).start()
 
@@ -80,7 +85,12 @@ TRACEBACK = "Traceback (most recent call last):"
     [
         ("epoch 1", Stream.STDOUT, {"message": "epoch 1"}, "INFO"),
         ("", Stream.STDOUT, {"message": ""}, "INFO"),
-        ("Running module trainer.task.", Stream.AGENT, {"message": "Running module trainer.task."}, "INFO"),
+        (
+            "Running module trainer.task.",
+            Stream.AGENT,
+            {"message": "Running module trainer.task."},
+            "INFO",
+        ),
         ("ValueError: bad", Stream.STDERR, {"message": "ValueError: bad"}, "ERROR"),
         ("INFO:root:step 3", Stream.STDERR, {"message": "INFO:root:step 3"}, "INFO"),
         (
@@ -104,7 +114,12 @@ TRACEBACK = "Traceback (most recent call last):"
             "WARNING",
         ),
         ('{"levelname": "CRITICAL", "message": "m"}', Stream.STDOUT, {"message": "m"}, "CRITICAL"),
-        ('{"severity": 7, "message": ["a"]}', Stream.STDOUT, {"severity": 7, "message": '["a"]'}, "INFO"),
+        (
+            '{"severity": 7, "message": ["a"]}',
+            Stream.STDOUT,
+            {"severity": 7, "message": '["a"]'},
+            "INFO",
+        ),
         ('{"loss": NaN}', Stream.STDOUT, {"message": '{"loss": NaN}'}, "INFO"),
         ('{"half": ', Stream.STDOUT, {"message": '{"half": '}, "INFO"),
         ("[" * 9 + "{}", Stream.STDOUT, {"message": "[" * 9 + "{}"}, "INFO"),
@@ -137,7 +152,12 @@ def test_entries_have_the_labels_of_ai_platform_training(shipper: Shipper) -> No
 
 
 def test_traceback_has_one_entry_per_line_in_order(shipper: Shipper) -> None:
-    lines = ["Traceback (most recent call last):", '  File "a.py", line 1, in <module>', "    f()", "ValueError: x"]
+    lines = [
+        "Traceback (most recent call last):",
+        '  File "a.py", line 1, in <module>',
+        "    f()",
+        "ValueError: x",
+    ]
     entries = shipper.entries("\n".join(lines), stream=Stream.STDERR)
     assert [entry["jsonPayload"]["message"] for entry in entries] == lines
 
@@ -145,7 +165,9 @@ def test_traceback_has_one_entry_per_line_in_order(shipper: Shipper) -> None:
 def test_times_strictly_increase_if_the_clock_stands_still_or_goes_back(
     cloud: Cloud,
 ) -> None:
-    times = iter([START_NS, START_NS, START_NS - 5 * 10**9, START_NS + 17, START_NS + 10**9, START_NS])
+    times = iter(
+        [START_NS, START_NS, START_NS - 5 * 10**9, START_NS + 17, START_NS + 10**9, START_NS]
+    )
     shipper = Shipper(cloud, buffer=LogBuffer(lambda: next(times)))
     entries = shipper.entries("a\nb\nc", "d", "e", "f", "g", "h")
     stamps = [entry["timestamp"] for entry in entries]
@@ -154,7 +176,9 @@ def test_times_strictly_increase_if_the_clock_stands_still_or_goes_back(
     assert {len(stamp) for stamp in stamps} == {len("2026-11-21T03:00:00.000000001Z")}
 
 
-def test_lines_arrive_once_and_in_order_if_writes_fail_or_replies_are_lost(shipper: Shipper) -> None:
+def test_lines_arrive_once_and_in_order_if_writes_fail_or_replies_are_lost(
+    shipper: Shipper,
+) -> None:
     def lose_the_reply(body: bytes) -> None:
         shipper.send(body)
         raise HttpError(0, "reset")
@@ -168,9 +192,16 @@ def test_lines_arrive_once_and_in_order_if_writes_fail_or_replies_are_lost(shipp
     assert shipper.cloud.messages() == [f"line {number}" for number in range(3000)]
 
 
-@given(st.lists(st.binary(max_size=40).map(lambda text: text.replace(b"\r", b"") + b"\n"), max_size=60), st.data())
+@given(
+    st.lists(
+        st.binary(max_size=40).map(lambda text: text.replace(b"\r", b"") + b"\n"), max_size=60
+    ),
+    st.data(),
+)
 @settings(deadline=None)
-def test_lines_are_preserved_for_any_chunks_and_batches(chunks: list[bytes], data: st.DataObject) -> None:
+def test_lines_are_preserved_for_any_chunks_and_batches(
+    chunks: list[bytes], data: st.DataObject
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log_buffer, "BATCH_LINES_MAX", data.draw(st.integers(1, 9)))
         patch.setattr(log_buffer, "BATCH_BYTES_MAX", data.draw(st.integers(1, 99)))
@@ -205,9 +236,14 @@ def test_buffer_is_bounded_during_an_outage_and_an_entry_counts_lost_lines(
     shipper.log.flush(30)
     first, gap, *rest = shipper.cloud.read()
     assert first["jsonPayload"]["message"] == "first"
-    assert gap["jsonPayload"]["message"] == "4000 lines are missing here: Cloud Logging did not accept them in time."
+    assert (
+        gap["jsonPayload"]["message"]
+        == "4000 lines are missing here: Cloud Logging did not accept them in time."
+    )
     assert gap["severity"] == "WARNING"
-    assert [entry["jsonPayload"]["message"] for entry in rest] == [f"line {number:04d}" for number in range(4000, 5000)]
+    assert [entry["jsonPayload"]["message"] for entry in rest] == [
+        f"line {number:04d}" for number in range(4000, 5000)
+    ]
 
 
 def test_lasting_error_is_reported_once_outside_the_log(shipper: Shipper) -> None:
@@ -218,7 +254,9 @@ def test_lasting_error_is_reported_once_outside_the_log(shipper: Shipper) -> Non
     shipper.failures.clear()
     shipper.log.flush(30)
     assert shipper.cloud.messages() == ["a"]
-    assert shipper.problems == ["Cloud Logging does not accept the log (HTTP 503: down); still trying."]
+    assert shipper.problems == [
+        "Cloud Logging does not accept the log (HTTP 503: down); still trying."
+    ]
 
 
 @pytest.fixture
@@ -235,7 +273,9 @@ def test_project_that_may_not_write_ml_job_gets_generic_task(strict: Shipper) ->
     assert {entry["resource"]["type"] for entry in entries} == {"generic_task"}
     assert entries[0]["labels"]["ml.googleapis.com/task_name"] == "worker-replica-1"
     tried = [json.loads(body)["resource"]["type"] for body in strict.bodies]
-    assert tried == ["ml_job", "generic_task", "generic_task"], "the rejected type is tried only once"
+    assert tried == ["ml_job", "generic_task", "generic_task"], (
+        "the rejected type is tried only once"
+    )
 
 
 def test_rejected_batch_does_not_delay_later_lines(shipper: Shipper) -> None:
@@ -244,7 +284,10 @@ def test_rejected_batch_does_not_delay_later_lines(shipper: Shipper) -> None:
     shipper.log.flush(30)
     shipper.failures.clear()
     messages = [entry["jsonPayload"]["message"] for entry in shipper.entries("c")]
-    assert messages == ["2 lines are missing here: Cloud Logging rejected some or all of them (HTTP 400: bad).", "c"]
+    assert messages == [
+        "2 lines are missing here: Cloud Logging rejected some or all of them (HTTP 400: bad).",
+        "c",
+    ]
     assert shipper.cloud.read()[1]["resource"]["type"] == "ml_job"
 
 

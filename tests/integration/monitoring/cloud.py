@@ -31,11 +31,15 @@ class Cloud:
     def __init__(self, folder: Path) -> None:
         self.now_s = 0.0
         self.store = SeriesStore(folder / "series.sqlite")
-        self.server = MonitoringServer(self.store, clock_ns=lambda: START_NS + round(self.now_s * SECOND))
+        self.server = MonitoringServer(
+            self.store, clock_ns=lambda: START_NS + round(self.now_s * SECOND)
+        )
         self._client = Client(self.server)
 
     def create(self, *series: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        response = self._client.post(f"/v3/projects/{PROJECT}/timeSeries", data=json.dumps({"timeSeries": series}))
+        response = self._client.post(
+            f"/v3/projects/{PROJECT}/timeSeries", data=json.dumps({"timeSeries": series})
+        )
         return response.status_code, json.loads(response.get_data(as_text=True))
 
     def write(self, *series: dict[str, Any]) -> None:
@@ -51,11 +55,15 @@ class Cloud:
 
     def get(self, **parameters: Any) -> tuple[int, dict[str, Any]]:
         """List; `_` stands for the dot in names of parameters."""
-        query = urlencode([(name.replace("_", "."), value) for name, value in parameters.items()], doseq=True)
+        query = urlencode(
+            [(name.replace("_", "."), value) for name, value in parameters.items()], doseq=True
+        )
         response = self._client.get(f"/v3/projects/{PROJECT}/timeSeries?{query}")
         return response.status_code, json.loads(response.get_data(as_text=True))
 
-    def list(self, filter: str, start_s: float, end_s: float, **parameters: Any) -> list[dict[str, Any]]:
+    def list(
+        self, filter: str, start_s: float, end_s: float, **parameters: Any
+    ) -> list[dict[str, Any]]:
         interval = {"interval_startTime": at(start_s), "interval_endTime": at(end_s)}
         status, body = self.get(filter=filter, **interval, **parameters)
         assert status == 200, body
@@ -72,10 +80,15 @@ def at(seconds: float) -> str:
     return rfc3339(START_NS + round(seconds * SECOND))
 
 
-def a_gauge(value: float = 0.5, end_s: float = 0.0, task: str = "worker-0", **labels: str) -> dict[str, Any]:
+def a_gauge(
+    value: float = 0.5, end_s: float = 0.0, task: str = "worker-0", **labels: str
+) -> dict[str, Any]:
     """Return a series of the CPU with one point."""
     return {
-        "metric": {"type": CPU, "labels": {"task_type": task.partition("-")[0], "attempt": "1", **labels}},
+        "metric": {
+            "type": CPU,
+            "labels": {"task_type": task.partition("-")[0], "attempt": "1", **labels},
+        },
         "resource": {"type": "generic_task", "labels": resource_labels(task)},
         "metricKind": "GAUGE",
         "valueType": "DOUBLE",
@@ -84,7 +97,9 @@ def a_gauge(value: float = 0.5, end_s: float = 0.0, task: str = "worker-0", **la
     }
 
 
-def a_counter(count: int, end_s: float, start_s: float = 0.0, task: str = "worker-0") -> dict[str, Any]:
+def a_counter(
+    count: int, end_s: float, start_s: float = 0.0, task: str = "worker-0"
+) -> dict[str, Any]:
     """Return a series of sent bytes with one point."""
     return {
         "metric": {"type": BYTES, "labels": {"task_type": task.partition("-")[0]}},
@@ -92,12 +107,22 @@ def a_counter(count: int, end_s: float, start_s: float = 0.0, task: str = "worke
         "metricKind": "CUMULATIVE",
         "valueType": "INT64",
         "unit": "By",
-        "points": [{"interval": {"startTime": at(start_s), "endTime": at(end_s)}, "value": {"int64Value": str(count)}}],
+        "points": [
+            {
+                "interval": {"startTime": at(start_s), "endTime": at(end_s)},
+                "value": {"int64Value": str(count)},
+            }
+        ],
     }
 
 
 def resource_labels(task: str) -> dict[str, str]:
-    names = {"project_id": PROJECT, "location": "us-central1", "namespace": "trainmaster", "job": "digits_1"}
+    names = {
+        "project_id": PROJECT,
+        "location": "us-central1",
+        "namespace": "trainmaster",
+        "job": "digits_1",
+    }
     return {**names, "task_id": task}
 
 

@@ -43,7 +43,9 @@ class Monitoring(Cloud):
         }
         _, body = self.get(filter=f'metric.type = "{metric}"', **interval)
         return {
-            series["metric"]["labels"].get("gpu", ""): [point["value"]["doubleValue"] for point in series["points"]]
+            series["metric"]["labels"].get("gpu", ""): [
+                point["value"]["doubleValue"] for point in series["points"]
+            ]
             for series in body.get("timeSeries", ())
         }
 
@@ -74,7 +76,9 @@ def monitoring(tmp_path: Path) -> Iterator[Monitoring]:
 
 
 @pytest.mark.slow
-def test_core_that_a_program_used_is_reported_at_its_end(google: Google, vm: Vm, monitoring: Monitoring) -> None:
+def test_core_that_a_program_used_is_reported_at_its_end(
+    google: Google, vm: Vm, monitoring: Monitoring
+) -> None:
     program = Path(vm.environ["HOME"]) / "nvidia-smi"
     program.write_text("#!/bin/sh\nprintf '0, 80, 1, 2\\n1, 0, 1, 2\\n'\n")
     program.chmod(0o755)
@@ -100,11 +104,15 @@ def test_refused_metrics_are_logged_once_and_the_program_completes(
         vm.boot({"TRAINMASTER_MONITORING_ENDPOINT": address})
         message = google.wait_for_message("replica-exit", (1, 1))
     assert message.body["exit_status"] == 0
-    (line,) = vm.lines("[trainmaster] Cloud Monitoring refuses this machine's resource metrics: HTTP 403")
+    (line,) = vm.lines(
+        "[trainmaster] Cloud Monitoring refuses this machine's resource metrics: HTTP 403"
+    )
     assert b"monitoring.timeSeries.create" in line
 
 
-def test_unavailable_cloud_monitoring_delays_neither_program_nor_exit(google: Google, vm: Vm) -> None:
+def test_unavailable_cloud_monitoring_delays_neither_program_nor_exit(
+    google: Google, vm: Vm
+) -> None:
     google.set(METRICS, "0.2")
     vm.program("print('DONE')")
     vm.boot({"TRAINMASTER_MONITORING_ENDPOINT": "http://127.0.0.1:9"})

@@ -19,24 +19,35 @@ from trainmaster.agent.utilization.averages import Report
 from trainmaster.agent.utilization.time_series import ALIVE, SeriesOrigin, alive_body, request_body
 from trainmaster.ports.metrics import Metric
 
-REPORT = Report(cpu=0.5, memory=0.25, gpus={0: 0.9, 1: 0.01}, gpu_memory={0: 0.75}, received=1000, sent=10)
+REPORT = Report(
+    cpu=0.5, memory=0.25, gpus={0: 0.9, 1: 0.01}, gpu_memory={0: 0.75}, received=1000, sent=10
+)
 
 
 def agent_body(end_s: float = 60.0) -> dict[str, Any]:
     """Return what the agent of worker 1 sends."""
     origin = SeriesOrigin.of(agent_identity(project=PROJECT))
-    progress = [ProgressPoint("share", 0.41, "reported"), ProgressPoint("metric/loss", 1.71, "printed")]
-    return request_body(origin, IncarnationKey(1, 1), REPORT, START_NS, START_NS + round(end_s * 10**9), progress)
+    progress = [
+        ProgressPoint("share", 0.41, "reported"),
+        ProgressPoint("metric/loss", 1.71, "printed"),
+    ]
+    return request_body(
+        origin, IncarnationKey(1, 1), REPORT, START_NS, START_NS + round(end_s * 10**9), progress
+    )
 
 
 def test_body_of_the_agent_has_the_fields_and_types_of_the_api() -> None:
-    alive = alive_body(SeriesOrigin.of(agent_identity(project=PROJECT)), "2026-11-21T03:00:00+00:00")
+    alive = alive_body(
+        SeriesOrigin.of(agent_identity(project=PROJECT)), "2026-11-21T03:00:00+00:00"
+    )
     for body in (agent_body(), alive):
         assert faults("monitoring", "CreateTimeSeriesRequest", body) == []
 
 
 def test_agent_writes_the_metrics_that_are_read() -> None:
-    written = {series["metric"]["type"].partition("/training/")[2] for series in agent_body()["timeSeries"]}
+    written = {
+        series["metric"]["type"].partition("/training/")[2] for series in agent_body()["timeSeries"]
+    }
     assert written | {ALIVE.partition("/training/")[2]} == set(Metric)
 
 
@@ -82,4 +93,6 @@ def test_googles_client_writes_and_reads(cloud: Cloud) -> None:
     assert found["timeSeries"][0]["points"] == [
         {"interval": {"startTime": at(60), "endTime": at(60)}, "value": {"doubleValue": 0.5}}
     ]
-    assert "Points must be written in order" in json.loads(refused.value.content)["error"]["message"]
+    assert (
+        "Points must be written in order" in json.loads(refused.value.content)["error"]["message"]
+    )

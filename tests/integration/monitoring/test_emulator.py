@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from tests.integration.monitoring.cloud import BYTES, CPU, Cloud, a_counter, a_gauge, at, resource_labels, values
+from tests.integration.monitoring.cloud import (
+    BYTES,
+    CPU,
+    Cloud,
+    a_counter,
+    a_gauge,
+    at,
+    resource_labels,
+    values,
+)
 
 OF_CPU = f'metric.type = "{CPU}"'
 
@@ -27,33 +36,57 @@ NOW = {"endTime": at(0)}
     [
         ({"points": []}, "exactly one point"),
         ({"points": [a_point(NOW, doubleValue=1.0)] * 2}, "exactly one point"),
-        ({"points": [a_point({"endTime": at(301)}, doubleValue=1.0)]}, "five minutes in the future"),
+        (
+            {"points": [a_point({"endTime": at(301)}, doubleValue=1.0)]},
+            "five minutes in the future",
+        ),
         ({"points": [a_point({"endTime": at(-90001)}, doubleValue=1.0)]}, "25 hours in the past"),
-        ({"points": [a_point({"startTime": at(-60), **NOW}, doubleValue=1.0)]}, "a gauge's equals its end time"),
+        (
+            {"points": [a_point({"startTime": at(-60), **NOW}, doubleValue=1.0)]},
+            "a gauge's equals its end time",
+        ),
         ({"points": [a_point(NOW, int64Value="1")]}, "valueType is DOUBLE"),
         ({"points": [a_point(NOW, doubleValue=1.0, int64Value="1")]}, "must have one of"),
         ({"points": [a_point(NOW, doubleValue="many")]}, "Invalid value"),
         ({"points": [a_point({}, doubleValue=1.0)]}, "endTime is required"),
         ({"metricKind": "DELTA"}, "GAUGE or CUMULATIVE"),
         ({"metricKind": "CUMULATIVE"}, "start time must be before the end time"),
-        ({"metric": {"type": "compute.googleapis.com/x"}}, "must start with custom.googleapis.com/"),
+        (
+            {"metric": {"type": "compute.googleapis.com/x"}},
+            "must start with custom.googleapis.com/",
+        ),
         ({"metric": {"type": CPU, "labels": {"9x": "1"}}}, "labels[9x]"),
         ({"metric": {"type": CPU, "labels": {f"l{n}": "1" for n in range(31)}}}, "31 labels"),
         ({"resource": {"type": "cloudml_job", "labels": {}}}, "resource.type"),
-        ({"resource": {"type": "generic_task", "labels": {"job": "j"}}}, "needs location, namespace, task_id"),
-        ({"resource": {"type": "global", "labels": {"job": "j"}}}, "Unrecognized resource label for global: job"),
         (
-            {"resource": {"type": "generic_task", "labels": {**resource_labels("w"), "project_id": "p2"}}},
+            {"resource": {"type": "generic_task", "labels": {"job": "j"}}},
+            "needs location, namespace, task_id",
+        ),
+        (
+            {"resource": {"type": "global", "labels": {"job": "j"}}},
+            "Unrecognized resource label for global: job",
+        ),
+        (
+            {
+                "resource": {
+                    "type": "generic_task",
+                    "labels": {**resource_labels("w"), "project_id": "p2"},
+                }
+            },
             "is p2, but the request is for my-project",
         ),
     ],
 )
-def test_invalid_series_is_refused_with_the_reason(cloud: Cloud, changes: dict[str, Any], message: str) -> None:
+def test_invalid_series_is_refused_with_the_reason(
+    cloud: Cloud, changes: dict[str, Any], message: str
+) -> None:
     assert message in cloud.refusal(changed(a_gauge(), **changes))
 
 
 def test_valid_series_of_a_request_are_stored_beside_refused_ones(cloud: Cloud) -> None:
-    status, body = cloud.create(a_gauge(0.5), changed(a_gauge(task="worker-1"), points=[]), a_gauge(0.7, task="ps-0"))
+    status, body = cloud.create(
+        a_gauge(0.5), changed(a_gauge(task="worker-1"), points=[]), a_gauge(0.7, task="ps-0")
+    )
     assert (status, body["error"]["status"]) == (400, "INVALID_ARGUMENT")
     assert body["error"]["message"].endswith(": timeSeries[1]")
     (summary,) = body["error"]["details"]
@@ -84,10 +117,14 @@ def test_points_must_be_newer_and_5_seconds_apart(cloud: Cloud) -> None:
 
 def test_kind_and_type_are_those_of_the_first_write(cloud: Cloud) -> None:
     cloud.write(a_gauge())
-    as_text = changed(a_gauge(end_s=10), valueType="INT64", points=[a_point({"endTime": at(10)}, int64Value="1")])
+    as_text = changed(
+        a_gauge(end_s=10), valueType="INT64", points=[a_point({"endTime": at(10)}, int64Value="1")]
+    )
     assert "must be DOUBLE, but is INT64" in cloud.refusal(as_text)
     interval = {"startTime": at(0), "endTime": at(10)}
-    cumulative = changed(a_gauge(), metricKind="CUMULATIVE", points=[a_point(interval, doubleValue=1.0)])
+    cumulative = changed(
+        a_gauge(), metricKind="CUMULATIVE", points=[a_point(interval, doubleValue=1.0)]
+    )
     assert "kind for metric" in cloud.refusal(cumulative)
 
 
@@ -118,7 +155,10 @@ def test_raw_list_has_the_newest_point_first_and_excludes_the_start(cloud: Cloud
     ("condition", "tasks"),
     [
         ("", {"worker-0", "worker-1", "ps-0"}),
-        ('AND resource.type = "generic_task" AND resource.labels.job = "digits_1"', {"worker-0", "worker-1", "ps-0"}),
+        (
+            'AND resource.type = "generic_task" AND resource.labels.job = "digits_1"',
+            {"worker-0", "worker-1", "ps-0"},
+        ),
         ('AND resource.label.task_id="worker-1"', {"worker-1"}),
         ('AND metric.labels.task_type != "worker"', {"ps-0"}),
         ('AND resource.labels.task_id = one_of("ps-0", "worker-0")', {"worker-0", "ps-0"}),
@@ -175,24 +215,43 @@ def test_rate_spreads_an_increase_over_the_time_between_points(cloud: Cloud) -> 
     cloud.write(a_counter(600, end_s=60))
     cloud.write(a_counter(1800, end_s=180))
     cloud.write(a_counter(60, end_s=240, start_s=180.001))  # the counter began again
-    parameters = {"aggregation_perSeriesAligner": "ALIGN_RATE", "aggregation_alignmentPeriod": "60s"}
+    parameters = {
+        "aggregation_perSeriesAligner": "ALIGN_RATE",
+        "aggregation_alignmentPeriod": "60s",
+    }
     (series,) = cloud.list(f'metric.type = "{BYTES}"', 60, 240, **parameters)
-    assert [(end, round(rate, 2)) for end, rate in values(series)] == [(120, 10), (180, 10), (240, 1)]
-    assert (series["metricKind"], series["valueType"], series["unit"]) == ("GAUGE", "DOUBLE", "By/s")
+    assert [(end, round(rate, 2)) for end, rate in values(series)] == [
+        (120, 10),
+        (180, 10),
+        (240, 1),
+    ]
+    assert (series["metricKind"], series["valueType"], series["unit"]) == (
+        "GAUGE",
+        "DOUBLE",
+        "By/s",
+    )
 
 
 @pytest.mark.parametrize(
-    ("reducer", "expected"), [("REDUCE_MEAN", 0.4), ("REDUCE_MIN", 0.2), ("REDUCE_MAX", 0.6), ("REDUCE_COUNT", 2)]
+    ("reducer", "expected"),
+    [("REDUCE_MEAN", 0.4), ("REDUCE_MIN", 0.2), ("REDUCE_MAX", 0.6), ("REDUCE_COUNT", 2)],
 )
-def test_reducer_combines_the_series_of_a_group(cloud: Cloud, reducer: str, expected: float) -> None:
-    cloud.write(a_gauge(0.2, task="worker-0"), a_gauge(0.6, task="worker-1"), a_gauge(0.9, task="ps-0"))
+def test_reducer_combines_the_series_of_a_group(
+    cloud: Cloud, reducer: str, expected: float
+) -> None:
+    cloud.write(
+        a_gauge(0.2, task="worker-0"), a_gauge(0.6, task="worker-1"), a_gauge(0.9, task="ps-0")
+    )
     parameters = {
         "aggregation_perSeriesAligner": "ALIGN_MEAN",
         "aggregation_alignmentPeriod": "60s",
         "aggregation_crossSeriesReducer": reducer,
         "aggregation_groupByFields": ["metric.labels.task_type", "resource.labels.job"],
     }
-    found = {one["metric"]["labels"]["task_type"]: one for one in cloud.list(OF_CPU, -30, 30, **parameters)}
+    found = {
+        one["metric"]["labels"]["task_type"]: one
+        for one in cloud.list(OF_CPU, -30, 30, **parameters)
+    }
     ((end, value),) = values(found["worker"])
     assert (end, round(value, 6)) == (30, expected)
     assert set(found) == {"worker", "ps"}
@@ -203,8 +262,14 @@ def test_reducer_combines_the_series_of_a_group(cloud: Cloud, reducer: str, expe
     ("parameters", "message"),
     [
         ({"aggregation_perSeriesAligner": "ALIGN_MEAN"}, "at least 60s"),
-        ({"aggregation_perSeriesAligner": "ALIGN_MEAN", "aggregation_alignmentPeriod": "30s"}, "at least 60s"),
-        ({"aggregation_perSeriesAligner": "ALIGN_RATE", "aggregation_alignmentPeriod": "60s"}, "cannot be applied"),
+        (
+            {"aggregation_perSeriesAligner": "ALIGN_MEAN", "aggregation_alignmentPeriod": "30s"},
+            "at least 60s",
+        ),
+        (
+            {"aggregation_perSeriesAligner": "ALIGN_RATE", "aggregation_alignmentPeriod": "60s"},
+            "cannot be applied",
+        ),
         ({"aggregation_perSeriesAligner": "ALIGN_DELTA"}, "does not support the aligner"),
         ({"aggregation_crossSeriesReducer": "REDUCE_MEAN"}, "perSeriesAligner is required"),
         ({"interval_startTime": at(61)}, "before the end time"),
@@ -212,7 +277,9 @@ def test_reducer_combines_the_series_of_a_group(cloud: Cloud, reducer: str, expe
         ({"pageSize": "many"}, "pageSize"),
     ],
 )
-def test_invalid_list_is_refused_with_the_reason(cloud: Cloud, parameters: dict[str, Any], message: str) -> None:
+def test_invalid_list_is_refused_with_the_reason(
+    cloud: Cloud, parameters: dict[str, Any], message: str
+) -> None:
     cloud.write(a_gauge())
     interval = {"interval_startTime": at(-60), "interval_endTime": at(60)}
     status, body = cloud.get(filter=OF_CPU, **{**interval, **parameters})

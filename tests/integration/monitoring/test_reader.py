@@ -30,9 +30,9 @@ def reader(cloud: Cloud) -> Iterator[MonitoringMetrics]:
             origin = SeriesOrigin.of(agent_identity(project=PROJECT, vm_names=names))
             report = Report(cpu, 0.5, {0: 0.9, 1: 0.3}, {}, received=6000 * minute, sent=None)
             cloud.write(
-                *request_body(origin, IncarnationKey(1, 1), report, START_NS, START_NS + 60 * minute * 10**9)[
-                    "timeSeries"
-                ]
+                *request_body(
+                    origin, IncarnationKey(1, 1), report, START_NS, START_NS + 60 * minute * 10**9
+                )["timeSeries"]
             )
     with cloud.serving() as address:
         reader = MonitoringMetrics(PROJECT, address)
@@ -61,11 +61,17 @@ def test_raw_points_have_their_labels_and_order(reader: MonitoringMetrics) -> No
 
 def test_counters_have_the_start_of_their_count(reader: MonitoringMetrics) -> None:
     (series, _) = reader.read(a_query(Metric.RECEIVED))
-    assert [(point.value, point.since) for point in series.points] == [(6000.0 * n, START) for n in (1, 2, 3)]
+    assert [(point.value, point.since) for point in series.points] == [
+        (6000.0 * n, START) for n in (1, 2, 3)
+    ]
 
 
-@pytest.mark.parametrize(("reducer", "last"), [(Reducer.MEAN, 0.45), (Reducer.MIN, 0.3), (Reducer.MAX, 0.6)])
-def test_replicas_of_a_role_are_reduced(reader: MonitoringMetrics, reducer: Reducer, last: float) -> None:
+@pytest.mark.parametrize(
+    ("reducer", "last"), [(Reducer.MEAN, 0.45), (Reducer.MIN, 0.3), (Reducer.MAX, 0.6)]
+)
+def test_replicas_of_a_role_are_reduced(
+    reader: MonitoringMetrics, reducer: Reducer, last: float
+) -> None:
     query = a_query(Metric.CPU, period_s=60, reducer=reducer, group_by=(Label.TASK_TYPE,))
     (series,) = reader.read(query)
     assert series.labels == {Label.TASK_TYPE: "worker"}
@@ -80,7 +86,10 @@ def test_bytes_are_read_as_a_rate(reader: MonitoringMetrics) -> None:
 
 def test_gpus_of_one_replica_have_a_series_each(reader: MonitoringMetrics) -> None:
     found = reader.read(a_query(Metric.GPU, replica="worker-1", period_s=60, group_by=(Label.GPU,)))
-    assert {series.labels[Label.GPU]: series.points[0].value for series in found} == {"0": 0.9, "1": 0.3}
+    assert {series.labels[Label.GPU]: series.points[0].value for series in found} == {
+        "0": 0.9,
+        "1": 0.3,
+    }
 
 
 def test_metric_that_was_never_written_has_no_series(reader: MonitoringMetrics) -> None:
@@ -95,7 +104,9 @@ def test_agents_that_are_alive_are_counted_by_job_and_found_by_machine(cloud: Cl
         cloud.now_s = second
         for names in ([NAME, FIRST], [FIRST, NAME]) if second <= 150 else ([FIRST, NAME],):
             origin = SeriesOrigin.of(agent_identity(project=PROJECT, vm_names=names))
-            cloud.write(*alive_body(origin, (START + timedelta(seconds=second)).isoformat())["timeSeries"])
+            cloud.write(
+                *alive_body(origin, (START + timedelta(seconds=second)).isoformat())["timeSeries"]
+            )
     with cloud.serving() as address:
         reader = MonitoringMetrics(PROJECT, address)
         now = START + timedelta(seconds=290)
@@ -105,13 +116,18 @@ def test_agents_that_are_alive_are_counted_by_job_and_found_by_machine(cloud: Cl
             series.labels[Label.TASK_ID]: series.points[-1].at
             for series in reader.read(MetricQuery(JOB, Metric.ALIVE, now - SERIES_MEMORY, now))
         }
-        assert last == {"worker-0": START + timedelta(seconds=150), "worker-1": START + timedelta(seconds=270)}
+        assert last == {
+            "worker-0": START + timedelta(seconds=150),
+            "worker-1": START + timedelta(seconds=270),
+        }
         reader.close()
 
 
 def test_missing_permission_names_the_role(reader: MonitoringMetrics, cloud: Cloud) -> None:
     cloud.server.denied = frozenset(["monitoring.timeSeries.list"])
-    with pytest.raises(MetricsDeniedError, match=r"roles/monitoring\.viewer on the project my-project") as denied:
+    with pytest.raises(
+        MetricsDeniedError, match=r"roles/monitoring\.viewer on the project my-project"
+    ) as denied:
         reader.read(a_query(Metric.CPU))
     assert "monitoring.timeSeries.list" in str(denied.value)
 

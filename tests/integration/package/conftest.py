@@ -29,9 +29,15 @@ class Installation:
     folder: Path
     """The virtual environment."""
 
-    def run(self, program: str, *arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, program: str, *arguments: str, cwd: Path, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         """Run one of the installation's programs in a folder, without the variables of another installation."""
-        own = {name: value for name, value in os.environ.items() if not name.startswith(("TRAINMASTER_", "PYTHON"))}
+        own = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("TRAINMASTER_", "PYTHON"))
+        }
         return subprocess.run(
             [str(self.folder / "bin" / program), *arguments],
             cwd=cwd,
@@ -45,7 +51,16 @@ class Installation:
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    build = [
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "--target",
+        "wheel",
+        "--directory",
+        str(folder),
+    ]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     (built,) = folder.glob("*.whl")
     return built
@@ -92,7 +107,11 @@ def link_compiled(packages: Path) -> None:
         for compiled in folder.rglob("__pycache__/*.pyc"):
             source = compiled.parents[1] / f"{compiled.name.partition('.')[0]}.py"
             installed = packages / source.relative_to(folder)
-            if source.exists() and installed.exists() and installed.read_bytes() == source.read_bytes():
+            if (
+                source.exists()
+                and installed.exists()
+                and installed.read_bytes() == source.read_bytes()
+            ):
                 shutil.copystat(source, installed)
                 cache = installed.parent / "__pycache__"
                 cache.mkdir(exist_ok=True)
@@ -108,7 +127,10 @@ def required_distributions(extra: str) -> set[str]:
             seen.add(pair)
             for requirement in map(Requirement, requires(name) or ()):
                 if requirement.marker is None or requirement.marker.evaluate({"extra": own_extra}):
-                    pending += [(canonicalize_name(requirement.name), more) for more in {"", *requirement.extras}]
+                    pending += [
+                        (canonicalize_name(requirement.name), more)
+                        for more in {"", *requirement.extras}
+                    ]
     return {name for name, _ in seen} - {PROJECT}
 
 
@@ -117,7 +139,11 @@ def link(name: str, packages: Path) -> None:
 
     A package is one link, so that the modules that Python has compiled are found there, too.
     """
-    files = [file for file in distribution(name).files or () if ".." not in file.parts and file.suffix != ".pth"]
+    files = [
+        file
+        for file in distribution(name).files or ()
+        if ".." not in file.parts and file.suffix != ".pth"
+    ]
     folders = {file.parent for file in files if file.name == "__init__.py"}
     for file in files:
         linked = next((parent for parent in reversed(file.parents) if parent in folders), file)

@@ -19,7 +19,10 @@ from trainmaster.packaging.archives import wheel_name
 from trainmaster.wiring import folders
 from trainmaster.wiring.folders import MODULE, folder_wheel, read_requirements, with_folder
 
-JOB: dict[str, Any] = {"jobId": "digits_1", "trainingInput": {"region": "us-central1", "runtimeVersion": "2.21"}}
+JOB: dict[str, Any] = {
+    "jobId": "digits_1",
+    "trainingInput": {"region": "us-central1", "runtimeVersion": "2.21"},
+}
 COMMAND = ("python", "train.py", "--epochs", "3")
 PACKED = ("a b,c.txt", "pkg/__init__.py", "pkg/mod.py", "run.sh", "train.py", "Ã¼bung.txt")
 
@@ -27,13 +30,24 @@ PACKED = ("a b,c.txt", "pkg/__init__.py", "pkg/mod.py", "run.sh", "train.py", "Ã
 def make_folder(place: Path) -> Path:
     """Return a folder with a program of two modules, and with much that no job needs."""
     folder = place / "my-project"
-    ignored = (".git/config", ".venv/bin/python", "node_modules/a.js", "pkg/__pycache__/mod.pyc", "data/x.csv", "a.log")
+    ignored = (
+        ".git/config",
+        ".venv/bin/python",
+        "node_modules/a.js",
+        "pkg/__pycache__/mod.pyc",
+        "data/x.csv",
+        "a.log",
+    )
     for name in (*PACKED, *ignored, "pkg/data/y.csv", "out/big.bin"):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("")
-    (folder / "pkg/mod.py").write_text("import sys\nif __name__ == '__main__': sys.exit(f'mod {sys.argv[1:]}')")
-    (folder / "train.py").write_text("import sys, pkg.mod\nprint('trained', sys.argv[1:], open('run.sh').read()[:6])")
+    (folder / "pkg/mod.py").write_text(
+        "import sys\nif __name__ == '__main__': sys.exit(f'mod {sys.argv[1:]}')"
+    )
+    (folder / "train.py").write_text(
+        "import sys, pkg.mod\nprint('trained', sys.argv[1:], open('run.sh').read()[:6])"
+    )
     (folder / "run.sh").write_text('#!/bin/sh\necho "sh $1"; exit 7\n')
     (folder / "run.sh").chmod(0o755)
     (folder / ".trainmasterignore").write_text("# not needed\ndata/\n*.log\n/out\n")
@@ -52,8 +66,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder of packages in which the real pip has installed the wheel, as on a VM."""
     tmp_path = tmp_path_factory.mktemp("site")
     (tmp_path / wheel_name(MODULE)).write_bytes(folder_wheel(make_folder(tmp_path)))
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps", "--no-index"]
-    subprocess.run([*pip, "--target", str(tmp_path / "site"), str(tmp_path / wheel_name(MODULE))], check=True)
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+    ]
+    subprocess.run(
+        [*pip, "--target", str(tmp_path / "site"), str(tmp_path / wheel_name(MODULE))], check=True
+    )
     return tmp_path / "site"
 
 
@@ -65,7 +90,9 @@ def test_wheel_has_the_files_that_are_not_ignored_and_the_same_bytes(folder: Pat
     with zipfile.ZipFile(BytesIO(content)) as wheel:
         head = f"{MODULE}/files/"
         packed = {name.removeprefix(head) for name in wheel.namelist() if name.startswith(head)}
-        metadata = wheel.read(next(name for name in wheel.namelist() if name.endswith("METADATA"))).decode()
+        metadata = wheel.read(
+            next(name for name in wheel.namelist() if name.endswith("METADATA"))
+        ).decode()
     assert packed == {*PACKED, "link.py", ".trainmasterignore", "requirements.txt"}
     assert "Requires-Dist: pandas==2.3\n" in metadata
 
@@ -99,8 +126,13 @@ def test_vm_runs_the_command_in_a_copy_and_ends_as_it_ends(
 
 def test_folder_is_uploaded_once_and_runs_beside_other_packages(folder: Path) -> None:
     objects = MemoryObjects()
-    (folder / "requirements.txt").write_text("# for the data\npandas==2.3  # pinned\n\nscikit-learn[alldeps]>=1,<2\n")
-    job = {**JOB, "training_input": {**JOB["trainingInput"], "package_uris": "gs://bkt/own-1.tar.gz"}}
+    (folder / "requirements.txt").write_text(
+        "# for the data\npandas==2.3  # pinned\n\nscikit-learn[alldeps]>=1,<2\n"
+    )
+    job = {
+        **JOB,
+        "training_input": {**JOB["trainingInput"], "package_uris": "gs://bkt/own-1.tar.gz"},
+    }
     del job["trainingInput"]
     first = with_folder(job, folder, "the-bucket", objects, COMMAND)
     assert first == with_folder(job, folder, "gs://the-bucket/", objects, COMMAND)
@@ -126,8 +158,16 @@ def test_command_may_stand_in_the_job_file(folder: Path) -> None:
     ("training", "bucket", "problem"),
     [
         ({}, "the-bucket", "a folder needs a command"),
-        ({"args": ["a"], "pythonModule": "task"}, "the-bucket", r"trainingInput\.pythonModule: the command"),
-        ({"args": ["a"], "python_module": "task"}, "the-bucket", r"trainingInput\.pythonModule: the command"),
+        (
+            {"args": ["a"], "pythonModule": "task"},
+            "the-bucket",
+            r"trainingInput\.pythonModule: the command",
+        ),
+        (
+            {"args": ["a"], "python_module": "task"},
+            "the-bucket",
+            r"trainingInput\.pythonModule: the command",
+        ),
         ({"args": ["a"]}, "", "no bucket to upload the folder to"),
     ],
     ids=["command", "module", "snake-case", "bucket"],
@@ -162,14 +202,17 @@ def test_requirement_that_is_no_package_is_named_with_its_line(folder: Path, lin
 
 
 @pytest.mark.parametrize(
-    "line", ["a", "a.b-c_d==1.*", "a @ https://a/b.whl", "a ~=1 ; python_version < '3.12'", "a[b,c]"]
+    "line",
+    ["a", "a.b-c_d==1.*", "a @ https://a/b.whl", "a ~=1 ; python_version < '3.12'", "a[b,c]"],
 )
 def test_requirement_of_a_package_is_accepted(folder: Path, line: str) -> None:
     (folder / "requirements.txt").write_text(f"{line}\n")
     assert read_requirements(folder) == [line]
 
 
-def test_folder_that_is_too_large_names_its_largest_entries(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_that_is_too_large_names_its_largest_entries(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(folders, "BYTES_MAX", 1 << 20)
     (folder / "weights.bin").write_bytes(bytes(1 << 20))
     (folder / "pkg" / "vocabulary.txt").write_bytes(bytes(1 << 19))
@@ -179,7 +222,9 @@ def test_folder_that_is_too_large_names_its_largest_entries(folder: Path, monkey
 
 def test_file_whose_name_is_no_text_is_named(folder: Path) -> None:
     Path(os.fsdecode(bytes(folder) + b"/\xff.txt")).touch()
-    with pytest.raises(PermanentError, match=r"cannot be packed: .*\.trainmasterignore can leave it out"):
+    with pytest.raises(
+        PermanentError, match=r"cannot be packed: .*\.trainmasterignore can leave it out"
+    ):
         folder_wheel(folder)
 
 

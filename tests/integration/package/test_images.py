@@ -37,12 +37,20 @@ def requirements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     wheel = tmp_path / "small-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("small.py", "NUMBER = 7\n")
-        archive.writestr("small-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: small\nVersion: 1.0\n")
-        archive.writestr("small-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(
+            "small-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: small\nVersion: 1.0\n"
+        )
+        archive.writestr(
+            "small-1.0.dist-info/WHEEL",
+            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        )
         archive.writestr("small-1.0.dist-info/RECORD", "")
     locked = tmp_path / "requirements" / "runtime-jax.txt"
     locked.parent.mkdir()
-    locked.write_text(f"small==1.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n", encoding="utf-8")
+    locked.write_text(
+        f"small==1.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n",
+        encoding="utf-8",
+    )
     for tool in ("PIP", "UV"):
         monkeypatch.setenv(f"{tool}_NO_INDEX", "1")
         monkeypatch.setenv(f"{tool}_FIND_LINKS", str(tmp_path))
@@ -62,7 +70,9 @@ def test_image_is_built_once_and_again_after_an_interruption_or_an_upgrade(
 ) -> None:
     if tool == "pip":
         other = tmp_path / "python"
-        other.write_text(OTHER_PYTHON.format(executable=sys.executable, root=str(ROOT)), encoding="utf-8")
+        other.write_text(
+            OTHER_PYTHON.format(executable=sys.executable, root=str(ROOT)), encoding="utf-8"
+        )
         other.chmod(0o755)
         monkeypatch.setattr(sys, "executable", str(other))
     folder = tmp_path / "images" / "jax"
@@ -92,10 +102,15 @@ def test_installed_package_has_its_images_in_the_users_cache(
 ) -> None:
     installation, cache = install("local"), tmp_path / "cache"
     (cache / "trainmaster/images/jax").mkdir(parents=True)
-    (locked,) = installation.folder.glob("lib/*/site-packages/*/_checkout/requirements/runtime-jax.txt")
+    (locked,) = installation.folder.glob(
+        "lib/*/site-packages/*/_checkout/requirements/runtime-jax.txt"
+    )
     (cache / "trainmaster/images/jax" / STAMP).write_bytes(locked.read_bytes())
     command = ("trainmaster", "local", "images", "--list")
     listed = installation.run(*command, cwd=tmp_path, XDG_CACHE_HOME=str(cache))
-    assert listed.stdout.splitlines()[2:] == ["pytorch: not built", f"jax: {cache}/trainmaster/images/jax"], listed
+    assert listed.stdout.splitlines()[2:] == [
+        "pytorch: not built",
+        f"jax: {cache}/trainmaster/images/jax",
+    ], listed
     listed = installation.run(*command, "jax", cwd=tmp_path, XDG_CACHE_HOME="", HOME=str(tmp_path))
     assert listed.stdout == "jax: not built\n"

@@ -53,14 +53,20 @@ def sources(*folders: str) -> set[str]:
 
 def test_wheel_has_two_packages_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    packaged = {name for name in names if ".dist-info/" not in name and not name.startswith(CHECKOUT)}
+    packaged = {
+        name for name in names if ".dist-info/" not in name and not name.startswith(CHECKOUT)
+    }
     assert {name.partition("/")[0] for name in packaged} == {"trainmaster", "trainmaster_emulators"}
     assert packaged == sources("shared", "emulators")
 
 
 def test_wheel_has_the_files_that_a_local_stack_reads(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        copies = {name.removeprefix(CHECKOUT): name for name in archive.namelist() if name.startswith(CHECKOUT)}
+        copies = {
+            name.removeprefix(CHECKOUT): name
+            for name in archive.namelist()
+            if name.startswith(CHECKOUT)
+        }
         functions = {str(path.relative_to(ROOT)) for path in (ROOT / "functions").glob("*.py")}
         images = {f"requirements/runtime-{runtime}.txt" for runtime in Runtime}
         assert set(copies) == functions | images | {"infra/README.md", "infra/iam.tf"}
@@ -70,9 +76,14 @@ def test_wheel_has_the_files_that_a_local_stack_reads(wheel: Path) -> None:
 
 @pytest.mark.parametrize(
     "init",
-    [pytest.param(True, id="with __init__.py"), pytest.param(False, id="without __init__.py", marks=pytest.mark.heavy)],
+    [
+        pytest.param(True, id="with __init__.py"),
+        pytest.param(False, id="without __init__.py", marks=pytest.mark.heavy),
+    ],
 )
-def test_project_with_folders_of_our_names_works(install: Install, tmp_path: Path, *, init: bool) -> None:
+def test_project_with_folders_of_our_names_works(
+    install: Install, tmp_path: Path, *, init: bool
+) -> None:
     for folder in FOLDERS:
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "own.py").write_text(f"NAME = {folder!r}\n", encoding="utf-8")
@@ -80,7 +91,9 @@ def test_project_with_folders_of_our_names_works(install: Install, tmp_path: Pat
             (tmp_path / folder / "__init__.py").touch()
     imports = "\n".join(f"from {folder} import own as {folder}" for folder in FOLDERS)
     names = ", ".join(f"{folder}.NAME" for folder in FOLDERS)
-    (tmp_path / "train.py").write_text(OWN_PROJECT.format(imports=imports, names=names), encoding="utf-8")
+    (tmp_path / "train.py").write_text(
+        OWN_PROJECT.format(imports=imports, names=names), encoding="utf-8"
+    )
     installation = install("local")
     done = installation.run("python", "train.py", cwd=tmp_path)
     assert not done.stderr
@@ -91,7 +104,9 @@ def test_project_with_folders_of_our_names_works(install: Install, tmp_path: Pat
 
 def test_client_works_without_an_extra(install: Install, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("trainingInput: &anchor {region: moon}", encoding="utf-8")
-    done = install("").run("python", "-c", USE_CLIENT, cwd=tmp_path, STORAGE_EMULATOR_HOST="http://127.0.0.1:1")
+    done = install("").run(
+        "python", "-c", USE_CLIENT, cwd=tmp_path, STORAGE_EMULATOR_HOST="http://127.0.0.1:1"
+    )
     assert "anchors" in done.stdout
     assert not done.stderr
     assert len(required_distributions("")) <= CLIENT_DISTRIBUTIONS_MAX
@@ -100,7 +115,11 @@ def test_client_works_without_an_extra(install: Install, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("extra", "command", "remedy"),
     [
-        ("", "jobs", "trainmaster: the command line needs typer. Install it in a checkout: pip install '.[cli]'\n"),
+        (
+            "",
+            "jobs",
+            "trainmaster: the command line needs typer. Install it in a checkout: pip install '.[cli]'\n",
+        ),
         ("cli", "local", "Install them in a checkout: pipx install --force '.[local]'\n"),
         ("cli", "tensorboard", "pipx install --force '.[tensorboard]'"),
     ],
@@ -108,13 +127,17 @@ def test_client_works_without_an_extra(install: Install, tmp_path: Path) -> None
 def test_command_without_its_extra_names_the_command_that_installs_it(
     install: Install, tmp_path: Path, extra: str, command: str, remedy: str
 ) -> None:
-    done = install(extra).run("trainmaster", command, *(["job"] if command == "tensorboard" else []), cwd=tmp_path)
+    done = install(extra).run(
+        "trainmaster", command, *(["job"] if command == "tensorboard" else []), cwd=tmp_path
+    )
     assert done.returncode == 1
     assert remedy in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_command_line_lists_all_commands_without_the_local_stack(install: Install, tmp_path: Path) -> None:
+def test_command_line_lists_all_commands_without_the_local_stack(
+    install: Install, tmp_path: Path
+) -> None:
     done = install("cli").run("trainmaster", "--help", cwd=tmp_path)
     assert not done.returncode, done.stderr
     assert "simulate" in done.stdout
@@ -123,18 +146,25 @@ def test_command_line_lists_all_commands_without_the_local_stack(install: Instal
 @pytest.mark.heavy
 @pytest.mark.emulator
 @pytest.mark.slow
-def test_local_stack_runs_from_an_empty_folder_and_is_found_from_another(install: Install, tmp_path: Path) -> None:
+def test_local_stack_runs_from_an_empty_folder_and_is_found_from_another(
+    install: Install, tmp_path: Path
+) -> None:
     installation, elsewhere = install("local"), tmp_path / "elsewhere"
     elsewhere.mkdir()
 
     def local(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-        return installation.run("trainmaster", "local", *arguments, cwd=cwd, XDG_STATE_HOME=str(tmp_path / "home"))
+        return installation.run(
+            "trainmaster", "local", *arguments, cwd=cwd, XDG_STATE_HOME=str(tmp_path / "home")
+        )
 
     assert local("env", cwd=elsewhere).returncode == 1
     try:
         up = local("up", "--detach", "--realistic", "--time-scale", "0.1", cwd=tmp_path)
         assert up.returncode == 0, up.stderr
-        assert f"export TRAINMASTER_STATE_DIR={tmp_path}/.state/local" in local("env", cwd=elsewhere).stdout
+        assert (
+            f"export TRAINMASTER_STATE_DIR={tmp_path}/.state/local"
+            in local("env", cwd=elsewhere).stdout
+        )
         stack = json.loads(local("status", "--format", "json", cwd=elsewhere).stdout)
         assert stack["status"] == "ready"
         assert Path(stack["config"]["functions_dir"]).is_relative_to(installation.folder)

@@ -15,11 +15,15 @@ from trainmaster.agent.program import jax_cluster
 from trainmaster.agent.program.conventions import launch_variables
 
 
-def start(python: Path, site: Path, variables: dict[str, str], program: str) -> subprocess.Popen[str]:
+def start(
+    python: Path, site: Path, variables: dict[str, str], program: str
+) -> subprocess.Popen[str]:
     """Start Python with a folder of packages that it reads as the user site of a VM."""
     code = f"import site; site.addsitedir({str(site)!r})\n{program}"
     environment = {**os.environ, **variables}
-    return subprocess.Popen([str(python), "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [str(python), "-c", code], env=environment, stdout=subprocess.PIPE, text=True
+    )
 
 
 def output(process: subprocess.Popen[str]) -> str:
@@ -31,11 +35,18 @@ def output(process: subprocess.Popen[str]) -> str:
 @pytest.mark.slow
 def test_processes_find_each_other_without_arguments(tmp_path: Path) -> None:
     jax_cluster.install(tmp_path)
-    program = "import jax; jax.distributed.initialize(); print(jax.process_index(), jax.process_count())"
+    program = (
+        "import jax; jax.distributed.initialize(); print(jax.process_index(), jax.process_count())"
+    )
     with reserved_ports() as ports:
         platform = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ports.take())}
         processes = [
-            start(IMAGES / "jax/bin/python", tmp_path, launch_variables({**platform, "RANK": rank}, 0), f"{program}\n")
+            start(
+                IMAGES / "jax/bin/python",
+                tmp_path,
+                launch_variables({**platform, "RANK": rank}, 0),
+                f"{program}\n",
+            )
             for rank in "01"
         ]
         assert [output(process) for process in processes] == ["0 2", "1 2"]
@@ -62,5 +73,7 @@ def test_cluster_is_registered_where_jax_has_clusters(
     (folder / "distributed.py").write_text(show if has_clusters else "print('another JAX')")
     if has_clusters:
         (folder / "clusters.py").write_text("class ClusterEnv: pass")
-    process = start(Path(sys.executable), tmp_path, dict.fromkeys(names, "1"), "import jax._src.distributed")
+    process = start(
+        Path(sys.executable), tmp_path, dict.fromkeys(names, "1"), "import jax._src.distributed"
+    )
     assert output(process) == shown

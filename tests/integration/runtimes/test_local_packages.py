@@ -64,9 +64,15 @@ print(json.dumps(failed))
 
 def declared(name: str) -> dict[str, tuple[str, str]]:
     """Return what the local runtime must have: requirement → its module, and a call."""
-    packages = RUNTIMES[RUNTIME_OF[name]].packages if name in RUNTIME_OF else (*SERVICE_PACKAGES.values(), "jax==0.*")
+    packages = (
+        RUNTIMES[RUNTIME_OF[name]].packages
+        if name in RUNTIME_OF
+        else (*SERVICE_PACKAGES.values(), "jax==0.*")
+    )
     modules = {package_name(package): module for module, package in SERVICE_PACKAGES.items()}
-    named = {package: modules.get(package_name(package), package_name(package)) for package in packages}
+    named = {
+        package: modules.get(package_name(package), package_name(package)) for package in packages
+    }
     return {package: (module, CALLS.get(module, "pass")) for package, module in named.items()}
 
 

@@ -44,7 +44,9 @@ def cases() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
         yield f"algorithm-{name}", runtime.python, platform_of(runtime.image), packages
 
 
-def resolve(packages: tuple[str, ...], python: str, platform: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def resolve(
+    packages: tuple[str, ...], python: str, platform: str, folder: Path
+) -> subprocess.CompletedProcess[str]:
     """Resolve the packages to wheels. A package without a wheel for this Python counts as missing."""
     (requirements := folder / "packages.in").write_text("\n".join(packages))
     uv = Path(sys.executable).parent / "uv"
@@ -57,12 +59,16 @@ def resolve(packages: tuple[str, ...], python: str, platform: str, folder: Path)
         f"--python-platform={platform}",
     )
     return subprocess.run(
-        [str(uv), "pip", "compile", *options, str(requirements)], capture_output=True, text=True, check=False
+        [str(uv), "pip", "compile", *options, str(requirements)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
 @pytest.mark.parametrize(
-    ("name", "python", "platform", "packages"), [pytest.param(*case, id=case[0]) for case in cases()]
+    ("name", "python", "platform", "packages"),
+    [pytest.param(*case, id=case[0]) for case in cases()],
 )
 def test_packages_of_runtime_have_wheels_for_the_python_of_its_image(
     name: str, python: str, platform: str, packages: tuple[str, ...], tmp_path: Path
@@ -85,4 +91,6 @@ def test_tensorflow_runtime_includes_cuda_libraries_only_on_vms_with_gpus(tmp_pa
     platform = platform_of(runtime.image)
 
     assert "nvidia-" not in resolve(runtime.packages, runtime.python, platform, tmp_path).stdout
-    assert "nvidia-cudnn" in resolve(runtime.gpu_packages, runtime.python, platform, tmp_path).stdout
+    assert (
+        "nvidia-cudnn" in resolve(runtime.gpu_packages, runtime.python, platform, tmp_path).stdout
+    )

@@ -93,7 +93,11 @@ class Emulator:
         names = [scheduled.job.name for scheduled in self.store.due(at)]
         before = {name: self.store.get(name).job.last_attempt_time for name in names}
         self.clock.start_due()
-        eventually(lambda: all(self.store.get(name).job.last_attempt_time != at for name, at in before.items()))
+        eventually(
+            lambda: all(
+                self.store.get(name).job.last_attempt_time != at for name, at in before.items()
+            )
+        )
 
 
 @pytest.fixture

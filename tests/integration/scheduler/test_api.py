@@ -42,17 +42,23 @@ def client(emulator: Emulator) -> Iterator[scheduler_v1.CloudSchedulerClient]:
 
 
 def a_publication(name: str = "nightly", **changes: Any) -> scheduler_v1.Job:
-    target = scheduler_v1.PubsubTarget(topic_name=TOPIC, data=b'{"jobId": "a"}', attributes={"source": "schedule"})
+    target = scheduler_v1.PubsubTarget(
+        topic_name=TOPIC, data=b'{"jobId": "a"}', attributes={"source": "schedule"}
+    )
     fields = {"schedule": "0 3 * * *", "time_zone": "Etc/UTC", "pubsub_target": target, **changes}
     return scheduler_v1.Job(name=f"{PARENT}/jobs/{name}", **fields)
 
 
 def a_call(url: str, **changes: Any) -> scheduler_v1.Job:
-    target = scheduler_v1.HttpTarget(uri=url, body=b"{}", headers={"Content-Type": "application/json"}, **changes)
+    target = scheduler_v1.HttpTarget(
+        uri=url, body=b"{}", headers={"Content-Type": "application/json"}, **changes
+    )
     return scheduler_v1.Job(name=f"{PARENT}/jobs/nightly", schedule="0 3 * * *", http_target=target)
 
 
-def test_job_is_created_listed_changed_and_deleted(client: scheduler_v1.CloudSchedulerClient) -> None:
+def test_job_is_created_listed_changed_and_deleted(
+    client: scheduler_v1.CloudSchedulerClient,
+) -> None:
     created = client.create_job(parent=PARENT, job=a_publication())
     assert created.state == scheduler_v1.Job.State.ENABLED
     assert created.schedule_time == THREE
@@ -63,7 +69,11 @@ def test_job_is_created_listed_changed_and_deleted(client: scheduler_v1.CloudSch
         job=a_publication(schedule="0 4 * * *", description="ignored"),
         update_mask=field_mask_pb2.FieldMask(paths=["schedule"]),
     )
-    assert (changed.schedule, changed.description, changed.schedule_time) == ("0 4 * * *", "", THREE.replace(hour=4))
+    assert (changed.schedule, changed.description, changed.schedule_time) == (
+        "0 4 * * *",
+        "",
+        THREE.replace(hour=4),
+    )
     assert [job.name for job in client.list_jobs(parent=PARENT)] == [created.name]
     client.delete_job(name=created.name)
     assert list(client.list_jobs(parent=PARENT)) == []
@@ -76,7 +86,10 @@ def test_list_is_paged_and_keeps_to_its_location(client: scheduler_v1.CloudSched
     for number in range(5):
         client.create_job(parent=PARENT, job=a_publication(f"job-{number}"))
     request = scheduler_v1.ListJobsRequest(parent=PARENT, page_size=2)
-    pages = [[job.name.rpartition("/")[2] for job in page.jobs] for page in client.list_jobs(request=request).pages]
+    pages = [
+        [job.name.rpartition("/")[2] for job in page.jobs]
+        for page in client.list_jobs(request=request).pages
+    ]
     assert pages == [["job-0", "job-1"], ["job-2", "job-3"], ["job-4"]]
     assert list(client.list_jobs(parent=PARENT.replace("us-central1", "europe-west4"))) == []
 
@@ -97,10 +110,20 @@ def test_changed_target_replaces_the_other_kind(client: scheduler_v1.CloudSchedu
         ({"schedule": "0 0 30 2 *"}, "schedule"),
         ({"schedule": "* * * * * *"}, "crontab expression of 5 fields"),
         ({"time_zone": "Mars/Olympus"}, "timeZone: 'Mars/Olympus' is not a time zone"),
-        ({"pubsub_target": scheduler_v1.PubsubTarget(topic_name=TOPIC)}, "pubsubTarget: a message needs data"),
-        ({"pubsub_target": scheduler_v1.PubsubTarget(topic_name="t", data=b"1")}, "pubsubTarget.topicName"),
         (
-            {"pubsub_target": scheduler_v1.PubsubTarget(topic_name="projects/other/topics/t", data=b"1")},
+            {"pubsub_target": scheduler_v1.PubsubTarget(topic_name=TOPIC)},
+            "pubsubTarget: a message needs data",
+        ),
+        (
+            {"pubsub_target": scheduler_v1.PubsubTarget(topic_name="t", data=b"1")},
+            "pubsubTarget.topicName",
+        ),
+        (
+            {
+                "pubsub_target": scheduler_v1.PubsubTarget(
+                    topic_name="projects/other/topics/t", data=b"1"
+                )
+            },
             "the topic must be in the project",
         ),
         ({"pubsub_target": None}, "the job needs one target"),
@@ -153,8 +176,21 @@ def test_program_fires_an_overdue_job_by_its_own_clock(
     token_file.write_text(iam.access_token(iam.OWNER, "secret"))
     with reserved_ports() as ports:
         address = ports.take_address()
-        argv = [sys.executable, "-m", "trainmaster_emulators.scheduler", "--port", address.rpartition(":")[2]]
-        argv += ["--state-dir", str(tmp_path), "--project", PROJECT, "--token-file", str(token_file)]
+        argv = [
+            sys.executable,
+            "-m",
+            "trainmaster_emulators.scheduler",
+            "--port",
+            address.rpartition(":")[2],
+        ]
+        argv += [
+            "--state-dir",
+            str(tmp_path),
+            "--project",
+            PROJECT,
+            "--token-file",
+            str(token_file),
+        ]
         argv += ["--pubsub", target.url.removeprefix("http://")]
         with run_alone(Service("scheduler", argv, address=address, health=None), tmp_path / "log"):
             eventually(lambda: target.received)
@@ -180,7 +216,9 @@ def test_failed_call_is_retried_with_the_time_of_its_schedule(
     client: scheduler_v1.CloudSchedulerClient, emulator: Emulator, target: Target
 ) -> None:
     job = a_call(f"{target.url}/v1/jobs")
-    job.retry_config = scheduler_v1.RetryConfig(retry_count=3, min_backoff_duration=timedelta(seconds=10))
+    job.retry_config = scheduler_v1.RetryConfig(
+        retry_count=3, min_backoff_duration=timedelta(seconds=10)
+    )
     client.create_job(parent=PARENT, job=job)
     target.statuses = [503, 302]
     for seconds in (0, 9, 10, 29, 30):
@@ -197,7 +235,10 @@ def test_failed_call_is_retried_with_the_time_of_its_schedule(
 def test_call_has_the_headers_of_cloud_scheduler_and_an_access_token(
     client: scheduler_v1.CloudSchedulerClient, emulator: Emulator, target: Target
 ) -> None:
-    client.create_job(parent=PARENT, job=a_call(f"{target.url}/x?y=1", oauth_token={"service_account_email": ACCOUNT}))
+    client.create_job(
+        parent=PARENT,
+        job=a_call(f"{target.url}/x?y=1", oauth_token={"service_account_email": ACCOUNT}),
+    )
     emulator.fire(THREE)
     (request,) = target.received
     assert (request.method, request.path, request.body) == ("POST", "/x?y=1", b"{}")
@@ -210,7 +251,9 @@ def test_call_has_the_headers_of_cloud_scheduler_and_an_access_token(
 def test_call_with_oidc_has_an_identity_token_for_its_target(
     client: scheduler_v1.CloudSchedulerClient, emulator: Emulator, target: Target
 ) -> None:
-    client.create_job(parent=PARENT, job=a_call(f"{target.url}/x", oidc_token={"service_account_email": ACCOUNT}))
+    client.create_job(
+        parent=PARENT, job=a_call(f"{target.url}/x", oidc_token={"service_account_email": ACCOUNT})
+    )
     emulator.fire(THREE)
     with urllib.request.urlopen(f"{emulator.address}/emulator/v1/certs", timeout=30) as response:
         certificates = json.load(response)
@@ -228,7 +271,9 @@ def test_access_token_is_not_sent_to_another_machine(
     assert "loopback addresses only" in client.get_job(name=job.name).status.message
 
 
-def test_service_account_of_another_project_is_refused(client: scheduler_v1.CloudSchedulerClient) -> None:
+def test_service_account_of_another_project_is_refused(
+    client: scheduler_v1.CloudSchedulerClient,
+) -> None:
     token = {"service_account_email": "nightly@other.iam.gserviceaccount.com"}
     with pytest.raises(exceptions.BadRequest, match="must be in the project"):
         client.create_job(parent=PARENT, job=a_call("http://127.0.0.1:1/", oauth_token=token))
@@ -257,15 +302,22 @@ def test_attempt_that_ends_after_a_change_does_not_decide_the_next_time(
     emulator.now = THREE
     emulator.clock.start_due()
     eventually(lambda: target.received)
-    client.update_job(job=a_publication(schedule="0 5 * * *"), update_mask=field_mask_pb2.FieldMask(paths=["schedule"]))
+    client.update_job(
+        job=a_publication(schedule="0 5 * * *"),
+        update_mask=field_mask_pb2.FieldMask(paths=["schedule"]),
+    )
     target.gate.set()
     eventually(lambda: client.get_job(name=name).last_attempt_time)
     assert client.get_job(name=name).schedule_time == THREE.replace(hour=5)
 
 
-@pytest.mark.parametrize("header", [{"Origin": "http://attacker.example"}, {"Host": "attacker.example"}])
+@pytest.mark.parametrize(
+    "header", [{"Origin": "http://attacker.example"}, {"Host": "attacker.example"}]
+)
 def test_web_page_cannot_create_a_job(emulator: Emulator, header: dict[str, str]) -> None:
-    body = json.dumps({"schedule": "* * * * *", "pubsubTarget": {"topicName": TOPIC, "data": "e30="}}).encode()
+    body = json.dumps(
+        {"schedule": "* * * * *", "pubsubTarget": {"topicName": TOPIC, "data": "e30="}}
+    ).encode()
     request = urllib.request.Request(f"{emulator.address}/v1/{PARENT}/jobs", body, header)
     with pytest.raises(urllib.error.HTTPError) as error:
         urllib.request.urlopen(request, timeout=30)

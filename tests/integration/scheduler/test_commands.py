@@ -28,7 +28,11 @@ def run(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     monkeypatch.setenv("TRAINMASTER_SCHEDULER_ENDPOINT", emulator.address)
     monkeypatch.setenv("CLOUDSDK_CORE_ACCOUNT", "anna@example.com")
     packages = MemoryObjects()
-    packages.write("gs://bucket/trainer-0.1.tar.gz", b"the package of a_spec()", content_type="application/gzip")
+    packages.write(
+        "gs://bucket/trainer-0.1.tar.gz",
+        b"the package of a_spec()",
+        content_type="application/gzip",
+    )
     monkeypatch.setattr("trainmaster.wiring.objects.objects", lambda: packages)
     settings.settings.cache_clear()
     yield lambda *arguments: CliRunner().invoke(app, ["schedule", *arguments])
@@ -49,10 +53,22 @@ def test_schedule_is_created_replaced_and_listed(run: Run, job_file: str) -> Non
     assert run("create", "nightly", job_file, "--cron", "30 3 * * *").stdout.startswith("replaced ")
     header, row = run("list").stdout.splitlines()
     assert header.split() == ["NAME", "CRON", "TIME_ZONE", "STATE", "NEXT", "LAST", "RESULT"]
-    assert row.split() == ["nightly", "30", "3", "*", "*", "*", "Etc/UTC", "ENABLED", "2026-11-21T03:30:00Z"]
+    assert row.split() == [
+        "nightly",
+        "30",
+        "3",
+        "*",
+        "*",
+        "*",
+        "Etc/UTC",
+        "ENABLED",
+        "2026-11-21T03:30:00Z",
+    ]
 
 
-def test_schedule_is_run_paused_resumed_and_deleted(run: Run, job_file: str, target: Target) -> None:
+def test_schedule_is_run_paused_resumed_and_deleted(
+    run: Run, job_file: str, target: Target
+) -> None:
     assert run("create", "nightly", job_file, "--cron", "0 3 * * *").exit_code == 0
     assert run("run", "nightly").stdout == "nightly: started\n"
     eventually(lambda: target.received)
@@ -70,7 +86,17 @@ def test_schedule_is_run_paused_resumed_and_deleted(run: Run, job_file: str, tar
 def test_failed_attempt_is_shown_with_its_reason(run: Run, job_file: str, target: Target) -> None:
     account = f"nightly@{PROJECT}.iam.gserviceaccount.com"
     target.statuses = [409]
-    created = run("create", "nightly", job_file, "--cron", "0 3 * * *", "--submit-as", account, "--api", target.url)
+    created = run(
+        "create",
+        "nightly",
+        job_file,
+        "--cron",
+        "0 3 * * *",
+        "--submit-as",
+        account,
+        "--api",
+        target.url,
+    )
     assert created.exit_code == 0, created.output
     run("run", "nightly")
     eventually(lambda: "HTTP status 409" in run("list").stdout)

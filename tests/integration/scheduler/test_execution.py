@@ -25,7 +25,13 @@ FAILURE = {"code": 14, "message": "no response"}
 
 def a_job(schedule: str = "0 3 * * *", time_zone: str = "Etc/UTC", **retry: object) -> Job:
     return Job.model_validate(
-        {"name": NAME, "schedule": schedule, "timeZone": time_zone, "pubsubTarget": TARGET, "retryConfig": retry}
+        {
+            "name": NAME,
+            "schedule": schedule,
+            "timeZone": time_zone,
+            "pubsubTarget": TARGET,
+            "retryConfig": retry,
+        }
     )
 
 
@@ -47,7 +53,9 @@ def at(text: str) -> datetime:
         ("30 2 * * *", "Europe/Berlin", "2026-10-25T00:30:00", "2026-10-26T01:30:00"),
     ],
 )
-def test_next_time_follows_the_clock_of_its_zone(schedule: str, zone: str, after: str, expected: str) -> None:
+def test_next_time_follows_the_clock_of_its_zone(
+    schedule: str, zone: str, after: str, expected: str
+) -> None:
     assert next_time(a_job(schedule, zone), at(after)) == at(expected)
 
 
@@ -72,12 +80,21 @@ def test_retries_keep_the_time_of_their_execution_until_one_succeeds() -> None:
     due = at("2026-11-21T03:00:00")
     second = after_attempt(first, due, FAILURE, due)
     third = after_attempt(second, due + timedelta(seconds=10), FAILURE, due + timedelta(seconds=10))
-    assert [second.due_at, third.due_at] == [due + timedelta(seconds=10), due + timedelta(seconds=30)]
+    assert [second.due_at, third.due_at] == [
+        due + timedelta(seconds=10),
+        due + timedelta(seconds=30),
+    ]
     assert {second.execution_at, third.execution_at} == {due}
-    given_up = after_attempt(third, due + timedelta(seconds=30), FAILURE, due + timedelta(seconds=30))
+    given_up = after_attempt(
+        third, due + timedelta(seconds=30), FAILURE, due + timedelta(seconds=30)
+    )
     succeeded = after_attempt(third, due + timedelta(seconds=30), {}, due + timedelta(seconds=30))
     for ended in (given_up, succeeded):
-        assert (ended.due_at, ended.execution_at, ended.failures) == (at("2026-11-22T03:00:00"), None, 0)
+        assert (ended.due_at, ended.execution_at, ended.failures) == (
+            at("2026-11-22T03:00:00"),
+            None,
+            0,
+        )
 
 
 def test_backoff_doubles_then_grows_linearly_to_its_maximum() -> None:

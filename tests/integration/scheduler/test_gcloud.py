@@ -17,7 +17,9 @@ pytestmark = pytest.mark.slow
 LOCATION = "--location=us-central1"
 
 
-def test_gcloud_creates_changes_runs_and_deletes_jobs(emulator: Emulator, target: Target, tmp_path: Path) -> None:
+def test_gcloud_creates_changes_runs_and_deletes_jobs(
+    emulator: Emulator, target: Target, tmp_path: Path
+) -> None:
     environment = gcloud_environment(tmp_path, PROJECT, {"cloudscheduler": emulator.address})
 
     def gcloud(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -28,12 +30,19 @@ def test_gcloud_creates_changes_runs_and_deletes_jobs(emulator: Emulator, target
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    succeed("create", "pubsub", "nightly", "--schedule=0 3 * * *", "--topic=jobs", "--message-body={}")
+    succeed(
+        "create", "pubsub", "nightly", "--schedule=0 3 * * *", "--topic=jobs", "--message-body={}"
+    )
     account = f"--oauth-service-account-email=nightly@{PROJECT}.iam.gserviceaccount.com"
     succeed("create", "http", "call", "--schedule=0 4 * * *", f"--uri={target.url}/x", "--message-body={}", account,
             "--max-retry-attempts=2", "--time-zone=Europe/Berlin")  # fmt: skip
-    listed = {job["name"].rpartition("/")[2]: job for job in json.loads(succeed("list", "--format=json"))}
-    assert {name: job["state"] for name, job in listed.items()} == {"nightly": "ENABLED", "call": "ENABLED"}
+    listed = {
+        job["name"].rpartition("/")[2]: job for job in json.loads(succeed("list", "--format=json"))
+    }
+    assert {name: job["state"] for name, job in listed.items()} == {
+        "nightly": "ENABLED",
+        "call": "ENABLED",
+    }
     assert listed["call"]["scheduleTime"] == "2026-11-21T03:00:00Z"
     succeed("update", "pubsub", "nightly", "--schedule=30 3 * * *")
     described = json.loads(succeed("describe", "nightly", "--format=json"))
@@ -50,5 +59,7 @@ def test_gcloud_creates_changes_runs_and_deletes_jobs(emulator: Emulator, target
     missing = gcloud("describe", "call")
     assert missing.returncode == 1
     assert "NOT_FOUND" in missing.stderr
-    refused = gcloud("create", "pubsub", "bad", "--schedule=sometimes", "--topic=jobs", "--message-body={}")
+    refused = gcloud(
+        "create", "pubsub", "bad", "--schedule=sometimes", "--topic=jobs", "--message-body={}"
+    )
     assert "schedule: Schedule or time zone is invalid" in refused.stderr

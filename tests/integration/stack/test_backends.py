@@ -25,7 +25,10 @@ def sdk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def install(sdk: Path) -> None:
-    for jar in (backends.FIRESTORE_JAR, "platform/pubsub-emulator/lib/cloud-pubsub-emulator-1.0-all.jar"):
+    for jar in (
+        backends.FIRESTORE_JAR,
+        "platform/pubsub-emulator/lib/cloud-pubsub-emulator-1.0-all.jar",
+    ):
         (sdk / jar).parent.mkdir(parents=True)
         (sdk / jar).touch()
 
@@ -36,10 +39,15 @@ def test_cloud_sdk_is_found_by_the_link_of_its_gcloud(sdk: Path, tmp_path: Path)
     (sdk / "bin" / "gcloud").touch(mode=0o755)
     (tmp_path / "gcloud").symlink_to(sdk / "bin" / "gcloud")
     backend = backends.choose_backend()
-    assert (backend.kind, backend.firestore_jar.parent.parent.parent) == (BackendKind.CLOUD_SDK, sdk)
+    assert (backend.kind, backend.firestore_jar.parent.parent.parent) == (
+        BackendKind.CLOUD_SDK,
+        sdk,
+    )
 
 
-def test_cloud_sdk_without_emulators_is_the_reason_for_memory(sdk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cloud_sdk_without_emulators_is_the_reason_for_memory(
+    sdk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CLOUDSDK_ROOT_DIR", str(sdk))
     backend = backends.choose_backend()
     assert backend.kind is BackendKind.MEMORY
@@ -48,15 +56,22 @@ def test_cloud_sdk_without_emulators_is_the_reason_for_memory(sdk: Path, monkeyp
     )
 
 
-def test_machine_without_java_and_engine_has_only_memory(sdk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_without_java_and_engine_has_only_memory(
+    sdk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("JAVA_HOME")
     backend = backends.choose_backend()
-    assert (backend.kind, backend.reason) == (BackendKind.MEMORY, "no Java on PATH; no container engine responds")
+    assert (backend.kind, backend.reason) == (
+        BackendKind.MEMORY,
+        "no Java on PATH; no container engine responds",
+    )
     with pytest.raises(StackError, match=r"Install the Cloud SDK .* or a container engine"):
         backends.require_backend()
 
 
-def test_requested_backend_precedes_the_cloud_sdk(sdk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requested_backend_precedes_the_cloud_sdk(
+    sdk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install(sdk)
     monkeypatch.setenv("CLOUDSDK_ROOT_DIR", str(sdk))
     monkeypatch.setenv("TRAINMASTER_EMULATORS", "containers")
@@ -67,5 +82,7 @@ def test_requested_backend_precedes_the_cloud_sdk(sdk: Path, monkeypatch: pytest
         "TRAINMASTER_EMULATORS requests containers; no container engine responds",
     )
     assert backends.choose_backend("cloud-sdk").kind is BackendKind.CLOUD_SDK
-    with pytest.raises(StackError, match="TRAINMASTER_EMULATORS: must be cloud-sdk or containers, not docker"):
+    with pytest.raises(
+        StackError, match="TRAINMASTER_EMULATORS: must be cloud-sdk or containers, not docker"
+    ):
         backends.choose_backend("docker")

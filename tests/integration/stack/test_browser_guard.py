@@ -106,7 +106,9 @@ SERVERS = (
 
 
 @pytest.fixture(scope="module", params=SERVERS, ids=lambda server: server.__name__)
-def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def address(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     """The address of one server, `http://127.0.0.1:PORT`."""
     with request.param(tmp_path_factory.mktemp("server")) as url:
         yield url
@@ -123,14 +125,18 @@ def status(address: str, method: str, headers: dict[str, str]) -> tuple[int, byt
 
 
 @each_row("method, headers", product(["GET", "POST"], FROM_PAGES.values()))
-def test_request_of_a_web_page_is_refused(address: str, method: str, headers: dict[str, str]) -> None:
+def test_request_of_a_web_page_is_refused(
+    address: str, method: str, headers: dict[str, str]
+) -> None:
     """The proxy does not look at Host, but serves nothing except CONNECT, which no web page can send."""
     code, body = status(address, method, headers)
     if code == HTTPStatus.METHOD_NOT_ALLOWED and "Host" in headers:
         assert b"this proxy serves CONNECT only" in body
         return
     assert code == HTTPStatus.FORBIDDEN
-    (reason,) = (headers.get(name) for name in ("Origin", "Sec-Fetch-Site", "Host") if name in headers)
+    (reason,) = (
+        headers.get(name) for name in ("Origin", "Sec-Fetch-Site", "Host") if name in headers
+    )
     assert str(reason) in json.loads(body)["error"]["message"]
 
 

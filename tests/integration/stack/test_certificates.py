@@ -21,12 +21,17 @@ def test_authority_signs_only_for_googleapis_and_no_other_authority(tmp_path: Pa
     certificates.prepare_certificates(tmp_path, NOW)
     extensions = x509.load_pem_x509_certificate(authority(tmp_path)).extensions
     names = extensions.get_extension_for_class(x509.NameConstraints)
-    assert (names.critical, names.value.permitted_subtrees) == (True, [x509.DNSName("googleapis.com")])
+    assert (names.critical, names.value.permitted_subtrees) == (
+        True,
+        [x509.DNSName("googleapis.com")],
+    )
     assert extensions.get_extension_for_class(x509.BasicConstraints).value.path_length == 0
 
 
 @pytest.mark.parametrize(("days_later", "is_kept"), [(0, True), (334, True), (336, False)])
-def test_authority_is_kept_until_30_days_before_its_end(tmp_path: Path, days_later: int, is_kept: bool) -> None:
+def test_authority_is_kept_until_30_days_before_its_end(
+    tmp_path: Path, days_later: int, is_kept: bool
+) -> None:
     certificates.prepare_certificates(tmp_path, NOW)
     first = authority(tmp_path)
     certificates.prepare_certificates(tmp_path, NOW + timedelta(days=days_later))

@@ -16,7 +16,14 @@ from trainmaster.jobspec.catalog.runtimes import RUNTIMES
 from trainmaster.packaging.agent_archive import agent_archive, agent_object
 from trainmaster.packaging.algorithms_archive import algorithms_archive, algorithms_object
 from trainmaster_emulators.process import state
-from trainmaster_emulators.process.state import FUNCTIONS, Endpoints, StackConfig, StackError, StackState, StackStatus
+from trainmaster_emulators.process.state import (
+    FUNCTIONS,
+    Endpoints,
+    StackConfig,
+    StackError,
+    StackState,
+    StackStatus,
+)
 from trainmaster_emulators.services import iam, pubsub
 from trainmaster_emulators.stack import client_configuration, runtime_images, stack
 
@@ -42,7 +49,9 @@ def test_exported_values_are_quoted_for_the_shell() -> None:
 
 
 def test_functions_get_the_documented_settings() -> None:
-    variables = client_configuration.application_environment(StackConfig(project="p", bucket="b"), ENDPOINTS)
+    variables = client_configuration.application_environment(
+        StackConfig(project="p", bucket="b"), ENDPOINTS
+    )
     assert variables == {
         "TRAINMASTER_PROJECT": "p",
         "TRAINMASTER_INSTALLATION": "",
@@ -83,7 +92,9 @@ def test_each_start_writes_another_access_token(tmp_path: Path) -> None:
 
 def test_service_account_of_the_project_needs_the_secret_in_its_token() -> None:
     def answer(account: str, secret: str) -> tuple[int, object]:
-        with closing(http.client.HTTPConnection(address.removeprefix("http://"), timeout=10)) as connection:
+        with closing(
+            http.client.HTTPConnection(address.removeprefix("http://"), timeout=10)
+        ) as connection:
             token = iam.access_token(account, secret)
             assert handler._TOKEN.fullmatch(token), "the function api refuses any other text"
             connection.request("GET", "/v1/userinfo", headers={"Authorization": f"Bearer {token}"})
@@ -99,7 +110,9 @@ def test_service_account_of_the_project_needs_the_secret_in_its_token() -> None:
 
 def test_account_of_the_stack_needs_the_secret_in_its_token() -> None:
     def status(token: str) -> int:
-        with closing(http.client.HTTPConnection(address.removeprefix("http://"), timeout=10)) as connection:
+        with closing(
+            http.client.HTTPConnection(address.removeprefix("http://"), timeout=10)
+        ) as connection:
             connection.request("GET", "/v1/userinfo", headers={"Authorization": f"Bearer {token}"})
             return connection.getresponse().status
 
@@ -117,7 +130,9 @@ def test_state_directory_is_open_to_its_user_only(tmp_path: Path) -> None:
 
 
 def test_programs_on_vms_get_the_variables_of_every_client(tmp_path: Path) -> None:
-    variables = client_configuration.vm_environment(tmp_path, StackConfig(project="p", bucket="b"), ENDPOINTS)
+    variables = client_configuration.vm_environment(
+        tmp_path, StackConfig(project="p", bucket="b"), ENDPOINTS
+    )
     bundle = str(tmp_path / "proxy" / "ca.pem")
     assert (variables["SSL_CERT_FILE"], variables["REQUESTS_CA_BUNDLE"]) == (bundle, bundle)
     assert variables["CURL_CA_BUNDLE"] == str(tmp_path / "proxy" / "ca-cert.pem")

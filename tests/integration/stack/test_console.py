@@ -20,7 +20,9 @@ pytestmark = [pytest.mark.emulator, pytest.mark.slow]
 
 
 @pytest.mark.heavy
-def test_local_up_prints_the_address_of_its_console_which_ends_with_the_stack(tmp_path: Path) -> None:
+def test_local_up_prints_the_address_of_its_console_which_ends_with_the_stack(
+    tmp_path: Path,
+) -> None:
     folder = recording_functions(tmp_path / "functions")
     # Another installation in the environment must not be shown in place of the stack.
     environment = {
@@ -33,12 +35,16 @@ def test_local_up_prints_the_address_of_its_console_which_ends_with_the_stack(tm
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as up:
         assert up.stdout is not None
         try:
-            address = next(line.partition(": ")[2].strip() for line in up.stdout if line.startswith("Its jobs"))
+            address = next(
+                line.partition(": ")[2].strip() for line in up.stdout if line.startswith("Its jobs")
+            )
             assert re.fullmatch(r"http://[0-9a-f]{16}\.localhost:\d+/\?token=[\w-]{40,}", address)
             browser = build_opener(ProxyHandler({}), HTTPCookieProcessor(CookieJar()))
             # Browsers resolve names below localhost to loopback themselves, and urllib does not.
             name = urlsplit(address).netloc
-            request = Request(address.replace(name.partition(":")[0], "127.0.0.1"), headers={"Host": name})
+            request = Request(
+                address.replace(name.partition(":")[0], "127.0.0.1"), headers={"Host": name}
+            )
             with browser.open(request) as response:
                 page = response.read().decode()
             assert "There are no jobs in the project trainmaster-local yet" in page

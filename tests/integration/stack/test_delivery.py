@@ -18,7 +18,13 @@ import pytest
 
 from tests.support.gcloud import run_gcloud
 from tests.support.serving import serving
-from tests.support.stack import LocalStack, clean_environment, eventually, local_stack, recording_functions
+from tests.support.stack import (
+    LocalStack,
+    clean_environment,
+    eventually,
+    local_stack,
+    recording_functions,
+)
 from trainmaster_emulators.process import processes, state
 from trainmaster_emulators.process.loopback import call
 from trainmaster_emulators.process.state import StackConfig, StackStatus
@@ -67,7 +73,9 @@ def received(stack: LocalStack, function: str) -> list[dict[str, Any]]:
     file = stack.state.config.functions_dir / f"{function}.jsonl"
     if not file.exists():
         return []
-    messages = [json.loads(line)["message"] for line in file.read_text(encoding="utf-8").splitlines()]
+    messages = [
+        json.loads(line)["message"] for line in file.read_text(encoding="utf-8").splitlines()
+    ]
     return [{**message, "data": base64.b64decode(message["data"]).decode()} for message in messages]
 
 
@@ -90,7 +98,9 @@ def test_emulators_without_guard_listen_on_blocked_ports(recording: LocalStack) 
 
 def test_each_topic_is_delivered_to_its_function(recording: LocalStack) -> None:
     for function in recording.state.config.functions:
-        recording.pubsub.publish(pubsub.topic_of(function), f"to {function}".encode(), source="test")
+        recording.pubsub.publish(
+            pubsub.topic_of(function), f"to {function}".encode(), source="test"
+        )
 
     def all_delivered() -> bool:
         functions = recording.state.config.functions
@@ -138,14 +148,23 @@ def test_upload_outside_the_jobs_folder_publishes_no_event(recording: LocalStack
 
 
 def test_message_published_by_gcloud_is_delivered(recording: LocalStack) -> None:
-    publish = ("pubsub", "topics", "publish", "trainmaster-submit", "--message=by gcloud", "--attribute=source=me")
+    publish = (
+        "pubsub",
+        "topics",
+        "publish",
+        "trainmaster-submit",
+        "--message=by gcloud",
+        "--attribute=source=me",
+    )
     done = run_gcloud(*publish, environment={**clean_environment(), **recording.environment})
     assert done.returncode == 0, done.stderr
     eventually(lambda: "by gcloud" in received_data(recording, "submit"))
 
 
 @pytest.mark.parametrize("victim", ["server", "worker"])
-def test_killed_function_is_restarted_and_loses_no_message(victim: str, recording: LocalStack) -> None:
+def test_killed_function_is_restarted_and_loses_no_message(
+    victim: str, recording: LocalStack
+) -> None:
     server = recording.state.services["submit"]
     pid = server.pid if victim == "server" else psutil.Process(server.pid).children()[0].pid
     sent = {f"{victim} {index}" for index in range(20)}
@@ -176,20 +195,24 @@ def test_call_waits_while_a_function_starts_again(recording: LocalStack) -> None
 @pytest.mark.heavy
 def test_two_stacks_share_no_address_and_no_message(recording: LocalStack, tmp_path: Path) -> None:
     config = StackConfig(
-        functions_dir=recording_functions(tmp_path / "functions"), functions=("submit",), compute=False
+        functions_dir=recording_functions(tmp_path / "functions"),
+        functions=("submit",),
+        compute=False,
     )
     with local_stack(tmp_path / "state", config) as other:
         first, second = recording.state, other.state
-        assert {service.address for service in first.services.values() if service.address}.isdisjoint(
-            service.address for service in second.services.values()
-        )
+        assert {
+            service.address for service in first.services.values() if service.address
+        }.isdisjoint(service.address for service in second.services.values())
         other.pubsub.publish("trainmaster-submit", b"for the second")
         eventually(lambda: received(other, "submit"))
     assert "for the second" not in received_data(recording, "submit")
     assert all(psutil.pid_exists(service.pid) for service in recording.state.services.values())
 
 
-def test_message_that_always_fails_becomes_a_dead_letter(recording: LocalStack, failed_deliveries: list[bytes]) -> None:
+def test_message_that_always_fails_becomes_a_dead_letter(
+    recording: LocalStack, failed_deliveries: list[bytes]
+) -> None:
     dead_letters: list[dict[str, Any]] = []
 
     def has_dead_letters() -> bool:

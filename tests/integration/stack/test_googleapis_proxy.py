@@ -53,7 +53,9 @@ def start_proxy(storage: str, state_dir: Path, *options: str) -> Proxy:
         f"http://{storage}",
         *options,
     ]
-    process = subprocess.Popen([*command, "--state-dir", str(state_dir)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*command, "--state-dir", str(state_dir)], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     ready = process.stdout.readline()
     assert ready.startswith("googleapis proxy ready on 127.0.0.1:"), ready
@@ -70,7 +72,9 @@ def stop_proxy(proxy: Proxy) -> int:
 @pytest.fixture(scope="module")
 def proxy(storage_emulator: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
     running = start_proxy(storage_emulator, tmp_path_factory.mktemp("googleapis"))
-    requests.post(f"http://{storage_emulator}/storage/v1/b?project=p", json={"name": BUCKET}, timeout=10)
+    requests.post(
+        f"http://{storage_emulator}/storage/v1/b?project=p", json={"name": BUCKET}, timeout=10
+    )
     yield running
     assert stop_proxy(running) == 0
 
@@ -83,7 +87,9 @@ def session(proxy: Proxy) -> Iterator[requests.Session]:
 
 def upload(session: requests.Session, name: str, content: Any) -> dict[str, Any]:
     url = f"{JSON_API}/upload/storage/v1/b/{BUCKET}/o"
-    response = session.post(url, params={"uploadType": "media", "name": name}, data=content, timeout=10)
+    response = session.post(
+        url, params={"uploadType": "media", "name": name}, data=content, timeout=10
+    )
     response.raise_for_status()
     stored: dict[str, Any] = response.json()
     return stored
@@ -92,16 +98,22 @@ def upload(session: requests.Session, name: str, content: Any) -> dict[str, Any]
 def test_object_written_through_the_proxy_can_be_read_and_listed(session: requests.Session) -> None:
     stored = upload(session, "dir/one.txt", b"hello")
     assert {"size": "5", "name": "dir/one.txt"}.items() <= stored.items()
-    media = session.get(f"{JSON_API}/storage/v1/b/{BUCKET}/o/dir%2Fone.txt", params={"alt": "media"}, timeout=10)
+    media = session.get(
+        f"{JSON_API}/storage/v1/b/{BUCKET}/o/dir%2Fone.txt", params={"alt": "media"}, timeout=10
+    )
     assert media.content == b"hello"
     listed = session.get(
-        f"{JSON_API}/storage/v1/b/{BUCKET}/o", params={"prefix": "dir", "delimiter": "/"}, timeout=10
+        f"{JSON_API}/storage/v1/b/{BUCKET}/o",
+        params={"prefix": "dir", "delimiter": "/"},
+        timeout=10,
     ).json()
     assert listed["prefixes"] == ["dir/"]
 
 
 @pytest.mark.parametrize("path", ["dir%2Ftwo.bin", "dir/two.bin"])
-def test_xml_address_returns_the_object_and_its_ranges(session: requests.Session, path: str) -> None:
+def test_xml_address_returns_the_object_and_its_ranges(
+    session: requests.Session, path: str
+) -> None:
     upload(session, "dir/two.bin", bytes(range(100)))
     url = f"https://storage.googleapis.com/{BUCKET}/{path}"
     assert session.get(url, timeout=10).content == bytes(range(100))
@@ -111,7 +123,9 @@ def test_xml_address_returns_the_object_and_its_ranges(session: requests.Session
 
 
 def test_missing_object_is_404_at_both_addresses(session: requests.Session) -> None:
-    assert session.get(f"https://storage.googleapis.com/{BUCKET}/none", timeout=10).status_code == 404
+    assert (
+        session.get(f"https://storage.googleapis.com/{BUCKET}/none", timeout=10).status_code == 404
+    )
     assert session.get(f"{JSON_API}/storage/v1/b/{BUCKET}/o/none", timeout=10).status_code == 404
 
 
@@ -124,7 +138,9 @@ def test_missing_object_is_404_at_both_addresses(session: requests.Session) -> N
         f"{JSON_API}/storage/v1/b/cloud-samples-data/o",
     ],
 )
-def test_missing_bucket_is_404_that_names_the_way_to_provide_it(session: requests.Session, url: str) -> None:
+def test_missing_bucket_is_404_that_names_the_way_to_provide_it(
+    session: requests.Session, url: str
+) -> None:
     response = session.get(url)
     assert response.status_code == 404
     expected = "trainmaster local up --public-bucket cloud-samples-data=DIR"
@@ -134,13 +150,19 @@ def test_missing_bucket_is_404_that_names_the_way_to_provide_it(session: request
 
 def test_resumable_upload_continues_through_the_proxy(session: requests.Session) -> None:
     started = session.post(
-        f"{JSON_API}/upload/storage/v1/b/{BUCKET}/o", params={"uploadType": "resumable", "name": "r"}, timeout=10
+        f"{JSON_API}/upload/storage/v1/b/{BUCKET}/o",
+        params={"uploadType": "resumable", "name": "r"},
+        timeout=10,
     )
     location = started.headers["Location"]
     assert location.startswith(f"{JSON_API}/upload/")
-    half = session.put(location, data=b"a" * 10, headers={"Content-Range": "bytes 0-9/*"}, timeout=10)
+    half = session.put(
+        location, data=b"a" * 10, headers={"Content-Range": "bytes 0-9/*"}, timeout=10
+    )
     assert half.status_code == 308
-    done = session.put(location, data=b"b" * 10, headers={"Content-Range": "bytes 10-19/20"}, timeout=10)
+    done = session.put(
+        location, data=b"b" * 10, headers={"Content-Range": "bytes 10-19/20"}, timeout=10
+    )
     assert done.status_code == 200
     content = session.get(f"https://storage.googleapis.com/{BUCKET}/r", timeout=10).content
     assert content == b"a" * 10 + b"b" * 10
@@ -149,7 +171,9 @@ def test_resumable_upload_continues_through_the_proxy(session: requests.Session)
 def test_large_and_chunked_bodies_arrive_complete(session: requests.Session) -> None:
     large = bytes(range(256)) * 40_000
     upload(session, "large", large)
-    assert session.get(f"https://storage.googleapis.com/{BUCKET}/large", timeout=30).content == large
+    assert (
+        session.get(f"https://storage.googleapis.com/{BUCKET}/large", timeout=30).content == large
+    )
     stored = upload(session, "chunked", iter([b"one", b"two" * 100_000, b"three"]))
     assert stored["size"] == str(3 + 300_000 + 5)
 
@@ -169,23 +193,27 @@ def test_one_connection_serves_many_requests(proxy: Proxy) -> None:
 
 @pytest.mark.nonconforming  # the bucket has more fields than its layout; TensorFlow reads hierarchicalNamespace only
 def test_storage_layout_of_a_bucket_is_the_bucket(session: requests.Session) -> None:
-    layout = session.get(f"{JSON_API}/storage/v1/b/{BUCKET}/storageLayout?fields=location", timeout=10)
+    layout = session.get(
+        f"{JSON_API}/storage/v1/b/{BUCKET}/storageLayout?fields=location", timeout=10
+    )
     assert layout.status_code == 200
     assert layout.json()["locationType"] == "region"
     assert "hierarchicalNamespace" not in layout.json()
-    assert session.get(f"{JSON_API}/storage/v1/b/no-such/storageLayout", timeout=10).status_code == 404
+    assert (
+        session.get(f"{JSON_API}/storage/v1/b/no-such/storageLayout", timeout=10).status_code == 404
+    )
 
 
 def test_upload_that_expects_100_continue_gets_it_at_once(proxy: Proxy) -> None:
     context = ssl.create_default_context(cafile=str(proxy.state_dir / "ca-cert.pem"))
     with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as plain:
-        plain.sendall(b"CONNECT www.googleapis.com:443 HTTP/1.1\r\nHost: www.googleapis.com:443\r\n\r\n")
+        plain.sendall(
+            b"CONNECT www.googleapis.com:443 HTTP/1.1\r\nHost: www.googleapis.com:443\r\n\r\n"
+        )
         assert plain.recv(1024).startswith(b"HTTP/1.1 200")
         with context.wrap_socket(plain, server_hostname="www.googleapis.com") as tls:
             path = f"/upload/storage/v1/b/{BUCKET}/o?uploadType=media&name=expected"
-            head = (
-                f"POST {path} HTTP/1.1\r\nHost: www.googleapis.com\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n"
-            )
+            head = f"POST {path} HTTP/1.1\r\nHost: www.googleapis.com\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n"
             tls.sendall(head.encode())
             assert tls.recv(1024).startswith(b"HTTP/1.1 100 ")
             tls.sendall(b"ok")
@@ -193,7 +221,9 @@ def test_upload_that_expects_100_continue_gets_it_at_once(proxy: Proxy) -> None:
 
 
 def test_google_host_without_storage_is_refused(session: requests.Session) -> None:
-    response = session.post("https://pubsub.googleapis.com/v1/projects/p/topics/t:publish", json={}, timeout=10)
+    response = session.post(
+        "https://pubsub.googleapis.com/v1/projects/p/topics/t:publish", json={}, timeout=10
+    )
     assert response.status_code == 501
     assert "pubsub.googleapis.com" in response.json()["error"]["message"]
 
@@ -234,14 +264,20 @@ def test_cloud_logging_is_answered_by_its_emulator(storage_emulator: str, tmp_pa
     """The same connection to the proxy serves Cloud Storage, too: clients choose by the Host header."""
     target = http.server.HTTPServer(("127.0.0.1", 0), Echo)
     with serving(target):
-        proxy = start_proxy(storage_emulator, tmp_path, "--logging", f"127.0.0.1:{target.server_port}")
+        proxy = start_proxy(
+            storage_emulator, tmp_path, "--logging", f"127.0.0.1:{target.server_port}"
+        )
         with proxy.session as session:
             url = "https://logging.googleapis.com/v2/entries:list"
             entries = session.get(url, timeout=10)
             assert entries.text == "/v2/entries:list"
-            assert entries.headers["X-Called"] == f"127.0.0.1:{target.server_port}", "emulators refuse other names"
+            assert entries.headers["X-Called"] == f"127.0.0.1:{target.server_port}", (
+                "emulators refuse other names"
+            )
             for host, status in (("www.googleapis.com", 404), ("logging.googleapis.com", 200)):
-                answer = session.get(f"{JSON_API}/storage/v1/b/missing", headers={"Host": host}, timeout=10)
+                answer = session.get(
+                    f"{JSON_API}/storage/v1/b/missing", headers={"Host": host}, timeout=10
+                )
                 assert answer.status_code == status
     assert stop_proxy(proxy) == 0
 
@@ -287,7 +323,10 @@ def test_bundle_contains_each_authority_once(proxy: Proxy) -> None:
     ],
 )
 def test_only_locations_of_the_storage_server_are_rewritten(location: str, public: str) -> None:
-    assert storage_forwarder.public_location(location, "www.googleapis.com", ("127.0.0.1", 4443)) == public
+    assert (
+        storage_forwarder.public_location(location, "www.googleapis.com", ("127.0.0.1", 4443))
+        == public
+    )
 
 
 @pytest.mark.parametrize(
@@ -303,16 +342,27 @@ def test_only_locations_of_the_storage_server_are_rewritten(location: str, publi
         ("GET", "storage.googleapis.com", "/storage/v1/b/b/o/x", "/storage/v1/b/b/o/x"),
         ("GET", "storage.googleapis.com", "/b", "/b"),
         ("GET", "www.googleapis.com", "/storage/v1/b/b/storageLayout", "/storage/v1/b/b"),
-        ("GET", "www.googleapis.com", "/storage/v1/b/b/o/storageLayout", "/storage/v1/b/b/o/storageLayout"),
+        (
+            "GET",
+            "www.googleapis.com",
+            "/storage/v1/b/b/o/storageLayout",
+            "/storage/v1/b/b/o/storageLayout",
+        ),
     ],
 )
-def test_only_two_kinds_of_paths_are_changed(method: str, host: str, path: str, expected: str) -> None:
+def test_only_two_kinds_of_paths_are_changed(
+    method: str, host: str, path: str, expected: str
+) -> None:
     assert storage_forwarder.storage_path(method, host, path) == expected
 
 
-def test_storage_option_must_be_a_plain_http_address(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_storage_option_must_be_a_plain_http_address(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
-        googleapis_proxy.main(["--port", "0", "--storage", "https://x:1", "--state-dir", str(tmp_path)])
+        googleapis_proxy.main(
+            ["--port", "0", "--storage", "https://x:1", "--state-dir", str(tmp_path)]
+        )
     assert "http://HOST:PORT" in capsys.readouterr().err
 
 
@@ -362,12 +412,23 @@ def test_tensorflow_reads_and_writes_gs_paths(
         "CURL_CA_BUNDLE": str(proxy.state_dir / "ca.pem"),
         "GCE_METADATA_HOST": metadata_server,
     }
-    command = [str(tensorflow_image / "bin" / "python"), "-c", TENSORFLOW_PROGRAM, f"gs://{BUCKET}/tensorflow"]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    command = [
+        str(tensorflow_image / "bin" / "python"),
+        "-c",
+        TENSORFLOW_PROGRAM,
+        f"gs://{BUCKET}/tensorflow",
+    ]
+    ran = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=100, check=False
+    )
     assert ran.returncode == 0, ran.stderr[-4000:]
     result = json.loads(ran.stdout)
     assert result == {
-        "walked": [["", ["c/"], []], ["/c/", ["b/"], ["copy.txt"]], ["/c/b/", [], ["two words & more.txt"]]],
+        "walked": [
+            ["", ["c/"], []],
+            ["/c/", ["b/"], ["copy.txt"]],
+            ["/c/b/", [], ["two words & more.txt"]],
+        ],
         "read": ["uno", "2"],
         "exists": [True, False],
         "restored": [4.0, 5.0],
@@ -381,7 +442,9 @@ class Metadata(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         is_token = self.path.endswith("/instance/service-accounts/default/token")
         body = (
-            json.dumps({"access_token": "t", "expires_in": 3600, "token_type": "Bearer"}).encode() if is_token else b""
+            json.dumps({"access_token": "t", "expires_in": 3600, "token_type": "Bearer"}).encode()
+            if is_token
+            else b""
         )
         self.send_response(200 if is_token else 404)
         self.send_header("Metadata-Flavor", "Google")

@@ -39,7 +39,12 @@ def upstream() -> Iterator[str]:
 
 
 def call(
-    account: str, upstream: str, method: str, request: bytes, table: str | None = None, timeout: float | None = 5
+    account: str,
+    upstream: str,
+    method: str,
+    request: bytes,
+    table: str | None = None,
+    timeout: float | None = 5,
 ) -> Any:
     """Make a call through the account's gate; return the response, or the error."""
     grants = granted_access(account, TABLE.read_text(encoding="utf-8") if table is None else table)
@@ -57,14 +62,21 @@ def call(
 
 
 def publish(topic: str) -> bytes:
-    return bytes(PublishRequest.serialize(PublishRequest(topic=f"projects/p/topics/trainmaster-{topic}")))
+    return bytes(
+        PublishRequest.serialize(PublishRequest(topic=f"projects/p/topics/trainmaster-{topic}"))
+    )
 
 
 def test_message_above_pubsubs_limits_is_refused_as_by_google(upstream: str) -> None:
     message = PubsubMessage(data=b"x", attributes={f"a{number}": "" for number in range(101)})
-    request = PublishRequest(topic="projects/p/topics/trainmaster-submit", messages=[PubsubMessage(data=b"x"), message])
+    request = PublishRequest(
+        topic="projects/p/topics/trainmaster-submit", messages=[PubsubMessage(data=b"x"), message]
+    )
     error = call("upload", upstream, PUBLISH, bytes(PublishRequest.serialize(request)))
-    assert (error.code(), "more than 100 attributes" in error.details()) == (grpc.StatusCode.INVALID_ARGUMENT, True)
+    assert (error.code(), "more than 100 attributes" in error.details()) == (
+        grpc.StatusCode.INVALID_ARGUMENT,
+        True,
+    )
 
 
 def commit() -> bytes:
@@ -73,14 +85,22 @@ def commit() -> bytes:
 
 @pytest.mark.parametrize(
     ("account", "method", "request_"),
-    [("upload", PUBLISH, publish("submit")), ("upload", PUBLISH, publish("dead-letter")), ("submit", COMMIT, commit())],
+    [
+        ("upload", PUBLISH, publish("submit")),
+        ("upload", PUBLISH, publish("dead-letter")),
+        ("submit", COMMIT, commit()),
+    ],
 )
-def test_granted_call_reaches_the_emulator(account: str, method: str, request_: bytes, upstream: str) -> None:
+def test_granted_call_reaches_the_emulator(
+    account: str, method: str, request_: bytes, upstream: str
+) -> None:
     assert call(account, upstream, method, request_) == request_
 
 
 def test_granted_query_returns_every_response(upstream: str) -> None:
-    request = RunQueryRequest.serialize(RunQueryRequest(parent="projects/p/databases/(default)/documents"))
+    request = RunQueryRequest.serialize(
+        RunQueryRequest(parent="projects/p/databases/(default)/documents")
+    )
     assert call("upload", upstream, QUERY, request) == [request, request]
 
 
@@ -92,7 +112,12 @@ def test_granted_query_returns_every_response(upstream: str) -> None:
     ],
 )
 def test_refusal_names_account_and_permission_and_is_printed(
-    account: str, method: str, request_: bytes, permission: str, upstream: str, capsys: pytest.CaptureFixture[str]
+    account: str,
+    method: str,
+    request_: bytes,
+    permission: str,
+    upstream: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     error = call(account, upstream, method, request_)
     assert error.code() is grpc.StatusCode.PERMISSION_DENIED
@@ -104,10 +129,16 @@ def test_refusal_names_account_and_permission_and_is_printed(
     ("row", "method", "request_"),
     [
         ("| function submit | `roles/datastore.user` | project |  |", COMMIT, commit()),
-        ("| function submit | `roles/pubsub.publisher` | topic tune |  |", PUBLISH, publish("tune")),
+        (
+            "| function submit | `roles/pubsub.publisher` | topic tune |  |",
+            PUBLISH,
+            publish("tune"),
+        ),
     ],
 )
-def test_call_is_refused_without_its_grant(row: str, method: str, request_: bytes, upstream: str) -> None:
+def test_call_is_refused_without_its_grant(
+    row: str, method: str, request_: bytes, upstream: str
+) -> None:
     table = TABLE.read_text(encoding="utf-8")
     assert row in table
     error = call("submit", upstream, method, request_, table.replace(row, ""))

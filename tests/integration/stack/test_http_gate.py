@@ -34,9 +34,27 @@ Case = tuple[str, str, str, str, dict[str, Any]]
 GRANTED = [
     pytest.param(case, id=f"{case[0]}-{case[3]}")
     for case in (
-        ("worker", "POST", f"{PROJECT}/topics/trainmaster-vm-ready:publish", "pubsub.topics.publish", {}),
-        ("worker", "POST", f"{PROJECT}/topics/trainmaster-replica-exit:publish", "pubsub.topics.publish", {}),
-        ("worker", "POST", f"{PROJECT}/topics/trainmaster-maintenance:publish", "pubsub.topics.publish", {}),
+        (
+            "worker",
+            "POST",
+            f"{PROJECT}/topics/trainmaster-vm-ready:publish",
+            "pubsub.topics.publish",
+            {},
+        ),
+        (
+            "worker",
+            "POST",
+            f"{PROJECT}/topics/trainmaster-replica-exit:publish",
+            "pubsub.topics.publish",
+            {},
+        ),
+        (
+            "worker",
+            "POST",
+            f"{PROJECT}/topics/trainmaster-maintenance:publish",
+            "pubsub.topics.publish",
+            {},
+        ),
         ("worker", "POST", "/v2/entries:write", "logging.logEntries.create", {}),
         ("worker", "POST", "/v3/projects/p/timeSeries", "monitoring.timeSeries.create", {}),
         ("worker", "DELETE", f"{TPU}/nodes/tm-1", "tpu.nodes.delete", {}),
@@ -44,7 +62,13 @@ GRANTED = [
         ("api", "GET", f"{PROJECT}/serviceAccounts/{WORKER}", "iam.serviceAccounts.get", {}),
         ("upload", "GET", f"{PROJECT}/secrets/s/versions/latest", "secretmanager.versions.get", {}),
         ("submit", "GET", TAG, "artifactregistry.tags.get", {}),
-        ("submit", "GET", TAG.replace("tags/latest", "versions/sha256:1"), "artifactregistry.versions.get", {}),
+        (
+            "submit",
+            "GET",
+            TAG.replace("tags/latest", "versions/sha256:1"),
+            "artifactregistry.versions.get",
+            {},
+        ),
         ("provision", "GET", f"{TPU}/nodes", "tpu.nodes.list", {}),
         ("provision", "POST", f"{TPU}/nodes", "iam.serviceAccounts.actAs", NODE),
         (
@@ -54,11 +78,29 @@ GRANTED = [
             "iam.serviceAccounts.actAs",
             {"tpu": {"nodeSpec": [{"node": NODE}]}},
         ),
-        ("provision", "GET", "/compute/v1/projects/p/aggregated/instances", "compute.instances.list", {}),
-        ("provision", "POST", f"{INSTANCES}/1/setLabels", "compute.instances.setLabels", {"labels": {"a": "b"}}),
+        (
+            "provision",
+            "GET",
+            "/compute/v1/projects/p/aggregated/instances",
+            "compute.instances.list",
+            {},
+        ),
+        (
+            "provision",
+            "POST",
+            f"{INSTANCES}/1/setLabels",
+            "compute.instances.setLabels",
+            {"labels": {"a": "b"}},
+        ),
         ("console", "POST", "/v2/entries:list", "logging.logEntries.list", {}),
         ("console", "GET", "/v3/projects/p/timeSeries?filter=x", "monitoring.timeSeries.list", {}),
-        ("console", "GET", "/v3/projects/p/metricDescriptors", "monitoring.metricDescriptors.list", {}),
+        (
+            "console",
+            "GET",
+            "/v3/projects/p/metricDescriptors",
+            "monitoring.metricDescriptors.list",
+            {},
+        ),
         ("console_operator", "POST", "/v2/entries:write", "logging.logEntries.create", {}),
     )
 ]
@@ -89,7 +131,9 @@ class Upstream(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(server: ThreadingHTTPServer) -> Iterator[str]:
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    ).start()
     try:
         yield f"127.0.0.1:{server.server_port}"
     finally:
@@ -167,10 +211,25 @@ def test_call_is_refused_without_its_grant_and_the_refusal_names_it(
 @pytest.mark.parametrize(
     ("account", "method", "path", "permission"),
     [
-        ("worker", "POST", f"{PROJECT}/topics/trainmaster-submit:publish", "pubsub.topics.publish on topic submit"),
+        (
+            "worker",
+            "POST",
+            f"{PROJECT}/topics/trainmaster-submit:publish",
+            "pubsub.topics.publish on topic submit",
+        ),
         ("worker", "POST", "/v2/entries:list", "logging.logEntries.list on project"),
-        ("worker", "GET", "/compute/v1/projects/p/aggregated/instances", "compute.instances.list on project"),
-        ("worker", "GET", f"{PROJECT}/secrets/s/versions/1", "secretmanager.versions.get on project"),
+        (
+            "worker",
+            "GET",
+            "/compute/v1/projects/p/aggregated/instances",
+            "compute.instances.list on project",
+        ),
+        (
+            "worker",
+            "GET",
+            f"{PROJECT}/secrets/s/versions/1",
+            "secretmanager.versions.get on project",
+        ),
         ("console", "POST", "/v2/entries:write", "logging.logEntries.create on project"),
         ("maintenance", "DELETE", f"{TPU}/nodes/tm-1", "tpu.nodes.delete on project"),
     ],
@@ -180,7 +239,10 @@ def test_call_that_infra_does_not_grant_is_refused(
 ) -> None:
     with gate(account, upstream) as address:
         status, answer = ask(address, method, path)
-    assert (status, answer["error"]["message"]) == (403, f"{account} does not have the permission {permission}")
+    assert (status, answer["error"]["message"]) == (
+        403,
+        f"{account} does not have the permission {permission}",
+    )
 
 
 @pytest.mark.parametrize(
@@ -192,7 +254,9 @@ def test_call_that_infra_does_not_grant_is_refused(
         ("worker", "POST", "/emulator/v1/faults"),
     ],
 )
-def test_unknown_call_is_refused_with_the_remedy(account: str, method: str, path: str, upstream: str) -> None:
+def test_unknown_call_is_refused_with_the_remedy(
+    account: str, method: str, path: str, upstream: str
+) -> None:
     with gate(account, upstream) as address:
         status, answer = ask(address, method, path)
     assert status == 403
@@ -214,18 +278,29 @@ def test_addresses_of_replicas_need_no_permission(upstream: str) -> None:
 
 def test_question_about_the_caller_of_the_api_needs_no_grant(upstream: str) -> None:
     with gate("api", upstream) as address:
-        assert ask(address, "POST", f"{PROJECT}/serviceAccounts/{WORKER}:testIamPermissions")[0] == 200
+        assert (
+            ask(address, "POST", f"{PROJECT}/serviceAccounts/{WORKER}:testIamPermissions")[0] == 200
+        )
 
 
 def test_vm_reads_a_secret_only_with_a_grant_of_its_owner() -> None:
-    policy = {"bindings": [{"role": "roles/secretmanager.secretAccessor", "members": [f"serviceAccount:{WORKER}"]}]}
+    policy = {
+        "bindings": [
+            {"role": "roles/secretmanager.secretAccessor", "members": [f"serviceAccount:{WORKER}"]}
+        ]
+    }
     with serving(iam.listen(0, "p")) as secrets, gate("worker", secrets) as address:
         call(secrets, "POST", f"{PROJECT}/secrets?secretId=key", {})
-        call(secrets, "POST", f"{PROJECT}/secrets/key:addVersion", {"payload": {"data": "c2VjcmV0"}})
+        call(
+            secrets, "POST", f"{PROJECT}/secrets/key:addVersion", {"payload": {"data": "c2VjcmV0"}}
+        )
         refused = ask(address, "GET", f"{PROJECT}/secrets/key/versions/latest:access")
         missing = ask(address, "GET", f"{PROJECT}/secrets/other/versions/latest:access")
         call(secrets, "POST", f"{PROJECT}/secrets/key:setIamPolicy", {"policy": policy})
         granted = ask(address, "GET", f"{PROJECT}/secrets/key/versions/latest:access")
     assert refused[0] == missing[0] == 403
     assert refused[1]["error"]["message"].endswith("secretmanager.versions.access on secret key")
-    assert granted == (200, {"name": "projects/p/secrets/key/versions/1", "payload": {"data": "c2VjcmV0"}})
+    assert granted == (
+        200,
+        {"name": "projects/p/secrets/key/versions/1", "payload": {"data": "c2VjcmV0"}},
+    )

@@ -85,15 +85,28 @@ def alive(*pids: int) -> list[int]:
 
 def all_pids(running: state.StackState, config: StackConfig) -> list[int]:
     services = [service.pid for service in running.services.values()]
-    return [running.supervisor_pid, psutil.Process(running.supervisor_pid).ppid(), *services, *strays(config)]
+    return [
+        running.supervisor_pid,
+        psutil.Process(running.supervisor_pid).ppid(),
+        *services,
+        *strays(config),
+    ]
 
 
 def test_watchdog_ends_all_processes_below_it_when_its_parent_is_killed(tmp_path: Path) -> None:
     """A small program is in the place of the supervisor."""
     program = tmp_path / "program.py"
     program.write_text(f"{STRAYS}\nimport time\ntime.sleep(600)\n", encoding="utf-8")
-    with subprocess.Popen([sys.executable, "-c", WATCHED, str(program)], env=clean_environment()) as parent:
-        eventually(lambda: len((tmp_path / "strays").read_text().split()) == 2 if (tmp_path / "strays").exists() else 0)
+    with subprocess.Popen(
+        [sys.executable, "-c", WATCHED, str(program)], env=clean_environment()
+    ) as parent:
+        eventually(
+            lambda: (
+                len((tmp_path / "strays").read_text().split()) == 2
+                if (tmp_path / "strays").exists()
+                else 0
+            )
+        )
         pids = [int(pid) for pid in (tmp_path / "strays").read_text().split()]
         supervisor = psutil.Process(pids[0]).ppid()
         pids += [supervisor, psutil.Process(supervisor).ppid()]
@@ -113,7 +126,10 @@ def test_sigkill_leaves_no_process(
     assert {"firestore", "pubsub", "storage", "upload"} <= running.services.keys()
     assert len(alive(*pids)) == len(pids)
 
-    os.kill({"parent": parent.pid, "watchdog": watchdog, "supervisor": running.supervisor_pid}[victim], signal.SIGKILL)
+    os.kill(
+        {"parent": parent.pid, "watchdog": watchdog, "supervisor": running.supervisor_pid}[victim],
+        signal.SIGKILL,
+    )
 
     if victim == "watchdog":
         # Without its subreaper, a process in its own session with an empty environment cannot be found.
@@ -162,9 +178,17 @@ def test_stack_fails_when_firestore_ends(tmp_path: Path, config: StackConfig) ->
 
 def test_stop_kills_restartable_services_and_asks_others_to_end(tmp_path: Path) -> None:
     handler = "signal.signal(signal.SIGTERM, lambda *_: (print('asked', flush=True), sys.exit()))"
-    argv = [sys.executable, "-c", f"import signal, sys, time; {handler}; print('ready', flush=True); time.sleep(600)"]
+    argv = [
+        sys.executable,
+        "-c",
+        f"import signal, sys, time; {handler}; print('ready', flush=True); time.sleep(600)",
+    ]
     running = [
-        Running(Service("a", argv, restartable=restartable), processes.service_environment("a"), tmp_path / name)
+        Running(
+            Service("a", argv, restartable=restartable),
+            processes.service_environment("a"),
+            tmp_path / name,
+        )
         for name, restartable in (("function", True), ("emulator", False))
     ]
     eventually(lambda: all("ready" in process.log_tail() for process in running))
@@ -173,23 +197,36 @@ def test_stop_kills_restartable_services_and_asks_others_to_end(tmp_path: Path) 
 
 
 @pytest.mark.heavy
-def test_start_fails_with_the_traceback_of_a_function_that_does_not_load(tmp_path: Path, config: StackConfig) -> None:
-    (config.functions_dir / "upload.py").write_text("import nothing_of_that_name\n", encoding="utf-8")
+def test_start_fails_with_the_traceback_of_a_function_that_does_not_load(
+    tmp_path: Path, config: StackConfig
+) -> None:
+    (config.functions_dir / "upload.py").write_text(
+        "import nothing_of_that_name\n", encoding="utf-8"
+    )
     started = stack.start(tmp_path / "state", config)
-    with pytest.raises(StackError, match=r"(?s)upload ended .* while starting.*nothing_of_that_name"):
+    with pytest.raises(
+        StackError, match=r"(?s)upload ended .* while starting.*nothing_of_that_name"
+    ):
         started.wait_ready()
 
 
-def test_local_commands_start_show_and_stop_a_stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_commands_start_show_and_stop_a_stack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The command that starts processes runs as a program, the others in this process."""
     folder = recording_functions(tmp_path / "functions")
     monkeypatch.setenv(state.STATE_DIR_VARIABLE, str(tmp_path / "my state"))
     monkeypatch.setenv(state.STATE_HOME_VARIABLE, str(tmp_path / "home"))
 
     def run(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        environment = {**clean_environment(), **{name: os.environ[name] for name in STATE_VARIABLES}}
+        environment = {
+            **clean_environment(),
+            **{name: os.environ[name] for name in STATE_VARIABLES},
+        }
         argv = ["sh", "-c", command, "sh", *arguments]
-        return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=240, check=False)
+        return subprocess.run(
+            argv, env=environment, capture_output=True, text=True, timeout=240, check=False
+        )
 
     def local(*argv: str) -> Result:
         return CliRunner().invoke(app, ["local", *argv])
@@ -213,8 +250,13 @@ def test_local_commands_start_show_and_stop_a_stack(tmp_path: Path, monkeypatch:
     assert plain[0].startswith("ready: project trainmaster-local, gs://trainmaster-local, ")
     assert plain[1].split() == ["SERVICE", "STATE", "PID", "ADDRESS", "RESTARTS", "LOG"]
 
-    evaluated = run('eval "$1" && printf %s "$PUBSUB_EMULATOR_HOST|$BOTO_CONFIG"', local("env").stdout)
-    assert evaluated.stdout == f"{status['endpoints']['pubsub']}|{tmp_path / 'my state' / 'clients' / 'boto'}"
+    evaluated = run(
+        'eval "$1" && printf %s "$PUBSUB_EMULATOR_HOST|$BOTO_CONFIG"', local("env").stdout
+    )
+    assert (
+        evaluated.stdout
+        == f"{status['endpoints']['pubsub']}|{tmp_path / 'my state' / 'clients' / 'boto'}"
+    )
     assert "without the Compute emulator" in str(local("preempt", "vm-1").exception)
 
     assert local("down").exit_code == 0

@@ -25,7 +25,10 @@ def test_blocked_addresses_of_two_stacks_are_disjoint() -> None:
     second.close()
     assert len({*taken[0], *taken[1]}) == 12
     addresses = [processes.split_address(address) for address in taken[0] + taken[1]]
-    assert all(host.startswith("127.") and port in processes.BROWSER_BLOCKED_PORTS for host, port in addresses)
+    assert all(
+        host.startswith("127.") and port in processes.BROWSER_BLOCKED_PORTS
+        for host, port in addresses
+    )
 
 
 def test_blocked_address_in_use_is_skipped() -> None:
@@ -39,7 +42,9 @@ def test_blocked_address_in_use_is_skipped() -> None:
 
 def test_too_few_blocked_ports_is_an_error_with_the_address() -> None:
     ports = processes.Ports()
-    with pytest.raises(RuntimeError, match=r"too few ports that browsers block are free on 127\.84\."):
+    with pytest.raises(
+        RuntimeError, match=r"too few ports that browsers block are free on 127\.84\."
+    ):
         ports.take_blocked_addresses(len(processes.BROWSER_BLOCKED_PORTS) + 1)
     ports.close()
 
@@ -69,10 +74,16 @@ def test_service_environment_has_no_credentials_and_projects_of_the_shell() -> N
         "https_proxy": "http://proxy.example:3128",
         "no_proxy": "intranet.example",
     }
-    environment = processes.service_environment("some-id", shell, ["127.84.1.2:6666", "127.0.0.1:80"])
+    environment = processes.service_environment(
+        "some-id", shell, ["127.84.1.2:6666", "127.0.0.1:80"]
+    )
     assert environment["PATH"] == "/bin"
     assert environment["https_proxy"] == "http://proxy.example:3128"
-    assert environment["no_proxy"] == environment["NO_PROXY"] == "intranet.example,127.0.0.1,localhost,127.84.1.2"
+    assert (
+        environment["no_proxy"]
+        == environment["NO_PROXY"]
+        == "intranet.example,127.0.0.1,localhost,127.84.1.2"
+    )
     assert environment[processes.STACK_ID] == "some-id"
     assert not {
         "GOOGLE_APPLICATION_CREDENTIALS",

@@ -18,7 +18,9 @@ OBJECTS = "/storage/v1/b/cloud-samples-data/o"
 
 
 @pytest.mark.emulator
-def test_bucket_contains_the_files_of_its_folder_and_writes_stay_in_the_stack(tmp_path: Path) -> None:
+def test_bucket_contains_the_files_of_its_folder_and_writes_stay_in_the_stack(
+    tmp_path: Path,
+) -> None:
     folder, root = tmp_path / "samples", tmp_path / "root"
     (folder / "census").mkdir(parents=True)
     (folder / "census" / "data.csv").write_text("a,b\n")
@@ -34,7 +36,9 @@ def test_bucket_contains_the_files_of_its_folder_and_writes_stay_in_the_stack(tm
 
 
 def test_option_names_a_bucket_and_its_folder(tmp_path: Path) -> None:
-    assert read_public_buckets([f"cloud-samples-data={tmp_path}"], {"b"}) == {"cloud-samples-data": tmp_path}
+    assert read_public_buckets([f"cloud-samples-data={tmp_path}"], {"b"}) == {
+        "cloud-samples-data": tmp_path
+    }
 
 
 @pytest.mark.parametrize(

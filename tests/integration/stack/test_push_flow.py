@@ -7,7 +7,12 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from trainmaster_emulators.realism.push_flow import BACKOFF_MAX_S, WINDOW_START, PushedApplication, PushFlow
+from trainmaster_emulators.realism.push_flow import (
+    BACKOFF_MAX_S,
+    WINDOW_START,
+    PushedApplication,
+    PushFlow,
+)
 
 
 def deliver(flow: PushFlow, *, acknowledged: bool) -> None:

@@ -25,34 +25,47 @@ def planned(folder: Path, config: StackConfig) -> service_plan.Plan:
 def test_accounts_have_addresses_of_cloud_storage_only_on_a_realistic_stack(tmp_path: Path) -> None:
     plan = planned(tmp_path, StackConfig(realistic=True, time_scale=0.1))
     services = {service.name: service for service in plan.services}
-    addresses = {name: services[name].environment.get("STORAGE_EMULATOR_HOST") for name in (*FUNCTIONS, "api")}
+    addresses = {
+        name: services[name].environment.get("STORAGE_EMULATOR_HOST")
+        for name in (*FUNCTIONS, "api")
+    }
     assert len(set(addresses.values())) == len(addresses)
     assert f"http://{plan.endpoints.storage}" not in addresses.values()
     gate = services[http_gate.NAME].argv
     ports = {f"{name}={str(address).rpartition(':')[2]}" for name, address in addresses.items()}
     assert ports <= set(gate)
-    vm_storage = next(word for word in services["compute"].argv if word.startswith("STORAGE_EMULATOR_HOST="))
+    vm_storage = next(
+        word for word in services["compute"].argv if word.startswith("STORAGE_EMULATOR_HOST=")
+    )
     assert f"worker={vm_storage.rpartition(':')[2]}" in gate
     assert "--push-time-scale" in services["submit"].argv
     assert "--push-time-scale" not in services["api"].argv, "clients call it directly"
 
 
 @pytest.mark.emulator
-def test_each_function_has_an_address_of_pubsub_and_firestore_only_on_a_realistic_stack(tmp_path: Path) -> None:
+def test_each_function_has_an_address_of_pubsub_and_firestore_only_on_a_realistic_stack(
+    tmp_path: Path,
+) -> None:
     plan = planned(tmp_path, StackConfig(realistic=True, time_scale=0.1))
     services = {service.name: service for service in plan.services}
     functions = (*FUNCTIONS, "api")
     addresses = {name: services[name].environment["FIRESTORE_EMULATOR_HOST"] for name in functions}
-    assert addresses == {name: services[name].environment["PUBSUB_EMULATOR_HOST"] for name in functions}
+    assert addresses == {
+        name: services[name].environment["PUBSUB_EMULATOR_HOST"] for name in functions
+    }
     assert len(set(addresses.values())) == len(functions)
     gate = services[grpc_gate.NAME].argv
-    assert {f"{name}={address.rpartition(':')[2]}" for name, address in addresses.items()} <= set(gate)
+    assert {f"{name}={address.rpartition(':')[2]}" for name, address in addresses.items()} <= set(
+        gate
+    )
     assert gate[gate.index("--firestore") + 1] == plan.endpoints.firestore
     assert gate[gate.index("--pubsub") + 1] == plan.endpoints.pubsub
 
 
 @pytest.mark.emulator
-def test_functions_and_vms_have_addresses_of_the_json_apis_only_on_a_realistic_stack(tmp_path: Path) -> None:
+def test_functions_and_vms_have_addresses_of_the_json_apis_only_on_a_realistic_stack(
+    tmp_path: Path,
+) -> None:
     plan = planned(tmp_path, StackConfig(realistic=True, time_scale=0.1))
     services = {service.name: service for service in plan.services}
     gate = services[http_gate.NAME].argv
@@ -60,7 +73,10 @@ def test_functions_and_vms_have_addresses_of_the_json_apis_only_on_a_realistic_s
     ports = dict(word.split("=") for word in gate if word.partition("=")[2].isdigit())
     assert set(ports) == {*FUNCTIONS, "api", "worker", "console", "console_operator"}
     for name in ("LOGGING", "MONITORING", "TPU", "SECRETS", "REGISTRY", "IAM_ACCOUNTS"):
-        assert services["submit"].environment[f"TRAINMASTER_{name}_ENDPOINT"] == f"http://127.0.0.1:{ports['submit']}"
+        assert (
+            services["submit"].environment[f"TRAINMASTER_{name}_ENDPOINT"]
+            == f"http://127.0.0.1:{ports['submit']}"
+        )
     vm = dict(word.split("=", 1) for word in services["compute"].argv if "=" in word)
     for name in ("LOGGING", "MONITORING", "TPU", "SECRETS", "PUBSUB"):
         assert vm[f"TRAINMASTER_{name}_ENDPOINT"] == f"http://127.0.0.1:{ports['worker']}"
@@ -70,7 +86,9 @@ def test_functions_and_vms_have_addresses_of_the_json_apis_only_on_a_realistic_s
 
 
 @pytest.mark.emulator
-def test_provision_has_an_address_of_compute_engine_only_on_a_realistic_stack(tmp_path: Path) -> None:
+def test_provision_has_an_address_of_compute_engine_only_on_a_realistic_stack(
+    tmp_path: Path,
+) -> None:
     plan = planned(tmp_path, StackConfig(realistic=True, time_scale=0.1))
     services = {service.name: service for service in plan.services}
     address = services["provision"].environment["TRAINMASTER_COMPUTE_ENDPOINT"]

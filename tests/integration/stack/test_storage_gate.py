@@ -53,7 +53,9 @@ def client_of(account: str, storage: str) -> Iterator[Client]:
     server = gate(account, storage)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     options = {"api_endpoint": f"http://127.0.0.1:{server.server_address[1]}"}
-    client = Client(project="my-project", credentials=AnonymousCredentials(), client_options=options)
+    client = Client(
+        project="my-project", credentials=AnonymousCredentials(), client_options=options
+    )
     try:
         yield client
     finally:
@@ -62,7 +64,9 @@ def client_of(account: str, storage: str) -> Iterator[Client]:
         server.server_close()
 
 
-def test_worker_writes_its_job_directory_but_no_packages_and_reads_no_job_files(storage: str) -> None:
+def test_worker_writes_its_job_directory_but_no_packages_and_reads_no_job_files(
+    storage: str,
+) -> None:
     with client_of("worker", storage) as client:
         bucket = client.bucket(BUCKET)
         bucket.blob("model/new").upload_from_string(b"new")
@@ -78,7 +82,9 @@ def test_worker_writes_its_job_directory_but_no_packages_and_reads_no_job_files(
             lambda: client.bucket(STAGE).blob("submit.zip").download_as_bytes(),
         )
         for call_refused in refused:
-            with pytest.raises(exceptions.Forbidden, match=r"worker does not have storage\.objects"):
+            with pytest.raises(
+                exceptions.Forbidden, match=r"worker does not have storage\.objects"
+            ):
                 call_refused()
 
 
@@ -98,7 +104,9 @@ def test_large_upload_in_parts_goes_through_the_gate(storage: str) -> None:
         blob.upload_from_string(b"x" * 600_000)
         assert blob.size == 600_000
         with pytest.raises(exceptions.Forbidden):
-            client.bucket(BUCKET).blob("jobs/large", chunk_size=256 * 1024).upload_from_string(b"x" * 600_000)
+            client.bucket(BUCKET).blob("jobs/large", chunk_size=256 * 1024).upload_from_string(
+                b"x" * 600_000
+            )
 
 
 def test_web_page_is_refused_and_the_googleapis_proxy_is_served(storage: str) -> None:
@@ -107,13 +115,19 @@ def test_web_page_is_refused_and_the_googleapis_proxy_is_served(storage: str) ->
     address = f"127.0.0.1:{server.server_address[1]}"
     try:
         assert call(address, "GET", f"/storage/v1/b/{BUCKET}/o")["items"]
-        page = Request(f"http://{address}/storage/v1/b/{BUCKET}/o", headers={"Origin": "https://example.com"})
+        page = Request(
+            f"http://{address}/storage/v1/b/{BUCKET}/o", headers={"Origin": "https://example.com"}
+        )
         with pytest.raises(HTTPError, match="403"):
             urlopen(page, timeout=10)
-        rebound = Request(f"http://{address}/storage/v1/b/{BUCKET}/o", headers={"Host": "example.com"})
+        rebound = Request(
+            f"http://{address}/storage/v1/b/{BUCKET}/o", headers={"Host": "example.com"}
+        )
         with pytest.raises(HTTPError, match="403"):
             urlopen(rebound, timeout=10)
-        proxied = Request(f"http://{address}/storage/v1/b/{BUCKET}/o", headers={"Host": "www.googleapis.com"})
+        proxied = Request(
+            f"http://{address}/storage/v1/b/{BUCKET}/o", headers={"Host": "www.googleapis.com"}
+        )
         assert urlopen(proxied, timeout=10).status == 200
     finally:
         server.shutdown()
@@ -124,7 +138,12 @@ def test_web_page_is_refused_and_the_googleapis_proxy_is_served(storage: str) ->
     ("method", "target", "body", "needed"),
     [
         ("GET", "/storage/v1/b/gated/o?prefix=a", b"", [Access(LIST, "gated")]),
-        ("GET", "/download/storage/v1/b/gated/o/a%2Fb?alt=media", b"", [Access(GET, "gated", "a/b")]),
+        (
+            "GET",
+            "/download/storage/v1/b/gated/o/a%2Fb?alt=media",
+            b"",
+            [Access(GET, "gated", "a/b")],
+        ),
         ("DELETE", "/storage/v1/b/gated/o/a%2Fb", b"", [Access(DELETE, "gated", "a/b")]),
         (
             "POST",
@@ -141,11 +160,17 @@ def test_web_page_is_refused_and_the_googleapis_proxy_is_served(storage: str) ->
         ("GET", "/storage/v1/b/gated", b"", [Access(GET_BUCKET, "gated")]),
     ],
 )
-def test_call_needs_the_documented_permissions(method: str, target: str, body: bytes, needed: list[Access]) -> None:
+def test_call_needs_the_documented_permissions(
+    method: str, target: str, body: bytes, needed: list[Access]
+) -> None:
     assert list(required_access(method, target, body)) == needed
 
 
-@pytest.mark.parametrize(("account", "may"), [("api", True), ("worker", True), ("console", False), ("sweep", False)])
+@pytest.mark.parametrize(
+    ("account", "may"), [("api", True), ("worker", True), ("console", False), ("sweep", False)]
+)
 def test_metadata_of_a_bucket_need_the_role_that_shows_them(account: str, may: bool) -> None:
-    refused = StorageAccess(account, BUCKET, STAGE).first_missing("GET", f"/storage/v1/b/{BUCKET}", b"")
+    refused = StorageAccess(account, BUCKET, STAGE).first_missing(
+        "GET", f"/storage/v1/b/{BUCKET}", b""
+    )
     assert refused == (None if may else Access(GET_BUCKET, BUCKET))

@@ -74,10 +74,37 @@ def run_suite(folder: Path, *options: str, modules: Collection[str] = MODULES) -
     suite.mkdir(parents=True)
     (folder / "tests" / "conftest.py").write_text(CONFTEST)
     for name in modules:
-        (suite / f"{name}.py").write_text("\n".join(line[8:] for line in MODULES[name].splitlines()))
-    command = [sys.executable, "-m", "pytest", "--processes=2", "-p", "tests.support.forks", "-rA", *options]
-    isolated = ["-c", "/dev/null", "--rootdir", ".", "-p", "no:cacheprovider", "--import-mode=importlib", "tests"]
-    done = subprocess.run([*command, *isolated], cwd=folder, env=VARIABLES, capture_output=True, text=True, check=False)
+        (suite / f"{name}.py").write_text(
+            "\n".join(line[8:] for line in MODULES[name].splitlines())
+        )
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--processes=2",
+        "-p",
+        "tests.support.forks",
+        "-rA",
+        *options,
+    ]
+    isolated = [
+        "-c",
+        "/dev/null",
+        "--rootdir",
+        ".",
+        "-p",
+        "no:cacheprovider",
+        "--import-mode=importlib",
+        "tests",
+    ]
+    done = subprocess.run(
+        [*command, *isolated],
+        cwd=folder,
+        env=VARIABLES,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return done.returncode, done.stdout + done.stderr
 
 

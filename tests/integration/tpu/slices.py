@@ -43,15 +43,28 @@ class Slices:
 
     def __post_init__(self) -> None:
         options = ClientOptions(api_endpoint=self.compute.endpoint)
-        self.client = tpu_v2.TpuClient(transport="rest", credentials=AnonymousCredentials(), client_options=options)
+        self.client = tpu_v2.TpuClient(
+            transport="rest", credentials=AnonymousCredentials(), client_options=options
+        )
 
-    def fleet(self, project: str = PROJECT, *, endpoint: str = "", wait_s: float = 20.0) -> TpuFleet:
-        return TpuFleet(VmDefaults(project), endpoint=endpoint or self.compute.endpoint, wait_s=wait_s)
+    def fleet(
+        self, project: str = PROJECT, *, endpoint: str = "", wait_s: float = 20.0
+    ) -> TpuFleet:
+        return TpuFleet(
+            VmDefaults(project), endpoint=endpoint or self.compute.endpoint, wait_s=wait_s
+        )
 
-    def run(self, name: str, script: str = "sleep 600", tpu: Tpu = FOUR_HOSTS, **changes: Any) -> tpu_v2.Node:
+    def run(
+        self, name: str, script: str = "sleep 600", tpu: Tpu = FOUR_HOSTS, **changes: Any
+    ) -> tpu_v2.Node:
         """Create a node and return it when it is READY."""
         metadata = {"startup-script": script, **changes.pop("metadata", {})}
-        fields = {"accelerator_type": tpu.type, "runtime_version": tpu.runtime, "metadata": metadata, **changes}
+        fields = {
+            "accelerator_type": tpu.type,
+            "runtime_version": tpu.runtime,
+            "metadata": metadata,
+            **changes,
+        }
         self.done(self.client.create_node(parent=parent(), node_id=name, node=tpu_v2.Node(fields)))
         return self.get(name)
 
@@ -70,7 +83,9 @@ class Slices:
 
         def is_done() -> bool:
             nonlocal operation
-            operation = self.client.get_operation(operations_pb2.GetOperationRequest(name=operation.name))
+            operation = self.client.get_operation(
+                operations_pb2.GetOperationRequest(name=operation.name)
+            )
             return bool(operation.done)
 
         eventually(is_done, 30)
@@ -82,11 +97,15 @@ class Slices:
     def enqueue(self, name: str, **changes: Any) -> Any:
         """Create a queued resource for one node of the same name. Return the operation."""
         node = tpu_v2.Node(
-            accelerator_type=ONE_HOST.type, runtime_version=RUNTIME, metadata={"startup-script": "sleep 600"}
+            accelerator_type=ONE_HOST.type,
+            runtime_version=RUNTIME,
+            metadata={"startup-script": "sleep 600"},
         )
         spec = tpu_v2.QueuedResource.Tpu.NodeSpec(parent=parent(), node_id=name, node=node)
         queued = tpu_v2.QueuedResource({"tpu": {"node_spec": [spec]}, **changes})
-        return self.client.create_queued_resource(parent=parent(), queued_resource_id=name, queued_resource=queued)
+        return self.client.create_queued_resource(
+            parent=parent(), queued_resource_id=name, queued_resource=queued
+        )
 
     def queued(self, name: str) -> tpu_v2.QueuedResource:
         return self.client.get_queued_resource(name=f"{parent()}/queuedResources/{name}")
@@ -119,7 +138,9 @@ class Slices:
     def _delete_queued(self, name: str) -> bool:
         """Return False if the resource cannot be deleted in its current state."""
         try:
-            self.client.delete_queued_resource(tpu_v2.DeleteQueuedResourceRequest(name=name, force=True))
+            self.client.delete_queued_resource(
+                tpu_v2.DeleteQueuedResourceRequest(name=name, force=True)
+            )
         except exceptions.NotFound:
             return True
         except exceptions.BadRequest:
@@ -158,7 +179,11 @@ def a_create(job: Job, **changes: Any) -> Create:
 
 
 def a_metadata(script: str = "sleep 600", directive: Directive = RUN) -> dict[str, str]:
-    body = {"attempt": directive.attempt, "incarnation": directive.incarnation, "action": directive.action}
+    body = {
+        "attempt": directive.attempt,
+        "incarnation": directive.incarnation,
+        "action": directive.action,
+    }
     return {"startup-script": script, "trainmaster-directive": json.dumps(body)}
 
 

@@ -35,7 +35,12 @@ PARENT: Final = f"projects/p/locations/{ZONE}"
 JOB: Final = a_tpu_job(ONE_HOST, zones=(ZONE,))
 NAME: Final = a_create(JOB).names[0]
 LABELS: Final = {"trainmaster-job": job_label(JOB.job_id), "trainmaster-vm-generation": "1"}
-NODE: Final[dict[str, Any]] = {"name": f"{PARENT}/nodes/{NAME}", "id": "17", "state": "READY", "labels": LABELS}
+NODE: Final[dict[str, Any]] = {
+    "name": f"{PARENT}/nodes/{NAME}",
+    "id": "17",
+    "state": "READY",
+    "labels": LABELS,
+}
 SPEC: Final = {"parent": PARENT, "nodeId": NAME, "node": {"labels": LABELS}}
 QUEUED: Final[dict[str, Any]] = {
     "name": f"{PARENT}/queuedResources/{NAME}",
@@ -64,7 +69,10 @@ class Answers:
     """Cloud TPU with fixed answers."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, by_call: ByCall) -> None:
-        self._by_call = {call: answer if isinstance(answer, list) else [answer] for call, answer in by_call.items()}
+        self._by_call = {
+            call: answer if isinstance(answer, list) else [answer]
+            for call, answer in by_call.items()
+        }
         self.calls: list[str] = []
         """The calls so far, as keys of `by_call`."""
         self.paths: list[str] = []
@@ -76,14 +84,18 @@ class Answers:
 
     def _request(self, method: str, url: str, **_: object) -> requests.Response:
         words = urlsplit(url).path.split("/")
-        kind = next(word for word in reversed(words) if word in ("nodes", "queuedResources", "operations"))
+        kind = next(
+            word for word in reversed(words) if word in ("nodes", "queuedResources", "operations")
+        )
         call = f"{method.upper()} {kind}"
         self.calls.append(call)
         self.paths.append(urlsplit(url).path)
         answers = self._by_call[call]
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         response = requests.Response()
-        response.status_code = answer.get("status", 200) if "error" in answer and "name" not in answer else 200
+        response.status_code = (
+            answer.get("status", 200) if "error" in answer and "name" not in answer else 200
+        )
         response.headers["Content-Type"] = "application/json"
         response.request = requests.Request(method, url).prepare()
         response._content = json.dumps(answer).encode()
@@ -108,23 +120,37 @@ DELETIONS: Final[dict[str, tuple[Answer, Answer, bool, int]]] = {
 """Case → answers to the deletion and to the read of its operation; whether it is gone; reads of the operation."""
 
 
-@pytest.mark.parametrize(("deletion", "operation", "is_gone", "reads"), DELETIONS.values(), ids=DELETIONS)
+@pytest.mark.parametrize(
+    ("deletion", "operation", "is_gone", "reads"), DELETIONS.values(), ids=DELETIONS
+)
 def test_node_is_gone_when_its_deletion_has_succeeded(
     monkeypatch: pytest.MonkeyPatch, deletion: Answer, operation: Answer, is_gone: bool, reads: int
 ) -> None:
-    answers = Answers(monkeypatch, {"GET nodes": NODE, "DELETE nodes": deletion, "GET operations": operation})
+    answers = Answers(
+        monkeypatch, {"GET nodes": NODE, "DELETE nodes": deletion, "GET operations": operation}
+    )
     assert answers.fleet.delete(node_vm()) is is_gone
     assert answers.calls == ["GET nodes", "DELETE nodes", *["GET operations"] * reads]
 
 
-@pytest.mark.parametrize(("deletion", "operation", "is_gone", "reads"), DELETIONS.values(), ids=DELETIONS)
+@pytest.mark.parametrize(
+    ("deletion", "operation", "is_gone", "reads"), DELETIONS.values(), ids=DELETIONS
+)
 def test_queued_resource_is_gone_when_its_deletion_has_succeeded(
     monkeypatch: pytest.MonkeyPatch, deletion: Answer, operation: Answer, is_gone: bool, reads: int
 ) -> None:
-    by_call = {"GET queuedResources": QUEUED, "DELETE queuedResources": deletion, "GET operations": operation}
+    by_call = {
+        "GET queuedResources": QUEUED,
+        "DELETE queuedResources": deletion,
+        "GET operations": operation,
+    }
     answers = Answers(monkeypatch, by_call)
     assert answers.fleet.delete(queued_vm()) is is_gone
-    assert answers.calls == ["GET queuedResources", "DELETE queuedResources", *["GET operations"] * reads]
+    assert answers.calls == [
+        "GET queuedResources",
+        "DELETE queuedResources",
+        *["GET operations"] * reads,
+    ]
 
 
 @pytest.mark.parametrize("vm", [node_vm(), queued_vm()], ids=["node", "queued resource"])
@@ -151,13 +177,19 @@ def test_refused_deletion_is_an_error(
 
 
 def test_deletion_is_followed_for_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    by_call: ByCall = {"GET nodes": NODE, "DELETE nodes": OPERATION, "GET operations": [OPERATION, DONE]}
+    by_call: ByCall = {
+        "GET nodes": NODE,
+        "DELETE nodes": OPERATION,
+        "GET operations": [OPERATION, DONE],
+    }
     answers = Answers(monkeypatch, by_call)
     monkeypatch.setattr(adapter, "SETTLE_S", 3.0)
     assert answers.fleet.delete(node_vm()) is True
 
 
-def test_deletion_of_a_queued_resource_is_followed_for_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deletion_of_a_queued_resource_is_followed_for_some_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     by_call: ByCall = {
         "GET queuedResources": QUEUED,
         "DELETE queuedResources": OPERATION,
@@ -168,7 +200,9 @@ def test_deletion_of_a_queued_resource_is_followed_for_some_seconds(monkeypatch:
     assert answers.fleet.delete(queued_vm()) is True
 
 
-def test_resource_that_is_being_deleted_is_not_deleted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resource_that_is_being_deleted_is_not_deleted_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     deleting = {
         "GET nodes": {**NODE, "state": "DELETING"},
         "GET queuedResources": {**QUEUED, "state": {"state": "DELETING"}},
@@ -187,14 +221,19 @@ def test_resource_that_does_not_exist_is_gone(monkeypatch: pytest.MonkeyPatch) -
 
 def test_newer_resource_of_the_same_name_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     later = datetime(2030, 1, 1, tzinfo=UTC).isoformat()
-    newer = {"GET nodes": {**NODE, "id": "18"}, "GET queuedResources": {**QUEUED, "createTime": later}}
+    newer = {
+        "GET nodes": {**NODE, "id": "18"},
+        "GET queuedResources": {**QUEUED, "createTime": later},
+    }
     answers = Answers(monkeypatch, newer)
     assert answers.fleet.delete(node_vm()) is True
     assert answers.fleet.delete(queued_vm()) is True
     assert answers.calls == ["GET nodes", "GET queuedResources"]
 
 
-@pytest.mark.parametrize(("operation", "is_gone"), [(DONE, True), (OPERATION, False)], ids=["done", "not done yet"])
+@pytest.mark.parametrize(
+    ("operation", "is_gone"), [(DONE, True), (OPERATION, False)], ids=["done", "not done yet"]
+)
 def test_node_of_a_queued_resource_is_deleted_after_the_queued_resource(
     monkeypatch: pytest.MonkeyPatch, operation: Answer, is_gone: bool
 ) -> None:
@@ -215,7 +254,11 @@ def test_resources_that_are_not_trainmasters_do_not_hide_others(
 ) -> None:
     plain_node = {**NODE, "name": f"{PARENT}/nodes/plain", "labels": {}}
     odd_node = {**NODE, "name": f"{PARENT}/nodes/odd"}
-    plain_queued = {**QUEUED, "name": f"{PARENT}/queuedResources/plain", "tpu": {"nodeSpec": [{"node": {}}]}}
+    plain_queued = {
+        **QUEUED,
+        "name": f"{PARENT}/queuedResources/plain",
+        "tpu": {"nodeSpec": [{"node": {}}]},
+    }
     odd_queued = {**QUEUED, "name": f"{PARENT}/queuedResources/odd"}
     other = f"{NAME[:-1]}1"
     queued = {**QUEUED, "name": f"{PARENT}/queuedResources/{other}"}
@@ -224,7 +267,9 @@ def test_resources_that_are_not_trainmasters_do_not_hide_others(
         "GET queuedResources": {"queuedResources": [plain_queued, odd_queued, QUEUED, queued]},
     }
     answers = Answers(monkeypatch, by_call)
-    assert [(vm.name, vm.instance_id.isdigit()) for vm in answers.fleet.list_vms(JOB.job_id, (ZONE,))] == [
+    assert [
+        (vm.name, vm.instance_id.isdigit()) for vm in answers.fleet.list_vms(JOB.job_id, (ZONE,))
+    ] == [
         (NAME, True),
         (other, False),
     ]
@@ -232,7 +277,9 @@ def test_resources_that_are_not_trainmasters_do_not_hide_others(
 
 
 @pytest.mark.parametrize("kind", ["nodes", "queuedResources"])
-def test_zone_that_cannot_be_reached_is_an_error_for_one_job_only(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_zone_that_cannot_be_reached_is_an_error_for_one_job_only(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     """A job's nodes would count as lost. A listing of all jobs finds them the next time."""
     empty: dict[str, Answer] = {"GET nodes": {}, "GET queuedResources": {}}
     answers = Answers(monkeypatch, {**empty, f"GET {kind}": {"unreachable": [ZONE]}})
@@ -241,8 +288,13 @@ def test_zone_that_cannot_be_reached_is_an_error_for_one_job_only(monkeypatch: p
     assert reached(answers.fleet.list_all) == ((), (ZONE,), "")
 
 
-def test_queue_that_cannot_be_listed_is_an_error_for_one_job_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    refused = {"GET nodes": {"nodes": [NODE]}, "GET queuedResources": an_error(403, "PERMISSION_DENIED")}
+def test_queue_that_cannot_be_listed_is_an_error_for_one_job_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refused = {
+        "GET nodes": {"nodes": [NODE]},
+        "GET queuedResources": an_error(403, "PERMISSION_DENIED"),
+    }
     answers = Answers(monkeypatch, refused)
     with pytest.raises(TemporaryError, match=f"in {ZONE}: Google refuses the call"):
         answers.fleet.list_vms(JOB.job_id, (ZONE,))
@@ -253,7 +305,11 @@ def test_queue_that_cannot_be_listed_is_an_error_for_one_job_only(monkeypatch: p
     ("error", "kind", "code"),
     [
         ({}, CapacityErrorKind.STOCKOUT, "DEADLINE_EXCEEDED"),
-        ({"code": 7, "message": "Permission denied"}, CapacityErrorKind.BLOCKED, "PERMISSION_DENIED"),
+        (
+            {"code": 7, "message": "Permission denied"},
+            CapacityErrorKind.BLOCKED,
+            "PERMISSION_DENIED",
+        ),
     ],
     ids=["no reason", "a reason"],
 )
@@ -275,7 +331,9 @@ def test_failed_request_has_the_reason_that_cloud_tpu_gives(
         "state": {"state": "FAILED", "failedData": {"error": error}},
         "tpu": {"nodeSpec": [{"node": {"labels": labels}}]},
     }
-    outcome = Answers(monkeypatch, {"GET queuedResources": failed}).fleet.create(job, waiting, a_metadata())
+    outcome = Answers(monkeypatch, {"GET queuedResources": failed}).fleet.create(
+        job, waiting, a_metadata()
+    )
     assert isinstance(outcome, NotCreated)
     assert (outcome.kind, outcome.code) == (kind, code)
 
@@ -294,14 +352,20 @@ UPDATES: Final[dict[str, tuple[Answer, list[Answer], bool]]] = {
 def test_directive_is_written_unless_its_update_has_failed(
     monkeypatch: pytest.MonkeyPatch, update: Answer, operation: list[Answer], is_written: bool
 ) -> None:
-    answers = Answers(monkeypatch, {"GET nodes": NODE, "PATCH nodes": update, "GET operations": operation})
+    answers = Answers(
+        monkeypatch, {"GET nodes": NODE, "PATCH nodes": update, "GET operations": operation}
+    )
     monkeypatch.setattr(adapter, "SETTLE_S", 0.3)
     assert answers.fleet.write_directive(node_vm(), RUN) is is_written
 
 
 def test_node_whose_label_was_removed_gets_a_directive(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading a missing key of a protobuf map with `[]` adds it, so that the node seemed to have changed since."""
-    by_call: ByCall = {"GET nodes": [{"nodes": [NODE]}, NODE], "GET queuedResources": {}, "PATCH nodes": OPERATION}
+    by_call: ByCall = {
+        "GET nodes": [{"nodes": [NODE]}, NODE],
+        "GET queuedResources": {},
+        "PATCH nodes": OPERATION,
+    }
     answers = Answers(monkeypatch, {**by_call, "GET operations": DONE})
     (vm,) = answers.fleet.list_vms(JOB.job_id, (ZONE,))
     assert vm.directive is None
@@ -309,18 +373,27 @@ def test_node_whose_label_was_removed_gets_a_directive(monkeypatch: pytest.Monke
 
 
 def test_directive_that_may_not_be_written_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = Answers(monkeypatch, {"GET nodes": NODE, "PATCH nodes": an_error(403, "PERMISSION_DENIED")})
+    answers = Answers(
+        monkeypatch, {"GET nodes": NODE, "PATCH nodes": an_error(403, "PERMISSION_DENIED")}
+    )
     with pytest.raises(TemporaryError, match=f"direct {NAME}: Google refuses the call"):
         answers.fleet.write_directive(node_vm(), RUN)
 
 
-def test_nodes_of_a_failed_create_are_deleted_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_of_a_failed_create_are_deleted_and_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     job = a_tpu_job(ONE_HOST, count=2, zones=(ZONE,))
     create = a_create(job)
     labels = {**LABELS, "trainmaster-job": job_label(job.job_id)}
 
     def node(name: str, number: int, **changes: str) -> Answer:
-        return {**NODE, "name": f"{PARENT}/nodes/{name}", "id": str(number), "labels": {**labels, **changes}}
+        return {
+            **NODE,
+            "name": f"{PARENT}/nodes/{name}",
+            "id": str(number),
+            "labels": {**labels, **changes},
+        }
 
     first = node(create.names[0], 1)
     earlier = node(create.names[1], 2, **{"trainmaster-vm-generation": "0"})
@@ -344,7 +417,10 @@ EXISTING: Final[dict[str, tuple[Answer, CreateOutcome]]] = {
     "same": (NODE, Created()),
     "newer": ({**NODE, "labels": {**LABELS, "trainmaster-vm-generation": "2"}}, Created()),
     "earlier": ({**NODE, "labels": {**LABELS, "trainmaster-vm-generation": "0"}}, Pending()),
-    "without generation": ({**NODE, "labels": {"trainmaster-job": LABELS["trainmaster-job"]}}, Pending()),
+    "without generation": (
+        {**NODE, "labels": {"trainmaster-job": LABELS["trainmaster-job"]}},
+        Pending(),
+    ),
     "stopping": ({**NODE, "state": "STOPPING"}, Pending()),
     "preempted": ({**NODE, "state": "PREEMPTED"}, Pending()),
     "just deleted": (NOT_FOUND, Pending()),
@@ -372,7 +448,11 @@ def test_node_that_has_the_name_decides_the_outcome(
 def test_creation_that_runs_is_followed_and_not_repeated(
     monkeypatch: pytest.MonkeyPatch, creation: Answer, follow: Answer, calls: list[str]
 ) -> None:
-    metadata = {"target": NODE["name"], "verb": "create", "createTime": datetime.now(UTC).isoformat()}
+    metadata = {
+        "target": NODE["name"],
+        "verb": "create",
+        "createTime": datetime.now(UTC).isoformat(),
+    }
     listed = {"operations": [{**OPERATION, "metadata": metadata, **creation}]}
     answers = Answers(monkeypatch, {"GET operations": [listed, follow], "POST nodes": OPERATION})
     assert answers.fleet.create(JOB, a_create(JOB), a_metadata()) == Created()
@@ -396,12 +476,20 @@ def test_last_valid_creation_of_each_node_is_found(monkeypatch: pytest.MonkeyPat
         a_creation("running before", old + 100, done=False),
         a_creation("running before", old),
         {"name": "deletion", "metadata": {"target": f"{PARENT}/nodes/deleted", "verb": "delete"}},
-        {"name": "without time", "metadata": {"target": f"{PARENT}/nodes/timeless", "verb": "create"}},
+        {
+            "name": "without time",
+            "metadata": {"target": f"{PARENT}/nodes/timeless", "verb": "create"},
+        },
         {"name": "without metadata"},
     ]
     Answers(monkeypatch, {"GET operations": {"operations": listed}})
-    found = Operations(RestApi("https://tpu.googleapis.com", "http://127.0.0.1:9", 1.0)).creations(PARENT)
-    nodes = {target.rpartition("/")[2]: (operation.done, operation.error) for target, operation in found.items()}
+    found = Operations(RestApi("https://tpu.googleapis.com", "http://127.0.0.1:9", 1.0)).creations(
+        PARENT
+    )
+    nodes = {
+        target.rpartition("/")[2]: (operation.done, operation.error)
+        for target, operation in found.items()
+    }
     assert nodes == {
         "recent": (True, None),
         "old and running": (False, None),
@@ -409,7 +497,9 @@ def test_last_valid_creation_of_each_node_is_found(monkeypatch: pytest.MonkeyPat
     }
 
 
-def test_operation_is_polled_less_and_less_often_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operation_is_polled_less_and_less_often_until_the_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pauses: list[float] = []
     now_s = 100.0
 
@@ -425,10 +515,16 @@ def test_operation_is_polled_less_and_less_often_until_the_deadline(monkeypatch:
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0, 0.9]
 
 
-@pytest.mark.parametrize("error", [(404, "NOT_FOUND"), (501, "UNIMPLEMENTED"), (400, "FAILED_PRECONDITION")])
-def test_operation_that_cannot_be_deleted_is_left(monkeypatch: pytest.MonkeyPatch, error: tuple[int, str]) -> None:
+@pytest.mark.parametrize(
+    "error", [(404, "NOT_FOUND"), (501, "UNIMPLEMENTED"), (400, "FAILED_PRECONDITION")]
+)
+def test_operation_that_cannot_be_deleted_is_left(
+    monkeypatch: pytest.MonkeyPatch, error: tuple[int, str]
+) -> None:
     answers = Answers(monkeypatch, {"DELETE operations": an_error(*error)})
-    Operations(RestApi("https://tpu.googleapis.com", "http://127.0.0.1:9", 1.0)).delete(Operation.parse(OPERATION))
+    Operations(RestApi("https://tpu.googleapis.com", "http://127.0.0.1:9", 1.0)).delete(
+        Operation.parse(OPERATION)
+    )
     assert answers.calls == ["DELETE operations"]
 
 
@@ -441,7 +537,9 @@ def test_node_counts_as_started_ten_minutes_after_its_request() -> None:
     node = tpu_v2.Node(name=NODE["name"], id=17, state=tpu_v2.Node.State.READY, create_time=START)
     assert vm_of(node).started_at == START + timedelta(minutes=10)
     assert (vm_of(node).vm_generation, vm_of(node).address) == (0, "")
-    assert vm_of(tpu_v2.Node(name=NODE["name"], state=tpu_v2.Node.State.CREATING)).started_at is None
+    assert (
+        vm_of(tpu_v2.Node(name=NODE["name"], state=tpu_v2.Node.State.CREATING)).started_at is None
+    )
 
 
 def test_address_of_a_slice_is_that_of_its_first_host() -> None:

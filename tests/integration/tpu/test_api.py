@@ -22,8 +22,12 @@ def test_locations_types_and_versions_are_listed(slices: Slices) -> None:
     assert types["v5litepod-16"].accelerator_configs[0].topology == "4x4"
     assert types["v5litepod-16"].accelerator_configs[0].type_.name == "V5LITE_POD"
     assert "v4-8" not in types
-    assert "v4-8" in {kind.type_ for kind in slices.client.list_accelerator_types(parent=parent("us-central2-b"))}
-    assert RUNTIME in {runtime.version for runtime in slices.client.list_runtime_versions(parent=parent())}
+    assert "v4-8" in {
+        kind.type_ for kind in slices.client.list_accelerator_types(parent=parent("us-central2-b"))
+    }
+    assert RUNTIME in {
+        runtime.version for runtime in slices.client.list_runtime_versions(parent=parent())
+    }
 
 
 def test_node_has_the_requested_properties(slices: Slices) -> None:
@@ -40,7 +44,14 @@ def test_node_has_the_requested_properties(slices: Slices) -> None:
     node = slices.get("n")
     assert node.accelerator_type == "v5litepod-4"
     assert (node.state.name, node.health.name, node.api_version.name) == ("READY", "HEALTHY", "V2")
-    for field in ("labels", "metadata", "scheduling_config", "service_account", "network_config", "runtime_version"):
+    for field in (
+        "labels",
+        "metadata",
+        "scheduling_config",
+        "service_account",
+        "network_config",
+        "runtime_version",
+    ):
         assert getattr(node, field) == getattr(requested, field), field
     assert node.id
     assert node.create_time
@@ -48,15 +59,23 @@ def test_node_has_the_requested_properties(slices: Slices) -> None:
 
 def test_operation_has_its_target_and_can_be_deleted(slices: Slices) -> None:
     future = slices.client.create_node(
-        parent=parent(), node_id="n", node=tpu_v2.Node(accelerator_type="v5litepod-4", runtime_version=RUNTIME)
+        parent=parent(),
+        node_id="n",
+        node=tpu_v2.Node(accelerator_type="v5litepod-4", runtime_version=RUNTIME),
     )
     operation = slices.done(future)
     metadata = tpu_v2.OperationMetadata()
     assert operation.metadata.Unpack(tpu_v2.OperationMetadata.pb(metadata))
-    assert (metadata.target, metadata.verb, metadata.api_version) == (f"{parent()}/nodes/n", "create", "v2")
+    assert (metadata.target, metadata.verb, metadata.api_version) == (
+        f"{parent()}/nodes/n",
+        "create",
+        "v2",
+    )
     assert metadata.end_time >= metadata.create_time
     assert future.result(timeout=10).name == f"{parent()}/nodes/n", "the client's future ends, too"
-    listed = slices.client.list_operations(operations_pb2.ListOperationsRequest(name=parent())).operations
+    listed = slices.client.list_operations(
+        operations_pb2.ListOperationsRequest(name=parent())
+    ).operations
     assert operation.name in {item.name for item in listed}
     slices.client.delete_operation(operations_pb2.DeleteOperationRequest(name=operation.name))
     with pytest.raises(exceptions.NotFound):
@@ -66,7 +85,9 @@ def test_operation_has_its_target_and_can_be_deleted(slices: Slices) -> None:
 def test_failed_operation_has_a_status(slices: Slices) -> None:
     slices.compute.faults(stockout_zones=[ZONE])
     future = slices.client.create_node(
-        parent=parent(), node_id="n", node=tpu_v2.Node(accelerator_type="v5litepod-4", runtime_version=RUNTIME)
+        parent=parent(),
+        node_id="n",
+        node=tpu_v2.Node(accelerator_type="v5litepod-4", runtime_version=RUNTIME),
     )
     operation = slices.done(future)
     assert operation.error.code == 8
@@ -80,7 +101,9 @@ def test_nodes_of_one_zone_and_of_all_zones_are_listed_in_pages(slices: Slices) 
     slices.run("a", tpu=ONE_HOST)
     node = tpu_v2.Node(accelerator_type="v5litepod-4", runtime_version=RUNTIME)
     slices.done(slices.client.create_node(parent=parent(OTHER_ZONE), node_id="b", node=node))
-    assert [node.name.rpartition("/")[2] for node in slices.client.list_nodes(parent=parent())] == ["a"]
+    assert [node.name.rpartition("/")[2] for node in slices.client.list_nodes(parent=parent())] == [
+        "a"
+    ]
     assert [node.name.rpartition("/")[2] for node in slices.nodes()] == ["a", "b"]
     pages = slices.client.list_nodes(tpu_v2.ListNodesRequest(parent=parent("-"), page_size=1)).pages
     assert [len(page.nodes) for page in pages] == [1, 1]
@@ -94,17 +117,46 @@ GOOD = {"accelerator_type": "v5litepod-4", "runtime_version": RUNTIME}
     [
         ("n", ZONE, {"runtime_version": RUNTIME}, exceptions.BadRequest, "accelerator_type"),
         ("n", ZONE, {"accelerator_type": "v5litepod-4"}, exceptions.BadRequest, "runtime version"),
-        ("n", ZONE, {**GOOD, "accelerator_type": "v4-8"}, exceptions.BadRequest, "v4-8 was not found in zone"),
+        (
+            "n",
+            ZONE,
+            {**GOOD, "accelerator_type": "v4-8"},
+            exceptions.BadRequest,
+            "v4-8 was not found in zone",
+        ),
         ("n", ZONE, {**GOOD, "runtime_version": "v0"}, exceptions.NotFound, "v0"),
         ("n", ZONE, {**GOOD, "labels": {"A": "b"}}, exceptions.BadRequest, "Invalid label"),
-        ("n", ZONE, {**GOOD, "metadata": {"a": "x" * 300_000}}, exceptions.BadRequest, "262144 bytes"),
-        ("n", ZONE, {**GOOD, "scheduling_config": {"spot": True, "reserved": True}}, exceptions.BadRequest, "both"),
+        (
+            "n",
+            ZONE,
+            {**GOOD, "metadata": {"a": "x" * 300_000}},
+            exceptions.BadRequest,
+            "262144 bytes",
+        ),
+        (
+            "n",
+            ZONE,
+            {**GOOD, "scheduling_config": {"spot": True, "reserved": True}},
+            exceptions.BadRequest,
+            "both",
+        ),
         ("-", ZONE, GOOD, exceptions.BadRequest, "Invalid node id"),
-        ("n", "us-nowhere1-a", GOOD, exceptions.Forbidden, "Permission denied on 'locations/us-nowhere1-a'"),
+        (
+            "n",
+            "us-nowhere1-a",
+            GOOD,
+            exceptions.Forbidden,
+            "Permission denied on 'locations/us-nowhere1-a'",
+        ),
     ],
 )
 def test_invalid_request_fails_the_call(
-    slices: Slices, node_id: str, zone: str, node: dict[str, Any], error: type[Exception], words: str
+    slices: Slices,
+    node_id: str,
+    zone: str,
+    node: dict[str, Any],
+    error: type[Exception],
+    words: str,
 ) -> None:
     with pytest.raises(error, match=words):
         slices.client.create_node(parent=parent(zone), node_id=node_id, node=tpu_v2.Node(node))
@@ -130,4 +182,6 @@ def test_update_replaces_all_metadata_and_nothing_else(slices: Slices) -> None:
     assert dict(slices.get("n").metadata) == {"a": "3"}
     assert slices.get("n").runtime_version == RUNTIME
     with pytest.raises(exceptions.BadRequest, match="Cannot update runtimeVersion"):
-        slices.client.update_node(node=changed, update_mask=field_mask_pb2.FieldMask(paths=["runtime_version"]))
+        slices.client.update_node(
+            node=changed, update_mask=field_mask_pb2.FieldMask(paths=["runtime_version"])
+        )

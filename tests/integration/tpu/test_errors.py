@@ -35,15 +35,31 @@ LIMIT = "Quota limit 'TPUV6EPreemptiblePerProjectPerRegionForTPUAPI' has been ex
 LOST = "Cloud TPU received a bad request. update is not supported while in state PREEMPTED [EID: 0x73013519f5b7feb2]"
 
 IN_OPERATIONS = [
-    ("RESOURCE_EXHAUSTED", 'There is no more capacity in the zone "europe-west4-a"; you can try in another', STOCKOUT),
+    (
+        "RESOURCE_EXHAUSTED",
+        'There is no more capacity in the zone "europe-west4-a"; you can try in another',
+        STOCKOUT,
+    ),
     ("INVALID_ARGUMENT", LOST, STOCKOUT),
-    ("FAILED_PRECONDITION", "Insufficient reserved capacity. Contact customer support to increase", STOCKOUT),
+    (
+        "FAILED_PRECONDITION",
+        "Insufficient reserved capacity. Contact customer support to increase",
+        STOCKOUT,
+    ),
     ("RESOURCE_EXHAUSTED", "Insufficient capacity.", STOCKOUT),
     ("RESOURCE_EXHAUSTED", QUOTA_OF_REGION, QUOTA),
     ("RESOURCE_EXHAUSTED", LIMIT, QUOTA),
     ("RESOURCE_EXHAUSTED", QUOTA_OF_ZONE, STOCKOUT),
-    ("INVALID_ARGUMENT", "Cloud TPU received a bad request. The runtime version is not valid", DENIED),
-    ("PERMISSION_DENIED", "Permission 'iam.serviceaccounts.actAs' denied on service account", BLOCKED),
+    (
+        "INVALID_ARGUMENT",
+        "Cloud TPU received a bad request. The runtime version is not valid",
+        DENIED,
+    ),
+    (
+        "PERMISSION_DENIED",
+        "Permission 'iam.serviceaccounts.actAs' denied on service account",
+        BLOCKED,
+    ),
     ("FAILED_PRECONDITION", "This API method requires billing to be enabled", BLOCKED),
     ("NOT_FOUND", "Reservation not found.", BLOCKED),
     ("INTERNAL", "Internal error", INTERNAL),
@@ -60,21 +76,27 @@ def test_failed_operation_is_classified(code: str, message: str, kind: CapacityE
 
 def test_operation_without_a_code_failed_for_an_unknown_reason() -> None:
     assert problem_of_operation({}) == Problem("UNKNOWN", "")
-    assert not_created(problem_of_operation({"message": "no"})) == NotCreated(INTERNAL, "UNKNOWN", "no")
+    assert not_created(problem_of_operation({"message": "no"})) == NotCreated(
+        INTERNAL, "UNKNOWN", "no"
+    )
 
 
 def api_error(http: int, code: str, message: str) -> exceptions.GoogleAPICallError:
     """Return the exception that the REST transport raises."""
     response = requests.Response()
     response.status_code = http
-    response._content = json.dumps({"error": {"code": http, "status": code, "message": message}}).encode()
+    response._content = json.dumps(
+        {"error": {"code": http, "status": code, "message": message}}
+    ).encode()
     response.request = requests.Request("POST", "https://tpu.googleapis.com/v2/nodes").prepare()
     error: exceptions.GoogleAPICallError = exceptions.from_http_response(response)
     return error
 
 
 TRANSIENT = [
-    api_error(429, "RESOURCE_EXHAUSTED", "Quota exceeded for quota metric 'Create requests' per minute"),
+    api_error(
+        429, "RESOURCE_EXHAUSTED", "Quota exceeded for quota metric 'Create requests' per minute"
+    ),
     api_error(429, "RESOURCE_EXHAUSTED", "Maximum number of CreateNode requests per minute"),
     api_error(503, "UNAVAILABLE", "The service is currently unavailable"),
     api_error(500, "INTERNAL", "Internal error"),
@@ -83,7 +105,9 @@ TRANSIENT = [
 ]
 PERMANENT = [
     api_error(
-        429, "RESOURCE_EXHAUSTED", "Quota limit 'TPUV6EPerProjectPerRegionForTPUAPI' has been exceeded. Limit: 0"
+        429,
+        "RESOURCE_EXHAUSTED",
+        "Quota limit 'TPUV6EPerProjectPerRegionForTPUAPI' has been exceeded. Limit: 0",
     ),
     api_error(400, "INVALID_ARGUMENT", "Cloud TPU received a bad request."),
     api_error(503, "UNAVAILABLE", 'There is no more capacity in the zone "z"'),

@@ -106,7 +106,12 @@ def test_created_slice_is_listed(world: World, job: Job) -> None:
     create = a_create(job)
     vm = create_slice(world.fleet, job)
     assert (vm.name, vm.zone, vm.replica_id) == (create.names[0], ZONE, create.replica_ids[0])
-    assert (vm.status, vm.vm_generation, vm.directive, vm.is_tpu) == (VmStatus.RUNNING, 1, RUN, True)
+    assert (vm.status, vm.vm_generation, vm.directive, vm.is_tpu) == (
+        VmStatus.RUNNING,
+        1,
+        RUN,
+        True,
+    )
     assert vm.instance_id.isdigit()
     assert vm.created_at is not None
     assert before < vm.created_at < datetime.now(UTC) + timedelta(seconds=5)
@@ -162,7 +167,9 @@ def test_stockout_leaves_no_slice(world: World) -> None:
 def test_directive_write_needs_the_vm_as_last_listed(world: World, job: Job) -> None:
     vm = create_slice(world.fleet, job)
     assert world.fleet.write_directive(vm, LATER)
-    assert not world.fleet.write_directive(vm, Directive(1, 3, DirectiveAction.RUN)), "listed before the last write"
+    assert not world.fleet.write_directive(vm, Directive(1, 3, DirectiveAction.RUN)), (
+        "listed before the last write"
+    )
     (current,) = listed(world.fleet, job)
     assert current.directive == LATER
     assert world.fleet.write_directive(current, Directive(1, 3, DirectiveAction.STOP))
@@ -176,7 +183,9 @@ def test_delete_may_be_repeated(world: World, job: Job) -> None:
     assert not world.fleet.write_directive(vm, LATER)
 
 
-def test_delete_and_directive_leave_a_newer_slice_of_the_same_name_alone(world: World, job: Job) -> None:
+def test_delete_and_directive_leave_a_newer_slice_of_the_same_name_alone(
+    world: World, job: Job
+) -> None:
     old = create_slice(world.fleet, job)
     assert world.fleet.delete(old)
     assert world.fleet.create(job, a_create(job, vm_generation=2), a_metadata()) == Created()
@@ -233,7 +242,9 @@ def test_slow_slice_is_pending_and_requested_once(tpus: EmulatorWorld, job: Job)
     assert impatient.create(job, a_create(job), a_metadata()) == Pending()
     assert {vm.status for vm in listed(impatient, job)} == {VmStatus.CREATING}
     assert impatient.create(job, a_create(job), a_metadata()) == Pending()
-    assert tpus.fleet.create(job, a_create(job), a_metadata()) == Created(), "it follows the operation that was started"
+    assert tpus.fleet.create(job, a_create(job), a_metadata()) == Created(), (
+        "it follows the operation that was started"
+    )
     assert len(listed(tpus.fleet, job)) == 1
 
 
@@ -273,7 +284,9 @@ def test_zone_without_the_type_is_a_stockout(tpus: EmulatorWorld, zone: str) -> 
     assert listed(tpus.fleet, job) == ()
 
 
-def test_exhausted_quota_and_invalid_runtime_have_different_kinds(tpus: EmulatorWorld, job: Job) -> None:
+def test_exhausted_quota_and_invalid_runtime_have_different_kinds(
+    tpus: EmulatorWorld, job: Job
+) -> None:
     tpus.slices.compute.faults(quota_regions=["us-central1"])
     outcome = tpus.fleet.create(job, a_create(job), a_metadata())
     assert isinstance(outcome, NotCreated)
@@ -292,14 +305,18 @@ def test_exhausted_reservation_is_a_stockout(tpus: EmulatorWorld) -> None:
     assert (outcome.kind, outcome.code) == (CapacityErrorKind.STOCKOUT, "FAILED_PRECONDITION")
 
 
-def test_preempted_slice_is_stopped_and_keeps_its_name_until_it_is_deleted(tpus: EmulatorWorld, job: Job) -> None:
+def test_preempted_slice_is_stopped_and_keeps_its_name_until_it_is_deleted(
+    tpus: EmulatorWorld, job: Job
+) -> None:
     vm = create_slice(tpus.fleet, job)
     tpus.slices.fault(vm.name, "preempt", notice_s=0.1)
     eventually(lambda: tpus.slices.state(vm.name) == "PREEMPTED", 30)
     (preempted,) = listed(tpus.fleet, job)
     assert (preempted.status, preempted.loss) == (VmStatus.STOPPED, "preemption")
     assert not tpus.fleet.write_directive(preempted, LATER)
-    assert tpus.fleet.create(job, a_create(job, vm_generation=2), a_metadata()) == Pending(), "the name is in use"
+    assert tpus.fleet.create(job, a_create(job, vm_generation=2), a_metadata()) == Pending(), (
+        "the name is in use"
+    )
     assert tpus.fleet.delete(preempted)
     assert tpus.fleet.create(job, a_create(job, vm_generation=2), a_metadata()) == Created()
 
@@ -319,7 +336,9 @@ def test_rate_limited_read_is_repeated_and_then_temporary(
         tpus.fleet.list_all()
 
 
-def test_unreachable_api_and_refused_project_say_nothing_about_the_nodes(tpus: EmulatorWorld, job: Job) -> None:
+def test_unreachable_api_and_refused_project_say_nothing_about_the_nodes(
+    tpus: EmulatorWorld, job: Job
+) -> None:
     with pytest.raises(TemporaryError):
         listed(tpus.slices.fleet(endpoint="http://127.0.0.1:9"), job)
     with pytest.raises(ZonesUnreachableError, match="an operator can repair: PERMISSION_DENIED"):
@@ -328,7 +347,9 @@ def test_unreachable_api_and_refused_project_say_nothing_about_the_nodes(tpus: E
         tpus.slices.fleet(project="other").list_all()
 
 
-def test_zone_that_cannot_be_reached_is_named(tpus: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zone_that_cannot_be_reached_is_named(
+    tpus: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(retries, "FLEET_READ", {"retry": None})
     assert tpus.fleet.create(job, a_create(job), a_metadata()) == Created()
     tpus.slices.compute.faults(unreachable_zones=[ZONE])
@@ -348,7 +369,9 @@ echo written; sleep 600
 
 
 @pytest.mark.parametrize(("allowed", "text"), [("TRUE", "worker 0"), ("FALSE", None)])
-def test_metric_is_what_the_first_host_wrote(tpus: EmulatorWorld, job: Job, allowed: str, text: str | None) -> None:
+def test_metric_is_what_the_first_host_wrote(
+    tpus: EmulatorWorld, job: Job, allowed: str, text: str | None
+) -> None:
     metadata = {**a_metadata(WRITE_METRIC), "enable-guest-attributes": allowed}
     assert tpus.fleet.create(job, a_create(job), metadata) == Created()
     (vm,) = listed(tpus.fleet, job)
@@ -365,7 +388,9 @@ echo written; sleep 600
 """
 
 
-def test_heartbeat_of_a_slice_is_the_oldest_that_its_hosts_have_written(tpus: EmulatorWorld) -> None:
+def test_heartbeat_of_a_slice_is_the_oldest_that_its_hosts_have_written(
+    tpus: EmulatorWorld,
+) -> None:
     job = a_tpu_job(FOUR_HOSTS)
     metadata = {**a_metadata(WRITE_HEARTBEAT), "enable-guest-attributes": "TRUE"}
     assert tpus.fleet.create(job, a_create(job), metadata) == Created()
@@ -384,7 +409,9 @@ def a_response(status: str, code: int) -> requests.Response:
     response = requests.Response()
     response.status_code = code
     response.request = requests.Request("POST", "http://127.0.0.1:9").prepare()
-    response._content = json.dumps({"error": {"status": status, "message": "no", "code": code}}).encode()
+    response._content = json.dumps(
+        {"error": {"status": status, "message": "no", "code": code}}
+    ).encode()
     return response
 
 
@@ -392,7 +419,9 @@ def a_response(status: str, code: int) -> requests.Response:
     ("status", "code"),
     [("PERMISSION_DENIED", 403), ("NOT_FOUND", 404), ("FAILED_PRECONDITION", 400)],
 )
-def test_metric_that_may_not_be_read_is_unknown(monkeypatch: pytest.MonkeyPatch, status: str, code: int) -> None:
+def test_metric_that_may_not_be_read_is_unknown(
+    monkeypatch: pytest.MonkeyPatch, status: str, code: int
+) -> None:
     fleet, vm = a_fleet_whose_api_answers(a_response(status, code), monkeypatch)
     assert fleet.reported_metric(vm) is None
 
@@ -414,7 +443,9 @@ def test_failed_read_of_a_metric_is_an_error(
         fleet.reported_metric(vm)
 
 
-def a_fleet_whose_api_answers(response: requests.Response, monkeypatch: pytest.MonkeyPatch) -> tuple[TpuFleet, Vm]:
+def a_fleet_whose_api_answers(
+    response: requests.Response, monkeypatch: pytest.MonkeyPatch
+) -> tuple[TpuFleet, Vm]:
     """Return a fleet, and a VM to read from. No call is repeated."""
     monkeypatch.setattr(adapter, "FLEET_READ", {**FLEET_READ, "retry": None})
     monkeypatch.setattr(requests.Session, "request", lambda *_, **__: response)
@@ -422,7 +453,9 @@ def a_fleet_whose_api_answers(response: requests.Response, monkeypatch: pytest.M
     return TpuFleet(VmDefaults("p"), endpoint="http://127.0.0.1:9"), create_slice(memory, job)
 
 
-def test_nodes_of_all_pages_are_listed(tpus: EmulatorWorld, monkeypatch: pytest.MonkeyPatch, job: Job) -> None:
+def test_nodes_of_all_pages_are_listed(
+    tpus: EmulatorWorld, monkeypatch: pytest.MonkeyPatch, job: Job
+) -> None:
     monkeypatch.setattr(listing, "PAGE_SIZE", 1)
     several = a_tpu_job(ONE_HOST, count=3)
     assert tpus.fleet.create(several, a_create(several), a_metadata()) == Created()
@@ -445,7 +478,9 @@ def test_queue_that_cannot_be_listed_does_not_hide_the_nodes(
     assert "Queued resources cannot be listed in zone -" in caplog.text
 
 
-def test_node_with_the_label_but_without_a_replica_name_is_ignored(tpus: EmulatorWorld, caplog: CapturedLogs) -> None:
+def test_node_with_the_label_but_without_a_replica_name_is_ignored(
+    tpus: EmulatorWorld, caplog: CapturedLogs
+) -> None:
     tpus.slices.run("foreign", tpu=ONE_HOST, labels={"trainmaster-job": "x"})
     tpus.slices.run("without-label", tpu=ONE_HOST)
     assert tpus.fleet.list_all() == ()
@@ -453,8 +488,12 @@ def test_node_with_the_label_but_without_a_replica_name_is_ignored(tpus: Emulato
 
 
 def test_unhealthy_node_is_logged(caplog: CapturedLogs) -> None:
-    symptom = tpu_v2.Symptom(symptom_type="HBM_OUT_OF_MEMORY", worker_id="2", details="15.9 of 16 GiB")
-    node = tpu_v2.Node(name="n", health="UNHEALTHY_MAINTENANCE", health_description="moving", symptoms=[symptom])
+    symptom = tpu_v2.Symptom(
+        symptom_type="HBM_OUT_OF_MEMORY", worker_id="2", details="15.9 of 16 GiB"
+    )
+    node = tpu_v2.Node(
+        name="n", health="UNHEALTHY_MAINTENANCE", health_description="moving", symptoms=[symptom]
+    )
     log_health(node)
     assert "TPU node n is UNHEALTHY_MAINTENANCE: moving" in caplog.text
     assert "TPU node n, worker 2: HBM_OUT_OF_MEMORY: 15.9 of 16 GiB" in caplog.text

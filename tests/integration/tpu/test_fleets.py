@@ -25,7 +25,9 @@ class CountingFleet(MemoryFleet):
 
     calls: list[str] = field(default_factory=list)
 
-    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()) -> tuple[Vm, ...]:
+    def list_vms(
+        self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()
+    ) -> tuple[Vm, ...]:
         self.calls.append("list_vms")
         return super().list_vms(job_id, tpu_zones, zones)
 
@@ -42,7 +44,10 @@ def both() -> tuple[Fleets, CountingFleet, CountingFleet]:
 def a_mixed_job() -> Job:
     """A job with a chief on a VM and a worker on a slice."""
     job = a_tpu_job()
-    groups = (TaskGroup(TaskType.CHIEF, 1, "n1-standard-4"), TaskGroup(TaskType.WORKER, 1, "", tpu=FOUR_HOSTS))
+    groups = (
+        TaskGroup(TaskType.CHIEF, 1, "n1-standard-4"),
+        TaskGroup(TaskType.WORKER, 1, "", tpu=FOUR_HOSTS),
+    )
     return replace(job, plan=replace(job.plan, groups=groups))
 
 
@@ -51,10 +56,18 @@ def test_each_task_group_is_created_by_the_fleet_of_its_machines() -> None:
     job = a_mixed_job()
     for group in job.plan.groups:
         replica_id = ReplicaId(group.task_type, 0)
-        create = a_create(job, group=group, replica_ids=(replica_id,), names=(f"tm-x-1234567890abcdef-{replica_id}",))
+        create = a_create(
+            job,
+            group=group,
+            replica_ids=(replica_id,),
+            names=(f"tm-x-1234567890abcdef-{replica_id}",),
+        )
         assert fleet.create(job, create, a_metadata()) == Created()
     vms = fleet.list_vms(job.job_id, job.plan.tpu_zones)
-    assert [(vm.replica_id.task_type, vm.is_tpu) for vm in vms] == [(TaskType.CHIEF, False), (TaskType.WORKER, True)]
+    assert [(vm.replica_id.task_type, vm.is_tpu) for vm in vms] == [
+        (TaskType.CHIEF, False),
+        (TaskType.WORKER, True),
+    ]
     assert (len(compute.list_all()), len(tpu.list_all())) == (1, 1)
     assert {labelled.vm for labelled in fleet.list_all()} == set(vms)
     later = replace(RUN, incarnation=2)
@@ -89,21 +102,31 @@ def test_metric_is_read_by_the_fleet_of_the_vm() -> None:
     slices, vms = a_tpu_job(), a_job()
     for job in (slices, vms):
         assert fleet.create(job, a_create(job), a_metadata()) == Created()
-    (on_tpu,), (on_compute, *_) = fleet.list_vms(slices.job_id, slices.plan.tpu_zones), fleet.list_vms(vms.job_id)
+    (on_tpu,), (on_compute, *_) = (
+        fleet.list_vms(slices.job_id, slices.plan.tpu_zones),
+        fleet.list_vms(vms.job_id),
+    )
     tpu.report_metric(on_tpu.name, "of the slice")
     compute.report_metric(on_compute.name, "of the VM")
-    assert (fleet.reported_metric(on_tpu), fleet.reported_metric(on_compute)) == ("of the slice", "of the VM")
+    assert (fleet.reported_metric(on_tpu), fleet.reported_metric(on_compute)) == (
+        "of the slice",
+        "of the VM",
+    )
 
 
 @pytest.mark.parametrize("error", [PermanentError, TemporaryError])
-def test_trouble_of_cloud_tpu_does_not_hide_the_vms_of_compute_engine(error: type[Exception]) -> None:
+def test_trouble_of_cloud_tpu_does_not_hide_the_vms_of_compute_engine(
+    error: type[Exception],
+) -> None:
     class FailingFleet(MemoryFleet):
         def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
             raise error("Cloud TPU does not answer")
 
     compute, job = MemoryFleet(), a_job()
     group = job.plan.groups[0]
-    compute.create(job, a_create(job, group=group, replica_ids=job.plan.replica_ids[:1]), a_metadata())
+    compute.create(
+        job, a_create(job, group=group, replica_ids=job.plan.replica_ids[:1]), a_metadata()
+    )
     assert Fleets(compute, FailingFleet()).list_all() == compute.list_all() != ()
 
 

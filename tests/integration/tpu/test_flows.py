@@ -9,7 +9,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.integration.compute.emulator import PROJECT
-from tests.integration.tpu.slices import ONE_HOST, OTHER_ZONE, ZONE, Slices, a_create, a_metadata, a_tpu_job
+from tests.integration.tpu.slices import (
+    ONE_HOST,
+    OTHER_ZONE,
+    ZONE,
+    Slices,
+    a_create,
+    a_metadata,
+    a_tpu_job,
+)
 from tests.support.stack import eventually
 from tests.support.world import FixedAddresses, run_in_sequence
 from trainmaster.core.decisions import Reason
@@ -36,14 +44,20 @@ class Plane:
     def __init__(self, fleet: Fleet) -> None:
         self.store = MemoryStore()
         self.deps = CreationDeps(
-            self.store, MemoryBus(), clock=lambda: datetime.now(UTC), sleep=lambda _: time.sleep(0.05)
+            self.store,
+            MemoryBus(),
+            clock=lambda: datetime.now(UTC),
+            sleep=lambda _: time.sleep(0.05),
         )
         self.fleet = fleet
         agent = {"startup-script": "sleep 600"}
         self.fleet_deps = FleetDeps(self.fleet, FixedAddresses(), PROJECT, agent, run_in_sequence)
 
     def submit(self, job: Job) -> None:
-        record(JobSubmitted(replace(job, state=JobState.QUEUED, started_at=None), datetime.now(UTC)), self.deps)
+        record(
+            JobSubmitted(replace(job, state=JobState.QUEUED, started_at=None), datetime.now(UTC)),
+            self.deps,
+        )
 
     def provision(self, job: Job) -> bool:
         """Return whether nothing is left to do, or the job waits in Cloud TPU's queue."""
@@ -51,7 +65,10 @@ class Plane:
             provision.handle(ProvisionRequest(job.job_id), self.fleet_deps, self.deps)
         except TemporaryError:
             return False
-        is_queued = any(vm.status is VmStatus.QUEUED for vm in self.fleet.list_vms(job.job_id, job.plan.tpu_zones))
+        is_queued = any(
+            vm.status is VmStatus.QUEUED
+            for vm in self.fleet.list_vms(job.job_id, job.plan.tpu_zones)
+        )
         return is_queued or not self.store.pending_keys(job.job_id)
 
     def cancel(self, job: Job) -> None:
@@ -61,7 +78,12 @@ class Plane:
         """Send the vm-ready event of every replica."""
         for vm in self.vms(job):
             subject = IncarnationRef(
-                job.job_id, 1, vm.replica_id, 1, vm.vm_generation, VmRef(vm.name, vm.zone, vm.instance_id)
+                job.job_id,
+                1,
+                vm.replica_id,
+                1,
+                vm.vm_generation,
+                VmRef(vm.name, vm.zone, vm.instance_id),
             )
             vm_ready.handle(VmReady(subject, datetime.now(UTC)), self.deps)
 
@@ -87,7 +109,9 @@ def test_slices_are_created_in_the_zone_with_capacity(slices: Slices, job: Job) 
     slices.compute.faults(stockout_zones=[ZONE])
     plane.submit(job)
     eventually(lambda: plane.provision(job), 60)
-    assert {(vm.zone, vm.status, vm.is_tpu) for vm in plane.vms(job)} == {(OTHER_ZONE, VmStatus.RUNNING, True)}
+    assert {(vm.zone, vm.status, vm.is_tpu) for vm in plane.vms(job)} == {
+        (OTHER_ZONE, VmStatus.RUNNING, True)
+    }
     assert len(plane.vms(job)) == 2
     assert Reason.STOCKOUT in plane.reasons(job)
 
@@ -112,7 +136,9 @@ def test_orphaned_slice_is_reported_and_then_deleted(slices: Slices) -> None:
     times = orphans.OrphanTimes(grace_s=0.0, age_min_s=0.0)
 
     def sweep() -> None:
-        orphans.handle(plane.fleet.list_all(), (kept.job_id,), plane.fleet, plane.deps, times, run_in_sequence)
+        orphans.handle(
+            plane.fleet.list_all(), (kept.job_id,), plane.fleet, plane.deps, times, run_in_sequence
+        )
 
     sweep()
     (reported,) = plane.store.orphans()

@@ -42,8 +42,12 @@ def gcloud(slices: Slices, tmp_path: Path) -> Gcloud:
 def test_gcloud_lists_updates_and_deletes_slices(slices: Slices, gcloud: Gcloud) -> None:
     slices.run("mine", tpu=ONE_HOST, labels={"trainmaster-job": "digits"}, metadata={"a": "1"})
     slices.run("other", tpu=ONE_HOST)
-    listed = json.loads(gcloud.tpu_vm("list", "--filter=labels.trainmaster-job=digits", "--format=json"))
-    assert [(node["name"].rpartition("/")[2], node["state"]) for node in listed] == [("mine", "READY")]
+    listed = json.loads(
+        gcloud.tpu_vm("list", "--filter=labels.trainmaster-job=digits", "--format=json")
+    )
+    assert [(node["name"].rpartition("/")[2], node["state"]) for node in listed] == [
+        ("mine", "READY")
+    ]
     assert "v5litepod-4" in gcloud.tpu_vm("list")
     described = json.loads(gcloud.tpu_vm("describe", "mine", "--format=json"))
     assert described["id"] == str(slices.get("mine").id)
@@ -97,7 +101,9 @@ def test_gcloud_creates_and_deletes_a_queued_resource(slices: Slices, gcloud: Gc
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_flex_start_request_has_the_fields_of_gclouds_request(slices: Slices, gcloud: Gcloud) -> None:
+def test_flex_start_request_has_the_fields_of_gclouds_request(
+    slices: Slices, gcloud: Gcloud
+) -> None:
     """The client library has no fields for flex-start; gcloud's alpha commands do."""
     slices.compute.faults(stockout_zones=[ZONE])
     kind = (
@@ -106,7 +112,15 @@ def test_flex_start_request_has_the_fields_of_gclouds_request(slices: Slices, gc
         "--provisioning-model=flex-start",
     )
     limits = ("--max-run-duration=3h", "--valid-until-duration=6h")
-    create = ("queued-resources", "create", "mine", "--node-id=mine", f"--zone={ZONE}", *kind, *limits)
+    create = (
+        "queued-resources",
+        "create",
+        "mine",
+        "--node-id=mine",
+        f"--zone={ZONE}",
+        *kind,
+        *limits,
+    )
     assert gcloud.run(*create, track=("alpha",)).returncode == 0
     by_gcloud = slices.compute.call(f"/v2alpha1/{parent()}/queuedResources/mine")
     job = a_tpu_job(replace(ONE_HOST, queue=TpuQueue.FLEX_START), max_running_s=7200)

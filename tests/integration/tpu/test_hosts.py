@@ -67,10 +67,15 @@ def test_guest_attributes_of_the_hosts_are_read_by_worker(slices: Slices) -> Non
     eventually(lambda: all("written" in log for log in slices.logs("pod")), 30)
 
     def read(path: str, *workers: str) -> list[dict[str, str]]:
-        request = tpu_v2.GetGuestAttributesRequest(name=node.name, query_path=path, worker_ids=workers)
+        request = tpu_v2.GetGuestAttributesRequest(
+            name=node.name, query_path=path, worker_ids=workers
+        )
         hosts = slices.client.get_guest_attributes(request).guest_attributes
         assert {host.query_path for host in hosts} == {path}
-        return [{f"{item.namespace}/{item.key}": item.value for item in host.query_value.items} for host in hosts]
+        return [
+            {f"{item.namespace}/{item.key}": item.value for item in host.query_value.items}
+            for host in hosts
+        ]
 
     assert read("trainer/number", "2") == [{"trainer/number": "2"}]
     assert read("trainer/", "1", "3") == [{"trainer/number": "1"}, {"trainer/number": "3"}]
@@ -95,7 +100,9 @@ def test_slice_has_the_hosts_of_its_type(
     assert node.accelerator_config.topology == topology
     assert len(node.network_endpoints) == hosts
     eventually(lambda: all("shown" in log for log in slices.logs("slice")), 30)
-    environment = yaml.safe_load(shown_values(slices.logs("slice")[0])["attributes/tpu-env"].replace("|", "\n"))
+    environment = yaml.safe_load(
+        shown_values(slices.logs("slice")[0])["attributes/tpu-env"].replace("|", "\n")
+    )
     assert (environment["CHIPS_PER_HOST_BOUNDS"], environment["HOST_BOUNDS"]) == (chips, bounds)
 
 
@@ -140,4 +147,6 @@ def test_deleted_slice_leaves_no_process_and_no_disk(slices: Slices) -> None:
     eventually(lambda: len(slices.compute.vm_processes()) >= 12, 30)
     slices.done(slices.client.delete_node(name=node.name))
     assert not slices.compute.vm_processes()
-    assert not list((Path(slices.compute.state_dir) / "vms").iterdir()), "disks are deleted with their hosts"
+    assert not list((Path(slices.compute.state_dir) / "vms").iterdir()), (
+        "disks are deleted with their hosts"
+    )

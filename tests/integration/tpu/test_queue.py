@@ -13,7 +13,16 @@ import pytest
 from google.cloud import tpu_v2
 from google.protobuf import duration_pb2
 
-from tests.integration.tpu.slices import ONE_HOST, OTHER_ZONE, ZONE, Slices, a_create, a_metadata, a_tpu_job, parent
+from tests.integration.tpu.slices import (
+    ONE_HOST,
+    OTHER_ZONE,
+    ZONE,
+    Slices,
+    a_create,
+    a_metadata,
+    a_tpu_job,
+    parent,
+)
 from tests.integration.tpu.test_flows import Plane
 from tests.support.jobs import START
 from tests.support.stack import eventually
@@ -131,7 +140,12 @@ def test_waiting_request_is_listed_like_its_vm(world: World) -> None:
     job = a_job()
     vm = enqueue(world.fleet, job)
     create = a_create(job)
-    assert (vm.name, vm.zone, vm.replica_id, vm.vm_generation) == (create.names[0], ZONE, create.replica_ids[0], 1)
+    assert (vm.name, vm.zone, vm.replica_id, vm.vm_generation) == (
+        create.names[0],
+        ZONE,
+        create.replica_ids[0],
+        1,
+    )
     assert (vm.status, vm.directive, vm.is_tpu) == (VmStatus.QUEUED, create.directive, True)
     assert vm.created_at is not None
     assert vm in [labelled.vm for labelled in world.fleet.list_all()]
@@ -201,7 +215,9 @@ def test_preempted_slice_is_stopped_and_deleted_with_its_request(world: World) -
 # With the emulator only
 
 
-def test_delete_of_a_request_that_was_admitted_meanwhile_deletes_its_slice(tpus: EmulatorWorld) -> None:
+def test_delete_of_a_request_that_was_admitted_meanwhile_deletes_its_slice(
+    tpus: EmulatorWorld,
+) -> None:
     job = a_job()
     tpus.fill(ZONE)
     waiting = enqueue(tpus.fleet, job)
@@ -210,7 +226,9 @@ def test_delete_of_a_request_that_was_admitted_meanwhile_deletes_its_slice(tpus:
     assert tpus.fleet.list_all() == ()
 
 
-def test_slice_deleted_by_a_user_is_stopped_and_its_request_can_be_deleted(tpus: EmulatorWorld) -> None:
+def test_slice_deleted_by_a_user_is_stopped_and_its_request_can_be_deleted(
+    tpus: EmulatorWorld,
+) -> None:
     job = a_job()
     name = enqueue(tpus.fleet, job).name
     tpus.admit(name)
@@ -227,7 +245,10 @@ def test_flex_start_has_the_run_limit_of_the_job(tpus: EmulatorWorld) -> None:
     job = replace(job, created_at=datetime.now(UTC), started_at=None)
     name = enqueue(tpus.fleet, job).name
     shown = tpus.slices.compute.call(f"/v2alpha1/{parent()}/queuedResources/{name}")
-    assert (shown["provisioningModel"], shown["runDuration"]) == ("FLEX_START", {"maxRunDuration": "10800s"})
+    assert (shown["provisioningModel"], shown["runDuration"]) == (
+        "FLEX_START",
+        {"maxRunDuration": "10800s"},
+    )
     tpus.admit(name)
     assert listed(tpus.fleet, job).status is VmStatus.RUNNING
 
@@ -237,7 +258,9 @@ def test_invalid_request_is_denied_and_foreign_requests_stay(tpus: EmulatorWorld
     group = replace(invalid.plan.groups[0], tpu=replace(WAITING, runtime="v1-never"))
     outcome = tpus.fleet.create(invalid, a_create(invalid, group=group), a_metadata())
     assert isinstance(outcome, NotCreated)
-    assert outcome.kind is CapacityErrorKind.BLOCKED, "Google may offer the version again, or under another name"
+    assert outcome.kind is CapacityErrorKind.BLOCKED, (
+        "Google may offer the version again, or under another name"
+    )
     job = a_job()
     name = a_create(job).names[0]
     tpus.slices.enqueue(name)
@@ -272,9 +295,13 @@ def test_job_waits_in_the_queue_with_one_ledger_entry(tpus: EmulatorWorld) -> No
     plane, job = a_plane(tpus), a_job()
     plane.submit(job)
     for _ in range(3):
-        assert plane.provision(job), "a message must not be redelivered for days: it would become a dead letter"
+        assert plane.provision(job), (
+            "a message must not be redelivered for days: it would become a dead letter"
+        )
     assert plane.store.pending_keys(job.job_id), "the sweep retries"
-    (entry,) = [entry for entry in plane.store.ledger(job.job_id) if entry.decision.reason is Reason.QUEUED]
+    (entry,) = [
+        entry for entry in plane.store.ledger(job.job_id) if entry.decision.reason is Reason.QUEUED
+    ]
     assert entry.decision.text == f"1 x v5litepod-4 (chief) waits in Cloud TPU's queue in {ZONE}."
     tpus.admit(a_create(job).names[0])
     assert plane.provision(job)
@@ -300,7 +327,10 @@ def test_preempted_job_is_queued_again_with_the_same_name(tpus: EmulatorWorld) -
     plane.report_ready(job)
     tpus.fill(ZONE, OTHER_ZONE)
     tpus.preempt(name)
-    eventually(lambda: plane.provision(job) and tpus.slices.queue_state(name) == "WAITING_FOR_RESOURCES", 60)
+    eventually(
+        lambda: plane.provision(job) and tpus.slices.queue_state(name) == "WAITING_FOR_RESOURCES",
+        60,
+    )
     (vm,) = plane.vms(job)
     assert (vm.status, vm.vm_generation) == (VmStatus.QUEUED, 2)
     assert Reason.PREEMPTION in plane.reasons(job)
@@ -344,14 +374,22 @@ def test_request_has_exactly_these_fields() -> None:
         labels=labels,
         metadata={"key": "value"},
     )
-    spec = tpu_v2.QueuedResource.Tpu.NodeSpec(parent=parent(), node_id=a_create(job).names[0], node=node)
-    until = tpu_v2.QueuedResource.QueueingPolicy(valid_until_time=job.created_at + timedelta(hours=1))
-    expected = tpu_v2.QueuedResource(tpu=tpu_v2.QueuedResource.Tpu(node_spec=[spec]), queueing_policy=until)
+    spec = tpu_v2.QueuedResource.Tpu.NodeSpec(
+        parent=parent(), node_id=a_create(job).names[0], node=node
+    )
+    until = tpu_v2.QueuedResource.QueueingPolicy(
+        valid_until_time=job.created_at + timedelta(hours=1)
+    )
+    expected = tpu_v2.QueuedResource(
+        tpu=tpu_v2.QueuedResource.Tpu(node_spec=[spec]), queueing_policy=until
+    )
     assert a_request(job, round=3) == expected
 
 
 def test_request_has_at_most_the_allowed_number_of_labels() -> None:
-    job = replace(a_job(), labels=tuple(Label(f"l{number:02}", "x") for number in range(LABELS_MAX)))
+    job = replace(
+        a_job(), labels=tuple(Label(f"l{number:02}", "x") for number in range(LABELS_MAX))
+    )
     labels = a_request(job, round=3).tpu.node_spec[0].node.labels
     assert (len(labels), labels["trainmaster-round"]) == (LABELS_MAX, "3")
 
@@ -381,9 +419,13 @@ def test_request_has_tier_and_reservation_instead_of_the_node(
 
 def test_request_is_valid_until_the_end_of_the_jobs_wait() -> None:
     running = replace(a_job(), started_at=START + timedelta(minutes=5), state=JobState.RUNNING)
-    assert a_request(running).queueing_policy.valid_until_time == START + timedelta(minutes=5, seconds=3600)
+    assert a_request(running).queueing_policy.valid_until_time == START + timedelta(
+        minutes=5, seconds=3600
+    )
     week = duration_pb2.Duration(seconds=7 * 24 * 3600)
-    policy = tpu_v2.QueuedResource.QueueingPolicy.pb(a_request(a_job(max_wait_s=None)).queueing_policy)
+    policy = tpu_v2.QueuedResource.QueueingPolicy.pb(
+        a_request(a_job(max_wait_s=None)).queueing_policy
+    )
     assert policy.valid_until_duration == week
 
 
@@ -411,7 +453,9 @@ STATES = {
 }
 
 
-@pytest.mark.parametrize("state", list(tpu_v2.QueuedResourceState.State), ids=lambda state: state.name)
+@pytest.mark.parametrize(
+    "state", list(tpu_v2.QueuedResourceState.State), ids=lambda state: state.name
+)
 def test_each_request_state_has_a_vm_status(state: tpu_v2.QueuedResourceState.State) -> None:
     """Covers all states of the client library, so that a new one fails here first.
 
@@ -432,9 +476,18 @@ def test_operation_with_an_unknown_response_type_is_parsed() -> None:
     body = {
         "name": "projects/p/locations/z/operations/o",
         "done": True,
-        "metadata": {"createTime": "2026-11-21T03:00:00.123456789Z", "target": "t", "verb": "create"},
+        "metadata": {
+            "createTime": "2026-11-21T03:00:00.123456789Z",
+            "target": "t",
+            "verb": "create",
+        },
         "response": {"@type": "type.googleapis.com/google.cloud.tpu.v3.Unheard", "of": 1},
     }
     operation = Operation.parse(body)
-    assert (operation.target, operation.verb, operation.done, operation.error) == ("t", "create", True, None)
+    assert (operation.target, operation.verb, operation.done, operation.error) == (
+        "t",
+        "create",
+        True,
+        None,
+    )
     assert operation.started_at == datetime(2026, 11, 21, 3, 0, 0, 123456, UTC)

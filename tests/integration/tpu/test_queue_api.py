@@ -16,7 +16,9 @@ PATH = f"{parent()}/queuedResources"
 
 
 def delete(slices: Slices, name: str, *, force: bool) -> Any:
-    return slices.client.delete_queued_resource(tpu_v2.DeleteQueuedResourceRequest(name=f"{PATH}/{name}", force=force))
+    return slices.client.delete_queued_resource(
+        tpu_v2.DeleteQueuedResourceRequest(name=f"{PATH}/{name}", force=force)
+    )
 
 
 def wait_for_state(slices: Slices, name: str, state: str) -> None:
@@ -33,7 +35,11 @@ def test_request_waits_for_capacity_and_becomes_a_node(slices: Slices) -> None:
     slices.compute.faults()
     wait_for_state(slices, "q", "ACTIVE")
     node = slices.get("q")
-    assert (node.state.name, node.queued_resource, node.scheduling_config.spot) == ("READY", f"{PATH}/q", True)
+    assert (node.state.name, node.queued_resource, node.scheduling_config.spot) == (
+        "READY",
+        f"{PATH}/q",
+        True,
+    )
 
 
 def test_request_fails_at_its_time_limit(slices: Slices) -> None:
@@ -42,7 +48,10 @@ def test_request_fails_at_its_time_limit(slices: Slices) -> None:
     slices.enqueue("q", queueing_policy={"valid_until_time": until})
     wait_for_state(slices, "q", "FAILED")
     error = slices.queued("q").state.failed_data.error
-    assert (error.code, error.message) == (4, "The resources were not available before the valid-until time.")
+    assert (error.code, error.message) == (
+        4,
+        "The resources were not available before the valid-until time.",
+    )
     slices.compute.faults()
     with pytest.raises(exceptions.Conflict, match="already exists"):
         slices.enqueue("q")
@@ -60,7 +69,9 @@ def test_request_for_an_existing_node_name_fails(slices: Slices) -> None:
 def test_preempted_node_suspends_its_request_and_is_deleted_with_it(slices: Slices) -> None:
     slices.enqueue("q", spot={})
     wait_for_state(slices, "q", "ACTIVE")
-    with pytest.raises(exceptions.BadRequest, match="delete is not supported while in state ACTIVE"):
+    with pytest.raises(
+        exceptions.BadRequest, match="delete is not supported while in state ACTIVE"
+    ):
         delete(slices, "q", force=False)
     slices.fault("q", "preempt", notice_s=0.1)
     wait_for_state(slices, "q", "SUSPENDED")
@@ -114,12 +125,20 @@ def test_flex_start_needs_the_alpha_api_and_ends_at_its_run_limit(slices: Slices
         ({"tpu": {}}, "Exactly one node spec"),
         ({"queueing_policy": {"valid_until_time": datetime(2020, 1, 1, tzinfo=UTC)}}, "has passed"),
         (
-            {"tpu": {"node_spec": [{"parent": parent(), "node_id": "q", "node": {"runtime_version": "r"}}]}},
+            {
+                "tpu": {
+                    "node_spec": [
+                        {"parent": parent(), "node_id": "q", "node": {"runtime_version": "r"}}
+                    ]
+                }
+            },
             "accelerator",
         ),
     ],
 )
-def test_invalid_queued_resource_fails_the_call(slices: Slices, changes: dict[str, Any], words: str) -> None:
+def test_invalid_queued_resource_fails_the_call(
+    slices: Slices, changes: dict[str, Any], words: str
+) -> None:
     with pytest.raises(exceptions.BadRequest, match=words):
         slices.enqueue("q", **changes)
     assert slices.all_queued() == []

@@ -19,7 +19,9 @@ from trainmaster_emulators.tpu.hosts import SliceHosts
 from trainmaster_emulators.tpu.nodes import NodeState
 from trainmaster_emulators.tpu.operations import Operation
 
-FAST = replace(GOOGLE_CLOUD, tpu_create=Span(0.4, 0.5), tpu_delete=Span(0.3, 0.4), tpu_stockouts=0.0)
+FAST = replace(
+    GOOGLE_CLOUD, tpu_create=Span(0.4, 0.5), tpu_delete=Span(0.3, 0.4), tpu_stockouts=0.0
+)
 BODY = {
     "acceleratorType": ONE_HOST.type,
     "runtimeVersion": RUNTIME,
@@ -33,7 +35,9 @@ def tpus_like(profile: Profile, folder: Path) -> TpuCloud:
         (folder / name).mkdir()
     power = VmPower(project, "127.0.0.1", TokenIssuer(), {})
     catalog = Catalog(Links("http://127.0.0.1/compute/v1", project.id), {})
-    tpus = TpuCloud(SliceHosts(power, catalog, folder), FaultInjector(), Timing(step_s=0.0, shutdown_s=2.0))
+    tpus = TpuCloud(
+        SliceHosts(power, catalog, folder), FaultInjector(), Timing(step_s=0.0, shutdown_s=2.0)
+    )
     tpus.lifecycle.behave_like(profile)
     return tpus
 

@@ -18,7 +18,9 @@ from trainmaster.core.model.vm_names import job_label
 from trainmaster.gcp.tpu_fleet.nodes import resource, vm_of
 from trainmaster.gcp.vm_defaults import VmDefaults
 
-DEFAULTS = VmDefaults("my-project", "worker@my-project.iam.gserviceaccount.com", "global/networks/default", "")
+DEFAULTS = VmDefaults(
+    "my-project", "worker@my-project.iam.gserviceaccount.com", "global/networks/default", ""
+)
 
 
 def labels_of(job: Job) -> dict[str, str]:
@@ -40,7 +42,8 @@ def a_node(job: Job, runtime: str, **changes: Any) -> tpu_v2.Node:
         ),
         scheduling_config=tpu_v2.SchedulingConfig(spot=False, reserved=False),
         service_account=tpu_v2.ServiceAccount(
-            email="worker@my-project.iam.gserviceaccount.com", scope=["https://www.googleapis.com/auth/cloud-platform"]
+            email="worker@my-project.iam.gserviceaccount.com",
+            scope=["https://www.googleapis.com/auth/cloud-platform"],
         ),
         labels=labels_of(job),
         metadata={"key": "value"},
@@ -66,7 +69,9 @@ def a_node(job: Job, runtime: str, **changes: Any) -> tpu_v2.Node:
 )
 def test_request_has_the_accelerator_type(name: str, runtime: str) -> None:
     job = a_tpu_job(Tpu(name, runtime))
-    assert resource(job, a_create(job), DEFAULTS, {"key": "value"}) == a_node(job, runtime, accelerator_type=name)
+    assert resource(job, a_create(job), DEFAULTS, {"key": "value"}) == a_node(
+        job, runtime, accelerator_type=name
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,7 +88,9 @@ def test_request_for_a_custom_topology_has_generation_and_topology(
 ) -> None:
     job = a_tpu_job(tpu)
     shape = tpu_v2.AcceleratorConfig(type_=kind, topology=tpu.topology)
-    assert resource(job, a_create(job), DEFAULTS, {"key": "value"}) == a_node(job, "r", accelerator_config=shape)
+    assert resource(job, a_create(job), DEFAULTS, {"key": "value"}) == a_node(
+        job, "r", accelerator_config=shape
+    )
 
 
 def test_topology_of_an_unknown_generation_is_an_error() -> None:
@@ -100,7 +107,9 @@ def test_topology_of_an_unknown_generation_is_an_error() -> None:
         ("ours", True, tpu_v2.SchedulingConfig(spot=True, reserved=False)),
     ],
 )
-def test_spot_precedes_a_reservation(reservation: str | None, spot: bool, scheduling: tpu_v2.SchedulingConfig) -> None:
+def test_spot_precedes_a_reservation(
+    reservation: str | None, spot: bool, scheduling: tpu_v2.SchedulingConfig
+) -> None:
     job = a_tpu_job(reservation=reservation)
     node = resource(job, a_create(job, spot=spot), DEFAULTS, {"key": "value"})
     kind = {"accelerator_type": "v5litepod-16", "scheduling_config": scheduling}
@@ -114,7 +123,8 @@ def test_spot_precedes_a_reservation(reservation: str | None, spot: bool, schedu
             {},
             VmDefaults("p", "", "global/networks/n", "regions/{region}/subnetworks/s"),
             tpu_v2.NetworkConfig(
-                network="projects/p/global/networks/n", subnetwork="projects/p/regions/us-central1/subnetworks/s"
+                network="projects/p/global/networks/n",
+                subnetwork="projects/p/regions/us-central1/subnetworks/s",
             ),
         ),
         (
@@ -147,7 +157,10 @@ def test_spot_precedes_a_reservation(reservation: str | None, spot: bool, schedu
             ),
         ),
         (
-            {"service_account": "finance@p.iam.gserviceaccount.com", "network": "projects/host/global/networks/shared"},
+            {
+                "service_account": "finance@p.iam.gserviceaccount.com",
+                "network": "projects/host/global/networks/shared",
+            },
             VmDefaults("p", "", "n", "s", {"finance@p.iam.gserviceaccount.com": "wall"}),
             tpu_v2.NetworkConfig(network="projects/host/global/networks/shared"),
         ),
@@ -162,7 +175,9 @@ def test_network_is_the_jobs_or_the_installations(
 
 def test_request_has_the_jobs_service_account_and_valid_labels() -> None:
     labels = (Label("team", "vision"), Label("Not-Legal", "x"), Label("trainmaster-job", "y"))
-    job = replace(a_tpu_job(service_account="own@my-project.iam.gserviceaccount.com"), labels=labels)
+    job = replace(
+        a_tpu_job(service_account="own@my-project.iam.gserviceaccount.com"), labels=labels
+    )
     node = resource(job, a_create(job), DEFAULTS, {})
     assert node.service_account.email == "own@my-project.iam.gserviceaccount.com"
     assert dict(node.labels) == {"team": "vision", **labels_of(job)}
@@ -195,7 +210,9 @@ STATES = {
 @pytest.mark.parametrize("state", list(tpu_v2.Node.State), ids=lambda state: state.name)
 def test_each_node_state_has_a_vm_status(state: tpu_v2.Node.State) -> None:
     """Covers all states of the client library, so that a new one fails here first."""
-    node = tpu_v2.Node(name="projects/p/locations/z/nodes/tm-a-1234567890abcdef-chief-0", id=7, state=state)
+    node = tpu_v2.Node(
+        name="projects/p/locations/z/nodes/tm-a-1234567890abcdef-chief-0", id=7, state=state
+    )
     vm = vm_of(node)
     assert (vm.status, vm.loss, vm.is_tpu, vm.started_at) == (*STATES[state.name], True, None)
 

@@ -50,13 +50,17 @@ class TwoSlices:
     def replica(self, replica_id: ReplicaId) -> Replica:
         loaded = self.plane.store.load_attempt(self.job.job_id)
         assert loaded is not None
-        return next(replica for replica in loaded.state.replicas if replica.replica_id == replica_id)
+        return next(
+            replica for replica in loaded.state.replicas if replica.replica_id == replica_id
+        )
 
     def subject(self, replica_id: ReplicaId) -> IncarnationRef:
         replica, vm = self.replica(replica_id), self.vm(replica_id)
         ref = VmRef(vm.name, vm.zone, vm.instance_id)
         incarnation, _, _ = self.directive(replica_id)
-        return IncarnationRef(self.job.job_id, 1, replica_id, incarnation, replica.vm_generation, ref)
+        return IncarnationRef(
+            self.job.job_id, 1, replica_id, incarnation, replica.vm_generation, ref
+        )
 
     def report_ready(self, replica_id: ReplicaId) -> None:
         vm_ready.handle(VmReady(self.subject(replica_id), datetime.now(UTC)), self.plane.deps)
@@ -69,7 +73,9 @@ class TwoSlices:
         return self.vm(FIRST).address, self.vm(SECOND).address
 
     def fail(self, replica_id: ReplicaId) -> None:
-        event = ReplicaExited(self.subject(replica_id), datetime.now(UTC), cause=ExitCause.PROCESS, exit_status=1)
+        event = ReplicaExited(
+            self.subject(replica_id), datetime.now(UTC), cause=ExitCause.PROCESS, exit_status=1
+        )
         record(event, self.plane.deps)
 
     def preempt(self, replica_id: ReplicaId) -> None:
@@ -93,12 +99,17 @@ def test_slices_are_created_held_and_start_when_both_are_up() -> None:
     assert not two.plane.provision(two.job)
     assert [two.directive(replica_id) for replica_id in (FIRST, SECOND)] == [(1, HOLD, ())] * 2
     config = json.loads(two.tpu.metadata(two.vm(FIRST).name)["trainmaster-vm-config"])
-    assert (config["slice_base"], config["environment"]["MASTER_ADDR"]) == (0, "slice-0.trainmaster.internal")
+    assert (config["slice_base"], config["environment"]["MASTER_ADDR"]) == (
+        0,
+        "slice-0.trainmaster.internal",
+    )
     two.tpu.settle()
     assert two.plane.provision(two.job)
     addresses = (two.vm(FIRST).address, two.vm(SECOND).address)
     assert all(addresses)
-    assert [two.directive(replica_id) for replica_id in (FIRST, SECOND)] == [(1, RUN, addresses)] * 2
+    assert [two.directive(replica_id) for replica_id in (FIRST, SECOND)] == [
+        (1, RUN, addresses)
+    ] * 2
 
 
 def test_replacement_of_a_slice_gives_both_the_new_addresses(two: TwoSlices) -> None:
@@ -112,7 +123,9 @@ def test_replacement_of_a_slice_gives_both_the_new_addresses(two: TwoSlices) -> 
     two.tpu.is_slow = False
     two.report_ready(SECOND)
     two.plane.provision(two.job)
-    assert two.directives == [(2, HOLD, ())] * 2, "the other one has not reported that its program ended"
+    assert two.directives == [(2, HOLD, ())] * 2, (
+        "the other one has not reported that its program ended"
+    )
     addresses = two.begin_round()
     assert addresses[1] not in ("", before)
     assert two.vm(SECOND).vm_generation == 2

@@ -68,7 +68,12 @@ def changes(old: Path, new: Path) -> Iterator[str]:
 
 def _parts(api: str, folder: Path) -> frozenset[str]:
     content = document(api, folder)
-    return frozenset(part for method in methods(content) if method["id"] in USED for part in _parts_of(content, method))
+    return frozenset(
+        part
+        for method in methods(content)
+        if method["id"] in USED
+        for part in _parts_of(content, method)
+    )
 
 
 def _parts_of(content: Json, method: Json) -> Iterator[str]:
@@ -77,7 +82,9 @@ def _parts_of(content: Json, method: Json) -> Iterator[str]:
     yield from (f"{name}({parameter})" for parameter in method.get("parameters", {}))
     for role in ("request", "response"):
         if role in method:
-            yield from _fields(content["schemas"], method[role]["$ref"], f"{name} {role}", frozenset())
+            yield from _fields(
+                content["schemas"], method[role]["$ref"], f"{name} {role}", frozenset()
+            )
 
 
 def _fields(schemas: Json, reference: str, at: str, within: frozenset[str]) -> Iterator[str]:
@@ -94,4 +101,6 @@ def _fields(schemas: Json, reference: str, at: str, within: frozenset[str]) -> I
 
 if __name__ == "__main__":
     found = list(changes(Path(sys.argv[1]), Path(sys.argv[2])))
-    sys.stdout.writelines(f"{line}\n" for line in found or ["Google's documents have the same methods and fields."])
+    sys.stdout.writelines(
+        f"{line}\n" for line in found or ["Google's documents have the same methods and fields."]
+    )

@@ -87,7 +87,9 @@ def _faults(route: Route, exchange: Exchange) -> Iterator[str]:
     if not is_response_json:
         yield "response: is not JSON"
     elif "response" in route.method:
-        yield from Schema(route, is_request=False).faults(route.method["response"], response, "response")
+        yield from Schema(route, is_request=False).faults(
+            route.method["response"], response, "response"
+        )
     elif response:
         yield "the method has no response body"
 
@@ -113,7 +115,9 @@ def _query_faults(route: Route, query: str) -> Iterator[str]:
         if len(values) > 1 and not known[name].get("repeated"):
             yield f"query: {name} may not be repeated"
         for value in values:
-            yield from (f"query: {name}={value} {fault}" for fault in _parameter_faults(known[name], value))
+            yield from (
+                f"query: {name}={value} {fault}" for fault in _parameter_faults(known[name], value)
+            )
     for name, schema in known.items():
         if schema.get("required") and schema.get("location") == "query" and name not in sent:
             yield f"query: the parameter {name} is missing"
@@ -162,7 +166,9 @@ class Schema:
         known: Json = schema.get("properties", {})
         if self._is_request:
             required = (name for name, field in known.items() if self._is_required(field))
-            yield from (f"{at}: the field {name} is missing" for name in required if name not in value)
+            yield from (
+                f"{at}: the field {name} is missing" for name in required if name not in value
+            )
         for name, item in value.items():
             field = known.get(name, schema.get("additionalProperties"))
             if field is None:
@@ -181,9 +187,17 @@ class Schema:
             return "" if isinstance(value, bool) else "is not boolean"
         if kind in ("integer", "number"):
             types = (int,) if kind == "integer" else (int, float)
-            return "" if isinstance(value, types) and not isinstance(value, bool) else f"is not of type {kind}"
+            return (
+                ""
+                if isinstance(value, types) and not isinstance(value, bool)
+                else f"is not of type {kind}"
+            )
         form = schema.get("format", "")
-        if self._is_request and type(value) is int and ("enum" in schema or form in ("int64", "uint64")):
+        if (
+            self._is_request
+            and type(value) is int
+            and ("enum" in schema or form in ("int64", "uint64"))
+        ):
             return ""  # Google accepts the number
         if "enum" in schema:
             return "" if value in schema["enum"] else "is not a value of the enum"

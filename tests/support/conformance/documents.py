@@ -31,7 +31,12 @@ APIS: Final = (
     "tpu.v2alpha1",
 )
 FOLDER: Final = Path(str(files("googleapiclient") / "discovery_cache" / "documents"))
-OWN_PREFIXES: Final = ("/compute/v1/projects/", "/v2alpha1/projects/", "/storage/v1/b", "/v2/entries:")
+OWN_PREFIXES: Final = (
+    "/compute/v1/projects/",
+    "/v2alpha1/projects/",
+    "/storage/v1/b",
+    "/v2/entries:",
+)
 """Paths that only these documents have: a call below them that no document knows is a fault."""
 
 

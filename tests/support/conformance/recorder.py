@@ -63,13 +63,24 @@ def check_recorded() -> list[str]:
 
 def _recording_client(send: Callable[..., requests.Response]) -> Callable[..., requests.Response]:
     @wraps(send)
-    def recorded(session: requests.Session, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+    def recorded(
+        session: requests.Session, request: requests.PreparedRequest, **options: Any
+    ) -> requests.Response:
         response = send(session, request, **options)
         is_json = "json" in response.headers.get("content-type", "")
         if is_json and not options.get("stream") and len(response.content) <= BODY_BYTES_MAX:
             url = urlsplit(str(request.url))
             body = _text(request.body)
-            record(Exchange(str(request.method), url.path, url.query, body, response.status_code, response.text))
+            record(
+                Exchange(
+                    str(request.method),
+                    url.path,
+                    url.query,
+                    body,
+                    response.status_code,
+                    response.text,
+                )
+            )
         return response
 
     return recorded
@@ -85,7 +96,9 @@ def _recording_application(application: WsgiApplication) -> WsgiApplication:
         started: dict[str, Any] = {}
 
         def start(status: str, headers: list[tuple[str, str]], *rest: object) -> object:
-            content_type = next((value for name, value in headers if name.lower() == "content-type"), "")
+            content_type = next(
+                (value for name, value in headers if name.lower() == "content-type"), ""
+            )
             started.update(status=int(status.split(maxsplit=1)[0]), is_json="json" in content_type)
             return start_response(status, headers, *rest)
 
@@ -93,9 +106,14 @@ def _recording_application(application: WsgiApplication) -> WsgiApplication:
         if not started.get("is_json"):
             return response
         data = b"".join(response)
-        path, query = environ.get("RAW_URI", environ["PATH_INFO"]).partition("?")[0], environ.get("QUERY_STRING", "")
+        path, query = (
+            environ.get("RAW_URI", environ["PATH_INFO"]).partition("?")[0],
+            environ.get("QUERY_STRING", ""),
+        )
         text = data.decode("utf-8", "replace")
-        record(Exchange(environ["REQUEST_METHOD"], path, query, _text(body), started["status"], text))
+        record(
+            Exchange(environ["REQUEST_METHOD"], path, query, _text(body), started["status"], text)
+        )
         return [data]
 
     return recorded
@@ -104,7 +122,12 @@ def _recording_application(application: WsgiApplication) -> WsgiApplication:
 def _recording_server(init: Callable[..., None]) -> Callable[..., None]:
     @wraps(init)
     def recorded(
-        server: BaseWSGIServer, host: str, port: int, app: WsgiApplication, *rest: Any, **options: Any
+        server: BaseWSGIServer,
+        host: str,
+        port: int,
+        app: WsgiApplication,
+        *rest: Any,
+        **options: Any,
     ) -> None:
         init(server, host, port, _recording_application(app), *rest, **options)
 
@@ -112,11 +135,19 @@ def _recording_server(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def _text(body: object) -> str:
-    return body.decode("utf-8", "replace") if isinstance(body, bytes) else body if isinstance(body, str) else ""
+    return (
+        body.decode("utf-8", "replace")
+        if isinstance(body, bytes)
+        else body
+        if isinstance(body, str)
+        else ""
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "nonconforming: sends calls, or gets answers, that Google would not (recorder)")
+    config.addinivalue_line(
+        "markers", "nonconforming: sends calls, or gets answers, that Google would not (recorder)"
+    )
     requests.Session.send = _recording_client(requests.Session.send)  # type: ignore[method-assign]
     BaseWSGIServer.__init__ = _recording_server(BaseWSGIServer.__init__)  # type: ignore[method-assign]
 
@@ -133,7 +164,10 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
             _methods.clear()
             _spent_s.clear()
     if faults and item.get_closest_marker("nonconforming") is None:
-        pytest.fail("\n".join(["calls or answers that Google's documents do not have:", *faults]), pytrace=False)
+        pytest.fail(
+            "\n".join(["calls or answers that Google's documents do not have:", *faults]),
+            pytrace=False,
+        )
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

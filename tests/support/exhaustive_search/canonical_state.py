@@ -34,7 +34,9 @@ _LOST_VM_ID: Final = re.compile(r"-[^-]+-lost$")
 """The part of a loss's key that depends on how many VMs were created before."""
 
 
-def canonical_digest(store: MemoryStore, fleet: MemoryFleet, job_id: str, now: datetime, other_state: object) -> bytes:
+def canonical_digest(
+    store: MemoryStore, fleet: MemoryFleet, job_id: str, now: datetime, other_state: object
+) -> bytes:
     """Return the digest. `other_state` is the rest of the state, as values whose repr shows everything."""
     loaded = store.load_attempt(job_id)
     if loaded is None:
@@ -56,8 +58,16 @@ def canonical_digest(store: MemoryStore, fleet: MemoryFleet, job_id: str, now: d
         [replica.restarts_used for replica in replicas],
         sorted(
             (
-                *(_LOST_VM_ID.sub("-lost", entry.key), entry.is_pending, isinstance(entry.decision.action, Ignore)),
-                *(entry.round or "", entry.rank or 0, repr(ages[entry.ended_at]) if entry.ended_at else ""),
+                *(
+                    _LOST_VM_ID.sub("-lost", entry.key),
+                    entry.is_pending,
+                    isinstance(entry.decision.action, Ignore),
+                ),
+                *(
+                    entry.round or "",
+                    entry.rank or 0,
+                    repr(ages[entry.ended_at]) if entry.ended_at else "",
+                ),
             )
             for entry in ledger
         ),

@@ -73,20 +73,26 @@ def deliver(node: Node, message: Message, crash_before: int = 0) -> int:
 
 def provision_request(job_id: str) -> Message:
     """Return the message that asks `provision` to look at this job."""
-    return topics.PROVISION, internal_requests.encode_provision(internal_requests.ProvisionRequest(job_id)).decode()
+    return topics.PROVISION, internal_requests.encode_provision(
+        internal_requests.ProvisionRequest(job_id)
+    ).decode()
 
 
 def _deps(node: Node, bus: MemoryBus, intercept: Intercept) -> CreationDeps:
     node.ticks += 1
     now = START + timedelta(seconds=node.ticks)
     store = cast("Store", InterceptedPort(node.store, intercept))
-    return CreationDeps(store, cast("Bus", InterceptedPort(bus, intercept)), clock=lambda: now, sleep=lambda _: None)
+    return CreationDeps(
+        store, cast("Bus", InterceptedPort(bus, intercept)), clock=lambda: now, sleep=lambda _: None
+    )
 
 
 def _collect(node: Node, bus: MemoryBus) -> None:
     for message in bus.drain():
         is_provision = message.topic == topics.PROVISION
-        node.add_pending(_without_entry(message.data) if is_provision else (message.topic, message.data.decode()))
+        node.add_pending(
+            _without_entry(message.data) if is_provision else (message.topic, message.data.decode())
+        )
 
 
 def _without_entry(data: bytes) -> Message:

@@ -53,7 +53,12 @@ class Search:
     def run(self, states_max: int) -> SearchResult:
         """Search breadth first, so that a violation is found by one of the shortest paths. Raises ViolationError."""
         result = SearchResult()
-        root = Node(MemoryStore(), MemoryFleet(), self._allowance, pending=((topics.SUBMIT, self._document.decode()),))
+        root = Node(
+            MemoryStore(),
+            MemoryFleet(),
+            self._allowance,
+            pending=((topics.SUBMIT, self._document.decode()),),
+        )
         root.fleet.clock = lambda: START
         visited = {self._digest(root)}
         queue: deque[tuple[Node, tuple[Action, ...]]] = deque([(root, ())])
@@ -80,7 +85,9 @@ class Search:
         now = START + timedelta(seconds=node.ticks)
         return canonical_digest(node.store, node.fleet, self._job_id, now, other_state)
 
-    def _successors(self, node: Node, path: tuple[Action, ...], result: SearchResult) -> Iterator[tuple[Action, Node]]:
+    def _successors(
+        self, node: Node, path: tuple[Action, ...], result: SearchResult
+    ) -> Iterator[tuple[Action, Node]]:
         """Yield every possible action and the node it leads to."""
         has_successor = False
         for action, successor in self._actions(node):
@@ -101,8 +108,14 @@ class Search:
             yield ("sweep",), after
             return
         loaded = node.store.load_attempt(self._job_id)
-        if loaded is None or not loaded.state.job.state.is_terminal or node.fleet.list_vms(self._job_id):
-            raise ViolationError(f"I1: stuck: {loaded and loaded.state}, {node.fleet.list_vms(self._job_id)}")
+        if (
+            loaded is None
+            or not loaded.state.job.state.is_terminal
+            or node.fleet.list_vms(self._job_id)
+        ):
+            raise ViolationError(
+                f"I1: stuck: {loaded and loaded.state}, {node.fleet.list_vms(self._job_id)}"
+            )
         result.ended += 1
         result.outcomes.add(loaded.state.job.state.value)
 
@@ -147,7 +160,10 @@ class Search:
             directive.action is DirectiveAction.RUN or node.held.get(vm_id) != key
         )
         if is_new:
-            yield ("follow directive", vm_id, str(key), directive.action), self._follow(node, vm, vm_id, key)
+            yield (
+                ("follow directive", vm_id, str(key), directive.action),
+                self._follow(node, vm, vm_id, key),
+            )
         if running:
             for name, exit_ in EXITS.items():
                 if exit_ is not COMPLETED and not node.allowance.failures:
@@ -175,7 +191,12 @@ class Search:
             if (ended := after.ended.get(vm_id)) is not None:
                 (attempt, incarnation), name = ended
                 at = START.isoformat()
-                details["ended"] = {"attempt": attempt, "incarnation": incarnation, "at": at, **EXITS[name]}
+                details["ended"] = {
+                    "attempt": attempt,
+                    "incarnation": incarnation,
+                    "at": at,
+                    **EXITS[name],
+                }
             after.add_pending((topics.VM_READY, self._event(vm, key, details)))
         if vm.directive and vm.directive.action is DirectiveAction.RUN:
             after.started[vm_id] = after.running[vm_id] = key
@@ -200,7 +221,10 @@ class Search:
 
     def _check(self, node: Node, predecessor: Node) -> None:
         """Check I3, I5 and I9. The predecessor has passed, so its state is the fold of its ledger."""
-        loaded, before = node.store.load_attempt(self._job_id), predecessor.store.load_attempt(self._job_id)
+        loaded, before = (
+            node.store.load_attempt(self._job_id),
+            predecessor.store.load_attempt(self._job_id),
+        )
         if loaded is None:
             return
         ledger = node.store.ledger(self._job_id)

@@ -9,7 +9,13 @@ from tests.support.each_row import each_row
 from tests.support.jobs import a_job, a_plan
 from tests.unit.flows.test_vm_metadata import metadata_of
 from trainmaster.agent.control.state_file import StoredState
-from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey, VmConfig, VmRef, parse_directive
+from trainmaster.agent.model.vm_config import (
+    AgentIdentity,
+    IncarnationKey,
+    VmConfig,
+    VmRef,
+    parse_directive,
+)
 from trainmaster.agent.program.environment import environment_of
 from trainmaster.core.model.plan import Dialect, Elastic, TaskGroup
 from trainmaster.core.model.replica_id import TaskType
@@ -46,7 +52,11 @@ def test_members_of_a_round_have_ranks_and_indexes_without_gaps(
     for variables in short:
         assert (variables["WORLD_SIZE"], variables["TRAINMASTER_REPLICAS"]) == (str(size), "4")
         assert variables["MASTER_ADDR"] == whole[0]["MASTER_ADDR"]
-        assert variables.get("PET_NNODES") == variables.get("JAX_NUM_PROCESSES") == (str(size) if size > 1 else None)
+        assert (
+            variables.get("PET_NNODES")
+            == variables.get("JAX_NUM_PROCESSES")
+            == (str(size) if size > 1 else None)
+        )
         for name in ("TF_CONFIG", "CLUSTER_SPEC"):
             spec = json.loads(variables[name])
             addresses = [address for role in spec["cluster"].values() for address in role]
@@ -60,7 +70,9 @@ def test_members_of_a_round_have_ranks_and_indexes_without_gaps(
     assert own == expected, "each one is at its own address"
 
 
-def test_directive_names_the_absent_members_and_survives_a_restart_of_the_agent(tmp_path: Any) -> None:
+def test_directive_names_the_absent_members_and_survives_a_restart_of_the_agent(
+    tmp_path: Any,
+) -> None:
     directive = Directive(1, 3, DirectiveAction.SAVE, gives_up_at=5, grows=True, without=(2, 7))
     metadata = json.loads(json.dumps(directive.to_metadata()))
     assert Directive.from_metadata(metadata) == directive

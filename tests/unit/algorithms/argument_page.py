@@ -13,17 +13,37 @@ from trainmaster.algorithms.arguments.tables import TABLES
 PAGE: Final = Path(__file__).parents[3] / "docs" / "algorithms.md"
 BEGIN: Final = "<!-- made of shared/trainmaster/algorithms/arguments by tests/unit/algorithms/argument_page.py -->\n"
 END: Final = "<!-- end -->"
-HEAD: Final = "\n| argument | values | default | default of | meaning |\n| --- | --- | --- | --- | --- |\n"
-SOURCES: Final = {Source.SERVICE: "the service", Source.VERTEX: "its successor", Source.OURS: "Trainmaster; unknown"}
+HEAD: Final = (
+    "\n| argument | values | default | default of | meaning |\n| --- | --- | --- | --- | --- |\n"
+)
+SOURCES: Final = {
+    Source.SERVICE: "the service",
+    Source.VERTEX: "its successor",
+    Source.OURS: "Trainmaster; unknown",
+}
 
 
 def sections() -> str:
     """Return one table for what algorithms share, and one for each algorithm."""
-    keras = [item for item in TABLES["linear_learner"].arguments if item not in TABULAR and item not in TRAINING]
-    wide = [item for item in TABLES["wide_deep_learner"].arguments if item not in TABULAR and item not in TRAINING]
-    net = [item for item in TABLES["tab_net"].arguments if item not in TABULAR and item not in TRAINING]
+    keras = [
+        item
+        for item in TABLES["linear_learner"].arguments
+        if item not in TABULAR and item not in TRAINING
+    ]
+    wide = [
+        item
+        for item in TABLES["wide_deep_learner"].arguments
+        if item not in TABULAR and item not in TRAINING
+    ]
+    net = [
+        item for item in TABLES["tab_net"].arguments if item not in TABULAR and item not in TRAINING
+    ]
     trees = [item for item in TABLES["boosted_trees"].arguments if item not in TABULAR]
-    apart = [item for item in TABLES["xgboost_dist"].arguments if item not in TABLES["boosted_trees"].arguments]
+    apart = [
+        item
+        for item in TABLES["xgboost_dist"].arguments
+        if item not in TABLES["boosted_trees"].arguments
+    ]
     parts = (
         ("All but `xgboost_dist`, which has the paths only", list(TABULAR)),
         ("`boosted_trees`, `xgboost_dist`", trees),
@@ -33,11 +53,20 @@ def sections() -> str:
         ("`wide_deep_learner`", wide),
         ("`tab_net`", net),
     )
-    return "".join(f"\n### {title}\n{HEAD}{''.join(map(_row, arguments))}" for title, arguments in parts) + "\n"
+    return (
+        "".join(
+            f"\n### {title}\n{HEAD}{''.join(map(_row, arguments))}" for title, arguments in parts
+        )
+        + "\n"
+    )
 
 
 def _row(argument: Argument) -> str:
-    values = ", ".join(f"`{choice}`" for choice in argument.choices) if argument.choices else argument.allowed
+    values = (
+        ", ".join(f"`{choice}`" for choice in argument.choices)
+        if argument.choices
+        else argument.allowed
+    )
     is_bare = argument.default is None or argument.ignored
     default = "required" if argument.is_required else "" if is_bare else f"`{_text(argument)}`"
     source = "" if is_bare or argument.is_required else SOURCES[argument.source]

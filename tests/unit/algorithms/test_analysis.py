@@ -31,7 +31,9 @@ def test_many_whole_numbers_with_repetitions_are_numbers() -> None:
     assert column.statistics.mean == pytest.approx(58 / 12)
 
 
-@pytest.mark.parametrize("cells", [("101.0", "102.0", "103.0"), ("1.0", "2.0", "1.0"), ("1e3", "2", "7")])
+@pytest.mark.parametrize(
+    "cells", [("101.0", "102.0", "103.0"), ("1.0", "2.0", "1.0"), ("1e3", "2", "7")]
+)
 def test_numbers_with_a_point_are_numbers_however_few(cells: tuple[str, ...]) -> None:
     assert column_of(*cells).treatment is Treatment.NONE
 
@@ -74,7 +76,9 @@ def test_classes_are_sorted_as_numbers_if_they_are_numbers() -> None:
         (("1", "two", "3"), False, "has the value 'two', and a target of regression is a number"),
     ],
 )
-def test_unusable_target_is_refused(cells: tuple[str, ...], expected: str, *, is_classification: bool) -> None:
+def test_unusable_target_is_refused(
+    cells: tuple[str, ...], expected: str, *, is_classification: bool
+) -> None:
     table = pd.DataFrame({0: cells, 1: ["1.5", "2.5", "3.5"]}, dtype=str)
 
     with pytest.raises(DataError, match=expected):

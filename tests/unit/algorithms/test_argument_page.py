@@ -16,6 +16,10 @@ def test_page_has_the_tables_of_all_arguments() -> None:
 
 def test_page_names_every_algorithm_and_image() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    names = {*ALGORITHMS, *NOT_AVAILABLE, *(image for item in ALGORITHMS.values() for image in item.images)}
+    names = {
+        *ALGORITHMS,
+        *NOT_AVAILABLE,
+        *(image for item in ALGORITHMS.values() for image in item.images),
+    }
 
     assert not [name for name in names if f"`{name}`" not in text]

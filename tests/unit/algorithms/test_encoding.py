@@ -46,7 +46,14 @@ def typed(cells: list[str], metadata: Metadata) -> pd.DataFrame:
 
 
 def test_row_is_encoded_as_numbers_and_one_hot_categories() -> None:
-    assert encode_row(["1.5", "blue", "2", "v", "9", "EUR"], STORED)[:6] == [1.5, 1.0, 0.0, 0.0, 1.0, 0.0]
+    assert encode_row(["1.5", "blue", "2", "v", "9", "EUR"], STORED)[:6] == [
+        1.5,
+        1.0,
+        0.0,
+        0.0,
+        1.0,
+        0.0,
+    ]
 
 
 def test_missing_cells_are_the_mean_and_zeros() -> None:

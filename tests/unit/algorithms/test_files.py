@@ -7,14 +7,22 @@ from pathlib import Path
 import pytest
 
 from trainmaster.algorithms.errors import DataError
-from trainmaster.algorithms.files import find_files, read_file, read_folder, write_file, write_folder
+from trainmaster.algorithms.files import (
+    find_files,
+    read_file,
+    read_folder,
+    write_file,
+    write_folder,
+)
 
 
 def test_pattern_names_all_matching_files_in_order(tmp_path: Path) -> None:
     for name in ("b.csv", "a.csv", "a.txt", "deep/c.csv"):
         write_file(str(tmp_path / name), b"x")
 
-    found = [Path(path).relative_to(tmp_path).as_posix() for path in find_files(f"{tmp_path}/*.csv")]
+    found = [
+        Path(path).relative_to(tmp_path).as_posix() for path in find_files(f"{tmp_path}/*.csv")
+    ]
     assert found == ["a.csv", "b.csv", "deep/c.csv"]
 
 

@@ -41,7 +41,9 @@ def test_flag_without_value_is_true_and_leaves_the_next_argument() -> None:
 
 
 def test_hidden_units_are_read_as_whole_numbers() -> None:
-    values = parse_arguments(TABLES["wide_deep_learner"], (*CLASSES, "--hidden_units=120,60,60")).values
+    values = parse_arguments(
+        TABLES["wide_deep_learner"], (*CLASSES, "--hidden_units=120,60,60")
+    ).values
 
     assert values["hidden_units"] == (120, 60, 60)
 
@@ -53,13 +55,19 @@ def test_hidden_units_are_read_as_whole_numbers() -> None:
         (("--batch_size=0",), "--batch_size must be a whole number of at least 1, not '0'"),
         (("--learning_rate=0",), "--learning_rate must be a number greater than 0, not '0'"),
         (("--learning_rate=inf",), "--learning_rate must be a number greater than 0, not 'inf'"),
-        (("--optimizer_type=adagrad",), "--optimizer_type must be one of adam, ftrl, sgd, not 'adagrad'"),
+        (
+            ("--optimizer_type=adagrad",),
+            "--optimizer_type must be one of adam, ftrl, sgd, not 'adagrad'",
+        ),
         (
             ("--hidden_units=3,0",),
             "--hidden_units must be whole numbers greater than 0, separated by commas, not '3,0'",
         ),
         (("--preprocess=maybe",), "--preprocess must be true or false, not 'maybe'"),
-        (("--max_stepz=3",), "--max_stepz is not an argument of this algorithm; did you mean --max_steps?"),
+        (
+            ("--max_stepz=3",),
+            "--max_stepz is not an argument of this algorithm; did you mean --max_steps?",
+        ),
         (("positional",), "'positional' is not an argument: each begins with --"),
         (("--max_steps",), "--max_steps needs a value: a whole number of at least -1"),
     ],
@@ -85,17 +93,27 @@ def test_every_problem_of_a_command_line_is_reported_at_once() -> None:
 def test_required_argument_may_be_missing_if_it_is_tuned() -> None:
     tokens = (*DATA, "--preprocess")
 
-    assert parse_arguments(TABLES["linear_learner"], tokens, frozenset({"model_type"})).values["model_type"] is None
+    assert (
+        parse_arguments(TABLES["linear_learner"], tokens, frozenset({"model_type"})).values[
+            "model_type"
+        ]
+        is None
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         (("--preprocess", "--validation_split=0.3"), "together must be at most 0.4, not 0.5"),
-        (("--preprocess", "--test_split=0.5"), "--test_split must be a number of at least 0 and at most 0.4"),
+        (
+            ("--preprocess", "--test_split=0.5"),
+            "--test_split must be a number of at least 0 and at most 0.4",
+        ),
     ],
 )
-def test_splits_that_leave_too_few_rows_are_refused(arguments: tuple[str, ...], expected: str) -> None:
+def test_splits_that_leave_too_few_rows_are_refused(
+    arguments: tuple[str, ...], expected: str
+) -> None:
     assert expected in problems_of("linear_learner", *CLASSES, *arguments)
 
 
@@ -103,7 +121,9 @@ def test_split_without_effect_is_noted() -> None:
     parsed = parse_arguments(TABLES["linear_learner"], (*CLASSES, "--validation_split=0.1"))
 
     assert parsed.notes == (
-        ArgumentNote("validation_split", "0.1", "no effect", "Data are split only with --preprocess."),
+        ArgumentNote(
+            "validation_split", "0.1", "no effect", "Data are split only with --preprocess."
+        ),
     )
 
 
@@ -136,30 +156,48 @@ def test_old_parameters_of_xgboost_are_replaced_or_ignored_with_a_note() -> None
     ("arguments", "expected"),
     [
         (("--objective=multi:softmax",), "--num_class is required for the objective multi:softmax"),
-        (("--objective=binary:logistic", "--num_class=2"), "--num_class can only be given for multi:softmax"),
+        (
+            ("--objective=binary:logistic", "--num_class=2"),
+            "--num_class can only be given for multi:softmax",
+        ),
         (("--objective=rank:pairwise",), "--objective must be one of"),
         (("--csv_weight=1", "--preprocess"), "--csv_weight can be 1 only without --preprocess"),
         (("--max_depth=0",), "--max_depth can be 0 only if --max_leaves limits the trees"),
         (("--subsample=0",), "--subsample must be a number greater than 0 and at most 1, not '0'"),
     ],
 )
-def test_xgboost_parameters_that_do_not_fit_are_refused(arguments: tuple[str, ...], expected: str) -> None:
+def test_xgboost_parameters_that_do_not_fit_are_refused(
+    arguments: tuple[str, ...], expected: str
+) -> None:
     assert expected in problems_of("boosted_trees", *DATA, *arguments)
 
 
 def test_distributed_xgboost_has_no_preprocessing() -> None:
-    assert "--preprocess is not an argument of this algorithm" in problems_of("xgboost_dist", *DATA, "--preprocess")
+    assert "--preprocess is not an argument of this algorithm" in problems_of(
+        "xgboost_dist", *DATA, "--preprocess"
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--loss_function_type=mse",), "--loss_function_type must be one of default, cross_entropy"),
-        (("--batch_size=10", "--batch_size_ratio=0.33"), "--batch_size_ratio must divide a batch of 10 rows"),
-        (("--feature_dim_ratio=0",), "--feature_dim_ratio must be a number greater than 0 and at most 0.95"),
+        (
+            ("--loss_function_type=mse",),
+            "--loss_function_type must be one of default, cross_entropy",
+        ),
+        (
+            ("--batch_size=10", "--batch_size_ratio=0.33"),
+            "--batch_size_ratio must divide a batch of 10 rows",
+        ),
+        (
+            ("--feature_dim_ratio=0",),
+            "--feature_dim_ratio must be a number greater than 0 and at most 0.95",
+        ),
     ],
 )
-def test_tab_net_arguments_that_do_not_fit_are_refused(arguments: tuple[str, ...], expected: str) -> None:
+def test_tab_net_arguments_that_do_not_fit_are_refused(
+    arguments: tuple[str, ...], expected: str
+) -> None:
     assert expected in problems_of("tab_net", *CLASSES, *arguments)
 
 
@@ -173,7 +211,9 @@ def test_every_default_is_an_allowed_value(algorithm: str) -> None:
 
 
 def test_metrics_follow_from_the_arguments() -> None:
-    trees = parse_arguments(TABLES["boosted_trees"], (*DATA, "--objective=binary:logistic", "--eval_metric=auc")).values
+    trees = parse_arguments(
+        TABLES["boosted_trees"], (*DATA, "--objective=binary:logistic", "--eval_metric=auc")
+    ).values
     linear = parse_arguments(TABLES["linear_learner"], (*DATA, "--model_type=regression")).values
 
     assert metric_tags("boosted_trees", trees) == ("accuracy", "loss", "logloss", "error", "auc")

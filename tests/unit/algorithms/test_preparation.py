@@ -16,16 +16,26 @@ from trainmaster.algorithms.tabular.preparation import Prepared, prepare
 ROWS = [f"{'ab'[n % 2]},{n / 2 + 0.25},{'red' if n % 3 else 'blue'}" for n in range(100)]
 
 
-def prepared(folder: Path, lines: list[str], *arguments: str, is_classification: bool = True) -> Prepared:
-    values = values_of("linear_learner", write_csv(folder, lines), "--model_type=classification", *arguments)
+def prepared(
+    folder: Path, lines: list[str], *arguments: str, is_classification: bool = True
+) -> Prepared:
+    values = values_of(
+        "linear_learner", write_csv(folder, lines), "--model_type=classification", *arguments
+    )
     return prepare(values, ONE_HOT, is_classification=is_classification)
 
 
 def test_rows_are_split_by_the_shares_and_each_is_used_once(tmp_path: Path) -> None:
     parts = prepared(tmp_path, ROWS, "--preprocess", "--validation_split=0.1", "--test_split=0.3")
 
-    assert (len(parts.tables["training"]), len(parts.tables["validation"]), len(parts.tables["test"])) == (60, 10, 30)
-    numbers = [number for name in ("training", "validation", "test") for number in parts.tables[name][1]]
+    assert (
+        len(parts.tables["training"]),
+        len(parts.tables["validation"]),
+        len(parts.tables["test"]),
+    ) == (60, 10, 30)
+    numbers = [
+        number for name in ("training", "validation", "test") for number in parts.tables[name][1]
+    ]
     assert sorted(numbers) == [n / 2 + 0.25 for n in range(100)]
 
 
@@ -38,20 +48,37 @@ def test_split_is_the_same_after_a_restart(tmp_path: Path) -> None:
 def test_without_preprocess_nothing_is_split(tmp_path: Path) -> None:
     parts = prepared(tmp_path, ROWS)
 
-    assert (len(parts.tables["training"]), len(parts.tables["validation"]), len(parts.tables["test"])) == (100, 0, 0)
+    assert (
+        len(parts.tables["training"]),
+        len(parts.tables["validation"]),
+        len(parts.tables["test"]),
+    ) == (100, 0, 0)
 
 
 def test_file_replaces_the_split(tmp_path: Path) -> None:
     other = write_csv(tmp_path, ROWS[:7], "validation.csv")
-    parts = prepared(tmp_path, ROWS, "--preprocess", f"--validation_data_path={other}", "--test_split=0.2")
+    parts = prepared(
+        tmp_path, ROWS, "--preprocess", f"--validation_data_path={other}", "--test_split=0.2"
+    )
 
-    assert (len(parts.tables["training"]), len(parts.tables["validation"]), len(parts.tables["test"])) == (80, 7, 20)
+    assert (
+        len(parts.tables["training"]),
+        len(parts.tables["validation"]),
+        len(parts.tables["test"]),
+    ) == (80, 7, 20)
 
 
-def test_missing_number_is_filled_with_the_mean_and_missing_category_stays_empty(tmp_path: Path) -> None:
+def test_missing_number_is_filled_with_the_mean_and_missing_category_stays_empty(
+    tmp_path: Path,
+) -> None:
     cells = ",".join(["0.5"] * 9)
-    lines = [f"{'ab'[n % 2]},{n}.0,{'xy'[n % 2]},{','.join(str(n % 7 + 0.5) for _ in range(9))}" for n in range(8)]
-    parts = prepared(tmp_path, [*lines, f"a,,x,{cells}", f"b,3.0,,{cells}"], "--preprocess", *SPLIT_NOTHING)
+    lines = [
+        f"{'ab'[n % 2]},{n}.0,{'xy'[n % 2]},{','.join(str(n % 7 + 0.5) for _ in range(9))}"
+        for n in range(8)
+    ]
+    parts = prepared(
+        tmp_path, [*lines, f"a,,x,{cells}", f"b,3.0,,{cells}"], "--preprocess", *SPLIT_NOTHING
+    )
 
     assert parts.tables["training"][1][8] == pytest.approx(31 / 9)
     assert parts.tables["training"][2][9] == ""
@@ -60,7 +87,9 @@ def test_missing_number_is_filled_with_the_mean_and_missing_category_stays_empty
 SPLIT_NOTHING = ("--validation_split=0", "--test_split=0")
 
 
-def test_row_with_more_than_a_tenth_missing_is_dropped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_row_with_more_than_a_tenth_missing_is_dropped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     parts = prepared(tmp_path, [*ROWS, "a,,red", ",4.5,red"], "--preprocess", *SPLIT_NOTHING)
 
     assert len(parts.tables["training"]) == 100
@@ -68,7 +97,9 @@ def test_row_with_more_than_a_tenth_missing_is_dropped(tmp_path: Path, capsys: p
 
 
 def test_missing_value_without_preprocess_is_refused_with_its_column(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="column 2 of the training data misses 1 of 101 values; --preprocess"):
+    with pytest.raises(
+        DataError, match="column 2 of the training data misses 1 of 101 values; --preprocess"
+    ):
         prepared(tmp_path, [*ROWS, "a,,red"])
 
 
@@ -76,11 +107,17 @@ def test_missing_value_without_preprocess_is_refused_with_its_column(tmp_path: P
     ("line", "expected"),
     [
         pytest.param("c,1.5,red", "the validation data have the class 'c'", id="an unknown class"),
-        pytest.param("a,many,red", "column 2 of the validation data has the value 'many'", id="text among numbers"),
+        pytest.param(
+            "a,many,red",
+            "column 2 of the validation data has the value 'many'",
+            id="text among numbers",
+        ),
         pytest.param("a,1.5", r"has 2 columns, and .* has 3", id="a column less"),
     ],
 )
-def test_validation_data_unlike_the_training_data_are_refused(line: str, expected: str, tmp_path: Path) -> None:
+def test_validation_data_unlike_the_training_data_are_refused(
+    line: str, expected: str, tmp_path: Path
+) -> None:
     other = write_csv(tmp_path, [line], "validation.csv")
 
     with pytest.raises(DataError, match=expected):
@@ -102,7 +139,9 @@ def test_file_of_another_form_is_refused(lines: list[str], expected: str, tmp_pa
 
 
 def test_missing_file_is_refused(tmp_path: Path) -> None:
-    values = values_of("linear_learner", str(tmp_path / "absent.csv"), "--model_type=classification")
+    values = values_of(
+        "linear_learner", str(tmp_path / "absent.csv"), "--model_type=classification"
+    )
 
     with pytest.raises(DataError, match=r"absent\.csv does not exist"):
         prepare(values, ONE_HOT, is_classification=True)
@@ -129,4 +168,6 @@ def test_any_table_is_prepared_without_missing_values_or_refused(
         table = parts.tables[name]
         assert not table.isna().any(axis=None)
         assert set(table.columns) == {0, *features}
-    assert len(parts.tables["training"]) + len(parts.tables["validation"]) + len(parts.tables["test"]) <= len(rows)
+    assert len(parts.tables["training"]) + len(parts.tables["validation"]) + len(
+        parts.tables["test"]
+    ) <= len(rows)

@@ -11,10 +11,18 @@ import yaml
 
 from trainmaster.agent.metric.trial_metric import FILE_VARIABLE, parse_measurements
 from trainmaster.agent.model.results import Measurement
-from trainmaster.algorithms.results import METRIC_FILE_VARIABLE, RECORDS_MAX, baseline, report_metrics, write_metrics
+from trainmaster.algorithms.results import (
+    METRIC_FILE_VARIABLE,
+    RECORDS_MAX,
+    baseline,
+    report_metrics,
+    write_metrics,
+)
 
 
-def test_agent_reads_reported_metrics_under_each_tag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_agent_reads_reported_metrics_under_each_tag(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert METRIC_FILE_VARIABLE == FILE_VARIABLE
     monkeypatch.setenv(METRIC_FILE_VARIABLE, str(tmp_path / "metric" / "output.metrics"))
     for step in range(RECORDS_MAX + 5):
@@ -26,7 +34,9 @@ def test_agent_reads_reported_metrics_under_each_tag(tmp_path: Path, monkeypatch
     assert list(parse_measurements(text, "loss"))[-1] == Measurement(-1.5, 104)
 
 
-def test_metrics_of_a_job_that_is_not_a_trial_are_not_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_of_a_job_that_is_not_a_trial_are_not_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv(METRIC_FILE_VARIABLE, raising=False)
     monkeypatch.chdir(tmp_path)
     report_metrics({"accuracy": 1.0}, 1)
@@ -39,7 +49,11 @@ def test_deployment_config_has_accuracy_in_percent_and_the_step(tmp_path: Path) 
 
     config = yaml.safe_load((tmp_path / "model" / "deployment_config.yaml").read_text())
     assert config == {"labels": {"accuracy": 87.5, "global_step": 120}}
-    assert json.loads((tmp_path / "metrics.json").read_text()) == {"accuracy": 0.875, "loss": 0.5, "global_step": 120}
+    assert json.loads((tmp_path / "metrics.json").read_text()) == {
+        "accuracy": 0.875,
+        "loss": 0.5,
+        "global_step": 120,
+    }
 
 
 def test_baseline_is_the_most_frequent_class_or_the_mean() -> None:

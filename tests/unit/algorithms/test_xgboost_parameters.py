@@ -14,11 +14,15 @@ def parameters_of(*arguments: str) -> dict[str, object]:
 
 
 def test_parameters_of_trees_are_passed_and_those_of_other_boosters_are_not() -> None:
-    parameters = parameters_of("--objective=multi:softmax", "--num_class=3", "--eta=0.5", "--base_score=0.5")
+    parameters = parameters_of(
+        "--objective=multi:softmax", "--num_class=3", "--eta=0.5", "--base_score=0.5"
+    )
 
     assert (parameters["num_class"], parameters["eta"], parameters["base_score"]) == (3, 0.5, 0.5)
     assert parameters["eval_metric"] == ["mlogloss", "merror"]
-    assert not {"rate_drop", "feature_selector", "updater", "sketch_eps", "num_boost_round"} & set(parameters)
+    assert not {"rate_drop", "feature_selector", "updater", "sketch_eps", "num_boost_round"} & set(
+        parameters
+    )
 
 
 def test_parameters_of_a_linear_booster_have_no_trees() -> None:

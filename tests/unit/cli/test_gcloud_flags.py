@@ -55,7 +55,9 @@ def command_line(*words: str) -> tuple[int, str, dict[str, Any]]:
         (("--{}", "NO"), False),
     ],
 )
-def test_boolean_flag_is_read_with_and_without_its_value(flag: str, words: tuple[str, ...], value: bool) -> None:
+def test_boolean_flag_is_read_with_and_without_its_value(
+    flag: str, words: tuple[str, ...], value: bool
+) -> None:
     status, output, got = command_line(
         "digits_1", *(word.format(flag.replace("_", "-")) for word in words), "--", "true"
     )
@@ -69,7 +71,9 @@ def test_value_of_a_boolean_flag_that_is_no_truth_value_is_named() -> None:
     assert "'maybe' is not one of true, yes, false, no" in " ".join(output.replace("│", "").split())
 
 
-@pytest.mark.parametrize("words", [("digits_1", "stray"), ("digits_1", "--region=r", "stray", "--", "--epochs")])
+@pytest.mark.parametrize(
+    "words", [("digits_1", "stray"), ("digits_1", "--region=r", "stray", "--", "--epochs")]
+)
 def test_word_before_the_double_dash_is_no_argument_of_the_program(words: tuple[str, ...]) -> None:
     status, output, got = command_line(*words)
     assert (status, got) == (2, {})
@@ -78,7 +82,9 @@ def test_word_before_the_double_dash_is_no_argument_of_the_program(words: tuple[
 
 def test_words_after_the_double_dash_are_arguments_of_the_program_unchanged() -> None:
     program = ["--epochs", "5", "--quiet", "--use-chief-in-tf-config=true", "--", "a b"]
-    status, output, got = command_line("digits_1", "--region", "us-central1", "-q", "--verbosity=debug", "--", *program)
+    status, output, got = command_line(
+        "digits_1", "--region", "us-central1", "-q", "--verbosity=debug", "--", *program
+    )
     assert status == 0, output
     assert got == {
         "job": "digits_1", "region": "us-central1", "quiet": True, "verbosity": "debug", "program": program
@@ -105,8 +111,12 @@ OPTIONS: dict[str, Any] = {
          "trial_job_spec": {"worker_pool_specs": [POOL]}},
         {"trainingTaskInputs": {"workerPoolSpecs": [POOL]}},
     ])  # fmt: skip
-def test_options_that_both_services_have_set_their_fields_in_every_form(document: dict[str, Any]) -> None:
-    spec = accept(apply_flags(job_file_of(document), OPTIONS, ["--epochs", "5"]), default_job_id="digits_1")
+def test_options_that_both_services_have_set_their_fields_in_every_form(
+    document: dict[str, Any],
+) -> None:
+    spec = accept(
+        apply_flags(job_file_of(document), OPTIONS, ["--epochs", "5"]), default_job_id="digits_1"
+    )
     plan = spec.plan
     program = plan.program_of(plan.primary.task_type)
     assert (plan.region, plan.service_account, plan.network) == (
@@ -114,13 +124,22 @@ def test_options_that_both_services_have_set_their_fields_in_every_form(document
         OPTIONS["service_account"],
         OPTIONS["network"],
     )
-    assert (plan.max_running_s, plan.kms_key, program.args) == (60, OPTIONS["kms_key"], ("--epochs", "5"))
+    assert (plan.max_running_s, plan.kms_key, program.args) == (
+        60,
+        OPTIONS["kms_key"],
+        ("--epochs", "5"),
+    )
     assert spec.labels == {"team": "vision", "run": "first"}
 
 
 def test_options_of_tuning_override_the_file_and_reach_the_study() -> None:
     _, document = read_job(str(GOLDEN / "vertex-tuning-containers.yaml"), None)
-    flags = {"max_trial_count": 7, "parallel_trial_count": 2, "algorithm": "random-search", "display_name": "mine"}
+    flags = {
+        "max_trial_count": 7,
+        "parallel_trial_count": 2,
+        "algorithm": "random-search",
+        "display_name": "mine",
+    }
     spec = accept(apply_flags(document, flags, ()), default_job_id=None)
     assert spec.tuning is not None
     assert (spec.job_id, spec.tuning.max_trials, spec.tuning.max_parallel) == ("mine", 7, 2)
@@ -161,9 +180,13 @@ def test_parts_of_a_kms_key_make_its_full_name() -> None:
 
 
 def test_option_keeps_the_other_fields_around_its_own(tmp_path: Path) -> None:
-    (tmp_path / "job.yaml").write_text("trainingInput: {scheduling: {priority: 5}, workerConfig: {imageUri: i}}")
+    (tmp_path / "job.yaml").write_text(
+        "trainingInput: {scheduling: {priority: 5}, workerConfig: {imageUri: i}}"
+    )
     _, document = read_job(str(tmp_path / "job.yaml"), None)
-    changed = apply_flags(document, {"max_running_time": "60s", "worker_accelerator": "type=nvidia-tesla-t4"}, ())
+    changed = apply_flags(
+        document, {"max_running_time": "60s", "worker_accelerator": "type=nvidia-tesla-t4"}, ()
+    )
     training = changed["trainingInput"]
     assert training["scheduling"] == {"priority": 5, "maxRunningTime": "60s"}
     assert training["workerConfig"] == {

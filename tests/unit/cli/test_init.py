@@ -45,7 +45,9 @@ def test_remembered_installation_is_used_by_commands_and_the_client(config: Path
     choose_installation()
     assert os.environ["TRAINMASTER_PROJECT"] == "my-project"
     assert os.environ["TRAINMASTER_BUCKET"] == "my-project-trainmaster"
-    assert os.environ["TRAINMASTER_WORKER_SERVICE_ACCOUNT"].startswith("trainmaster-worker@my-project.")
+    assert os.environ["TRAINMASTER_WORKER_SERVICE_ACCOUNT"].startswith(
+        "trainmaster-worker@my-project."
+    )
 
 
 def test_options_win_over_variables_and_these_over_what_is_remembered() -> None:
@@ -54,7 +56,10 @@ def test_options_win_over_variables_and_these_over_what_is_remembered() -> None:
     known = known_variables()
     assert (known["TRAINMASTER_REGION"], known["TRAINMASTER_BUCKET"]) == ("us-east1", "own-bucket")
     other = known_variables("other-project")
-    assert (other["TRAINMASTER_PROJECT"], other["TRAINMASTER_BUCKET"]) == ("other-project", "other-project-trainmaster")
+    assert (other["TRAINMASTER_PROJECT"], other["TRAINMASTER_BUCKET"]) == (
+        "other-project",
+        "other-project-trainmaster",
+    )
     assert "TRAINMASTER_API_ENDPOINT" not in other, "that of another installation"
     os.environ["TRAINMASTER_PROJECT"] = "third-project"
     assert known_variables() == {
@@ -78,17 +83,30 @@ def test_values_that_are_not_given_again_stay_unless_the_project_changes(config:
     run("--project", "my-project", "--region", "us-central1")
     assert json.loads(config.read_text())["api"] == "https://api-x-ew.a.run.app"
     run("--project", "new-project")
-    assert json.loads(config.read_text()) == {"project": "new-project", "bucket": "new-project-trainmaster"}
+    assert json.loads(config.read_text()) == {
+        "project": "new-project",
+        "bucket": "new-project-trainmaster",
+    }
 
 
-def test_values_of_one_installation_are_not_used_with_another_one_of_its_project(config: Path) -> None:
+def test_values_of_one_installation_are_not_used_with_another_one_of_its_project(
+    config: Path,
+) -> None:
     run(*ALL, "--installation", "staging")
-    assert Client()._known["TRAINMASTER_INSTALLATION"] == "staging", "a client changes no environment"
-    named = {"bucket": "my-project-tmstaging", "account": "tmstaging-worker@my-project.iam.gserviceaccount.com"}
+    assert Client()._known["TRAINMASTER_INSTALLATION"] == "staging", (
+        "a client changes no environment"
+    )
+    named = {
+        "bucket": "my-project-tmstaging",
+        "account": "tmstaging-worker@my-project.iam.gserviceaccount.com",
+    }
 
     def known() -> dict[str, str]:
         found = known_variables()
-        return {"bucket": found["TRAINMASTER_BUCKET"], "account": found["TRAINMASTER_WORKER_SERVICE_ACCOUNT"]}
+        return {
+            "bucket": found["TRAINMASTER_BUCKET"],
+            "account": found["TRAINMASTER_WORKER_SERVICE_ACCOUNT"],
+        }
 
     assert known() == named
     run("--project", "my-project")
@@ -99,7 +117,10 @@ def test_values_of_one_installation_are_not_used_with_another_one_of_its_project
     del os.environ["TRAINMASTER_INSTALLATION"]
     assert known_variables()["TRAINMASTER_INSTALLATION"] == "staging"
     run("--project", "my-project", "--installation", "")
-    assert json.loads(config.read_text()) == {"project": "my-project", "bucket": "my-project-trainmaster"}
+    assert json.loads(config.read_text()) == {
+        "project": "my-project",
+        "bucket": "my-project-trainmaster",
+    }
 
 
 def test_show_prints_what_commands_use_and_changes_nothing(config: Path) -> None:
@@ -135,27 +156,41 @@ def test_gcloud_gives_the_default_of_the_project_and_the_user(config: Path, tmp_
         (["--project", "My Project"], "--project: 'My Project' is not a project id"),
         (["--project", "my-project", "--region", "mars"], "--region: 'mars' is not a region"),
         (["--project", "my-project", "--api", "api"], "--api: 'api' is not an address"),
-        (["--project", "my-project", "--api", "http://example.com"], "--api: 'http://example.com' is not an address"),
-        (["--project", "my-project", "--installation", "my-team"], "--installation: installation must have 2 to 11"),
+        (
+            ["--project", "my-project", "--api", "http://example.com"],
+            "--api: 'http://example.com' is not an address",
+        ),
+        (
+            ["--project", "my-project", "--installation", "my-team"],
+            "--installation: installation must have 2 to 11",
+        ),
     ],
     ids=["none", "project", "region", "api", "plain-http", "installation"],
 )
-def test_wrong_values_are_named_and_nothing_is_remembered(config: Path, options: list[str], problem: str) -> None:
+def test_wrong_values_are_named_and_nothing_is_remembered(
+    config: Path, options: list[str], problem: str
+) -> None:
     assert problem in str(run(*options).exception)
     assert not config.exists()
 
 
 @pytest.mark.parametrize(
-    "content", ["{", "[]", "7", '{"project": 7}', b"\xff"], ids=["cut", "list", "number", "type", "bytes"]
+    "content",
+    ["{", "[]", "7", '{"project": 7}', b"\xff"],
+    ids=["cut", "list", "number", "type", "bytes"],
 )
 def test_unreadable_file_is_named_with_the_fix(config: Path, content: str | bytes) -> None:
     config.parent.mkdir()
     config.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(PermanentError, match=r"installation\.json cannot be read: .*run `trainmaster init`"):
+    with pytest.raises(
+        PermanentError, match=r"installation\.json cannot be read: .*run `trainmaster init`"
+    ):
         known_variables()
 
 
 def test_command_without_an_installation_names_the_command_that_remembers_one() -> None:
     assert not use_installation()
-    with pytest.raises(PermanentError, match="no installation: run `trainmaster init --project PROJECT`"):
+    with pytest.raises(
+        PermanentError, match="no installation: run `trainmaster init --project PROJECT`"
+    ):
         choose_installation()

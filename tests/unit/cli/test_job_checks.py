@@ -65,7 +65,9 @@ def check(
 ) -> list[Finding]:
     project = Project({"CPUS": (0, 100)} if quotas is None else quotas, permissions)
     values = Settings(project="my-project", **settings)  # type: ignore[arg-type]
-    return list(job_checks.check_job(document or {"jobId": "digits_1", **a_spec()}, project, values, prices))
+    return list(
+        job_checks.check_job(document or {"jobId": "digits_1", **a_spec()}, project, values, prices)
+    )
 
 
 def problems(findings: list[Finding]) -> list[str]:
@@ -83,7 +85,9 @@ def test_job_that_lacks_nothing_has_no_problem_and_names_what_is_unknown() -> No
 
 
 def test_every_wrong_field_of_a_job_file_is_a_problem() -> None:
-    findings = job_checks.check_file({"jobId": "digits_1", **a_spec(masterType="huge", jobDir="digits")})
+    findings = job_checks.check_file(
+        {"jobId": "digits_1", **a_spec(masterType="huge", jobDir="digits")}
+    )
     assert [text.partition(" ")[0] for text in problems(findings)] == [
         "trainingInput.jobDir",
         "trainingInput.masterType",
@@ -121,19 +125,27 @@ def test_doctor_derives_the_id_of_a_job_file_without_one(no_installation: Path) 
 
 
 def test_missing_permission_is_a_problem() -> None:
-    assert problems(check(permissions=())) == ["you lack the permissions aiplatform.customJobs.create"]
+    assert problems(check(permissions=())) == [
+        "you lack the permissions aiplatform.customJobs.create"
+    ]
 
 
 def test_missing_bucket_is_a_problem(objects: MemoryObjects) -> None:
     objects.missing_buckets.add("bucket")
-    assert problems(check()) == ["trainingInput.jobDir names the bucket bucket, which does not exist"]
+    assert problems(check()) == [
+        "trainingInput.jobDir names the bucket bucket, which does not exist"
+    ]
 
 
-@pytest.mark.parametrize(("used", "limit", "status"), [(0, 12, Status.OK), (4, 12, Status.LIMIT), (0, 8, Status.FIX)])
+@pytest.mark.parametrize(
+    ("used", "limit", "status"), [(0, 12, Status.OK), (4, 12, Status.LIMIT), (0, 8, Status.FIX)]
+)
 def test_quota_that_is_used_up_means_waiting_and_one_that_is_too_small_a_problem(
     used: float, limit: float, status: Status
 ) -> None:
-    (finding,) = [finding for finding in check(quotas={"CPUS": (used, limit)}) if "quota CPUS" in finding.what]
+    (finding,) = [
+        finding for finding in check(quotas={"CPUS": (used, limit)}) if "quota CPUS" in finding.what
+    ]
     assert finding.status is status
 
 
@@ -143,7 +155,9 @@ def test_region_without_an_installation_is_a_problem() -> None:
 
 
 def test_needs_are_counted_by_the_metric_of_their_quota() -> None:
-    gpus = TaskGroup(TaskType.WORKER, 3, "n1-standard-8", Accelerator("nvidia-tesla-t4", 2), spot=True)
+    gpus = TaskGroup(
+        TaskType.WORKER, 3, "n1-standard-8", Accelerator("nvidia-tesla-t4", 2), spot=True
+    )
     plan = replace(a_plan(0), groups=(TaskGroup(TaskType.CHIEF, 1, "n2-standard-4"), gpus))
     needs = job_checks.quota_needs(plan)
     assert needs == {
@@ -164,7 +178,11 @@ PLACED = {
             "anyOf": [
                 {"zones": ["us-central1-a"]},
                 {"regions": "any", "spot": "all"},
-                {"zones": ["us-central1-b"], "machineSpec": {"machineType": "n1-standard-8"}, "after": "1800s"},
+                {
+                    "zones": ["us-central1-b"],
+                    "machineSpec": {"machineType": "n1-standard-8"},
+                    "after": "1800s",
+                },
             ]
         }
     },
@@ -186,15 +204,26 @@ def test_candidates_of_alternatives_are_listed_in_order_with_price_and_quota_lef
         "price of candidate 6 after 1800 s (alternative 3, n1-standard-8 in us-central1-b)",
     ]
     assert all("per hour" in text for text in shown)
-    assert len([finding for finding in findings if "quota CPUS" in finding.what]) == 3, "one per alternative and region"
+    assert len([finding for finding in findings if "quota CPUS" in finding.what]) == 3, (
+        "one per alternative and region"
+    )
     assert [finding.status for finding in findings if "needs 24" in finding.what] == [Status.LIMIT]
 
 
-def test_transfers_of_data_are_shown_per_region_with_their_price_or_why_there_is_none(objects: MemoryObjects) -> None:
+def test_transfers_of_data_are_shown_per_region_with_their_price_or_why_there_is_none(
+    objects: MemoryObjects,
+) -> None:
     objects.places["my-data"] = BucketPlace("US-CENTRAL1")
     listed = {"ordered": [{"regions": ["us-central1", "us-east1", "europe-west4"]}]}
-    document = {**PLACED, "trainmaster": {"placement": {**listed, "data": {"uri": "gs://my-data/set", "gib": 200}}}}
-    shown = [finding.what for finding in check(document, prices=price_list()) if finding.what.startswith("transfer")]
+    document = {
+        **PLACED,
+        "trainmaster": {"placement": {**listed, "data": {"uri": "gs://my-data/set", "gib": 200}}},
+    }
+    shown = [
+        finding.what
+        for finding in check(document, prices=price_list())
+        if finding.what.startswith("transfer")
+    ]
     unknown = "Trainmaster knows no price of transfers from US-CENTRAL1 to europe-west4"
     assert shown == [
         "transfer of 200 GiB of data to us-central1: 0.00 USD per start",
@@ -202,7 +231,11 @@ def test_transfers_of_data_are_shown_per_region_with_their_price_or_why_there_is
         f"transfer of 200 GiB of data to europe-west4: not checked, because {unknown}",
         "transfer of images and checkpoints: not checked, because their sizes are not known",
     ]
-    assert not [finding for finding in check(PLACED, prices=price_list()) if finding.what.startswith("transfer")]
+    assert not [
+        finding
+        for finding in check(PLACED, prices=price_list())
+        if finding.what.startswith("transfer")
+    ]
 
 
 def test_any_of_without_a_price_list_and_regions_without_an_installation_are_problems() -> None:
@@ -210,17 +243,23 @@ def test_any_of_without_a_price_list_and_regions_without_an_installation_are_pro
     assert "compares prices, and this installation has none" in text
     elsewhere = {**PLACED, "trainmaster": {"placement": {"ordered": [{}, {"regions": "us-east1"}]}}}
     (text,) = problems(check(elsewhere, regions="us-central1"))
-    assert text.startswith("trainmaster.placement.ordered[1] has the region us-east1, in which Trainmaster is not")
+    assert text.startswith(
+        "trainmaster.placement.ordered[1] has the region us-east1, in which Trainmaster is not"
+    )
 
 
-def test_check_says_whether_the_job_would_wait_for_other_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_says_whether_the_job_would_wait_for_other_jobs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = World(prices=price_list(), now=FETCHED_AT, limits={"usd_per_hour": 1})
     monkeypatch.setattr(job_checks, "open_store", lambda: world.store)
     document: dict[str, object] = {"jobId": "second", **a_spec()}
 
     def lines() -> list[str]:
         findings = check(document, prices=price_list(), limits=world.limits)
-        return [f"{found.status} {found.what}" for found in findings if found.what.startswith("limits")]
+        return [
+            f"{found.status} {found.what}" for found in findings if found.what.startswith("limits")
+        ]
 
     assert lines() == ["ok limits of all jobs: nothing must end before the job starts"]
     world.submit()

@@ -50,7 +50,9 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> Recorder:
         ),
     ],
 )
-def test_fault_is_injected_into_the_vm_of_the_replica(faults: Recorder, words: str, call: tuple[Any, ...]) -> None:
+def test_fault_is_injected_into_the_vm_of_the_replica(
+    faults: Recorder, words: str, call: tuple[Any, ...]
+) -> None:
     result = CliRunner().invoke(commands.app, words.split())
     assert result.exit_code == 0, result.output
     assert faults.calls == [call]
@@ -65,5 +67,8 @@ def test_replica_of_two_words_is_the_same(faults: Recorder) -> None:
 def test_wrong_replica_names_a_right_one(faults: Recorder, replica: str) -> None:
     result = CliRunner().invoke(commands.app, ["crash", "digits_1", "--", replica])
     assert isinstance(result.exception, StackError)
-    assert str(result.exception) == f"there is no replica {replica}: give a task type and a number, such as worker-0"
+    assert (
+        str(result.exception)
+        == f"there is no replica {replica}: give a task type and a number, such as worker-0"
+    )
     assert faults.calls == []

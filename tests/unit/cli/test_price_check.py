@@ -45,7 +45,9 @@ def test_old_prices_are_shown_with_a_hint() -> None:
         (new_prices(), "me-west1", "no on-demand price of n1 core in me-west1"),
     ],
 )
-def test_price_that_is_not_known_is_not_guessed(prices: PriceList | Unknown, region: str, reason: str) -> None:
+def test_price_that_is_not_known_is_not_guessed(
+    prices: PriceList | Unknown, region: str, reason: str
+) -> None:
     (finding,) = check(prices, region)
     assert finding.status is Status.NOT_CHECKED
     assert reason in finding.what

@@ -69,16 +69,26 @@ def test_module_that_a_package_has_is_found(build: type, module: str) -> None:
 def test_wrong_module_is_named_with_the_nearest_before_a_vm_is_paid() -> None:
     (finding,) = check_programs(a_program("trainer.tsak"), stored(sdist(*FILES)))
     assert of([finding], Status.LIMIT) == [
-        ("no package of the job has the module trainer.tsak", "correct pythonModule, for example trainer.task")
+        (
+            "no package of the job has the module trainer.tsak",
+            "correct pythonModule, for example trainer.task",
+        )
     ]
 
 
 @pytest.mark.parametrize("module", ["torch.distributed.run", "task"])
 def test_module_of_a_dependency_is_not_judged(module: str) -> None:
-    assert list(check_programs(a_program(module), stored(sdist("trainer/__init__.py", "trainer/x.py")))) == []
+    assert (
+        list(
+            check_programs(a_program(module), stored(sdist("trainer/__init__.py", "trainer/x.py")))
+        )
+        == []
+    )
 
 
-@pytest.mark.parametrize("content", [b"", b"no archive", sdist(*FILES)[:40]], ids=["empty", "text", "cut off"])
+@pytest.mark.parametrize(
+    "content", [b"", b"no archive", sdist(*FILES)[:40]], ids=["empty", "text", "cut off"]
+)
 def test_unreadable_archive_is_not_judged(content: bytes) -> None:
     assert list(check_programs(a_program("trainer.task"), stored(content))) == []
 
@@ -99,18 +109,24 @@ def test_archive_with_any_damage_is_not_judged_and_raises_nothing(form: str) -> 
 
 
 def test_packages_that_are_not_uploaded_yet_are_read_where_they_are_staged() -> None:
-    findings = list(check_programs(a_program("trainer.task"), MemoryObjects(), stored(sdist(*FILES))))
+    findings = list(
+        check_programs(a_program("trainer.task"), MemoryObjects(), stored(sdist(*FILES)))
+    )
     assert of(findings, Status.OK) == [("module trainer.task", "")]
 
 
 def test_missing_package_says_that_the_module_was_not_looked_up() -> None:
     (finding,) = check_programs(a_program("trainer.task"), MemoryObjects())
-    assert finding.what.startswith("module trainer.task: not checked, because gs://bucket/trainer-0.1.tar.gz")
+    assert finding.what.startswith(
+        "module trainer.task: not checked, because gs://bucket/trainer-0.1.tar.gz"
+    )
 
 
 def test_image_outside_of_googles_registries_was_not_looked_up() -> None:
     container = Container("pytorch/pytorch:no-such-tag")
-    (finding,) = check_programs(a_plan(program=Program((), "", (), None, container)), MemoryObjects())
+    (finding,) = check_programs(
+        a_plan(program=Program((), "", (), None, container)), MemoryObjects()
+    )
     assert finding.what.startswith("image pytorch/pytorch:no-such-tag: not checked, because")
 
 
@@ -119,13 +135,23 @@ def test_job_directory_with_files_of_another_job_is_named() -> None:
     objects.write("gs://bucket/jobs/accel/checkpoint-2.pt", b"x", content_type="")
     plan = a_program("trainer.task", job_dir="gs://bucket/jobs/accel")
     ((what, fix),) = of(list(check_programs(plan, objects)), Status.LIMIT)
-    assert what.startswith("gs://bucket/jobs/accel already has files: jobs/accel/checkpoint-2.pt was written at 20")
+    assert what.startswith(
+        "gs://bucket/jobs/accel already has files: jobs/accel/checkpoint-2.pt was written at 20"
+    )
     assert "continues" in fix
-    assert of(list(check_programs(a_program("trainer.task", job_dir="gs://bucket/new"), objects)), Status.LIMIT) == []
+    assert (
+        of(
+            list(check_programs(a_program("trainer.task", job_dir="gs://bucket/new"), objects)),
+            Status.LIMIT,
+        )
+        == []
+    )
 
 
 def test_what_no_longer_exists_is_named_with_what_the_job_gets() -> None:
-    findings = check_file({"jobId": "digits_1", **a_spec(runtimeVersion="1.15", pythonVersion="3.7")})
+    findings = check_file(
+        {"jobId": "digits_1", **a_spec(runtimeVersion="1.15", pythonVersion="3.7")}
+    )
     assert [what.partition(":")[0] for what, _ in of(findings, Status.LIMIT)] == [
         "trainingInput.runtimeVersion",
         "trainingInput.pythonVersion",

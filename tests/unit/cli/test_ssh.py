@@ -21,13 +21,17 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.errors import PermanentError
 
-VM = Target("tm-digits-1", "us-central1-a", is_tpu=False, host=0, has_container=False, replica="worker 0")
+VM = Target(
+    "tm-digits-1", "us-central1-a", is_tpu=False, host=0, has_container=False, replica="worker 0"
+)
 SLICE = replace(VM, is_tpu=True, host=3)
 
 
 def test_running_replica_is_found_with_its_vm_and_zone() -> None:
     target = find_target(a_state(), "worker 0", 0)
-    assert target == Target(vm_name("digits_1", WORKER_0), "us-central1-a", False, 0, False, "worker 0")
+    assert target == Target(
+        vm_name("digits_1", WORKER_0), "us-central1-a", False, 0, False, "worker 0"
+    )
 
 
 def test_replica_between_two_incarnations_keeps_its_vm() -> None:
@@ -55,7 +59,15 @@ def test_replica_between_two_incarnations_keeps_its_vm() -> None:
         (State(a_tuning_job("qrs")), "its live trials have: digits_1-trial-1, digits_1-trial-2"),
         (State(a_tuning_job("s")), "and it has no live trial"),
     ],
-    ids=["unknown", "replacing", "completed", "waiting", "ended job", "tuning job", "ended tuning job"],
+    ids=[
+        "unknown",
+        "replacing",
+        "completed",
+        "waiting",
+        "ended job",
+        "tuning job",
+        "ended tuning job",
+    ],
 )
 def test_replica_without_a_vm_is_refused_with_its_state(state: State, problem: str) -> None:
     replica = "worker-7" if "worker-7" in problem else "worker-0"
@@ -84,7 +96,16 @@ def test_command_at_a_terminal_gets_one() -> None:
 
 def test_host_of_a_slice_is_a_worker_of_the_node() -> None:
     words = google_cloud.ssh_command(SLICE, "my-project", "", has_terminal=False)
-    assert words[:8] == ["gcloud", "alpha", "compute", "tpus", "tpu-vm", "ssh", "tm-digits-1", "--worker=3"]
+    assert words[:8] == [
+        "gcloud",
+        "alpha",
+        "compute",
+        "tpus",
+        "tpu-vm",
+        "ssh",
+        "tm-digits-1",
+        "--worker=3",
+    ]
 
 
 @pytest.fixture
@@ -106,7 +127,10 @@ def gcloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(
     ("target", "metadata"),
-    [(VM, {"items": [{"key": "enable-oslogin", "value": "TRUE"}]}), (SLICE, {"enable-oslogin": "TRUE"})],
+    [
+        (VM, {"items": [{"key": "enable-oslogin", "value": "TRUE"}]}),
+        (SLICE, {"enable-oslogin": "TRUE"}),
+    ],
     ids=["VM", "slice"],
 )
 def test_exit_status_of_gcloud_is_returned(gcloud: Path, target: Target, metadata: object) -> None:
@@ -133,7 +157,9 @@ def test_vm_that_gcloud_cannot_read_is_refused_with_its_reason(gcloud: Path) -> 
         google_cloud.run(VM, "my-project", "", has_terminal=False)
 
 
-def test_missing_gcloud_is_named_with_its_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_gcloud_is_named_with_its_installation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(PermanentError, match="gcloud is not installed"):
         google_cloud.run(VM, "my-project", "", has_terminal=False)
@@ -163,12 +189,21 @@ def run_in_container(folder: Path, listed: str, *words: str) -> subprocess.Compl
 
 def test_command_in_the_container_of_the_job_gets_its_words_unchanged(tmp_path: Path) -> None:
     done = run_in_container(tmp_path, "echo c0ffee", "python", "-c", "print('a b')")
-    assert done.stdout.splitlines() == ["--interactive", "c0ffee", "sh", "-c", """python -c 'print('"'"'a b'"'"')'"""]
+    assert done.stdout.splitlines() == [
+        "--interactive",
+        "c0ffee",
+        "sh",
+        "-c",
+        """python -c 'print('"'"'a b'"'"')'""",
+    ]
 
 
 def test_vm_without_a_running_container_is_named(tmp_path: Path) -> None:
     done = run_in_container(tmp_path, ":")
-    assert (done.returncode, done.stderr) == (NO_CONTAINER, "trainmaster: no container of the job runs on this VM\n")
+    assert (done.returncode, done.stderr) == (
+        NO_CONTAINER,
+        "trainmaster: no container of the job runs on this VM\n",
+    )
 
 
 def test_container_is_entered_as_root_on_google_cloud_and_with_a_terminal_at_one() -> None:

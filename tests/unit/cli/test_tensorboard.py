@@ -49,7 +49,11 @@ class FakeStorage:
             raise TemporaryError("503")
         self.reads.append((file.uri.rpartition("/")[2], start))
         content = self.objects.get(file.uri)
-        return None if content is None or self.generations[file.uri] != file.generation else content[start:]
+        return (
+            None
+            if content is None or self.generations[file.uri] != file.generation
+            else content[start:]
+        )
 
 
 @pytest.fixture
@@ -63,7 +67,11 @@ def mirror(tmp_path: Path, storage: FakeStorage) -> Mirror:
 
 
 def copies(mirror: Mirror) -> dict[str, bytes]:
-    return {str(path.relative_to(mirror.root)): path.read_bytes() for path in mirror.root.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(mirror.root)): path.read_bytes()
+        for path in mirror.root.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.mark.parametrize(
@@ -72,14 +80,26 @@ def copies(mirror: Mirror) -> dict[str, bytes]:
         (folder_of_job(a_job()), "digits/train/" + EVENTS, "digits_1/train/" + EVENTS),
         (folder_of_job(a_job(plan=VERTEX)), "out/logs/" + EVENTS, "digits_1/" + EVENTS),
         (folder_of_job(a_job(plan=VERTEX)), "out/model/" + EVENTS, None),
-        (folder_of_job(a_tuning_job("s")), "digits/3/eval/" + EVENTS, "digits_1/trial-3/eval/" + EVENTS),
+        (
+            folder_of_job(a_tuning_job("s")),
+            "digits/3/eval/" + EVENTS,
+            "digits_1/trial-3/eval/" + EVENTS,
+        ),
         (folder_of_job(a_tuning_job("s")), "digits/other/" + EVENTS, None),
         (folder_of_job(a_tuning_job("s")), "digits/" + EVENTS, None),
-        (folder_of_job(replace(a_tuning_job("s"), plan=VERTEX)), "out/3/logs/" + EVENTS, "digits_1/trial-3/" + EVENTS),
+        (
+            folder_of_job(replace(a_tuning_job("s"), plan=VERTEX)),
+            "out/3/logs/" + EVENTS,
+            "digits_1/trial-3/" + EVENTS,
+        ),
         (folder_of_job(replace(a_tuning_job("s"), plan=VERTEX)), "out/3/model/" + EVENTS, None),
         (folder_of_option("old=gs://bucket/runs"), "runs/a/" + EVENTS, "old/a/" + EVENTS),
         (folder_of_option("gs://bucket/runs/2019/"), "runs/2019/" + EVENTS, "2019/" + EVENTS),
-        (folder_of_job(a_job()), "digits/train/plugins/profile/x.pb", "digits_1/train/plugins/profile/x.pb"),
+        (
+            folder_of_job(a_job()),
+            "digits/train/plugins/profile/x.pb",
+            "digits_1/train/plugins/profile/x.pb",
+        ),
         (folder_of_job(a_job()), "digits/model/weights", None),
         (folder_of_job(a_job()), "digits/../../" + EVENTS, None),
         (folder_of_job(a_job()), "digits//" + EVENTS, None),
@@ -92,7 +112,9 @@ def test_event_file_is_copied_to_the_folder_of_its_run(
     mirror = Mirror(tmp_path / "mirror", storage, (folder,))
     mirror.update()
     assert copies(mirror) == ({copied: b"points"} if copied else {})
-    assert not [path for path in tmp_path.rglob("*") if path.is_file() and mirror.root not in path.parents]
+    assert not [
+        path for path in tmp_path.rglob("*") if path.is_file() and mirror.root not in path.parents
+    ]
 
 
 def test_only_the_new_end_of_a_file_is_read(mirror: Mirror, storage: FakeStorage) -> None:
@@ -105,8 +127,12 @@ def test_only_the_new_end_of_a_file_is_read(mirror: Mirror, storage: FakeStorage
     assert copies(mirror) == {f"digits_1/{EVENTS}": b"one two"}
 
 
-@pytest.mark.parametrize("content", [b"other words", b"1", b""], ids=["another beginning", "shorter", "empty"])
-def test_replaced_file_is_copied_as_a_whole(mirror: Mirror, storage: FakeStorage, content: bytes) -> None:
+@pytest.mark.parametrize(
+    "content", [b"other words", b"1", b""], ids=["another beginning", "shorter", "empty"]
+)
+def test_replaced_file_is_copied_as_a_whole(
+    mirror: Mirror, storage: FakeStorage, content: bytes
+) -> None:
     storage.put("digits/" + EVENTS, b"one")
     mirror.update()
     storage.put("digits/" + EVENTS, content)
@@ -114,7 +140,9 @@ def test_replaced_file_is_copied_as_a_whole(mirror: Mirror, storage: FakeStorage
     assert copies(mirror) == {f"digits_1/{EVENTS}": content}
 
 
-def test_file_written_again_with_the_same_content_is_not_read(mirror: Mirror, storage: FakeStorage) -> None:
+def test_file_written_again_with_the_same_content_is_not_read(
+    mirror: Mirror, storage: FakeStorage
+) -> None:
     storage.put("digits/" + EVENTS, b"one")
     mirror.update()
     storage.put("digits/" + EVENTS, b"one")
@@ -136,7 +164,9 @@ def test_file_that_is_replaced_between_listing_and_reading_is_copied_next_time(
     assert copies(mirror) == {f"digits_1/{EVENTS}": b"one two"}
 
 
-def test_error_leaves_a_copy_that_the_next_update_completes(mirror: Mirror, storage: FakeStorage) -> None:
+def test_error_leaves_a_copy_that_the_next_update_completes(
+    mirror: Mirror, storage: FakeStorage
+) -> None:
     storage.put("digits/" + EVENTS, b"one")
     mirror.update()
     storage.put("digits/" + EVENTS, b"one two")
@@ -148,7 +178,9 @@ def test_error_leaves_a_copy_that_the_next_update_completes(mirror: Mirror, stor
     assert copies(mirror) == {f"digits_1/{EVENTS}": b"one two"}
 
 
-@pytest.mark.parametrize("name", ["a." + EVENTS + "/b." + EVENTS, EVENTS + "x" * 300], ids=["in a file", "too long"])
+@pytest.mark.parametrize(
+    "name", ["a." + EVENTS + "/b." + EVENTS, EVENTS + "x" * 300], ids=["in a file", "too long"]
+)
 def test_file_with_an_impossible_name_is_left_out_and_stops_no_other(
     mirror: Mirror, storage: FakeStorage, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
@@ -177,11 +209,15 @@ def test_full_disk_is_an_error_with_the_file(
 def test_job_without_a_directory_is_refused_with_the_option() -> None:
     plan = a_plan()
     without = a_job(plan=replace(plan, program=replace(plan.program, job_dir=None)))
-    with pytest.raises(PermanentError, match=r"digits_1 has no jobDir.*--logdir gs://BUCKET/FOLDER"):
+    with pytest.raises(
+        PermanentError, match=r"digits_1 has no jobDir.*--logdir gs://BUCKET/FOLDER"
+    ):
         folder_of_job(without)
 
 
-@pytest.mark.parametrize("text", ["runs", "s3://bucket/runs", "gs://", "a b=gs://bucket/runs", "=gs://bucket"])
+@pytest.mark.parametrize(
+    "text", ["runs", "s3://bucket/runs", "gs://", "a b=gs://bucket/runs", "=gs://bucket"]
+)
 def test_malformed_folder_is_refused(text: str) -> None:
     with pytest.raises(PermanentError, match=re.escape(f"--logdir {text}")):
         folder_of_option(text)

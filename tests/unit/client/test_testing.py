@@ -36,7 +36,9 @@ def test_example_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     threads, level = threading.active_count(), logging.getLogger().level
     example: dict[str, object] = {}
     exec(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[-1], example)  # noqa: S102 - the page's own example
-    tests = [value for name, value in example.items() if name.startswith("test_") and callable(value)]
+    tests = [
+        value for name, value in example.items() if name.startswith("test_") and callable(value)
+    ]
     for test in tests:
         test()
     assert len(tests) == PAGE.count("\ndef test_") > 0
@@ -69,7 +71,9 @@ def test_round_begins_by_itself_unless_it_awaits_a_vm(installation: Installation
     installation.start(job)
     installation.exit(job, "worker-1", 0)
     installation.exit(job, "worker-0", 1)  # the completed worker is recalled on another VM
-    with pytest.raises(PermanentError, match="digits_1: no program of worker-0 runs; call `start` first"):
+    with pytest.raises(
+        PermanentError, match="digits_1: no program of worker-0 runs; call `start` first"
+    ):
         installation.exit(job, "worker-0", 1)
     installation.start(job)
     installation.exit(job, "worker-0", 1)
@@ -78,8 +82,12 @@ def test_round_begins_by_itself_unless_it_awaits_a_vm(installation: Installation
     installation.exit(job, "worker-0", 1)  # while it stops, because of the lost peer: not charged
     installation.start(job)
     installation.exit(job, "chief-0", 0)
-    texts = [decision.text for decision in installation.client.why(job).decisions if decision.rule == 10]
-    assert [re.findall(r"Restart \d of 5", text) for text in texts] == [[f"Restart {n} of 5"] for n in (1, 2, 3)]
+    texts = [
+        decision.text for decision in installation.client.why(job).decisions if decision.rule == 10
+    ]
+    assert [re.findall(r"Restart \d of 5", text) for text in texts] == [
+        [f"Restart {n} of 5"] for n in (1, 2, 3)
+    ]
     assert installation.client.wait(job).state == "SUCCEEDED"
 
 
@@ -92,7 +100,9 @@ def test_cancelled_job_ends(installation: Installation) -> None:
 
 def test_replica_without_a_vm_is_named(installation: Installation) -> None:
     job = submit(installation)
-    with pytest.raises(PermanentError, match="digits_1: no VM of worker-0 runs; call `start` first"):
+    with pytest.raises(
+        PermanentError, match="digits_1: no VM of worker-0 runs; call `start` first"
+    ):
         installation.exit(job, "worker-0", 0)
     with pytest.raises(PermanentError, match="was not found"):
         installation.start("nobody")

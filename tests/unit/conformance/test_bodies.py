@@ -24,22 +24,45 @@ from trainmaster.gcp.tpu_fleet import nodes, queued_resource_spec
 from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster.jobspec import InvalidJob
 from trainmaster.jobspec.accept import accept
-from trainmaster.jobspec.catalog.machine_types import BUILT_IN_GPUS, GPU_COUNTS, LEGACY_MACHINES, N1_MACHINES, TPU_TYPES
+from trainmaster.jobspec.catalog.machine_types import (
+    BUILT_IN_GPUS,
+    GPU_COUNTS,
+    LEGACY_MACHINES,
+    N1_MACHINES,
+    TPU_TYPES,
+)
 
 PROJECT: Final = "my-project"
-DEFAULTS: Final = VmDefaults(PROJECT, "w@my-project.iam.gserviceaccount.com", "global/networks/n", "regions/{region}/s")
+DEFAULTS: Final = VmDefaults(
+    PROJECT, "w@my-project.iam.gserviceaccount.com", "global/networks/n", "regions/{region}/s"
+)
 BASE: Final = {
     "scaleTier": "CUSTOM",
     "packageUris": ["gs://bucket/p-0.1.tar.gz"],
     "pythonModule": "t.task",
     "runtimeVersion": "2.21",
 }
-REGIONS: Final = ("us-central1", "us-west1", "us-central2", "us-east5", "europe-west4", "asia-east1", "us-east4")
+REGIONS: Final = (
+    "us-central1",
+    "us-west1",
+    "us-central2",
+    "us-east5",
+    "europe-west4",
+    "asia-east1",
+    "us-east4",
+)
 MACHINES: Final = (
     *LEGACY_MACHINES,
     *N1_MACHINES,
     *BUILT_IN_GPUS,
-    *("n2-standard-8", "e2-standard-4", "c3-standard-8", "c4-standard-8", "n4-standard-8", "c3-standard-8-lssd"),
+    *(
+        "n2-standard-8",
+        "e2-standard-4",
+        "c3-standard-8",
+        "c4-standard-8",
+        "n4-standard-8",
+        "c3-standard-8-lssd",
+    ),
 )
 SALES: Final[tuple[dict[str, Any], ...]] = (
     {},
@@ -55,7 +78,11 @@ TPU_SALES: Final[tuple[dict[str, Any], ...]] = (
     {"queue": "standard", "reservation": "my-reservation"},
 )
 FIELDS: Final[dict[str, dict[str, Any]]] = {
-    "key": {"encryptionConfig": {"kmsKeyName": "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"}},
+    "key": {
+        "encryptionConfig": {
+            "kmsKeyName": "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"
+        }
+    },
     "network": {"network": "projects/123/global/networks/x"},
     "account": {"serviceAccount": "a@my-project.iam.gserviceaccount.com"},
     "times": {"scheduling": {"maxRunningTime": "604800s", "maxWaitTime": "3600s"}},
@@ -64,7 +91,10 @@ FIELDS: Final[dict[str, dict[str, Any]]] = {
 
 def bodies(training_input: dict[str, Any], sale: dict[str, Any]) -> Iterator[Exchange]:
     """Yield the calls that create the VMs and nodes of a job; none if the job file is refused."""
-    document = {"trainingInput": {**BASE, **training_input}, **({"trainmaster": sale} if sale else {})}
+    document = {
+        "trainingInput": {**BASE, **training_input},
+        **({"trainmaster": sale} if sale else {}),
+    }
     try:
         accepted = accept(document, default_job_id="job_1")
     except InvalidJob:
@@ -83,8 +113,12 @@ def bodies(training_input: dict[str, Any], sale: dict[str, Any]) -> Iterator[Exc
 def _calls(job: Job, create: Create, metadata: dict[str, str]) -> Iterator[Exchange]:
     parent = f"projects/{PROJECT}/locations/{create.zone}"
     if create.group.tpu is None:
-        insert = compute_v1.BulkInsertInstanceResource.pb(properties.resource(job, create, DEFAULTS, metadata))
-        yield _post(f"/compute/v1/projects/{PROJECT}/zones/{create.zone}/instances/bulkInsert", "", insert)
+        insert = compute_v1.BulkInsertInstanceResource.pb(
+            properties.resource(job, create, DEFAULTS, metadata)
+        )
+        yield _post(
+            f"/compute/v1/projects/{PROJECT}/zones/{create.zone}/instances/bulkInsert", "", insert
+        )
         return
     node = nodes.resource(job, create, DEFAULTS, metadata)
     if not queued_resource_spec.is_queued(create):
@@ -93,9 +127,13 @@ def _calls(job: Job, create: Create, metadata: dict[str, str]) -> Iterator[Excha
     queued = queued_resource_spec.request(parent, job, create, node)
     if queued_resource_spec.is_flex_start(create):
         body = json.dumps(queued_resource_spec.flex_start(queued, job.plan))
-        yield Exchange("POST", f"/v2alpha1/{parent}/queuedResources", "queuedResourceId=n", body, 200, "{}")
+        yield Exchange(
+            "POST", f"/v2alpha1/{parent}/queuedResources", "queuedResourceId=n", body, 200, "{}"
+        )
     else:
-        yield _post(f"/v2/{parent}/queuedResources", "queuedResourceId=n", tpu_v2.QueuedResource.pb(queued))
+        yield _post(
+            f"/v2/{parent}/queuedResources", "queuedResourceId=n", tpu_v2.QueuedResource.pb(queued)
+        )
 
 
 def _post(path: str, query: str, message: Any) -> Exchange:
@@ -105,7 +143,9 @@ def _post(path: str, query: str, message: Any) -> Exchange:
 def check_first_region(training_input: dict[str, Any], sales: tuple[dict[str, Any], ...]) -> None:
     """Check the bodies in the first of several regions that has what the job asks for."""
     for region in REGIONS:
-        if exchanges := [one for sale in sales for one in bodies({"region": region, **training_input}, sale)]:
+        if exchanges := [
+            one for sale in sales for one in bodies({"region": region, **training_input}, sale)
+        ]:
             checked = [check(exchange) for exchange in exchanges]
             assert all(method_id for method_id, _ in checked)
             assert [fault for _, faults in checked for fault in faults] == []
@@ -122,7 +162,10 @@ def test_body_for_each_machine_type_conforms(machine: str) -> None:
 @each_row("runtime", ["2.21", "scikit-learn-1.9", "pytorch-2.9"])
 def test_body_for_each_attached_gpu_and_runtime_conforms(gpu: str, runtime: str) -> None:
     accelerator = {"acceleratorConfig": {"type": gpu, "count": "2"}}
-    check_first_region({"masterType": "n1-standard-8", "masterConfig": accelerator, "runtimeVersion": runtime}, SALES)
+    check_first_region(
+        {"masterType": "n1-standard-8", "masterConfig": accelerator, "runtimeVersion": runtime},
+        SALES,
+    )
 
 
 @pytest.mark.parametrize("field", FIELDS.values(), ids=FIELDS)
@@ -135,7 +178,9 @@ def is_sold(name: str, sale: dict[str, Any]) -> bool:
     return sale.get("queue") != "flex_start" or name not in old
 
 
-@each_row("name, sale", [(name, sale) for name in TPU_TYPES for sale in TPU_SALES if is_sold(name, sale)])
+@each_row(
+    "name, sale", [(name, sale) for name in TPU_TYPES for sale in TPU_SALES if is_sold(name, sale)]
+)
 def test_body_for_each_tpu_conforms(name: str, sale: dict[str, Any]) -> None:
     size = TPU_TYPES[name].sizes[0]
     accelerator = {"acceleratorConfig": {"type": name, "count": str(size)}}

@@ -15,7 +15,9 @@ def test_used_methods_exist() -> None:
     assert set(USED) <= known
 
 
-def test_vanished_parameter_and_new_enum_value_are_named_and_the_rest_is_not(tmp_path: Path) -> None:
+def test_vanished_parameter_and_new_enum_value_are_named_and_the_rest_is_not(
+    tmp_path: Path,
+) -> None:
     for api in APIS:
         (tmp_path / f"{api}.json").write_bytes((FOLDER / f"{api}.json").read_bytes())
     compute = json.loads((tmp_path / "compute.v1.json").read_text(encoding="utf-8"))
@@ -30,5 +32,7 @@ def test_vanished_parameter_and_new_enum_value_are_named_and_the_rest_is_not(tmp
 
 
 def test_make_lock_compares_the_documents() -> None:
-    target = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\nlock:")[2].partition("\n\n")[0]
+    target = (
+        (ROOT / "Makefile").read_text(encoding="utf-8").partition("\nlock:")[2].partition("\n\n")[0]
+    )
     assert "tests.support.conformance.changes" in target

@@ -12,13 +12,24 @@ from tests.support.each_row import each_row
 
 Body = dict[str, Any]
 ZONE = "/compute/v1/projects/p/zones/us-central1-a"
-OPERATION = {"kind": "compute#operation", "id": "12", "name": "operation-1", "status": "RUNNING", "progress": 0}
-PROPERTIES = {"machineType": "n1-standard-4", "disks": [{"boot": True, "initializeParams": {"diskSizeGb": "100"}}]}
+OPERATION = {
+    "kind": "compute#operation",
+    "id": "12",
+    "name": "operation-1",
+    "status": "RUNNING",
+    "progress": 0,
+}
+PROPERTIES = {
+    "machineType": "n1-standard-4",
+    "disks": [{"boot": True, "initializeParams": {"diskSizeGb": "100"}}],
+}
 INSERT = Exchange(
     "POST",
     f"{ZONE}/instances/bulkInsert",
     "requestId=5f&$alt=json%3Benum-encoding%3Dint",
-    json.dumps({"count": "2", "perInstanceProperties": {"tm-a": {}}, "instanceProperties": PROPERTIES}),
+    json.dumps(
+        {"count": "2", "perInstanceProperties": {"tm-a": {}}, "instanceProperties": PROPERTIES}
+    ),
     200,
     json.dumps(OPERATION),
 )
@@ -38,7 +49,12 @@ SCHEDULE = Exchange(
     ),
 )
 PUBLISH = Exchange(
-    "POST", "/v1/projects/p/topics/t:publish", "", '{"messages": [{"data": "aGk="}]}', 200, '{"messageIds": ["1"]}'
+    "POST",
+    "/v1/projects/p/topics/t:publish",
+    "",
+    '{"messages": [{"data": "aGk="}]}',
+    200,
+    '{"messageIds": ["1"]}',
 )
 METRIC = Exchange(
     "GET",
@@ -46,9 +62,13 @@ METRIC = Exchange(
     "filter=x&interval.startTime=2026-11-26T00:00:00Z&interval.endTime=2026-11-26T00:01:00Z&pageSize=10",
     "",
     200,
-    json.dumps({"timeSeries": [{"metricKind": "GAUGE", "points": [{"value": {"doubleValue": 1.5}}]}]}),
+    json.dumps(
+        {"timeSeries": [{"metricKind": "GAUGE", "points": [{"value": {"doubleValue": 1.5}}]}]}
+    ),
 )
-LISTING = Exchange("GET", f"{ZONE}/instances", "maxResults=500&filter=x", "", 200, '{"items": [{"id": "1"}]}')
+LISTING = Exchange(
+    "GET", f"{ZONE}/instances", "maxResults=500&filter=x", "", 200, '{"items": [{"id": "1"}]}'
+)
 BUCKETS = Exchange("GET", "/storage/v1/b", "project=p", "", 200, '{"items": []}')
 NODE = Exchange(
     "POST",
@@ -94,13 +114,29 @@ def query(text: str) -> Callable[[Exchange], Exchange]:
 
 MUTATIONS: dict[str, tuple[Exchange, Callable[[Exchange], Exchange], str]] = {
     "wrong verb": (PUBLISH, lambda exchange: replace(exchange, verb="GET"), "it has POST"),
-    "unknown path": (INSERT, lambda exchange: replace(exchange, path=f"{ZONE}/machines"), "no document has it"),
-    "unknown parameter": (LISTING, query("maxResults=1&returnSome=true"), "no parameter returnSome"),
+    "unknown path": (
+        INSERT,
+        lambda exchange: replace(exchange, path=f"{ZONE}/machines"),
+        "no document has it",
+    ),
+    "unknown parameter": (
+        LISTING,
+        query("maxResults=1&returnSome=true"),
+        "no parameter returnSome",
+    ),
     "parameter in snake case": (LISTING, query("max_results=1"), "no parameter max_results"),
     "parameter that is not an integer": (LISTING, query("maxResults=all"), "is not an integer"),
-    "parameter that is not boolean": (LISTING, query("returnPartialSuccess=1"), "returnPartialSuccess"),
+    "parameter that is not boolean": (
+        LISTING,
+        query("returnPartialSuccess=1"),
+        "returnPartialSuccess",
+    ),
     "parameter twice": (LISTING, query("maxResults=1&maxResults=2"), "may not be repeated"),
-    "parameter outside its enum": (METRIC, query(f"{METRIC.query}&view=ALL"), "is not a value of the enum"),
+    "parameter outside its enum": (
+        METRIC,
+        query(f"{METRIC.query}&view=ALL"),
+        "is not a value of the enum",
+    ),
     "missing parameter": (BUCKETS, query(""), "the parameter project is missing"),
     "unknown field": (INSERT, request(lambda body: body.update(size=2)), "there is no field size"),
     "field in snake case": (
@@ -128,28 +164,76 @@ MUTATIONS: dict[str, tuple[Exchange, Callable[[Exchange], Exchange], str]] = {
         request(lambda body: body["instanceProperties"]["disks"][0].update(boot="yes")),
         "not boolean",
     ),
-    "int64 with a fraction": (INSERT, request(lambda body: body.update(count="2.5")), "is not int64"),
-    "number in place of a text": (SCHEDULE, request(lambda body: body.update(schedule=5)), "is not a string"),
-    "duration without unit": (SCHEDULE, request(lambda body: body.update(attemptDeadline="30")), "is not a duration"),
-    "output-only field": (SCHEDULE, request(lambda body: body.update(state="ENABLED")), "is output only"),
-    "data that is not base64": (PUBLISH, request(lambda body: body["messages"][0].update(data="*")), "is not base64"),
-    "body of a method without one": (LISTING, request(lambda body: body.update(a=1)), "no request body"),
-    "body that is not JSON": (PUBLISH, lambda exchange: replace(exchange, request="{"), "request: is not JSON"),
+    "int64 with a fraction": (
+        INSERT,
+        request(lambda body: body.update(count="2.5")),
+        "is not int64",
+    ),
+    "number in place of a text": (
+        SCHEDULE,
+        request(lambda body: body.update(schedule=5)),
+        "is not a string",
+    ),
+    "duration without unit": (
+        SCHEDULE,
+        request(lambda body: body.update(attemptDeadline="30")),
+        "is not a duration",
+    ),
+    "output-only field": (
+        SCHEDULE,
+        request(lambda body: body.update(state="ENABLED")),
+        "is output only",
+    ),
+    "data that is not base64": (
+        PUBLISH,
+        request(lambda body: body["messages"][0].update(data="*")),
+        "is not base64",
+    ),
+    "body of a method without one": (
+        LISTING,
+        request(lambda body: body.update(a=1)),
+        "no request body",
+    ),
+    "body that is not JSON": (
+        PUBLISH,
+        lambda exchange: replace(exchange, request="{"),
+        "request: is not JSON",
+    ),
     "answer outside its enum": (
         INSERT,
         response(lambda body: body.update(status="BUSY")),
         "is not a value of the enum",
     ),
-    "answer with an unknown field": (INSERT, response(lambda body: body.update(state="x")), "no field state"),
-    "answer with int64 as a number": (INSERT, response(lambda body: body.update(id=12)), "is not uint64"),
-    "answer with a number as a text": (INSERT, response(lambda body: body.update(progress="0")), "type integer"),
-    "answer that is not a time": (SCHEDULE, response(lambda body: body.update(scheduleTime="today")), "is not a time"),
+    "answer with an unknown field": (
+        INSERT,
+        response(lambda body: body.update(state="x")),
+        "no field state",
+    ),
+    "answer with int64 as a number": (
+        INSERT,
+        response(lambda body: body.update(id=12)),
+        "is not uint64",
+    ),
+    "answer with a number as a text": (
+        INSERT,
+        response(lambda body: body.update(progress="0")),
+        "type integer",
+    ),
+    "answer that is not a time": (
+        SCHEDULE,
+        response(lambda body: body.update(scheduleTime="today")),
+        "is not a time",
+    ),
     "answer with a text as a number": (
         METRIC,
         response(lambda body: body["timeSeries"][0]["points"][0]["value"].update(doubleValue="1")),
         "type number",
     ),
-    "answer that is not JSON": (PUBLISH, lambda exchange: replace(exchange, response="ok"), "response: is not JSON"),
+    "answer that is not JSON": (
+        PUBLISH,
+        lambda exchange: replace(exchange, response="ok"),
+        "response: is not JSON",
+    ),
 }
 
 
@@ -164,7 +248,11 @@ def test_each_kind_of_difference_is_found(
 def test_required_field_that_is_missing_is_found() -> None:
     body = json.dumps({"instances": []})
     path = "/compute/v1/projects/p/zones/us-central1-a/instances/i/setMetadata"
-    missing = [fault for fault in check(Exchange("POST", path, "", body, 200, "{}"))[1] if "instances" in fault]
+    missing = [
+        fault
+        for fault in check(Exchange("POST", path, "", body, 200, "{}"))[1]
+        if "instances" in fault
+    ]
     assert missing
 
 

@@ -38,11 +38,21 @@ def test_version_has_the_documented_fields(kind: str, masks: tuple[Mask, Mask], 
 
 def test_fields_of_the_alpha_version_are_refused_and_hidden_at_every_depth() -> None:
     node = {"labels": {"autocheckpointEnabled": "a"}, "schedulingConfig": {"spot": True}}
-    alpha_node = {**node, "autocheckpointEnabled": True, "schedulingConfig": {"spot": True, "reservationName": "r"}}
-    alpha = {"tpu": {"nodeSpec": [{"nodeId": "q", "node": alpha_node}]}, "runDuration": {"maxRunDuration": "1s"}}
+    alpha_node = {
+        **node,
+        "autocheckpointEnabled": True,
+        "schedulingConfig": {"spot": True, "reservationName": "r"},
+    }
+    alpha = {
+        "tpu": {"nodeSpec": [{"nodeId": "q", "node": alpha_node}]},
+        "runDuration": {"maxRunDuration": "1s"},
+    }
     assert check(alpha, QUEUED[1], "queued_resource") == alpha
     assert select(alpha, QUEUED[0]) == {"tpu": {"nodeSpec": [{"nodeId": "q", "node": node}]}}
     with pytest.raises(TpuError, match='Unknown name "runDuration" at "queued_resource"'):
         check({"runDuration": {}}, QUEUED[0], "queued_resource")
-    with pytest.raises(TpuError, match=r'reservationName" at "queued_resource\.tpu\.nodeSpec\.node\.schedulingConfig"'):
+    with pytest.raises(
+        TpuError,
+        match=r'reservationName" at "queued_resource\.tpu\.nodeSpec\.node\.schedulingConfig"',
+    ):
         check({"tpu": alpha["tpu"]}, QUEUED[0], "queued_resource")

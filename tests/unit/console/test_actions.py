@@ -62,7 +62,10 @@ def test_resubmitted_job_has_the_same_spec_a_new_id_and_the_user_as_its_origin(e
     ended.world.job_id = fields["job_id"]
     again = ended.world.job
     assert again.plan == original.plan
-    assert json.loads(again.spec_json) == {**json.loads(original.spec_json), "jobId": fields["job_id"]}
+    assert json.loads(again.spec_json) == {
+        **json.loads(original.spec_json),
+        "jobId": fields["job_id"],
+    }
     assert describe_origin(again) == "in the console, by anna@example.com (unverified)"
     assert ended.world.ledger[0].event.job.submission.endswith("/anna@example.com")  # type: ignore[union-attr]
 
@@ -71,7 +74,9 @@ def test_id_of_a_resubmitted_job_does_not_grow(ended: Site) -> None:
     first = form_of(ended, "/jobs/digits_1/resubmit")
     submitted(ended, send(ended, "/jobs/digits_1/resubmit", first))
     ended.world.wait(3600)
-    assert form_of(ended, f"/jobs/{first['job_id']}/resubmit")["job_id"] == "digits_1_20261121_040000"
+    assert (
+        form_of(ended, f"/jobs/{first['job_id']}/resubmit")["job_id"] == "digits_1_20261121_040000"
+    )
 
 
 def test_cloned_job_has_the_changed_spec(ended: Site) -> None:
@@ -90,12 +95,19 @@ def test_clone_with_mistakes_shows_every_problem_by_field_and_keeps_the_text(end
     response = send(ended, "/jobs/digits_1/clone", {**fields, "spec": text, "job_id": "1-wrong"})
     assert response.status_code == 422
     problems = re.findall(r"<li><code>([^<]+)</code>", response.text)
-    assert {"jobId", "trainingInput.masterType", "trainingInput.workerType", "trainingInput.region"} <= set(problems)
+    assert {
+        "jobId",
+        "trainingInput.masterType",
+        "trainingInput.workerType",
+        "trainingInput.region",
+    } <= set(problems)
     assert text in html.unescape(response.text)
     assert ended.world.bus.size == 0
 
 
-@pytest.mark.parametrize("text", ["", "[1, 2]", "a: b: c", "trainingInput: !!python/object:os.system {}", "x" * 70_000])
+@pytest.mark.parametrize(
+    "text", ["", "[1, 2]", "a: b: c", "trainingInput: !!python/object:os.system {}", "x" * 70_000]
+)
 def test_clone_that_is_not_a_job_file_is_refused(ended: Site, text: str) -> None:
     fields = form_of(ended, "/jobs/digits_1/clone")
     response = send(ended, "/jobs/digits_1/clone", {**fields, "spec": text})
@@ -114,7 +126,9 @@ def test_used_id_is_refused_before_the_job_is_published(ended: Site) -> None:
 
 def test_two_clicks_submit_one_job(ended: Site) -> None:
     fields = form_of(ended, "/jobs/digits_1/resubmit")
-    locations = {send(ended, "/jobs/digits_1/resubmit", fields).headers["Location"] for _ in range(2)}
+    locations = {
+        send(ended, "/jobs/digits_1/resubmit", fields).headers["Location"] for _ in range(2)
+    }
     ended.world.deliver()
     third = send(ended, "/jobs/digits_1/resubmit", fields).headers["Location"]
     ended.world.deliver()
@@ -158,8 +172,16 @@ def test_labels_are_replaced_once_and_only_in_the_version_that_was_seen(site: Si
     site.world.start_running()
     first, second = (form_of(site, "/jobs/digits_1/labels") for _ in range(2))
     for _ in range(2):
-        assert send(site, "/jobs/digits_1/labels", {**first, "labels": "team=vision\nphase=2"}).status_code == 303
-    assert {label.key: label.value for label in site.world.job.labels} == {"team": "vision", "phase": "2"}
+        assert (
+            send(
+                site, "/jobs/digits_1/labels", {**first, "labels": "team=vision\nphase=2"}
+            ).status_code
+            == 303
+        )
+    assert {label.key: label.value for label in site.world.job.labels} == {
+        "team": "vision",
+        "phase": "2",
+    }
     (entry,) = [entry for entry in site.world.ledger if entry.key.startswith("labels-")]
     text = "The job's labels are now: phase=2, team=vision; changed by anna@example.com."
     assert (entry.event.by, entry.decision.text) == ("anna@example.com", text)  # type: ignore[union-attr]
@@ -172,7 +194,12 @@ def test_labels_are_replaced_once_and_only_in_the_version_that_was_seen(site: Si
 
 @pytest.mark.parametrize(
     ("text", "field"),
-    [("Team=vision", "labels.Team"), ("vision", "labels.vision"), ("a=1\na=2", "labels.a"), ("a=B!", "labels.a")],
+    [
+        ("Team=vision", "labels.Team"),
+        ("vision", "labels.vision"),
+        ("a=1\na=2", "labels.a"),
+        ("a=B!", "labels.a"),
+    ],
 )
 def test_wrong_labels_are_refused_by_field(site: Site, text: str, field: str) -> None:
     site.world.start_running()
@@ -192,8 +219,14 @@ def test_ended_job_is_deleted_once(ended: Site, caplog: CapturedLogs) -> None:
     assert ended.world.job.deleted_at is not None
     (entry,) = [entry for entry in ended.world.ledger if entry.key.startswith("delete-")]
     assert entry.decision.text.startswith("Deleted by anna@example.com;")
-    lines = [record.getMessage() for record in caplog.records if record.name == "trainmaster.console.actions"]
-    assert set(lines) == {"anna@example.com deleted digits_1"}, "the log outlives the ledger of a deleted job"
+    lines = [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "trainmaster.console.actions"
+    ]
+    assert set(lines) == {"anna@example.com deleted digits_1"}, (
+        "the log outlives the ledger of a deleted job"
+    )
     assert ended.get("/jobs/digits_1").status_code == 404
 
 
@@ -214,14 +247,20 @@ def test_running_job_cannot_be_deleted(site: Site) -> None:
     [{"token": ""}, {"Origin": "http://attacker.example"}, {"Sec_Fetch_Site": "cross-site"}],
     ids=lambda change: next(iter(change)),
 )
-def test_forged_action_is_403_and_changes_nothing(ended: Site, action: str, change: dict[str, str]) -> None:
+def test_forged_action_is_403_and_changes_nothing(
+    ended: Site, action: str, change: dict[str, str]
+) -> None:
     before, jobs = ended.world.ledger, ended.world.store.recent_jobs(10)
     fields = form_of(ended, f"/jobs/digits_1/{action}")
     token = change.get("token", fields["token"])
     headers = {name: value for name, value in change.items() if name != "token"}
     response = ended.send(f"/jobs/digits_1/{action}", {**fields, "token": token}, **headers)
     assert response.status_code == 403
-    assert (ended.world.ledger, ended.world.store.recent_jobs(10), ended.world.bus.size) == (before, jobs, 0)
+    assert (ended.world.ledger, ended.world.store.recent_jobs(10), ended.world.bus.size) == (
+        before,
+        jobs,
+        0,
+    )
 
 
 @pytest.mark.parametrize("action", ACTIONS)

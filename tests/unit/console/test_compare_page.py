@@ -72,19 +72,25 @@ def test_tuning_job_and_job_without_machines_are_compared(site: Site) -> None:
     study.submit(source="gs://b/jobs/queued.yaml#1")
     site = Site(study)
     site.open()
-    shown = rows(site.text("/compare?job=digits_1&job=queued&job=digits_1-trial-1&job=digits_1-trial-2"))
+    shown = rows(
+        site.text("/compare?job=digits_1&job=queued&job=digits_1-trial-1&job=digits_1-trial-2")
+    )
     assert shown["best accuracy"] == ["0.75 (trial 1)", "-", "-", "-"]
     assert shown["ran"][1] == "-"
     assert shown["hyperparameters.layers"][:2] == ["-", "-"]
     assert all(value.isdecimal() for value in shown["hyperparameters.layers"][2:])
 
 
-def test_poll_reads_the_documents_of_the_jobs_and_is_304(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_poll_reads_the_documents_of_the_jobs_and_is_304(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     etag = site.get(BOTH).headers["ETag"]
     read: list[str] = []
     load = MemoryStore.load
 
-    def load_and_count(store: MemoryStore, job_id: str, replica: str | None = None) -> Loaded | None:
+    def load_and_count(
+        store: MemoryStore, job_id: str, replica: str | None = None
+    ) -> Loaded | None:
         read.append(job_id)
         return load(store, job_id, replica)
 

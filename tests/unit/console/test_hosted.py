@@ -55,7 +55,12 @@ class Hosted:
         return self.post_from(self.client, path, token, **headers)
 
     def post_from(self, client: FlaskClient, path: str, token: str, **headers: str) -> TestResponse:
-        sent = {"Origin": ORIGIN, "Sec-Fetch-Site": "same-origin", ASSERTION: self.assertion(), **headers}
+        sent = {
+            "Origin": ORIGIN,
+            "Sec-Fetch-Site": "same-origin",
+            ASSERTION: self.assertion(),
+            **headers,
+        }
         return client.post(path, base_url=ORIGIN, data={"token": token}, headers=sent)
 
 
@@ -91,7 +96,9 @@ def refused_assertions(issuer: IapIssuer) -> dict[str, str]:
         "another project's": issuer.assertion(ANNA, AUDIENCE.replace("/17/", "/18/"), now),
         "expired": issuer.assertion(ANNA, AUDIENCE, now - hour),
         "from the future": issuer.assertion(ANNA, AUDIENCE, now + hour),
-        "another issuer's": issuer.assertion(ANNA, AUDIENCE, now, iss="https://accounts.google.com"),
+        "another issuer's": issuer.assertion(
+            ANNA, AUDIENCE, now, iss="https://accounts.google.com"
+        ),
         "without an e-mail address": issuer.assertion("", AUDIENCE, now),
         "without a subject": issuer.assertion(ANNA, AUDIENCE, now, sub=None),
         "signed with another key": IapIssuer().assertion(ANNA, AUDIENCE, now),
@@ -102,7 +109,9 @@ def refused_assertions(issuer: IapIssuer) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kind", refused_assertions(IapIssuer()))
-def test_request_without_a_valid_assertion_is_401_for_pages_and_actions(hosted: Hosted, kind: str) -> None:
+def test_request_without_a_valid_assertion_is_401_for_pages_and_actions(
+    hosted: Hosted, kind: str
+) -> None:
     assertion = refused_assertions(hosted.issuer)[kind]
     before = hosted.site.world.ledger
     response = hosted.get("/jobs/digits_1", assertion)
@@ -110,7 +119,10 @@ def test_request_without_a_valid_assertion_is_401_for_pages_and_actions(hosted: 
     assert "digits" not in response.text
     token = hosted.form_token("/jobs/digits_1/cancel")
     # 503: the key is unknown, and Google's keys were fetched less than a minute ago.
-    assert hosted.post("/jobs/digits_1/cancel", token, **{ASSERTION: assertion}).status_code in (401, 503)
+    assert hosted.post("/jobs/digits_1/cancel", token, **{ASSERTION: assertion}).status_code in (
+        401,
+        503,
+    )
     assert hosted.site.world.ledger == before
 
 
@@ -155,11 +167,16 @@ def test_form_of_another_user_or_session_is_403(hosted: Hosted) -> None:
     token = hosted.form_token("/jobs/digits_1/cancel")
     by_boris = {ASSERTION: hosted.assertion("boris@example.com")}
     assert hosted.post("/jobs/digits_1/cancel", token, **by_boris).status_code == 403
-    assert hosted.post_from(hosted.another_instance(), "/jobs/digits_1/cancel", token).status_code == 403
+    assert (
+        hosted.post_from(hosted.another_instance(), "/jobs/digits_1/cancel", token).status_code
+        == 403
+    )
     assert hosted.site.world.state == JobState.RUNNING
 
 
-@pytest.mark.parametrize("headers", [{"Origin": "https://attacker.example"}, {"Sec-Fetch-Site": "cross-site"}])
+@pytest.mark.parametrize(
+    "headers", [{"Origin": "https://attacker.example"}, {"Sec-Fetch-Site": "cross-site"}]
+)
 def test_forged_cancellation_is_403(hosted: Hosted, headers: dict[str, str]) -> None:
     token = hosted.form_token("/jobs/digits_1/cancel")
     assert hosted.post("/jobs/digits_1/cancel", token, **headers).status_code == 403

@@ -50,12 +50,16 @@ def all_pages(site: Site, filters: Filters) -> list[JobList]:
 
 
 @each_row("filters", COMBINED)
-def test_counts_rows_and_total_agree_with_the_store_on_every_page(site: Site, filters: Filters) -> None:
+def test_counts_rows_and_total_agree_with_the_store_on_every_page(
+    site: Site, filters: Filters
+) -> None:
     jobs = [job for job in site.world.store.recent_jobs(1_000) if JobFilter().matches(job)]
     others = [job for job in jobs if matches(job, replace(filters, states=()))]
     pages = all_pages(site, filters)
     for page in pages:
-        assert page.counts.by_state == {state: sum(job.state is state for job in others) for state in JobState}
+        assert page.counts.by_state == {
+            state: sum(job.state is state for job in others) for state in JobState
+        }
         assert page.counts.newest is None
         assert page.total == sum(len(part.rows) for part in pages)
     assert [row.job.job_id for page in pages for row in page.rows] == [
@@ -72,14 +76,20 @@ def test_page_shows_counts_and_total(site: Site) -> None:
     assert (listed["total"], listed["states"]["QUEUED"], listed["countedNewest"]) == (4, 3, None)
 
 
-def test_counts_among_the_newest_jobs_say_so_on_every_page(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_among_the_newest_jobs_say_so_on_every_page(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in (job_counts, job_list):
         monkeypatch.setattr(module, "JOBS_READ_MAX", 20)
     pages = all_pages(site, Filters(text="digits", size=15))
-    assert [len(page.rows) for page in pages] == [15, 15, 9], "the pages reach the jobs that were not counted"
+    assert [len(page.rows) for page in pages] == [15, 15, 9], (
+        "the pages reach the jobs that were not counted"
+    )
     for page in pages:
         assert (page.counts.newest, page.total) == (20, 20)
-    assert "20 matching jobs of the 20 newest jobs; older jobs were not counted." in site.text("/jobs?q=digits")
+    assert "20 matching jobs of the 20 newest jobs; older jobs were not counted." in site.text(
+        "/jobs?q=digits"
+    )
     assert "newest jobs" not in site.text("/jobs?label=team%3Dvision"), "the store counts all jobs"
     rare = all_pages(site, Filters(text="0001", size=15))
     assert [row.job.job_id for page in rare for row in page.rows] == ["digits_0001"]
@@ -106,7 +116,11 @@ def test_view_reads_its_rows_and_one_count_for_each_state_or_the_newest_jobs(
 
 
 def test_poll_of_an_unchanged_list_is_304_and_polls_that_scan_are_rare(site: Site) -> None:
-    for path, seconds in (("/jobs", 10), ("/jobs?label=team%3Dvision", 10), ("/jobs?user=boris", 60)):
+    for path, seconds in (
+        ("/jobs", 10),
+        ("/jobs?label=team%3Dvision", 10),
+        ("/jobs?user=boris", 60),
+    ):
         first = site.get(path)
         assert f'data-poll="{seconds}"' in first.text
         again = site.get(path, If_None_Match=first.headers["ETag"])
@@ -117,7 +131,11 @@ def test_poll_of_an_unchanged_list_is_304_and_polls_that_scan_are_rare(site: Sit
     ("kind", "message", "problem"),
     [
         (CapacityErrorKind.STOCKOUT, "no resources", "no capacity in us-central1-a"),
-        (CapacityErrorKind.QUOTA, "Quota 'NVIDIA_T4_GPUS' exceeded. Limit: 8", "the quota NVIDIA_T4_GPUS is used up"),
+        (
+            CapacityErrorKind.QUOTA,
+            "Quota 'NVIDIA_T4_GPUS' exceeded. Limit: 8",
+            "the quota NVIDIA_T4_GPUS is used up",
+        ),
     ],
 )
 def test_row_of_a_job_without_capacity_names_the_quota_or_zone(
@@ -128,7 +146,9 @@ def test_row_of_a_job_without_capacity_names_the_quota_or_zone(
     world.deliver()
     event = VmsNotCreated(world.job_id, 1, world.job.zone, 0, kind, "CODE", message, world.now)
     record(event, world.deps)
-    words = f"1 capacity error so far (the last one: {problem}); VMs are requested in {world.job.zone}."
+    words = (
+        f"1 capacity error so far (the last one: {problem}); VMs are requested in {world.job.zone}."
+    )
     assert situation(world.job, None) == words
     stored = world.store.load_attempt(world.job_id)
     assert stored is not None

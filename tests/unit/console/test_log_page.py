@@ -35,14 +35,19 @@ def short(log: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
     return log
 
 
-def an_entry(number: int, second: float, *, vm: str = "a", severity: str = "INFO", text: str = "") -> dict[str, Any]:
+def an_entry(
+    number: int, second: float, *, vm: str = "a", severity: str = "INFO", text: str = ""
+) -> dict[str, Any]:
     """Return line `number` of a VM; `second` counts from 03:00:00."""
     minutes, seconds = divmod(second, 60)
     return {
         "timestamp": f"2026-11-21T03:{int(minutes):02d}:{seconds:012.9f}Z",
         "insertId": f"{vm}-{number:06d}",
         "severity": severity,
-        "labels": {"ml.googleapis.com/task_name": f"worker-replica-{ord(vm) - ord('a')}", "trainmaster/vm": vm},
+        "labels": {
+            "ml.googleapis.com/task_name": f"worker-replica-{ord(vm) - ord('a')}",
+            "trainmaster/vm": vm,
+        },
         "textPayload": text or f"line {number}",
     }
 
@@ -73,7 +78,10 @@ def update(page: str) -> str:
 
 
 def in_order(entries: list[dict[str, Any]]) -> list[str]:
-    return [entry["insertId"] for entry in sorted(entries, key=lambda entry: (entry["timestamp"], entry["insertId"]))]
+    return [
+        entry["insertId"]
+        for entry in sorted(entries, key=lambda entry: (entry["timestamp"], entry["insertId"]))
+    ]
 
 
 def test_pages_of_older_lines_hold_each_line_once_though_many_have_one_time(short: Site) -> None:
@@ -96,7 +104,9 @@ def test_pages_from_a_time_on_hold_each_line_once(short: Site) -> None:
             break
         page = short.text(newer)
     assert shown == in_order(short.entries)[40:]
-    assert 'name="from" value="2026-11-21T03:00:10.1Z"' in short.text(f"{LOGS}?from=2026-11-21T03:00:10.1Z")
+    assert 'name="from" value="2026-11-21T03:00:10.1Z"' in short.text(
+        f"{LOGS}?from=2026-11-21T03:00:10.1Z"
+    )
 
 
 def test_address_of_a_line_shows_it_though_many_follow_within_seconds(short: Site) -> None:
@@ -121,7 +131,9 @@ def test_live_page_shows_each_line_of_moderate_bursts_and_late_ones(short: Site)
         page = short.text(update(page))
         assert 'id="gap"' not in page
         assert rows(page) == sorted(rows(page), key=in_order(short.entries).index)
-    assert seen | set(rows(page)) >= {entry["insertId"] for entry in short.entries if entry is not late}
+    assert seen | set(rows(page)) >= {
+        entry["insertId"] for entry in short.entries if entry is not late
+    }
 
 
 def test_live_page_shows_every_line_of_a_large_burst(short: Site) -> None:
@@ -173,8 +185,14 @@ def test_live_page_that_falls_behind_names_what_it_does_not_show(short: Site) ->
 
 def test_filters_have_their_effect_and_stay_in_the_links(log: Site) -> None:
     log.entries = [
-        *(an_entry(number, 10 + number / 1_000, severity="ERROR", text="the loss") for number in range(1_200)),
-        *(an_entry(number, 10 + number / 1_000, vm="b", severity="ERROR", text="the loss") for number in range(5)),
+        *(
+            an_entry(number, 10 + number / 1_000, severity="ERROR", text="the loss")
+            for number in range(1_200)
+        ),
+        *(
+            an_entry(number, 10 + number / 1_000, vm="b", severity="ERROR", text="the loss")
+            for number in range(5)
+        ),
         an_entry(9_000, 15, severity="INFO", text="the loss"),
         an_entry(9_001, 15, severity="ERROR", text="fine"),
     ]
@@ -221,7 +239,10 @@ def test_page_of_many_replicas_says_that_it_suggests_only_the_first() -> None:
 
 
 def test_file_holds_the_filtered_lines_in_order(log: Site) -> None:
-    log.entries = [*burst(2_500, 10, 4_000), an_entry(9_999, 30, severity="ERROR", text="the \x1b[31mloss")]
+    log.entries = [
+        *burst(2_500, 10, 4_000),
+        an_entry(9_999, 30, severity="ERROR", text="the \x1b[31mloss"),
+    ]
     page = log.text(f"{LOGS}?task=worker-replica-1")
     address = re.search(r'href="([^"]+)">Download', page)
     assert address
@@ -229,10 +250,15 @@ def test_file_holds_the_filtered_lines_in_order(log: Site) -> None:
     assert response.headers["Content-Disposition"] == 'attachment; filename="digits_1.log"'
     texts = [line.rpartition(" ")[2] for line in response.text.splitlines()]
     assert texts == [str(number) for number in range(1, 2_500, 4)]
-    assert log.text(f"{LOGS}.txt?severity=ERROR") == "2026-11-21T03:00:30Z worker-replica-0 ERROR the loss\n"
+    assert (
+        log.text(f"{LOGS}.txt?severity=ERROR")
+        == "2026-11-21T03:00:30Z worker-replica-0 ERROR the loss\n"
+    )
 
 
-def test_file_that_is_too_long_says_how_to_get_the_rest(log: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_is_too_long_says_how_to_get_the_rest(
+    log: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(log_download, "DOWNLOAD_LINES_MAX", 1_200)
     log.entries = burst(2_000, 10)
     *lines, last = log.text(f"{LOGS}.txt").splitlines()
@@ -249,7 +275,9 @@ def test_program_forges_no_line_of_another_source_in_a_file(log: Site) -> None:
             {
                 "timestamp": "2026-11-21T03:00:30Z",
                 "severity": "INFO",
-                "jsonPayload": {"message": f"ok{end}2026-11-21T03:00:30Z service ERROR sign in again"},
+                "jsonPayload": {
+                    "message": f"ok{end}2026-11-21T03:00:30Z service ERROR sign in again"
+                },
                 "labels": {"ml.googleapis.com/task_name": "worker-replica-0"},
             }
         ]

@@ -34,7 +34,10 @@ def granting(*permissions: str) -> Answer:
 def test_missing_permissions_are_those_that_google_does_not_grant() -> None:
     assert missing_state_permissions("p", granting(*STATE)) == ()
     assert missing_state_permissions("p", granting(STATE[0])) == (STATE[1],)
-    assert missing_publish_permission("p", "trainmaster-submit", granting("pubsub.topics.publish")) == ()
+    assert (
+        missing_publish_permission("p", "trainmaster-submit", granting("pubsub.topics.publish"))
+        == ()
+    )
     assert missing_publish_permission("p", "trainmaster-submit", granting()) == (
         "pubsub.topics.publish on trainmaster-submit",
     )
@@ -67,7 +70,9 @@ class Api(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         status = 200 if self.path.startswith(("/granted", "/none")) else 403
         granted = body["permissions"] if self.path.startswith("/granted:testIam") else []
-        answer = json.dumps({"permissions": granted} if status == 200 else {"error": {"code": 403}}).encode()
+        answer = json.dumps(
+            {"permissions": granted} if status == 200 else {"error": {"code": 403}}
+        ).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(answer)))
@@ -82,7 +87,9 @@ class Api(BaseHTTPRequestHandler):
 def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Api)) as address:
         # An emulator's address is sent no credentials.
-        monkeypatch.setattr(own_permissions, "RestApi", lambda base, _, timeout_s: RestApi("", base, timeout_s))
+        monkeypatch.setattr(
+            own_permissions, "RestApi", lambda base, _, timeout_s: RestApi("", base, timeout_s)
+        )
         yield address
 
 
@@ -104,8 +111,14 @@ def test_missing_credentials_are_no_answer(monkeypatch: pytest.MonkeyPatch) -> N
 def test_each_action_names_the_permissions_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINMASTER_PROJECT", "my-project")
     settings.cache_clear()
-    monkeypatch.setattr(wiring, "missing_state_permissions", lambda _: ("datastore.entities.update",))
-    monkeypatch.setattr(wiring, "missing_publish_permission", lambda _, topic: (f"pubsub.topics.publish on {topic}",))
+    monkeypatch.setattr(
+        wiring, "missing_state_permissions", lambda _: ("datastore.entities.update",)
+    )
+    monkeypatch.setattr(
+        wiring,
+        "missing_publish_permission",
+        lambda _, topic: (f"pubsub.topics.publish on {topic}",),
+    )
     wiring.denied_by_credentials.cache_clear()
     denied = wiring.denied_by_credentials()
     wiring.denied_by_credentials.cache_clear()

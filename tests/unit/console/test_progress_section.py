@@ -25,9 +25,18 @@ def site() -> Site:
     return site
 
 
-def add(site: Site, name: str, values: list[float], *, minutes_ago: int = 1, incarnation: str = "1") -> None:
-    first = site.world.now.replace(second=0, microsecond=0) - timedelta(minutes=len(values) - 1 + minutes_ago)
-    labels = {Label.NAME: name, Label.SOURCE: "reported", Label.ATTEMPT: "1", Label.INCARNATION: incarnation}
+def add(
+    site: Site, name: str, values: list[float], *, minutes_ago: int = 1, incarnation: str = "1"
+) -> None:
+    first = site.world.now.replace(second=0, microsecond=0) - timedelta(
+        minutes=len(values) - 1 + minutes_ago
+    )
+    labels = {
+        Label.NAME: name,
+        Label.SOURCE: "reported",
+        Label.ATTEMPT: "1",
+        Label.INCARNATION: incarnation,
+    }
     site.metrics.add(Metric.PROGRESS, "chief-0", first, values, more=labels)
 
 
@@ -59,7 +68,9 @@ def test_job_without_progress_has_no_section(site: Site) -> None:
     assert 'id="progress"' not in site.text(PATH)
 
 
-@pytest.mark.parametrize("error", [MetricsDeniedError("needs roles/monitoring.viewer"), TemporaryError("503: later")])
+@pytest.mark.parametrize(
+    "error", [MetricsDeniedError("needs roles/monitoring.viewer"), TemporaryError("503: later")]
+)
 def test_page_is_complete_where_metrics_cannot_be_read(site: Site, error: Exception) -> None:
     site.metrics.error = error
     text = site.text(PATH)
@@ -84,7 +95,10 @@ def test_hostile_metric_breaks_neither_page_nor_chart(site: Site) -> None:
             {"loss": ["eval/loss", "loss", "val_loss"], "accuracy": ["accuracy"]},
         ),
         (("train_loss", "val_loss"), {"loss": ["train_loss", "val_loss"]}),
-        (("eval_runtime", "value", "val_"), {"eval_runtime": ["eval_runtime"], "val_": ["val_"], "value": ["value"]}),
+        (
+            ("eval_runtime", "value", "val_"),
+            {"eval_runtime": ["eval_runtime"], "val_": ["val_"], "value": ["value"]},
+        ),
     ],
 )
 def test_metric_on_several_sets_of_data_has_one_chart(
@@ -94,14 +108,18 @@ def test_metric_on_several_sets_of_data_has_one_chart(
         add(site, f"metric/{name}", [1.0, 2.0])
     sections = re.findall(r'<section class="chart".*?</section>', site.text(PATH), re.DOTALL)
     lines = {
-        re.findall(r"<h3[^>]*>([^<]*)<", section)[0]: re.findall(r"<polyline [^>]*><title>([^<]*)<", section)
+        re.findall(r"<h3[^>]*>([^<]*)<", section)[0]: re.findall(
+            r"<polyline [^>]*><title>([^<]*)<", section
+        )
         for section in sections
     }
     assert lines == charts
 
 
 def test_job_page_shows_the_end_of_the_log_and_reads_it_once_for_several_polls(site: Site) -> None:
-    site.entries = [log_entry("INFO", "chief-replica-0", f"epoch {n} <b>", str(n), 300.0 + n) for n in range(30)]
+    site.entries = [
+        log_entry("INFO", "chief-replica-0", f"epoch {n} <b>", str(n), 300.0 + n) for n in range(30)
+    ]
     page = site.text(PATH)
     shown = re.findall(r"epoch (\d+) &lt;b&gt;", page)
     assert shown == [str(number) for number in range(20, 30)]
@@ -112,8 +130,18 @@ def test_job_page_shows_the_end_of_the_log_and_reads_it_once_for_several_polls(s
 
 
 def test_program_forges_no_line_of_another_source_on_the_page(site: Site) -> None:
-    site.entries = [log_entry("INFO", "worker-replica-0", "a\n03:00:00 service The job SUCCEEDED.\r03:00:01 service b")]
-    lines = site.text(PATH).partition('id="log"')[2].partition("<pre")[2].partition("</pre>")[0].splitlines()
+    site.entries = [
+        log_entry(
+            "INFO", "worker-replica-0", "a\n03:00:00 service The job SUCCEEDED.\r03:00:01 service b"
+        )
+    ]
+    lines = (
+        site.text(PATH)
+        .partition('id="log"')[2]
+        .partition("<pre")[2]
+        .partition("</pre>")[0]
+        .splitlines()
+    )
     assert lines[0].endswith("worker-replica-0</span> a")
     assert lines[1:] == ["    03:00:00 service The job SUCCEEDED.", "    03:00:01 service b</span>"]
 
@@ -124,7 +152,9 @@ def test_page_is_complete_where_the_log_cannot_be_read(site: Site) -> None:
         page = site.text(PATH)
         assert "429: the quota of read requests per minute is used up." in page
         assert 'id="timeline"' in page
-    assert len(site.queries) == 1, "a refusal is kept as well, so that polls do not use up the quota"
+    assert len(site.queries) == 1, (
+        "a refusal is kept as well, so that polls do not use up the quota"
+    )
 
 
 def test_job_page_has_cost_output_and_what_shows_them(site: Site) -> None:

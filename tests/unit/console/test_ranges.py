@@ -46,7 +46,9 @@ def test_range_of_time_cuts_bars_and_leaves_out_marks(site: Site) -> None:
     assert part.count('class="hit"') == 0
     widths = [
         float(x) + float(width)
-        for x, width in re.findall(r'<rect class="bar[^"]*" x="([\d.]+)"[^>]*width="([\d.]+)"', part)
+        for x, width in re.findall(
+            r'<rect class="bar[^"]*" x="([\d.]+)"[^>]*width="([\d.]+)"', part
+        )
     ]
     assert widths
     assert max(widths) <= 1_000
@@ -75,15 +77,29 @@ def test_trials_within_all_ranges_are_selected(study: Study) -> None:
     tuning = tuning_of(study.job)
     assert selected_trials(tuning, ()) == {trial.number for trial in tuning.trials}
     assert selected_trials(tuning, [Brush("accuracy", 0.5, 1.0)]) == {2}
-    assert selected_trials(tuning, [Brush("accuracy", 0.0, 1.0)]) == {1, 2}, "a trial without a value is in no range"
+    assert selected_trials(tuning, [Brush("accuracy", 0.0, 1.0)]) == {1, 2}, (
+        "a trial without a value is in no range"
+    )
     widths = {trial.number for trial in tuning.trials if trial.values[1] == "32"}
     assert selected_trials(tuning, [Brush("width", 0.9, 1.0)]) == widths
-    assert selected_trials(tuning, [Brush("accuracy", 0.0, 0.4), Brush("width", 0.9, 1.0)]) == {1} & widths
+    assert (
+        selected_trials(tuning, [Brush("accuracy", 0.0, 0.4), Brush("width", 0.9, 1.0)])
+        == {1} & widths
+    )
 
 
 @each_row(
     "text",
-    ["layers", "layers~a~b", "layers~0.8~0.2", "layers~-1~2", "layers~nan~1", "depth~0~1", "~~", "layers~0~0.5~1"],
+    [
+        "layers",
+        "layers~a~b",
+        "layers~0.8~0.2",
+        "layers~-1~2",
+        "layers~nan~1",
+        "depth~0~1",
+        "~~",
+        "layers~0~0.5~1",
+    ],
 )
 def test_wrong_range_of_an_axis_is_refused(study: Study, text: str) -> None:
     with pytest.raises(PermanentError, match=r"^brush: "):

@@ -114,7 +114,9 @@ def test_page_without_values_says_why(site: Site) -> None:
         ("/jobs/nothing_1/resources", 404, "there is no job nothing_1"),
     ],
 )
-def test_wrong_address_is_refused_with_the_reason(site: Site, path: str, status: int, words: str) -> None:
+def test_wrong_address_is_refused_with_the_reason(
+    site: Site, path: str, status: int, words: str
+) -> None:
     response = site.get(path)
     assert (response.status_code, words in response.text) == (status, True)
 
@@ -136,7 +138,9 @@ def test_polls_within_a_minute_find_the_same_page(site: Site) -> None:
         (timedelta(days=7), "1", 60),
     ],
 )
-def test_line_has_a_bounded_number_of_values(site: Site, age: timedelta, hours: str, period_s: int) -> None:
+def test_line_has_a_bounded_number_of_values(
+    site: Site, age: timedelta, hours: str, period_s: int
+) -> None:
     job = site.world.job
     assert job.started_at is not None
     start, end, period = time_range(job, job.started_at + age, hours)
@@ -169,7 +173,12 @@ def test_line_is_interrupted_where_nothing_was_measured() -> None:
 )
 def test_axis_of_traffic_ends_at_a_round_value(highest: float, label: str) -> None:
     chart = draw_chart(
-        "Network", [Line("ps", {START: highest}, {}, {})], START, START + timedelta(hours=1), 60, Scale.RATE
+        "Network",
+        [Line("ps", {START: highest}, {}, {})],
+        START,
+        START + timedelta(hours=1),
+        60,
+        Scale.RATE,
     )
     assert chart.y_ticks[-1][1] == label
 
@@ -228,7 +237,9 @@ def test_charts_of_roles_show_when_a_replica_did_not_run(site: Site) -> None:
     assert bands(site.text(PATH), "interrupted") == []
     restart(site)
     ((_, _, words),) = bands(site.text(PATH), "interrupted")
-    assert words.startswith("chief 0, worker 0, worker 1 did not run: "), "the members of a round stop together"
+    assert words.startswith("chief 0, worker 0, worker 1 did not run: "), (
+        "the members of a round stop together"
+    )
     assert "times at which a replica was restarting" in site.text(PATH)
 
 
@@ -237,4 +248,6 @@ def test_bands_are_cut_at_the_edges_of_the_charts(site: Site) -> None:
     now = site.world.now
     (band,) = draw_bands(incarnation_bands(history, WORKER_0, now), now - timedelta(minutes=5), now)
     assert (band.x, band.width) == (LEFT, WIDTH - LEFT - RIGHT)
-    assert draw_bands(incarnation_bands(history, WORKER_0, now), now, now + timedelta(minutes=5)) == ()
+    assert (
+        draw_bands(incarnation_bands(history, WORKER_0, now), now, now + timedelta(minutes=5)) == ()
+    )

@@ -57,7 +57,9 @@ def test_end_of_a_job_is_a_mark_of_its_own_lane_or_of_its_replica() -> None:
     world.exit_program(CHIEF, 0)
     world.deliver()
     assert world.state == JobState.SUCCEEDED
-    assert [mark.kind for lane in timeline_of(world).lanes for mark in lane.marks] == [MarkKind.SUCCEEDED]
+    assert [mark.kind for lane in timeline_of(world).lanes for mark in lane.marks] == [
+        MarkKind.SUCCEEDED
+    ]
     assert all(bar.end is not None for lane in timeline_of(world).lanes for bar in lane.bars)
 
 
@@ -94,12 +96,21 @@ def test_drawing_keeps_bars_within_the_image() -> None:
     for lane in drawn.lanes:
         assert all(bar.x > 0 and bar.x + bar.width <= drawn.width for bar in lane.bars)
     assert dict(drawn.symbols).keys() == {"preemption"}
-    assert set(drawn.legend) == {"starting", "running", "replacing", "held"}, "its peers wait for the next VM"
+    assert set(drawn.legend) == {"starting", "running", "replacing", "held"}, (
+        "its peers wait for the next VM"
+    )
 
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(0, "0.0 s"), (4.25, "4.2 s"), (59, "59 s"), (200, "3 min 20 s"), (8040, "2 h 14 min"), (266400, "3 d 2 h")],
+    [
+        (0, "0.0 s"),
+        (4.25, "4.2 s"),
+        (59, "59 s"),
+        (200, "3 min 20 s"),
+        (8040, "2 h 14 min"),
+        (266400, "3 d 2 h"),
+    ],
 )
 def test_duration_is_written_in_words(seconds: float, words: str) -> None:
     assert duration_words(timedelta(seconds=seconds)) == words
@@ -137,11 +148,15 @@ def test_ledger_cache_reads_a_ledger_once_and_then_what_is_new() -> None:
     world.wait(OVERLAP.total_seconds() + 60)
     before = store.whole
     world.kill(WORKER_0)
-    assert cache.entries("digits_1", has_ended=False) == world.store.ledger_since("digits_1", at(-1))
+    assert cache.entries("digits_1", has_ended=False) == world.store.ledger_since(
+        "digits_1", at(-1)
+    )
     world.deliver()
     known = cache.entries("digits_1", has_ended=False)
     assert known[-1].done_at is not None, "a confirmation is seen"
-    of_restart = 1 + len(world.replicas) + 1  # the exit, what every member of the next round reports, and the verdict
+    of_restart = (
+        1 + len(world.replicas) + 1
+    )  # the exit, what every member of the next round reports, and the verdict
     assert len(known) > 2 * of_restart
     store.entries_read = 0
     for _ in range(10):

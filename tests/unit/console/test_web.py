@@ -31,11 +31,44 @@ PATHS = (
 )
 ADDRESSES = (
     *PATHS,
-    *("/jobs/digits_1/logs.txt", "/jobs/digits_1/resources", "/jobs.json", f"/submissions/digits_1/{'k' * 16}"),
+    *(
+        "/jobs/digits_1/logs.txt",
+        "/jobs/digits_1/resources",
+        "/jobs.json",
+        f"/submissions/digits_1/{'k' * 16}",
+    ),
 )
 PARAMETERS = (
-    *("replica", "all", "replicas", "table", "gaps", "from", "to", "brush", "sort", "order", "at", "hours", "job"),
-    *("task", "severity", "text", "before", "around", "follow", "gap", "state", "user", "label", "q", "size", "after"),
+    *(
+        "replica",
+        "all",
+        "replicas",
+        "table",
+        "gaps",
+        "from",
+        "to",
+        "brush",
+        "sort",
+        "order",
+        "at",
+        "hours",
+        "job",
+    ),
+    *(
+        "task",
+        "severity",
+        "text",
+        "before",
+        "around",
+        "follow",
+        "gap",
+        "state",
+        "user",
+        "label",
+        "q",
+        "size",
+        "after",
+    ),
 )
 """Names of parameters of all pages."""
 HOSTILE = (
@@ -59,14 +92,18 @@ def test_page_of_a_running_job_has_all_security_headers(site: Site, path: str) -
     site.world.start_running()
     response = site.get(path)
     assert response.status_code == 200
-    assert response.headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self'")
+    assert response.headers["Content-Security-Policy"].startswith(
+        "default-src 'none'; script-src 'self'"
+    )
     assert response.headers["X-Content-Type-Options"] == "nosniff"
     assert response.headers["Referrer-Policy"] == "same-origin"
     assert response.headers["Cache-Control"] == "private, no-cache"
 
 
 @each_row("path", PATHS)
-def test_page_has_neither_inline_styles_nor_scripts_nor_other_origins(site: Site, path: str) -> None:
+def test_page_has_neither_inline_styles_nor_scripts_nor_other_origins(
+    site: Site, path: str
+) -> None:
     site.world.start_running()
     page = site.text(path)
     assert not re.search(r"<style|\sstyle=|\son\w+=|<script>", page)
@@ -101,7 +138,9 @@ def test_foreign_host_is_403_even_with_a_session(site: Site) -> None:
     cookie = site.client.get_cookie(site.sign_in.cookie, domain="127.0.0.1")
     assert cookie is not None
     response = site.app.test_client().get(
-        "/jobs", base_url="http://attacker.example:8080", headers={"Cookie": f"{cookie.key}={cookie.value}"}
+        "/jobs",
+        base_url="http://attacker.example:8080",
+        headers={"Cookie": f"{cookie.key}={cookie.value}"},
     )
     assert response.status_code == 403
     assert site.app.test_client().get("/jobs", base_url="http://localhost:8080").status_code == 401
@@ -165,7 +204,8 @@ def test_list_pages_reach_every_job_once(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["state=WRONG", "size=0", "size=x", "after=yesterday", "after=2026-11-21T03:00:00Z/a/b"]
+    "query",
+    ["state=WRONG", "size=0", "size=x", "after=yesterday", "after=2026-11-21T03:00:00Z/a/b"],
 )
 def test_list_with_a_wrong_parameter_is_400_and_names_it(site: Site, query: str) -> None:
     response = site.get(f"/jobs?{query}")
@@ -180,7 +220,9 @@ def test_unknown_job_is_404(site: Site) -> None:
 
 
 @pytest.mark.parametrize("job_id", ["..", "__x__", "a.b", "x" * 2000])
-def test_invalid_job_id_is_never_looked_up(site: Site, job_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_job_id_is_never_looked_up(
+    site: Site, job_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(site.world.store, "load", lambda *_: pytest.fail("looked up"))
     for path in (f"/jobs/{job_id}/logs", f"/jobs/{job_id}/cancel"):
         assert site.get(path).status_code in (302, 308, 404)
@@ -190,8 +232,14 @@ def failed_job(site: Site) -> World:
     world = site.world
     world.start_running()
     world.wait(30)
-    error = {"type": "ImportError", "message": "no module named x", "frame": "task.py:3 in <module>"}
-    world.exit_program(WORKER_0, 1, error=error, tail="Traceback\nImportError: <b>no</b> module named x")
+    error = {
+        "type": "ImportError",
+        "message": "no module named x",
+        "frame": "task.py:3 in <module>",
+    }
+    world.exit_program(
+        WORKER_0, 1, error=error, tail="Traceback\nImportError: <b>no</b> module named x"
+    )
     world.deliver()
     assert world.state == JobState.FAILED
     return world
@@ -224,7 +272,12 @@ def test_text_of_programs_is_never_markup(site: Site) -> None:
     assert "<b>no</b>" not in site.text("/jobs/digits_1")
     attack = "<script>alert(1)</script> \x1b[31mred \u202eesrever"
     site.entries = [
-        {"timestamp": "2026-11-21T03:00:05.000000001Z", "insertId": "a", "severity": "INFO", "textPayload": attack}
+        {
+            "timestamp": "2026-11-21T03:00:05.000000001Z",
+            "insertId": "a",
+            "severity": "INFO",
+            "textPayload": attack,
+        }
     ]
     page = site.text("/jobs/digits_1/logs")
     assert "<script>alert" not in page
@@ -233,14 +286,22 @@ def test_text_of_programs_is_never_markup(site: Site) -> None:
 
 
 @pytest.mark.parametrize("path", ADDRESSES)
-@pytest.mark.parametrize("turn", [0, *(pytest.param(turn, marks=pytest.mark.heavy) for turn in range(1, len(HOSTILE)))])
-def test_parameter_of_an_address_is_never_markup_and_never_an_internal_error(site: Site, path: str, turn: int) -> None:
+@pytest.mark.parametrize(
+    "turn", [0, *(pytest.param(turn, marks=pytest.mark.heavy) for turn in range(1, len(HOSTILE)))]
+)
+def test_parameter_of_an_address_is_never_markup_and_never_an_internal_error(
+    site: Site, path: str, turn: int
+) -> None:
     """The attack: a link to the console that somebody else has made. In each turn, a parameter gets another value."""
     site.world.start_running()
     for number, name in enumerate(PARAMETERS, start=turn + ADDRESSES.index(path)):
         value = HOSTILE[number % len(HOSTILE)]
         response = site.get(f"{path}{'&' if '?' in path else '?'}{urlencode({name: value})}")
-        assert response.status_code in (HTTPStatus.OK, HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND), name
+        assert response.status_code in (
+            HTTPStatus.OK,
+            HTTPStatus.BAD_REQUEST,
+            HTTPStatus.NOT_FOUND,
+        ), name
         assert "<script>alert" not in response.text or response.mimetype != "text/html", name
         assert not re.search(r"(href|action|src)=.?javascript:", response.text), name
 
@@ -254,7 +315,9 @@ def test_waiting_job_shows_what_why_says(site: Site) -> None:
     assert all(sentence in page for sentence in sentences)
 
 
-def test_job_in_the_admission_queue_shows_its_position_and_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_in_the_admission_queue_shows_its_position_and_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     site = Site(World(limits={"vcpus": 12}))
     site.open()
     three_jobs(site)
@@ -305,8 +368,16 @@ def test_job_page_of_one_replica_shows_its_decisions_only(site: Site) -> None:
 def test_timeline_has_a_lane_per_replica_and_a_mark_that_leads_to_the_decision(site: Site) -> None:
     world = failed_job(site)
     page = site.text("/jobs/digits_1")
-    assert re.findall(r'class="lane-name"[^>]*>([^<]+)<', page) == ["job", "chief 0", "worker 0", "worker 1"]
-    assert f'href="#decision-{world.ledger[-1].key}"' in page.partition("<svg")[2].partition("</svg>")[0]
+    assert re.findall(r'class="lane-name"[^>]*>([^<]+)<', page) == [
+        "job",
+        "chief 0",
+        "worker 0",
+        "worker 1",
+    ]
+    assert (
+        f'href="#decision-{world.ledger[-1].key}"'
+        in page.partition("<svg")[2].partition("</svg>")[0]
+    )
 
 
 def test_machine_time_of_the_page_equals_the_usage(site: Site) -> None:
@@ -349,7 +420,10 @@ def test_sorted_trials_are_named_by_the_header_of_their_column() -> None:
     site.open()
     study.start_tuning()
     parameter = study.tuning.parameters[0].name
-    for column, header in (("value", study.tuning.metric_tag), (f"parameter:{parameter}", parameter)):
+    for column, header in (
+        ("value", study.tuning.metric_tag),
+        (f"parameter:{parameter}", parameter),
+    ):
         page = words(site.text(f"/jobs/digits_1?sort={column}"))
         assert f"Sorted by {header}." in page
         assert f"Trials, sorted by {header} " in page
@@ -367,7 +441,10 @@ def test_tuning_page_shows_values_of_running_trials_and_those_stopped_early() ->
     study.sweep()
     study.deliver()
     page = site.text("/jobs/digits_1")
-    rows = [words(row).split()[:4] for row in re.findall(r'<tr id="trial-\d+">.*?</tr>', page, re.DOTALL)]
+    rows = [
+        words(row).split()[:4]
+        for row in re.findall(r'<tr id="trial-\d+">.*?</tr>', page, re.DOTALL)
+    ]
     assert ["1", "STOPPED", "-0.5", "200"] in rows
     assert ["2", "RUNNING", "0.125", "100"] in rows
     assert "Trial 1 is stopped early: -0.5 is negative." in words(page)
@@ -413,7 +490,9 @@ def test_cancel_records_the_user_and_happens_once(site: Site) -> None:
         (None, {"Sec_Fetch_Site": "same-site"}),
     ],
 )
-def test_forged_cancellation_is_403_and_changes_nothing(site: Site, token: str | None, headers: dict[str, str]) -> None:
+def test_forged_cancellation_is_403_and_changes_nothing(
+    site: Site, token: str | None, headers: dict[str, str]
+) -> None:
     site.world.start_running()
     before = site.world.ledger
     assert site.post("/jobs/digits_1/cancel", token, **headers).status_code == 403

@@ -68,7 +68,12 @@ def test_free_restart_is_not_charged() -> None:
 
 def test_replaced_vm_is_the_next_generation_and_is_not_charged() -> None:
     (replica,) = change(RUNNING, ReplaceVm("1-worker-0")).replicas
-    assert (replica.incarnation, replica.vm_generation, replica.restarts_used, replica.replaced) == (2, 2, 0, 1)
+    assert (
+        replica.incarnation,
+        replica.vm_generation,
+        replica.restarts_used,
+        replica.replaced,
+    ) == (2, 2, 0, 1)
     assert replica.instance_id is None
 
 
@@ -76,8 +81,14 @@ def test_exit_names_the_vm_of_a_replica_that_was_not_reported_ready() -> None:
     waiting = a_state(a_replica(WORKER_0, ReplicaState.WAITING))
     restarted = change(waiting, replace(RESTART, instance_id="4711"))
     rerun = change(waiting, RerunJob(Budget.RERUNS, reporter="1-worker-0", reporter_vm="4711"))
-    vm_ids = {replica.key: replica.instance_id for changed in (restarted, rerun) for replica in changed.replicas}
-    assert (vm_ids["1-worker-0"], vm_ids["2-worker-0"]) == (None, "4711"), "the previous attempt is not changed"
+    vm_ids = {
+        replica.key: replica.instance_id
+        for changed in (restarted, rerun)
+        for replica in changed.replicas
+    }
+    assert (vm_ids["1-worker-0"], vm_ids["2-worker-0"]) == (None, "4711"), (
+        "the previous attempt is not changed"
+    )
     assert restarted.replicas[0].instance_id == "4711"
 
 
@@ -85,13 +96,19 @@ def test_ready_replica_stores_time_and_vm() -> None:
     down = a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2)
     ready = change(a_state(down), MarkReady("1-worker-0", "4711"))
     (replica,) = ready.replicas
-    assert (replica.state, replica.ready_at, replica.instance_id) == (ReplicaState.RUNNING, NOW, "4711")
+    assert (replica.state, replica.ready_at, replica.instance_id) == (
+        ReplicaState.RUNNING,
+        NOW,
+        "4711",
+    )
     assert ready.effects == ()
 
 
 def test_slice_whose_program_ended_on_one_host_has_ended_until_the_next_round() -> None:
     slice_ = a_replica(WORKER_0, ReplicaState.RUNNING)
-    (one,) = change(a_state(slice_), MarkHostReady("1-worker-0", 0, "4711", round=2, has_ended=True)).replicas
+    (one,) = change(
+        a_state(slice_), MarkHostReady("1-worker-0", 0, "4711", round=2, has_ended=True)
+    ).replicas
     (ready,) = change(a_state(one), MarkReady("1-worker-0", "4711", round=2)).replicas
     (later,) = change(a_state(ready), MarkHostReady("1-worker-0", 1, "4711", round=3)).replicas
     assert (one.has_ended, ready.has_ended, later.has_ended) == (True, True, False)
@@ -115,18 +132,26 @@ def test_rerun_is_a_new_attempt_of_every_replica_on_the_existing_vms() -> None:
     )
     rerun = change(state, RerunJob(Budget.RERUNS))
     assert rerun.job is not None
-    assert (rerun.job.attempt, rerun.job.budgets, rerun.job.state) == (2, Budgets(reruns_used=1), JobState.RUNNING)
+    assert (rerun.job.attempt, rerun.job.budgets, rerun.job.state) == (
+        2,
+        Budgets(reruns_used=1),
+        JobState.RUNNING,
+    )
     assert tuple(replica for replica in rerun.replicas if replica.attempt == 2) == (
         Replica(2, CHIEF, instance_id="1001", ordered_at=NOW),
         Replica(2, WORKER_0, vm_generation=3, instance_id="1001", ordered_at=NOW),
         Replica(2, WORKER_1, vm_generation=2, ordered_at=NOW),
     ), "the VM of a completed replica was deleted, so it gets the next generation"
     previous = [replica for replica in rerun.replicas if replica.attempt == 1]
-    assert [replica.version for replica in previous] == [2, 2, 2], "concurrent changes of the old attempt conflict"
+    assert [replica.version for replica in previous] == [2, 2, 2], (
+        "concurrent changes of the old attempt conflict"
+    )
 
 
 def test_rerun_after_an_internal_error_charges_only_internal_retries() -> None:
-    assert changed_job(RUNNING, RerunJob(Budget.INTERNAL)).budgets == Budgets(reruns_used=0, internal_used=1)
+    assert changed_job(RUNNING, RerunJob(Budget.INTERNAL)).budgets == Budgets(
+        reruns_used=0, internal_used=1
+    )
 
 
 def test_job_that_begins_running_has_a_start_time() -> None:
@@ -136,15 +161,24 @@ def test_job_that_begins_running_has_a_start_time() -> None:
 
 def test_failed_job_has_an_end_time_and_its_message() -> None:
     job = changed_job(RUNNING, FailJob("why"))
-    assert (job.state, job.ended_at, job.error_message, job.started_at) == (JobState.FAILED, NOW, "why", at(10))
+    assert (job.state, job.ended_at, job.error_message, job.started_at) == (
+        JobState.FAILED,
+        NOW,
+        "why",
+        at(10),
+    )
 
 
 def test_labels_and_deletion_change_only_the_job() -> None:
     ended = a_job(JobState.FAILED, labels=(Label("a", "b"),))
     labelled = change(a_state(job=ended), SetLabels((Label("c", "d"),)))
-    assert labelled == Change(replace(ended, labels=(Label("c", "d"),), labels_version=2, version=2))
+    assert labelled == Change(
+        replace(ended, labels=(Label("c", "d"),), labels_version=2, version=2)
+    )
     deleted = Change(replace(ended, deleted_at=NOW, version=2), effects=(Effect.PROVISION,))
-    assert change(a_state(job=ended), DeleteJob()) == deleted, "provisioning lets the history expire"
+    assert change(a_state(job=ended), DeleteJob()) == deleted, (
+        "provisioning lets the history expire"
+    )
 
 
 def test_job_that_succeeds_before_its_last_replica_is_ready_started_with_its_primary() -> None:
@@ -199,7 +233,11 @@ def test_action_without_an_edge_raises(state: State | None, action: Action) -> N
 
 
 def test_every_state_has_an_edge_but_the_end_states() -> None:
-    assert {source for source, _ in JOB_EDGES} == {JobState.QUEUED, JobState.PREPARING, JobState.RUNNING}
+    assert {source for source, _ in JOB_EDGES} == {
+        JobState.QUEUED,
+        JobState.PREPARING,
+        JobState.RUNNING,
+    }
     assert {source for source, _ in REPLICA_EDGES} == {*ReplicaState} - {ReplicaState.COMPLETED}
 
 

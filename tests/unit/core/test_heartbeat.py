@@ -9,7 +9,17 @@ import pytest
 
 from tests.support import alone
 from tests.support.decisions import action_of
-from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, an_incarnation, at
+from tests.support.jobs import (
+    CHIEF,
+    WORKER_0,
+    WORKER_1,
+    a_job,
+    a_plan,
+    a_replica,
+    a_state,
+    an_incarnation,
+    at,
+)
 from trainmaster.core.actions import ReplaceVm
 from trainmaster.core.decisions import Reason, Rule
 from trainmaster.core.events import VmLost
@@ -57,19 +67,27 @@ def vms_of(state: State) -> tuple[Vm, ...]:
 
 
 def with_ids(state: State) -> State:
-    replicas = tuple(replace(replica, instance_id=str(1000 + i)) for i, replica in enumerate(state.replicas))
+    replicas = tuple(
+        replace(replica, instance_id=str(1000 + i)) for i, replica in enumerate(state.replicas)
+    )
     return State(state.job, replicas)
 
 
 RUNNING = with_ids(a_state())
 
 
-def heartbeats_to_read(state: State, vms: tuple[Vm, ...], now: datetime, points: Points | None = None) -> Watched:
+def heartbeats_to_read(
+    state: State, vms: tuple[Vm, ...], now: datetime, points: Points | None = None
+) -> Watched:
     return heartbeat.heartbeats_to_read(state.job, watched(state, vms, now), points or {}, now)
 
 
 def find_silent_agents(
-    state: State, read: Watched, heartbeats: dict[str, datetime], now: datetime, points: Points | None = None
+    state: State,
+    read: Watched,
+    heartbeats: dict[str, datetime],
+    now: datetime,
+    points: Points | None = None,
 ) -> tuple[ReportLoss, ...]:
     replicas = watched(state, vms_of(state), now)
     return heartbeat.find_silent_agents(state.job, replicas, read, points or {}, heartbeats, now)
@@ -85,7 +103,9 @@ def test_boot_of_the_vm_restarts_the_time() -> None:
     """The heartbeat of an earlier boot stays readable."""
     first, *others = vms_of(RUNNING)
     rebooted = replace(first, started_at=READY + SECOND)
-    assert [vm.name for _, vm in heartbeats_to_read(RUNNING, (rebooted, *others), NOW)] == [vm.name for vm in others]
+    assert [vm.name for _, vm in heartbeats_to_read(RUNNING, (rebooted, *others), NOW)] == [
+        vm.name for vm in others
+    ]
     assert len(heartbeats_to_read(RUNNING, (rebooted, *others), NOW + SECOND)) == len(others) + 1
 
 
@@ -94,22 +114,30 @@ def test_boot_of_the_vm_restarts_the_time() -> None:
     [{"status": VmStatus.STOPPING}, {"status": VmStatus.CREATING}, {"instance_id": "another"}],
     ids=["stopping", "creating", "another VM of that name"],
 )
-def test_heartbeat_of_a_vm_that_is_not_the_running_one_is_not_read(changes: dict[str, object]) -> None:
+def test_heartbeat_of_a_vm_that_is_not_the_running_one_is_not_read(
+    changes: dict[str, object],
+) -> None:
     first, *others = vms_of(RUNNING)
     changed = replace(first, **changes)  # type: ignore[arg-type]
     assert len(heartbeats_to_read(RUNNING, (changed, *others), NOW)) == len(others)
 
 
 @pytest.mark.parametrize("state", ReplicaState)
-def test_heartbeat_of_a_replica_is_read_if_its_vm_is_known_and_it_has_not_completed(state: ReplicaState) -> None:
+def test_heartbeat_of_a_replica_is_read_if_its_vm_is_known_and_it_has_not_completed(
+    state: ReplicaState,
+) -> None:
     """A VM may hang while its replica waits in it for the next attempt."""
     changed = with_ids(a_state(a_replica(WORKER_0, state)))
     unread = state is ReplicaState.COMPLETED
     assert len(heartbeats_to_read(changed, vms_of(changed), NOW)) == len(changed.replicas) - unread
     unknown = tuple(
-        replace(each, instance_id=None) if each.replica_id == WORKER_0 else each for each in changed.replicas
+        replace(each, instance_id=None) if each.replica_id == WORKER_0 else each
+        for each in changed.replicas
     )
-    assert len(heartbeats_to_read(State(changed.job, unknown), vms_of(changed), NOW)) == len(changed.replicas) - 1
+    assert (
+        len(heartbeats_to_read(State(changed.job, unknown), vms_of(changed), NOW))
+        == len(changed.replicas) - 1
+    )
 
 
 @pytest.mark.parametrize("state", [JobState.PREPARING, JobState.SUCCEEDED])
@@ -121,14 +149,20 @@ def test_heartbeats_of_a_job_that_does_not_run_are_not_read(state: JobState) -> 
 def test_node_that_hangs_while_its_slice_waits_for_the_next_attempt_is_looked_at() -> None:
     waiting = with_ids(a_state(a_replica(WORKER_0, ReplicaState.WAITING)))
     nodes = tuple(replace(vm, is_tpu=True, instance_id="node") for vm in vms_of(waiting))
-    read = [heartbeats_to_read(waiting, nodes, NOW + minute * timedelta(minutes=1)) for minute in range(10)]
+    read = [
+        heartbeats_to_read(waiting, nodes, NOW + minute * timedelta(minutes=1))
+        for minute in range(10)
+    ]
     assert max(map(len, read)) == len(waiting.replicas)
 
 
 def test_heartbeats_of_tpu_nodes_are_read_every_ten_minutes() -> None:
     """Jobs with TPU nodes are reconciled every minute. Hosts may not know the id of their node."""
     vms = tuple(replace(vm, is_tpu=True, instance_id="node") for vm in vms_of(RUNNING))
-    read = [len(heartbeats_to_read(RUNNING, vms, NOW + minute * timedelta(minutes=1))) for minute in range(20)]
+    read = [
+        len(heartbeats_to_read(RUNNING, vms, NOW + minute * timedelta(minutes=1)))
+        for minute in range(20)
+    ]
     assert sorted(read) == [0] * 18 + [len(vms)] * 2
 
 
@@ -139,7 +173,9 @@ def a_held_state(*ready: ReplicaId) -> State:
     """Return the state whose second round is held since `HELD_AT`."""
     job = replace(RUNNING.job, round=Round(2, is_held=True, ordered_at=HELD_AT))
     replicas = (
-        replace(replica, incarnation=2, ready_at=HELD_AT) if replica.replica_id in ready else replica
+        replace(replica, incarnation=2, ready_at=HELD_AT)
+        if replica.replica_id in ready
+        else replica
         for replica in RUNNING.replicas
     )
     return State(job, tuple(replicas))
@@ -170,7 +206,9 @@ def test_held_round_restarts_the_time_of_an_agent_that_was_silent_before() -> No
 
 
 def lost_with(
-    points: dict[ReplicaId, timedelta], heartbeats: dict[ReplicaId, timedelta], vms: tuple[Vm, ...] = vms_of(RUNNING)
+    points: dict[ReplicaId, timedelta],
+    heartbeats: dict[ReplicaId, timedelta],
+    vms: tuple[Vm, ...] = vms_of(RUNNING),
 ) -> list[ReplicaId]:
     """Return the replicas that are lost if the last signs are so old."""
     seen = {replica_id: NOW - age for replica_id, age in points.items()}
@@ -195,22 +233,36 @@ FRESH = {CHIEF: SECOND, WORKER_1: SECOND}
         (None, OLD_HEARTBEAT, False),
         (None, AGENT_TIMEOUT, True),
     ],
-    ids=["both old", "fresh series", "fresh heartbeat", "unknown heartbeat", "no series", "no series for long"],
+    ids=[
+        "both old",
+        "fresh series",
+        "fresh heartbeat",
+        "unknown heartbeat",
+        "no series",
+        "no series for long",
+    ],
 )
 def test_vm_is_lost_when_neither_of_its_sources_speaks(
     point: timedelta | None, beat: timedelta | None, *, is_lost: bool
 ) -> None:
     points = {**FRESH, **({WORKER_0: point} if point is not None else {})}
-    assert lost_with(points, {WORKER_0: beat} if beat is not None else {}) == ([WORKER_0] if is_lost else [])
+    assert lost_with(points, {WORKER_0: beat} if beat is not None else {}) == (
+        [WORKER_0] if is_lost else []
+    )
 
 
 def test_vm_that_compute_engine_has_started_again_has_five_minutes_to_boot() -> None:
     points, beats = {**FRESH, WORKER_0: timedelta(minutes=6)}, {WORKER_0: timedelta(minutes=6)}
     for age, lost in ((BOOT_MAX - SECOND, []), (BOOT_MAX, [WORKER_0])):
-        vms = tuple(replace(vm, started_at=NOW - age) if vm.replica_id == WORKER_0 else vm for vm in vms_of(RUNNING))
+        vms = tuple(
+            replace(vm, started_at=NOW - age) if vm.replica_id == WORKER_0 else vm
+            for vm in vms_of(RUNNING)
+        )
         assert lost_with(points, beats, vms) == lost
         written = {WORKER_0: timedelta(minutes=2)}
-        assert lost_with({**FRESH, **written}, written, vms) == [WORKER_0], "it has written since its start"
+        assert lost_with({**FRESH, **written}, written, vms) == [WORKER_0], (
+            "it has written since its start"
+        )
 
 
 def test_whole_gang_whose_signs_all_ended_is_lost_after_fifteen_minutes() -> None:
@@ -227,7 +279,10 @@ def test_heartbeats_of_vms_with_a_fresh_series_are_not_read() -> None:
 
 def test_large_gang_is_read_in_parts_that_cover_it() -> None:
     large = with_ids(a_state(job=a_job(plan=a_plan(workers=HEARTBEATS_READ_MAX))))
-    parts = [heartbeats_to_read(large, vms_of(large), NOW + timedelta(minutes=10 * number)) for number in range(2)]
+    parts = [
+        heartbeats_to_read(large, vms_of(large), NOW + timedelta(minutes=10 * number))
+        for number in range(2)
+    ]
     assert max(len(part) for part in parts) <= HEARTBEATS_READ_MAX
     assert {vm.name for part in parts for _, vm in part} == {vm.name for vm in vms_of(large)}
 
@@ -244,7 +299,9 @@ def test_agent_is_silent_from_the_timeout_on() -> None:
 def test_loss_is_never_dated_before_the_replica_was_ready() -> None:
     """A heartbeat is what a program on the VM may have written, and the loss explains exits of peers."""
     read = heartbeats_to_read(RUNNING, vms_of(RUNNING), NOW)[:1]
-    (loss,) = find_silent_agents(RUNNING, read, {read[0][1].instance_id: READY - timedelta(days=9)}, NOW)
+    (loss,) = find_silent_agents(
+        RUNNING, read, {read[0][1].instance_id: READY - timedelta(days=9)}, NOW
+    )
     assert loss.at == READY
 
 
@@ -260,7 +317,9 @@ def test_single_silent_vm_is_lost_and_a_whole_silent_gang_only_after_an_hour() -
     assert find_silent_agents(RUNNING, read, heartbeats, NOW) == ()
     assert len(find_silent_agents(RUNNING, read[:1], heartbeats, NOW)) == 1
     assert find_silent_agents(RUNNING, read, heartbeats, READY + ALL_AGENTS_TIMEOUT - SECOND) == ()
-    assert len(find_silent_agents(RUNNING, read, heartbeats, READY + ALL_AGENTS_TIMEOUT)) == len(read)
+    assert len(find_silent_agents(RUNNING, read, heartbeats, READY + ALL_AGENTS_TIMEOUT)) == len(
+        read
+    )
 
 
 def a_silence(incarnation: int = 1) -> VmLost:

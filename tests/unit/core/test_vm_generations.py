@@ -44,7 +44,16 @@ def generations(state: State) -> dict[ReplicaId, int]:
 
 
 def a_vm(replica_id: ReplicaId = CHIEF, **changes: object) -> Vm:
-    vm = Vm(vm_name("digits_1", replica_id), "us-central1-a", "1001", VmStatus.RUNNING, replica_id, 1, RUN_1, "1")
+    vm = Vm(
+        vm_name("digits_1", replica_id),
+        "us-central1-a",
+        "1001",
+        VmStatus.RUNNING,
+        replica_id,
+        1,
+        RUN_1,
+        "1",
+    )
     return replace(vm, **changes)  # type: ignore[arg-type]
 
 
@@ -58,15 +67,22 @@ MOVE = ContinueProvisioning(1, 1, floor=6)
 
 def test_stockout_gives_the_gang_a_common_later_generation_in_the_next_zone() -> None:
     state = replace(CHIEF_REPORTED, job=replace(CHIEF_REPORTED.job, placement=Placement(left=())))
-    event = VmsNotCreated("digits_1", 1, state.job.zone, 0, CapacityErrorKind.STOCKOUT, "X", "no", NOW)
+    event = VmsNotCreated(
+        "digits_1", 1, state.job.zone, 0, CapacityErrorKind.STOCKOUT, "X", "no", NOW
+    )
     decision = judge(state, event, NOW)
     change = evolve(state, decision, NOW)
     assert change.replicas == (), "one document is written, whatever the size of the gang"
     moved = apply(state, change)
     assert set(generations(moved).values()) == {6}
     assert all(replica.awaits_vm for replica in moved.replicas), "the chief's VM, too, is outdated"
-    assert not any(replica.ever_ready for replica in moved.replicas), "a replica is ready on its current VM"
-    assert (moved.job.zones_used, moved.job.placement.left) == (("us-central1-b", "us-central1-a"), ("us-central1-a",))
+    assert not any(replica.ever_ready for replica in moved.replicas), (
+        "a replica is ready on its current VM"
+    )
+    assert (moved.job.zones_used, moved.job.placement.left) == (
+        ("us-central1-b", "us-central1-a"),
+        ("us-central1-a",),
+    )
 
 
 @pytest.mark.parametrize("beside", ["loss", "report", "both"])
@@ -85,7 +101,9 @@ def test_loss_or_report_that_is_committed_beside_a_move_stays_below_the_floor(be
     assert recall(seen) == seen
     late = a_vm(WORKER_1, vm_generation=written.vm_generation)
     assert Delete(late) in steps(seen, late)
-    assert summarize(judge(seen, ready(WORKER_1, vm_generation=written.vm_generation), NOW)).startswith("1 ignore")
+    assert summarize(
+        judge(seen, ready(WORKER_1, vm_generation=written.vm_generation), NOW)
+    ).startswith("1 ignore")
 
 
 def test_completed_replica_needs_no_vm_of_the_floor() -> None:
@@ -102,7 +120,9 @@ def test_move_of_an_earlier_release_is_folded_as_it_was_stored() -> None:
 
 
 def test_next_round_in_the_same_zone_keeps_the_vm_generations() -> None:
-    assert generations(after(CHIEF_REPORTED, ContinueProvisioning(0, 1))) == generations(CHIEF_REPORTED)
+    assert generations(after(CHIEF_REPORTED, ContinueProvisioning(0, 1))) == generations(
+        CHIEF_REPORTED
+    )
 
 
 def test_rerun_in_another_zone_gives_all_vms_a_common_later_generation() -> None:
@@ -125,14 +145,20 @@ def test_change_of_the_zone_needs_the_whole_attempt() -> None:
 def test_late_loss_of_a_vm_in_the_abandoned_zone_changes_nothing() -> None:
     moved = after(a_state(), RerunJob(Budget.FREE, zone_index=1))
     running = replace(
-        moved, replicas=tuple(replace(r, state=ReplicaState.RUNNING, instance_id="2002") for r in moved.replicas)
+        moved,
+        replicas=tuple(
+            replace(r, state=ReplicaState.RUNNING, instance_id="2002") for r in moved.replicas
+        ),
     )
     assert summarize(judge(running, lost(CHIEF), NOW)) == "1 ignore old_vm_generation"
 
 
 def test_late_insert_in_the_abandoned_zone_is_deleted_and_its_reports_are_ignored() -> None:
     moved = after(CHIEF_REPORTED, MOVE)
-    late, present = a_vm(WORKER_0), a_vm(WORKER_0, zone="us-central1-b", instance_id="3003", vm_generation=6)
+    late, present = (
+        a_vm(WORKER_0),
+        a_vm(WORKER_0, zone="us-central1-b", instance_id="3003", vm_generation=6),
+    )
     others = (a_vm(WORKER_1, zone="us-central1-b", vm_generation=6),)
     assert Delete(late) in steps(moved, late, present, *others)
     assert Delete(present) not in steps(moved, late, present, *others)
@@ -141,7 +167,11 @@ def test_late_insert_in_the_abandoned_zone_is_deleted_and_its_reports_are_ignore
 
 def test_delivery_with_an_older_state_leaves_the_vm_of_the_newer_zone_alone() -> None:
     in_newer_zone = a_vm(WORKER_0, zone="us-central1-b", vm_generation=5)
-    assert not [step for step in steps(CHIEF_REPORTED, a_vm(), in_newer_zone) if step == Delete(in_newer_zone)]
+    assert not [
+        step
+        for step in steps(CHIEF_REPORTED, a_vm(), in_newer_zone)
+        if step == Delete(in_newer_zone)
+    ]
 
 
 @pytest.mark.parametrize("state", [JobState.RUNNING, JobState.CANCELLED])
@@ -149,7 +179,9 @@ def test_delivery_with_an_older_state_leaves_the_vm_of_a_replica_that_was_recall
     state: JobState,
 ) -> None:
     """The older state desires no VM for the replica. A job that has ended desires none for ever."""
-    completed = a_state(a_replica(WORKER_0, ReplicaState.COMPLETED, done_at=at(50)), job=a_job(state))
+    completed = a_state(
+        a_replica(WORKER_0, ReplicaState.COMPLETED, done_at=at(50)), job=a_job(state)
+    )
     recalled = a_vm(WORKER_0, vm_generation=2)
     assert (Delete(recalled) in steps(completed, recalled)) is state.is_terminal
     assert Delete(a_vm(WORKER_0)) in steps(completed, a_vm(WORKER_0))
@@ -164,9 +196,13 @@ RESTARTING = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2)
 
 
 @pytest.mark.parametrize(
-    ("state", "event"), [(a_state(), lost(WORKER_0)), (RESTARTING, ready(WORKER_0, 2))], ids=["loss", "ready"]
+    ("state", "event"),
+    [(a_state(), lost(WORKER_0)), (RESTARTING, ready(WORKER_0, 2))],
+    ids=["loss", "ready"],
 )
-def test_event_of_another_vm_of_the_same_generation_is_ignored(state: State, event: VmLost | VmReady) -> None:
+def test_event_of_another_vm_of_the_same_generation_is_ignored(
+    state: State, event: VmLost | VmReady
+) -> None:
     assert not summarize(judge(state, event, NOW)).startswith("1 ignore")
     assert summarize(judge(state, of_other_vm(event), NOW)) == "1 ignore other_vm"
 
@@ -177,7 +213,9 @@ def test_ignored_loss_of_another_vm_does_not_use_up_the_key_of_the_real_loss() -
 
 def test_loss_of_a_missing_vm_counts_although_it_has_no_id() -> None:
     event = lost(WORKER_0, LossCause.GONE)
-    missing = replace(event, subject=replace(event.subject, vm=replace(event.subject.vm, instance_id="")))
+    missing = replace(
+        event, subject=replace(event.subject, vm=replace(event.subject.vm, instance_id=""))
+    )
     assert summarize(judge(a_state(), missing, NOW)) == "4 replace_vm gone"
 
 

@@ -7,7 +7,13 @@ from decimal import Decimal
 from functools import cache
 from typing import Any
 
-from trainmaster.cost.price_list import PriceFile, PriceList, make_price_file, read_price_list, write_price_list
+from trainmaster.cost.price_list import (
+    PriceFile,
+    PriceList,
+    make_price_file,
+    read_price_list,
+    write_price_list,
+)
 from trainmaster.cost.sku import Sku, Tier, amount
 from trainmaster_emulators.billing import catalogue
 

@@ -13,7 +13,13 @@ from tests.support.world import World
 from trainmaster.core.reporting.lost_work import losses
 from trainmaster.core.reporting.phases import replica_spans
 from trainmaster.cost.advice import checkpoint_advice, spot_rate_problem
-from trainmaster.cost.checkpoint_interval import advise_interval, daly_interval, poisson_limits, waste, young_interval
+from trainmaster.cost.checkpoint_interval import (
+    advise_interval,
+    daly_interval,
+    poisson_limits,
+    waste,
+    young_interval,
+)
 from trainmaster.cost.checkpoint_times import CheckpointTimes, Listing
 from trainmaster.cost.measured_rates import MeasuredRates, measure
 from trainmaster.cost.sku import Unknown
@@ -61,22 +67,38 @@ def test_rates_of_a_job_without_losses_and_checkpoints_are_unknown() -> None:
     rates = measured(world, MemoryObjects())
     assert rates.interruptions == 0
     assert rates.mean_time_between_s is None
-    assert rates.checkpoint_s is rates.save_s is rates.restart_s is rates.spot_losses_per_hour is None
+    assert (
+        rates.checkpoint_s is rates.save_s is rates.restart_s is rates.spot_losses_per_hour is None
+    )
 
 
 @pytest.mark.parametrize(
     ("names", "count"),
     [
-        (["x/ckpt-5.data", "x/ckpt-5.index", "x/checkpoint", "x/ckpt-10.data", "x/ckpt-10.index"], 2),
+        (
+            [
+                "x/ckpt-5.data",
+                "x/ckpt-5.index",
+                "x/checkpoint",
+                "x/ckpt-10.data",
+                "x/ckpt-10.index",
+            ],
+            2,
+        ),
         (["x/epoch_1/model.pt", "x/epoch_1/optim.pt", "x/epoch_2/model.pt"], 2),
         (["x/run7/step_5.pt", "x/run7/step_6.pt", "x/run7/step_7.pt"], 3),
         (["x/model.h5", "x/optimizer.h5"], 1),
     ],
 )
-def test_objects_of_one_checkpoint_are_recognized_by_their_names(names: list[str], count: int) -> None:
+def test_objects_of_one_checkpoint_are_recognized_by_their_names(
+    names: list[str], count: int
+) -> None:
     world = World()
     start(world)
-    created = [CreatedObject(name, world.now + timedelta(seconds=number), 1) for number, name in enumerate(names)]
+    created = [
+        CreatedObject(name, world.now + timedelta(seconds=number), 1)
+        for number, name in enumerate(names)
+    ]
     assert measure(world.job, (), (), created, world.now).checkpoints == count
 
 
@@ -103,8 +125,12 @@ def test_daly_interval_of_slow_saving_is_the_time_between_interruptions() -> Non
     assert daly_interval(1000, 400) == 400
 
 
-@pytest.mark.parametrize(("count", "low", "high"), [(3, 1.10, 6.68), (10, 6.22, 15.41), (100, 87.4, 114.1)])
-def test_limits_of_a_rate_are_those_of_the_poisson_distribution(count: int, low: float, high: float) -> None:
+@pytest.mark.parametrize(
+    ("count", "low", "high"), [(3, 1.10, 6.68), (10, 6.22, 15.41), (100, 87.4, 114.1)]
+)
+def test_limits_of_a_rate_are_those_of_the_poisson_distribution(
+    count: int, low: float, high: float
+) -> None:
     assert poisson_limits(count) == pytest.approx((low, high), rel=0.01)
 
 
@@ -124,11 +150,16 @@ def test_checkpoint_advice_names_interval_its_limits_and_the_gain() -> None:
 
 
 def test_save_time_of_the_user_counts_more_than_the_measured_one() -> None:
-    assert "save every 59.6 min" in checkpoint_advice(replace(RATES, checkpoint_s=60.0), LISTING, 190.0).text
+    assert (
+        "save every 59.6 min"
+        in checkpoint_advice(replace(RATES, checkpoint_s=60.0), LISTING, 190.0).text
+    )
 
 
 def test_good_interval_is_kept() -> None:
-    assert checkpoint_advice(replace(RATES, checkpoint_s=1200.0), LISTING, None).text.startswith("keep saving")
+    assert checkpoint_advice(replace(RATES, checkpoint_s=1200.0), LISTING, None).text.startswith(
+        "keep saving"
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,7 +170,9 @@ def test_good_interval_is_kept() -> None:
         (replace(RATES, save_s=None), "--save-time"),
     ],
 )
-def test_without_enough_data_there_is_no_advice_about_checkpoints(rates: MeasuredRates, missing: str) -> None:
+def test_without_enough_data_there_is_no_advice_about_checkpoints(
+    rates: MeasuredRates, missing: str
+) -> None:
     advice = checkpoint_advice(rates, LISTING, None)
     assert advice.text == ""
     assert missing in advice.missing

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.support.cost_jobs import JOB_DIR, a_job_with_three_losses, finish, preempt, save_checkpoint, start
+from tests.support.cost_jobs import (
+    JOB_DIR,
+    a_job_with_three_losses,
+    finish,
+    preempt,
+    save_checkpoint,
+    start,
+)
 from tests.support.jobs import a_spec, a_tuning_spec
 from tests.support.world import World
 from tests.unit.cost.price_lists import price_list
@@ -40,7 +47,9 @@ class CountingObjects:
 
 def report_of(world: World, objects: ObjectTimes | None = None, **sources: Any) -> CostReport:
     times = CheckpointTimes(lambda: objects) if objects else None
-    found = cost_report(world.history, world.ledger, world.now, CostSources(price_list, times, **sources))
+    found = cost_report(
+        world.history, world.ledger, world.now, CostSources(price_list, times, **sources)
+    )
     assert found is not None
     return found
 
@@ -67,7 +76,9 @@ def test_cost_of_a_job_is_its_paid_time_at_the_price_of_its_machines(spot: bool)
 
 def test_replica_that_changes_to_an_on_demand_vm_is_charged_at_both_prices() -> None:
     world = World()
-    world.submit({**a_spec(workerCount=1), "trainmaster": {"spot": {"use": "workers", "onDemandAfter": 1}}})
+    world.submit(
+        {**a_spec(workerCount=1), "trainmaster": {"spot": {"use": "workers", "onDemandAfter": 1}}}
+    )
     world.deliver()
     world.report_all_ready()
     world.wait(3600)
@@ -85,7 +96,12 @@ def test_cost_without_a_price_says_why() -> None:
     world = World()
     start(world)
     world.wait(60)
-    found = cost_report(world.history, world.ledger, world.now, CostSources(lambda: Unknown("there is no price list")))
+    found = cost_report(
+        world.history,
+        world.ledger,
+        world.now,
+        CostSources(lambda: Unknown("there is no price list")),
+    )
     assert found is not None
     assert found.cost == Unknown("there is no price list")
     assert "price not known: there is no price list" in "\n".join(report_lines(found))
@@ -109,9 +125,12 @@ def test_preemption_forty_seconds_after_a_checkpoint_costs_forty_seconds_of_each
     report = report_of(world, objects)
     assert report.goodput.lost.at_most_s == report.goodput.lost.at_least_s == 3 * 40
     assert isinstance(report.cost, JobCost)
-    assert report.cost.lost_at_most == pytest.approx(Decimal(120) / 3600 * n1_price(is_spot=False, world=world))
-    assert "0.03 machine-hours by 3 losses (estimate); from the times of objects in gs://bucket/digits" in "\n".join(
-        report_lines(report)
+    assert report.cost.lost_at_most == pytest.approx(
+        Decimal(120) / 3600 * n1_price(is_spot=False, world=world)
+    )
+    assert (
+        "0.03 machine-hours by 3 losses (estimate); from the times of objects in gs://bucket/digits"
+        in "\n".join(report_lines(report))
     )
 
 
@@ -121,13 +140,15 @@ def test_phases_sum_to_paid_and_counted_time_and_equal_the_usage() -> None:
     view = report_view(report)
     machine_time = view["machineTime"]
     for attempt in machine_time["attempts"]:
-        paid = sum(seconds for phase, seconds in attempt["machineSeconds"].items() if Phase(phase) in PAID)
+        paid = sum(
+            seconds for phase, seconds in attempt["machineSeconds"].items() if Phase(phase) in PAID
+        )
         assert paid == pytest.approx(attempt["paid"], rel=0.01)
     counted = sum(sum(attempt["counted"].values()) for attempt in machine_time["attempts"])
     assert counted / 3600 == pytest.approx(usage(world.job, world.now).machine_hours, rel=0.01)
-    assert sum(Decimal(amount) for amount in view["cost"]["attempts"][0]["phases"].values()) == pytest.approx(
-        Decimal(view["cost"]["amount"]), abs=Decimal("0.00001")
-    )
+    assert sum(
+        Decimal(amount) for amount in view["cost"]["attempts"][0]["phases"].values()
+    ) == pytest.approx(Decimal(view["cost"]["amount"]), abs=Decimal("0.00001"))
 
 
 def test_report_of_a_job_lists_its_directory_once_and_only_after_a_loss() -> None:
@@ -142,7 +163,9 @@ def test_report_of_a_job_lists_its_directory_once_and_only_after_a_loss() -> Non
             preempt(world)
 
 
-def test_directory_of_a_live_job_is_listed_again_after_a_minute_and_that_of_an_ended_job_never() -> None:
+def test_directory_of_a_live_job_is_listed_again_after_a_minute_and_that_of_an_ended_job_never() -> (
+    None
+):
     objects, now = CountingObjects(MemoryObjects()), [0.0]
     times = CheckpointTimes(lambda: objects, timer=lambda: now[0])
     world = World()
@@ -186,10 +209,14 @@ def test_more_objects_than_are_listed_leave_the_lower_bound_open() -> None:
         (a_spec(jobDir="gs://secret/x"), "you may not list gs://secret/x"),
     ],
 )
-def test_directory_that_cannot_be_listed_leaves_the_bounds(spec: dict[str, Any], reason: str) -> None:
+def test_directory_that_cannot_be_listed_leaves_the_bounds(
+    spec: dict[str, Any], reason: str
+) -> None:
     objects, world = MemoryObjects(), World()
     objects.forbidden_buckets.add("secret")
-    spec["trainingInput"] = {name: value for name, value in spec["trainingInput"].items() if value is not None}
+    spec["trainingInput"] = {
+        name: value for name, value in spec["trainingInput"].items() if value is not None
+    }
     world.submit(spec)
     world.deliver()
     world.report_all_ready()

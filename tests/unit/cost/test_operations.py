@@ -97,7 +97,9 @@ def test_operations_of_a_job_without_faults_agree_with_those_counted(size: int) 
 
 @each_row("boots_s", [0, 90])
 @each_row("size", [3, 8, 20])
-def test_operations_of_a_job_with_two_losses_agree_with_those_counted(size: int, boots_s: float) -> None:
+def test_operations_of_a_job_with_two_losses_agree_with_those_counted(
+    size: int, boots_s: float
+) -> None:
     counted = started(size)
     lose_a_vm(counted, size, boots_s=boots_s)
     lose_a_vm(counted, size, boots_s=boots_s)
@@ -130,7 +132,9 @@ def test_one_more_failure_costs_what_is_counted_for_it(size: int) -> None:
     fail(counted, replicas(size))
     more = computed(counted)
     assert more.reads - estimate.reads == pytest.approx(counted.counts.reads - reads, rel=TOLERANCE)
-    assert more.writes - estimate.writes == pytest.approx(counted.store.writes - writes, rel=TOLERANCE)
+    assert more.writes - estimate.writes == pytest.approx(
+        counted.store.writes - writes, rel=TOLERANCE
+    )
     assert more.invocations - estimate.invocations == 2 * size + 3, "exits, reports, and requests"
 
 
@@ -170,7 +174,10 @@ def test_operations_of_late_reports_agree_with_those_counted(gap_s: float) -> No
 )
 @each_row("size", [5, 40])
 def test_gang_costs_exactly_this_much_per_member(
-    happen: Callable[[CountedWorld, int], None], reads: tuple[int, int], writes: tuple[int, int], size: int
+    happen: Callable[[CountedWorld, int], None],
+    reads: tuple[int, int],
+    writes: tuple[int, int],
+    size: int,
 ) -> None:
     """A constant, and per member: two reads of an exit; two of a report, and a count; two of the whole attempt.
 
@@ -182,7 +189,9 @@ def test_gang_costs_exactly_this_much_per_member(
     ends = counted.counts.reads_by_call["round_ends"]
     assert ends <= ENDS_READ
     costs = (counted.counts.reads - before[0] - ends, counted.store.writes - before[1])
-    assert costs == (reads[0] + reads[1] * size, writes[0] + writes[1] * size), counted.counts.reads_by_call
+    assert costs == (reads[0] + reads[1] * size, writes[0] + writes[1] * size), (
+        counted.counts.reads_by_call
+    )
 
 
 @pytest.mark.parametrize("size", [10, 200, pytest.param(1000, marks=pytest.mark.heavy)])

@@ -42,7 +42,11 @@ DISK = 100 * Decimal("0.17") / 730
 @each_row(
     "group, is_spot, expected",
     [
-        (a_group("n1-standard-4"), False, 4 * Decimal("0.031611") + 15 * Decimal("0.004237") + DISK),
+        (
+            a_group("n1-standard-4"),
+            False,
+            4 * Decimal("0.031611") + 15 * Decimal("0.004237") + DISK,
+        ),
         (a_group("n1-standard-4"), True, 4 * Decimal("0.006655") + 15 * Decimal("0.000892") + DISK),
         (
             a_group("n1-standard-8", accelerator=Accelerator("nvidia-tesla-t4", 2)),
@@ -57,7 +61,9 @@ DISK = 100 * Decimal("0.17") / 730
         (
             a_group("n1-highcpu-16", boot_disk_type="pd-standard"),
             False,
-            16 * Decimal("0.031611") + Decimal("14.4") * Decimal("0.004237") + 100 * Decimal("0.04") / 730,
+            16 * Decimal("0.031611")
+            + Decimal("14.4") * Decimal("0.004237")
+            + 100 * Decimal("0.04") / 730,
         ),
         (
             a_group("g2-standard-8", accelerator=Accelerator("nvidia-l4", 1)),
@@ -78,7 +84,9 @@ DISK = 100 * Decimal("0.17") / 730
         (a_group("", tpu=Tpu("v5p-16", "r", hosts=2)), False, 4 * Decimal("4.2")),
     ],
 )
-def test_price_of_a_machine_is_the_sum_of_its_parts(group: TaskGroup, is_spot: bool, expected: Decimal) -> None:
+def test_price_of_a_machine_is_the_sum_of_its_parts(
+    group: TaskGroup, is_spot: bool, expected: Decimal
+) -> None:
     assert price_of(group, is_spot=is_spot) == pytest.approx(expected, rel=Decimal("1e-20"))
 
 
@@ -94,9 +102,17 @@ def test_price_of_a_worked_example_equals_the_published_one() -> None:
         (a_group("m3-ultramem-32"), {}, "m3-ultramem-32"),
         (a_group("e2-custom-4-8192"), {}, "e2-custom-4-8192"),
         (a_group("n4-standard-4"), {}, "hyperdisk-balanced"),
-        (a_group("n1-standard-4"), {"region": "me-west1"}, "no on-demand price of n1 core in me-west1"),
+        (
+            a_group("n1-standard-4"),
+            {"region": "me-west1"},
+            "no on-demand price of n1 core in me-west1",
+        ),
         (a_group("n1-standard-4"), {"reservation": "mine"}, "reservation mine"),
-        (a_group("n1-standard-4", accelerator=Accelerator("nvidia-tesla-k80", 1)), {}, "nvidia-tesla-k80"),
+        (
+            a_group("n1-standard-4", accelerator=Accelerator("nvidia-tesla-k80", 1)),
+            {},
+            "nvidia-tesla-k80",
+        ),
         (a_group("", tpu=Tpu("v2-8", "r")), {}, "chips of v2"),
         (a_group("", tpu=Tpu("v6e-8", "r", queue=TpuQueue.FLEX_START)), {}, "flex-start"),
     ],
@@ -113,7 +129,15 @@ def parts_of(machine_type: str) -> tuple[Part, ...] | Unknown:
     return vm_parts(machine_type, None, Pricing.ON_DEMAND)
 
 
-UNPRICED = {"a3-megagpu", "a3-ultragpu", "a3-edgegpu", "a4-highgpu", "g4-standard", "h4d-standard", "h4d-highmem"}
+UNPRICED = {
+    "a3-megagpu",
+    "a3-ultragpu",
+    "a3-edgegpu",
+    "a4-highgpu",
+    "g4-standard",
+    "h4d-standard",
+    "h4d-highmem",
+}
 """Families whose SKUs are not certain."""
 
 
@@ -178,20 +202,30 @@ def test_hourly_cost_of_a_job_counts_all_machines_and_uses_spot_prices() -> None
 
 def test_two_prices_of_one_resource_leave_it_without_a_price() -> None:
     skus = emulated_skus()
-    core = next(sku for sku in skus if sku.description == "N1 Predefined Instance Core running in Americas")
+    core = next(
+        sku for sku in skus if sku.description == "N1 Predefined Instance Core running in Americas"
+    )
     other = replace(core, sku_id="ZZZZ", tiers=(replace(core.tiers[0], price=Decimal("0.05")),))
     prices = read_price_list(write_price_list(make_price_file([*skus, other], FETCHED_AT)))
     price = prices.price(Resource("n1 core", "h"), "us-central1", Pricing.ON_DEMAND)
     assert isinstance(price, Unknown)
     assert "several SKUs" in price.reason
-    assert isinstance(prices.price(Resource("n1 core", "h"), "europe-west4", Pricing.ON_DEMAND), Decimal)
+    assert isinstance(
+        prices.price(Resource("n1 core", "h"), "europe-west4", Pricing.ON_DEMAND), Decimal
+    )
 
 
 def test_same_price_in_two_skus_is_known() -> None:
     skus = emulated_skus()
-    core = next(sku for sku in skus if sku.description == "N1 Predefined Instance Core running in Americas")
-    prices = read_price_list(write_price_list(make_price_file([*skus, replace(core, sku_id="ZZZZ")], FETCHED_AT)))
-    assert prices.price(Resource("n1 core", "h"), "us-central1", Pricing.ON_DEMAND) == Decimal("0.031611")
+    core = next(
+        sku for sku in skus if sku.description == "N1 Predefined Instance Core running in Americas"
+    )
+    prices = read_price_list(
+        write_price_list(make_price_file([*skus, replace(core, sku_id="ZZZZ")], FETCHED_AT))
+    )
+    assert prices.price(Resource("n1 core", "h"), "us-central1", Pricing.ON_DEMAND) == Decimal(
+        "0.031611"
+    )
 
 
 def test_price_list_is_read_as_it_was_written() -> None:
@@ -204,7 +238,9 @@ def test_price_list_is_read_as_it_was_written() -> None:
 
 
 def test_unknown_fields_of_a_newer_release_are_ignored() -> None:
-    data = write_price_list(price_file()).replace(b'"currency"', b'"newer": {"a": 1}, "currency"', 1)
+    data = write_price_list(price_file()).replace(
+        b'"currency"', b'"newer": {"a": 1}, "currency"', 1
+    )
     assert read_price_list(data) == price_list()
 
 
@@ -224,7 +260,9 @@ def test_invalid_price_list_names_the_field_and_the_repair(data: bytes, field: s
 
 def test_catalogue_without_prices_of_machines_is_refused() -> None:
     with pytest.raises(PermanentError, match="none of the prices"):
-        make_price_file([sku for sku in emulated_skus() if sku.usage_type == "Commit1Yr"], FETCHED_AT)
+        make_price_file(
+            [sku for sku in emulated_skus() if sku.usage_type == "Commit1Yr"], FETCHED_AT
+        )
 
 
 def test_catalogue_with_two_currencies_is_refused() -> None:

@@ -11,7 +11,9 @@ from trainmaster.cost.sku import Sku, Tier, Unknown, amount, list_price
 from trainmaster.cost.sku_resources import Pricing, resource_of
 
 
-def a_sku(description: str = "N1 Predefined Instance Core running in Americas", **fields: object) -> Sku:
+def a_sku(
+    description: str = "N1 Predefined Instance Core running in Americas", **fields: object
+) -> Sku:
     values: dict[str, object] = {
         "sku_id": "0048-21CE-74C3",
         "description": description,
@@ -70,7 +72,9 @@ def test_equal_tiers_have_one_price() -> None:
         ((), "no price above 0"),
     ],
 )
-def test_price_that_does_not_follow_from_the_sku_is_unknown(rates: tuple[Tier, ...], reason: str) -> None:
+def test_price_that_does_not_follow_from_the_sku_is_unknown(
+    rates: tuple[Tier, ...], reason: str
+) -> None:
     price = list_price(a_sku(tiers=rates))
     assert isinstance(price, Unknown)
     assert reason in price.reason
@@ -79,14 +83,70 @@ def test_price_that_does_not_follow_from_the_sku_is_unknown(rates: tuple[Tier, .
 @each_row(
     "description, group, usage, unit, name, pricing",
     [
-        ("N1 Predefined Instance Core running in Americas", "N1Standard", "OnDemand", "h", "n1 core", "on-demand"),
-        ("N1 Predefined Instance Ram running in Warsaw", "N1Standard", "OnDemand", "GiBy.h", "n1 ram", "on-demand"),
-        ("Spot Preemptible N1 Predefined Instance Core running in EMEA", "CPU", "Preemptible", "h", "n1 core", "spot"),
-        ("N2D AMD Instance Ram running in EMEA", "RAM", "OnDemand", "GiBy.h", "n2d ram", "on-demand"),
-        ("Compute optimized Core running in Americas", "CPU", "OnDemand", "h", "c2 core", "on-demand"),
-        ("Nvidia Tesla T4 GPU running in Americas", "GPU", "OnDemand", "h", "nvidia-tesla-t4", "on-demand"),
-        ("Nvidia Tesla A100 GPU running in Iowa", "GPU", "OnDemand", "h", "nvidia-tesla-a100", "on-demand"),
-        ("Nvidia Tesla A100 80GB GPU running in Iowa", "GPU", "OnDemand", "h", "nvidia-a100-80gb", "on-demand"),
+        (
+            "N1 Predefined Instance Core running in Americas",
+            "N1Standard",
+            "OnDemand",
+            "h",
+            "n1 core",
+            "on-demand",
+        ),
+        (
+            "N1 Predefined Instance Ram running in Warsaw",
+            "N1Standard",
+            "OnDemand",
+            "GiBy.h",
+            "n1 ram",
+            "on-demand",
+        ),
+        (
+            "Spot Preemptible N1 Predefined Instance Core running in EMEA",
+            "CPU",
+            "Preemptible",
+            "h",
+            "n1 core",
+            "spot",
+        ),
+        (
+            "N2D AMD Instance Ram running in EMEA",
+            "RAM",
+            "OnDemand",
+            "GiBy.h",
+            "n2d ram",
+            "on-demand",
+        ),
+        (
+            "Compute optimized Core running in Americas",
+            "CPU",
+            "OnDemand",
+            "h",
+            "c2 core",
+            "on-demand",
+        ),
+        (
+            "Nvidia Tesla T4 GPU running in Americas",
+            "GPU",
+            "OnDemand",
+            "h",
+            "nvidia-tesla-t4",
+            "on-demand",
+        ),
+        (
+            "Nvidia Tesla A100 GPU running in Iowa",
+            "GPU",
+            "OnDemand",
+            "h",
+            "nvidia-tesla-a100",
+            "on-demand",
+        ),
+        (
+            "Nvidia Tesla A100 80GB GPU running in Iowa",
+            "GPU",
+            "OnDemand",
+            "h",
+            "nvidia-a100-80gb",
+            "on-demand",
+        ),
         (
             "Nvidia L4 GPU attached to Spot Preemptible VMs running in Iowa",
             "GPU",
@@ -95,7 +155,14 @@ def test_price_that_does_not_follow_from_the_sku_is_unknown(rates: tuple[Tier, .
             "nvidia-l4",
             "spot",
         ),
-        ("TpuV6e attached to Spot Preemptible VMs running in Columbus", "TPU", "Preemptible", "h", "v6e", "spot"),
+        (
+            "TpuV6e attached to Spot Preemptible VMs running in Columbus",
+            "TPU",
+            "Preemptible",
+            "h",
+            "v6e",
+            "spot",
+        ),
         ("TpuV5e running in Las Vegas", "TPU", "OnDemand", "h", "v5litepod", "on-demand"),
     ],
 )
@@ -113,7 +180,12 @@ def test_sku_of_a_machine_is_recognized(
         a_sku("Storage PD Capacity", family="Storage", group="PDStandard", unit="GiBy.mo"),
         a_sku("SSD backed PD Capacity in Japan", family="Storage", group="SSD", unit="GiBy.mo"),
         a_sku("SSD backed Local Storage", family="Storage", group="LocalSSD", unit="GiBy.mo"),
-        a_sku("Network Data Transfer GCP Inter Region within Europe", family="Network", group="any", unit="GiBy"),
+        a_sku(
+            "Network Data Transfer GCP Inter Region within Europe",
+            family="Network",
+            group="any",
+            unit="GiBy",
+        ),
     ],
     ids=lambda sku: sku.description,
 )
@@ -125,8 +197,17 @@ def test_sku_of_a_disk_or_a_transfer_is_recognized(sku: Sku) -> None:
     "sku",
     [
         a_sku("N1 Custom Instance Core running in Americas"),
-        a_sku("Network Data Transfer GCP Multi-region within Europe", family="Network", group="any", unit="GiBy"),
-        a_sku("Memorystore: Network Data Transfer GCP Inter Region within Europe", family="Network", unit="GiBy"),
+        a_sku(
+            "Network Data Transfer GCP Multi-region within Europe",
+            family="Network",
+            group="any",
+            unit="GiBy",
+        ),
+        a_sku(
+            "Memorystore: Network Data Transfer GCP Inter Region within Europe",
+            family="Network",
+            unit="GiBy",
+        ),
         a_sku("Custom Instance Core running in Americas"),
         a_sku("N1 Sole Tenancy Instance Core running in Americas"),
         a_sku("N1 Predefined Instance Core running in Americas", usage_type="Commit1Yr"),
@@ -134,7 +215,10 @@ def test_sku_of_a_disk_or_a_transfer_is_recognized(sku: Sku) -> None:
         a_sku("Spot Preemptible N1 Predefined Instance Core running in Americas"),
         a_sku("Commitment v1: N1 Core in Americas for 1 Year", usage_type="Commit1Yr"),
         a_sku("M3 Memory-optimized Instance Core running in Americas", group="CPU"),
-        a_sku("Nvidia Tesla T4 GPU attached to DWS Defined Duration VMs running in Americas", group="GPU"),
+        a_sku(
+            "Nvidia Tesla T4 GPU attached to DWS Defined Duration VMs running in Americas",
+            group="GPU",
+        ),
         a_sku("Nvidia Tesla T4 Virtual Workstation GPU running in Americas", group="GPU"),
         a_sku("Capacity Optimized TpuV6e running in Columbus", group="TPU"),
         a_sku("DWS Defined Duration V6e running in Columbus", group="TPU"),

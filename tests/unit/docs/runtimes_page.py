@@ -54,7 +54,9 @@ def page() -> str:
         for row in runtime_rows()
     ]
     packages = [[f"`{module}`", f"`{requirement}`"] for module, requirement in package_rows()]
-    past = [[versions, pythons, f"`{replacement}`"] for versions, pythons, replacement in past_rows()]
+    past = [
+        [versions, pythons, f"`{replacement}`"] for versions, pythons, replacement in past_rows()
+    ]
     return "\n".join(
         (
             _HEAD,

@@ -5,7 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from trainmaster.messaging.job_state import LABEL_PREFIX, JobKind, JobStateMessage, Transition, job_state_attributes
+from trainmaster.messaging.job_state import (
+    LABEL_PREFIX,
+    JobKind,
+    JobStateMessage,
+    Transition,
+    job_state_attributes,
+)
 from trainmaster_emulators.process.state import ROOT
 
 PAGE: Final = (ROOT / "docs" / "notifications.md").read_text(encoding="utf-8")
@@ -18,7 +24,11 @@ def example() -> JobStateMessage:
 
 def first_columns() -> set[str]:
     """Return the words in code in the first column of every table."""
-    return {word for cell in re.findall(r"(?m)^\| ([^|]+) \|", PAGE) for word in re.findall(r"`(\w+)`", cell)}
+    return {
+        word
+        for cell in re.findall(r"(?m)^\| ([^|]+) \|", PAGE)
+        for word in re.findall(r"`(\w+)`", cell)
+    }
 
 
 def test_example_of_the_page_is_a_valid_message() -> None:
@@ -26,7 +36,9 @@ def test_example_of_the_page_is_a_valid_message() -> None:
 
 
 def test_tables_have_every_field_and_every_attribute() -> None:
-    attributes = {f"{LABEL_PREFIX}KEY" if name.startswith(LABEL_PREFIX) else name for name in _attributes()}
+    attributes = {
+        f"{LABEL_PREFIX}KEY" if name.startswith(LABEL_PREFIX) else name for name in _attributes()
+    }
     assert first_columns() == {*JobStateMessage.model_fields, *attributes}
 
 

@@ -14,7 +14,9 @@ from tests.unit.docs.reasons_page import PAGE, page
 from trainmaster.core.decisions import Reason, Rule
 from trainmaster.presentation.reasons import advice, reasons_by_topic
 
-TEXTS = {reason: text for reasons in reasons_by_topic().values() for reason, text in reasons.items()}
+TEXTS = {
+    reason: text for reasons in reasons_by_topic().values() for reason, text in reasons.items()
+}
 RULE_OF_HELPER = {
     "stale": Rule.STALE,
     "replace_vm": Rule.VM_LOST,
@@ -40,9 +42,19 @@ def decided() -> Iterator[tuple[Rule, Reason]]:
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(call, ast.Call):
                 named = [ast.unparse(argument) for argument in call.args]
-                rules = [Rule[name.removeprefix("Rule.")] for name in named if re.fullmatch(r"Rule\.\w+", name)]
-                rules += [rule for name, rule in RULE_OF_HELPER.items() if ast.unparse(call.func) == name]
-                reasons = [Reason[name.removeprefix("Reason.")] for name in named if re.fullmatch(r"Reason\.\w+", name)]
+                rules = [
+                    Rule[name.removeprefix("Rule.")]
+                    for name in named
+                    if re.fullmatch(r"Rule\.\w+", name)
+                ]
+                rules += [
+                    rule for name, rule in RULE_OF_HELPER.items() if ast.unparse(call.func) == name
+                ]
+                reasons = [
+                    Reason[name.removeprefix("Reason.")]
+                    for name in named
+                    if re.fullmatch(r"Reason\.\w+", name)
+                ]
                 yield from ((rule, reason) for rule in rules for reason in reasons)
 
 
@@ -61,7 +73,9 @@ def test_explanation_is_whole_sentences(reason: Reason) -> None:
 
 
 def test_links_within_the_page_lead_to_its_headings() -> None:
-    headings = {heading.lower().replace(" ", "-") for heading in re.findall(r"(?m)^##+ (.*)", page())}
+    headings = {
+        heading.lower().replace(" ", "-") for heading in re.findall(r"(?m)^##+ (.*)", page())
+    }
     assert set(re.findall(r"\]\(#([^)]+)\)", page())) <= headings
 
 

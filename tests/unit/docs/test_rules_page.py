@@ -13,7 +13,11 @@ ROW = re.compile(r"(?m)^\| (\d+) \| (\d*) ?\| `")
 
 
 def test_column_order_has_the_rows_of_an_exit() -> None:
-    orders = {int(order): Rule(int(rule)) for rule, order in ROW.findall(PAGE.read_text(encoding="utf-8")) if order}
+    orders = {
+        int(order): Rule(int(rule))
+        for rule, order in ROW.findall(PAGE.read_text(encoding="utf-8"))
+        if order
+    }
     assert orders == {order: row.rule for order, row in enumerate(ROWS, start=1)}
 
 

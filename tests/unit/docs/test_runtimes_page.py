@@ -28,7 +28,9 @@ def test_local_stack_installs_the_same_packages() -> None:
 
 @pytest.mark.parametrize("name", ["tensorflow", "pytorch", "scikit-learn", "jax"])
 def test_local_environment_includes_the_services_packages(name: str) -> None:
-    assert "-r service-packages.in" in (REQUIREMENTS / f"runtime-{name}.in").read_text().splitlines()
+    assert (
+        "-r service-packages.in" in (REQUIREMENTS / f"runtime-{name}.in").read_text().splitlines()
+    )
     locked = (REQUIREMENTS / f"runtime-{name}.txt").read_text()
     for requirement in SERVICE_PACKAGES.values():
         assert f"\n{package_name(requirement)}==" in f"\n{locked}"
@@ -40,7 +42,9 @@ def test_every_runtime_names_each_package_once_and_pinned(runtime: Runtime) -> N
     for packages in (runtime.packages, runtime.gpu_packages, runtime.tpu_packages):
         names = [package_name(package) for package in packages]
         assert len(names) == len(set(names))
-        assert not packages or {package_name(package) for package in SERVICE_PACKAGES.values()} <= set(names)
+        assert not packages or {
+            package_name(package) for package in SERVICE_PACKAGES.values()
+        } <= set(names)
         assert all("==" in package for package in packages)
 
 

@@ -38,7 +38,9 @@ def test_job_file_of_an_existing_script_is_accepted() -> None:
     accept(job_file(job), default_job_id=None)
 
 
-@pytest.mark.parametrize("name", ["pytorch-script.md", "checkpoints.md", "save-on-notice.md", "python.md"])
+@pytest.mark.parametrize(
+    "name", ["pytorch-script.md", "checkpoints.md", "save-on-notice.md", "python.md"]
+)
 def test_programs_of_a_page_are_python(name: str) -> None:
     programs = blocks("python", (PAGES / name).read_text(encoding="utf-8"))
     assert programs
@@ -55,7 +57,11 @@ def test_program_has_the_arguments_that_the_commands_pass() -> None:
 
 
 def test_mistakes_in_the_job_file_get_the_answers_of_the_page() -> None:
-    wrong = blocks("yaml")[0].replace("workerCount", "workersCount").replace("pytorch-2.13", "pytorch-2.31")
+    wrong = (
+        blocks("yaml")[0]
+        .replace("workerCount", "workersCount")
+        .replace("pytorch-2.13", "pytorch-2.31")
+    )
     with pytest.raises(InvalidJob) as raised:
         accept(job_file(wrong), default_job_id=None)
     assert len(raised.value.problems) == 2

@@ -38,7 +38,11 @@ def make_vms(world: World, job: Job) -> tuple[Vm, ...]:
         assert isinstance(step, Create)
         fleet_deps = world.fleet_deps
         world.fleet.create(
-            job, step, vm_metadata(job, step, fleet_deps.project, fleet_deps.addresses, fleet_deps.agent_files)
+            job,
+            step,
+            vm_metadata(
+                job, step, fleet_deps.project, fleet_deps.addresses, fleet_deps.agent_files
+            ),
         )
     return world.fleet.list_vms(job.job_id)
 

@@ -72,7 +72,9 @@ def test_job_end_admits_the_queued_job_of_highest_priority(world: LimitedWorld) 
     }
 
 
-def test_sweep_admits_jobs_when_the_message_about_free_capacity_was_lost(world: LimitedWorld) -> None:
+def test_sweep_admits_jobs_when_the_message_about_free_capacity_was_lost(
+    world: LimitedWorld,
+) -> None:
     world.limits["vcpus"] = 24
     sweep.handle(world.deps)
     world.deliver()
@@ -152,7 +154,9 @@ def test_pass_that_loses_every_race_pauses_and_leaves_the_rest_to_the_next(
     world.limits["vcpus"] = 24
     before = world.now
     with monkeypatch.context() as patch:
-        patch.setattr(world.store, "admission_token", lambda: AdmissionToken("old", world.store.live_jobs()))
+        patch.setattr(
+            world.store, "admission_token", lambda: AdmissionToken("old", world.store.live_jobs())
+        )
         assert admission.admit_all(world.deps) == frozenset()
     assert (world.now - before).total_seconds() > 0.5
     assert world.states()["urgent"] is JobState.QUEUED
@@ -243,8 +247,12 @@ def test_queue_that_drains_at_once_costs_a_constant_number_of_reads_per_job(queu
 
 def test_job_that_exceeds_a_limit_alone_is_rejected_with_the_limit(world: LimitedWorld) -> None:
     world.limits["vcpus"] = 8
-    with pytest.raises(PermanentError, match="The request for 12 vcpus exceeds the allowed maximum of 8 vcpus"):
+    with pytest.raises(
+        PermanentError, match="The request for 12 vcpus exceeds the allowed maximum of 8 vcpus"
+    ):
         world.add("huge")
     (rejection,) = world.store.rejections()
     assert rejection.job_id == "huge"
-    world.add("first")  # it was accepted before the limit was lowered, so its redelivery is not rejected
+    world.add(
+        "first"
+    )  # it was accepted before the limit was lowered, so its redelivery is not rejected

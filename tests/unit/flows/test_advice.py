@@ -40,7 +40,9 @@ class FixedAdvisor:
     chances: dict[str, float]
     asked: list[set[str]] = field(default_factory=list)
 
-    def advise(self, requests: Sequence[tuple[str, TaskGroup]], now: datetime) -> dict[tuple[str, str], float]:
+    def advise(
+        self, requests: Sequence[tuple[str, TaskGroup]], now: datetime
+    ) -> dict[tuple[str, str], float]:
         self.asked.append({zone for zone, _ in requests})
         known = [(zone, group) for zone, group in requests if zone in self.chances]
         return {(zone, machine_kind(group, spot=True)): self.chances[zone] for zone, group in known}
@@ -51,7 +53,9 @@ def a_search(spot: str, advisor: FixedAdvisor | None) -> tuple[World, FullFleet]
     fleet = FullFleet()
     world = World(fleet=fleet, advisor=advisor)
     spec = a_spec(masterConfig={"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": 1}})
-    world.submit({**spec, "trainmaster": {"placement": {"ordered": [{"zones": [A, B, C], "spot": spot}]}}})
+    world.submit(
+        {**spec, "trainmaster": {"placement": {"ordered": [{"zones": [A, B, C], "spot": spot}]}}}
+    )
     world.deliver()
     world.check()
     return world, fleet
@@ -60,8 +64,14 @@ def a_search(spot: str, advisor: FixedAdvisor | None) -> tuple[World, FullFleet]
 def outlooks(world: World) -> list[dict[str, float]]:
     """Return the chance of each zone, per pass."""
     events = (entry.event for entry in world.ledger)
-    found = [event.outlook for event in events if isinstance(event, ProvisioningStarted | VmsNotCreated)]
-    return [dict(zip((A, B, C), (one.chance for one in outlook), strict=True)) for outlook in found if outlook]
+    found = [
+        event.outlook for event in events if isinstance(event, ProvisioningStarted | VmsNotCreated)
+    ]
+    return [
+        dict(zip((A, B, C), (one.chance for one in outlook), strict=True))
+        for outlook in found
+        if outlook
+    ]
 
 
 def test_pass_begins_where_advice_expects_capacity_and_the_ledger_says_why() -> None:

@@ -45,7 +45,9 @@ def test_accepted_job_names_the_package_and_its_hash(world: World) -> None:
 
 def test_installation_without_the_package_rejects_the_job(world: World) -> None:
     with pytest.raises(PermanentError):
-        submit.handle(json.dumps(JOB).encode(), "gs://b/jobs/trees.yaml#1", replace(world.deps, algorithms=""))
+        submit.handle(
+            json.dumps(JOB).encode(), "gs://b/jobs/trees.yaml#1", replace(world.deps, algorithms="")
+        )
 
     (rejection,) = world.store.rejections()
     assert "this installation has no package of built-in algorithms" in str(rejection.problems)

@@ -83,7 +83,9 @@ def preempt(world: World, replica_id: ReplicaId) -> None:
     world.send("vm-ready", replica_id)
 
 
-def test_replica_gets_an_on_demand_vm_after_losing_its_spot_vms(world: World, fleet: RecordingFleet) -> None:
+def test_replica_gets_an_on_demand_vm_after_losing_its_spot_vms(
+    world: World, fleet: RecordingFleet
+) -> None:
     submit(world, spot_plan(on_demand_after=2))
     world.report_all_ready()
     for _ in range(3):
@@ -115,21 +117,27 @@ def submit_second(world: World) -> None:
     world.deliver()
 
 
-def test_next_job_requests_zones_first_that_are_known_to_have_capacity(world: World, fleet: RecordingFleet) -> None:
+def test_next_job_requests_zones_first_that_are_known_to_have_capacity(
+    world: World, fleet: RecordingFleet
+) -> None:
     fleet.stockout_zones = {A, B}
     world.submit()
     world.deliver()
     assert world.job.zone == C
     submit_second(world)
     assert [create.zone for create in fleet.requested if "digits-2" in create.names[0]] == [C, C]
-    (text,) = [entry.decision.text for entry in world.ledger if entry.decision.reason is Reason.PREPARING]
-    assert text == (f"The job's VMs are being created. Zones in this order: {C} (chance 100%), {F} (chance 50%)."), (
-        "those that failed a moment ago are left out of the pass"
-    )
+    (text,) = [
+        entry.decision.text for entry in world.ledger if entry.decision.reason is Reason.PREPARING
+    ]
+    assert text == (
+        f"The job's VMs are being created. Zones in this order: {C} (chance 100%), {F} (chance 50%)."
+    ), "those that failed a moment ago are left out of the pass"
     world.check()
 
 
-def test_stockout_is_remembered_for_hours_and_then_forgotten(world: World, fleet: RecordingFleet) -> None:
+def test_stockout_is_remembered_for_hours_and_then_forgotten(
+    world: World, fleet: RecordingFleet
+) -> None:
     fleet.stockout_zones = {A}
     world.submit()
     world.deliver()
@@ -151,13 +159,17 @@ def test_zones_that_the_user_listed_are_tried_in_this_order_except_those_without
     world.deliver()
     world.wait(3600)
     world.job_id = "digits_2"
-    world.submit({**a_spec(), "trainmaster": {"zones": [A, F, C]}}, source="gs://b/jobs/digits.yaml#2")
+    world.submit(
+        {**a_spec(), "trainmaster": {"zones": [A, F, C]}}, source="gs://b/jobs/digits.yaml#2"
+    )
     world.deliver()
     assert world.job.zone == F
     assert world.job.placement.remaining == (2, 0)
 
 
-def test_job_waits_while_all_its_zones_have_just_failed_for_another_job(world: World, fleet: RecordingFleet) -> None:
+def test_job_waits_while_all_its_zones_have_just_failed_for_another_job(
+    world: World, fleet: RecordingFleet
+) -> None:
     fleet.stockout_zones = {A, B, C, F}
     world.submit()
     world.deliver()
@@ -177,7 +189,9 @@ def test_each_pass_requests_each_zone_once_and_begins_with_the_oldest_failure(
     world.submit()
     world.deliver()
     for _ in range(3):
-        requested = [create.zone for create in fleet.requested if create.group.task_type is TaskType.CHIEF]
+        requested = [
+            create.zone for create in fleet.requested if create.group.task_type is TaskType.CHIEF
+        ]
         assert requested == [A, B, C, F]
         fleet.requested.clear()
         world.wait(60)
@@ -200,11 +214,15 @@ def test_outcome_that_cannot_be_noted_delays_nothing(
     assert {vm.zone for vm in world.vms} == {B}
 
 
-def test_stockout_decision_names_request_zone_and_googles_error(world: World, fleet: RecordingFleet) -> None:
+def test_stockout_decision_names_request_zone_and_googles_error(
+    world: World, fleet: RecordingFleet
+) -> None:
     fleet.stockout_zones = {A}
     world.submit()
     world.deliver()
-    (text,) = [entry.decision.text for entry in world.ledger if entry.decision.reason is Reason.STOCKOUT]
+    (text,) = [
+        entry.decision.text for entry in world.ledger if entry.decision.reason is Reason.STOCKOUT
+    ]
     assert text == (
         f"No capacity for 1 x n1-standard-4 (chief) in {A} (ZONE_RESOURCE_POOL_EXHAUSTED: {A} does not have enough "
         f"resources available): trying {B} next."
@@ -231,7 +249,9 @@ def test_gang_that_loses_all_its_vms_runs_in_the_next_zone_without_a_wait(
     world.check()
 
 
-def test_zone_is_left_only_when_no_insert_there_may_still_create_vms(world: World, fleet: RecordingFleet) -> None:
+def test_zone_is_left_only_when_no_insert_there_may_still_create_vms(
+    world: World, fleet: RecordingFleet
+) -> None:
     """Otherwise a replica would have two VMs for a time: one of the slow insert, and one in the next zone."""
     full = NotCreated(CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED", "full")
     fleet.outcomes = {(TaskType.CHIEF, A): Pending(), (TaskType.WORKER, A): full}
@@ -242,21 +262,30 @@ def test_zone_is_left_only_when_no_insert_there_may_still_create_vms(world: Worl
     fleet.outcomes = {(TaskType.WORKER, A): full}
     world.provision()
     world.deliver()
-    assert {(vm.replica_id, vm.zone) for vm in world.vms} == {(id_, B) for id_ in (CHIEF, WORKER_0, WORKER_1)}
+    assert {(vm.replica_id, vm.zone) for vm in world.vms} == {
+        (id_, B) for id_ in (CHIEF, WORKER_0, WORKER_1)
+    }
     world.check()
 
 
-def test_vms_are_found_and_deleted_in_every_zone_that_the_job_has_left(world: World, fleet: RecordingFleet) -> None:
+def test_vms_are_found_and_deleted_in_every_zone_that_the_job_has_left(
+    world: World, fleet: RecordingFleet
+) -> None:
     """Late inserts may have created VMs in any of them. Only those zones are listed if Google lists no others."""
     fleet.stockout_zones = {A, B}
     world.submit()
     world.deliver()
     assert world.job.zones_used == (C, B, A)
-    for zone, create in ((create.zone, create) for create in list(fleet.requested) if create.zone in (A, B)):
+    for zone, create in (
+        (create.zone, create) for create in list(fleet.requested) if create.zone in (A, B)
+    ):
         fleet.stockout_zones = set()
         late = replace(create, round=create.round + 100)
         MemoryFleet.create(
-            fleet, world.job, late, {"trainmaster-directive": json.dumps(create.directive.to_metadata())}
+            fleet,
+            world.job,
+            late,
+            {"trainmaster-directive": json.dumps(create.directive.to_metadata())},
         )
         assert zone in {vm.zone for vm in world.vms}
     world.provision()
@@ -264,7 +293,9 @@ def test_vms_are_found_and_deleted_in_every_zone_that_the_job_has_left(world: Wo
     world.check()
 
 
-def test_only_lost_vms_are_replaced_in_the_zone_of_the_gang(world: World, fleet: RecordingFleet) -> None:
+def test_only_lost_vms_are_replaced_in_the_zone_of_the_gang(
+    world: World, fleet: RecordingFleet
+) -> None:
     submit(world, spot_plan(3))
     world.report_all_ready()
     kept = {vm.name: vm.instance_id for vm in world.vms}
@@ -273,7 +304,9 @@ def test_only_lost_vms_are_replaced_in_the_zone_of_the_gang(world: World, fleet:
     for replica_id in lost:
         world.send("maintenance", replica_id, cause="preemption")
     world.deliver()
-    assert [(create.replica_ids, create.zone, create.spot) for create in fleet.requested] == [(tuple(lost), A, True)]
+    assert [(create.replica_ids, create.zone, create.spot) for create in fleet.requested] == [
+        (tuple(lost), A, True)
+    ]
     assert sum(kept.get(vm.name) == vm.instance_id for vm in world.vms) == 2
     for replica_id in lost:
         world.send("vm-ready", replica_id)
@@ -304,7 +337,9 @@ def leave_zone_a(world: World, fleet: RecordingFleet, spec: dict[str, object]) -
     for vm in world.vms:
         world.send("vm-ready", vm.replica_id)
     fleet.outcomes = {
-        (TaskType.WORKER, A): NotCreated(CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED", "full")
+        (TaskType.WORKER, A): NotCreated(
+            CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED", "full"
+        )
     }
     world.deliver()
     assert {vm.zone for vm in world.vms} == {B}
@@ -337,7 +372,9 @@ def test_job_runs_when_every_replica_has_been_ready_in_the_zone_that_it_moved_to
     world.check()
 
 
-def test_replica_that_completed_in_the_zone_before_counts_as_ready(world: World, fleet: RecordingFleet) -> None:
+def test_replica_that_completed_in_the_zone_before_counts_as_ready(
+    world: World, fleet: RecordingFleet
+) -> None:
     """The sweep starts the job: the count has only replicas with VMs of the zone."""
     server = ReplicaId(TaskType.PS, 0)
     spec = a_spec(parameterServerCount=1, parameterServerType="n1-standard-4")
@@ -346,7 +383,9 @@ def test_replica_that_completed_in_the_zone_before_counts_as_ready(world: World,
     world.provision()
     world.exit_program(server, 0)
     fleet.outcomes = {
-        (TaskType.WORKER, A): NotCreated(CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED", "full")
+        (TaskType.WORKER, A): NotCreated(
+            CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED", "full"
+        )
     }
     world.deliver()
     assert world.replica(server).state is ReplicaState.COMPLETED
@@ -357,7 +396,9 @@ def test_replica_that_completed_in_the_zone_before_counts_as_ready(world: World,
     assert world.state == "RUNNING"
 
 
-def test_members_ready_for_a_held_round_in_the_zone_before_do_not_count(world: World, fleet: RecordingFleet) -> None:
+def test_members_ready_for_a_held_round_in_the_zone_before_do_not_count(
+    world: World, fleet: RecordingFleet
+) -> None:
     """Each report would request a reconciliation, which reads all replicas."""
     world.submit()
     world.deliver()

@@ -28,7 +28,9 @@ def test_early_deadline_does_not_keep_the_job_from_being_cancelled_later(world: 
 
 
 @pytest.mark.parametrize(("before_s", "state"), [(1, "RUNNING"), (0, "CANCELLED")])
-def test_deadline_passes_at_the_second_of_max_running_time(world: World, before_s: int, state: str) -> None:
+def test_deadline_passes_at_the_second_of_max_running_time(
+    world: World, before_s: int, state: str
+) -> None:
     world.start_running()
     assert world.job.started_at is not None
     end = world.job.started_at + timedelta(seconds=world.job.plan.max_running_s)
@@ -37,7 +39,9 @@ def test_deadline_passes_at_the_second_of_max_running_time(world: World, before_
     assert world.state == state
 
 
-def test_event_of_an_incarnation_that_was_never_ordered_does_not_use_up_its_key(world: World) -> None:
+def test_event_of_an_incarnation_that_was_never_ordered_does_not_use_up_its_key(
+    world: World,
+) -> None:
     world.start_running()
     world.exit_program(WORKER_0, 1, incarnation=2)
     assert "1-worker-0-2-vm-1-exit" not in {entry.key for entry in world.ledger}

@@ -35,7 +35,9 @@ def reconcile(study: Study) -> None:
     study.check()
 
 
-def test_measurements_of_running_trials_are_stored_with_one_ledger_entry_for_all(study: Study) -> None:
+def test_measurements_of_running_trials_are_stored_with_one_ledger_entry_for_all(
+    study: Study,
+) -> None:
     start(study)
     study.write_metric(1, 0.2, 0.4)
     study.write_metric(2, 0.3)
@@ -49,7 +51,10 @@ def test_measurements_of_running_trials_are_stored_with_one_ledger_entry_for_all
         "Running trials report accuracy: trial 1 0.4 at step 200, trial 2 0.3 at step 100."
     ]
     reconcile(study)
-    assert len([entry for entry in study.ledger if entry.decision.reason is Reason.TRIALS_MEASURED]) == 1, "no news"
+    assert (
+        len([entry for entry in study.ledger if entry.decision.reason is Reason.TRIALS_MEASURED])
+        == 1
+    ), "no news"
 
 
 def test_long_series_of_measurements_is_condensed(study: Study) -> None:
@@ -60,7 +65,9 @@ def test_long_series_of_measurements_is_condensed(study: Study) -> None:
         study.write_metric(1, *values)
         reconcile(study)
     shown = condense(study.ledger)
-    assert [left_out for entry, left_out in shown if entry.decision.reason is Reason.TRIALS_MEASURED] == [0, 3]
+    assert [
+        left_out for entry, left_out in shown if entry.decision.reason is Reason.TRIALS_MEASURED
+    ] == [0, 3]
 
 
 def test_unpromising_trial_is_stopped_and_the_next_one_begins(study: Study) -> None:
@@ -70,7 +77,10 @@ def test_unpromising_trial_is_stopped_and_the_next_one_begins(study: Study) -> N
     reconcile(study)
     assert study.states == ["STOPPED", "RUNNING", "QUEUED"]
     stopped = study.tuning.trials[0]
-    assert (stopped.measurement, stopped.ended_at) == (Measurement(UNPROMISING, 100), study.trial(1).job.ended_at)
+    assert (stopped.measurement, stopped.ended_at) == (
+        Measurement(UNPROMISING, 100),
+        study.trial(1).job.ended_at,
+    )
     assert study.trial(1).find_vm(CHIEF) is None, "its VM is deleted"
     job = study.trial(1).job
     assert (job.state, job.error_message) == (
@@ -164,7 +174,9 @@ def test_unpromising_trial_on_a_tpu_slice_is_stopped() -> None:
 def test_trial_that_completes_before_it_is_stopped_has_succeeded(study: Study) -> None:
     start(study)
     study.write_metric(1, UNPROMISING)
-    study.send_from_trial(1, "replica-exit", cause="process", exit_status=0, metric={"value": 0.9, "step": 300})
+    study.send_from_trial(
+        1, "replica-exit", cause="process", exit_status=0, metric={"value": 0.9, "step": 300}
+    )
     reconcile(study)
     assert study.states[0] == "SUCCEEDED"
     assert study.tuning.trials[0].measurement == Measurement(0.9, 300)

@@ -92,9 +92,13 @@ def test_refused_member_is_left_out_at_once_and_the_others_know_it() -> None:
     assert running(world) == (2, ["worker-1"])
     assert (world.now - began).total_seconds() < 60, "no sweep is needed"
     assert directive(world, CHIEF).to_metadata()["without"] == [2]
-    assert {directive(world, member).action for member in (CHIEF, WORKER_0)} == {DirectiveAction.RUN}
+    assert {directive(world, member).action for member in (CHIEF, WORKER_0)} == {
+        DirectiveAction.RUN
+    }
     assert charges(world) == FREE
-    assert world.ledger[-1].decision.text.endswith("Free of charge. Round 2 goes on without worker 1.")
+    assert world.ledger[-1].decision.text.endswith(
+        "Free of charge. Round 2 goes on without worker 1."
+    )
     pass_minutes(world, 40)
     assert running(world) == (2, ["worker-1"]), "the gang does not move"
     assert world.job.zone == A
@@ -127,7 +131,9 @@ def test_member_lost_before_the_start_of_a_complete_gang_is_recorded_is_left_out
     world.check()
 
 
-def test_gang_that_was_complete_before_its_start_was_recorded_keeps_its_vms(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gang_that_was_complete_before_its_start_was_recorded_keeps_its_vms(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = start_unrecorded(monkeypatch, CHIEF, WORKER_0, WORKER_1)
     kept = world.vm(CHIEF).instance_id
     lose(world, WORKER_1)
@@ -141,7 +147,9 @@ def test_gang_that_was_never_complete_moves_as_a_whole(monkeypatch: pytest.Monke
     assert (world.job.zone, [vm.zone for vm in world.vms]) == (B, [B, B, B])
 
 
-def test_report_after_the_first_round_ended_does_not_complete_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_after_the_first_round_ended_does_not_complete_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = start_unrecorded(monkeypatch, CHIEF, WORKER_1, elastic={"minReplicas": 2})
     world.send("maintenance", WORKER_1, cause="preemption")
     world.fleet.delete(world.vm(WORKER_1))
@@ -168,13 +176,17 @@ def test_new_vm_joins_after_all_have_saved_and_nobody_pays() -> None:
     lose(world, WORKER_1)
     grow(world)
     assert running(world) == (2, ["worker-1"])
-    assert directive(world, WORKER_1).action is DirectiveAction.HOLD, "it prepares, and starts nothing"
+    assert directive(world, WORKER_1).action is DirectiveAction.HOLD, (
+        "it prepares, and starts nothing"
+    )
     asked = directive(world, CHIEF)
     assert (asked.action, asked.grows) == (DirectiveAction.SAVE, True)
     assert directive(world, WORKER_0).action is DirectiveAction.RUN, "the agents tell each other"
     save(world)
     assert running(world) == (3, [])
-    assert {directive(world, member).action for member in (CHIEF, WORKER_0, WORKER_1)} == {DirectiveAction.RUN}
+    assert {directive(world, member).action for member in (CHIEF, WORKER_0, WORKER_1)} == {
+        DirectiveAction.RUN
+    }
     assert "without" not in directive(world, CHIEF).to_metadata()
     assert charges(world) == FREE
     reasons = [entry.decision.reason for entry in world.ledger]
@@ -244,8 +256,12 @@ def test_after_delays_the_smaller_round() -> None:
     assert running(world) == (2, ["worker-1"])
 
 
-@pytest.mark.parametrize(("least", "lost"), [(2, (WORKER_0, WORKER_1)), (1, (CHIEF,)), (1, (CHIEF, WORKER_1))])
-def test_without_the_primary_or_enough_members_the_gang_waits_and_moves(least: int, lost: tuple[Any, ...]) -> None:
+@pytest.mark.parametrize(
+    ("least", "lost"), [(2, (WORKER_0, WORKER_1)), (1, (CHIEF,)), (1, (CHIEF, WORKER_1))]
+)
+def test_without_the_primary_or_enough_members_the_gang_waits_and_moves(
+    least: int, lost: tuple[Any, ...]
+) -> None:
     world = start(least)
     lose(world, *lost)
     pass_minutes(world, 10)
@@ -331,7 +347,10 @@ def test_late_events_of_the_lost_vm_change_nothing() -> None:
         ("vm-ready", {}),
         ("replica-exit", {"cause": "process", "exit_status": 1}),
         ("maintenance", {"cause": "preemption"}),
-        ("maintenance", {"cause": "notice", "gives_up_at": world.now.isoformat(), "unanswered": ()}),
+        (
+            "maintenance",
+            {"cause": "notice", "gives_up_at": world.now.isoformat(), "unanswered": ()},
+        ),
     ):
         world.send(kind, WORKER_1, **{**fields, "at": world.now.isoformat(), **more})
         world.deliver()
@@ -391,7 +410,9 @@ def test_missing_member_is_not_requested_without_a_pause() -> None:
     assert running(world) == (2, ["worker-1"])
 
 
-def test_loss_in_a_hold_beside_a_member_that_has_come_is_not_requested_without_a_pause_either() -> None:
+def test_loss_in_a_hold_beside_a_member_that_has_come_is_not_requested_without_a_pause_either() -> (
+    None
+):
     world = start(saveOnNotice="off")
     lose(world, WORKER_1)
     grow(world)
@@ -410,7 +431,10 @@ def test_loss_in_a_hold_beside_a_member_that_has_come_is_not_requested_without_a
 def test_programs_know_the_full_size() -> None:
     world = start()
     config = json.loads(world.fleet.metadata(world.vm(CHIEF).name)["trainmaster-vm-config"])
-    assert (config["environment"]["TRAINMASTER_REPLICAS"], config["environment"]["WORLD_SIZE"]) == ("3", "3")
+    assert (config["environment"]["TRAINMASTER_REPLICAS"], config["environment"]["WORLD_SIZE"]) == (
+        "3",
+        "3",
+    )
 
 
 def test_why_and_the_phases_tell_who_trains_and_who_waits() -> None:

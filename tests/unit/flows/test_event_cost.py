@@ -27,7 +27,9 @@ def world() -> World:
     return world
 
 
-def calls_of(world: World, kind: str, loaded: Loaded | None = None, **more: object) -> dict[str, int]:
+def calls_of(
+    world: World, kind: str, loaded: Loaded | None = None, **more: object
+) -> dict[str, int]:
     """Handle an event of worker 0 and return the store's calls. `loaded`: what authentication has read."""
     counts = Counts()
     deps = replace(world.deps, store=counting_store(world.store, counts))
@@ -39,11 +41,15 @@ def calls_of(world: World, kind: str, loaded: Loaded | None = None, **more: obje
     return dict(counts.calls)
 
 
-def test_ready_report_of_a_preparing_job_costs_one_read_one_commit_and_one_count(world: World) -> None:
+def test_ready_report_of_a_preparing_job_costs_one_read_one_commit_and_one_count(
+    world: World,
+) -> None:
     assert calls_of(world, "vm-ready") == {"load": 1, "commit": 1, "count_ready": 1}
 
 
-def test_ready_report_for_a_held_round_costs_one_read_one_commit_and_one_count(world: World) -> None:
+def test_ready_report_for_a_held_round_costs_one_read_one_commit_and_one_count(
+    world: World,
+) -> None:
     world.report_all_ready()
     world.silent.add(WORKER_0)
     world.exit_program(WORKER_0)
@@ -53,7 +59,10 @@ def test_ready_report_for_a_held_round_costs_one_read_one_commit_and_one_count(w
 
 def test_exit_zero_of_a_running_job_costs_one_read_and_one_commit(world: World) -> None:
     world.report_all_ready()
-    assert calls_of(world, "replica-exit", cause="process", exit_status=0) == {"load": 1, "commit": 1}
+    assert calls_of(world, "replica-exit", cause="process", exit_status=0) == {
+        "load": 1,
+        "commit": 1,
+    }
 
 
 def test_repeated_last_ready_report_starts_a_job_whose_first_report_was_cut_off(
@@ -84,7 +93,9 @@ def lose_vm(world: World, replica_id: ReplicaId) -> None:
 def reads_of_failed_exit(world: World, replica_id: ReplicaId) -> Counts:
     counts = Counts()
     deps = replace(world.deps, store=counting_store(world.store, counts))
-    data = json.dumps({**world.message_fields(replica_id), "cause": "process", "exit_status": 1}).encode()
+    data = json.dumps(
+        {**world.message_fields(replica_id), "cause": "process", "exit_status": 1}
+    ).encode()
     replica_exit.handle(agent_messages.decode_replica_exit(data), deps)
     return counts
 
@@ -112,9 +123,12 @@ def test_lost_vm_reads_no_peers() -> None:
     for index in range(10):
         lose_vm(world, ReplicaId(TaskType.WORKER, index))
     counts = Counts()
-    loss = json.dumps({**world.message_fields(ReplicaId(TaskType.WORKER, 15)), "cause": "preemption"}).encode()
+    loss = json.dumps(
+        {**world.message_fields(ReplicaId(TaskType.WORKER, 15)), "cause": "preemption"}
+    ).encode()
     maintenance.handle(
-        google_events.decode_maintenance(loss), replace(world.deps, store=counting_store(world.store, counts))
+        google_events.decode_maintenance(loss),
+        replace(world.deps, store=counting_store(world.store, counts)),
     )
     assert counts.calls == {"load": 1, "commit": 1}
     assert counts.reads == 2
@@ -127,7 +141,9 @@ def test_failed_exit_that_ends_a_round_costs_two_reads_and_one_commit(world: Wor
     assert counts.calls == {"load": 1, "commit": 1}
 
 
-def test_event_is_judged_by_the_present_state_if_another_event_came_after_authentication(world: World) -> None:
+def test_event_is_judged_by_the_present_state_if_another_event_came_after_authentication(
+    world: World,
+) -> None:
     world.report_all_ready()
     read_before = world.store.load(world.job_id, replica_key(1, WORKER_0))
     loss = json.dumps({**world.message_fields(WORKER_0), "cause": "preemption"}).encode()
@@ -154,10 +170,14 @@ def test_one_failure_costs_two_documents_for_each_member_and_few_more() -> None:
     world.deliver()
     world.store = store
     assert (world.job.round.number, world.job.round.is_held) == (2, False)
-    assert counts.calls["commit"] == 1 + len(members) + 1, "the round's end, each report, and the verdict"
+    assert counts.calls["commit"] == 1 + len(members) + 1, (
+        "the round's end, each report, and the verdict"
+    )
 
 
-def test_reports_of_a_job_that_starts_without_its_evaluator_read_no_peers_before_enough_are_ready() -> None:
+def test_reports_of_a_job_that_starts_without_its_evaluator_read_no_peers_before_enough_are_ready() -> (
+    None
+):
     """Its required replicas are all others: reading them with every report would cost their number squared."""
     world = World()
     spec = a_spec(workerCount=20, evaluatorCount=1, evaluatorType="n1-standard-4")

@@ -24,8 +24,16 @@ def custom_job(**changes: Any) -> dict[str, Any]:
         "region": "us-central1",
         **{key: changes.pop(key) for key in ("gcs", "env") if key in changes},
     }
-    pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": {**TRAINER, **changes}}
-    return {"displayName": "job_1", "jobSpec": {"workerPoolSpecs": [pool]}, "trainmaster": extension}
+    pool = {
+        "machineSpec": {"machineType": "n1-standard-4"},
+        "replicaCount": 1,
+        "containerSpec": {**TRAINER, **changes},
+    }
+    return {
+        "displayName": "job_1",
+        "jobSpec": {"workerPoolSpecs": [pool]},
+        "trainmaster": extension,
+    }
 
 
 def training_input(**changes: Any) -> dict[str, Any]:
@@ -48,14 +56,19 @@ def training_input(**changes: Any) -> dict[str, Any]:
         (training_input(args=["/gcs/bucket/rows.csv"]), GcsFolder.REQUIRED),
     ],
 )
-def test_custom_job_and_job_that_names_the_folder_get_it(document: dict[str, Any], folder: GcsFolder) -> None:
+def test_custom_job_and_job_that_names_the_folder_get_it(
+    document: dict[str, Any], folder: GcsFolder
+) -> None:
     assert accept(document, default_job_id=None).plan.gcs is folder
 
 
 @pytest.mark.parametrize(
-    "document", [custom_job(gcs=False, args=["/gcs/b/x"]), training_input(gcs=False, args=["/gcs/b"])]
+    "document",
+    [custom_job(gcs=False, args=["/gcs/b/x"]), training_input(gcs=False, args=["/gcs/b"])],
 )
-def test_job_that_names_the_folder_and_declines_it_is_refused_with_the_text(document: dict[str, Any]) -> None:
+def test_job_that_names_the_folder_and_declines_it_is_refused_with_the_text(
+    document: dict[str, Any],
+) -> None:
     with pytest.raises(InvalidJob, match=r"trainmaster\.gcs.*/gcs/b"):
         accept(document, default_job_id=None)
 
@@ -67,7 +80,9 @@ def test_installation_without_it_refuses_who_needs_it_and_notes_it_for_others(
     world = World()
     deps = replace(world.deps, gcsfuse=gcsfuse, gcs_in_containers=in_containers)
     with pytest.raises(PermanentError):
-        submit.handle(json.dumps({**custom_job(gcs=True), "displayName": "job_2"}).encode(), "source-2", deps)
+        submit.handle(
+            json.dumps({**custom_job(gcs=True), "displayName": "job_2"}).encode(), "source-2", deps
+        )
     (rejection,) = world.store.rejections()
     assert "trainmaster.gcs" in str(rejection.problems)
 
@@ -81,7 +96,12 @@ def test_installation_without_it_refuses_who_needs_it_and_notes_it_for_others(
 
 def test_installation_with_it_keeps_the_plan() -> None:
     world = World()
-    submit.handle(json.dumps(custom_job()).encode(), "source-1", replace(world.deps, gcsfuse=GCSFUSE))
+    submit.handle(
+        json.dumps(custom_job()).encode(), "source-1", replace(world.deps, gcsfuse=GCSFUSE)
+    )
     loaded = world.store.load("job_1")
     assert loaded is not None
-    assert (loaded.state.job.plan.gcs, loaded.state.job.plan.substitutions) == (GcsFolder.IF_POSSIBLE, ())
+    assert (loaded.state.job.plan.gcs, loaded.state.job.plan.substitutions) == (
+        GcsFolder.IF_POSSIBLE,
+        (),
+    )

@@ -21,7 +21,9 @@ PRICES = price_list()
 
 
 def a_world(limit: int = 1, prices: PriceList | None = PRICES, days: int = 1) -> World:
-    return World(prices=prices, now=FETCHED_AT + timedelta(days=days), limits={"usd_per_hour": limit})
+    return World(
+        prices=prices, now=FETCHED_AT + timedelta(days=days), limits={"usd_per_hour": limit}
+    )
 
 
 def add(world: World, job_id: str, **training: object) -> None:
@@ -39,7 +41,9 @@ def test_job_waits_while_running_jobs_leave_too_little_of_the_rate() -> None:
     world = a_world()
     for job_id in ("a", "b", "c"):
         add(world, job_id, workerCount=1 if job_id == "c" else 2)
-    assert states(world) == {"a": "PREPARING", "b": "QUEUED", "c": "QUEUED"}, "no job overtakes another"
+    assert states(world) == {"a": "PREPARING", "b": "QUEUED", "c": "QUEUED"}, (
+        "no job overtakes another"
+    )
     (wait, _) = queued_jobs(world.store.live_jobs().jobs, world.limits)
     rate = world.store.recent_jobs(10)[-1].plan.usd_per_hour
     assert 0.5 < rate < 0.7
@@ -56,7 +60,10 @@ def test_job_waits_while_running_jobs_leave_too_little_of_the_rate() -> None:
 
 def test_rate_is_that_of_the_dearest_machines_that_the_job_may_get() -> None:
     world = a_world(limit=100)
-    extension = {"spot": {"use": "all", "onDemandAfter": 2}, "placement": {"ordered": [{}, {"spot": "none"}]}}
+    extension = {
+        "spot": {"use": "all", "onDemandAfter": 2},
+        "placement": {"ordered": [{}, {"spot": "none"}]},
+    }
     rates = []
     for job_id, more in (("a", {}), ("b", {"spot": "all"}), ("c", extension)):
         document = {"jobId": job_id, **a_spec(), "trainmaster": more}

@@ -16,7 +16,14 @@ from trainmaster.core.model.vm_names import vm_name
 from trainmaster.errors import TemporaryError
 from trainmaster.flows.provisioning import vm_check
 from trainmaster.messaging import topics
-from trainmaster.ports.metrics import Label, MetricPoint, MetricQuery, MetricsDeniedError, MetricSeries, Reducer
+from trainmaster.ports.metrics import (
+    Label,
+    MetricPoint,
+    MetricQuery,
+    MetricsDeniedError,
+    MetricSeries,
+    Reducer,
+)
 
 GANG = (CHIEF, WORKER_0, WORKER_1)
 MINUTE_S = 60.0
@@ -39,10 +46,14 @@ class AliveSeries:
         if query.reducer is Reducer.COUNT:
             counts = Counter(self.job_id for _ in seen)
             return [
-                MetricSeries({Label.JOB: job_id}, (MetricPoint(query.end, count),)) for job_id, count in counts.items()
+                MetricSeries({Label.JOB: job_id}, (MetricPoint(query.end, count),))
+                for job_id, count in counts.items()
             ]
         return [
-            MetricSeries({Label.TASK_ID: str(replica), Label.GENERATION: str(generation)}, (MetricPoint(at, 1.0),))
+            MetricSeries(
+                {Label.TASK_ID: str(replica), Label.GENERATION: str(generation)},
+                (MetricPoint(at, 1.0),),
+            )
             for (replica, generation), at in seen.items()
         ]
 
@@ -61,7 +72,9 @@ def world(series: AliveSeries) -> World:
     return world
 
 
-def live(world: World, series: AliveSeries, seconds: float, *replicas: ReplicaId, step_s: float = 30.0) -> None:
+def live(
+    world: World, series: AliveSeries, seconds: float, *replicas: ReplicaId, step_s: float = 30.0
+) -> None:
     """Let these agents write for so long."""
     for _ in range(round(seconds / step_s)):
         world.wait(step_s)
@@ -84,7 +97,9 @@ def generations(world: World) -> list[int]:
     return [world.replica(replica_id).vm_generation for replica_id in GANG]
 
 
-def test_vm_that_hangs_is_replaced_within_two_minutes_and_a_half(world: World, series: AliveSeries) -> None:
+def test_vm_that_hangs_is_replaced_within_two_minutes_and_a_half(
+    world: World, series: AliveSeries
+) -> None:
     live(world, series, 600, *GANG)
     hung_at = world.now
     while generations(world) == [1, 1, 1]:
@@ -94,7 +109,9 @@ def test_vm_that_hangs_is_replaced_within_two_minutes_and_a_half(world: World, s
     assert world.now - hung_at <= timedelta(seconds=150)
 
 
-def test_healthy_job_costs_one_call_a_minute_and_no_reconciliation(world: World, series: AliveSeries) -> None:
+def test_healthy_job_costs_one_call_a_minute_and_no_reconciliation(
+    world: World, series: AliveSeries
+) -> None:
     live(world, series, 600, *GANG)
     series.queries.clear()
     assert check(world) == []
@@ -104,7 +121,9 @@ def test_healthy_job_costs_one_call_a_minute_and_no_reconciliation(world: World,
 @pytest.mark.parametrize(
     "error", [TemporaryError("late"), MetricsDeniedError("no role")], ids=["unreachable", "denied"]
 )
-def test_series_that_cannot_be_read_are_no_evidence(world: World, series: AliveSeries, error: Exception) -> None:
+def test_series_that_cannot_be_read_are_no_evidence(
+    world: World, series: AliveSeries, error: Exception
+) -> None:
     live(world, series, 300, *GANG)
     series.error = error
     world.wait(300)
@@ -131,7 +150,9 @@ def test_series_that_are_late_for_all_jobs_end_nothing_while_heartbeats_arrive(
     assert generations(world) == [1, 1, 1]
 
 
-def test_points_that_another_program_writes_hide_a_hang_and_end_nothing(world: World, series: AliveSeries) -> None:
+def test_points_that_another_program_writes_hide_a_hang_and_end_nothing(
+    world: World, series: AliveSeries
+) -> None:
     live(world, series, 300, *GANG)
     series.last[WORKER_0, 1] = world.now - timedelta(minutes=5)
     check(world)

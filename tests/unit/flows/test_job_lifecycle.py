@@ -75,21 +75,29 @@ def test_vm_metadata_holds_the_configuration_and_the_first_directive(world: Worl
     assert config["expands"] is False
     assert config["job_dir"] == "gs://bucket/digits"
     assert config["topics"]["vm_ready"] == "projects/my-project/topics/trainmaster-vm-ready"
-    assert json.loads(metadata["trainmaster-directive"]) == {"attempt": 1, "incarnation": 1, "action": "run"}
+    assert json.loads(metadata["trainmaster-directive"]) == {
+        "attempt": 1,
+        "incarnation": 1,
+        "action": "run",
+    }
 
 
-def test_failure_of_one_member_restarts_all_in_their_vms_and_charges_one_restart(running: World) -> None:
+def test_failure_of_one_member_restarts_all_in_their_vms_and_charges_one_restart(
+    running: World,
+) -> None:
     world = running
     world.deliver()
     before = [vm.instance_id for vm in world.vms]
     world.exit_program(CHIEF, error=PEER_GONE)
     world.kill(WORKER_0)
     world.exit_program(WORKER_1, error=PEER_GONE)
-    assert world.job.round == Round(2, is_held=True, ordered_at=world.ledger[-1].at, stopped_by=CHIEF)
+    assert world.job.round == Round(
+        2, is_held=True, ordered_at=world.ledger[-1].at, stopped_by=CHIEF
+    )
     world.deliver()
-    assert {(vm.directive.incarnation, vm.directive.action) for vm in world.vms if vm.directive} == {
-        (2, DirectiveAction.RUN)
-    }
+    assert {
+        (vm.directive.incarnation, vm.directive.action) for vm in world.vms if vm.directive
+    } == {(2, DirectiveAction.RUN)}
     assert [vm.instance_id for vm in world.vms] == before
     assert [replica.restarts_used for replica in world.replicas] == [0, 1, 0]
     assert {replica.state for replica in world.replicas} == {ReplicaState.RUNNING}
@@ -102,11 +110,18 @@ def test_round_waits_for_the_replacement_of_a_lost_vm_and_is_free(running: World
     world.exit_program(CHIEF, error=PEER_GONE)
     world.send("maintenance", WORKER_1, cause="preemption")
     world.deliver()
-    assert (world.job.round.number, world.job.round.is_held, world.vm(WORKER_1).vm_generation) == (2, True, 2)
+    assert (world.job.round.number, world.job.round.is_held, world.vm(WORKER_1).vm_generation) == (
+        2,
+        True,
+        2,
+    )
     world.send("vm-ready", WORKER_1)
     world.deliver()
     assert not world.job.round.is_held
-    assert world.ledger[-1].decision.text == "Round 1 ended: the VM of worker 1 was preempted. Free of charge."
+    assert (
+        world.ledger[-1].decision.text
+        == "Round 1 ended: the VM of worker 1 was preempted. Free of charge."
+    )
     assert [replica.restarts_used for replica in world.replicas] == [0, 0, 0]
     world.check()
 
@@ -172,7 +187,10 @@ def test_job_fails_after_six_exits_in_each_of_four_attempts(running: World) -> N
     assert world.state == "FAILED"
     assert world.job.attempt == 4
     assert world.job.budgets.reruns_used == 3
-    assert world.job.error_message == "The replica worker 0 exited with a non-zero status of 15(SIGTERM)."
+    assert (
+        world.job.error_message
+        == "The replica worker 0 exited with a non-zero status of 15(SIGTERM)."
+    )
     assert not world.vms
 
 
@@ -182,14 +200,18 @@ def test_rerun_uses_the_existing_vms(running: World) -> None:
     world.kill(WORKER_0, signal=11)
     world.deliver()
     assert {vm.name: vm.instance_id for vm in world.vms} == before
-    assert {(vm.directive.attempt, vm.directive.incarnation) for vm in world.vms if vm.directive} == {(2, 1)}
+    assert {
+        (vm.directive.attempt, vm.directive.incarnation) for vm in world.vms if vm.directive
+    } == {(2, 1)}
     world.report_all_ready()
     assert world.state == "RUNNING"
     world.check()
 
 
 @pytest.mark.parametrize("loss", ["preempted", "stopping", "gone"])
-def test_lost_vm_reruns_a_job_that_reruns_on_restarts_and_is_the_only_one_replaced(world: World, loss: str) -> None:
+def test_lost_vm_reruns_a_job_that_reruns_on_restarts_and_is_the_only_one_replaced(
+    world: World, loss: str
+) -> None:
     world.submit({**a_spec(), "trainmaster": {"restartJobOnWorkerRestart": True}})
     world.deliver()
     world.report_all_ready()
@@ -203,8 +225,14 @@ def test_lost_vm_reruns_a_job_that_reruns_on_restarts_and_is_the_only_one_replac
         world.sweep()
     world.deliver()
     assert (world.job.attempt, world.job.budgets.reruns_used) == (2, 0)
-    assert {vm.replica_id: vm.vm_generation for vm in world.vms} == {CHIEF: 1, WORKER_0: 2, WORKER_1: 1}
-    assert {(vm.directive.attempt, vm.directive.incarnation) for vm in world.vms if vm.directive} == {(2, 1)}
+    assert {vm.replica_id: vm.vm_generation for vm in world.vms} == {
+        CHIEF: 1,
+        WORKER_0: 2,
+        WORKER_1: 1,
+    }
+    assert {
+        (vm.directive.attempt, vm.directive.incarnation) for vm in world.vms if vm.directive
+    } == {(2, 1)}
     world.report_all_ready()
     world.check()
 
@@ -246,7 +274,9 @@ def test_invalid_submission_is_rejected_with_every_problem(world: World) -> None
         world.submit(spec)
     (rejection,) = world.store.rejections()
     fields = [problem.partition(" Error: ")[0] for problem in rejection.problems]
-    assert sorted(fields) == [f"Field: training_input.{name}" for name in ("colour", "region", "worker_count")]
+    assert sorted(fields) == [
+        f"Field: training_input.{name}" for name in ("colour", "region", "worker_count")
+    ]
     assert world.store.load("digits_1") is None
 
 
@@ -305,14 +335,20 @@ def test_restart_of_a_replica_does_not_wait_for_another_ones_vm(running: World) 
     world.deliver()
     vm = world.vm(WORKER_1)
     assert vm.directive is not None
-    assert vm.directive.incarnation == 2, "the directive is written before the other VM is requested"
+    assert vm.directive.incarnation == 2, (
+        "the directive is written before the other VM is requested"
+    )
     world.check()
 
 
 def test_permanent_capacity_error_fails_the_job_with_googles_message(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    denied = NotCreated(CapacityErrorKind.DENIED, "PERMISSIONS_ERROR", "Required 'compute.instances.create' permission")
+    denied = NotCreated(
+        CapacityErrorKind.DENIED,
+        "PERMISSIONS_ERROR",
+        "Required 'compute.instances.create' permission",
+    )
     monkeypatch.setattr(world.fleet, "create", lambda *_: denied)
     world.submit()
     world.provision()
@@ -363,7 +399,9 @@ def test_sweep_cancels_a_job_after_its_maximum_running_time(running: World) -> N
     world.sweep()
     assert world.state == "CANCELLED"
     assert world.job.error_message is not None
-    assert world.job.error_message.startswith("Job was cancelled for exceeding the maximum allowed duration of")
+    assert world.job.error_message.startswith(
+        "Job was cancelled for exceeding the maximum allowed duration of"
+    )
     world.deliver()
     assert not world.vms
     world.check()
@@ -382,7 +420,9 @@ def test_event_of_an_unknown_job_is_a_permanent_error(running: World) -> None:
         running.send("vm-ready", CHIEF, job_id="another")
 
 
-def test_vms_created_for_a_job_that_ended_meanwhile_are_deleted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vms_created_for_a_job_that_ended_meanwhile_are_deleted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A slow delivery creates VMs of a job after another delivery has cleaned the job up."""
     world.submit()
     create = world.fleet.create
@@ -405,7 +445,9 @@ def test_event_that_loses_a_race_is_judged_again_on_the_new_state(
     running: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = running
-    before_next_commit(world, monkeypatch, lambda: world.send("maintenance", WORKER_0, cause="preemption"))
+    before_next_commit(
+        world, monkeypatch, lambda: world.send("maintenance", WORKER_0, cause="preemption")
+    )
     world.kill(WORKER_0)
     replica = world.replica(WORKER_0)
     assert (replica.vm_generation, replica.restarts_used) == (2, 0)
@@ -417,7 +459,9 @@ def test_fatal_exit_of_an_incarnation_that_was_replaced_meanwhile_is_ignored(
     running: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = running
-    before_next_commit(world, monkeypatch, lambda: world.send("maintenance", WORKER_0, cause="preemption"))
+    before_next_commit(
+        world, monkeypatch, lambda: world.send("maintenance", WORKER_0, cause="preemption")
+    )
     world.exit_program(WORKER_0, 2)
     assert world.state == "RUNNING"
     world.check()

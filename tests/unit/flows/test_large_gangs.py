@@ -11,7 +11,11 @@ from trainmaster.core.rules.evidence import ENDS_READ
 
 SIZE = 64
 GANG = (CHIEF, *(ReplicaId(TaskType.WORKER, index) for index in range(SIZE - 1)))
-NO_HEARTBEAT = {"type": "Aborted", "message": "UNAVAILABLE: … (stopped sending heartbeats)", "frame": ""}
+NO_HEARTBEAT = {
+    "type": "Aborted",
+    "message": "UNAVAILABLE: … (stopped sending heartbeats)",
+    "frame": "",
+}
 CLOSED = {"type": "RuntimeError", "message": "Connection closed by peer", "frame": ""}
 
 
@@ -27,7 +31,9 @@ def counted() -> CountedWorld:
 
 
 @pytest.mark.parametrize("heartbeats", [1, SIZE])
-def test_member_that_did_not_answer_is_the_only_one_charged(counted: CountedWorld, heartbeats: int) -> None:
+def test_member_that_did_not_answer_is_the_only_one_charged(
+    counted: CountedWorld, heartbeats: int
+) -> None:
     """The others report it, or all but one only that a connection was closed as the first of them ended."""
     for round_number, hung in ((2, GANG[0]), (3, GANG[40])):
         others = [replica_id for replica_id in GANG if replica_id != hung]
@@ -38,7 +44,10 @@ def test_member_that_did_not_answer_is_the_only_one_charged(counted: CountedWorl
             counted.send("replica-exit", replica_id, cause="process", signal=6, error=error)
         counted.deliver()
         assert counted.counts.reads_by_call["round_ends"] - read <= ENDS_READ
-        assert (counted.world.job.round.number, counted.world.job.round.is_held) == (round_number, False)
+        assert (counted.world.job.round.number, counted.world.job.round.is_held) == (
+            round_number,
+            False,
+        )
         after = {replica.replica_id: replica.restarts_used for replica in counted.world.replicas}
         assert after == before | {hung: 1}
         text = counted.world.ledger[-1].decision.text
@@ -50,4 +59,6 @@ def test_first_end_is_charged_if_two_members_did_not_answer(counted: CountedWorl
     for replica_id in GANG[:-2]:
         counted.send("replica-exit", replica_id, cause="process", signal=6, error=NO_HEARTBEAT)
     counted.deliver()
-    assert [replica.replica_id for replica in counted.world.replicas if replica.restarts_used] == [CHIEF]
+    assert [replica.replica_id for replica in counted.world.replicas if replica.restarts_used] == [
+        CHIEF
+    ]

@@ -33,11 +33,15 @@ def test_member_that_fails_because_of_such_a_loss_does_not_pay(world: World) -> 
     world.deliver()
     assert (world.job.round.number, world.job.round.is_held) == (2, False)
     used = world.replica(WORKER_0).restarts_used
-    subject = IncarnationRef(world.job_id, 1, WORKER_0, worker.incarnation, 1, VmRef(vm.name, vm.zone, vm.instance_id))
+    subject = IncarnationRef(
+        world.job_id, 1, WORKER_0, worker.incarnation, 1, VmRef(vm.name, vm.zone, vm.instance_id)
+    )
     loss = record(VmLost(subject, world.now, LossCause.PREEMPTION), world.deps, loaded=stale)
     assert loss.is_new
     world.fleet.vanish(vm.name)
-    world.exit_program(CHIEF, 1, error={"type": "UnavailableError", "message": "Socket closed", "frame": ""})
+    world.exit_program(
+        CHIEF, 1, error={"type": "UnavailableError", "message": "Socket closed", "frame": ""}
+    )
     world.deliver()
     for _ in range(4):
         world.provision()
@@ -47,4 +51,6 @@ def test_member_that_fails_because_of_such_a_loss_does_not_pay(world: World) -> 
     assert world.replica(CHIEF).restarts_used == 0
     assert world.replica(WORKER_0).restarts_used == used
     verdict = next(entry for entry in reversed(world.ledger) if entry.key == "1-round-3-all-ready")
-    assert verdict.decision.text == "Round 2 ended: the VM of worker 0 was preempted. Free of charge."
+    assert (
+        verdict.decision.text == "Round 2 ended: the VM of worker 0 was preempted. Free of charge."
+    )

@@ -31,7 +31,9 @@ def test_uploaded_manifest_becomes_a_job_with_its_substitutions() -> None:
     bucket = Bucket()
     generation = bucket.put("jobs/train.yaml", without_secret(TRAINJOB))
     assert bucket.notify("jobs/train.yaml", generation) == "jax_digits"
-    assert bucket.notify("jobs/train.yaml", generation) == "jax_digits", "the same notification again"
+    assert bucket.notify("jobs/train.yaml", generation) == "jax_digits", (
+        "the same notification again"
+    )
     bucket.world.job_id = "jax_digits"
     job = bucket.world.job
     assert (job.plan.region, job.plan.max_running_s) == ("europe-west4", 3600)
@@ -44,7 +46,10 @@ def test_generated_name_ends_in_the_time_of_the_upload() -> None:
     bucket = Bucket()
     for _ in range(2):
         generation = bucket.put("jobs/slices.yaml", MULTISLICE)
-        assert bucket.notify("jobs/slices.yaml", generation, AT_THREE) in ("multislice_20261121_030000", None)
+        assert bucket.notify("jobs/slices.yaml", generation, AT_THREE) in (
+            "multislice_20261121_030000",
+            None,
+        )
     assert bucket.job_ids == ["multislice_20261121_030000"]
 
 
@@ -52,7 +57,9 @@ def test_problems_of_an_uploaded_manifest_name_its_own_fields() -> None:
     bucket = Bucket()
     manifest = (FOLDER / "refused" / "elastic-echo.yaml").read_bytes()
     assert bucket.notify("jobs/echo.yaml", bucket.put("jobs/echo.yaml", manifest)) is None
-    assert [item["field"] for item in bucket.problems("gs://bucket/jobs/echo.yaml")] == ["spec.elasticPolicy"]
+    assert [item["field"] for item in bucket.problems("gs://bucket/jobs/echo.yaml")] == [
+        "spec.elasticPolicy"
+    ]
 
 
 def test_published_manifest_is_submitted_and_its_secret_needs_a_known_submitter() -> None:

@@ -64,11 +64,16 @@ class BilledFleet(MemoryFleet):
     def _end(self, instance_id: str, shutdown_s: float) -> None:
         if instance_id in self.born:
             born_at, spot = self.born.pop(instance_id)
-            self.billed += self.price[spot] * ((self.clock() - born_at).total_seconds() + shutdown_s) / 3600
+            self.billed += (
+                self.price[spot] * ((self.clock() - born_at).total_seconds() + shutdown_s) / 3600
+            )
 
     @property
     def bill(self) -> float:
-        running = ((self.clock() - at).total_seconds() * self.price[spot] for at, spot in self.born.values())
+        running = (
+            (self.clock() - at).total_seconds() * self.price[spot]
+            for at, spot in self.born.values()
+        )
         return self.billed + sum(running) / 3600
 
 
@@ -111,11 +116,15 @@ def test_job_without_faults_is_cancelled_within_the_reserve_of_its_cap() -> None
 def test_no_history_costs_more_than_its_cap(seed: int) -> None:
     """Losses, exits, reruns, stockouts and VMs that never report. VMs of one machine: all rates are equal."""
     rng = random.Random(seed)  # noqa: S311 - reproducible on purpose
-    world, fleet = a_world(maxCost=f"{rng.uniform(0.4, 0.9):.2f} USD", spot=rng.choice(["none", "all"]))
+    world, fleet = a_world(
+        maxCost=f"{rng.uniform(0.4, 0.9):.2f} USD", spot=rng.choice(["none", "all"])
+    )
     cap = world.job.plan.cap
     assert cap is not None
     while not world.has_ended:
-        room = rng.choice([0, 1, 1]) if rng.random() < 0.2 else 9  # with room for one VM, the chief alone is created
+        room = (
+            rng.choice([0, 1, 1]) if rng.random() < 0.2 else 9
+        )  # with room for one VM, the chief alone is created
         fleet.capacity = dict.fromkeys(world.job.plan.zones, room)
         next_minute(world)
         for member in MEMBERS:
@@ -159,7 +168,11 @@ def test_vm_that_replaces_another_can_run_only_for_the_rest() -> None:
         next_minute(world)
     fleet.vanish(vm_name(world.job_id, WORKER_1))
     next_minute(world)
-    assert fleet.lifetimes[-1] == int((2 - cap.spent) / cap.per_hour * 3600) + FUSE_SLACK_S < fleet.lifetimes[0]
+    assert (
+        fleet.lifetimes[-1]
+        == int((2 - cap.spent) / cap.per_hour * 3600) + FUSE_SLACK_S
+        < fleet.lifetimes[0]
+    )
     assert spent_at_most(cap, world.ledger, world.now) > cap.spent > 1.5
     world.check()
 
@@ -182,7 +195,9 @@ class OneAfterAnother(BilledFleet):
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         if self.is_pending and create.group.task_type is TaskType.CHIEF:
             return super().create(job, create, metadata)
-        return Pending() if self.is_pending else NotCreated(CapacityErrorKind.STOCKOUT, "FULL", "full")
+        return (
+            Pending() if self.is_pending else NotCreated(CapacityErrorKind.STOCKOUT, "FULL", "full")
+        )
 
 
 def test_vm_that_an_earlier_delivery_created_is_paid_when_the_gang_moves_on() -> None:
@@ -199,7 +214,9 @@ def test_vm_that_an_earlier_delivery_created_is_paid_when_the_gang_moves_on() ->
     assert spent_at_most(cap, world.ledger, world.now) >= fleet.bill > 0
 
 
-def test_ledger_of_a_job_that_waits_is_read_a_few_times_however_long_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ledger_of_a_job_that_waits_is_read_a_few_times_however_long_it_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world, fleet = a_world(maxCost="1 USD")
     checks: list[float] = []
 
@@ -215,7 +232,9 @@ def test_ledger_of_a_job_that_waits_is_read_a_few_times_however_long_it_waits(mo
         next_minute(world)
     assert not world.has_ended
     assert 0 < len(checks) <= 6
-    assert [entry.decision.reason for entry in world.ledger].count(Reason.COST_CHECKED) == len(checks)
+    assert [entry.decision.reason for entry in world.ledger].count(Reason.COST_CHECKED) == len(
+        checks
+    )
 
 
 def test_long_setup_counts_before_and_after_its_first_report() -> None:
@@ -258,9 +277,13 @@ def test_waiting_for_capacity_costs_nothing() -> None:
         ),
     ],
 )
-def test_cap_that_cannot_be_kept_is_refused(cap: str, prices: PriceList | None, days: int, expected: str) -> None:
+def test_cap_that_cannot_be_kept_is_refused(
+    cap: str, prices: PriceList | None, days: int, expected: str
+) -> None:
     world = World(prices=prices, now=FETCHED_AT + timedelta(days=days))
-    with pytest.raises(PermanentError, match=f"trainmaster.max_cost Error: cannot be kept: {expected}"):
+    with pytest.raises(
+        PermanentError, match=f"trainmaster.max_cost Error: cannot be kept: {expected}"
+    ):
         world.submit({**a_spec(), "trainmaster": {"maxCost": cap}})
     assert world.store.load(world.job_id) is None
 
@@ -306,14 +329,19 @@ def test_members_save_together_before_the_job_is_cancelled() -> None:
     """The primary's agent asks all through the channel. The job ends when the last one has saved, not the first."""
     world = until_near_the_cap(a_spec(), {})
     directives = {member: world.vm(member).directive for member in MEMBERS}
-    assert [(d.action.value, d.grows) for d in directives.values() if d] == [("save", True), *[("run", False)] * 2]
+    assert [(d.action.value, d.grows) for d in directives.values() if d] == [
+        ("save", True),
+        *[("run", False)] * 2,
+    ]
     world.sweep()
     world.deliver()
     world.silent = {WORKER_1}
     for _ in range(2):  # every event may come twice
         world.send("replica-exit", WORKER_0, cause="saved", exit_status=0)
         world.deliver()
-    assert (world.state, len(world.vms), world.job.round.is_held) == ("RUNNING", 3, True), "the second worker saves"
+    assert (world.state, len(world.vms), world.job.round.is_held) == ("RUNNING", 3, True), (
+        "the second worker saves"
+    )
     assert isinstance(world.fleet, BilledFleet)
     world.silent = set()
     next_minute(world)
@@ -350,7 +378,9 @@ def test_replicas_that_save_alone_are_asked_by_directives(
 
 
 def test_machine_that_has_reported_costs_while_rerun_after_rerun_waits_for_it() -> None:
-    world, fleet = a_world(maxCost="50 USD", restartJobOnWorkerRestart=True, independentReplicas=True)
+    world, fleet = a_world(
+        maxCost="50 USD", restartJobOnWorkerRestart=True, independentReplicas=True
+    )
     world.report_all_ready()
     for _ in range(9):
         world.wait(1100)

@@ -58,7 +58,10 @@ def published(world: World) -> list[dict[str, Any]]:
 
 
 def transitions(world: World) -> list[tuple[str, str, int]]:
-    return [(message["transition"], message["state"], message["attempt"]) for message in published(world)]
+    return [
+        (message["transition"], message["state"], message["attempt"])
+        for message in published(world)
+    ]
 
 
 def start(world: World, **training_input: object) -> None:
@@ -116,7 +119,10 @@ def test_attributes_hold_what_filters_of_subscriptions_need(world: World) -> Non
         "label_team": "vision",
         "label_empty": "",
     }
-    assert json.loads(message.data)["labels"] == [{"key": "empty", "value": ""}, {"key": "team", "value": "vision"}]
+    assert json.loads(message.data)["labels"] == [
+        {"key": "empty", "value": ""},
+        {"key": "team", "value": "vision"},
+    ]
 
 
 def test_tuning_job_and_its_trials_are_published_under_their_kinds(world: World) -> None:
@@ -139,10 +145,14 @@ def test_nothing_is_stored_or_published_where_the_installation_publishes_no_noti
     world = World()
     start(world)
     assert world.store.open_notifications(10) == ()
-    assert not [entry for entry in world.store.ledger(world.job_id) if Effect.NOTIFY in entry.effects]
+    assert not [
+        entry for entry in world.store.ledger(world.job_id) if Effect.NOTIFY in entry.effects
+    ]
 
 
-def test_change_by_a_process_that_does_not_know_the_installation_is_published_by_the_sweep(world: World) -> None:
+def test_change_by_a_process_that_does_not_know_the_installation_is_published_by_the_sweep(
+    world: World,
+) -> None:
     """`trainmaster jobs cancel` runs on a user's machine, without the settings of the functions."""
     start(world)
     published(world)
@@ -200,7 +210,11 @@ def test_broken_topic_delays_no_job_and_the_sweep_publishes_when_it_is_repaired(
     bus.error = None
     world.wait(60)
     world.sweep()
-    assert [json.loads(message.data)["state"] for message in bus.working.drain()] == ["QUEUED", "PREPARING", "RUNNING"]
+    assert [json.loads(message.data)["state"] for message in bus.working.drain()] == [
+        "QUEUED",
+        "PREPARING",
+        "RUNNING",
+    ]
     assert world.store.open_notifications(10) == ()
 
 
@@ -220,7 +234,9 @@ def test_sweep_leaves_a_young_notification_to_its_own_event() -> None:
     assert bus.working.drain() == []
 
 
-def test_sweep_stops_after_some_failures_and_one_failure_stops_no_other_notification(world: World) -> None:
+def test_sweep_stops_after_some_failures_and_one_failure_stops_no_other_notification(
+    world: World,
+) -> None:
     bus = BrokenBus(TemporaryError("down"))
     world.notifications = bus
     for number in range(6):
@@ -249,7 +265,9 @@ def test_notification_older_than_a_day_is_dropped() -> None:
     assert world.store.open_notifications(10) == ()
 
 
-def test_store_that_cannot_be_queried_stops_no_sweep(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_that_cannot_be_queried_stops_no_sweep(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     start(world, scheduling={"maxRunningTime": "3600s"})
 
     def unavailable(_: int) -> None:

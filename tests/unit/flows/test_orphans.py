@@ -34,12 +34,16 @@ from trainmaster.messaging.internal_requests import ProvisionRequest
 from trainmaster.ports import Orphan
 
 
-def test_orphans_are_reported_first_and_deleted_by_a_later_sweep(world: World, caplog: CapturedLogs) -> None:
+def test_orphans_are_reported_first_and_deleted_by_a_later_sweep(
+    world: World, caplog: CapturedLogs
+) -> None:
     vms = make_orphans(world)
     world.wait(orphans.ORPHAN_AGE_MIN_S)
     with caplog.at_level(logging.WARNING):
         sweep(world)
-        assert {orphan.instance_id for orphan in world.store.orphans()} == {vm.instance_id for vm in vms}
+        assert {orphan.instance_id for orphan in world.store.orphans()} == {
+            vm.instance_id for vm in vms
+        }
         assert {orphan.first_seen_at for orphan in world.store.orphans()} == {world.now}
         assert orphan_vms(world) == vms, "a report deletes nothing"
         sweep(world)
@@ -105,7 +109,9 @@ def test_running_job_keeps_its_vms_over_many_sweeps(running: World) -> None:
     assert running.vms == vms
     assert running.store.orphans() == ()
     search_orphans(running)
-    assert running.bus.drain() == [], "a search leaves the VMs of live jobs to their own provisioning"
+    assert running.bus.drain() == [], (
+        "a search leaves the VMs of live jobs to their own provisioning"
+    )
     running.check()
 
 
@@ -152,7 +158,9 @@ def test_crash_during_deletion_is_repaired_by_the_next_search(world: World) -> N
         search_orphans(world)
     assert len(orphan_vms(world)) == 2, "one deletion was executed"
     assert len(world.store.orphans()) == 3
-    world.fleet = MemoryFleet(clock=crashing.clock, _vms=crashing._vms, _metadata=crashing._metadata)
+    world.fleet = MemoryFleet(
+        clock=crashing.clock, _vms=crashing._vms, _metadata=crashing._metadata
+    )
     search_orphans(world)
     assert orphan_vms(world) == ()
     search_orphans(world)
@@ -178,7 +186,9 @@ def test_concurrent_search_with_an_outdated_list_does_not_delete_new_vms(world: 
     young = make_orphans(world)  # of the same names
     search_orphans(world, OutdatedFleet(clock=world.fleet.clock, _vms=world.fleet._vms))
     assert orphan_vms(world) == young
-    assert {orphan.instance_id for orphan in world.store.orphans()} <= {orphan.instance_id for orphan in first_seen}
+    assert {orphan.instance_id for orphan in world.store.orphans()} <= {
+        orphan.instance_id for orphan in first_seen
+    }
     sweep(world)
     assert world.store.orphans() == ()
 
@@ -216,12 +226,16 @@ def test_vm_with_a_live_jobs_name_but_another_label_is_an_orphan(running: World)
 
 
 def test_report_of_a_vm_that_no_longer_exists_is_deleted(world: World) -> None:
-    world.store.report_orphan(Orphan("4711", "tm-x-abcdef0123456789-chief-0", "us-central1-a", "x", world.now))
+    world.store.report_orphan(
+        Orphan("4711", "tm-x-abcdef0123456789-chief-0", "us-central1-a", "x", world.now)
+    )
     sweep(world)
     assert world.store.orphans() == ()
 
 
-def test_search_deletes_a_limited_number_of_orphans(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_deletes_a_limited_number_of_orphans(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(orphans, "DELETES_MAX", 2)
     make_orphans(world)
     world.wait(orphans.ORPHAN_AGE_MIN_S)
@@ -248,14 +262,17 @@ def test_of_two_vms_with_one_name_only_the_replicas_own_is_kept(running: World) 
 
 def test_provision_message_names_a_job_or_requests_an_orphan_search() -> None:
     assert (
-        internal_requests.decode_provision(internal_requests.encode_orphan_search()) == internal_requests.OrphanSearch()
+        internal_requests.decode_provision(internal_requests.encode_orphan_search())
+        == internal_requests.OrphanSearch()
     )
     assert internal_requests.decode_provision(
         internal_requests.encode_provision(ProvisionRequest("digits_1"))
     ) == ProvisionRequest("digits_1")
 
 
-@pytest.mark.parametrize("text", ['{"version": 2, "orphans": true}', '{"version": 1, "orphans": false}', "[]", "{"])
+@pytest.mark.parametrize(
+    "text", ['{"version": 2, "orphans": true}', '{"version": 1, "orphans": false}', "[]", "{"]
+)
 def test_malformed_provision_message_is_a_permanent_error(text: str) -> None:
     with pytest.raises(PermanentError):
         internal_requests.decode_provision(text.encode())

@@ -26,7 +26,9 @@ from trainmaster.ports import NotCreated, ZonesUnreachableError
 
 ZONES: Final = ("us-central1-a", "us-central1-b", "us-central1-c", "us-central1-f")
 CALLS: Final = ("list_vms", "list_all", "create", "delete", "write_directive", "last_heartbeat")
-REFUSED: Final = "Google refuses the call, which an operator can repair: 403: compute.instances.list"
+REFUSED: Final = (
+    "Google refuses the call, which an operator can repair: 403: compute.instances.list"
+)
 BLOCKED: Final = NotCreated(CapacityErrorKind.BLOCKED, "403", "compute.instances.create")
 
 Outage = Callable[[pytest.MonkeyPatch, MemoryFleet], None]
@@ -114,10 +116,16 @@ def test_nothing_is_left_of_a_job_that_is_cancelled_in_an_outage(
 @pytest.mark.parametrize(
     ("outage", "words"),
     [
-        (OUTAGES["a zone"], "Google cannot reach us-central1-a: changes of this job's VMs wait until that ends."),
+        (
+            OUTAGES["a zone"],
+            "Google cannot reach us-central1-a: changes of this job's VMs wait until that ends.",
+        ),
         (OUTAGES["list_all is refused"], f"{REFUSED}: changes"),
         (OUTAGES["list_vms is refused"], f"{REFUSED}: changes"),
-        (without_nodes, "Google cannot reach us-central1-a: changes of this job's VMs wait until that ends."),
+        (
+            without_nodes,
+            "Google cannot reach us-central1-a: changes of this job's VMs wait until that ends.",
+        ),
     ],
 )
 def test_why_of_a_running_job_says_once_an_hour_that_its_vms_are_out_of_reach(
@@ -162,13 +170,18 @@ def test_why_names_each_cause_of_an_hour(running: World, monkeypatch: pytest.Mon
     ],
 )
 def test_causes_are_equal_whatever_replica_they_name(problem: str, *, is_same: bool) -> None:
-    first = VmsOutOfReach("x", "direct tm-x-worker-7: Google refuses: 403: instances/tm-x-worker-7", START)
+    first = VmsOutOfReach(
+        "x", "direct tm-x-worker-7: Google refuses: 403: instances/tm-x-worker-7", START
+    )
     assert (VmsOutOfReach("x", problem, START).key == first.key) == is_same
     assert VmsOutOfReach("x", first.problem, START + timedelta(hours=1)).key != first.key
 
 
 def test_number_of_causes_is_bounded() -> None:
-    keys = {VmsOutOfReach("x", "error " + chr(256 + number), START).key for number in range(5 * CAUSES_MAX)}
+    keys = {
+        VmsOutOfReach("x", "error " + chr(256 + number), START).key
+        for number in range(5 * CAUSES_MAX)
+    }
     assert CAUSES_MAX / 2 < len(keys) <= CAUSES_MAX
 
 
@@ -179,7 +192,12 @@ def test_slices_go_on_after_an_outage_of_ten_minutes(
 ) -> None:
     world = World()
     slices = {"acceleratorConfig": {"type": "TPU_V3", "count": 8}}
-    roles = {"masterType": "cloud_tpu", "masterConfig": slices, "workerType": "cloud_tpu", "workerConfig": slices}
+    roles = {
+        "masterType": "cloud_tpu",
+        "masterConfig": slices,
+        "workerType": "cloud_tpu",
+        "workerConfig": slices,
+    }
     world.submit(a_spec(**roles, runtimeVersion="2.11", pythonVersion="3.7"))
     world.deliver()
     world.report_all_ready()

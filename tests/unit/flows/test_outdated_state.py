@@ -16,14 +16,18 @@ def ids(world: World) -> dict[str, str]:
     return {vm.name: vm.instance_id for vm in world.vms}
 
 
-def test_vms_that_are_newer_than_an_outdated_state_are_kept(running: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vms_that_are_newer_than_an_outdated_state_are_kept(
+    running: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before, list_vms, calls = ids(running), running.fleet.list_vms, list[str]()
 
     def change_and_list(*arguments: Any, **options: Any) -> Any:
         calls.append("list")
         if len(calls) == 1:
             running.exit_program(WORKER_0)  # and another delivery directs its VM
-            running.fleet.write_directive(running.vm(WORKER_0), Directive(1, 2, DirectiveAction.RUN))
+            running.fleet.write_directive(
+                running.vm(WORKER_0), Directive(1, 2, DirectiveAction.RUN)
+            )
             calls.append("changed")
         return list_vms(*arguments, **options)
 
@@ -41,7 +45,9 @@ def test_vms_that_are_newer_than_an_outdated_state_are_kept(running: World, monk
     [Directive(1, 4, DirectiveAction.RUN), Directive(2, 1, DirectiveAction.HOLD)],
     ids=["incarnation", "attempt"],
 )
-def test_vm_with_an_order_of_a_lost_state_is_replaced_free_of_charge(running: World, order: Directive) -> None:
+def test_vm_with_an_order_of_a_lost_state_is_replaced_free_of_charge(
+    running: World, order: Directive
+) -> None:
     before, changed = ids(running), running.vm(WORKER_1).name
     running.fleet.write_directive(running.vm(WORKER_1), order)
     sweep(running, 12)

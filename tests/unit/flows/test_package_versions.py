@@ -46,7 +46,10 @@ class Installation:
         return self.objects.write(uri, content, content_type="application/gzip")
 
     def submit(
-        self, spec: dict[str, object], source: str = "gs://b/jobs/digits.yaml#1", job_id: str = "digits_1"
+        self,
+        spec: dict[str, object],
+        source: str = "gs://b/jobs/digits.yaml#1",
+        job_id: str = "digits_1",
     ) -> None:
         submit.handle(json.dumps({"jobId": job_id, **spec}).encode(), source, self.deps)
 
@@ -58,7 +61,9 @@ class Installation:
 
     @property
     def rejections(self) -> list[str]:
-        return [problem for rejection in self.world.store.rejections() for problem in rejection.problems]
+        return [
+            problem for rejection in self.world.store.rejections() for problem in rejection.problems
+        ]
 
 
 @pytest.fixture
@@ -72,7 +77,9 @@ def test_accepted_job_names_the_generation_of_each_package(installation: Install
     assert installation.package_uris == (f"{HELPER}#{helper}", f"{TRAINER}#{trainer}")
 
 
-def test_package_that_is_overwritten_later_does_not_change_the_job(installation: Installation) -> None:
+def test_package_that_is_overwritten_later_does_not_change_the_job(
+    installation: Installation,
+) -> None:
     generation = installation.put(TRAINER)
     installation.submit(a_spec())
     installation.put(TRAINER, b"attack")
@@ -80,7 +87,9 @@ def test_package_that_is_overwritten_later_does_not_change_the_job(installation:
     assert installation.package_uris == (f"{TRAINER}#{generation}",)
 
 
-def test_repeated_submission_whose_package_is_gone_is_not_rejected(installation: Installation) -> None:
+def test_repeated_submission_whose_package_is_gone_is_not_rejected(
+    installation: Installation,
+) -> None:
     installation.put(TRAINER)
     installation.submit(a_spec())
     installation.objects.delete(TRAINER)
@@ -101,16 +110,22 @@ def test_packages_of_every_role_are_pinned(installation: Installation) -> None:
 
     def pool(uri: str) -> dict[str, object]:
         package = {"executorImageUri": IMAGE, "packageUris": [uri], "pythonModule": "trainer.task"}
-        return {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "pythonPackageSpec": package}
+        return {
+            "machineSpec": {"machineType": "n1-standard-4"},
+            "replicaCount": 1,
+            "pythonPackageSpec": package,
+        }
 
     pools = {"workerPoolSpecs": [pool(TRAINER), pool(HELPER)]}
-    installation.submit({"displayName": "digits", "jobSpec": pools, "trainmaster": {"region": "us-central1"}})
+    installation.submit(
+        {"displayName": "digits", "jobSpec": pools, "trainmaster": {"region": "us-central1"}}
+    )
     loaded = installation.world.store.load("digits_1")
     assert loaded is not None
     plan = loaded.state.job.plan
-    assert {uri for group in plan.groups for uri in plan.program_of(group.task_type).package_uris} == {
-        f"{uri}#{generation}" for uri, generation in generations.items()
-    }
+    assert {
+        uri for group in plan.groups for uri in plan.program_of(group.task_type).package_uris
+    } == {f"{uri}#{generation}" for uri, generation in generations.items()}
 
 
 def test_trials_run_the_packages_of_their_tuning_job(installation: Installation) -> None:
@@ -134,21 +149,31 @@ def test_missing_package_is_rejected_by_its_field(installation: Installation) ->
     assert installation.world.store.load("digits_1") is None
 
 
-def test_package_that_may_not_be_read_is_rejected_with_the_role_that_is_missing(installation: Installation) -> None:
+def test_package_that_may_not_be_read_is_rejected_with_the_role_that_is_missing(
+    installation: Installation,
+) -> None:
     installation.objects.forbidden_buckets.add("bucket")
     with pytest.raises(PermanentError):
         installation.submit(a_spec())
     (problem,) = installation.rejections
-    assert problem.startswith(f"Field: training_input.package_uris[0] Error: names {TRAINER}, which this installation")
+    assert problem.startswith(
+        f"Field: training_input.package_uris[0] Error: names {TRAINER}, which this installation"
+    )
     assert "worker_read_buckets" in problem
     assert "roles/storage.objectViewer" in problem
 
 
 def test_missing_package_of_a_job_file_is_written_next_to_it(installation: Installation) -> None:
     uri = "gs://bucket/jobs/digits.json"
-    generation = installation.objects.write(uri, json.dumps(a_spec()).encode(), content_type="application/json")
+    generation = installation.objects.write(
+        uri, json.dumps(a_spec()).encode(), content_type="application/json"
+    )
     assert (
-        upload.handle(UploadedObject("bucket", "jobs/digits.json", generation), installation.objects, installation.deps)
+        upload.handle(
+            UploadedObject("bucket", "jobs/digits.json", generation),
+            installation.objects,
+            installation.deps,
+        )
         is None
     )
     report = installation.objects.read(f"{uri}.error.json", max_bytes=1 << 20)
@@ -156,15 +181,21 @@ def test_missing_package_of_a_job_file_is_written_next_to_it(installation: Insta
     (problem,) = json.loads(report)["problems"]
     assert problem["field"] == "trainingInput.packageUris[0]"
     assert TRAINER in problem["problem"]
-    assert not [message for message in installation.world.bus.drain() if message.topic == topics.SUBMIT]
+    assert not [
+        message for message in installation.world.bus.drain() if message.topic == topics.SUBMIT
+    ]
 
 
-def test_form_of_a_second_job_names_the_packages_that_the_first_one_ran(installation: Installation) -> None:
+def test_form_of_a_second_job_names_the_packages_that_the_first_one_ran(
+    installation: Installation,
+) -> None:
     """A program of another job has replaced the package since."""
     accepted = installation.put(TRAINER)
     installation.submit(a_spec(packageUris=[TRAINER], args=[TRAINER]))
     installation.put(TRAINER, b"of an attacker")
-    document = yaml.safe_load(new_form(Site(installation.world).console(), installation.world.job).text)
+    document = yaml.safe_load(
+        new_form(Site(installation.world).console(), installation.world.job).text
+    )
     assert document["trainingInput"]["packageUris"] == [f"{TRAINER}#{accepted}"]
     assert document["trainingInput"]["args"] == [TRAINER]
     installation.submit(document, "again", "digits_2")
@@ -173,10 +204,14 @@ def test_form_of_a_second_job_names_the_packages_that_the_first_one_ran(installa
     assert again.state.job.plan.program.package_uris == (f"{TRAINER}#{accepted}",)
 
 
-def test_job_runs_the_image_that_its_tag_named_when_it_was_accepted(installation: Installation) -> None:
+def test_job_runs_the_image_that_its_tag_named_when_it_was_accepted(
+    installation: Installation,
+) -> None:
     image = "us-docker.pkg.dev/my-project/training/trainer:1"
     installation.world.resources = resources = MemoryResources()
-    resources.digests["projects/my-project/locations/us/repositories/training/packages/trainer/tags/1"] = DIGEST
+    resources.digests[
+        "projects/my-project/locations/us/repositories/training/packages/trainer/tags/1"
+    ] = DIGEST
     spec = a_spec(masterConfig={"imageUri": image}, workerConfig={"imageUri": image})
     for name in ("packageUris", "pythonModule", "runtimeVersion", "pythonVersion"):
         spec["trainingInput"].pop(name, None)  # type: ignore[attr-defined]
@@ -184,7 +219,9 @@ def test_job_runs_the_image_that_its_tag_named_when_it_was_accepted(installation
     job = installation.world.job
     assert job.plan.program.container == Container(f"{image}@{DIGEST}")
     form = yaml.safe_load(new_form(Site(installation.world).console(), job).text)["trainingInput"]
-    assert form["masterConfig"]["imageUri"] == form["workerConfig"]["imageUri"] == f"{image}@{DIGEST}"
+    assert (
+        form["masterConfig"]["imageUri"] == form["workerConfig"]["imageUri"] == f"{image}@{DIGEST}"
+    )
     installation.submit({"trainingInput": form}, "again", "digits_2")
 
 

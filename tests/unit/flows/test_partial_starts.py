@@ -23,7 +23,9 @@ WORKERS = tuple(ReplicaId(TaskType.WORKER, index) for index in range(3))
 
 def a_server_job(*, gang: bool = False) -> dict[str, object]:
     """Return a job of a chief, a parameter server and three workers."""
-    spec: dict[str, Any] = a_spec(workerCount=3, parameterServerCount=1, parameterServerType="n1-standard-4")
+    spec: dict[str, Any] = a_spec(
+        workerCount=3, parameterServerCount=1, parameterServerType="n1-standard-4"
+    )
     return {**spec, "trainmaster": {"gang": gang, "zones": [A, B]}}
 
 
@@ -118,7 +120,9 @@ def test_lost_required_vm_without_capacity_moves_the_running_job(world: World) -
     world.check()
 
 
-def test_required_vm_is_awaited_for_its_own_time_and_not_for_that_of_a_missing_worker(world: World) -> None:
+def test_required_vm_is_awaited_for_its_own_time_and_not_for_that_of_a_missing_worker(
+    world: World,
+) -> None:
     start(world, 3)
     for replica_id in (PRIMARY, SERVER, WORKERS[0]):
         world.send("vm-ready", replica_id)
@@ -146,7 +150,10 @@ def test_optional_replica_that_fails_for_good_is_given_up_and_the_job_goes_on(wo
     world.report_all_ready()
     world.exit_program(WORKERS[1], 137, out_of_memory=True)
     world.deliver()
-    assert (world.state, world.replica(WORKERS[1]).state) == (JobState.RUNNING, ReplicaState.COMPLETED)
+    assert (world.state, world.replica(WORKERS[1]).state) == (
+        JobState.RUNNING,
+        ReplicaState.COMPLETED,
+    )
     assert world.find_vm(WORKERS[1]) is None
     assert "The job continues without worker 1." in world.ledger[-1].decision.text
     world.exit_program(PRIMARY, 137, out_of_memory=True)
@@ -186,7 +193,9 @@ def wait_for_workers_for_a_day(world: World) -> None:
     assert world.job.placement.next_at - world.now > timedelta(minutes=13)
 
 
-def test_lost_required_vm_is_requested_at_once_although_workers_wait_for_the_backoff(world: World) -> None:
+def test_lost_required_vm_is_requested_at_once_although_workers_wait_for_the_backoff(
+    world: World,
+) -> None:
     wait_for_workers_for_a_day(world)
     world.send("maintenance", SERVER, cause="preemption")
     world.deliver()
@@ -212,7 +221,9 @@ def test_lost_required_vm_without_capacity_is_requested_again_within_a_minute(wo
     world.check()
 
 
-def test_missing_worker_still_waits_for_its_backoff_after_a_required_vm_was_replaced(world: World) -> None:
+def test_missing_worker_still_waits_for_its_backoff_after_a_required_vm_was_replaced(
+    world: World,
+) -> None:
     wait_for_workers_for_a_day(world)
     world.send("maintenance", SERVER, cause="preemption")
     world.deliver()

@@ -82,11 +82,15 @@ def world(fleet: PlacedFleet) -> World:
     return World(fleet=fleet)
 
 
-def placed(*alternatives: dict[str, object], name: str = "ordered", **extension: object) -> dict[str, object]:
+def placed(
+    *alternatives: dict[str, object], name: str = "ordered", **extension: object
+) -> dict[str, object]:
     return {**a_spec(), "trainmaster": {"placement": {name: list(alternatives)}, **extension}}
 
 
-def submit(world: World, *alternatives: dict[str, object], name: str = "ordered", **extension: object) -> None:
+def submit(
+    world: World, *alternatives: dict[str, object], name: str = "ordered", **extension: object
+) -> None:
     world.submit(placed(*alternatives, name=name, **extension))
     world.deliver()
 
@@ -98,13 +102,19 @@ def lose_all(world: World) -> None:
     world.deliver()
 
 
-def test_job_runs_in_the_second_region_and_moves_back_after_a_loss(world: World, fleet: PlacedFleet) -> None:
+def test_job_runs_in_the_second_region_and_moves_back_after_a_loss(
+    world: World, fleet: PlacedFleet
+) -> None:
     fleet.failures = {("us-central1", True): FULL}
     submit(world, {"regions": ["us-central1", "us-east1"], "spot": "all", "env": {"BATCH": "16"}})
     assert {vm.zone for vm in world.vms} == {EAST[0]}
     assert fleet.order()[-1] == (EAST[0], "n1-standard-4", True)
     config = fleet.configs[EAST[0]]
-    assert (config["region"], config["zone"], config["log"]["region"]) == ("us-east1", EAST[0], "us-east1")
+    assert (config["region"], config["zone"], config["log"]["region"]) == (
+        "us-east1",
+        EAST[0],
+        "us-east1",
+    )
     assert config["environment"]["CLOUD_ML_REGION"] == "us-east1"
     assert config["variables"]["BATCH"] == "16"
     assert EAST[0] in json.dumps(config["tf_config"])
@@ -127,14 +137,20 @@ def test_job_runs_in_the_second_region_and_moves_back_after_a_loss(world: World,
 def test_each_pass_requests_each_eligible_candidate_once_and_after_delays_an_alternative(
     world: World, fleet: PlacedFleet
 ) -> None:
-    fleet.failures = {(region, spot): FULL for region in ("us-central1", "us-east1") for spot in (True, False)}
+    fleet.failures = {
+        (region, spot): FULL for region in ("us-central1", "us-east1") for spot in (True, False)
+    }
     submit(
         world,
         {"zones": [B, A], "spot": "all"},
         {"regions": ["us-east1"], "machineSpec": BIG, "roles": ["chief", "worker"], "spot": "all"},
         {"zones": [A], "spot": "none", "after": "1800s"},
     )
-    first = [(B, "n1-standard-4", True), (A, "n1-standard-4", True), *((zone, "n1-standard-8", True) for zone in EAST)]
+    first = [
+        (B, "n1-standard-4", True),
+        (A, "n1-standard-4", True),
+        *((zone, "n1-standard-8", True) for zone in EAST),
+    ]
     began_at = world.now
     assert fleet.order() == first
     has_begun = False
@@ -144,12 +160,20 @@ def test_each_pass_requests_each_eligible_candidate_once_and_after_delays_an_alt
         world.deliver()
         order = fleet.order()
         has_begun = (A, "n1-standard-4", False) in order
-        assert sorted(order) == sorted([*first, *([(A, "n1-standard-4", False)] if has_begun else [])])
+        assert sorted(order) == sorted(
+            [*first, *([(A, "n1-standard-4", False)] if has_begun else [])]
+        )
         assert has_begun or (world.now - began_at).total_seconds() < 1800 + 70
     assert has_begun
-    (text,) = [entry.decision.text for entry in world.ledger if entry.decision.reason is Reason.PREPARING]
-    assert text.startswith(f"The job's VMs are being created. Candidates in this order: Spot n1-standard-4 in {B} (")
-    assert f"trying Spot n1-standard-8 in {EAST[0]} next" in " ".join(entry.decision.text for entry in world.ledger)
+    (text,) = [
+        entry.decision.text for entry in world.ledger if entry.decision.reason is Reason.PREPARING
+    ]
+    assert text.startswith(
+        f"The job's VMs are being created. Candidates in this order: Spot n1-standard-4 in {B} ("
+    )
+    assert f"trying Spot n1-standard-8 in {EAST[0]} next" in " ".join(
+        entry.decision.text for entry in world.ledger
+    )
     assert next_steps(world.job, world.replicas)[-1].startswith(
         ("VMs are requested (n1-standard", "VMs are requested (Spot n1-standard")
     )
@@ -159,10 +183,19 @@ def test_each_pass_requests_each_eligible_candidate_once_and_after_delays_an_alt
 def test_used_up_quota_is_not_asked_for_again_in_its_region_and_other_pricing_is(
     world: World, fleet: PlacedFleet
 ) -> None:
-    fleet.failures = {("us-central1", True): NotCreated(CapacityErrorKind.QUOTA, "QUOTA_EXCEEDED", "Quota 'X'")}
-    submit(world, {"spot": "all"}, {"zones": [A], "spot": "none"}, {"regions": ["us-east1"], "spot": "all"})
+    fleet.failures = {
+        ("us-central1", True): NotCreated(CapacityErrorKind.QUOTA, "QUOTA_EXCEEDED", "Quota 'X'")
+    }
+    submit(
+        world,
+        {"spot": "all"},
+        {"zones": [A], "spot": "none"},
+        {"regions": ["us-east1"], "spot": "all"},
+    )
     assert fleet.order() == [(A, "n1-standard-4", True), (A, "n1-standard-4", False)]
-    assert [e.decision.reason for e in world.ledger if e.decision.reason is Reason.QUOTA] == [Reason.QUOTA]
+    assert [e.decision.reason for e in world.ledger if e.decision.reason is Reason.QUOTA] == [
+        Reason.QUOTA
+    ]
     world.check()
 
 
@@ -182,16 +215,28 @@ def test_job_whose_alternatives_all_share_a_used_up_quota_waits_and_keeps_to_aft
     world.check()
 
 
-def test_used_up_global_quota_of_gpus_covers_all_candidates_with_gpus(world: World, fleet: PlacedFleet) -> None:
-    quota = NotCreated(CapacityErrorKind.QUOTA, "QUOTA_EXCEEDED", "Quota 'GPUS_ALL_REGIONS' exceeded.")
+def test_used_up_global_quota_of_gpus_covers_all_candidates_with_gpus(
+    world: World, fleet: PlacedFleet
+) -> None:
+    quota = NotCreated(
+        CapacityErrorKind.QUOTA, "QUOTA_EXCEEDED", "Quota 'GPUS_ALL_REGIONS' exceeded."
+    )
     fleet.failures = {("us-central1", False): quota, ("us-east1", False): quota}
-    gpu = {"machineType": "n1-standard-8", "acceleratorType": "NVIDIA_TESLA_T4", "acceleratorCount": 1}
+    gpu = {
+        "machineType": "n1-standard-8",
+        "acceleratorType": "NVIDIA_TESLA_T4",
+        "acceleratorCount": 1,
+    }
     submit(
         world,
         {"machineSpec": gpu, "roles": ["worker"], "regions": ["us-central1", "us-east1"]},
         {"machineSpec": {"machineType": "n1-highmem-8"}, "roles": ["worker"], "spot": "all"},
     )
-    workers = [(c.zone, c.group.machine_type, c.spot) for _, c in fleet.requested if c.group.task_type == "worker"]
+    workers = [
+        (c.zone, c.group.machine_type, c.spot)
+        for _, c in fleet.requested
+        if c.group.task_type == "worker"
+    ]
     assert workers == [(A, "n1-standard-8", False), (A, "n1-highmem-8", True)]
 
 
@@ -217,7 +262,9 @@ def test_refused_region_is_left_and_a_job_that_is_refused_everywhere_fails_after
     world.check()
 
 
-def test_vms_stay_where_only_the_pricing_of_the_others_changes(world: World, fleet: PlacedFleet) -> None:
+def test_vms_stay_where_only_the_pricing_of_the_others_changes(
+    world: World, fleet: PlacedFleet
+) -> None:
     submit(world, {"zones": [A, B], "spot": "all"}, {"zones": [A], "spot": "none"})
     world.report_all_ready()
     kept = world.vm(CHIEF).instance_id
@@ -261,7 +308,9 @@ def test_gang_that_keeps_missing_a_vm_moves_to_another_alternative_after_a_while
     world.check()
 
 
-def test_candidate_is_left_only_after_its_operation_has_ended(world: World, fleet: PlacedFleet) -> None:
+def test_candidate_is_left_only_after_its_operation_has_ended(
+    world: World, fleet: PlacedFleet
+) -> None:
     fleet.failures = {(A, True): Pending()}
     submit(world, {"zones": [A], "spot": "all"}, {"zones": [EAST[0]], "spot": "none"})
     assert {zone for zone, _, _ in fleet.order()} == {A}
@@ -272,7 +321,9 @@ def test_candidate_is_left_only_after_its_operation_has_ended(world: World, flee
     world.check()
 
 
-def test_cancelled_job_leaves_no_vm_in_any_place_that_it_has_left(world: World, fleet: PlacedFleet) -> None:
+def test_cancelled_job_leaves_no_vm_in_any_place_that_it_has_left(
+    world: World, fleet: PlacedFleet
+) -> None:
     fleet.failures = {(A, True): FULL}
     submit(world, {"zones": [A], "spot": "all"}, {"zones": [EAST[0]]}, {"zones": [B]})
     late = next(create for _, create in fleet.requested if create.zone == A)
@@ -299,10 +350,14 @@ def test_describe_names_the_candidate_and_returns_the_spec_as_submitted(world: W
     submit(world, {"zones": [EAST[0]], "machineSpec": BIG, "spot": "all"})
     view = job_view(world.job, project="p")
     assert view["trainmaster"]["candidate"] == f"Spot n1-standard-8 in {EAST[0]}"
-    assert json.loads(world.job.spec_json)["trainmaster"]["placement"]["ordered"][0]["zones"] == [EAST[0]]
+    assert json.loads(world.job.spec_json)["trainmaster"]["placement"]["ordered"][0]["zones"] == [
+        EAST[0]
+    ]
 
 
-def test_cost_is_that_of_the_machine_region_and_pricing_of_each_vm(world: World, fleet: PlacedFleet) -> None:
+def test_cost_is_that_of_the_machine_region_and_pricing_of_each_vm(
+    world: World, fleet: PlacedFleet
+) -> None:
     fleet.failures = {(A, True): FULL}
     submit(world, {"zones": [A], "spot": "all"}, {"zones": ["europe-west4-a"], "machineSpec": BIG})
     world.report_all_ready()
@@ -316,10 +371,14 @@ def test_cost_is_that_of_the_machine_region_and_pricing_of_each_vm(world: World,
     assert float(cost.total) == pytest.approx(float(hourly), rel=0.01)
 
 
-def test_any_of_is_ordered_by_price_and_capacity_decides_within_a_band(world: World, fleet: PlacedFleet) -> None:
+def test_any_of_is_ordered_by_price_and_capacity_decides_within_a_band(
+    world: World, fleet: PlacedFleet
+) -> None:
     world.prices, world.regions = price_list(), ("us-central1", "europe-west4")
     fleet.failures = {(place, True): FULL for place in world.regions}
-    submit(world, {"machineSpec": BIG}, {"zones": [A]}, {"regions": "any", "spot": "all"}, name="anyOf")
+    submit(
+        world, {"machineSpec": BIG}, {"zones": [A]}, {"regions": "any", "spot": "all"}, name="anyOf"
+    )
     order = [(machine, spot) for _, machine, spot in fleet.order()]
     assert order == [*[("n1-standard-4", True)] * 7, ("n1-standard-4", False)]
     world.check()
@@ -351,31 +410,45 @@ def test_transfer_has_a_price_within_a_continent_and_a_reason_otherwise(
         assert found == Decimal(str(price))
 
 
-@pytest.mark.parametrize(("gib", "first"), [(50, {"us-central1", "us-east1"}), (1000, {"us-central1"}), (None, None)])
-def test_any_of_counts_the_transfer_of_data_to_a_region(world: World, gib: int | None, first: set[str] | None) -> None:
+@pytest.mark.parametrize(
+    ("gib", "first"), [(50, {"us-central1", "us-east1"}), (1000, {"us-central1"}), (None, None)]
+)
+def test_any_of_counts_the_transfer_of_data_to_a_region(
+    world: World, gib: int | None, first: set[str] | None
+) -> None:
     """Three VMs cost 0.7 USD an hour: over a day, 1 USD per start is within the band of 15 %, and 20 USD are not."""
     world.prices, world.objects = price_list(), MemoryObjects()
     world.objects.places["my-data"] = BucketPlace("US-CENTRAL1")
     world.objects.write("gs://bucket/trainer-0.1.tar.gz", b"code", content_type="application/gzip")
     data = {"uri": "gs://my-data/set", **({"gib": gib} if gib else {})}
-    document = placed({"regions": ["us-east1", "us-central1"]}, {"spot": "none", "machineSpec": BIG}, name="anyOf")
+    document = placed(
+        {"regions": ["us-east1", "us-central1"]}, {"spot": "none", "machineSpec": BIG}, name="anyOf"
+    )
     document["trainmaster"]["placement"]["data"] = data  # type: ignore[index]
     world.submit(document)
     plan = world.job.plan
     best = min(candidate.rank for candidate in plan.candidates)
-    found = {z.rpartition("-")[0] for z, c in zip(plan.zones, plan.candidates, strict=True) if c.rank == best}
+    found = {
+        z.rpartition("-")[0]
+        for z, c in zip(plan.zones, plan.candidates, strict=True)
+        if c.rank == best
+    }
     assert found == (first or {"us-central1", "us-east1"})
     assert any("network traffic" in note.reason for note in plan.substitutions)
 
 
-def test_missing_bucket_of_data_is_refused_and_one_that_may_not_be_seen_is_noted(world: World) -> None:
+def test_missing_bucket_of_data_is_refused_and_one_that_may_not_be_seen_is_noted(
+    world: World,
+) -> None:
     world.objects = MemoryObjects()
     world.objects.missing_buckets.add("my-data")
     world.objects.forbidden_buckets.add("other")
     world.objects.write("gs://bucket/trainer-0.1.tar.gz", b"code", content_type="application/gzip")
     document = placed({"spot": "all"}, name="anyOf")
     document["trainmaster"]["placement"]["data"] = {"uri": "gs://my-data/set"}  # type: ignore[index]
-    with pytest.raises(PermanentError, match=r"trainmaster.placement.data.uri .*my-data, which does not exist"):
+    with pytest.raises(
+        PermanentError, match=r"trainmaster.placement.data.uri .*my-data, which does not exist"
+    ):
         world.submit(document)
     document["trainmaster"]["placement"]["data"] = {"uri": "gs://other/set"}  # type: ignore[index]
     world.submit(document)
@@ -390,7 +463,9 @@ def test_reservation_ranks_first_and_an_unknown_price_last() -> None:
         {"zones": ["us-east4-a"]},
         {"spot": "all"},
     )
-    plan = ranked_by_price(accept(placed(*listed, name="anyOf"), default_job_id="j").plan, price_list(), {})
+    plan = ranked_by_price(
+        accept(placed(*listed, name="anyOf"), default_job_id="j").plan, price_list(), {}
+    )
     ranks = {candidate.option: candidate.rank for candidate in plan.candidates}
     assert sorted(ranks, key=lambda option: ranks[option]) == [1, 3, 0, 2]
     assert (ranks[1], ranks[3]) == (0, 1)
@@ -399,8 +474,18 @@ def test_reservation_ranks_first_and_an_unknown_price_last() -> None:
 @pytest.mark.parametrize(
     ("alternatives", "name", "prices", "field"),
     [
-        ([{"spot": "all"}, {"regions": ["us-west1"]}], "ordered", True, "trainmaster.placement.ordered[1]"),
-        ([{"spot": "all"}, {"zones": ["us-west1-a"]}], "anyOf", True, "trainmaster.placement.any_of[1]"),
+        (
+            [{"spot": "all"}, {"regions": ["us-west1"]}],
+            "ordered",
+            True,
+            "trainmaster.placement.ordered[1]",
+        ),
+        (
+            [{"spot": "all"}, {"zones": ["us-west1-a"]}],
+            "anyOf",
+            True,
+            "trainmaster.placement.any_of[1]",
+        ),
         ([{"spot": "all"}, {"spot": "none"}], "anyOf", False, "trainmaster.placement.any_of"),
     ],
     ids=["region", "zone", "no prices"],
@@ -410,7 +495,9 @@ def test_job_that_this_installation_cannot_place_is_refused_with_the_field(
 ) -> None:
     world.regions = ("us-central1", "us-east1")
     world.prices = price_list() if prices else None
-    with pytest.raises(PermanentError, match="worker_regions" if prices else "there is no price list") as caught:
+    with pytest.raises(
+        PermanentError, match="worker_regions" if prices else "there is no price list"
+    ) as caught:
         world.submit(placed(*alternatives, name=name))
     assert f"Field: {field} " in str(caught.value)
 
@@ -423,13 +510,27 @@ def test_any_of_with_one_machine_needs_no_prices(world: World) -> None:
 def test_zone_that_google_names_comes_first_only_for_the_machine_that_was_requested(
     world: World, fleet: PlacedFleet
 ) -> None:
-    fleet.failures = {(A, False): replace(FULL, zones_available=(C,)), (B, False): replace(FULL, zones_available=(C,))}
-    submit(world, {"zones": [A, B]}, {"zones": [B, C], "machineSpec": BIG, "roles": ["chief", "worker"]})
+    fleet.failures = {
+        (A, False): replace(FULL, zones_available=(C,)),
+        (B, False): replace(FULL, zones_available=(C,)),
+    }
+    submit(
+        world,
+        {"zones": [A, B]},
+        {"zones": [B, C], "machineSpec": BIG, "roles": ["chief", "worker"]},
+    )
     small, big = "n1-standard-4", "n1-standard-8"
-    assert [request[:2] for request in fleet.order()] == [(A, small), (B, small), (B, big), (C, big)]
+    assert [request[:2] for request in fleet.order()] == [
+        (A, small),
+        (B, small),
+        (B, big),
+        (C, big),
+    ]
 
 
-def test_early_losses_do_not_begin_an_alternative_before_its_time(world: World, fleet: PlacedFleet) -> None:
+def test_early_losses_do_not_begin_an_alternative_before_its_time(
+    world: World, fleet: PlacedFleet
+) -> None:
     submit(world, {"zones": [A], "spot": "all"}, {"zones": [B], "after": "7200s"})
     world.report_all_ready()
     for _ in range(4):
@@ -445,7 +546,9 @@ def test_early_losses_do_not_begin_an_alternative_before_its_time(world: World, 
     world.check()
 
 
-def test_wait_limit_ends_a_search_and_leaves_nothing_in_any_candidate(world: World, fleet: PlacedFleet) -> None:
+def test_wait_limit_ends_a_search_and_leaves_nothing_in_any_candidate(
+    world: World, fleet: PlacedFleet
+) -> None:
     fleet.failures = {(A, True): FULL, (EAST[0], False): Pending()}
     document = placed({"zones": [A], "spot": "all"}, {"zones": [EAST[0]]})
     document["trainingInput"]["scheduling"] = {"maxWaitTime": "1800s"}  # type: ignore[index]
@@ -469,18 +572,26 @@ def test_optional_replicas_stay_with_the_required_ones_that_found_an_alternative
     listed = {"placement": {"ordered": [{"zones": [A], "spot": "all"}, {"zones": [EAST[0]]}]}}
     world.submit({**a_spec(**roles), "trainmaster": {**listed, "gang": False}})
     world.deliver()
-    assert {str(vm.replica_id): vm.zone for vm in world.vms} == dict.fromkeys(("chief-0", "ps-0", "worker-0"), EAST[0])
+    assert {str(vm.replica_id): vm.zone for vm in world.vms} == dict.fromkeys(
+        ("chief-0", "ps-0", "worker-0"), EAST[0]
+    )
     for vm in world.vms:
         world.send("vm-ready", vm.replica_id)
     fleet.failures = {}
     world.wait(3600)
     world.provision()
     world.deliver()
-    assert (world.state, world.job.zone, {vm.zone for vm in world.vms}) == ("RUNNING", EAST[0], {EAST[0]})
+    assert (world.state, world.job.zone, {vm.zone for vm in world.vms}) == (
+        "RUNNING",
+        EAST[0],
+        {EAST[0]},
+    )
     world.check()
 
 
-def test_zone_that_cannot_be_listed_delays_only_jobs_that_have_been_there(world: World, fleet: PlacedFleet) -> None:
+def test_zone_that_cannot_be_listed_delays_only_jobs_that_have_been_there(
+    world: World, fleet: PlacedFleet
+) -> None:
     submit(world, {"zones": [EAST[0]]}, {"zones": [A], "spot": "all"})
     world.report_all_ready()
     kept = world.vm(WORKER_0).instance_id

@@ -18,7 +18,12 @@ from trainmaster.errors import TemporaryError
 from trainmaster.flows import provision
 from trainmaster.flows.provision import LATE_S
 from trainmaster.flows.provisioning import reconciliation
-from trainmaster.flows.provisioning.reconciliation import DELIVERY_S, LEASE_S, REQUESTS_MAX, ROUNDS_MAX
+from trainmaster.flows.provisioning.reconciliation import (
+    DELIVERY_S,
+    LEASE_S,
+    REQUESTS_MAX,
+    ROUNDS_MAX,
+)
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.messaging import internal_requests, topics
 from trainmaster.messaging.internal_requests import AdmissionPass, OrphanSearch, ProvisionRequest
@@ -42,7 +47,9 @@ def handle(world: World, request: ProvisionRequest) -> Counts:
 
 
 def lease(world: World, holder: str = "") -> object:
-    return world.store.take_lease("digits_1", world.now, world.now + timedelta(seconds=LEASE_S), holder)
+    return world.store.take_lease(
+        "digits_1", world.now, world.now + timedelta(seconds=LEASE_S), holder
+    )
 
 
 def test_request_names_the_ledger_entry_it_is_for(running: World) -> None:
@@ -98,7 +105,10 @@ def test_event_during_a_delivery_is_provisioned_by_that_delivery(
     handle(world, first)
     assert seconds[0].reads == 2
     assert world.store.pending_keys("digits_1") == ()
-    assert [directed_incarnation(world, replica_id) for replica_id in (WORKER_0, WORKER_1)] == [2, 2]
+    assert [directed_incarnation(world, replica_id) for replica_id in (WORKER_0, WORKER_1)] == [
+        2,
+        2,
+    ]
 
 
 def test_event_after_the_last_listing_is_provisioned_by_that_delivery(
@@ -122,7 +132,10 @@ def test_event_after_the_last_listing_is_provisioned_by_that_delivery(
     monkeypatch.setattr(world.store, "pending_entries", after_an_exit)
     handle(world, first)
     assert world.store.pending_keys("digits_1") == ()
-    assert [directed_incarnation(world, replica_id) for replica_id in (WORKER_0, WORKER_1)] == [2, 2]
+    assert [directed_incarnation(world, replica_id) for replica_id in (WORKER_0, WORKER_1)] == [
+        2,
+        2,
+    ]
 
 
 @pytest.mark.parametrize("moment", ["mark_done", "release_lease"])
@@ -177,7 +190,9 @@ def test_redelivery_continues_at_once_when_the_first_delivery_died(running: Worl
     assert lease(world), "the redelivery has released it"
 
 
-def test_failed_delivery_releases_its_lease(running: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_delivery_releases_its_lease(
+    running: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     running.kill(WORKER_0)
     (request,) = requests(running)
     with monkeypatch.context() as patch:
@@ -245,7 +260,9 @@ def test_directives_that_arrive_one_after_the_other_cost_a_logarithmic_number_of
     (first,) = requests(world)
     counts = Counts()
     deps = replace(world.deps, store=counting_store(world.store, counts), sleep=wait_beside_an_exit)
-    provision.handle(first, replace(world.fleet_deps, fleet=counting_fleet(world.fleet, counts)), deps)
+    provision.handle(
+        first, replace(world.fleet_deps, fleet=counting_fleet(world.fleet, counts)), deps
+    )
     assert world.store.pending_keys("digits_1") == ()
     assert counts.calls["list_vms"] <= 5
 
@@ -268,7 +285,9 @@ def test_request_without_an_entry_is_dropped_if_a_later_sweep_has_repeated_it(
 def test_late_request_for_a_pending_entry_is_handled(running: World) -> None:
     running.kill(WORKER_0)
     (request,) = requests(running)
-    provision.handle(request, running.fleet_deps, running.deps, running.now - timedelta(seconds=LATE))
+    provision.handle(
+        request, running.fleet_deps, running.deps, running.now - timedelta(seconds=LATE)
+    )
     assert running.store.pending_keys("digits_1") == ()
 
 
@@ -276,7 +295,9 @@ def test_late_request_for_a_pending_entry_is_handled(running: World) -> None:
 def test_late_search_for_orphans_is_dropped(running: World, age_s: float, listings: int) -> None:
     counts = Counts()
     fleet_deps = replace(running.fleet_deps, fleet=counting_fleet(running.fleet, counts))
-    provision.handle(OrphanSearch(), fleet_deps, running.deps, running.now - timedelta(seconds=age_s))
+    provision.handle(
+        OrphanSearch(), fleet_deps, running.deps, running.now - timedelta(seconds=age_s)
+    )
     assert counts.calls["list_all"] == listings
 
 
@@ -284,7 +305,9 @@ def test_late_admission_pass_is_dropped(world: World) -> None:
     world.limits = {"vcpus": 100}
     world.submit()
     world.bus.drain()
-    provision.handle(AdmissionPass(), world.fleet_deps, world.deps, world.now - timedelta(seconds=LATE))
+    provision.handle(
+        AdmissionPass(), world.fleet_deps, world.deps, world.now - timedelta(seconds=LATE)
+    )
     assert world.state == "QUEUED"
     provision.handle(AdmissionPass(), world.fleet_deps, world.deps, world.now)
     assert world.state == "PREPARING"

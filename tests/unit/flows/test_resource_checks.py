@@ -46,7 +46,14 @@ def world(objects: MemoryObjects, resources: MemoryResources) -> World:
 
 def container_job(**training_input: object) -> dict[str, object]:
     spec: dict[str, Any] = a_spec(masterConfig={"imageUri": IMAGE}, **training_input)
-    for field in ("packageUris", "pythonModule", "args", "runtimeVersion", "workerType", "workerCount"):
+    for field in (
+        "packageUris",
+        "pythonModule",
+        "args",
+        "runtimeVersion",
+        "workerType",
+        "workerCount",
+    ):
         del spec["trainingInput"][field]
     return spec
 
@@ -56,7 +63,9 @@ def rejections(world: World) -> list[str]:
 
 
 def notes(world: World) -> tuple[Substitution, ...]:
-    return tuple(note for note in world.job.plan.substitutions if note.requested == note.replacement)
+    return tuple(
+        note for note in world.job.plan.substitutions if note.requested == note.replacement
+    )
 
 
 def test_job_whose_resources_exist_has_no_note(world: World) -> None:
@@ -65,7 +74,9 @@ def test_job_whose_resources_exist_has_no_note(world: World) -> None:
     assert notes(world) == ()
 
 
-def test_missing_bucket_of_the_job_directory_is_refused_by_its_field(world: World, objects: MemoryObjects) -> None:
+def test_missing_bucket_of_the_job_directory_is_refused_by_its_field(
+    world: World, objects: MemoryObjects
+) -> None:
     objects.missing_buckets.add("models")
     with pytest.raises(PermanentError):
         world.submit(a_spec(jobDir="gs://models/digits"))
@@ -75,10 +86,14 @@ def test_missing_bucket_of_the_job_directory_is_refused_by_its_field(world: Worl
     assert world.store.load("digits_1") is None
 
 
-def test_missing_package_and_bucket_are_refused_together(world: World, objects: MemoryObjects) -> None:
+def test_missing_package_and_bucket_are_refused_together(
+    world: World, objects: MemoryObjects
+) -> None:
     objects.missing_buckets.add("models")
     with pytest.raises(PermanentError):
-        world.submit(a_spec(jobDir="gs://models/digits", packageUris=["gs://bucket/other-0.1.tar.gz"]))
+        world.submit(
+            a_spec(jobDir="gs://models/digits", packageUris=["gs://bucket/other-0.1.tar.gz"])
+        )
     assert [problem.partition(" Error")[0] for problem in rejections(world)] == [
         "Field: training_input.package_uris[0]",
         "Field: training_input.job_dir",
@@ -108,7 +123,9 @@ def test_missing_resource_is_refused_by_its_field(
     assert "does not exist" in problem
 
 
-def test_resource_that_may_not_be_seen_is_noted_and_not_refused(world: World, resources: MemoryResources) -> None:
+def test_resource_that_may_not_be_seen_is_noted_and_not_refused(
+    world: World, resources: MemoryResources
+) -> None:
     resources.hidden.add(ACCOUNT)
     world.submit(a_spec(serviceAccount=ACCOUNT))
     (note,) = notes(world)
@@ -116,7 +133,9 @@ def test_resource_that_may_not_be_seen_is_noted_and_not_refused(world: World, re
     assert "may not see it" in note.reason
 
 
-def test_bucket_that_may_not_be_seen_is_noted_and_not_refused(world: World, objects: MemoryObjects) -> None:
+def test_bucket_that_may_not_be_seen_is_noted_and_not_refused(
+    world: World, objects: MemoryObjects
+) -> None:
     objects.forbidden_buckets.add("theirs")
     world.submit(a_spec(jobDir="gs://theirs/digits"))
     (note,) = notes(world)
@@ -132,19 +151,26 @@ def test_bucket_in_another_region_is_noted(world: World, objects: MemoryObjects)
     assert "us-central1" in note.reason
 
 
-def test_repeated_submission_is_accepted_after_its_bucket_was_deleted(world: World, objects: MemoryObjects) -> None:
+def test_repeated_submission_is_accepted_after_its_bucket_was_deleted(
+    world: World, objects: MemoryObjects
+) -> None:
     world.submit()
     objects.missing_buckets.add("bucket")
     world.submit()
     assert rejections(world) == []
 
 
-def test_missing_bucket_of_an_uploaded_file_is_written_next_to_it(world: World, objects: MemoryObjects) -> None:
+def test_missing_bucket_of_an_uploaded_file_is_written_next_to_it(
+    world: World, objects: MemoryObjects
+) -> None:
     objects.missing_buckets.add("models")
     uri = "gs://bucket/jobs/digits.json"
     job = a_spec(jobDir="gs://models/digits")
     generation = objects.write(uri, json.dumps(job).encode(), content_type="application/json")
-    assert upload.handle(UploadedObject("bucket", "jobs/digits.json", generation), objects, world.deps) is None
+    assert (
+        upload.handle(UploadedObject("bucket", "jobs/digits.json", generation), objects, world.deps)
+        is None
+    )
     report = objects.read(f"{uri}.error.json", max_bytes=1 << 20)
     assert report is not None
     (problem,) = json.loads(report)["problems"]
@@ -167,7 +193,9 @@ def test_missing_bucket_of_an_uploaded_file_is_written_next_to_it(world: World, 
         (BucketPlace("ASIA"), "us-central1", False),
     ],
 )
-def test_bucket_serves_the_regions_of_its_location(place: BucketPlace, region: str, serves: bool) -> None:
+def test_bucket_serves_the_regions_of_its_location(
+    place: BucketPlace, region: str, serves: bool
+) -> None:
     assert place.serves(region) is serves
 
 
@@ -184,7 +212,10 @@ def test_bucket_serves_the_regions_of_its_location(place: BucketPlace, region: s
             f"projects/p/locations/us/repositories/r/packages/t/versions/sha256:{'0' * 64}",
         ),
         ("gcr.io/p/t:2", "projects/p/locations/us/repositories/gcr.io/packages/t/tags/2"),
-        ("eu.gcr.io/p/a/t", "projects/p/locations/europe/repositories/eu.gcr.io/packages/a%2Ft/tags/latest"),
+        (
+            "eu.gcr.io/p/a/t",
+            "projects/p/locations/europe/repositories/eu.gcr.io/packages/a%2Ft/tags/latest",
+        ),
         ("docker.io/library/python:3.12", None),
         ("python", None),
         ("localhost:5000/trainer:1", None),

@@ -31,7 +31,10 @@ def test_resumed_tuning_job_starts_with_the_earlier_results(study: Study) -> Non
     [
         (a_tuning_spec(resumePreviousJobId="missing"), "names missing, which is not a tuning job"),
         (a_tuning_spec(resumePreviousJobId="plain"), "names plain, which is not a tuning job"),
-        (a_tuning_spec(resumePreviousJobId=STUDY, goal="MINIMIZE"), "which has other params, another goal"),
+        (
+            a_tuning_spec(resumePreviousJobId=STUDY, goal="MINIMIZE"),
+            "which has other params, another goal",
+        ),
     ],
 )
 def test_tuning_job_that_cannot_be_resumed_is_rejected_by_its_field(

@@ -42,7 +42,9 @@ def test_members_of_a_synchronous_job_save_together_by_default(world: World) -> 
     ]
 
 
-def test_unanswered_notice_becomes_directives_and_the_gang_saves_ends_and_goes_on(world: World) -> None:
+def test_unanswered_notice_becomes_directives_and_the_gang_saves_ends_and_goes_on(
+    world: World,
+) -> None:
     notice(world, (0,))
     assert actions(world) == {
         "chief-0": DirectiveAction.SAVE,
@@ -50,7 +52,9 @@ def test_unanswered_notice_becomes_directives_and_the_gang_saves_ends_and_goes_o
         "worker-1": DirectiveAction.RUN,
     }
     notice(world, (0, 1))
-    assert actions(world)["worker-0"] is DirectiveAction.RUN, "the second message is the same notice"
+    assert actions(world)["worker-0"] is DirectiveAction.RUN, (
+        "the second message is the same notice"
+    )
     world.send("replica-exit", CHIEF, cause="saved", exit_status=0)
     assert (world.state, world.job.round.number, world.job.round.is_held) == ("RUNNING", 2, True)
     world.send("maintenance", WORKER_1, cause="preemption", incarnation=1)

@@ -97,7 +97,9 @@ def test_agent_that_does_not_answer_a_hold_is_replaced_after_five_minutes(world:
     assert generations(world) == [1, 1, 2]
 
 
-def test_rate_limit_makes_heartbeats_unknown_and_breaks_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rate_limit_makes_heartbeats_unknown_and_breaks_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(vm: object) -> None:
         raise TemporaryError("rateLimitExceeded")
 

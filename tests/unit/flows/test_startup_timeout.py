@@ -45,7 +45,11 @@ def test_replica_without_a_report_gets_another_vm_after_the_startup_timeout(worl
     assert not times_out_after(world, STARTUP_TIMEOUT_S - 3)
     assert times_out_after(world, 1)
     replica = world.replica(WORKER_0)
-    assert (replica.state, replica.vm_generation, replica.restarts_used) == (ReplicaState.REPLACING, 2, 0)
+    assert (replica.state, replica.vm_generation, replica.restarts_used) == (
+        ReplicaState.REPLACING,
+        2,
+        0,
+    )
     assert world.vm(WORKER_0).instance_id != old.instance_id
     assert not times_out_after(world, STARTUP_TIMEOUT_S - 1), "the new VM has a timeout of its own"
     world.send("vm-ready", WORKER_0)
@@ -95,7 +99,9 @@ def test_heartbeat_of_one_vm_suspends_only_its_own_timeout(world: World) -> None
     world.wait(STARTUP_TIMEOUT_S - 10)
     world.fleet.beat(world.vm(WORKER_0).name)
     assert times_out_after(world, 10)
-    assert [world.replica(replica_id).vm_generation for replica_id in (CHIEF, WORKER_0, WORKER_1)] == [2, 1, 2]
+    assert [
+        world.replica(replica_id).vm_generation for replica_id in (CHIEF, WORKER_0, WORKER_1)
+    ] == [2, 1, 2]
     world.check()
 
 
@@ -183,7 +189,12 @@ def test_ignored_startup_timeout_does_not_hide_a_later_loss_of_the_vm(running: W
     world = running
     replica, vm = world.replica(WORKER_0), world.vm(WORKER_0)
     subject = IncarnationRef(
-        "digits_1", 1, WORKER_0, replica.incarnation, replica.vm_generation, VmRef(vm.name, vm.zone, vm.instance_id)
+        "digits_1",
+        1,
+        WORKER_0,
+        replica.incarnation,
+        replica.vm_generation,
+        VmRef(vm.name, vm.zone, vm.instance_id),
     )
     recorded = record(VmLost(subject, world.now, LossCause.STARTUP_TIMEOUT), world.deps)
     assert recorded.entry.decision.action.kind == "ignore"

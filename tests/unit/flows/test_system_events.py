@@ -100,7 +100,9 @@ def test_entry_about_a_restarted_vm_only_requests_provisioning(running: World) -
         (vm_name("digits_1", WORKER_0), "somethingNew"),
     ],
 )
-def test_entry_about_another_vm_or_irrelevant_method_is_ignored(running: World, name: str, method: str) -> None:
+def test_entry_about_another_vm_or_irrelevant_method_is_ignored(
+    running: World, name: str, method: str
+) -> None:
     before = len(running.ledger)
     deliver_entry(running, audit_log_entry(replace(running.vm(WORKER_0), name=name), method))
     assert running.bus.drain() == []
@@ -128,7 +130,9 @@ def test_entry_about_a_vm_of_an_ended_job_changes_nothing(running: World) -> Non
 )
 def test_malformed_entry_is_a_permanent_error(running: World, changes: dict[str, object]) -> None:
     with pytest.raises(PermanentError):
-        google_events.decode_maintenance(audit_log_entry(running.vm(WORKER_0), "preempted", **changes))
+        google_events.decode_maintenance(
+            audit_log_entry(running.vm(WORKER_0), "preempted", **changes)
+        )
 
 
 def test_sweep_replaces_a_stopped_vm_that_no_event_reported(running: World) -> None:

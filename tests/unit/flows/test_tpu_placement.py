@@ -36,16 +36,25 @@ LARGE = {"machineSpec": FOUR_HOSTS, "zones": [WEST], "spot": "all"}
 PRICES = PriceList(
     "USD",
     at(0),
-    {("v5litepod", "us-west4", Pricing.SPOT): Decimal(1), ("v6e", "us-east5", Pricing.SPOT): Decimal(2)},
+    {
+        ("v5litepod", "us-west4", Pricing.SPOT): Decimal(1),
+        ("v6e", "us-east5", Pricing.SPOT): Decimal(2),
+    },
 )
 SMALL = {"machineSpec": ONE_HOST, "zones": [EAST], "spot": "all"}
 
 
-def of_slices(*alternatives: Mapping[str, object], base: Mapping[str, str], **more: object) -> dict[str, object]:
+def of_slices(
+    *alternatives: Mapping[str, object], base: Mapping[str, str], **more: object
+) -> dict[str, object]:
     image = {"imageUri": "us-docker.pkg.dev/my-project/training/trainer:1"}
     pools = [{"machineSpec": base, "replicaCount": 1, "containerSpec": image}]
     extension = {"region": "us-central1", "placement": {"ordered": list(alternatives)}, **more}
-    return {"displayName": "digits_1", "jobSpec": {"workerPoolSpecs": pools}, "trainmaster": extension}
+    return {
+        "displayName": "digits_1",
+        "jobSpec": {"workerPoolSpecs": pools},
+        "trainmaster": extension,
+    }
 
 
 def report_ready(world: World, hosts: int) -> None:
@@ -53,7 +62,9 @@ def report_ready(world: World, hosts: int) -> None:
         world.send("vm-ready", CHIEF, **({"host": host} if hosts > 1 else {}))
 
 
-@pytest.mark.parametrize("base", [FOUR_HOSTS, {"machineType": "ct5lp-hightpu-8t"}], ids=["several hosts", "one host"])
+@pytest.mark.parametrize(
+    "base", [FOUR_HOSTS, {"machineType": "ct5lp-hightpu-8t"}], ids=["several hosts", "one host"]
+)
 def test_job_goes_on_with_a_slice_of_another_shape_and_returns(base: Mapping[str, str]) -> None:
     fleet = PlacedFleet(failures={(WEST, True): FULL})
     world = World(fleet=fleet, silent={CHIEF})
@@ -61,7 +72,11 @@ def test_job_goes_on_with_a_slice_of_another_shape_and_returns(base: Mapping[str
     world.deliver()
     assert [vm.zone for vm in world.vms] == [EAST]
     config = fleet.configs[EAST]
-    assert (config["hosts"], config["region"], config["environment"]["WORLD_SIZE"]) == (1, "us-east5", "1")
+    assert (config["hosts"], config["region"], config["environment"]["WORLD_SIZE"]) == (
+        1,
+        "us-east5",
+        "1",
+    )
     assert job_view(world.job, project="p")["trainmaster"]["candidate"] == f"Spot v6e-8 in {EAST}"
     notes = world.store.outcomes([(WEST, "Spot v5litepod-16"), (EAST, "Spot v6e-8")])
     assert [(note.zone, note.is_created) for note in notes] == [(WEST, False), (EAST, True)]
@@ -77,7 +92,11 @@ def test_job_goes_on_with_a_slice_of_another_shape_and_returns(base: Mapping[str
     report_ready(world, 3)
     assert world.replicas[0].state is ReplicaState.REPLACING, "the fourth host is missing"
     world.send("vm-ready", CHIEF, host=3)
-    assert (world.state, world.job.attempt, world.replicas[0].state) == ("RUNNING", 1, ReplicaState.RUNNING)
+    assert (world.state, world.job.attempt, world.replicas[0].state) == (
+        "RUNNING",
+        1,
+        ReplicaState.RUNNING,
+    )
     world.deliver()
     world.wait(3600)
     for host in range(4):
@@ -88,16 +107,26 @@ def test_job_goes_on_with_a_slice_of_another_shape_and_returns(base: Mapping[str
     world.check()
     spans = replica_spans(world.history)
     cost = job_cost(world.job, spans, PRICES, world.now)
-    assert goodput_of(world.job, spans, world.now).running_s == pytest.approx((6 + 4) * 3600, rel=0.02)
+    assert goodput_of(world.job, spans, world.now).running_s == pytest.approx(
+        (6 + 4) * 3600, rel=0.02
+    )
     assert not isinstance(cost, Unknown)
-    assert float(cost.total) == pytest.approx(6 * 8 * 2 + 16, rel=0.02), "six hours of 8 chips, one of 16"
+    assert float(cost.total) == pytest.approx(6 * 8 * 2 + 16, rel=0.02), (
+        "six hours of 8 chips, one of 16"
+    )
 
 
 def test_used_up_quota_covers_slices_of_its_generation_and_no_others() -> None:
-    quota = NotCreated(CapacityErrorKind.QUOTA, "RESOURCE_EXHAUSTED", "Quota limit 'TPUS' has been exceeded.")
+    quota = NotCreated(
+        CapacityErrorKind.QUOTA, "RESOURCE_EXHAUSTED", "Quota limit 'TPUS' has been exceeded."
+    )
     fleet = PlacedFleet(failures={("us-central1", True): quota})
     world = World(fleet=fleet)
-    small = {"machineSpec": {"machineType": "ct5lp-hightpu-8t"}, "zones": ["us-central1-a"], "spot": "all"}
+    small = {
+        "machineSpec": {"machineType": "ct5lp-hightpu-8t"},
+        "zones": ["us-central1-a"],
+        "spot": "all",
+    }
     other = {"machineSpec": ONE_HOST, "zones": ["us-central1-b"], "spot": "all"}
     world.submit(of_slices({"spot": "all"}, small, other, base=FOUR_HOSTS))
     world.deliver()
@@ -108,33 +137,46 @@ def test_used_up_quota_covers_slices_of_its_generation_and_no_others() -> None:
 
 def test_alternative_is_in_the_zones_that_offer_its_slice() -> None:
     """The job's region is that of all alternatives that name no other; its zones are those of its own machine."""
-    plan = accept(of_slices({}, {"machineSpec": ONE_HOST}, base=FOUR_HOSTS), default_job_id=None).plan
+    plan = accept(
+        of_slices({}, {"machineSpec": ONE_HOST}, base=FOUR_HOSTS), default_job_id=None
+    ).plan
     found = [(zone, plan.at(number).groups[0].tpu) for number, zone in enumerate(plan.zones)]
     assert found == [
         ("us-central1-a", Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", 4)),
         ("us-central1-b", Tpu("v6e-8", "v2-alpha-tpuv6e", 1)),
     ]
     everywhere = of_slices({"machineSpec": ONE_HOST, "regions": "any"}, base=FOUR_HOSTS)
-    plan = accept(everywhere, default_job_id=None, regions=["us-west1", "us-east1", "us-east5"]).plan
+    plan = accept(
+        everywhere, default_job_id=None, regions=["us-west1", "us-east1", "us-east5"]
+    ).plan
     assert plan.zones == ("us-east1-d", "us-east5-a", "us-east5-b")
 
 
 def test_own_software_stays_on_slices_of_its_generation() -> None:
     small = {"machineSpec": {"machineType": "ct5lp-hightpu-8t"}}
-    plan = accept(of_slices(small, base=FOUR_HOSTS, image="v2-alpha-tpuv5-lite-1"), default_job_id=None).plan
+    plan = accept(
+        of_slices(small, base=FOUR_HOSTS, image="v2-alpha-tpuv5-lite-1"), default_job_id=None
+    ).plan
     assert plan.at(0).groups[0].tpu == Tpu("v5litepod-8", "v2-alpha-tpuv5-lite-1", 1)
 
 
 @pytest.mark.parametrize("is_member", [True, False])
 def test_hosts_of_a_slice_that_was_left_do_not_count_for_the_next_one(*, is_member: bool) -> None:
     """Two hosts were ready when the gang moved to another slice: the other two of that one do not make it ready."""
-    group = TaskGroup(TaskType.CHIEF, 1, "", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4))
+    group = TaskGroup(
+        TaskType.CHIEF, 1, "", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4)
+    )
     job = a_job(
-        JobState.PREPARING, a_plan(groups=(group,), independent=not is_member), placement=Placement(1, 2, floor=3)
+        JobState.PREPARING,
+        a_plan(groups=(group,), independent=not is_member),
+        placement=Placement(1, 2, floor=3),
     )
     state = recall(State(job, (Replica(1, CHIEF, hosts_ready=(0, 1)),), whole=True))
     for host in (2, 3):
         event = ready(CHIEF, vm_generation=3)
         event = replace(event, subject=replace(event.subject, host=host))
         state = apply(state, evolve(state, judge(state, event, at(60)), at(60)))
-    assert (state.replicas[0].state, state.replicas[0].hosts_ready) == (ReplicaState.WAITING, (2, 3))
+    assert (state.replicas[0].state, state.replicas[0].hosts_ready) == (
+        ReplicaState.WAITING,
+        (2, 3),
+    )

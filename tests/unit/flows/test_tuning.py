@@ -25,14 +25,20 @@ def test_tuning_job_goes_from_submitted_to_succeeded_and_leaves_no_vm(study: Stu
     assert (study.state, study.states) == ("RUNNING", ["RUNNING", "QUEUED"])
     study.report_ready(2)
     study.complete_trial(2, 0.5)
-    assert study.states == ["RUNNING", "SUCCEEDED", "QUEUED"], "the end of a trial starts the next one"
+    assert study.states == ["RUNNING", "SUCCEEDED", "QUEUED"], (
+        "the end of a trial starts the next one"
+    )
     study.complete_trial(1, 0.9)
     study.report_ready(3)
     assert study.state == "RUNNING"
     study.complete_trial(3, 0.7)
     assert study.state == "SUCCEEDED"
     assert [trial.number for trial in study.tuning.best_first()] == [1, 3, 2]
-    assert [trial.measurement.value for trial in study.tuning.trials if trial.measurement] == [0.9, 0.5, 0.7]
+    assert [trial.measurement.value for trial in study.tuning.trials if trial.measurement] == [
+        0.9,
+        0.5,
+        0.7,
+    ]
     assert study.job.ended_at == study.now
     study.sweep()
     study.deliver()
@@ -48,7 +54,11 @@ def test_trial_has_its_values_as_arguments_and_its_own_directory(study: Study) -
     assert program.args == ("--epochs", "5", "--layers", "1", "--width", "32")
     assert program.job_dir == "gs://bucket/digits/2"
     assert job.trial_of is not None
-    assert (job.trial_of.job_id, job.trial_of.number, job.trial_of.metric_tag) == (STUDY, 2, "accuracy")
+    assert (job.trial_of.job_id, job.trial_of.number, job.trial_of.metric_tag) == (
+        STUDY,
+        2,
+        "accuracy",
+    )
     assert job.labels == study.job.labels
     vm = study.trial(2).vm(CHIEF)
     config = json.loads(study.fleet.metadata(vm.name)["trainmaster-vm-config"])
@@ -80,7 +90,9 @@ def test_max_failed_trials_fails_the_tuning_job_and_cancels_the_rest(study: Stud
     study.check()
 
 
-def test_without_max_failed_trials_only_a_failure_before_any_success_fails_the_job(study: Study) -> None:
+def test_without_max_failed_trials_only_a_failure_before_any_success_fails_the_job(
+    study: Study,
+) -> None:
     study.start_tuning(maxTrials=4, maxParallelTrials=2)
     study.report_ready(1, 2)
     study.complete_trial(1, 0.1)
@@ -94,7 +106,9 @@ def test_without_max_failed_trials_only_a_failure_before_any_success_fails_the_j
     other.report_ready(1, 2)
     other.fail_trial(2)
     assert other.state == "FAILED"
-    assert (other.job.error_message or "").startswith("Hyperparameter Tuning Trial #2 failed before any other")
+    assert (other.job.error_message or "").startswith(
+        "Hyperparameter Tuning Trial #2 failed before any other"
+    )
     assert other.states == ["CANCELLED", "FAILED"]
 
 
@@ -108,10 +122,14 @@ def test_trial_without_a_metric_succeeds_and_the_ledger_names_the_metric(study: 
     assert "did not report accuracy" in ended.decision.text
 
 
-def test_metric_of_an_earlier_incarnation_is_kept_if_the_last_one_reports_none(study: Study) -> None:
+def test_metric_of_an_earlier_incarnation_is_kept_if_the_last_one_reports_none(
+    study: Study,
+) -> None:
     study.start_tuning(maxTrials=1)
     study.report_ready(1)
-    study.send_from_trial(1, "replica-exit", cause="process", exit_status=1, metric={"value": 0.25, "step": 7})
+    study.send_from_trial(
+        1, "replica-exit", cause="process", exit_status=1, metric={"value": 0.25, "step": 7}
+    )
     study.deliver()
     study.report_ready(1)
     study.complete_trial(1)
@@ -128,9 +146,17 @@ def test_invalid_metric_is_ignored_and_the_exit_is_decoded(study: Study, metric:
     study.start_tuning(maxTrials=1)
     study.report_ready(1)
     message = json.dumps(
-        {**study.trial(1).message_fields(CHIEF), "cause": "process", "exit_status": 0, "metric": "METRIC"}
+        {
+            **study.trial(1).message_fields(CHIEF),
+            "cause": "process",
+            "exit_status": 0,
+            "metric": "METRIC",
+        }
     )
-    assert agent_messages.decode_replica_exit(message.replace('"METRIC"', metric).encode()).measurement is None
+    assert (
+        agent_messages.decode_replica_exit(message.replace('"METRIC"', metric).encode()).measurement
+        is None
+    )
 
 
 def test_tuning_job_succeeds_when_its_finite_search_space_is_exhausted(study: Study) -> None:

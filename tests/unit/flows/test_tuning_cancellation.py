@@ -66,12 +66,16 @@ def test_trial_created_after_the_cancellation_of_its_tuning_job_is_cancelled(stu
                 study.store = real_store
                 record(CancelRequested(STUDY, "me", study.now), study.deps)
                 tune.handle(TuneRequest(STUDY), study.suggester, study.deps)
-                assert study.trial(1).state == "CANCELLED", "the other delivery creates the job and cancels it"
+                assert study.trial(1).state == "CANCELLED", (
+                    "the other delivery creates the job and cancels it"
+                )
                 return None
             return real_store.load(job_id, replica)
 
         def __getattribute__(self, name: str) -> Any:
-            return object.__getattribute__(self, name) if name == "load" else getattr(real_store, name)
+            return (
+                object.__getattribute__(self, name) if name == "load" else getattr(real_store, name)
+            )
 
     study.store = CancellingStore()
     deps = study.deps
@@ -94,5 +98,8 @@ def test_maximum_running_time_of_the_tuning_job_cancels_its_trials(study: Study)
     study.sweep()
     study.deliver()
     assert study.state == "CANCELLED"
-    assert study.job.error_message == "Job was cancelled for exceeding the maximum allowed duration of 600 seconds."
+    assert (
+        study.job.error_message
+        == "Job was cancelled for exceeding the maximum allowed duration of 600 seconds."
+    )
     assert study.states == ["CANCELLED", "CANCELLED"]

@@ -26,10 +26,14 @@ from trainmaster.messaging.internal_requests import TuneRequest, decode_tune
 from trainmaster.ports import Bus, Store
 
 
-def test_messages_delivered_twice_give_the_same_trials(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_delivered_twice_give_the_same_trials(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
     publish = MemoryBus.publish
 
-    def publish_twice(self: MemoryBus, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
+    def publish_twice(
+        self: MemoryBus, topic: str, data: bytes, attributes: Mapping[str, str]
+    ) -> None:
         publish(self, topic, data, attributes)
         publish(self, topic, data, attributes)
 
@@ -86,8 +90,13 @@ class CrashingStudy(Study):
     @property
     def deps(self) -> CreationDeps:
         deps = super().deps
-        store, bus = CountdownPort(self.store, self._calls_left), CountdownPort(self.bus, self._calls_left)
-        return CreationDeps(cast("Store", store), cast("Bus", bus), deps.clock, deps.sleep, limits=self.limits)
+        store, bus = (
+            CountdownPort(self.store, self._calls_left),
+            CountdownPort(self.bus, self._calls_left),
+        )
+        return CreationDeps(
+            cast("Store", store), cast("Bus", bus), deps.clock, deps.sleep, limits=self.limits
+        )
 
     def trial(self, number: int) -> World:
         trial = super().trial(number)
@@ -95,7 +104,11 @@ class CrashingStudy(Study):
         trial._calls_left = self._calls_left  # type: ignore[attr-defined]
         return trial
 
-    def submit(self, spec: dict[str, object] | None = None, source: str | None = "gs://b/jobs/digits.yaml#1") -> None:
+    def submit(
+        self,
+        spec: dict[str, object] | None = None,
+        source: str | None = "gs://b/jobs/digits.yaml#1",
+    ) -> None:
         self.redeliver_once(lambda: super(CrashingStudy, self).submit(spec, source))
 
     def send(self, kind: str, replica_id: Any, **more: object) -> None:
@@ -123,7 +136,9 @@ class CrashingStudy(Study):
         if message.topic == topics.TUNE:
             tune.handle(internal_requests.decode_tune(message.data), self.suggester, self.deps)
         else:
-            provision.handle(internal_requests.decode_provision(message.data), self.fleet_deps, self.deps)
+            provision.handle(
+                internal_requests.decode_provision(message.data), self.fleet_deps, self.deps
+            )
 
 
 EFFECTS = 77
@@ -144,7 +159,11 @@ def test_crash_after_any_effect_gives_the_same_trials(after: int) -> None:
 def check_crash(after: int) -> None:
     study = CrashingStudy(dies_after=after)
     run_whole_study(study)
-    assert [trial.values for trial in study.tuning.trials] == [("1", "16"), ("1", "32"), ("2", "16")]
+    assert [trial.values for trial in study.tuning.trials] == [
+        ("1", "16"),
+        ("1", "32"),
+        ("2", "16"),
+    ]
 
 
 def test_crash_test_covers_all_effects() -> None:
@@ -188,7 +207,9 @@ def test_sweep_creates_the_missing_job_of_a_recorded_trial(study: Study) -> None
     assert study.store.load("digits_1-trial-1") is None
     study.sweep()
     study.deliver()
-    assert study.trial(1).job.plan.program.args[2:] == ("--layers", "3", "--width", "32"), "as the ledger says"
+    assert study.trial(1).job.plan.program.args[2:] == ("--layers", "3", "--width", "32"), (
+        "as the ledger says"
+    )
     assert study.states == ["QUEUED", "QUEUED"]
     study.check()
 
@@ -259,14 +280,18 @@ def test_message_about_a_missing_or_ordinary_job_is_a_permanent_error(study: Stu
             tune.handle(TuneRequest(job_id), study.suggester, study.deps)
 
 
-def test_work_beyond_one_delivery_is_continued_by_the_next(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_beyond_one_delivery_is_continued_by_the_next(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study.submit(a_tuning_spec(maxParallelTrials=3))
     monkeypatch.setattr(tune, "ROUNDS_MAX", 2)
     monkeypatch.setattr(tune, "NEW_TRIALS_MAX", 1)
     study.bus.drain()
     tune.handle(TuneRequest(STUDY), study.suggester, study.deps)
     assert study.store.pending_keys(STUDY), "the entry is still pending"
-    requests = [decode_tune(message.data) for message in study.bus.drain() if message.topic == topics.TUNE]
+    requests = [
+        decode_tune(message.data) for message in study.bus.drain() if message.topic == topics.TUNE
+    ]
     assert TuneRequest(STUDY, number=2) in requests
     tune.handle(TuneRequest(STUDY, number=2), study.suggester, study.deps)
     assert study.store.pending_keys(STUDY) == ()
@@ -280,7 +305,9 @@ def test_request_is_continued_a_few_times_and_then_left_to_the_sweep(
     monkeypatch.setattr(tune, "NEW_TRIALS_MAX", 1)
     study.bus.drain()
     tune.handle(TuneRequest(STUDY, number=tune.REQUESTS_MAX), study.suggester, study.deps)
-    requests = [decode_tune(message.data) for message in study.bus.drain() if message.topic == topics.TUNE]
+    requests = [
+        decode_tune(message.data) for message in study.bus.drain() if message.topic == topics.TUNE
+    ]
     assert all(request.number == 1 for request in requests)
     monkeypatch.undo()
     study.sweep()

@@ -22,7 +22,9 @@ from trainmaster.ports import ZonesUnreachableError, reached
 
 A, B = "us-central1-a", "us-central1-b"
 TEN_MINUTES = 10
-REFUSAL = "list the TPU nodes: Google refuses the call, which an operator can repair: PERMISSION_DENIED"
+REFUSAL = (
+    "list the TPU nodes: Google refuses the call, which an operator can repair: PERMISSION_DENIED"
+)
 
 
 def test_gang_in_an_unreachable_zone_is_neither_lost_nor_replaced(running: World) -> None:
@@ -39,7 +41,9 @@ def test_gang_in_an_unreachable_zone_is_neither_lost_nor_replaced(running: World
     running.check()
 
 
-def test_vm_that_is_lost_in_an_unreachable_zone_is_replaced_there_when_it_returns(running: World) -> None:
+def test_vm_that_is_lost_in_an_unreachable_zone_is_replaced_there_when_it_returns(
+    running: World,
+) -> None:
     running.send("maintenance", WORKER_0, cause="preemption")
     running.fleet.vanish(running.vm(WORKER_0).name)
     running.fleet.unreachable_zones = {A}
@@ -56,7 +60,9 @@ def test_job_that_has_not_run_moves_on_to_a_zone_that_can_be_reached(world: Worl
     world.submit()
     world.deliver()
     assert {vm.zone for vm in reached(lambda: world.fleet.list_vms("digits_1"))[0]} == {B}
-    assert "Google cannot reach us-central1-a" in [entry.decision.text for entry in world.ledger][-1]
+    assert (
+        "Google cannot reach us-central1-a" in [entry.decision.text for entry in world.ledger][-1]
+    )
 
 
 def refuse_lists(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +80,9 @@ def test_refused_lists_are_named_for_a_job_that_runs(
     refuse_lists(running, monkeypatch)
     sweep(running, TEN_MINUTES)
     assert running.ledger[-1].decision.text.startswith(f"{REFUSAL}: changes of this job's VMs wait")
-    assert REFUSED_CALL in {getattr(record, "action", "") for record in caplog.records}  # an alert matches it
+    assert REFUSED_CALL in {
+        getattr(record, "action", "") for record in caplog.records
+    }  # an alert matches it
     assert running.state == "RUNNING"
 
 
@@ -84,7 +92,11 @@ def test_job_that_has_not_run_waits_for_an_hour_while_lists_are_refused(
     refuse_lists(world, monkeypatch)
     world.submit()
     world.deliver()
-    assert (world.state, world.job.zone, world.ledger[-1].decision.reason) == ("PREPARING", A, Reason.BLOCKED)
+    assert (world.state, world.job.zone, world.ledger[-1].decision.reason) == (
+        "PREPARING",
+        A,
+        Reason.BLOCKED,
+    )
     sweep(world, 80)
     assert (world.state, world.ledger[-1].decision.reason) == ("FAILED", Reason.DENIED)
     assert REFUSAL in (world.job.error_message or "")

@@ -10,7 +10,11 @@ from tests.support.world import World
 
 @pytest.mark.parametrize(
     "end",
-    [{"cause": "process", "exit_status": 1}, {"cause": "process", "signal": 9}, {"cause": "vm_restarted"}],
+    [
+        {"cause": "process", "exit_status": 1},
+        {"cause": "process", "signal": 9},
+        {"cause": "vm_restarted"},
+    ],
     ids=["exit", "signal", "reboot"],
 )
 def test_vm_that_only_an_exit_named_is_lost_when_it_vanishes(end: dict[str, object]) -> None:

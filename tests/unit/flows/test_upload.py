@@ -41,8 +41,12 @@ class Bucket:
         uri = f"gs://bucket/{name}"
         return self.objects.write(uri, data, content_type="text/yaml")
 
-    def notify(self, name: str, generation: int, created_at: datetime | None = AT_THREE) -> str | None:
-        job_id = upload.handle(UploadedObject("bucket", name, generation, created_at), self.objects, self.world.deps)
+    def notify(
+        self, name: str, generation: int, created_at: datetime | None = AT_THREE
+    ) -> str | None:
+        job_id = upload.handle(
+            UploadedObject("bucket", name, generation, created_at), self.objects, self.world.deps
+        )
         for message in self.world.bus.drain():
             if message.topic == topics.SUBMIT:
                 submit.handle(message.data, message.attributes["source"], self.world.deps)
@@ -91,11 +95,15 @@ def test_notification_without_a_time_is_enough_for_job_ids_without_a_time(bucket
     generation = bucket.put("jobs/nightly.yaml", {"jobId": "nightly_{time}", **a_spec()})
     assert bucket.notify("jobs/nightly.yaml", generation, None) is None
     assert [problem["field"] for problem in bucket.problems(NIGHTLY)] == ["jobId"]
-    assert bucket.notify("jobs/plain.yaml", bucket.put("jobs/plain.yaml", {"jobId": "plain", **a_spec()}), None)
+    assert bucket.notify(
+        "jobs/plain.yaml", bucket.put("jobs/plain.yaml", {"jobId": "plain", **a_spec()}), None
+    )
     assert bucket.job_ids == ["plain"]
 
 
-@pytest.mark.parametrize("job_id", ["nightly_{time:../../%Y}", "{time:%Y}_nightly", "nightly_{time:%H:%M}", "n-{time}"])
+@pytest.mark.parametrize(
+    "job_id", ["nightly_{time:../../%Y}", "{time:%Y}_nightly", "nightly_{time:%H:%M}", "n-{time}"]
+)
 def test_resolved_job_id_must_be_valid(bucket: Bucket, job_id: str) -> None:
     generation = bucket.put("jobs/nightly.yaml", {"jobId": job_id, **a_spec()})
     assert bucket.notify("jobs/nightly.yaml", generation) is None
@@ -136,7 +144,9 @@ def test_other_or_replaced_objects_are_ignored(bucket: Bucket) -> None:
 def test_file_with_another_ending_is_answered_next_to_it(bucket: Bucket, name: str) -> None:
     assert bucket.notify(name, bucket.put(name, a_spec())) is None
     (problem,) = bucket.problems(f"gs://bucket/{name}")
-    assert problem["problem"] == f"{name} is not a job file: its name must end in .yaml, .yml, .json"
+    assert (
+        problem["problem"] == f"{name} is not a job file: its name must end in .yaml, .yml, .json"
+    )
     assert bucket.job_ids == []
 
 
@@ -172,7 +182,9 @@ def test_repeated_notification_is_accepted_after_the_package_was_deleted(bucket:
     assert bucket.notify("jobs/nightly.yaml", generation) == job_id
 
 
-def test_submission_that_was_stored_stays_accepted_after_its_region_was_uninstalled(bucket: Bucket) -> None:
+def test_submission_that_was_stored_stays_accepted_after_its_region_was_uninstalled(
+    bucket: Bucket,
+) -> None:
     generation = bucket.put("jobs/nightly.yaml", a_spec())
     job_id = bucket.notify("jobs/nightly.yaml", generation)
     bucket.world.regions = ("europe-west4",)
@@ -181,14 +193,18 @@ def test_submission_that_was_stored_stays_accepted_after_its_region_was_uninstal
 
 
 def test_ending_may_be_in_upper_case(bucket: Bucket) -> None:
-    bucket.notify("jobs/digits.YAML", bucket.put("jobs/digits.YAML", {"jobId": "digits_7", **a_spec()}))
+    bucket.notify(
+        "jobs/digits.YAML", bucket.put("jobs/digits.YAML", {"jobId": "digits_7", **a_spec()})
+    )
     assert bucket.job_ids == ["digits_7"]
 
 
 def test_report_of_problems_is_deleted_when_a_valid_file_is_uploaded(bucket: Bucket) -> None:
     bucket.notify("jobs/nightly.yaml", bucket.put("jobs/nightly.yaml", b"trainingInput: ["))
     assert bucket.problems(NIGHTLY)
-    bucket.notify("jobs/nightly.yaml", bucket.put("jobs/nightly.yaml", {"jobId": "right", **a_spec()}))
+    bucket.notify(
+        "jobs/nightly.yaml", bucket.put("jobs/nightly.yaml", {"jobId": "right", **a_spec()})
+    )
     assert (bucket.problems(NIGHTLY), bucket.job_ids) == ([], ["right"])
 
 
@@ -196,13 +212,21 @@ ATTRIBUTES = {"bucketId": "bucket", "objectId": "jobs/a.yaml", "objectGeneration
 
 
 def test_notification_is_decoded_with_the_creation_time_of_the_object() -> None:
-    resource = {"kind": "storage#object", "name": "jobs/a.yaml", "timeCreated": "2026-11-21T03:00:00.123Z"}
+    resource = {
+        "kind": "storage#object",
+        "name": "jobs/a.yaml",
+        "timeCreated": "2026-11-21T03:00:00.123Z",
+    }
     uploaded = google_events.decode_upload(ATTRIBUTES, json.dumps(resource).encode())
     assert uploaded == UploadedObject("bucket", "jobs/a.yaml", 17, AT_THREE)
-    assert google_events.decode_upload(ATTRIBUTES, b"") == UploadedObject("bucket", "jobs/a.yaml", 17)
+    assert google_events.decode_upload(ATTRIBUTES, b"") == UploadedObject(
+        "bucket", "jobs/a.yaml", 17
+    )
 
 
-@pytest.mark.parametrize("data", [b'{"timeCreated": "yesterday"}', b'{"timeCreated": "2026-11-21T03:00:00"}'])
+@pytest.mark.parametrize(
+    "data", [b'{"timeCreated": "yesterday"}', b'{"timeCreated": "2026-11-21T03:00:00"}']
+)
 def test_notification_with_an_invalid_time_is_a_permanent_error(data: bytes) -> None:
     with pytest.raises(PermanentError):
         google_events.decode_upload(ATTRIBUTES, data)

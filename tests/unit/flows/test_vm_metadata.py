@@ -36,7 +36,9 @@ AGENT_FILES = agent_files(f"gs://{PROJECT}-trainmaster-stage/{agent_object(agent
 
 
 def a_create(job: Job, task_type: TaskType) -> Create:
-    replica_ids = tuple(replica_id for replica_id in job.plan.replica_ids if replica_id.task_type is task_type)
+    replica_ids = tuple(
+        replica_id for replica_id in job.plan.replica_ids if replica_id.task_type is task_type
+    )
     names = tuple(vm_name(job.job_id, replica_id) for replica_id in replica_ids)
     directive = Directive(1, 1, DirectiveAction.RUN)
     return Create(job.plan.group(task_type), ZONE, 1, directive, replica_ids, names, round=0)
@@ -52,7 +54,9 @@ def size(metadata: Mapping[str, str]) -> int:
 
 @pytest.mark.parametrize("dialect", Dialect)
 @pytest.mark.parametrize("replicas", [1, 10, 1000])
-def test_metadata_of_a_vm_is_below_16_kib_whatever_the_number_of_replicas(replicas: int, dialect: Dialect) -> None:
+def test_metadata_of_a_vm_is_below_16_kib_whatever_the_number_of_replicas(
+    replicas: int, dialect: Dialect
+) -> None:
     job = a_job(job_id="j" * 128, plan=a_plan(replicas - 1, dialect=dialect))
     metadata = metadata_of(job, job.plan.groups[-1].task_type)
     print(replicas, size(metadata), {key: len(value) for key, value in metadata.items()})
@@ -61,19 +65,27 @@ def test_metadata_of_a_vm_is_below_16_kib_whatever_the_number_of_replicas(replic
 
 def test_metadata_carries_the_address_and_the_hash_of_the_agent_only() -> None:
     digest = hashlib.sha256(agent_archive()).hexdigest()
-    assert metadata_of(a_job())["trainmaster-agent"] == f"gs://{PROJECT}-trainmaster-stage/agent/{digest}.zip"
+    assert (
+        metadata_of(a_job())["trainmaster-agent"]
+        == f"gs://{PROJECT}-trainmaster-stage/agent/{digest}.zip"
+    )
 
 
 def test_stall_timeout_is_for_every_role_but_parameter_servers() -> None:
     """Parameter servers print nothing."""
     groups = tuple(
-        TaskGroup(task_type, 1, "n1-standard-4") for task_type in TaskType if task_type is not TaskType.MASTER
+        TaskGroup(task_type, 1, "n1-standard-4")
+        for task_type in TaskType
+        if task_type is not TaskType.MASTER
     )
     job = a_job(plan=a_plan(groups=groups, stall_timeout_s=600))
     configs = {
-        group.task_type: VmConfig.parse(metadata_of(job, group.task_type)["trainmaster-vm-config"]) for group in groups
+        group.task_type: VmConfig.parse(metadata_of(job, group.task_type)["trainmaster-vm-config"])
+        for group in groups
     }
-    assert {task_type for task_type, config in configs.items() if config.stall_timeout_s is None} == {TaskType.PS}
+    assert {
+        task_type for task_type, config in configs.items() if config.stall_timeout_s is None
+    } == {TaskType.PS}
     assert configs[TaskType.CHIEF].stall_timeout_s == 600
 
 
@@ -103,7 +115,12 @@ def test_project_wide_ssh_keys_open_no_training_vm() -> None:
 def job_of_slices() -> Job:
     tpu = Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4)
     return a_job(
-        plan=a_plan(groups=(TaskGroup(TaskType.CHIEF, 1, "", tpu=tpu), TaskGroup(TaskType.WORKER, 12, "", tpu=tpu)))
+        plan=a_plan(
+            groups=(
+                TaskGroup(TaskType.CHIEF, 1, "", tpu=tpu),
+                TaskGroup(TaskType.WORKER, 12, "", tpu=tpu),
+            )
+        )
     )
 
 
@@ -147,10 +164,16 @@ def test_only_vms_with_gpus_get_the_packages_for_gpus() -> None:
         TaskGroup(TaskType.PS, 1, "n1-standard-4"),
     )
     job = a_job(
-        plan=a_plan(groups=groups, packages=("tensorflow==2.21.*",), gpu_packages=("tensorflow[and-cuda]==2.21.*",))
+        plan=a_plan(
+            groups=groups,
+            packages=("tensorflow==2.21.*",),
+            gpu_packages=("tensorflow[and-cuda]==2.21.*",),
+        )
     )
     packages = {
-        group.task_type: json.loads(metadata_of(job, group.task_type)["trainmaster-vm-config"])["packages"]
+        group.task_type: json.loads(metadata_of(job, group.task_type)["trainmaster-vm-config"])[
+            "packages"
+        ]
         for group in groups
     }
 

@@ -34,11 +34,18 @@ class Sender:
     clients: dict[str, FlaskClient] = field(default_factory=dict)
 
     def token(
-        self, *, issuer: TokenIssuer | None = None, at: datetime = NOW, audience: str = "", **identity: object
+        self,
+        *,
+        issuer: TokenIssuer | None = None,
+        at: datetime = NOW,
+        audience: str = "",
+        **identity: object,
     ) -> str:
         subject = self.world.message_fields(WORKER_0)
         vm = self.world.vm(WORKER_0)
-        vm_identity = VmIdentity(ACCOUNT, "my-project", 1234, vm.zone, int(vm.instance_id), vm.name, NOW)
+        vm_identity = VmIdentity(
+            ACCOUNT, "my-project", 1234, vm.zone, int(vm.instance_id), vm.name, NOW
+        )
         own_audience = f"trainmaster/my-project/digits_1/{subject['attempt']}/worker/0/{subject['incarnation']}"
         return (issuer or self.issuer).identity_token(
             replace(vm_identity, **identity),  # type: ignore[arg-type]
@@ -68,7 +75,9 @@ class Sender:
         attributes: Mapping[str, str] | None = None,
     ) -> int:
         if self.name not in self.clients:
-            app = functions_framework.create_app(self.name, str(FUNCTIONS / f"{self.name}.py"), "http")
+            app = functions_framework.create_app(
+                self.name, str(FUNCTIONS / f"{self.name}.py"), "http"
+            )
             self.clients[self.name] = app.test_client()
         message = {
             "data": base64.b64encode(data).decode(),
@@ -86,4 +95,8 @@ class Sender:
     def reasons(self) -> list[str]:
         """Remove all published messages, and return the reasons of the dead letters among them."""
         messages = self.world.bus.drain()
-        return [message.attributes["reason"] for message in messages if message.topic == topics.DEAD_LETTER]
+        return [
+            message.attributes["reason"]
+            for message in messages
+            if message.topic == topics.DEAD_LETTER
+        ]

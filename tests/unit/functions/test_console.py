@@ -52,7 +52,9 @@ def world(issuer: IapIssuer, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]
 
 def start() -> FlaskClient:
     settings.cache_clear()
-    client: FlaskClient = functions_framework.create_app("console", str(SOURCE), "http").test_client()
+    client: FlaskClient = functions_framework.create_app(
+        "console", str(SOURCE), "http"
+    ).test_client()
     return client
 
 
@@ -61,7 +63,9 @@ def headers(issuer: IapIssuer) -> dict[str, str]:
     return {ASSERTION: assertion, "Origin": ORIGIN, "Sec-Fetch-Site": "same-origin"}
 
 
-def test_page_and_its_assets_are_served_under_functions_framework(world: World, issuer: IapIssuer) -> None:
+def test_page_and_its_assets_are_served_under_functions_framework(
+    world: World, issuer: IapIssuer
+) -> None:
     client = start()
     page = client.get("/jobs/digits_1", base_url=ORIGIN, headers=headers(issuer))
     assert page.status_code == 200
@@ -83,8 +87,14 @@ def bucket(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryObje
     price_list.price_list.cache_clear()
 
 
-def test_pages_show_costs_at_the_prices_of_the_bucket(world: World, bucket: MemoryObjects, issuer: IapIssuer) -> None:
-    bucket.write("gs://my-bucket/prices/v1.json", write_price_list(price_file()), content_type="application/json")
+def test_pages_show_costs_at_the_prices_of_the_bucket(
+    world: World, bucket: MemoryObjects, issuer: IapIssuer
+) -> None:
+    bucket.write(
+        "gs://my-bucket/prices/v1.json",
+        write_price_list(price_file()),
+        content_type="application/json",
+    )
     world.wait(3600)
     client = start()
     assert "Cost, about" in client.get("/jobs", base_url=ORIGIN, headers=headers(issuer)).text
@@ -95,7 +105,10 @@ def test_pages_show_costs_at_the_prices_of_the_bucket(world: World, bucket: Memo
 def test_pages_without_a_price_list_say_how_to_get_one(
     world: World, bucket: MemoryObjects, issuer: IapIssuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "trainmaster prices update" in start().get("/jobs/digits_1", base_url=ORIGIN, headers=headers(issuer)).text
+    assert (
+        "trainmaster prices update"
+        in start().get("/jobs/digits_1", base_url=ORIGIN, headers=headers(issuer)).text
+    )
 
     def forbidden(uri: str, *, max_bytes: int) -> bytes:
         raise PermanentError(f"read {uri}: 403 (or it may not exist)")
@@ -115,10 +128,14 @@ def cancel(client: FlaskClient, issuer: IapIssuer) -> int:
     page = client.get("/jobs/digits_1/labels", base_url=ORIGIN, headers=headers(issuer)).text
     form = {"token": page.partition('name="token" value="')[2].partition('"')[0]}
     assert form["token"]
-    return client.post("/jobs/digits_1/cancel", base_url=ORIGIN, data=form, headers=headers(issuer)).status_code
+    return client.post(
+        "/jobs/digits_1/cancel", base_url=ORIGIN, data=form, headers=headers(issuer)
+    ).status_code
 
 
-def test_read_only_service_refuses_actions_and_names_the_role(world: World, issuer: IapIssuer) -> None:
+def test_read_only_service_refuses_actions_and_names_the_role(
+    world: World, issuer: IapIssuer
+) -> None:
     client = start()
     page = client.get("/jobs/digits_1", base_url=ORIGIN, headers=headers(issuer)).text
     assert "roles/iap.httpsResourceAccessor on the service trainmaster-console-operator" in page

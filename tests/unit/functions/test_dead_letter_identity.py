@@ -18,19 +18,25 @@ from trainmaster.messaging import agent_messages, push, topics
 from trainmaster.ports import IdentityError
 
 
-def test_dead_letter_is_replayed_as_of_its_publish_time(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_letter_is_replayed_as_of_its_publish_time(
+    sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first release cannot decode the event. By the time of the replay, its token has expired."""
     token = sender.token()
     with monkeypatch.context() as release:
         release.setattr(agent_messages, "decode_vm_ready", fail_to_decode)
         assert sender.send(token, at=(NOW + timedelta(minutes=10)).isoformat()) == 204
-    (dead_letter,) = [message for message in sender.world.bus.drain() if message.topic == topics.DEAD_LETTER]
+    (dead_letter,) = [
+        message for message in sender.world.bus.drain() if message.topic == topics.DEAD_LETTER
+    ]
     assert replay_agent_event(a_letter(dead_letter.attributes, dead_letter.data)) is True
     assert sender.state is ReplicaState.RUNNING
     assert sender.world.ledger[-1].event.at == NOW, "times are cut to the publication, too"
 
 
-def test_dead_letter_with_forged_attributes_cannot_be_replayed(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_letter_with_forged_attributes_cannot_be_replayed(
+    sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A sender may add attributes that look like those of a dead letter. The function overwrites or drops them."""
     then = NOW - timedelta(hours=3)
     old = sender.token(at=then)
@@ -42,7 +48,9 @@ def test_dead_letter_with_forged_attributes_cannot_be_replayed(sender: Sender, m
     with monkeypatch.context() as release:
         release.setattr(agent_messages, "decode_vm_ready", fail_to_decode)
         assert sender.send(old, attributes=forged) == 204
-    (dead_letter,) = [message for message in sender.world.bus.drain() if message.topic == topics.DEAD_LETTER]
+    (dead_letter,) = [
+        message for message in sender.world.bus.drain() if message.topic == topics.DEAD_LETTER
+    ]
     with pytest.raises(IdentityError, match="was valid until"):
         replay_agent_event(a_letter(dead_letter.attributes, dead_letter.data))
     assert sender.state is not ReplicaState.RUNNING
@@ -54,5 +62,7 @@ def fail_to_decode(*_: object) -> None:
 
 def a_letter(attributes: Mapping[str, str], data: bytes) -> DeadLetter:
     """Read the dead letter as its subscription delivers it."""
-    message = PubsubMessage(data=data, attributes=dict(attributes), message_id="1", publish_time=NOW)
+    message = PubsubMessage(
+        data=data, attributes=dict(attributes), message_id="1", publish_time=NOW
+    )
     return dead_letter_box._letter(message)

@@ -36,7 +36,9 @@ def test_time_of_an_event_is_at_most_that_of_its_publication(
     sender: Sender, function: str, fields: dict[str, Any]
 ) -> None:
     sender.name = function
-    assert sender.send(sender.token(), at=(NOW + timedelta(minutes=10)).isoformat(), **fields) == 204
+    assert (
+        sender.send(sender.token(), at=(NOW + timedelta(minutes=10)).isoformat(), **fields) == 204
+    )
     assert sender.world.ledger[-1].event.kind != "provisioning_started"
     assert sender.world.ledger[-1].event.at == NOW
 
@@ -57,7 +59,11 @@ def test_token_in_one_attribute_is_read(sender: Sender) -> None:
 FORGERIES: list[tuple[str, Callable[[Sender], str | None], str]] = [
     ("absent", lambda _: None, "carries no token"),
     ("not a token", lambda _: "eyJhbGciOiJub25lIn0.e30.", "not signed by Google"),
-    ("signed with other keys", lambda sender: sender.token(issuer=TokenIssuer()), "not signed by Google"),
+    (
+        "signed with other keys",
+        lambda sender: sender.token(issuer=TokenIssuer()),
+        "not signed by Google",
+    ),
     ("expired", lambda sender: sender.token(at=NOW - timedelta(hours=2)), "was valid until"),
     ("not yet valid", lambda sender: sender.token(at=NOW + timedelta(hours=2)), "was valid until"),
     (
@@ -65,10 +71,26 @@ FORGERIES: list[tuple[str, Callable[[Sender], str | None], str]] = [
         lambda sender: sender.token(instance_name=vm_name("digits_1", WORKER_1)),
         "the token belongs to VM",
     ),
-    ("of another VM of that name", lambda sender: sender.token(instance_id=4711), "the token belongs to VM"),
-    ("of a VM in another zone", lambda sender: sender.token(zone="us-central1-f"), "the token belongs to VM"),
-    ("of another project", lambda sender: sender.token(project="your-project"), "the token belongs to VM"),
-    ("of another account", lambda sender: sender.token(email="x@my-project.iam.gserviceaccount.com"), "VMs run as"),
+    (
+        "of another VM of that name",
+        lambda sender: sender.token(instance_id=4711),
+        "the token belongs to VM",
+    ),
+    (
+        "of a VM in another zone",
+        lambda sender: sender.token(zone="us-central1-f"),
+        "the token belongs to VM",
+    ),
+    (
+        "of another project",
+        lambda sender: sender.token(project="your-project"),
+        "the token belongs to VM",
+    ),
+    (
+        "of another account",
+        lambda sender: sender.token(email="x@my-project.iam.gserviceaccount.com"),
+        "VMs run as",
+    ),
     (
         "for another incarnation",
         lambda sender: sender.token(audience="trainmaster/my-project/digits_1/1/worker/0/2"),
@@ -79,11 +101,17 @@ FORGERIES: list[tuple[str, Callable[[Sender], str | None], str]] = [
         lambda sender: sender.token(audience="trainmaster/my-project/j/1/worker/0/1"),
         "the token is for",
     ),
-    ("for another audience", lambda sender: sender.token(audience="https://example.com"), "the token is for"),
+    (
+        "for another audience",
+        lambda sender: sender.token(audience="https://example.com"),
+        "the token is for",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("forgery", "token", "reason"), FORGERIES, ids=[forgery for forgery, _, _ in FORGERIES])
+@pytest.mark.parametrize(
+    ("forgery", "token", "reason"), FORGERIES, ids=[forgery for forgery, _, _ in FORGERIES]
+)
 def test_event_with_a_forged_or_foreign_token_is_dead_lettered_and_changes_nothing(
     sender: Sender, forgery: str, token: Callable[[Sender], str | None], reason: str
 ) -> None:
@@ -98,8 +126,12 @@ def test_event_with_a_forged_or_foreign_token_is_dead_lettered_and_changes_nothi
 DEEP = base64.urlsafe_b64encode(b"[" * 40_000).decode()
 
 
-@pytest.mark.parametrize("token", [f"{DEEP}.{DEEP}.{DEEP}", "secret" * 10, "a.b.secretsecret", f"{DEEP}.e30.e30"])
-def test_text_that_is_no_token_is_dead_lettered_without_its_text(sender: Sender, token: str) -> None:
+@pytest.mark.parametrize(
+    "token", [f"{DEEP}.{DEEP}.{DEEP}", "secret" * 10, "a.b.secretsecret", f"{DEEP}.e30.e30"]
+)
+def test_text_that_is_no_token_is_dead_lettered_without_its_text(
+    sender: Sender, token: str
+) -> None:
     assert sender.send(token) == 204
     (reason,) = sender.reasons()
     assert "not signed by Google" in reason
@@ -124,7 +156,9 @@ def test_event_is_authenticated_before_all_of_it_is_decoded(sender: Sender) -> N
     ],
     ids=str,
 )
-def test_signed_token_with_wrong_claims_is_dead_lettered(sender: Sender, changes: dict[str, object]) -> None:
+def test_signed_token_with_wrong_claims_is_dead_lettered(
+    sender: Sender, changes: dict[str, object]
+) -> None:
     claims = {**jwt.decode(sender.token(), verify=False), **changes}
     present = {name: value for name, value in claims.items() if value is not None}
     forged: bytes = jwt.encode(sender.issuer._signer, present)

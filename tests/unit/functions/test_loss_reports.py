@@ -52,7 +52,9 @@ def test_entry_of_a_log_that_a_program_may_write_reports_no_loss(sender: Sender,
     sender.send(sender.token())
     sender.name = "maintenance"
     before = sender.world.ledger
-    assert sender.post(an_audit_log_entry(sender.world, log), None, NOW, topics.SYSTEM_EVENTS) == 204
+    assert (
+        sender.post(an_audit_log_entry(sender.world, log), None, NOW, topics.SYSTEM_EVENTS) == 204
+    )
     assert "the entry is in the log" in sender.reasons()[0]
     assert (sender.state, sender.world.ledger) == (ReplicaState.RUNNING, before)
 

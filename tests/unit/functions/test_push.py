@@ -59,7 +59,9 @@ def dead_letters(world: World) -> list[Message]:
     return [message for message in world.bus.drain() if message.topic == topics.DEAD_LETTER]
 
 
-def test_handled_message_is_acknowledged_with_an_empty_body(world: World, client: Callable[[str], FlaskClient]) -> None:
+def test_handled_message_is_acknowledged_with_an_empty_body(
+    world: World, client: Callable[[str], FlaskClient]
+) -> None:
     response = client("submit").post("/", json=envelope({"jobId": "digits_1", **a_spec()}))
     assert (response.status_code, response.data) == (204, b"")
     assert world.job.job_id == "digits_1"
@@ -143,8 +145,13 @@ def test_dead_letter_of_every_message_is_one_that_pubsub_accepts(
     assert letter.attributes.get("identity") == sent.get("identity")
 
 
-def test_reason_that_is_not_text_is_dead_lettered(world: World, client: Callable[[str], FlaskClient]) -> None:
-    assert client("submit").post("/", json=envelope(b'{"jobId": "\\ud800", "\\ud800": 1}')).status_code == 204
+def test_reason_that_is_not_text_is_dead_lettered(
+    world: World, client: Callable[[str], FlaskClient]
+) -> None:
+    assert (
+        client("submit").post("/", json=envelope(b'{"jobId": "\\ud800", "\\ud800": 1}')).status_code
+        == 204
+    )
     assert dead_letters(world)[0].attributes["reason"]
 
 
@@ -171,7 +178,12 @@ def test_provision_takes_the_lease_of_the_same_message_again(
     monkeypatch.setattr(fleet, "provision_deps", lambda: world.deps)
     world.submit()
     assert world.store.take_lease("digits_1", world.now, world.now + timedelta(seconds=60), holder)
-    assert client("provision").post("/", json=envelope({"version": 1, "job_id": "digits_1"})).status_code == 204
+    assert (
+        client("provision")
+        .post("/", json=envelope({"version": 1, "job_id": "digits_1"}))
+        .status_code
+        == 204
+    )
     assert bool(world.fleet.list_vms("digits_1")) is is_provisioned
 
 
@@ -212,7 +224,9 @@ def test_message_is_redelivered_if_its_dead_letter_cannot_be_written(
     assert client("vm_ready").post("/", json=envelope({})).status_code == 503
 
 
-def test_message_without_attributes_and_data_is_handled(world: World, client: Callable[[str], FlaskClient]) -> None:
+def test_message_without_attributes_and_data_is_handled(
+    world: World, client: Callable[[str], FlaskClient]
+) -> None:
     response = client("sweep").post("/", json={"message": {"messageId": "1"}, "subscription": "s"})
     assert response.status_code == 204
 

@@ -32,31 +32,49 @@ def test_weight_of_a_team_is_at_least_one(monkeypatch: pytest.MonkeyPatch) -> No
     assert settings().limits == {"vcpus": 0, "team:vision": 2}
 
 
-@pytest.mark.parametrize("text", ["team:vision=0", "team:=5", "team:Vision=5", "team:a b=5", "team:*=5", "team:a:b=5"])
+@pytest.mark.parametrize(
+    "text", ["team:vision=0", "team:=5", "team:Vision=5", "team:a b=5", "team:*=5", "team:a:b=5"]
+)
 def test_weight_of_what_is_no_team_is_rejected(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINMASTER_LIMITS", text)
-    with pytest.raises(ValidationError, match=rf"'{re.escape(text)}' is not a weight of at least 1"):
+    with pytest.raises(
+        ValidationError, match=rf"'{re.escape(text)}' is not a weight of at least 1"
+    ):
         settings()
 
 
-@pytest.mark.parametrize("name", ["vcpu", "gpu", "VCPUS", "NVIDIA_TESLA_T4", "disk", "teams", "v5e", "nvidia-t4"])
-def test_limit_on_what_no_job_can_use_is_rejected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "name", ["vcpu", "gpu", "VCPUS", "NVIDIA_TESLA_T4", "disk", "teams", "v5e", "nvidia-t4"]
+)
+def test_limit_on_what_no_job_can_use_is_rejected(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TRAINMASTER_LIMITS", f"gpus=8,{name}=5")
-    with pytest.raises(ValidationError, match=rf"'{name}' is not a resource; known are vcpus, gpus, (.|\n)*team:NAME"):
+    with pytest.raises(
+        ValidationError,
+        match=rf"'{name}' is not a resource; known are vcpus, gpus, (.|\n)*team:NAME",
+    ):
         settings()
 
 
-@pytest.mark.parametrize("text", ["vcpus", "vcpus=", "=4", "vcpus=-1", "vcpus=4.5", "vcpus=4,vcpus=5", "team:a=-1"])
-def test_malformed_limit_is_rejected_with_an_example(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "text", ["vcpus", "vcpus=", "=4", "vcpus=-1", "vcpus=4.5", "vcpus=4,vcpus=5", "team:a=-1"]
+)
+def test_malformed_limit_is_rejected_with_an_example(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TRAINMASTER_LIMITS", text)
-    with pytest.raises(ValidationError, match=r"limits(.|\n)*is not RESOURCE=NUMBER, once each, such as vcpus=450"):
+    with pytest.raises(
+        ValidationError, match=r"limits(.|\n)*is not RESOURCE=NUMBER, once each, such as vcpus=450"
+    ):
         settings()
 
 
 def test_boot_images_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings().boot_images == {}
     monkeypatch.setenv(
-        "TRAINMASTER_BOOT_IMAGES", "debian-12=projects/p/global/images/family/mine, cu=projects/p/global/images/m1"
+        "TRAINMASTER_BOOT_IMAGES",
+        "debian-12=projects/p/global/images/family/mine, cu=projects/p/global/images/m1",
     )
     assert settings().boot_images == {
         "debian-12": "projects/p/global/images/family/mine",
@@ -65,11 +83,16 @@ def test_boot_images_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["mine", "debian-12=", "debian-12=mine", "=projects/p/global/images/m", "a=projects/p/b"]
+    "text",
+    ["mine", "debian-12=", "debian-12=mine", "=projects/p/global/images/m", "a=projects/p/b"],
 )
-def test_malformed_boot_image_is_rejected_with_its_form(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_malformed_boot_image_is_rejected_with_its_form(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TRAINMASTER_BOOT_IMAGES", text)
-    with pytest.raises(ValidationError, match=r"boot_images(.|\n)*is not FAMILY=projects/P/global/images"):
+    with pytest.raises(
+        ValidationError, match=r"boot_images(.|\n)*is not FAMILY=projects/P/global/images"
+    ):
         settings()
 
 
@@ -81,10 +104,16 @@ def test_price_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings().ml_unit_price == Price(0.49, "USD")
 
 
-@pytest.mark.parametrize("text", ["0.49", "USD", "0,49 EUR", "-1 USD", "0.49USD", "1e3 USD", "0.49 usd"])
-def test_malformed_price_is_rejected_with_an_example(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "text", ["0.49", "USD", "0,49 EUR", "-1 USD", "0.49USD", "1e3 USD", "0.49 usd"]
+)
+def test_malformed_price_is_rejected_with_an_example(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TRAINMASTER_ML_UNIT_PRICE", text)
-    with pytest.raises(ValidationError, match=r"ml_unit_price(.|\n)*must be AMOUNT CURRENCY, such as 0.49 USD"):
+    with pytest.raises(
+        ValidationError, match=r"ml_unit_price(.|\n)*must be AMOUNT CURRENCY, such as 0.49 USD"
+    ):
         settings()
 
 

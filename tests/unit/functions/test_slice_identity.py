@@ -22,7 +22,12 @@ OWN = "trainer@my-project.iam.gserviceaccount.com"
 def with_a_slice(sender: Sender, job_id: str, **more: str) -> Sender:
     """A job with a VM and a slice of one host."""
     image = {"imageUri": "us-docker.pkg.dev/my-project/training/trainer:1"}
-    training = {"scaleTier": "CUSTOM", "masterType": "n1-standard-4", "masterConfig": image, "region": "us-central1"}
+    training = {
+        "scaleTier": "CUSTOM",
+        "masterType": "n1-standard-4",
+        "masterConfig": image,
+        "region": "us-central1",
+    }
     tpu = {"workerType": "ct5lp-hightpu-4t", "workerCount": 1, "workerConfig": image}
     allowed = AllowedResources("my-project", (f"service_account={OWN}",))
     world = World(store=sender.world.store, bus=sender.world.bus, job_id=job_id, allowed=allowed)
@@ -56,7 +61,9 @@ def test_vm_of_another_job_cannot_act_for_a_slice(slice_sender: Sender) -> None:
     for name in ("vm_ready", "replica_exit"):
         slice_sender.name = name
         for host in (None, 0):
-            token = slice_sender.token(audience=audience, instance_name=vm_name("attacker_1", CHIEF))
+            token = slice_sender.token(
+                audience=audience, instance_name=vm_name("attacker_1", CHIEF)
+            )
             slice_sender.send(token, host=host, cause="process", exit_status=0)
             assert "is not a host of a TPU slice" in slice_sender.reasons()[0]
     assert slice_sender.world.ledger == before
@@ -91,7 +98,9 @@ def test_replaced_slice_reports_from_other_machines(slice_sender: Sender) -> Non
     slice_sender.world.silent.add(WORKER_0)  # this test reports in place of its agents
     slice_sender.send(slice_sender.token(audience=audience.format(1), **HOST))
     slice_sender.name = "maintenance"
-    slice_sender.send(slice_sender.token(audience=audience.format(1), **HOST), cause=LossCause.PREEMPTION.value)
+    slice_sender.send(
+        slice_sender.token(audience=audience.format(1), **HOST), cause=LossCause.PREEMPTION.value
+    )
     slice_sender.world.deliver()
     slice_sender.name = "vm_ready"
     slice_sender.send(slice_sender.token(audience=audience.format(2), **{**HOST, "instance_id": 2}))
@@ -113,7 +122,10 @@ def own_account_sender(sender: Sender) -> Sender:
 
 def test_vm_with_the_jobs_own_account_is_authenticated(own_account_sender: Sender) -> None:
     replica_id = own_account_sender.world.job.plan.primary
-    subject, vm = own_account_sender.world.message_fields(replica_id), own_account_sender.world.vm(replica_id)
+    subject, vm = (
+        own_account_sender.world.message_fields(replica_id),
+        own_account_sender.world.vm(replica_id),
+    )
     audience = f"trainmaster/my-project/own_1/1/{subject['task_type']}/0/1"
     token = own_account_sender.token(
         audience=audience, email=OWN, instance_name=vm.name, instance_id=int(vm.instance_id)
@@ -125,11 +137,18 @@ def test_vm_with_the_jobs_own_account_is_authenticated(own_account_sender: Sende
     )
 
 
-def test_vm_with_the_workers_account_cannot_act_for_a_job_with_its_own(own_account_sender: Sender) -> None:
+def test_vm_with_the_workers_account_cannot_act_for_a_job_with_its_own(
+    own_account_sender: Sender,
+) -> None:
     replica_id = own_account_sender.world.job.plan.primary
-    subject, vm = own_account_sender.world.message_fields(replica_id), own_account_sender.world.vm(replica_id)
+    subject, vm = (
+        own_account_sender.world.message_fields(replica_id),
+        own_account_sender.world.vm(replica_id),
+    )
     audience = f"trainmaster/my-project/own_1/1/{subject['task_type']}/0/1"
-    token = own_account_sender.token(audience=audience, instance_name=vm.name, instance_id=int(vm.instance_id))
+    token = own_account_sender.token(
+        audience=audience, instance_name=vm.name, instance_id=int(vm.instance_id)
+    )
     assert own_account_sender.post(json.dumps(subject).encode(), token, NOW, "s") == 204
     assert f"VMs run as '{OWN}'" in own_account_sender.reasons()[0]
     assert own_account_sender.world.replica(replica_id).state is ReplicaState.WAITING

@@ -23,7 +23,10 @@ def plan_text(name: str) -> str:
     """Return the plan of the golden job file of this name."""
     data = (GOLDEN / f"{name}.yaml").read_bytes()
     spec = accept(parse_document(data, f"{name}.yaml"), default_job_id=job_id_from(name, ""))
-    head = [f"job: {spec.job_id}", *(f"label: {key}={value}" for key, value in sorted(spec.labels.items()))]
+    head = [
+        f"job: {spec.job_id}",
+        *(f"label: {key}={value}" for key, value in sorted(spec.labels.items())),
+    ]
     tuning = [] if spec.tuning is None else ["tuning:", *_lines(spec.tuning, "  ")]
     return "\n".join((*head, *_lines(spec.plan, ""), *tuning)) + "\n"
 
@@ -80,5 +83,8 @@ def _entry(name: str, item: object, indent: str) -> Iterator[str]:
 if __name__ == "__main__":
     for job_file in JOB_FILES:
         (GOLDEN / f"{job_file}.plan").write_text(plan_text(job_file), encoding="utf-8")
-    lines = (f"{request} = {machine_line(document)}\n" for request, document in machine_requests().items())
+    lines = (
+        f"{request} = {machine_line(document)}\n"
+        for request, document in machine_requests().items()
+    )
     MACHINES.write_text("".join(lines), encoding="utf-8")

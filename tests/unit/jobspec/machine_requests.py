@@ -20,7 +20,14 @@ from trainmaster.jobspec.catalog.scale_tiers import TIERS
 
 Request = tuple[str, dict[str, object]]
 IMAGE = "us-docker.pkg.dev/my-project/training/trainer:1"
-N1 = ("n1-standard-8", "n1-highmem-16", "n1-standard-32", "n1-highcpu-64", "n1-standard-64", "n1-standard-96")
+N1 = (
+    "n1-standard-8",
+    "n1-highmem-16",
+    "n1-standard-32",
+    "n1-highcpu-64",
+    "n1-standard-64",
+    "n1-standard-96",
+)
 OTHER_FAMILIES = (
     "n2-standard-8",
     "n2d-highmem-16",
@@ -63,7 +70,10 @@ def _gpus() -> Iterator[Request]:
     for gpu in GPU_COUNTS:
         for machine in N1:
             for count in (1, 2, 4, 8):
-                yield f"{machine} with {count} x {gpu}", custom(masterType=machine, masterConfig=gpus(gpu, count))
+                yield (
+                    f"{machine} with {count} x {gpu}",
+                    custom(masterType=machine, masterConfig=gpus(gpu, count)),
+                )
 
 
 def _cloud_tpus() -> Iterator[Request]:
@@ -76,7 +86,9 @@ def _cloud_tpus() -> Iterator[Request]:
     for kind, tpu in TPU_TYPES.items():
         region = TPU_REGIONS.get(tpu.generation, "europe-west4")
         for count in tpu.sizes:
-            document = custom(workerType="cloud_tpu", workerCount=1, workerConfig=gpus(kind, count), region=region)
+            document = custom(
+                workerType="cloud_tpu", workerCount=1, workerConfig=gpus(kind, count), region=region
+            )
             yield f"cloud_tpu as {kind} with {count}", document
 
 
@@ -86,20 +98,32 @@ def _tpu_machine_types() -> Iterator[Request]:
         yield f"masterType {machine}", custom(masterType=machine, region=region)
         yield f"machineType {machine}", vertex(region, machineType=machine)
         for number, shape in GENERATIONS[vm.generation].topologies.items():
-            yield f"machineType {machine} as {shape}", vertex(region, machineType=machine, tpuTopology=shape)
+            yield (
+                f"machineType {machine} as {shape}",
+                vertex(region, machineType=machine, tpuTopology=shape),
+            )
             kind = next(
-                name for name, tpu in TPU_TYPES.items() if tpu.generation == vm.generation and not name.endswith("_POD")
+                name
+                for name, tpu in TPU_TYPES.items()
+                if tpu.generation == vm.generation and not name.endswith("_POD")
             )
             config = gpus(kind, number)
             yield (
                 f"masterType {machine} as {number} x {kind}",
                 custom(masterType=machine, masterConfig=config, region=region),
             )
-    vertex_pod = vertex("europe-west4", machineType="cloud-tpu", acceleratorType="TPU_V3_POD", acceleratorCount=32)
+    vertex_pod = vertex(
+        "europe-west4", machineType="cloud-tpu", acceleratorType="TPU_V3_POD", acceleratorCount=32
+    )
     yield "machineType cloud-tpu as 32 x TPU_V3_POD", vertex_pod
     for kind in ("TPU_V2", "TPU_V3"):
         for count in VERTEX_TPU_TYPES[kind].sizes:
-            document = vertex("europe-west4", machineType="cloud-tpu", acceleratorType=kind, acceleratorCount=count)
+            document = vertex(
+                "europe-west4",
+                machineType="cloud-tpu",
+                acceleratorType=kind,
+                acceleratorCount=count,
+            )
             yield f"machineType cloud-tpu as {count} x {kind}", document
     for shape in ("4x4x12", "4x12x12", "12x4x4", "4x4x2"):
         yield (

@@ -47,11 +47,16 @@ def plan_of(document: dict[str, object]) -> Plan:
 
 
 def groups_of(document: dict[str, object]) -> dict[str, tuple[int, str]]:
-    return {group.task_type.value: (group.count, group.machine_type) for group in plan_of(document).groups}
+    return {
+        group.task_type.value: (group.count, group.machine_type)
+        for group in plan_of(document).groups
+    }
 
 
 def substitutions_of(document: dict[str, object]) -> dict[str, tuple[str, str]]:
-    return {note.field: (note.requested, note.replacement) for note in plan_of(document).substitutions}
+    return {
+        note.field: (note.requested, note.replacement) for note in plan_of(document).substitutions
+    }
 
 
 def test_legacy_job_file_gets_current_machines_and_runtime() -> None:
@@ -76,7 +81,8 @@ def test_legacy_job_file_gets_current_machines_and_runtime() -> None:
     assert (plan.max_running_s, plan.max_wait_s) == (7200, 3601)
     assert plan.runtime == "tensorflow"
     assert {
-        (note.field.removeprefix("trainingInput."), note.requested, note.replacement) for note in plan.substitutions
+        (note.field.removeprefix("trainingInput."), note.requested, note.replacement)
+        for note in plan.substitutions
     } == {
         ("runtimeVersion", "2.11", "2.21"),
         ("runtimeVersion", "Keras of 2.11", "TF_USE_LEGACY_KERAS=1"),
@@ -106,12 +112,28 @@ def test_smallest_job_is_one_chief_on_the_basic_tier_with_documented_defaults() 
     ("tier", "groups"),
     [
         ("BASIC", {"chief": (1, "n1-standard-4")}),
-        ("STANDARD_1", {"chief": (1, "n1-highcpu-8"), "worker": (4, "n1-highcpu-8"), "ps": (3, "n1-standard-4")}),
-        ("PREMIUM_1", {"chief": (1, "n1-highcpu-16"), "worker": (19, "n1-highcpu-16"), "ps": (11, "n1-highmem-8")}),
+        (
+            "STANDARD_1",
+            {
+                "chief": (1, "n1-highcpu-8"),
+                "worker": (4, "n1-highcpu-8"),
+                "ps": (3, "n1-standard-4"),
+            },
+        ),
+        (
+            "PREMIUM_1",
+            {
+                "chief": (1, "n1-highcpu-16"),
+                "worker": (19, "n1-highcpu-16"),
+                "ps": (11, "n1-highmem-8"),
+            },
+        ),
         ("BASIC_GPU", {"chief": (1, "n1-standard-8")}),
     ],
 )
-def test_scale_tier_is_its_documented_cluster(tier: str, groups: dict[str, tuple[int, str]]) -> None:
+def test_scale_tier_is_its_documented_cluster(
+    tier: str, groups: dict[str, tuple[int, str]]
+) -> None:
     assert groups_of(job(scaleTier=tier)) == groups
 
 
@@ -137,13 +159,20 @@ def test_basic_gpu_gets_t4_with_a_substitution() -> None:
         ("pytorch-2.13", "chief"),
     ],
 )
-def test_primary_is_chief_since_runtime_2_1_and_master_before(version: str | None, primary: str) -> None:
+def test_primary_is_chief_since_runtime_2_1_and_master_before(
+    version: str | None, primary: str
+) -> None:
     assert list(groups_of(job(runtimeVersion=version))) == [primary]
 
 
 @pytest.mark.parametrize(
     ("version", "name"),
-    [("2.21", "tensorflow"), ("2.6", "tensorflow"), ("pytorch-2.13", "pytorch"), ("scikit-learn-1.9", "scikit-learn")],
+    [
+        ("2.21", "tensorflow"),
+        ("2.6", "tensorflow"),
+        ("pytorch-2.13", "pytorch"),
+        ("scikit-learn-1.9", "scikit-learn"),
+    ],
 )
 def test_runtime_version_selects_runtime(version: str, name: str) -> None:
     assert plan_of(job(runtimeVersion=version)).runtime == name
@@ -186,11 +215,16 @@ def test_roles_of_custom_tier_get_their_own_machines() -> None:
 def test_gpus_have_compute_engine_names_and_count_per_vm(
     machine: str, config: dict[str, object] | None, accelerator: Accelerator | None
 ) -> None:
-    assert plan_of(custom(masterType=machine, masterConfig=config)).groups[0].accelerator == accelerator
+    assert (
+        plan_of(custom(masterType=machine, masterConfig=config)).groups[0].accelerator
+        == accelerator
+    )
 
 
 def test_requested_boot_disk_is_used() -> None:
-    plan = plan_of(job(masterConfig={"diskConfig": {"bootDiskSizeGb": 500, "bootDiskType": "pd-standard"}}))
+    plan = plan_of(
+        job(masterConfig={"diskConfig": {"bootDiskSizeGb": 500, "bootDiskType": "pd-standard"}})
+    )
 
     assert (plan.groups[0].boot_disk_gib, plan.groups[0].boot_disk_type) == (500, "pd-standard")
 
@@ -209,7 +243,9 @@ def test_replicas_are_independent_only_if_the_job_says_so() -> None:
 
 
 def test_disable_retries_overrides_restart_of_job() -> None:
-    plan = plan_of({**job(), "trainmaster": {"disable_retries": "true", "restart_job_on_worker_restart": True}})
+    plan = plan_of(
+        {**job(), "trainmaster": {"disable_retries": "true", "restart_job_on_worker_restart": True}}
+    )
 
     assert plan.disable_retries
     assert not plan.restart_job_on_worker_restart
@@ -251,7 +287,10 @@ def test_fmltc_body_on_basic_gpu_is_accepted() -> None:
             "jobDir": "gs://my-bucket/models/1",
             "args": ["--model_dir", "gs://my-bucket/models/1"],
             "scaleTier": "BASIC_GPU",
-            "packageUris": ["gs://my-bucket/object_detection-0.1.tar.gz", "gs://my-bucket/slim-0.1.tar.gz"],
+            "packageUris": [
+                "gs://my-bucket/object_detection-0.1.tar.gz",
+                "gs://my-bucket/slim-0.1.tar.gz",
+            ],
             "pythonModule": "object_detection.model_main_tf2",
             "runtimeVersion": "2.6",
             "pythonVersion": "3.7",
@@ -293,7 +332,9 @@ def test_job_id_of_document_overrides_the_default() -> None:
 
 
 def test_large_job_is_accepted_in_less_than_50_ms() -> None:
-    data = json.dumps(job(packageUris=[f"gs://my-bucket/p-{n}.whl" for n in range(100)], args=["--x"] * 1000)).encode()
+    data = json.dumps(
+        job(packageUris=[f"gs://my-bucket/p-{n}.whl" for n in range(100)], args=["--x"] * 1000)
+    ).encode()
     accept(parse_document(data, "warm.json"), default_job_id=None)
     for name in ("job.json", "job.yaml"):
         started = time.process_time()
@@ -307,7 +348,9 @@ def test_import_of_jobspec_imports_only_pydantic() -> None:
         "import sys; before = set(sys.modules); import trainmaster.jobspec;"
         "print(*sorted({name.split('.')[0] for name in set(sys.modules) - before} - set(sys.stdlib_module_names)))"
     )
-    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    process = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
 
     third_party = {name for name in process.stdout.split() if not name.startswith(("_", "cython"))}
     helpers = {"annotated_types", "typing_extensions", "typing_inspection"}
@@ -330,7 +373,11 @@ def test_convenience_changes_nothing_but_the_list_of_substitutions(
     container = {"imageUri": "us-docker.pkg.dev/my-project/train/cnn:1"}
     body = {
         "workerPoolSpecs": [
-            {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": container}
+            {
+                "machineSpec": {"machineType": "n1-standard-4"},
+                "replicaCount": 1,
+                "containerSpec": container,
+            }
         ]
     }
     study = {
@@ -353,18 +400,29 @@ def test_convenience_changes_nothing_but_the_list_of_substitutions(
     assert replace(with_it.plan, substitutions=()) == replace(without.plan, substitutions=())
     assert (with_it.tuning, with_it.resources) == (without.tuning, without.resources)
     (added,) = set(with_it.plan.substitutions) - set(without.plan.substitutions)
-    assert (added.field.endswith(field), added.requested) == (True, "true" if value is True else value)
+    assert (added.field.endswith(field), added.requested) == (
+        True,
+        "true" if value is True else value,
+    )
 
 
 @pytest.mark.parametrize("tier", TIERS)
 def test_scale_tier_is_its_cluster_spelled_out(tier: str) -> None:
     def roles(training: dict[str, Any]) -> list[TaskGroup]:
-        fields = {"region": "us-central1", "masterConfig": {"imageUri": "us-docker.pkg.dev/my-project/train/net:1"}}
-        plan = accept({"jobId": "j", "trainingInput": {**fields, **training}}, default_job_id=None).plan
+        fields = {
+            "region": "us-central1",
+            "masterConfig": {"imageUri": "us-docker.pkg.dev/my-project/train/net:1"},
+        }
+        plan = accept(
+            {"jobId": "j", "trainingInput": {**fields, **training}}, default_job_id=None
+        ).plan
         return list(plan.groups)
 
     spelled: dict[str, Any] = {"scaleTier": "CUSTOM"}
-    for role, name in ((TIERS[tier].worker, "worker"), (TIERS[tier].parameter_server, "parameterServer")):
+    for role, name in (
+        (TIERS[tier].worker, "worker"),
+        (TIERS[tier].parameter_server, "parameterServer"),
+    ):
         if role:
             spelled |= {f"{name}Type": role.machine_type, f"{name}Count": role.count}
     spelled["masterType"] = TIERS[tier].master.machine_type
@@ -373,4 +431,6 @@ def test_scale_tier_is_its_cluster_spelled_out(tier: str) -> None:
     if gpu:
         config["acceleratorConfig"] = {"type": gpu.type, "count": gpu.count}
     version = {"workerConfig": {"tpuTfVersion": "1.15"}} if tier == "BASIC_TPU" else {}
-    assert roles({"scaleTier": tier, **version}) == roles({**spelled, "masterConfig": config, **version})
+    assert roles({"scaleTier": tier, **version}) == roles(
+        {**spelled, "masterConfig": config, **version}
+    )

@@ -17,10 +17,16 @@ from trainmaster.jobspec.formats.ai_platform import ScaleType
 from trainmaster.suggesters.optuna_suggester import OptunaSuggester
 
 ALGORITHMS = ("GRID_SEARCH", "RANDOM_SEARCH")
-NUMBERS = st.sampled_from((0, 1, 2, -1, 0.5, 1e-5, 1e300, "3", "0.25", 2**60)) | st.floats(-1e6, 1e6) | SCALARS
+NUMBERS = (
+    st.sampled_from((0, 1, 2, -1, 0.5, 1e-5, 1e300, "3", "0.25", 2**60))
+    | st.floats(-1e6, 1e6)
+    | SCALARS
+)
 NAMES = st.sampled_from(("a", "b", "learning-rate", "--x", "")) | st.text(max_size=5)
 LISTS = st.lists(st.sampled_from(("adam", "sgd", "", "1")) | SCALARS, max_size=4)
-FIGURES = st.lists(st.integers(1, 9), max_size=4, unique=True).map(sorted) | st.lists(NUMBERS, max_size=3)
+FIGURES = st.lists(st.integers(1, 9), max_size=4, unique=True).map(sorted) | st.lists(
+    NUMBERS, max_size=3
+)
 COUNTS = st.integers(-1, 1100) | st.sampled_from(("4", None, 0))
 PARAMS = st.lists(
     st.fixed_dictionaries(
@@ -47,7 +53,9 @@ HYPERPARAMETERS = st.fixed_dictionaries(
         "enableTrialEarlyStopping": st.booleans(),
     },
 )
-RANGE = st.fixed_dictionaries({}, optional={"minValue": NUMBERS, "maxValue": NUMBERS, "defaultValue": NUMBERS})
+RANGE = st.fixed_dictionaries(
+    {}, optional={"minValue": NUMBERS, "maxValue": NUMBERS, "defaultValue": NUMBERS}
+)
 STUDIES = st.fixed_dictionaries(
     {
         "metrics": st.just([{"metricId": "accuracy"}]) | ANYTHING,
@@ -67,7 +75,11 @@ STUDIES = st.fixed_dictionaries(
     },
     optional={"algorithm": st.sampled_from(ALGORITHMS)},
 )
-POOL = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": {"imageUri": "i"}}
+POOL = {
+    "machineSpec": {"machineType": "n1-standard-4"},
+    "replicaCount": 1,
+    "containerSpec": {"imageUri": "i"},
+}
 QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 suggester = OptunaSuggester()
@@ -80,10 +92,14 @@ TWO: Final[dict[str, Any]] = {"min_size": 2, "max_size": 2}
 MANY: Final[dict[str, Any]] = {"min_size": 1, "max_size": 4}
 SCALED = st.sampled_from(ScaleType)
 SPACES = (
-    st.tuples(st.just("DOUBLE"), st.lists(FINITE, **TWO).map(sorted), st.sampled_from((None, "NONE")))
+    st.tuples(
+        st.just("DOUBLE"), st.lists(FINITE, **TWO).map(sorted), st.sampled_from((None, "NONE"))
+    )
     | st.tuples(st.just("DOUBLE"), st.lists(st.floats(-1e300, 1e300), **TWO).map(sorted), st.none())
     | st.tuples(st.just("DOUBLE"), st.lists(POSITIVE, **TWO).map(sorted), SCALED)
-    | st.tuples(st.just("INTEGER"), st.lists(st.integers(-(2**53), 2**53), **TWO).map(sorted), st.none())
+    | st.tuples(
+        st.just("INTEGER"), st.lists(st.integers(-(2**53), 2**53), **TWO).map(sorted), st.none()
+    )
     | st.tuples(st.just("INTEGER"), st.lists(st.integers(1, 2**53), **TWO).map(sorted), SCALED)
     | st.tuples(st.just("CATEGORICAL"), st.lists(TEXT, unique=True, **MANY), st.none())
     | st.tuples(st.just("DISCRETE"), st.lists(POSITIVE, unique=True, **MANY).map(sorted), SCALED)
@@ -102,7 +118,9 @@ def a_param(index: int, kind: str, values: list[object], scale: str | None) -> d
     return {"parameterName": f"p{index}", "type": kind, "scaleType": scale, **within}
 
 
-def a_study_parameter(index: int, kind: str, values: list[object], scale: str | None) -> dict[str, object]:
+def a_study_parameter(
+    index: int, kind: str, values: list[object], scale: str | None
+) -> dict[str, object]:
     is_range = kind in ("DOUBLE", "INTEGER")
     within = {"minValue": values[0], "maxValue": values[1]} if is_range else {"values": values}
     shown = {"scaleType": scale} if scale not in (None, "NONE") else {}
@@ -130,7 +148,9 @@ def is_resolved_or_refused(document: dict[str, object]) -> bool:
         return accept(document, default_job_id="a").spec_json != ""
     except InvalidJob as invalid:
         problems = invalid.problems
-        return bool(problems) and all(problem.field and problem.problem and problem.example for problem in problems)
+        return bool(problems) and all(
+            problem.field and problem.problem and problem.example for problem in problems
+        )
 
 
 @QUICK
@@ -146,12 +166,19 @@ def test_any_study_is_resolved_or_refused(study: object, trials: object, paralle
 
 
 @QUICK
-@given(VALID_SPACES, st.sampled_from(("ALGORITHM_UNSPECIFIED", "RANDOM_SEARCH")), st.integers(1, 1000))
+@given(
+    VALID_SPACES, st.sampled_from(("ALGORITHM_UNSPECIFIED", "RANDOM_SEARCH")), st.integers(1, 1000)
+)
 def test_valid_parameters_resolve_equally_in_both_formats_and_can_be_suggested(
     spaces: list[tuple[str, list[object], str | None]], algorithm: str, trials: int
 ) -> None:
     params = [a_param(index, *space) for index, space in enumerate(spaces)]
-    hyperparameters = {"params": params, "algorithm": algorithm, "maxTrials": trials, "hyperparameterMetricTag": "m"}
+    hyperparameters = {
+        "params": params,
+        "algorithm": algorithm,
+        "maxTrials": trials,
+        "hyperparameterMetricTag": "m",
+    }
     tuning = accept(a_training(hyperparameters), default_job_id=None).tuning
     parameters = [a_study_parameter(index, *space) for index, space in enumerate(spaces)]
     study = {"parameters": parameters, "algorithm": algorithm, "metrics": [{"metricId": "m"}]}
@@ -160,7 +187,9 @@ def test_valid_parameters_resolve_equally_in_both_formats_and_can_be_suggested(
     for number in range(3):
         values = suggester.suggest(tuning, f"a-trial-{number}")
         assert all(map(is_within, tuning.parameters, values)), values
-        trial = Trial(number + 1, values, TrialState.SUCCEEDED, measurement=Measurement(float(number)))
+        trial = Trial(
+            number + 1, values, TrialState.SUCCEEDED, measurement=Measurement(float(number))
+        )
         tuning = replace(tuning, trials=(*tuning.trials, trial))
 
 

@@ -40,7 +40,9 @@ def test_boot_disk_type_is_the_requested_or_the_default_of_the_machine(
         ("a4-highgpu-8g", "pd-standard", "hyperdisk-balanced"),
     ],
 )
-def test_boot_disk_type_that_machine_cannot_boot_from_is_refused(machine: str, requested: str, allowed: str) -> None:
+def test_boot_disk_type_that_machine_cannot_boot_from_is_refused(
+    machine: str, requested: str, allowed: str
+) -> None:
     document = custom(masterType=machine, masterConfig={"diskConfig": {"bootDiskType": requested}})
     with pytest.raises(InvalidJob, match=f"must be {allowed} on {machine}, not {requested}"):
         accept(document, default_job_id=None)

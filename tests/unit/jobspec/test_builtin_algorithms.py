@@ -22,10 +22,14 @@ ARGUMENTS: Final = {
 TYPE: Final = ("--model_type=classification",)
 
 
-def job(algorithm: str, *, by_name: bool = False, args: tuple[str, ...] = (), **training: Any) -> dict[str, Any]:
+def job(
+    algorithm: str, *, by_name: bool = False, args: tuple[str, ...] = (), **training: Any
+) -> dict[str, Any]:
     """Return a valid job of the algorithm with these fields of the training input changed."""
     known = ALGORITHMS.get(algorithm)
-    workers = {"workerType": "n1-standard-4", "workerCount": 2} if known and known.is_distributed else {}
+    workers = (
+        {"workerType": "n1-standard-4", "workerCount": 2} if known and known.is_distributed else {}
+    )
     body = {
         "scaleTier": "CUSTOM",
         "masterType": "n1-standard-4",
@@ -35,7 +39,11 @@ def job(algorithm: str, *, by_name: bool = False, args: tuple[str, ...] = (), **
         "args": ["--training_data_path=gs://bkt/t.csv", *ARGUMENTS.get(algorithm, TYPE), *args],
     }
     if by_name:
-        return {"jobId": "digits_1", T: {**body, **training}, "trainmaster": {"algorithm": algorithm}}
+        return {
+            "jobId": "digits_1",
+            T: {**body, **training},
+            "trainmaster": {"algorithm": algorithm},
+        }
     image = f"gcr.io/cloud-ml-algos/{known.images[0] if known else algorithm}:latest"
     master = {"imageUri": image, **training.pop("masterConfig", {})}
     return {"jobId": "digits_1", T: {**body, "masterConfig": master, **training}}
@@ -75,18 +83,26 @@ def test_name_selects_the_same_program_as_the_image(name: str) -> None:
     by_image, by_name = plan_of(job(name)), plan_of(job(name, by_name=True))
 
     assert by_name.substitutions == ()
-    assert (by_name.program, by_name.image, by_name.algorithm) == (by_image.program, by_image.image, by_image.algorithm)
+    assert (by_name.program, by_name.image, by_name.algorithm) == (
+        by_image.program,
+        by_image.image,
+        by_image.algorithm,
+    )
 
 
 def test_both_images_of_an_algorithm_are_known() -> None:
-    document = job("linear_learner", masterConfig={"imageUri": "gcr.io/cloud-ml-algos/linear_learner_gpu"})
+    document = job(
+        "linear_learner", masterConfig={"imageUri": "gcr.io/cloud-ml-algos/linear_learner_gpu"}
+    )
 
     assert plan_of(document).program.python_module == "algorithms.linear_learner"
 
 
 @each_row("name", ["image_classification", "image_object_detection", "ncf", "bert"])
 @each_row("by_name", [True, False])
-def test_algorithm_that_is_not_available_is_refused_with_where_to_go(name: str, *, by_name: bool) -> None:
+def test_algorithm_that_is_not_available_is_refused_with_where_to_go(
+    name: str, *, by_name: bool
+) -> None:
     problems = problems_of(job(name, by_name=by_name, args=("--anything=1",)))
 
     ((field, problem),) = problems.items()
@@ -104,13 +120,33 @@ def test_unknown_algorithm_is_refused_with_the_nearest_one() -> None:
 @each_row(
     "document, field, expected",
     [
-        (job("tab_net", args=("--feature_dim=one",)), f"{T}.args", "--feature_dim must be a whole number"),
-        (job("tab_net", args=("--colour=red", "--batch_size=0")), f"{T}.args", "--colour is not an argument"),
-        (job("tab_net", args=("--validation_data_path=/tmp/v.csv",)), f"{T}.args", "--validation_data_path must be"),
+        (
+            job("tab_net", args=("--feature_dim=one",)),
+            f"{T}.args",
+            "--feature_dim must be a whole number",
+        ),
+        (
+            job("tab_net", args=("--colour=red", "--batch_size=0")),
+            f"{T}.args",
+            "--colour is not an argument",
+        ),
+        (
+            job("tab_net", args=("--validation_data_path=/tmp/v.csv",)),
+            f"{T}.args",
+            "--validation_data_path must be",
+        ),
         (job("tab_net", jobDir=None), f"{T}.jobDir", "is required"),
-        (job("tab_net", packageUris=["gs://bkt/a.whl"]), f"{T}.packageUris", "the algorithm determines it"),
+        (
+            job("tab_net", packageUris=["gs://bkt/a.whl"]),
+            f"{T}.packageUris",
+            "the algorithm determines it",
+        ),
         (job("tab_net", pythonModule="a.b"), f"{T}.pythonModule", "the algorithm determines it"),
-        (job("tab_net", runtimeVersion="2.11"), f"{T}.runtimeVersion", "the algorithm determines it"),
+        (
+            job("tab_net", runtimeVersion="2.11"),
+            f"{T}.runtimeVersion",
+            "the algorithm determines it",
+        ),
         (
             job("tab_net", masterConfig={"containerCommand": ["a"]}),
             f"{T}.masterConfig.containerCommand",
@@ -123,7 +159,9 @@ def test_unknown_algorithm_is_refused_with_the_nearest_one() -> None:
         ),
     ],
 )
-def test_wrong_job_of_an_algorithm_is_refused_at_its_field(document: dict[str, Any], field: str, expected: str) -> None:
+def test_wrong_job_of_an_algorithm_is_refused_at_its_field(
+    document: dict[str, Any], field: str, expected: str
+) -> None:
     problems = problems_of(document)
 
     assert set(problems) == {field}
@@ -144,8 +182,16 @@ def test_wrong_job_of_an_algorithm_is_refused_at_its_field(document: dict[str, A
             f"{T}.masterConfig.acceleratorConfig",
             "one GPU per VM",
         ),
-        (job("tab_net", workerType="n1-standard-4", workerCount=1), f"{T}.workerCount", "needs a master alone"),
-        (job("xgboost_dist", workerCount=None, workerType=None), f"{T}.workerCount", "must be at least 1"),
+        (
+            job("tab_net", workerType="n1-standard-4", workerCount=1),
+            f"{T}.workerCount",
+            "needs a master alone",
+        ),
+        (
+            job("xgboost_dist", workerCount=None, workerType=None),
+            f"{T}.workerCount",
+            "must be at least 1",
+        ),
         (
             job("xgboost_dist", parameterServerType="n1-standard-4", parameterServerCount=1),
             f"{T}.parameterServerCount",
@@ -156,11 +202,21 @@ def test_wrong_job_of_an_algorithm_is_refused_at_its_field(document: dict[str, A
             f"{T}.workerType",
             "must be the GPU of the master",
         ),
-        (job("linear_learner", scaleTier="STANDARD_1", masterType=None), f"{T}.scaleTier", "needs a master alone"),
-        (job("linear_learner", scaleTier="BASIC_TPU", masterType=None), f"{T}.scaleTier", "is a TPU"),
+        (
+            job("linear_learner", scaleTier="STANDARD_1", masterType=None),
+            f"{T}.scaleTier",
+            "needs a master alone",
+        ),
+        (
+            job("linear_learner", scaleTier="BASIC_TPU", masterType=None),
+            f"{T}.scaleTier",
+            "is a TPU",
+        ),
     ],
 )
-def test_machines_that_an_algorithm_cannot_use_are_refused(document: dict[str, Any], field: str, expected: str) -> None:
+def test_machines_that_an_algorithm_cannot_use_are_refused(
+    document: dict[str, Any], field: str, expected: str
+) -> None:
     problems = problems_of(document)
 
     assert set(problems) == {field}
@@ -180,23 +236,50 @@ def test_distributed_xgboost_on_gpus_runs_in_an_image_with_a_driver() -> None:
 @pytest.mark.parametrize(
     ("parameters", "tag", "field", "expected"),
     [
-        ({"parameterName": "depth"}, "accuracy", "params[0].parameterName", "is not an argument of boosted_trees"),
-        ({"parameterName": "eta", "maxValue": 2}, "accuracy", "params[0].maxValue", "--eta, which must be a number"),
         (
-            {"parameterName": "booster", "type": "CATEGORICAL", "categoricalValues": ["gbtree", "oak"]},
+            {"parameterName": "depth"},
+            "accuracy",
+            "params[0].parameterName",
+            "is not an argument of boosted_trees",
+        ),
+        (
+            {"parameterName": "eta", "maxValue": 2},
+            "accuracy",
+            "params[0].maxValue",
+            "--eta, which must be a number",
+        ),
+        (
+            {
+                "parameterName": "booster",
+                "type": "CATEGORICAL",
+                "categoricalValues": ["gbtree", "oak"],
+            },
             "accuracy",
             "params[0].categoricalValues",
             "the value oak of --booster, which must be one of gbtree",
         ),
-        ({"parameterName": "eta"}, "rmse", "hyperparameterMetricTag", "accuracy, loss, logloss, error"),
-        ({"parameterName": "eta"}, None, "hyperparameterMetricTag", "accuracy, loss, logloss, error"),
+        (
+            {"parameterName": "eta"},
+            "rmse",
+            "hyperparameterMetricTag",
+            "accuracy, loss, logloss, error",
+        ),
+        (
+            {"parameterName": "eta"},
+            None,
+            "hyperparameterMetricTag",
+            "accuracy, loss, logloss, error",
+        ),
     ],
 )
 def test_tuning_that_an_algorithm_cannot_follow_is_refused(
     parameters: dict[str, Any], tag: str | None, field: str, expected: str
 ) -> None:
     is_range = "categoricalValues" not in parameters
-    parameter = {**({"type": "DOUBLE", "minValue": 0.1, "maxValue": 0.5} if is_range else {}), **parameters}
+    parameter = {
+        **({"type": "DOUBLE", "minValue": 0.1, "maxValue": 0.5} if is_range else {}),
+        **parameters,
+    }
     tuning = {"maxTrials": 2, "hyperparameterMetricTag": tag, "params": [parameter]}
     problems = problems_of(job("boosted_trees", hyperparameters=tuning))
 
@@ -205,7 +288,11 @@ def test_tuning_that_an_algorithm_cannot_follow_is_refused(
 
 
 def test_tuned_argument_need_not_be_given() -> None:
-    parameter = {"parameterName": "model_type", "type": "CATEGORICAL", "categoricalValues": ["classification"]}
+    parameter = {
+        "parameterName": "model_type",
+        "type": "CATEGORICAL",
+        "categoricalValues": ["classification"],
+    }
     tuning = {"maxTrials": 1, "hyperparameterMetricTag": "loss", "params": [parameter]}
     document = job("linear_learner", args=(), hyperparameters=tuning)
     document[T]["args"] = ["--training_data_path=gs://bkt/t.csv"]
@@ -227,4 +314,7 @@ def test_custom_job_cannot_name_an_algorithm() -> None:
         }
     )
 
-    assert set(problems) == {"trainmaster.algorithm", "jobSpec.workerPoolSpecs[0].containerSpec.imageUri"}
+    assert set(problems) == {
+        "trainmaster.algorithm",
+        "jobSpec.workerPoolSpecs[0].containerSpec.imageUri",
+    }

@@ -21,7 +21,13 @@ from trainmaster.jobspec.catalog.machine_types import (
     valid_gpu_counts,
 )
 from trainmaster.jobspec.catalog.regions import REGION_ZONES
-from trainmaster.jobspec.catalog.runtimes import CONTAINER_HOST, PAST_RUNTIMES, RUNTIME_DEFAULT, RUNTIMES, Runtime
+from trainmaster.jobspec.catalog.runtimes import (
+    CONTAINER_HOST,
+    PAST_RUNTIMES,
+    RUNTIME_DEFAULT,
+    RUNTIMES,
+    Runtime,
+)
 from trainmaster.jobspec.catalog.scale_tiers import TIERS
 from trainmaster.jobspec.formats.ai_platform import AiPlatformJob, TrainingInput
 from trainmaster.jobspec.formats.base_model import WireModel, nested_models
@@ -60,13 +66,16 @@ def test_every_gpu_has_a_compute_engine_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "machine", ["n2-standard-8", "c4-highmem-16", "e2-medium", "c3-standard-4-lssd", "n2-custom-6-3072"]
+    "machine",
+    ["n2-standard-8", "c4-highmem-16", "e2-medium", "c3-standard-4-lssd", "n2-custom-6-3072"],
 )
 def test_current_machine_families_are_known(machine: str) -> None:
     assert find_machine_type(machine)
 
 
-@pytest.mark.parametrize("machine", ["standard", "n1-standard-5", "c4a-standard-4", "g2-standard-5", "n2-standard", ""])
+@pytest.mark.parametrize(
+    "machine", ["standard", "n1-standard-5", "c4a-standard-4", "g2-standard-5", "n2-standard", ""]
+)
 def test_other_names_are_not_compute_machines(machine: str) -> None:
     assert not find_machine_type(machine)
 
@@ -84,7 +93,11 @@ def has_local_environment(runtime: Runtime) -> bool:
 
 def test_local_environments_have_different_images() -> None:
     """The local stack chooses the Python environment of a VM by its image."""
-    images = {runtime.name: runtime.image for runtime in RUNTIMES.values() if has_local_environment(runtime)}
+    images = {
+        runtime.name: runtime.image
+        for runtime in RUNTIMES.values()
+        if has_local_environment(runtime)
+    }
     assert images
     assert len(set(images.values())) == len(images)
 
@@ -93,29 +106,43 @@ def test_local_environments_have_different_images() -> None:
 PYTHONS = {"ubuntu-2404": "3.12", "debian-12": "3.11"}
 
 
-@pytest.mark.parametrize("runtime", [*RUNTIMES.values(), CONTAINER_HOST], ids=lambda runtime: runtime.name)
+@pytest.mark.parametrize(
+    "runtime", [*RUNTIMES.values(), CONTAINER_HOST], ids=lambda runtime: runtime.name
+)
 def test_python_of_runtime_is_that_of_its_image(runtime: Runtime) -> None:
-    assert [python for distribution, python in PYTHONS.items() if distribution in runtime.image] == [runtime.python]
+    assert [
+        python for distribution, python in PYTHONS.items() if distribution in runtime.image
+    ] == [runtime.python]
 
 
-@pytest.mark.parametrize("version", [version for version, runtime in RUNTIMES.items() if runtime.name == "pytorch"])
+@pytest.mark.parametrize(
+    "version", [version for version, runtime in RUNTIMES.items() if runtime.name == "pytorch"]
+)
 def test_pytorch_runtime_names_all_packages_that_are_built_for_each_other(version: str) -> None:
     names = {requirement.split("==")[0] for requirement in RUNTIMES[version].packages}
 
     assert {"torch", "torchvision", "torchaudio"} <= names
 
 
-@pytest.mark.parametrize("version", [version for version, runtime in RUNTIMES.items() if runtime.gpu_packages])
+@pytest.mark.parametrize(
+    "version", [version for version, runtime in RUNTIMES.items() if runtime.gpu_packages]
+)
 def test_packages_for_gpus_have_the_same_versions(version: str) -> None:
     runtime = RUNTIMES[version]
 
-    assert {re.sub(r"\[.*\]", "", requirement) for requirement in runtime.gpu_packages} == set(runtime.packages)
+    assert {re.sub(r"\[.*\]", "", requirement) for requirement in runtime.gpu_packages} == set(
+        runtime.packages
+    )
 
 
 def test_scale_tiers_have_known_machines() -> None:
     for tier in TIERS.values():
         for role in (tier.master, tier.worker, tier.parameter_server):
-            assert role is None or find_machine_type(role.machine_type) or role.machine_type in TPU_MACHINES
+            assert (
+                role is None
+                or find_machine_type(role.machine_type)
+                or role.machine_type in TPU_MACHINES
+            )
 
 
 def test_regions_include_all_of_the_old_service() -> None:

@@ -10,8 +10,20 @@ import pytest
 from tests.support.each_row import each_row
 from tests.unit.jobspec.bodies import MINIMAL
 from tests.unit.jobspec.golden_text import GOLDEN, JOB_FILES
-from trainmaster.jobspec import InvalidJob, accept, detect_kind, job_file_of, parse_document, read_document
-from trainmaster.jobspec.formats.base_model import WireModel, accepted_names, nested_models, repeated_fields
+from trainmaster.jobspec import (
+    InvalidJob,
+    accept,
+    detect_kind,
+    job_file_of,
+    parse_document,
+    read_document,
+)
+from trainmaster.jobspec.formats.base_model import (
+    WireModel,
+    accepted_names,
+    nested_models,
+    repeated_fields,
+)
 from trainmaster.jobspec.problems import snake_case
 from trainmaster.jobspec.reading.document_kinds import KINDS
 
@@ -24,8 +36,12 @@ def with_single_values(value: Any, model: type[WireModel] | None) -> Any:
     for name, item in value.items():
         canonical = accepted_names(model).get(name, "")
         inner = nested_models(model).get(canonical)
-        items = [with_single_values(entry, inner) for entry in item] if isinstance(item, list) else item
-        is_single = canonical in repeated_fields(model) and isinstance(item, list) and len(item) == 1
+        items = (
+            [with_single_values(entry, inner) for entry in item] if isinstance(item, list) else item
+        )
+        is_single = (
+            canonical in repeated_fields(model) and isinstance(item, list) and len(item) == 1
+        )
         result[name] = items[0] if is_single else with_single_values(items, inner)
     return result
 
@@ -36,7 +52,10 @@ def in_snake_case(value: Any, model: type[WireModel] | None) -> Any:
     if not isinstance(value, dict) or model is None:
         return value
     models, names = nested_models(model), accepted_names(model)
-    return {snake_case(name): in_snake_case(item, models.get(names.get(name, ""))) for name, item in value.items()}
+    return {
+        snake_case(name): in_snake_case(item, models.get(names.get(name, "")))
+        for name, item in value.items()
+    }
 
 
 def meaning(document: dict[str, Any]) -> object:
@@ -62,25 +81,40 @@ def test_job_file_has_the_same_plan_in_every_form(name: str) -> None:
         "wrapper": whole,
         "single values": with_single_values(whole, kind.model),
         "snake_case": in_snake_case(whole, kind.model),
-        "single values in snake_case": in_snake_case(with_single_values(whole, kind.model), kind.model),
+        "single values in snake_case": in_snake_case(
+            with_single_values(whole, kind.model), kind.model
+        ),
     }
     if kind.allows_bare_body:
         body: Any = whole[kind.sent_body if kind.sent_body in whole else snake_case(kind.sent_body)]
         rest: dict[str, Any] = {key: value for key, value in whole.items() if value is not body}
         forms["top level"] = {**rest, **body}
-        forms["single values at the top level"] = {**rest, **with_single_values(body, kind.body_model)}
+        forms["single values at the top level"] = {
+            **rest,
+            **with_single_values(body, kind.body_model),
+        }
 
     expected = meaning(document)
-    assert {form: meaning(written) for form, written in forms.items()} == dict.fromkeys(forms, expected)
+    assert {form: meaning(written) for form, written in forms.items()} == dict.fromkeys(
+        forms, expected
+    )
 
 
 def test_single_values_are_stored_as_lists() -> None:
     pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1}
-    package = {"executorImageUri": "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest", "args": "--x"}
+    package = {
+        "executorImageUri": "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest",
+        "args": "--x",
+    }
     package |= {"packageUris": "gs://my-bucket/t-0.1.tar.gz", "pythonModule": "t"}
-    document = {"workerPoolSpecs": {**pool, "pythonPackageSpec": package}, "trainmaster": {"region": "us-central1"}}
+    document = {
+        "workerPoolSpecs": {**pool, "pythonPackageSpec": package},
+        "trainmaster": {"region": "us-central1"},
+    }
     stored = json.loads(accept(document, default_job_id="a").spec_json)
-    assert stored["workerPoolSpecs"][0]["pythonPackageSpec"]["packageUris"] == ["gs://my-bucket/t-0.1.tar.gz"]
+    assert stored["workerPoolSpecs"][0]["pythonPackageSpec"]["packageUris"] == [
+        "gs://my-bucket/t-0.1.tar.gz"
+    ]
     plan = accept(stored, default_job_id="a").plan
     assert plan.program_of(plan.primary.task_type).args == ("--x",)
 
@@ -91,11 +125,15 @@ CUSTOM_JOB = "custom job of Vertex AI"
 def problems_of(document: dict[str, Any]) -> dict[str, str]:
     with pytest.raises(InvalidJob) as caught:
         accept(document, default_job_id="a")
-    return {problem.field: f"{problem.problem} — {problem.example}" for problem in caught.value.problems}
+    return {
+        problem.field: f"{problem.problem} — {problem.example}" for problem in caught.value.problems
+    }
 
 
 @pytest.mark.parametrize("document", [{}, {"labels": {"a": "b"}}, {"labels": {}, "frobnicate": 1}])
-def test_document_of_no_kind_is_told_what_it_has_and_which_kinds_exist(document: dict[str, Any]) -> None:
+def test_document_of_no_kind_is_told_what_it_has_and_which_kinds_exist(
+    document: dict[str, Any],
+) -> None:
     problem = problems_of(document)["trainingInput"]
     assert f"the document has {', '.join(document) or 'no field'}" in problem
     for kind in KINDS:

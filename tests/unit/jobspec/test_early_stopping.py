@@ -31,7 +31,11 @@ def a_study(trainmaster: dict[str, Any] | None = None, **study: Any) -> Accepted
 
 
 def substituted(spec: AcceptedSpec) -> list[str]:
-    return [substitution.field for substitution in spec.plan.substitutions if "topping" in substitution.field]
+    return [
+        substitution.field
+        for substitution in spec.plan.substitutions
+        if "topping" in substitution.field
+    ]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +43,11 @@ def substituted(spec: AcceptedSpec) -> list[str]:
     [
         ({}, StoppingRule.NONE, []),
         ({"medianAutomatedStoppingSpec": {}}, StoppingRule.MEDIAN, []),
-        ({"decayCurveStoppingSpec": {}}, StoppingRule.WORST_QUARTER, ["studySpec.decayCurveStoppingSpec"]),
+        (
+            {"decayCurveStoppingSpec": {}},
+            StoppingRule.WORST_QUARTER,
+            ["studySpec.decayCurveStoppingSpec"],
+        ),
         (
             {"medianAutomatedStoppingSpec": {"useElapsedDuration": True}},
             StoppingRule.MEDIAN,
@@ -85,11 +93,16 @@ def test_study_resumes_the_tuning_job_that_the_extension_names(named: str, store
 
 
 @pytest.mark.parametrize(
-    "document", [a_spec(), a_tuning_spec()], ids=["job without hyperparameters", "job with hyperparameters"]
+    "document",
+    [a_spec(), a_tuning_spec()],
+    ids=["job without hyperparameters", "job with hyperparameters"],
 )
 def test_training_input_names_the_resumed_job_in_its_own_field(document: dict[str, Any]) -> None:
     with pytest.raises(InvalidJob, match="a TrainingInput has hyperparameters for it"):
-        accept({**document, "trainmaster": {"resumePreviousJobId": "digits_1"}}, default_job_id="digits_2")
+        accept(
+            {**document, "trainmaster": {"resumePreviousJobId": "digits_1"}},
+            default_job_id="digits_2",
+        )
 
 
 def test_name_that_is_not_a_job_id_is_refused() -> None:

@@ -63,4 +63,6 @@ def test_longest_variable_is_what_linux_allows() -> None:
     name = "TF_CONFIG="
     subprocess.run(code, env={"TF_CONFIG": "x" * (VARIABLE_BYTES_MAX - len(name))}, check=True)
     with pytest.raises(OSError, match="too long"):
-        subprocess.run(code, env={"TF_CONFIG": "x" * (VARIABLE_BYTES_MAX - len(name) + 1)}, check=True)
+        subprocess.run(
+            code, env={"TF_CONFIG": "x" * (VARIABLE_BYTES_MAX - len(name) + 1)}, check=True
+        )

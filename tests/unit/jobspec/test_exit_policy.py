@@ -17,7 +17,10 @@ def policy_of(spec: object) -> ExitPolicy:
 
 
 def test_job_without_exit_policy_has_default_policy() -> None:
-    assert accept({"jobId": "digits_1", **a_spec()}, default_job_id=None).plan.exit_policy == ExitPolicy()
+    assert (
+        accept({"jobId": "digits_1", **a_spec()}, default_job_id=None).plan.exit_policy
+        == ExitPolicy()
+    )
     assert policy_of({}) == ExitPolicy()
 
 

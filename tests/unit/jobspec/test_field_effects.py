@@ -28,8 +28,20 @@ from tests.unit.flows.test_vm_metadata import metadata_of
 from tests.unit.jobspec.golden_text import GOLDEN
 from trainmaster.agent.model.vm_config import VmConfig
 from trainmaster.core.model import plan
-from trainmaster.jobspec import InvalidJob, accept, detect_kind, has_job_id, job_file_of, parse_document
-from trainmaster.jobspec.formats.base_model import WireModel, accepted_names, field_example, nested_models
+from trainmaster.jobspec import (
+    InvalidJob,
+    accept,
+    detect_kind,
+    has_job_id,
+    job_file_of,
+    parse_document,
+)
+from trainmaster.jobspec.formats.base_model import (
+    WireModel,
+    accepted_names,
+    field_example,
+    nested_models,
+)
 from trainmaster.jobspec.manifests import convert  # noqa: F401 - defines all levels
 from trainmaster.jobspec.manifests.findings import Level
 from trainmaster.jobspec.reading.document_kinds import KINDS, DocumentKind
@@ -50,7 +62,9 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
 ADVICE: Final = "changes nothing that is stored: let accept.py put it into the plan, or list it here with the reason"
 
 
-def every_field(model: type[WireModel], path: Path_ = ()) -> Iterator[tuple[Path_, type[WireModel]]]:
+def every_field(
+    model: type[WireModel], path: Path_ = ()
+) -> Iterator[tuple[Path_, type[WireModel]]]:
     """Yield the path of every field, with the model that has it."""
     for name, inner in nested_models(model).items():
         yield (*path, name), model
@@ -58,7 +72,9 @@ def every_field(model: type[WireModel], path: Path_ = ()) -> Iterator[tuple[Path
             yield from every_field(inner, (*path, name))
 
 
-FIELDS: Final = {".".join(path): (path, model) for kind in KINDS for path, model in every_field(kind.model)}
+FIELDS: Final = {
+    ".".join(path): (path, model) for kind in KINDS for path, model in every_field(kind.model)
+}
 """Every path in a document of any kind. The kinds of Vertex AI share theirs."""
 
 
@@ -71,9 +87,15 @@ for _, _model in FIELDS.values():
 @cache
 def recorded_jobs() -> tuple[tuple[DocumentKind, dict[str, Any]], ...]:
     """Return the valid recorded jobs, with what to run under a field of its own."""
-    files = [*GOLDEN.glob("*.yaml"), *GOLDEN.parent.glob("manifests/*.job"), *REPOSITORY.glob("examples/*/job.yaml")]
+    files = [
+        *GOLDEN.glob("*.yaml"),
+        *GOLDEN.parent.glob("manifests/*.job"),
+        *REPOSITORY.glob("examples/*/job.yaml"),
+    ]
     read = [job_file_of(parse_document(file.read_bytes(), "job.yaml")) for file in sorted(files)]
-    return tuple((detect_kind(document), detect_kind(document).wrapped(document)) for document in read)
+    return tuple(
+        (detect_kind(document), detect_kind(document).wrapped(document)) for document in read
+    )
 
 
 def outcome(document: dict[str, Any]) -> object:
@@ -137,7 +159,11 @@ def values_of(model: type[WireModel], name: str) -> tuple[object, ...]:
 
 
 def names_of(kind: object) -> list[str]:
-    return [member.name for member in kind] if isinstance(kind, type) and issubclass(kind, StrEnum) else []
+    return (
+        [member.name for member in kind]
+        if isinstance(kind, type) and issubclass(kind, StrEnum)
+        else []
+    )
 
 
 def copied(value: Any) -> Any:
@@ -147,7 +173,9 @@ def copied(value: Any) -> Any:
     return [copied(item) for item in value] if isinstance(value, list) else value
 
 
-def with_value(document: dict[str, Any], kind: DocumentKind, path: Path_, index: int, value: object) -> dict[str, Any]:
+def with_value(
+    document: dict[str, Any], kind: DocumentKind, path: Path_, index: int, value: object
+) -> dict[str, Any]:
     changed: dict[str, Any] = copied(document)
     holder = list(holders(changed, kind.model, path))[index]
     for spelling in [key for key in holder if key in SPELLINGS[path[-1]]]:
@@ -196,7 +224,11 @@ def test_field_of_a_job_changes_what_is_stored(name: str) -> None:
 def attributes_of(file: Path) -> frozenset[str]:
     """Return the names of all attributes that a module reads."""
     nodes = ast.walk(ast.parse(text_of(file)))
-    return frozenset(node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load))
+    return frozenset(
+        node.attr
+        for node in nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+    )
 
 
 @cache
@@ -219,14 +251,18 @@ def modules(*excluded: str) -> list[Path]:
 PLAN: Final = [
     field.name
     for kind in vars(plan).values()
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type) and kind.__module__ == plan.__name__
+    if dataclasses.is_dataclass(kind)
+    and isinstance(kind, type)
+    and kind.__module__ == plan.__name__
     for field in dataclasses.fields(kind)
 ]
 
 
 @each_row("name", PLAN)
 def test_value_of_a_plan_is_read_after_the_job_is_accepted(name: str) -> None:
-    assert is_read(name, modules("jobspec/")), f"{name} of core/model/plan.py is stored, and nothing reads it"
+    assert is_read(name, modules("jobspec/")), (
+        f"{name} of core/model/plan.py is stored, and nothing reads it"
+    )
 
 
 FOR_PEOPLE: Final[Mapping[str, str]] = {
@@ -263,12 +299,18 @@ def test_key_of_the_vm_configuration_is_read_by_the_agent(key: str) -> None:
         is_read = VmConfig.parse(json.dumps({**VM_CONFIG, key: mutated(VM_CONFIG[key])})) != whole
     except (KeyError, TypeError, ValueError, AttributeError):
         is_read = True
-    assert is_read is (key not in FOR_PEOPLE), f"{key}: flows/vm_metadata.py sends it, and VmConfig.parse ignores it"
+    assert is_read is (key not in FOR_PEOPLE), (
+        f"{key}: flows/vm_metadata.py sends it, and VmConfig.parse ignores it"
+    )
 
 
 @each_row("name", [field.name for field in dataclasses.fields(VmConfig)])
 def test_value_of_the_vm_configuration_is_used_by_the_agent(name: str) -> None:
-    agent = [file for file in (SOURCE / "agent").rglob("*.py") if file.name != Path(inspect.getfile(VmConfig)).name]
+    agent = [
+        file
+        for file in (SOURCE / "agent").rglob("*.py")
+        if file.name != Path(inspect.getfile(VmConfig)).name
+    ]
     assert is_read(name, agent), f"{name} of VmConfig is parsed, and nothing in the agent reads it"
 
 

@@ -13,7 +13,9 @@ from trainmaster.core.rules.admission_queue import RESOURCES, resource_needs
 from trainmaster.jobspec import InvalidJob, accept, parse_document
 
 REQUESTS: Final = machine_requests()
-LINES: Final = dict(line.split(" = ", 1) for line in MACHINES.read_text(encoding="utf-8").splitlines())
+LINES: Final = dict(
+    line.split(" = ", 1) for line in MACHINES.read_text(encoding="utf-8").splitlines()
+)
 
 
 @each_row("name", JOB_FILES)
@@ -23,7 +25,9 @@ def test_job_file_has_golden_plan(name: str) -> None:
 
 def test_machine_requests_get_the_machines_of_their_golden_lines() -> None:
     lines = {name: machine_line(request) for name, request in REQUESTS.items()}
-    assert {name: line for name, line in lines.items() if line != LINES.get(name)} == {}, "compare golden/machines.txt"
+    assert {name: line for name, line in lines.items() if line != LINES.get(name)} == {}, (
+        "compare golden/machines.txt"
+    )
     assert list(LINES) == list(lines)
 
 

@@ -11,7 +11,12 @@ import pytest
 from tests.support.each_row import each_row
 from trainmaster.core.machines.tpus import TPU_VMS
 from trainmaster.jobspec import accept, parse_document
-from trainmaster.jobspec.catalog.machine_types import BUILT_IN_GPUS, GPU_COUNTS, LEGACY_MACHINES, TPU_TYPES
+from trainmaster.jobspec.catalog.machine_types import (
+    BUILT_IN_GPUS,
+    GPU_COUNTS,
+    LEGACY_MACHINES,
+    TPU_TYPES,
+)
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES
 from trainmaster.jobspec.fields.environment_variables import RESERVED_VARIABLES
 from trainmaster.jobspec.formats.ai_platform import AiPlatformJob, ScaleTier
@@ -45,20 +50,44 @@ def test_example_of_page_is_accepted(example: str) -> None:
     accept(parse_document(example.encode(), "job.yaml"), default_job_id=None)
 
 
-@pytest.mark.parametrize("model", [AiPlatformJob, VERTEX.model, VERTEX_TUNING.model, Extension, SpotSpec])
+@pytest.mark.parametrize(
+    "model", [AiPlatformJob, VERTEX.model, VERTEX_TUNING.model, Extension, SpotSpec]
+)
 def test_page_names_every_field(model: type[WireModel]) -> None:
-    missing = {name for name in field_names(model) - UNDOCUMENTED if not re.search(rf"\b{name}\b", PAGE)}
+    missing = {
+        name for name in field_names(model) - UNDOCUMENTED if not re.search(rf"\b{name}\b", PAGE)
+    }
     assert not missing
 
 
 @each_row(
     "names",
-    [ScaleTier, LEGACY_MACHINES, BUILT_IN_GPUS, GPU_COUNTS, TPU_TYPES, TPU_VMS, RUNTIMES, CheckpointSignal],
-    ids=["tiers", "legacy machines", "machines with GPUs", "GPUs", "TPU types", "TPU machines", "runtimes", "signals"],
+    [
+        ScaleTier,
+        LEGACY_MACHINES,
+        BUILT_IN_GPUS,
+        GPU_COUNTS,
+        TPU_TYPES,
+        TPU_VMS,
+        RUNTIMES,
+        CheckpointSignal,
+    ],
+    ids=[
+        "tiers",
+        "legacy machines",
+        "machines with GPUs",
+        "GPUs",
+        "TPU types",
+        "TPU machines",
+        "runtimes",
+        "signals",
+    ],
 )
 def test_page_has_every_name_of_the_tables(names: tuple[str, ...]) -> None:
     text = expanded(PAGE)
-    missing = {name for name in names if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)}
+    missing = {
+        name for name in names if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)
+    }
     assert not missing, "add them to docs/job-format.md"
 
 

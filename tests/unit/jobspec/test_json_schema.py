@@ -25,7 +25,9 @@ def test_published_schema_equals_output_of_command() -> None:
     assert CliRunner().invoke(app, ["job-schema"]).output == PUBLISHED.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("model", [AiPlatformJob, TrainingInput, VertexCustomJob, WorkerPoolSpec, StudySpec, Extension])
+@pytest.mark.parametrize(
+    "model", [AiPlatformJob, TrainingInput, VertexCustomJob, WorkerPoolSpec, StudySpec, Extension]
+)
 def test_schema_has_every_field_of_the_model_and_no_other(model: type[WireModel]) -> None:
     definition = SCHEMA["$defs"][model.__name__]
     assert set(definition["properties"]) == set(nested_models(model))

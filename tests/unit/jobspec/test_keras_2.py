@@ -26,8 +26,16 @@ def vertex(image: str, **env: str) -> dict[str, Any]:
         "pythonModule": "trainer.task",
         "env": [{"name": name, "value": value} for name, value in env.items()],
     }
-    pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "pythonPackageSpec": package}
-    return {"displayName": "a", "jobSpec": {"workerPoolSpecs": [pool]}, "trainmaster": {"region": "us-central1"}}
+    pool = {
+        "machineSpec": {"machineType": "n1-standard-4"},
+        "replicaCount": 1,
+        "pythonPackageSpec": package,
+    }
+    return {
+        "displayName": "a",
+        "jobSpec": {"workerPoolSpecs": [pool]},
+        "trainmaster": {"region": "us-central1"},
+    }
 
 
 @each_row(
@@ -37,13 +45,29 @@ def vertex(image: str, **env: str) -> dict[str, Any]:
         (job(runtimeVersion="2.11"), KEPT, "trainingInput.runtimeVersion"),
         (job(runtimeVersion="2.21"), [], None),
         (job(runtimeVersion="scikit-learn-1.9"), [], None),
-        ({**job(runtimeVersion="2.11"), "trainmaster": {"env": {NAME: "0"}}}, [Variable(NAME, "0")], None),
-        ({**job(runtimeVersion="2.11"), "trainmaster": {"secrets": {NAME: "s"}}}, [Variable(NAME, secret="s")], None),
-        (vertex("us-docker.pkg.dev/vertex-ai/training/tf-gpu.2-15.py310:latest"), KEPT, "executorImageUri"),
+        (
+            {**job(runtimeVersion="2.11"), "trainmaster": {"env": {NAME: "0"}}},
+            [Variable(NAME, "0")],
+            None,
+        ),
+        (
+            {**job(runtimeVersion="2.11"), "trainmaster": {"secrets": {NAME: "s"}}},
+            [Variable(NAME, secret="s")],
+            None,
+        ),
+        (
+            vertex("us-docker.pkg.dev/vertex-ai/training/tf-gpu.2-15.py310:latest"),
+            KEPT,
+            "executorImageUri",
+        ),
         (vertex("gcr.io/cloud-aiplatform/training/tf2-cpu.2-8:latest"), KEPT, "executorImageUri"),
         (vertex("us-docker.pkg.dev/vertex-ai/training/tf-gpu.2-17.py310:latest"), [], None),
         (vertex("us-docker.pkg.dev/vertex-ai/training/pytorch-gpu.1-13.py310:latest"), [], None),
-        (vertex("us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-11.py310", **{NAME: "0"}), [Variable(NAME, "0")], None),
+        (
+            vertex("us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-11.py310", **{NAME: "0"}),
+            [Variable(NAME, "0")],
+            None,
+        ),
     ],
 )
 def test_runtime_that_had_keras_2_keeps_it_unless_the_job_decides(
@@ -55,6 +79,8 @@ def test_runtime_that_had_keras_2_keeps_it_unless_the_job_decides(
 
 
 def test_keras_2_is_kept_on_a_tpu_whose_runtime_has_it() -> None:
-    plan = accept(job(runtimeVersion="2.11", scaleTier="BASIC_TPU", region="us-central1"), default_job_id=None).plan
+    plan = accept(
+        job(runtimeVersion="2.11", scaleTier="BASIC_TPU", region="us-central1"), default_job_id=None
+    ).plan
     assert keras_of(plan)[0] == KEPT
     assert {"tensorflow-tpu==2.20.*", "tf_keras==2.20.*"} <= set(plan.packages)

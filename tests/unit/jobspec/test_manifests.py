@@ -44,14 +44,24 @@ def job_file_text(name: str) -> str:
 def problems_text(name: str) -> str:
     with pytest.raises(InvalidJob) as raised:
         convert_file(FOLDER / "refused" / f"{name}.yaml")
-    return "".join(f"{item.field}: {item.problem}\n    {item.example}\n" for item in raised.value.problems)
+    return "".join(
+        f"{item.field}: {item.problem}\n    {item.example}\n" for item in raised.value.problems
+    )
 
 
 def a_pytorch_job(**fields: object) -> dict[str, Any]:
     template = {"spec": {"containers": [{"name": "pytorch", "image": IMAGE}]}}
-    specs = {"Master": {"template": template}, "Worker": {"replicas": 2, "template": copy.deepcopy(template)}}
+    specs = {
+        "Master": {"template": template},
+        "Worker": {"replicas": 2, "template": copy.deepcopy(template)},
+    }
     spec = {"pytorchReplicaSpecs": specs, **fields}
-    return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "digits"}, "spec": spec}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "digits"},
+        "spec": spec,
+    }
 
 
 @each_row("name", MANIFESTS)
@@ -61,7 +71,9 @@ def test_manifest_has_golden_job_file(name: str) -> None:
 
 @each_row("name", REFUSED)
 def test_refused_manifest_has_golden_problems(name: str) -> None:
-    assert problems_text(name) == (FOLDER / "refused" / f"{name}.problems").read_text(encoding="utf-8")
+    assert problems_text(name) == (FOLDER / "refused" / f"{name}.problems").read_text(
+        encoding="utf-8"
+    )
 
 
 @each_row("name", MANIFESTS)
@@ -70,7 +82,12 @@ def test_printed_job_file_is_accepted_and_lists_the_substitutions_on_the_job(nam
     spec = accept({**printed, "jobId": "j"}, default_job_id=None)
     listed = printed["trainmaster"]["convertedFrom"]["substitutions"]  # type: ignore[index]
     shown = [
-        {"field": item.field, "requested": item.requested, "replacement": item.replacement, "reason": item.reason}
+        {
+            "field": item.field,
+            "requested": item.requested,
+            "replacement": item.replacement,
+            "reason": item.reason,
+        }
         for item in spec.plan.substitutions
     ]
     assert shown[: len(listed)] == listed
@@ -78,7 +95,9 @@ def test_printed_job_file_is_accepted_and_lists_the_substitutions_on_the_job(nam
 
 
 def test_slices_of_jobset_become_replicas_with_hosts_of_the_topology() -> None:
-    plan = accept(convert_file(FOLDER / "jobset-v6e-multislice.yaml") | {"jobId": "j"}, default_job_id=None).plan
+    plan = accept(
+        convert_file(FOLDER / "jobset-v6e-multislice.yaml") | {"jobId": "j"}, default_job_id=None
+    ).plan
     assert [(group.task_type, group.count, group.hosts) for group in plan.groups] == [
         (TaskType.CHIEF, 1, 4),
         (TaskType.WORKER, 1, 4),
@@ -97,7 +116,10 @@ def test_slices_of_jobset_become_replicas_with_hosts_of_the_topology() -> None:
     ],
 )
 def test_restart_policies_lead_to_exit_policy(
-    policies: tuple[str, str], backoff_limit: int | None, disables: bool, rules: list[tuple[object, ...]]
+    policies: tuple[str, str],
+    backoff_limit: int | None,
+    disables: bool,
+    rules: list[tuple[object, ...]],
 ) -> None:
     manifest = a_pytorch_job(runPolicy={"backoffLimit": backoff_limit})
     for role, policy in zip(("Master", "Worker"), policies, strict=True):
@@ -106,13 +128,19 @@ def test_restart_policies_lead_to_exit_policy(
     assert plan.disable_retries is disables
     if not disables:
         exits = plan.exit_policy
-        found = [(rule.first, rule.last, rule.action.value, rule.task_types) for rule in exits.rules]
+        found = [
+            (rule.first, rule.last, rule.action.value, rule.task_types) for rule in exits.rules
+        ]
         assert (exits.preset, found) == (Preset.RESTART, rules)
 
 
 def test_elastic_job_of_fixed_size_gets_rendezvous_variables() -> None:
     manifest = a_pytorch_job(
-        elasticPolicy={"minReplicas": 2, "maxReplicas": 2, "rdzvConf": [{"key": "last_call_timeout", "value": "30"}]}
+        elasticPolicy={
+            "minReplicas": 2,
+            "maxReplicas": 2,
+            "rdzvConf": [{"key": "last_call_timeout", "value": "30"}],
+        }
     )
     del manifest["spec"]["pytorchReplicaSpecs"]["Master"]
     pools = convert(manifest, "us-central1")["jobSpec"]["workerPoolSpecs"]
@@ -124,16 +152,22 @@ def test_elastic_job_of_fixed_size_gets_rendezvous_variables() -> None:
 
 
 @pytest.mark.parametrize(("has_master", "least"), [(False, 1), (True, 2)])
-def test_elastic_job_with_a_smaller_minimum_goes_on_with_fewer(*, has_master: bool, least: int) -> None:
+def test_elastic_job_with_a_smaller_minimum_goes_on_with_fewer(
+    *, has_master: bool, least: int
+) -> None:
     manifest = a_pytorch_job(elasticPolicy={"minReplicas": 1, "maxReplicas": 2})
     manifest["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = 2
     if not has_master:
         del manifest["spec"]["pytorchReplicaSpecs"]["Master"]
-    assert accept(convert(manifest, "us-central1"), default_job_id=None).plan.elastic == Elastic(least)
+    assert accept(convert(manifest, "us-central1"), default_job_id=None).plan.elastic == Elastic(
+        least
+    )
 
 
 @pytest.mark.parametrize(("least", "most"), [(0, 2), (3, 2), (1, 3), (2, 1)])
-def test_elastic_job_with_more_workers_than_replicas_or_none_is_refused(least: int, most: int) -> None:
+def test_elastic_job_with_more_workers_than_replicas_or_none_is_refused(
+    least: int, most: int
+) -> None:
     manifest = a_pytorch_job(elasticPolicy={"minReplicas": least, "maxReplicas": most})
     manifest["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = 2
     with pytest.raises(InvalidJob) as caught:
@@ -143,7 +177,9 @@ def test_elastic_job_with_more_workers_than_replicas_or_none_is_refused(least: i
 
 def test_host_name_of_primary_becomes_master_addr_in_arguments() -> None:
     manifest = a_pytorch_job()
-    container = manifest["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    container = manifest["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][
+        0
+    ]
     container["args"] = ["--init", "tcp://digits-master-0.kubeflow.svc:23456"]
     pools = convert(manifest, "us-central1")["jobSpec"]["workerPoolSpecs"]
     assert pools[1]["containerSpec"]["args"] == ["--init", "tcp://$(MASTER_ADDR):23456"]
@@ -167,11 +203,21 @@ RUN_POLICY: Final = {
         ("MPIJob", "mpiReplicaSpecs", "v2beta1"),
     ],
 )
-def test_run_policy_of_earlier_releases_stands_under_spec(kind: str, roles: str, version: str) -> None:
+def test_run_policy_of_earlier_releases_stands_under_spec(
+    kind: str, roles: str, version: str
+) -> None:
     def manifest(**fields: object) -> dict[str, Any]:
         first = "Launcher" if kind == "MPIJob" else "Master"
-        spec = {roles: {first: {"template": {"spec": {"containers": [{"image": IMAGE}]}}}}, **fields}
-        return {"apiVersion": f"kubeflow.org/{version}", "kind": kind, "metadata": {"name": "digits"}, "spec": spec}
+        spec = {
+            roles: {first: {"template": {"spec": {"containers": [{"image": IMAGE}]}}}},
+            **fields,
+        }
+        return {
+            "apiVersion": f"kubeflow.org/{version}",
+            "kind": kind,
+            "metadata": {"name": "digits"},
+            "spec": spec,
+        }
 
     early = convert(manifest(**RUN_POLICY), "us-central1")
     today = convert(manifest(runPolicy=RUN_POLICY), "us-central1")
@@ -179,7 +225,10 @@ def test_run_policy_of_earlier_releases_stands_under_spec(kind: str, roles: str,
 
     for wrong, field in (
         ({**RUN_POLICY, "activeDeadlineSeconds": "soon"}, "spec.activeDeadlineSeconds"),
-        ({**RUN_POLICY, "schedulingPolicy": {"minAvailable": 5}}, "spec.schedulingPolicy.minAvailable"),
+        (
+            {**RUN_POLICY, "schedulingPolicy": {"minAvailable": 5}},
+            "spec.schedulingPolicy.minAvailable",
+        ),
         ({"backoffLimit": 1, "runPolicy": {"backoffLimit": 2}}, "spec.backoffLimit"),
     ):
         with pytest.raises(InvalidJob) as raised:
@@ -188,8 +237,16 @@ def test_run_policy_of_earlier_releases_stands_under_spec(kind: str, roles: str,
 
 
 def test_replicated_jobs_of_jobset_0_1_have_their_own_network() -> None:
-    pod = {"containers": [{"image": IMAGE, "args": ["tcp://set-node-0-0.sub:1", "tcp://set-node-0-0.set:1"]}]}
-    job = {"name": "node", "network": {"subdomain": "sub"}, "template": {"spec": {"template": {"spec": pod}}}}
+    pod = {
+        "containers": [
+            {"image": IMAGE, "args": ["tcp://set-node-0-0.sub:1", "tcp://set-node-0-0.set:1"]}
+        ]
+    }
+    job = {
+        "name": "node",
+        "network": {"subdomain": "sub"},
+        "template": {"spec": {"template": {"spec": pod}}},
+    }
     manifest = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
@@ -207,10 +264,25 @@ USED_BY_GOOGLE: Final = "credentials of the VM's service account"
 @each_row(
     "volume, mount, variables, advice",
     [
-        ({"secret": {}}, "/secret/gcp", {"GOOGLE_APPLICATION_CREDENTIALS": KEY_FILE}, USED_BY_GOOGLE),
+        (
+            {"secret": {}},
+            "/secret/gcp",
+            {"GOOGLE_APPLICATION_CREDENTIALS": KEY_FILE},
+            USED_BY_GOOGLE,
+        ),
         ({"secret": {}}, "/secret/", {"GOOGLE_APPLICATION_CREDENTIALS": KEY_FILE}, USED_BY_GOOGLE),
-        ({"configMap": {}}, "/secret", {"GOOGLE_APPLICATION_CREDENTIALS": KEY_FILE}, USED_BY_GOOGLE),
-        ({"projected": {}}, "/secret", {"CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE": KEY_FILE}, USED_BY_GOOGLE),
+        (
+            {"configMap": {}},
+            "/secret",
+            {"GOOGLE_APPLICATION_CREDENTIALS": KEY_FILE},
+            USED_BY_GOOGLE,
+        ),
+        (
+            {"projected": {}},
+            "/secret",
+            {"CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE": KEY_FILE},
+            USED_BY_GOOGLE,
+        ),
         ({"projected": {}}, "/var/token", {}, USED_BY_GOOGLE),
         ({"secret": {}}, "/secretive", {"GOOGLE_APPLICATION_CREDENTIALS": KEY_FILE}, "MY_SECRET"),
         ({"secret": {}}, "/wandb", {"NETRC": "/wandb/netrc"}, "MY_SECRET"),
@@ -227,7 +299,9 @@ def test_advice_about_a_volume_follows_its_user(
     pod = manifest["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
     pod["volumes"] = [{"name": "cache", "emptyDir": {}}, {"name": "used", **volume}]
     pod["containers"][0]["volumeMounts"] = [{"name": "used", "mountPath": mount}]
-    pod["containers"][0]["env"] = [{"name": name, "value": value} for name, value in variables.items()]
+    pod["containers"][0]["env"] = [
+        {"name": name, "value": value} for name, value in variables.items()
+    ]
     with pytest.raises(InvalidJob) as raised:
         convert(manifest, "us-central1")
     (problem,) = raised.value.problems
@@ -237,10 +311,17 @@ def test_advice_about_a_volume_follows_its_user(
 
 def test_variable_of_credentials_without_a_file_is_left_out_and_listed() -> None:
     manifest = a_pytorch_job()
-    container = manifest["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
-    container["env"] = [{"name": "GOOGLE_APPLICATION_CREDENTIALS", "value": KEY_FILE}, {"name": "A", "value": "b"}]
+    container = manifest["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][
+        0
+    ]
+    container["env"] = [
+        {"name": "GOOGLE_APPLICATION_CREDENTIALS", "value": KEY_FILE},
+        {"name": "A", "value": "b"},
+    ]
     document = convert(manifest, "us-central1")
-    names = [item["name"] for item in document["jobSpec"]["workerPoolSpecs"][0]["containerSpec"]["env"]]
+    names = [
+        item["name"] for item in document["jobSpec"]["workerPoolSpecs"][0]["containerSpec"]["env"]
+    ]
     assert "A" in names
     assert "GOOGLE_APPLICATION_CREDENTIALS" not in names
     listed = document["trainmaster"]["convertedFrom"]["substitutions"]
@@ -273,8 +354,12 @@ def test_region_is_required_and_named_by_annotation_option_or_zone() -> None:
     manifest = a_pytorch_job()
     with pytest.raises(InvalidJob) as raised:
         convert(manifest)
-    assert [problem.field for problem in raised.value.problems] == ["metadata.annotations.trainmaster.region"]
-    manifest["metadata"]["annotations"] = {"trainmaster": "region: europe-west4\nstallTimeout: 900s"}
+    assert [problem.field for problem in raised.value.problems] == [
+        "metadata.annotations.trainmaster.region"
+    ]
+    manifest["metadata"]["annotations"] = {
+        "trainmaster": "region: europe-west4\nstallTimeout: 900s"
+    }
     extension = convert(manifest)["trainmaster"]
     assert (extension["region"], extension["stallTimeout"]) == ("europe-west4", "900s")
     assert convert(manifest, "us-east1")["trainmaster"]["region"] == "us-east1"
@@ -286,9 +371,21 @@ def test_region_is_required_and_named_by_annotation_option_or_zone() -> None:
         ({}, {}, "n1-standard-4"),
         ({"cpu": "500m", "memory": "16Gi"}, {}, "n1-highmem-4"),
         ({"cpu": 17}, {}, "n1-highcpu-32"),
-        ({"nvidia.com/gpu": 8}, {"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}, "a3-highgpu-8g"),
-        ({"nvidia.com/gpu": 1, "memory": "100G"}, {"cloud.google.com/gke-accelerator": "nvidia-l4"}, "g2-standard-32"),
-        ({"nvidia.com/gpu": 1}, {"node.kubernetes.io/instance-type": "g2-standard-12"}, "g2-standard-12"),
+        (
+            {"nvidia.com/gpu": 8},
+            {"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"},
+            "a3-highgpu-8g",
+        ),
+        (
+            {"nvidia.com/gpu": 1, "memory": "100G"},
+            {"cloud.google.com/gke-accelerator": "nvidia-l4"},
+            "g2-standard-32",
+        ),
+        (
+            {"nvidia.com/gpu": 1},
+            {"node.kubernetes.io/instance-type": "g2-standard-12"},
+            "g2-standard-12",
+        ),
         ({"cpu": 8}, {"node.kubernetes.io/instance-type": "c3-standard-8"}, "c3-standard-8"),
     ],
 )
@@ -331,7 +428,9 @@ JUNK: Final[st.SearchStrategy[Any]] = st.sampled_from(
 @given(data=st.data())
 def test_any_change_of_a_manifest_leads_to_a_job_file_or_to_problems(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(MANIFESTS))
-    document: Any = copy.deepcopy(dict(parse_document((FOLDER / f"{name}.yaml").read_bytes(), f"{name}.yaml")))
+    document: Any = copy.deepcopy(
+        dict(parse_document((FOLDER / f"{name}.yaml").read_bytes(), f"{name}.yaml"))
+    )
     for _ in range(data.draw(st.integers(1, 3))):
         path = data.draw(st.sampled_from(places(document)[1:]))
         holder = document

@@ -55,7 +55,11 @@ def test_gpu_that_the_images_driver_does_not_support_is_refused(
 
 def test_gpu_that_the_images_driver_does_not_support_is_refused_for_containers() -> None:
     pool = {
-        "machineSpec": {"machineType": "n1-standard-8", "acceleratorType": "NVIDIA_TESLA_V100", "acceleratorCount": 1},
+        "machineSpec": {
+            "machineType": "n1-standard-8",
+            "acceleratorType": "NVIDIA_TESLA_V100",
+            "acceleratorCount": 1,
+        },
         "replicaCount": 1,
         "containerSpec": {"imageUri": "us-docker.pkg.dev/p/r/i:1"},
     }
@@ -71,7 +75,9 @@ def test_old_gpu_is_accepted_with_an_image_of_the_user() -> None:
     assert plan.groups[0].accelerator.type == "nvidia-tesla-v100"
 
 
-@pytest.mark.parametrize("machine", ["a3-highgpu-1g", "a3-highgpu-4g", "a3-ultragpu-8g", "a4-highgpu-8g"])
+@pytest.mark.parametrize(
+    "machine", ["a3-highgpu-1g", "a3-highgpu-4g", "a3-ultragpu-8g", "a4-highgpu-8g"]
+)
 def test_machine_that_is_not_sold_on_demand_is_refused_without_spot(machine: str) -> None:
     problem = problem_of(custom(masterType=machine))
 
@@ -80,7 +86,9 @@ def test_machine_that_is_not_sold_on_demand_is_refused_without_spot(machine: str
     assert "spot" in problem.example
 
 
-@pytest.mark.parametrize("machine", ["a3-highgpu-1g", "a3-ultragpu-8g", "a4-highgpu-8g", "a3-highgpu-8g"])
+@pytest.mark.parametrize(
+    "machine", ["a3-highgpu-1g", "a3-ultragpu-8g", "a4-highgpu-8g", "a3-highgpu-8g"]
+)
 def test_machine_that_is_not_sold_on_demand_is_accepted_on_spot_vms(machine: str) -> None:
     assert plan_of(custom(masterType=machine), spot="all").groups[0].spot
 
@@ -91,7 +99,10 @@ def test_reservation_makes_the_largest_machines_available(machine: str) -> None:
 
 
 def test_reservation_does_not_make_small_a3_machines_available() -> None:
-    assert "reservation" not in problem_of(custom(masterType="a3-highgpu-2g"), reservation="gpus").example
+    assert (
+        "reservation"
+        not in problem_of(custom(masterType="a3-highgpu-2g"), reservation="gpus").example
+    )
 
 
 def test_spot_workers_do_not_allow_an_on_demand_master() -> None:
@@ -101,7 +112,9 @@ def test_spot_workers_do_not_allow_an_on_demand_master() -> None:
 
 
 def test_fallback_to_on_demand_vms_is_refused_for_machines_that_are_not_sold_on_demand() -> None:
-    problem = problem_of(custom(masterType="a3-highgpu-1g"), spot={"use": "all", "onDemandAfter": 2})
+    problem = problem_of(
+        custom(masterType="a3-highgpu-1g"), spot={"use": "all", "onDemandAfter": 2}
+    )
 
     assert problem.field == "trainmaster.spot.onDemandAfter"
 
@@ -111,11 +124,15 @@ def test_boot_disk_is_as_large_as_the_deep_learning_image(requested: int, size: 
     plan = plan_of(custom(masterConfig={"diskConfig": {"bootDiskSizeGb": requested}}))
 
     assert plan.groups[0].boot_disk_gib == size
-    assert [note.replacement for note in plan.substitutions] == ([] if requested >= size else ["50 GB"])
+    assert [note.replacement for note in plan.substitutions] == (
+        [] if requested >= size else ["50 GB"]
+    )
 
 
 def test_boot_disk_of_another_image_has_the_requested_size() -> None:
-    document = custom(masterConfig={"diskConfig": {"bootDiskSizeGb": 20}}, runtimeVersion="scikit-learn-1.9")
+    document = custom(
+        masterConfig={"diskConfig": {"bootDiskSizeGb": 20}}, runtimeVersion="scikit-learn-1.9"
+    )
 
     assert plan_of(document).groups[0].boot_disk_gib == 20
     assert plan_of(document, image=OWN_IMAGE).groups[0].boot_disk_gib == 20
@@ -133,7 +150,9 @@ VERTEX_TUNING = {
     "parallelTrialCount": 1,
     "studySpec": {
         "metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}],
-        "parameters": [{"parameterId": "rate", "doubleValueSpec": {"minValue": 0.1, "maxValue": 1.0}}],
+        "parameters": [
+            {"parameterId": "rate", "doubleValueSpec": {"minValue": 0.1, "maxValue": 1.0}}
+        ],
     },
     "trialJobSpec": {"workerPoolSpecs": [POOL]},
     "trainmaster": {"region": "us-central1"},
@@ -180,5 +199,8 @@ def test_accelerated_family_that_the_table_lacks_is_refused_in_every_format(
 
     (problem,) = refused.value.problems
     assert problem.field == field
-    assert f'"{UNKNOWN_MACHINE}": it is an accelerator-optimized machine type that this release' in problem.problem
+    assert (
+        f'"{UNKNOWN_MACHINE}": it is an accelerator-optimized machine type that this release'
+        in problem.problem
+    )
     assert "`trainmaster machines`" in problem.problem

@@ -20,7 +20,10 @@ def problem_of(data: bytes, name: str = "jobs/job.yaml") -> str:
 
 
 def test_same_document_in_yaml_and_json_is_parsed_equally() -> None:
-    document = {"jobId": "a", "trainingInput": {"workerCount": 2, "args": ["--x", "1"], "scaleTier": None}}
+    document = {
+        "jobId": "a",
+        "trainingInput": {"workerCount": 2, "args": ["--x", "1"], "scaleTier": None},
+    }
 
     as_json = json.dumps(document).encode()
     as_yaml = b"jobId: a\ntrainingInput:\n  workerCount: 2\n  args: [--x, '1']\n  scaleTier:\n"
@@ -32,19 +35,42 @@ def test_same_document_in_yaml_and_json_is_parsed_equally() -> None:
 
 
 def test_yaml_mapping_in_braces_is_parsed_as_yaml() -> None:
-    assert parse_document(b"{jobId: a, labels: {b: c}}", "job.yaml") == {"jobId": "a", "labels": {"b": "c"}}
+    assert parse_document(b"{jobId: a, labels: {b: c}}", "job.yaml") == {
+        "jobId": "a",
+        "labels": {"b": "c"},
+    }
 
 
 def test_yaml_values_without_json_type_stay_strings() -> None:
-    document = parse_document(b"a: 2024-01-02\nb: 1:30:00\nc: 0010\nd: .inf\ne: 0x1F\nf: =\n", "job.yaml")
+    document = parse_document(
+        b"a: 2024-01-02\nb: 1:30:00\nc: 0010\nd: .inf\ne: 0x1F\nf: =\n", "job.yaml"
+    )
 
-    assert document == {"a": "2024-01-02", "b": "1:30:00", "c": "0010", "d": ".inf", "e": "0x1F", "f": "="}
+    assert document == {
+        "a": "2024-01-02",
+        "b": "1:30:00",
+        "c": "0010",
+        "d": ".inf",
+        "e": "0x1F",
+        "f": "=",
+    }
 
 
 def test_yaml_scalars_are_parsed_as_by_the_services_client() -> None:
-    document = parse_document(b"a: yes\nb: Off\nc: 2.11\nd: -7\ne: ~\nf: 1e3\ng: '2.11'\nh: !!str 2.10\n", "job.yaml")
+    document = parse_document(
+        b"a: yes\nb: Off\nc: 2.11\nd: -7\ne: ~\nf: 1e3\ng: '2.11'\nh: !!str 2.10\n", "job.yaml"
+    )
 
-    assert document == {"a": True, "b": False, "c": 2.11, "d": -7, "e": None, "f": 1000.0, "g": "2.11", "h": "2.10"}
+    assert document == {
+        "a": True,
+        "b": False,
+        "c": 2.11,
+        "d": -7,
+        "e": None,
+        "f": 1000.0,
+        "g": "2.11",
+        "h": "2.10",
+    }
 
 
 @each_row(
@@ -56,7 +82,10 @@ def test_yaml_scalars_are_parsed_as_by_the_services_client() -> None:
         (b"a:\n  b: 1\n  b: 2\n", "line 3, column 3"),
         (b"a: [1, 2\nb: 3\n", "line 2, column"),
         (b"a: b: c\n", "line 1, column 5"),
-        (b"a: !!python/object/apply:os.system [ls]\n", "the tag tag:yaml.org,2002:python/object/apply:os.system"),
+        (
+            b"a: !!python/object/apply:os.system [ls]\n",
+            "the tag tag:yaml.org,2002:python/object/apply:os.system",
+        ),
         (b"a: !!timestamp nonsense\n", "line 1, column 4: the tag"),
         (b"a: !!binary aGk=\n", "line 1, column 4: the tag"),
         (b"a:\n\tb: 1\n", "line 2, column 1: is indented with a tab"),

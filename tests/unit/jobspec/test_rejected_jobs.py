@@ -43,24 +43,40 @@ LIMIT_S: Final = 0.05
 
 DOCUMENTS: Final[dict[str, tuple[dict[str, object], set[str]]]] = {
     "job id too long": ({**job(), "jobId": "a" * 129}, {"jobId"}),
-    "package generation that is no number": (job(packageUris=["gs://bkt/a.whl#latest"]), {f"{T}.packageUris[0]"}),
+    "package generation that is no number": (
+        job(packageUris=["gs://bkt/a.whl#latest"]),
+        {f"{T}.packageUris[0]"},
+    ),
     "package generation 0": (job(packageUris=["gs://bkt/a.whl#0"]), {f"{T}.packageUris[0]"}),
-    "package with two generations": (job(packageUris=["gs://bkt/a.whl#1#2"]), {f"{T}.packageUris[0]"}),
+    "package with two generations": (
+        job(packageUris=["gs://bkt/a.whl#1#2"]),
+        {f"{T}.packageUris[0]"},
+    ),
     "same package in two generations": (
         job(packageUris=["gs://bkt/a.whl#1", "gs://bkt/a.whl#2"]),
         {f"{T}.packageUris[1]"},
     ),
-    "too many packages": (job(packageUris=[f"gs://bkt/{n}.whl" for n in range(101)]), {f"{T}.packageUris"}),
+    "too many packages": (
+        job(packageUris=[f"gs://bkt/{n}.whl" for n in range(101)]),
+        {f"{T}.packageUris"},
+    ),
     "too many labels": ({**job(), "labels": {f"l{n}": "x" for n in range(65)}}, {"labels"}),
     "too many variables": (
         {
             **job(),
-            "trainmaster": {"env": {f"V{n}": "x" for n in range(60)}, "secrets": {f"S{n}": "x" for n in range(41)}},
+            "trainmaster": {
+                "env": {f"V{n}": "x" for n in range(60)},
+                "secrets": {f"S{n}": "x" for n in range(41)},
+            },
         },
         {"trainmaster.env"},
     ),
     "display name too long": (
-        {"displayName": "x" * 129, "workerPoolSpecs": [POOL], "trainmaster": {"region": "us-central1"}},
+        {
+            "displayName": "x" * 129,
+            "workerPoolSpecs": [POOL],
+            "trainmaster": {"region": "us-central1"},
+        },
         {"displayName"},
     ),
     "argument with NUL before an argument that is a number": (
@@ -72,7 +88,12 @@ DOCUMENTS: Final[dict[str, tuple[dict[str, object], set[str]]]] = {
         {T, "region"},
     ),
     "names that are blank": (
-        {**job(), " ": {"env": float("inf")}, "labels": {"\t": "x"}, "trainmaster": {"env": {"": "x"}}},
+        {
+            **job(),
+            " ": {"env": float("inf")},
+            "labels": {"\t": "x"},
+            "trainmaster": {"env": {"": "x"}},
+        },
         {"job", "labels", "trainmaster.env"},
     ),
     "variables with spaces in their names, which are cut off lest they are values": (
@@ -125,7 +146,11 @@ def test_wrong_document_is_refused_at_its_fields(name: str) -> None:
     [
         (job(args=["--epochs", 5]), f"{T}.args[1]", '"5"'),
         (job(runtimeVersion=2.11), f"{T}.runtimeVersion", 'runtimeVersion: "2.11"'),
-        (job(scheduling={"maxRunningTime": 7200}), f"{T}.scheduling.maxRunningTime", 'maxRunningTime: "7200s"'),
+        (
+            job(scheduling={"maxRunningTime": 7200}),
+            f"{T}.scheduling.maxRunningTime",
+            'maxRunningTime: "7200s"',
+        ),
         (job(pythonModule="trainer/task.py"), f"{T}.pythonModule", 'pythonModule: "trainer.task"'),
         (job(region="us-centrall1"), f"{T}.region", 'region: "us-central1"'),
         ({**job(), "jobId": "my-job"}, "jobId", 'jobId: "my_job"'),
@@ -153,10 +178,17 @@ def test_bare_training_input_is_refused_with_its_proper_place() -> None:
 
 def test_error_text_has_one_line_per_problem_in_the_services_form() -> None:
     with pytest.raises(InvalidJob) as caught:
-        accept({"jobId": "1", T: {**CUSTOM, "workerCount": 1}, "labels": {"A": "b"}}, default_job_id=None)
+        accept(
+            {"jobId": "1", T: {**CUSTOM, "workerCount": 1}, "labels": {"A": "b"}},
+            default_job_id=None,
+        )
 
     heads = [line.split(" Error: ")[0] for line in str(caught.value).splitlines()]
-    assert heads == ["Field: job.job_id", "Field: job.labels.A", "Field: training_input.worker_type"]
+    assert heads == [
+        "Field: job.job_id",
+        "Field: job.labels.A",
+        "Field: training_input.worker_type",
+    ]
 
 
 def test_spec_too_large_for_vm_metadata_is_refused() -> None:
@@ -176,6 +208,11 @@ def test_illegal_default_job_id_is_refused() -> None:
 
 
 def test_flex_start_of_vms_is_answered_with_the_ways_that_exist() -> None:
-    problems = problems_in((CORPUS / "flex-start-of-vms.yaml").read_bytes(), "flex-start-of-vms.yaml")
+    problems = problems_in(
+        (CORPUS / "flex-start-of-vms.yaml").read_bytes(), "flex-start-of-vms.yaml"
+    )
     text = problems["jobSpec.scheduling.strategy"].problem
-    assert all(way in text for way in ("trainmaster.spot", "trainmaster.reservation", "as long as the job may wait"))
+    assert all(
+        way in text
+        for way in ("trainmaster.spot", "trainmaster.reservation", "as long as the job may wait")
+    )

@@ -13,15 +13,23 @@ from trainmaster.core.model.plan import Dialect
 from trainmaster.jobspec import accept
 
 PACKAGES: Final = {"packageUris": MINIMAL["packageUris"], "pythonModule": "trainer.task"}
-COMPUTE: Final = st.sampled_from(("n1-standard-4", "n2-standard-8", "g2-standard-12", "c4-standard-8"))
+COMPUTE: Final = st.sampled_from(
+    ("n1-standard-4", "n2-standard-8", "g2-standard-12", "c4-standard-8")
+)
 EXTENSION: Final = st.fixed_dictionaries(
     {},
     optional={
         "zones": st.just(["us-central1-f", "us-central1-ai1a"]),
-        "spot": st.sampled_from(("none", "ALL", "workers", {"use": "workers", "onDemandAfter": "2"})),
+        "spot": st.sampled_from(
+            ("none", "ALL", "workers", {"use": "workers", "onDemandAfter": "2"})
+        ),
         "env": st.just({"LEVEL": "debug", "EMPTY": ""}),
-        "secrets": st.sampled_from(({"KEY": "s"}, {"KEY": "s/versions/7"}, {"KEY": "projects/p/secrets/s/versions/1"})),
-        "image": st.sampled_from(("projects/p/global/images/i", "projects/p-1/global/images/family/f")),
+        "secrets": st.sampled_from(
+            ({"KEY": "s"}, {"KEY": "s/versions/7"}, {"KEY": "projects/p/secrets/s/versions/1"})
+        ),
+        "image": st.sampled_from(
+            ("projects/p/global/images/i", "projects/p-1/global/images/family/f")
+        ),
         "reservation": st.sampled_from(("r", "projects/p/reservations/r")),
         "checkpointSignal": st.sampled_from(("SIGUSR1", "sigint")),
         "stallTimeout": st.sampled_from(("60s", "86400.5s")),
@@ -33,7 +41,9 @@ EXTENSION: Final = st.fixed_dictionaries(
 )
 COMMON: Final = {
     "serviceAccount": st.just("a@b.iam.gserviceaccount.com"),
-    "network": st.sampled_from(("projects/1/global/networks/default", "projects/my-project/global/networks/n")),
+    "network": st.sampled_from(
+        ("projects/1/global/networks/default", "projects/my-project/global/networks/n")
+    ),
     "enableWebAccess": st.just(False),
 }
 PROGRAM: Final[st.SearchStrategy[dict[str, object]]] = st.sampled_from(
@@ -41,7 +51,10 @@ PROGRAM: Final[st.SearchStrategy[dict[str, object]]] = st.sampled_from(
         PACKAGES,
         {**PACKAGES, "args": ["--x", ""], "runtimeVersion": "2.11", "pythonVersion": "3.7"},
         {**PACKAGES, "runtimeVersion": "xgboost-3.2"},
-        {**PACKAGES, "masterConfig": {"imageUri": "gcr.io/cloud-ml-public/training/pytorch-gpu.1-10"}},
+        {
+            **PACKAGES,
+            "masterConfig": {"imageUri": "gcr.io/cloud-ml-public/training/pytorch-gpu.1-10"},
+        },
         {"masterConfig": {"imageUri": IMAGE}, "args": ["--x"], "useChiefInTfConfig": "True"},
         {"masterConfig": {"imageUri": IMAGE, "containerCommand": ["a"], "containerArgs": ["b"]}},
     )
@@ -54,17 +67,26 @@ def trainings(draw: st.DrawFn) -> dict[str, object]:
     if draw(st.booleans()):
         body |= {"scaleTier": "custom", "masterType": draw(COMPUTE)}
         for role in draw(st.sets(st.sampled_from(("worker", "parameterServer", "evaluator")))):
-            body |= {f"{role}Type": draw(COMPUTE), f"{role}Count": draw(st.sampled_from((1, "2", 3)))}
+            body |= {
+                f"{role}Type": draw(COMPUTE),
+                f"{role}Count": draw(st.sampled_from((1, "2", 3))),
+            }
     else:
-        body["scaleTier"] = draw(st.sampled_from(("BASIC", "STANDARD_1", "premium-1", "BASIC_GPU", None)))
+        body["scaleTier"] = draw(
+            st.sampled_from(("BASIC", "STANDARD_1", "premium-1", "BASIC_GPU", None))
+        )
     body |= draw(
         st.fixed_dictionaries(
             {},
             optional={
                 **COMMON,
                 "jobDir": st.sampled_from(("gs://bkt", "gs://bkt/", "gs://bkt/a/b")),
-                "scheduling": st.just({"maxRunningTime": "60s", "maxWaitTime": "1800s", "priority": "1000"}),
-                "encryptionConfig": st.just({"kmsKeyName": "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"}),
+                "scheduling": st.just(
+                    {"maxRunningTime": "60s", "maxWaitTime": "1800s", "priority": "1000"}
+                ),
+                "encryptionConfig": st.just(
+                    {"kmsKeyName": "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"}
+                ),
             },
         )
     )
@@ -79,7 +101,10 @@ def custom_jobs(draw: st.DrawFn) -> dict[str, object]:
         st.sampled_from(
             (
                 {"containerSpec": {"imageUri": IMAGE, **env}},
-                {"containerSpec": {"imageUri": IMAGE, "command": ["a"], "args": ["b"]}, "pythonPackageSpec": None},
+                {
+                    "containerSpec": {"imageUri": IMAGE, "command": ["a"], "args": ["b"]},
+                    "pythonPackageSpec": None,
+                },
                 {"pythonPackageSpec": {"executorImageUri": executor, **PACKAGES, **env}},
             )
         )
@@ -98,7 +123,9 @@ def custom_jobs(draw: st.DrawFn) -> dict[str, object]:
                 "scheduling": st.fixed_dictionaries(
                     {},
                     optional={
-                        "strategy": st.sampled_from(("SPOT", "standard", "ON_DEMAND", "STRATEGY_UNSPECIFIED")),
+                        "strategy": st.sampled_from(
+                            ("SPOT", "standard", "ON_DEMAND", "STRATEGY_UNSPECIFIED")
+                        ),
                         "timeout": st.just("3600s"),
                         "maxWaitDuration": st.sampled_from(("0s", "600s")),
                         "disableRetries": st.booleans(),

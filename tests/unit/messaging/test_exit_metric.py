@@ -16,7 +16,11 @@ def decode(metric: dict[str, Any]) -> Measurement | None:
 
 
 def test_earlier_measurements_are_read_in_their_order() -> None:
-    metric = {"value": 0.9, "step": 30, "earlier": [{"value": 0.1, "step": 10}, {"value": 0.5, "step": 20}]}
+    metric = {
+        "value": 0.9,
+        "step": 30,
+        "earlier": [{"value": 0.1, "step": 10}, {"value": 0.5, "step": 20}],
+    }
     assert decode(metric) == Measurement(0.9, 30, (Point(0.1, 10), Point(0.5, 20)))
 
 

@@ -13,7 +13,10 @@ from trainmaster.messaging.reported_metric import MEASUREMENTS_MAX, TEXT_MAX, de
 def test_measurements_are_decoded_in_their_order() -> None:
     metric = decode_reported_metric('{"attempt": 2, "measurements": [[100, 0.5], [200, 1]]}')
     assert metric is not None
-    assert (metric.attempt, metric.measurements) == (2, (Measurement(0.5, 100), Measurement(1.0, 200)))
+    assert (metric.attempt, metric.measurements) == (
+        2,
+        (Measurement(0.5, 100), Measurement(1.0, 200)),
+    )
 
 
 @each_row(

@@ -58,11 +58,16 @@ def test_successful_trials_have_paths_and_their_tuning_job_has_none() -> None:
 
     assert shown["builtInAlgorithmOutput"] == FRAMEWORK
     first, second = sorted(shown["trials"], key=lambda trial: str(trial["trialId"]))
-    assert first["builtInAlgorithmOutput"] == {**FRAMEWORK, "modelPath": "gs://bucket/trees/1/model/"}
+    assert first["builtInAlgorithmOutput"] == {
+        **FRAMEWORK,
+        "modelPath": "gs://bucket/trees/1/model/",
+    }
     assert "builtInAlgorithmOutput" not in second
 
 
 def test_other_jobs_do_not_have_these_fields() -> None:
     program = {"masterConfig": {}, "packageUris": ["gs://bucket/a-1.whl"], "pythonModule": "a.b"}
 
-    assert not {"isBuiltInAlgorithmJob", "builtInAlgorithmOutput"} & set(output(job(JobState.SUCCEEDED, **program)))
+    assert not {"isBuiltInAlgorithmJob", "builtInAlgorithmOutput"} & set(
+        output(job(JobState.SUCCEEDED, **program))
+    )

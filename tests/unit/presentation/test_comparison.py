@@ -28,7 +28,11 @@ def differences(*specs: dict[str, object]) -> dict[str, list[str | None]]:
         ({"args": ["--fast"]}, {"args": []}, {"args --fast": ["set", None]}),
         ({"args": ["--n", "1", "2"]}, {"args": ["--n", "1"]}, {"args --n": ["1 2", "1"]}),
         ({"args": ["in", "--n=1"]}, {"args": ["out", "--n=1"]}, {"args": ["in", "out"]}),
-        ({"command": ["python", "-m", "a"]}, {"command": ["python", "-m", "b"]}, {"command -m": ["a", "b"]}),
+        (
+            {"command": ["python", "-m", "a"]},
+            {"command": ["python", "-m", "b"]},
+            {"command -m": ["a", "b"]},
+        ),
         ({"p": [{"n": 1}, {"n": 2}]}, {"p": [{"n": 1}, {"n": 3}]}, {"p[1].n": ["2", "3"]}),
         (
             {"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]},
@@ -50,5 +54,7 @@ def test_one_of_three_jobs_without_a_field_has_no_value_in_its_row() -> None:
 
 def test_trials_of_one_tuning_job_differ_by_their_hyperparameters() -> None:
     assigned = [(Assignment("lr", rate),) for rate in ("0.1", "0.2")]
-    trials = [replace(a_job(), trial_of=TrialOf("tuning", 1, "loss", values)) for values in assigned]
+    trials = [
+        replace(a_job(), trial_of=TrialOf("tuning", 1, "loss", values)) for values in assigned
+    ]
     assert spec_differences(trials) == {"hyperparameters.lr": ["0.1", "0.2"]}

@@ -18,12 +18,26 @@ START = NOW - timedelta(seconds=12, minutes=40)
 
 
 def series(
-    name: str, values: Sequence[float], *, first: int = 0, incarnation: str = "1", source: str = "reported"
+    name: str,
+    values: Sequence[float],
+    *,
+    first: int = 0,
+    incarnation: str = "1",
+    source: str = "reported",
 ) -> MetricSeries:
     """A value for each minute from minute `first` on; minute 40 is twelve seconds ago."""
-    labels = {Label.NAME: name, Label.ATTEMPT: "1", Label.INCARNATION: incarnation, Label.SOURCE: source}
+    labels = {
+        Label.NAME: name,
+        Label.ATTEMPT: "1",
+        Label.INCARNATION: incarnation,
+        Label.SOURCE: source,
+    }
     return MetricSeries(
-        labels, tuple(MetricPoint(START + timedelta(minutes=first + n), value) for n, value in enumerate(values))
+        labels,
+        tuple(
+            MetricPoint(START + timedelta(minutes=first + n), value)
+            for n, value in enumerate(values)
+        ),
     )
 
 
@@ -39,7 +53,10 @@ def test_reported_values_are_a_sentence_and_json() -> None:
         series("metric/loss", [3, 2, 1.71], first=38),
     )
     assert progress
-    assert progress.words(NOW) == "41 % (step 123 of 300), loss 1.71, about 6 min left; reported 12 s ago"
+    assert (
+        progress.words(NOW)
+        == "41 % (step 123 of 300), loss 1.71, about 6 min left; reported 12 s ago"
+    )
     assert progress.view() == {
         "share": 0.41,
         "step": 123,
@@ -61,11 +78,15 @@ def test_preemption_counts_from_the_restart_and_names_repeated_steps() -> None:
     assert progress
     assert progress.remaining_s == pytest.approx(64 * 60 - 12)
     assert progress.repeated == (400, 350)
-    assert "the last restart repeats at least 50 steps (from 400 back to 350)" in progress.words(NOW)
+    assert "the last restart repeats at least 50 steps (from 400 back to 350)" in progress.words(
+        NOW
+    )
 
 
 def test_restart_that_goes_on_repeats_nothing() -> None:
-    progress = shown(series("step", [1, 2], first=30), series("step", [3], first=40, incarnation="2"))
+    progress = shown(
+        series("step", [1, 2], first=30), series("step", [3], first=40, incarnation="2")
+    )
     assert progress
     assert progress.repeated is None
 
@@ -82,7 +103,8 @@ def test_time_left_is_unknown_without_a_present_slope(values: list[float], first
 
 
 @pytest.mark.parametrize(
-    ("state", "words"), [(JobState.RUNNING, "99 %"), (JobState.FAILED, "99 %"), (JobState.SUCCEEDED, "100 %")]
+    ("state", "words"),
+    [(JobState.RUNNING, "99 %"), (JobState.FAILED, "99 %"), (JobState.SUCCEEDED, "100 %")],
 )
 def test_only_success_is_everything(state: JobState, words: str) -> None:
     progress = shown(series("share", [1.0], first=40), job=a_job(state))
@@ -98,7 +120,11 @@ def test_bar_that_begins_again_is_a_part_of_the_work() -> None:
 
 
 def test_older_steps_are_not_shown_beside_a_newer_share() -> None:
-    progress = shown(series("step", [7], first=30), series("steps", [9], first=30), series("share", [0.5], first=40))
+    progress = shown(
+        series("step", [7], first=30),
+        series("steps", [9], first=30),
+        series("share", [0.5], first=40),
+    )
     assert progress
     assert (progress.share, progress.step, progress.steps) == (0.5, None, None)
 

@@ -55,7 +55,10 @@ def in_trials(**fields: object) -> dict[str, Any]:
     learning_rate = {"parameterId": "lr", "doubleValueSpec": {"minValue": 0.1, "maxValue": 1}}
     return {
         "displayName": "digits",
-        "studySpec": {"metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}], "parameters": [learning_rate]},
+        "studySpec": {
+            "metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}],
+            "parameters": [learning_rate],
+        },
         "maxTrialCount": 2,
         "parallelTrialCount": 1,
         "trialJobSpec": {"workerPoolSpecs": POOLS, **fields},
@@ -77,7 +80,11 @@ JOBS: Final = {
         "training_input.service_account",
         f"service_account={ACCOUNT}",
     ),
-    "a network": (in_training_input(network=NETWORK), "training_input.network", f"network={NETWORK}"),
+    "a network": (
+        in_training_input(network=NETWORK),
+        "training_input.network",
+        f"network={NETWORK}",
+    ),
     "a key": (
         in_training_input(encryptionConfig={"kmsKeyName": KEY}),
         "training_input.encryption_config.kms_key_name",
@@ -99,7 +106,11 @@ JOBS: Final = {
         "job_spec.service_account",
         f"service_account={ACCOUNT}",
     ),
-    "a network in the other format": (in_job_spec(network=NETWORK), "job_spec.network", f"network={NETWORK}"),
+    "a network in the other format": (
+        in_job_spec(network=NETWORK),
+        "job_spec.network",
+        f"network={NETWORK}",
+    ),
     "a key in the other format": (
         {**in_job_spec(), "encryptionSpec": {"kmsKeyName": KEY}},
         "encryption_spec.kms_key_name",
@@ -134,14 +145,18 @@ def publish(world: World, document: dict[str, Any]) -> str:
 
 def upload_file(world: World, document: dict[str, Any]) -> str:
     objects = MemoryObjects()
-    objects.write("gs://b/jobs/x.json", json.dumps(document).encode(), content_type="application/json")
+    objects.write(
+        "gs://b/jobs/x.json", json.dumps(document).encode(), content_type="application/json"
+    )
     job_id = upload.handle(UploadedObject("b", "jobs/x.json", 1), objects, world.deps)
     written = objects.read("gs://b/jobs/x.json.error.json", max_bytes=1 << 20)
     assert (job_id is None) == (written is not None)
     if written is None:
         return ""
     assert world.bus.drain() == [], "an uploaded file with problems must not be published"
-    return " ".join(f"{problem['field']} {problem['problem']}" for problem in json.loads(written)["problems"])
+    return " ".join(
+        f"{problem['field']} {problem['problem']}" for problem in json.loads(written)["problems"]
+    )
 
 
 @pytest.fixture
@@ -152,7 +167,11 @@ def world() -> World:
 @each_row("submit_by", [publish, upload_file])
 @each_row("document, field, entry", JOBS.values(), ids=JOBS)
 def test_job_of_an_unknown_submitter_cannot_name_a_resource(
-    world: World, document: dict[str, Any], field: str, entry: str, submit_by: Callable[[World, dict[str, Any]], str]
+    world: World,
+    document: dict[str, Any],
+    field: str,
+    entry: str,
+    submit_by: Callable[[World, dict[str, Any]], str],
 ) -> None:
     refusal = submit_by(world, document)
     assert field.replace("_", "").lower() in refusal.replace("_", "").lower()
@@ -168,8 +187,14 @@ def test_administrator_may_open_a_resource_to_every_job(
     document: dict[str, Any], entry: str, submit_by: Callable[[World, dict[str, Any]], str]
 ) -> None:
     assert submit_by(World(allowed=AllowedResources("my-project", (entry,))), document) == ""
-    assert submit_by(World(allowed=AllowedResources("my-project", (f"{entry[:-1]}*",))), document) == ""
-    assert submit_by(World(allowed=AllowedResources("my-project", (f"{entry}-other",))), document) != ""
+    assert (
+        submit_by(World(allowed=AllowedResources("my-project", (f"{entry[:-1]}*",))), document)
+        == ""
+    )
+    assert (
+        submit_by(World(allowed=AllowedResources("my-project", (f"{entry}-other",))), document)
+        != ""
+    )
 
 
 def test_foreign_manifest_cannot_name_an_account_in_an_annotation(world: World) -> None:
@@ -188,7 +213,9 @@ def test_foreign_manifest_cannot_name_an_account_in_an_annotation(world: World) 
 
 
 def test_every_problem_is_reported_at_once(world: World) -> None:
-    refusal = publish(world, {**in_training_input(serviceAccount=ACCOUNT), "trainmaster": {"image": IMAGE}})
+    refusal = publish(
+        world, {**in_training_input(serviceAccount=ACCOUNT), "trainmaster": {"image": IMAGE}}
+    )
     assert ACCOUNT in refusal
     assert IMAGE in refusal
 
@@ -199,11 +226,16 @@ def test_job_without_named_resources_needs_no_entry(world: World) -> None:
 
 
 def test_every_kind_of_resource_is_found_in_a_job() -> None:
-    found = [accept({"jobId": "x", **document}, default_job_id=None).resources for document, _, _ in JOBS.values()]
+    found = [
+        accept({"jobId": "x", **document}, default_job_id=None).resources
+        for document, _, _ in JOBS.values()
+    ]
     assert {resource.kind for resources in found for resource in resources} == set(ResourceKind)
 
 
-@pytest.mark.parametrize("entry", ["account=x", "secret", "secret=", "image=projects/*/global/images/x"])
+@pytest.mark.parametrize(
+    "entry", ["account=x", "secret", "secret=", "image=projects/*/global/images/x"]
+)
 def test_wrong_entry_of_the_setting_is_refused(entry: str) -> None:
     with pytest.raises(ValidationError, match="is not KIND=NAME"):
         Settings(project="my-project", allowed_resources=entry)  # type: ignore[arg-type]
@@ -220,7 +252,11 @@ def test_messages_have_a_quota_of_their_own_and_wait_above_it(world: World) -> N
 
     def send(number: int) -> None:
         data = json.dumps({"jobId": f"flood_{number}", **a_spec()}).encode()
-        submit.handle(data, None, type(deps)(deps.store, deps.bus, deps.clock, deps.sleep, messages_per_minute=3))
+        submit.handle(
+            data,
+            None,
+            type(deps)(deps.store, deps.bus, deps.clock, deps.sleep, messages_per_minute=3),
+        )
 
     for number in range(3):
         send(number)
@@ -236,7 +272,10 @@ def test_messages_have_a_quota_of_their_own_and_wait_above_it(world: World) -> N
 def test_flood_of_messages_delays_the_jobs_of_others_and_never_ends_them(world: World) -> None:
     """Each message is delivered once a minute in random order, and would be a dead letter after 100 deliveries."""
     deps, order = replace(world.deps, messages_per_minute=2), Random(1)  # noqa: S311 - not for secrets
-    sent, waiting = world.now, [f"flood_{number}" for number in range(60)] + ["honest_1", "honest_2"]
+    sent, waiting = (
+        world.now,
+        [f"flood_{number}" for number in range(60)] + ["honest_1", "honest_2"],
+    )
     for minute in range(20):
         order.shuffle(waiting)
         for job_id in tuple(waiting):
@@ -248,7 +287,9 @@ def test_flood_of_messages_delays_the_jobs_of_others_and_never_ends_them(world: 
     assert waiting == []
 
 
-def test_refusal_with_endless_problems_is_stored_within_the_limits_of_the_database(world: World) -> None:
+def test_refusal_with_endless_problems_is_stored_within_the_limits_of_the_database(
+    world: World,
+) -> None:
     spec = a_spec(args=[{} for _ in range(1_000)], **{"x" * 5000: 1})
     with pytest.raises(PermanentError, match="rejected"):
         world.submit(spec)
@@ -265,12 +306,16 @@ def test_message_cannot_pass_for_a_submission_through_the_api(world: World, sour
     assert len(world.store.rejections()) == 1
 
 
-def test_submission_with_the_source_of_a_schedule_cannot_be_taken_over_silently(world: World) -> None:
+def test_submission_with_the_source_of_a_schedule_cannot_be_taken_over_silently(
+    world: World,
+) -> None:
     """The attacker is first, with the predictable source and job id. The true submission is refused, not swallowed."""
     world.submit(a_spec(args=["--attacker"]), source="schedule:nightly")
     with pytest.raises(PermanentError, match="already exists"):
         world.submit(a_spec(args=["--nightly"]), source="schedule:nightly")
-    world.submit(a_spec(args=["--attacker"]), source="schedule:nightly")  # a redelivery is still the same job
+    world.submit(
+        a_spec(args=["--attacker"]), source="schedule:nightly"
+    )  # a redelivery is still the same job
     (rejection,) = world.store.rejections()
     assert (rejection.job_id, rejection.source) == ("digits_1", "schedule:nightly")
     world.check()
@@ -286,7 +331,9 @@ def test_job_whose_vms_would_have_the_names_of_another_jobs_is_refused(
         world.submit()
         victim = vm_name(world.job_id, CHIEF)
         other = next(
-            name for name in (f"Digits{'_' * count}1" for count in range(1, 99)) if vm_name(name, CHIEF) == victim
+            name
+            for name in (f"Digits{'_' * count}1" for count in range(1, 99))
+            if vm_name(name, CHIEF) == victim
         )
         with pytest.raises(PermanentError, match="gives its VMs the names of the VMs of digits_1"):
             World(job_id=other, store=world.store).submit()

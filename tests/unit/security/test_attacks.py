@@ -35,7 +35,13 @@ from trainmaster.presentation.printable import make_visible
 from trainmaster.wiring.fleet import agent_files
 
 TUNING_JOBS: Final = CUSTOM_JOBS.replace("customJobs", "hyperparameterTuningJobs")
-METACHARACTERS: Final = ("$(touch pwned)", "`touch pwned`", "; touch pwned;", "a' || touch pwned #", 'a"\n#!/bin/sh\n')
+METACHARACTERS: Final = (
+    "$(touch pwned)",
+    "`touch pwned`",
+    "; touch pwned;",
+    "a' || touch pwned #",
+    'a"\n#!/bin/sh\n',
+)
 
 JOB: Final[dict[str, Any]] = {
     "jobId": "digits_1",
@@ -65,7 +71,12 @@ JOB: Final[dict[str, Any]] = {
         "exitPolicy": {"preset": "restart", "fail": ["3"]},
     },
 }
-FREE: Final = {"trainingInput.args.0", "trainingInput.args.1", "trainingInput.jobDir", "trainmaster.env.LEVEL"}
+FREE: Final = {
+    "trainingInput.args.0",
+    "trainingInput.args.1",
+    "trainingInput.jobDir",
+    "trainmaster.env.LEVEL",
+}
 """Fields with free text: an argument, an environment variable, an object's name."""
 
 
@@ -74,7 +85,9 @@ def strings(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str |
     if isinstance(value, Mapping):
         return [inner for name, member in value.items() for inner in strings(member, (*path, name))]
     if isinstance(value, list):
-        return [inner for index, item in enumerate(value) for inner in strings(item, (*path, index))]
+        return [
+            inner for index, item in enumerate(value) for inner in strings(item, (*path, index))
+        ]
     return [path] if isinstance(value, str) else []
 
 
@@ -99,7 +112,9 @@ def test_job_of_this_module_is_valid_and_has_free_text_fields() -> None:
 
 @each_row("text", METACHARACTERS)
 @each_row("path", [path for path in strings(JOB) if dotted(path) not in FREE])
-def test_fields_with_a_format_reject_shell_metacharacters(path: tuple[str | int, ...], text: str) -> None:
+def test_fields_with_a_format_reject_shell_metacharacters(
+    path: tuple[str | int, ...], text: str
+) -> None:
     """The text replaces the field's value, or is appended to it."""
     value: Any = JOB
     for step in path:
@@ -120,8 +135,12 @@ def test_free_text_reaches_the_program_unchanged_and_never_a_shell(text: str) ->
     vm = world.vms[0]
     metadata = dict(world.fleet.metadata(vm.name))
     config = VmConfig.parse(metadata.pop("trainmaster-vm-config"))
-    assert "pwned" not in json.dumps(metadata), "only the VM config, which the agent parses as JSON, contains it"
-    identity = AgentIdentity(VmRef(vm.name, vm.zone, vm.instance_id), config, VmRef(vm.name, vm.zone, vm.instance_id))
+    assert "pwned" not in json.dumps(metadata), (
+        "only the VM config, which the agent parses as JSON, contains it"
+    )
+    identity = AgentIdentity(
+        VmRef(vm.name, vm.zone, vm.instance_id), config, VmRef(vm.name, vm.zone, vm.instance_id)
+    )
     assert command_of(config)[3:] == [text, "--name", text, "--job-dir", "gs://bucket/digits"]
     assert environment_of(identity, {})["LEVEL"] == text
 
@@ -131,7 +150,9 @@ def test_startup_script_is_static_and_does_not_evaluate_metadata() -> None:
     assert script == Path("shared/trainmaster/agent/startup.sh").read_text(encoding="utf-8")
     code = [line for line in script.splitlines() if not line.lstrip().startswith("#")]
     assert not [
-        line for line in code if "eval " in line or "trainmaster-vm-config" in line or "trainmaster-directive" in line
+        line
+        for line in code
+        if "eval " in line or "trainmaster-vm-config" in line or "trainmaster-directive" in line
     ]
 
 
@@ -154,7 +175,10 @@ def test_startup_script_is_static_and_does_not_evaluate_metadata() -> None:
 )
 def test_package_uri_outside_its_bucket_or_with_options_is_rejected(uri: str) -> None:
     with pytest.raises(InvalidJob) as caught:
-        accept({**JOB, "trainingInput": {**JOB["trainingInput"], "packageUris": [uri]}}, default_job_id=None)
+        accept(
+            {**JOB, "trainingInput": {**JOB["trainingInput"], "packageUris": [uri]}},
+            default_job_id=None,
+        )
     assert {problem.field for problem in caught.value.problems} == {"trainingInput.packageUris[0]"}
 
 
@@ -190,7 +214,10 @@ def test_invalid_job_id_is_never_looked_up_in_the_store(
     job_ids: list[str] = []
     monkeypatch.setattr(api.world.store, "load", lambda name, *_, **__: job_ids.append(name))
     answer = api.http.open(
-        f"{parent}/{job_id}{verb}", method=method, headers={"Authorization": f"Bearer {OWNER}"}, data=b"{}"
+        f"{parent}/{job_id}{verb}",
+        method=method,
+        headers={"Authorization": f"Bearer {OWNER}"},
+        data=b"{}",
     )
     assert answer.status_code in {400, 404}
     assert all(JOB_ID.fullmatch(name) for name in job_ids), job_ids
@@ -210,13 +237,19 @@ def test_method_override_header_on_a_post_is_not_found(api: Api, verb: str) -> N
     assert api.get()["state"] == "QUEUED"
 
 
-@pytest.mark.parametrize("key", ["trainmaster-job", "trainmaster-task", "trainmaster-vm-generation", "trainmaster-x"])
+@pytest.mark.parametrize(
+    "key", ["trainmaster-job", "trainmaster-task", "trainmaster-vm-generation", "trainmaster-x"]
+)
 def test_labels_with_the_reserved_prefix_are_rejected(api: Api, key: str) -> None:
     """`provision` and the search for orphans identify VMs by these labels."""
-    created = api.send_refused("POST", JOBS, {"jobId": "digits_1", **a_spec(), "labels": {key: "other"}})
+    created = api.send_refused(
+        "POST", JOBS, {"jobId": "digits_1", **a_spec(), "labels": {key: "other"}}
+    )
     assert created["code"] == 400
     api.create()
-    changed = api.send_refused("PATCH", f"{JOBS}/digits_1", {"labels": {key: "other"}}, updateMask="labels")
+    changed = api.send_refused(
+        "PATCH", f"{JOBS}/digits_1", {"labels": {key: "other"}}, updateMask="labels"
+    )
     assert changed["code"] == 400
     assert "is reserved: Trainmaster sets" in changed["message"]
     assert api.world.job.labels == ()
@@ -227,12 +260,17 @@ def test_labels_with_the_reserved_prefix_are_rejected_in_the_console() -> None:
         parse_labels("team=vision\ntrainmaster-job=other")
 
 
-@each_row("name", ["TF_CONFIG", "CLUSTER_SPEC", "RANK", "MASTER_ADDR", "CLOUD_ML_JOB_ID", "TRAINMASTER_PROJECT"])
+@each_row(
+    "name",
+    ["TF_CONFIG", "CLUSTER_SPEC", "RANK", "MASTER_ADDR", "CLOUD_ML_JOB_ID", "TRAINMASTER_PROJECT"],
+)
 @each_row("kind", ["env", "secrets"])
 def test_reserved_environment_variables_are_rejected(kind: str, name: str) -> None:
     value = "{}" if kind == "env" else "projects/p/secrets/key/versions/latest"
     with pytest.raises(InvalidJob):
-        accept({**JOB, "trainmaster": {**JOB["trainmaster"], kind: {name: value}}}, default_job_id=None)
+        accept(
+            {**JOB, "trainmaster": {**JOB["trainmaster"], kind: {name: value}}}, default_job_id=None
+        )
 
 
 def test_second_submission_with_another_job_changes_nothing() -> None:
@@ -266,7 +304,8 @@ def test_huge_job_file_is_read_to_its_limit_only(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    "fields", [{"labels": {"ml.googleapis.com/job_id": "other"}}, {"insertId": "1"}, {"logName": "x"}]
+    "fields",
+    [{"labels": {"ml.googleapis.com/job_id": "other"}}, {"insertId": "1"}, {"logName": "x"}],
 )
 def test_printed_log_line_cannot_set_labels_or_log_name(fields: dict[str, object]) -> None:
     """The whole line becomes the entry's payload, whatever its field names."""
@@ -276,7 +315,10 @@ def test_printed_log_line_cannot_set_labels_or_log_name(fields: dict[str, object
 
 def test_escape_sequences_in_a_log_are_shown_but_not_sent_to_the_terminal() -> None:
     hostile = "\x1b]0;owned\x07\x1b[2Jloss \x1b[31m0.5\x1b[0m\r\x9b31m\u202eend"
-    assert make_visible(hostile) == "\ufffd]0;owned\ufffd\ufffd[2Jloss \x1b[31m0.5\x1b[0m\ufffd\ufffd31m\ufffdend"
+    assert (
+        make_visible(hostile)
+        == "\ufffd]0;owned\ufffd\ufffd[2Jloss \x1b[31m0.5\x1b[0m\ufffd\ufffd31m\ufffdend"
+    )
     assert make_visible("\tloss 0.5 é 你好") == "\tloss 0.5 é 你好"
 
 
@@ -293,13 +335,21 @@ def test_text_colours_of_a_log_reach_the_terminal(style: str) -> None:
 @pytest.mark.parametrize("form", Format)
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_no_text_of_a_program_sends_control_characters(
-    form: Format, is_terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    form: Format,
+    is_terminal: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A program can write log entries with its VM's token, and so choose all their fields."""
     monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal)
     monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
-    bad = "".join(map(chr, [*range(32), *range(127, 160), 0x202E, 0x2066])) + "\x1b[2J\x1b]0;owned\x1b[8m"
-    shower(form, raw=False)([LogLine("2026-11-21T03:00:00.123Z", bad, f"{bad}worker", bad, bad, f"{bad}text", {})])
+    bad = (
+        "".join(map(chr, [*range(32), *range(127, 160), 0x202E, 0x2066]))
+        + "\x1b[2J\x1b]0;owned\x1b[8m"
+    )
+    shower(form, raw=False)(
+        [LogLine("2026-11-21T03:00:00.123Z", bad, f"{bad}worker", bad, bad, f"{bad}text", {})]
+    )
     say(bad)
     complain(bad)
     print_table(["a"], [[bad]])
@@ -311,11 +361,15 @@ def test_no_text_of_a_program_sends_control_characters(
 
 
 def test_raw_log_is_printed_as_the_program_wrote_it(capsys: pytest.CaptureFixture[str]) -> None:
-    shower(Format.TABLE, raw=True)([LogLine("2026-11-21T03:00:00.123Z", "1", "w", "vm", "INFO", "\x1b[1mbold", {})])
+    shower(Format.TABLE, raw=True)(
+        [LogLine("2026-11-21T03:00:00.123Z", "1", "w", "vm", "INFO", "\x1b[1mbold", {})]
+    )
     assert "\x1b[1mbold" in capsys.readouterr().out
 
 
-def test_table_shows_markup_as_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_shows_markup_as_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """rich would interpret [/tmp] as a closing tag and [bold] as a style."""
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     print_table(["why"], [["no [/tmp] [bold]x \x1b[2J"]])

@@ -49,7 +49,12 @@ def test_key_is_in_no_event_decision_message_log_or_text(world: World) -> None:
     key = world.job.channel_key
     assert isinstance(world.ledger[0].event, JobSubmitted)
     documents = [entry_document(entry) for entry in world.ledger]
-    texts = [repr(world.job), repr(world.store.load("digits_1")), repr(documents), repr(world.ledger)]
+    texts = [
+        repr(world.job),
+        repr(world.store.load("digits_1")),
+        repr(documents),
+        repr(world.ledger),
+    ]
     config = VmConfig.parse(world.fleet.metadata(world.vm(CHIEF).name)["trainmaster-vm-config"])
     assert config.channel is not None
     assert config.channel.key.hex() == key
@@ -89,7 +94,10 @@ def test_no_other_module_reads_the_key_or_writes_whole_jobs() -> None:
         text, name = file.read_text(encoding="utf-8"), str(file.relative_to(SHARED))
         if "channel_key" in text:
             readers.add(name)
-        if re.search(r"dump_python|\basdict\((state\.|loaded\.|self\.)?job\)|TypeAdapter\(kind\)|vars\(job\)", text):
+        if re.search(
+            r"dump_python|\basdict\((state\.|loaded\.|self\.)?job\)|TypeAdapter\(kind\)|vars\(job\)",
+            text,
+        ):
             dumpers.add(name)
     assert readers == HOLDERS
     assert dumpers == DUMPS

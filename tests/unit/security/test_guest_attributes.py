@@ -38,4 +38,6 @@ def test_only_the_latest_of_many_measurements_are_read() -> None:
     points = ",".join(f"[{step},0]" for step in range(1_000))
     metric = decode_reported_metric(f'{{"attempt":1,"measurements":[{points}]}}')
     assert metric is not None
-    assert [measurement.step for measurement in metric.measurements] == list(range(1_000 - MEASUREMENTS_MAX, 1_000))
+    assert [measurement.step for measurement in metric.measurements] == list(
+        range(1_000 - MEASUREMENTS_MAX, 1_000)
+    )

@@ -19,7 +19,9 @@ def send_invented_events(world: World, attempt: int) -> None:
         world.send("vm-ready", WORKER_0, **invented)
         world.exit_program(WORKER_0, 0, **invented)
         world.exit_program(WORKER_0, 1, **invented)
-        if "incarnation" not in changes:  # a VM is lost whatever incarnation is named; the loss has one key
+        if (
+            "incarnation" not in changes
+        ):  # a VM is lost whatever incarnation is named; the loss has one key
             world.send("maintenance", WORKER_0, cause="preemption", **invented)
 
 
@@ -56,6 +58,13 @@ def test_event_about_what_never_existed_is_not_stored_after_the_end(attempt: int
     assert world.state == "SUCCEEDED"
     before = world.ledger
     for incarnation in range(2, 50):
-        changes = {"attempt": attempt, "incarnation": incarnation, "cause": "process", "exit_status": 1}
-        replica_exit.handle(decode_replica_exit(json.dumps({**fields, **changes}).encode()), world.deps)
+        changes = {
+            "attempt": attempt,
+            "incarnation": incarnation,
+            "cause": "process",
+            "exit_status": 1,
+        }
+        replica_exit.handle(
+            decode_replica_exit(json.dumps({**fields, **changes}).encode()), world.deps
+        )
     assert world.ledger == before

@@ -45,7 +45,12 @@ def integers(kind: Any, metadata: list[Any]) -> Iterator[list[Any]]:
     """Yield the constraints of every integer in a type."""
     if get_origin(kind) is Annotated:
         inner, *more = get_args(kind)
-        found = [constraint for item in more if isinstance(item, FieldInfo) for constraint in item.metadata]
+        found = [
+            constraint
+            for item in more
+            if isinstance(item, FieldInfo)
+            for constraint in item.metadata
+        ]
         yield from integers(inner, [*metadata, *found])
     elif get_origin(kind) in (Union, types.UnionType):
         for member in get_args(kind):
@@ -58,7 +63,9 @@ FIELDS: Final = [(model, name) for model in models() for name in model.model_fie
 
 
 @each_row("model, name", FIELDS)
-def test_integer_of_a_message_has_an_upper_and_a_lower_bound(model: type[BaseModel], name: str) -> None:
+def test_integer_of_a_message_has_an_upper_and_a_lower_bound(
+    model: type[BaseModel], name: str
+) -> None:
     field = model.model_fields[name]
     for constraints in integers(field.annotation, list(field.metadata)):
         upper = [constraint.le for constraint in constraints if hasattr(constraint, "le")]
@@ -69,8 +76,19 @@ def test_integer_of_a_message_has_an_upper_and_a_lower_bound(model: type[BaseMod
 
 
 def test_models_with_integers_are_found() -> None:
-    found = {name for model, name in FIELDS for _ in integers(model.model_fields[name].annotation, [])}
-    assert {"attempt", "task_index", "incarnation", "vm_generation", "host", "exit_status", "signal", "number"} <= found
+    found = {
+        name for model, name in FIELDS for _ in integers(model.model_fields[name].annotation, [])
+    }
+    assert {
+        "attempt",
+        "task_index",
+        "incarnation",
+        "vm_generation",
+        "host",
+        "exit_status",
+        "signal",
+        "number",
+    } <= found
 
 
 @each_row("field", ["attempt", "task_index", "incarnation", "vm_generation", "host"])
@@ -96,7 +114,9 @@ def test_endless_run_time_of_a_program_is_a_permanent_error(ran_s: float) -> Non
 
 
 @pytest.mark.parametrize("field", ["at", "agent_started_at"])
-@pytest.mark.parametrize("time", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "1979-12-31T23:59:59Z"])
+@pytest.mark.parametrize(
+    "time", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "1979-12-31T23:59:59Z"]
+)
 def test_time_at_the_ends_of_the_calendar_is_a_permanent_error(field: str, time: str) -> None:
     """In UTC, these times are in years that Python does not have."""
     with pytest.raises(PermanentError, match=field):
@@ -129,11 +149,23 @@ def test_id_of_a_vm_cannot_lead_to_another_document(instance_id: str) -> None:
 
 
 def test_texts_of_an_exit_are_cut() -> None:
-    error = {"type": "E" * 50_000, "message": "m" * 50_000, "frame": "f" * 50_000, "causes": ["c" * 5000] * 12}
-    data = json.dumps({**MESSAGE, "cause": "process", "exit_status": 1, "error": error, "tail": "t" * 40_000}).encode()
+    error = {
+        "type": "E" * 50_000,
+        "message": "m" * 50_000,
+        "frame": "f" * 50_000,
+        "causes": ["c" * 5000] * 12,
+    }
+    data = json.dumps(
+        {**MESSAGE, "cause": "process", "exit_status": 1, "error": error, "tail": "t" * 40_000}
+    ).encode()
     event = agent_messages.decode_replica_exit(data)
     assert event.error is not None
-    assert {len(event.error.type), len(event.error.message), len(event.error.frame), len(event.tail)} == {4096}
+    assert {
+        len(event.error.type),
+        len(event.error.message),
+        len(event.error.frame),
+        len(event.tail),
+    } == {4096}
     assert [len(cause) for cause in event.error.causes] == [4096] * agent_messages.CAUSES_MAX
 
 
@@ -144,16 +176,25 @@ DECODERS: Final[list[Callable[[bytes], object]]] = [
     google_events.decode_maintenance,
     internal_requests.decode_provision,
     internal_requests.decode_tune,
-    partial(google_events.decode_upload, {"bucketId": "b", "objectId": "jobs/x.yaml", "objectGeneration": "1"}),
+    partial(
+        google_events.decode_upload,
+        {"bucketId": "b", "objectId": "jobs/x.yaml", "objectGeneration": "1"},
+    ),
 ]
 
 
 @each_row("decode", DECODERS)
 @each_row("start", [b"", b'{"protoPayload": ', b'{"metric": {"earlier": '])
-def test_deep_or_large_message_is_a_permanent_error(decode: Callable[[bytes], object], start: bytes) -> None:
-    large = json.dumps({**MESSAGE, "cause": "process", "metric": {"value": 1, "earlier": [{}] * 100_000}}).encode()
+def test_deep_or_large_message_is_a_permanent_error(
+    decode: Callable[[bytes], object], start: bytes
+) -> None:
+    large = json.dumps(
+        {**MESSAGE, "cause": "process", "metric": {"value": 1, "earlier": [{}] * 100_000}}
+    ).encode()
     items: tuple[object, ...] = ({}, [], 1)
-    many = [json.dumps({**MESSAGE, "cause": "process", "x": [item] * 12_001}).encode() for item in items]
+    many = [
+        json.dumps({**MESSAGE, "cause": "process", "x": [item] * 12_001}).encode() for item in items
+    ]
     for data in (start + b"[" * 2000, start + b'{"a":' * 2000, large, *many):
         with suppress(PermanentError):  # an upload may have any data, as long as it is small
             decode(data)
@@ -171,7 +212,12 @@ def bounded(kind: Any, metadata: list[Any]) -> Iterator[bool]:
     """Yield for every list, tuple, set or mapping in a type whether its length is bounded."""
     if get_origin(kind) is Annotated:
         inner, *more = get_args(kind)
-        found = [constraint for item in more if isinstance(item, FieldInfo) for constraint in item.metadata]
+        found = [
+            constraint
+            for item in more
+            if isinstance(item, FieldInfo)
+            for constraint in item.metadata
+        ]
         yield from bounded(inner, [*metadata, *found])
         return
     if get_origin(kind) in (tuple, list, set, frozenset, dict):
@@ -185,7 +231,9 @@ def test_every_collection_of_a_message_has_a_largest_size() -> None:
     unbounded = [
         f"{model.__name__}.{name}"
         for model, name in FIELDS
-        if not all(bounded(model.model_fields[name].annotation, list(model.model_fields[name].metadata)))
+        if not all(
+            bounded(model.model_fields[name].annotation, list(model.model_fields[name].metadata))
+        )
     ]
     assert unbounded == ["JobStateMessage.labels", "ReportedMetricModel.measurements"], (
         "the first is published and never decoded, and the text of the second has at most 16 KiB"
@@ -201,4 +249,6 @@ def test_generation_of_an_upload_is_bounded(generation: str) -> None:
 
 def test_continuation_number_of_a_request_is_bounded() -> None:
     with pytest.raises(PermanentError, match="number"):
-        internal_requests.decode_provision(json.dumps({"version": 1, "job_id": "x", "number": HUGE}).encode())
+        internal_requests.decode_provision(
+            json.dumps({"version": 1, "job_id": "x", "number": HUGE}).encode()
+        )

@@ -39,7 +39,11 @@ def in_vertex(**fields: Any) -> dict[str, Any]:
             ("TF_CONFIG", SECRET),
         )
     ]
-    + [in_extension(secrets=SECRET), in_extension(env=[SECRET]), in_extension(secrets={"KEY": SECRET + " \n"})]
+    + [
+        in_extension(secrets=SECRET),
+        in_extension(env=[SECRET]),
+        in_extension(secrets={"KEY": SECRET + " \n"}),
+    ]
     + [
         in_vertex(env=[{"name": "KEY", "value": VALUE}]),
         in_vertex(env=[{"name": f"KEY={SECRET}", "value": "x"}]),
@@ -50,8 +54,14 @@ def in_vertex(**fields: Any) -> dict[str, Any]:
 def test_value_is_not_in_the_problem(document: dict[str, Any]) -> None:
     with pytest.raises(InvalidJob) as caught:
         accept(document, default_job_id=None)
-    problems = [problem for problem in caught.value.problems if "trainmaster" in str(problem) or "env" in str(problem)]
-    shown = str(caught.value) + "".join(problem.example + problem.field for problem in caught.value.problems)
+    problems = [
+        problem
+        for problem in caught.value.problems
+        if "trainmaster" in str(problem) or "env" in str(problem)
+    ]
+    shown = str(caught.value) + "".join(
+        problem.example + problem.field for problem in caught.value.problems
+    )
     assert problems
     assert str(VALUE) not in shown.replace(".", "")
     assert SECRET not in shown

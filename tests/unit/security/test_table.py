@@ -12,7 +12,10 @@ PAGE = ROOT / "docs" / "security.md"
 MODULE = re.compile(r"(shared|functions|infra|cli|emulators)/[\w/.-]+")
 ROWS = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
-    for line in PAGE.read_text(encoding="utf-8").partition("| attack |")[2].partition("\n\n")[0].splitlines()[2:]
+    for line in PAGE.read_text(encoding="utf-8")
+    .partition("| attack |")[2]
+    .partition("\n\n")[0]
+    .splitlines()[2:]
 ]
 
 

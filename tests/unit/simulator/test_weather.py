@@ -23,11 +23,15 @@ def test_equal_seeds_give_equal_weather_in_whatever_order_it_is_asked_for() -> N
     moments = [hour * HOUR_S / 4 for hour in range(100)]
     one, other = Weather(7, Climate.SCARCE), Weather(7, Climate.SCARCE)
     forwards = [one.room(zone, at_s, spot=True) for zone in ONE_REGION for at_s in moments]
-    backwards = [other.room(zone, at_s, spot=True) for zone in ONE_REGION[::-1] for at_s in moments[::-1]]
+    backwards = [
+        other.room(zone, at_s, spot=True) for zone in ONE_REGION[::-1] for at_s in moments[::-1]
+    ]
     assert forwards == backwards[::-1]
     assert 0 < sum(room > 0 for room in forwards) < len(forwards)
     assert forwards != [
-        Weather(8, Climate.SCARCE).room(zone, at_s, spot=True) for zone in ONE_REGION for at_s in moments
+        Weather(8, Climate.SCARCE).room(zone, at_s, spot=True)
+        for zone in ONE_REGION
+        for at_s in moments
     ]
 
 
@@ -37,7 +41,9 @@ def test_room_changes_only_when_a_process_does() -> None:
     for _ in range(50):
         until_s = weather.next_change(ZONE, at_s)
         assert until_s > at_s
-        assert weather.room(ZONE, at_s, spot=True) == weather.room(ZONE, (at_s + until_s) / 2, spot=True)
+        assert weather.room(ZONE, at_s, spot=True) == weather.room(
+            ZONE, (at_s + until_s) / 2, spot=True
+        )
         at_s = until_s
 
 
@@ -65,7 +71,10 @@ def test_errors_name_zones_of_the_region_and_those_with_room_more_often() -> Non
         assert set(found) <= {*ONE_REGION} - {ZONE}
         named += [zone in found for zone in ONE_REGION[1:]]
         roomy += [weather.room(zone, 0.0, spot=True) > 0 for zone in ONE_REGION[1:]]
-    shares = [mean(n for n, has_room in zip(named, roomy, strict=True) if has_room is room) for room in (True, False)]
+    shares = [
+        mean(n for n, has_room in zip(named, roomy, strict=True) if has_room is room)
+        for room in (True, False)
+    ]
     assert shares == pytest.approx([0.6 * 0.8, 0.6 * 0.1], abs=0.06)
 
 
@@ -85,7 +94,8 @@ def test_machines_of_a_family_share_what_the_family_lacks() -> None:
     def agreement(other: str) -> float:
         weathers = [Weather(seed, Climate.SCARCE) for seed in range(400)]
         machines = [
-            (w.room(ZONE, 0.0, "a2-1g", spot=True) > 0, w.room(ZONE, 0.0, other, spot=True) > 0) for w in weathers
+            (w.room(ZONE, 0.0, "a2-1g", spot=True) > 0, w.room(ZONE, 0.0, other, spot=True) > 0)
+            for w in weathers
         ]
         return correlation(*zip(*machines, strict=True))
 
@@ -97,7 +107,10 @@ LIMITS = {Climate.MILD: 1.2, Climate.SCARCE: 1.2, Climate.FAMINE: 1.35}
 
 @pytest.mark.parametrize(
     ("weathers", "climate"),
-    [(15, Climate.SCARCE), *(pytest.param(1000, climate, marks=pytest.mark.heavy) for climate in Climate)],
+    [
+        (15, Climate.SCARCE),
+        *(pytest.param(1000, climate, marks=pytest.mark.heavy) for climate in Climate),
+    ],
 )
 def test_searches_with_alternatives_keep_their_bounds(weathers: int, climate: Climate) -> None:
     """The bounds of a few weathers are loose: the figures of many are in docs/capacity.md."""

@@ -13,7 +13,14 @@ from tests.support.each_row import each_row
 
 ROOT = Path(__file__).parents[3]
 UNCONFIRMED = re.compile(r"(?i)\b(is|are|it is also|\() ?unconfirmed|not verified on google cloud")
-SEARCHED = ("docs/**/*.md", "infra/*.md", "infra/*.tf", "emulators/**/*.py", "shared/**/*.py", "README.md")
+SEARCHED = (
+    "docs/**/*.md",
+    "infra/*.md",
+    "infra/*.tf",
+    "emulators/**/*.py",
+    "shared/**/*.py",
+    "README.md",
+)
 ALL_RIGHT = {
     "python": "3.12",
     "engine": "no container engine",
@@ -41,30 +48,44 @@ ALL_RIGHT = {
 
 
 def test_each_file_that_calls_a_fact_unconfirmed_is_the_source_of_a_row() -> None:
-    files = {path for pattern in SEARCHED for path in ROOT.glob(pattern)} - {ROOT / "docs" / "smoke.md"}
-    stating = {str(path.relative_to(ROOT)) for path in files if UNCONFIRMED.search(path.read_text(encoding="utf-8"))}
+    files = {path for pattern in SEARCHED for path in ROOT.glob(pattern)} - {
+        ROOT / "docs" / "smoke.md"
+    }
+    stating = {
+        str(path.relative_to(ROOT))
+        for path in files
+        if UNCONFIRMED.search(path.read_text(encoding="utf-8"))
+    }
     assert len(stating) > 5, "the search finds the sentences"
     assert stating <= {source for assumption in ASSUMPTIONS for source in assumption.sources}
 
 
 def test_each_source_exists_and_each_key_is_used_once() -> None:
-    assert [path for row in ASSUMPTIONS for path in row.sources if not (ROOT / path).is_file()] == []
+    assert [
+        path for row in ASSUMPTIONS for path in row.sources if not (ROOT / path).is_file()
+    ] == []
     keys = [row.key for row in ASSUMPTIONS]
     assert len(keys) == len(set(keys))
 
 
 def test_each_fact_that_needs_no_tpu_is_noted_by_a_step() -> None:
     sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "smoke").rglob("*.py"))
-    noted = set(re.findall(r'saw\(\s*"(\w+)"', sources)) | set(re.findall(r"smoke-fact (\w+) ", sources))
+    noted = set(re.findall(r'saw\(\s*"(\w+)"', sources)) | set(
+        re.findall(r"smoke-fact (\w+) ", sources)
+    )
     noted |= set(re.findall(r'\("(tpu_\w+)", "', sources))
     unread = {row.key for row in ASSUMPTIONS if "TPU quota" not in row.read_from} - noted
-    assert unread == {"boot_image", "schedule_token", "gpu_toolkit"}, "these are not read, as their rows state"
+    assert unread == {"boot_image", "schedule_token", "gpu_toolkit"}, (
+        "these are not read, as their rows state"
+    )
 
 
 def test_all_facts_as_documented_are_confirmed_except_those_that_nothing_reads() -> None:
     findings = compare(ALL_RIGHT, is_local=False)
     assert {row.assumption.key for row in findings if row.verdict is Verdict.DIFFERENT} == set()
-    assert {row.assumption.key for row in findings if row.verdict is Verdict.CONFIRMED} == set(ALL_RIGHT)
+    assert {row.assumption.key for row in findings if row.verdict is Verdict.CONFIRMED} == set(
+        ALL_RIGHT
+    )
 
 
 @each_row(
@@ -82,7 +103,9 @@ def test_all_facts_as_documented_are_confirmed_except_those_that_nothing_reads()
 )
 def test_fact_that_differs_is_the_only_difference(key: str, seen: str) -> None:
     findings = compare({**ALL_RIGHT, key: seen}, is_local=False)
-    assert [(row.assumption.key, row.seen) for row in findings if row.verdict is Verdict.DIFFERENT] == [(key, seen)]
+    assert [
+        (row.assumption.key, row.seen) for row in findings if row.verdict is Verdict.DIFFERENT
+    ] == [(key, seen)]
 
 
 def test_fact_that_the_local_stack_cannot_show_is_not_judged_there() -> None:
@@ -94,7 +117,10 @@ def test_fact_that_the_local_stack_cannot_show_is_not_judged_there() -> None:
 
 def test_report_lists_differences_first_and_the_exit_status_shows_them() -> None:
     results = [Result("digits", Outcome.OK), Result("gcloud", Outcome.SKIPPED, "it needs probe")]
-    right, wrong = compare(ALL_RIGHT, is_local=False), compare({**ALL_RIGHT, "python": "3.10"}, is_local=False)
+    right, wrong = (
+        compare(ALL_RIGHT, is_local=False),
+        compare({**ALL_RIGHT, "python": "3.10"}, is_local=False),
+    )
     assert report.exit_status(results, right) == 0
     assert report.exit_status(results, wrong) == 1
     assert report.exit_status([*results, Result("remove", Outcome.FAILED, "no")], right) == 1
@@ -106,4 +132,6 @@ def test_report_lists_differences_first_and_the_exit_status_shows_them() -> None
         "3.12",
         "3.10",
     ]
-    assert re.search(r"Assumptions: \d+ ok, 1 DIFFERENT, \d+ not seen\. Failed steps: none\.$", text)
+    assert re.search(
+        r"Assumptions: \d+ ok, 1 DIFFERENT, \d+ not seen\. Failed steps: none\.$", text
+    )

@@ -24,8 +24,13 @@ def test_killed_worker_has_restarted_when_its_round_runs() -> None:
             states.pop(0)
 
     world: Any = SimpleNamespace(
-        jobs={fault_steps.PROBE: "digits_1"}, vm_generations={killed: 1}, state=lambda _: states[0], until=until
+        jobs={fault_steps.PROBE: "digits_1"},
+        vm_generations={killed: 1},
+        state=lambda _: states[0],
+        until=until,
     )
-    world.replica = lambda _, replica_id: next(item for item in states[0].replicas if item.replica_id == replica_id)
+    world.replica = lambda _, replica_id: next(
+        item for item in states[0].replicas if item.replica_id == replica_id
+    )
     fault_steps.await_restart_after_kill(world)
     assert len(states) == 1

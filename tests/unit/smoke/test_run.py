@@ -61,7 +61,13 @@ def skip(_: World) -> None:
 
 
 def test_failed_step_skips_only_the_steps_that_need_it() -> None:
-    steps = [Step("a", fail), Step("b", note, ("a",)), Step("c", note), Step("d", skip), Step("e", note, ("d",))]
+    steps = [
+        Step("a", fail),
+        Step("b", note, ("a",)),
+        Step("c", note),
+        Step("d", skip),
+        Step("e", note, ("d",)),
+    ]
     results = list(run(a_world(), steps))
     assert [(result.name, result.outcome) for result in results] == [
         ("a", Outcome.FAILED),
@@ -78,7 +84,9 @@ def test_run_with_a_failed_step_removes_everything_and_names_it() -> None:
     assert smoke(installation, lines.append, [Step("digits", fail), Step("c", note)]) == 1
     assert installation.events == ["installed", "removed"]
     assert lines[-1].endswith("Failed steps: digits.")
-    assert any("DIFFERENT" in line and "3.10" in line for line in lines), "facts of later steps are compared"
+    assert any("DIFFERENT" in line and "3.10" in line for line in lines), (
+        "facts of later steps are compared"
+    )
 
 
 def test_interrupted_run_removes_everything_and_prints_what_it_saw() -> None:

@@ -24,7 +24,10 @@ ERROR: (gcloud.functions.list) PERMISSION_DENIED: Cloud Functions API has not be
   reason: SERVICE_DISABLED
 """
 """What gcloud 528 prints for an API that is not enabled, where it may not ask whether to enable it."""
-OUTPUTS = {"bucket": {"value": "my-project-trainmaster"}, "api": {"value": "https://api.example.com"}}
+OUTPUTS = {
+    "bucket": {"value": "my-project-trainmaster"},
+    "api": {"value": "https://api.example.com"},
+}
 
 
 class Cloud:
@@ -44,7 +47,11 @@ class Cloud:
             if argv[1:3] == ("compute", "regions") and self.starting:
                 self.starting -= 1
                 return Output(1, "", EMPTY_PROJECT)
-            answers = {"functions": self.functions, "firestore": self.databases, "run": json.dumps(SERVICE)}
+            answers = {
+                "functions": self.functions,
+                "firestore": self.databases,
+                "run": json.dumps(SERVICE),
+            }
             return Output(0, answers.get(argv[1], ""), "")
         self.verbs.append(argv[2])
         if argv[2] == "apply":
@@ -80,7 +87,9 @@ def test_everything_is_destroyed_after_the_steps_and_the_state_is_deleted(tmp_pa
     cloud, variables = Cloud(), list[dict[str, str]]()
     subject = installation(cloud, tmp_path, variables.append)
     with subject.running() as world:
-        assert not (subject.folder / "infra" / "terraform.tfvars").exists(), "the user's own settings do not apply"
+        assert not (subject.folder / "infra" / "terraform.tfvars").exists(), (
+            "the user's own settings do not apply"
+        )
         assert (subject.folder / "infra" / "iam.tf").is_file()
         assert (subject.folder / "infra" / "modules" / "event_function").is_dir()
         assert world.facts["invoker_check"] == "off"
@@ -91,7 +100,9 @@ def test_everything_is_destroyed_after_the_steps_and_the_state_is_deleted(tmp_pa
 
 
 @pytest.mark.parametrize(("verb", "last"), [("init", "init"), ("apply", "destroy")])
-def test_failed_installation_is_destroyed_if_it_created_something(verb: str, last: str, tmp_path: Path) -> None:
+def test_failed_installation_is_destroyed_if_it_created_something(
+    verb: str, last: str, tmp_path: Path
+) -> None:
     cloud = Cloud(failing=verb)
     subject = installation(cloud, tmp_path)
     with pytest.raises(StepError, match=f"terraform {verb}: Error: 403"), subject.running():
@@ -107,11 +118,15 @@ def test_interrupted_steps_are_followed_by_destroy(tmp_path: Path) -> None:
     assert cloud.verbs[-1] == "destroy"
 
 
-def test_failed_destroy_keeps_the_state_and_names_the_command_that_repeats_it(tmp_path: Path) -> None:
+def test_failed_destroy_keeps_the_state_and_names_the_command_that_repeats_it(
+    tmp_path: Path,
+) -> None:
     cloud = Cloud(failing="destroy")
     subject = installation(cloud, tmp_path)
     with (
-        pytest.raises(StepError, match="make smoke PROJECT=my-project REGION=europe-west4 REMOVE=1"),
+        pytest.raises(
+            StepError, match="make smoke PROJECT=my-project REGION=europe-west4 REMOVE=1"
+        ),
         subject.running(),
     ):
         pass
@@ -127,33 +142,48 @@ def test_failed_destroy_keeps_the_state_and_names_the_command_that_repeats_it(tm
 @pytest.mark.parametrize(
     "cloud",
     [
-        Cloud(functions="projects/my-project/locations/europe-west4/functions/trainmaster-submit\n"),
+        Cloud(
+            functions="projects/my-project/locations/europe-west4/functions/trainmaster-submit\n"
+        ),
         Cloud(databases="projects/my-project/databases/(default)\n"),
     ],
 )
 def test_project_with_an_installation_or_a_database_is_refused_before_anything_is_created(
     cloud: Cloud, tmp_path: Path
 ) -> None:
-    with pytest.raises(StepError, match="use a project without one"), installation(cloud, tmp_path).running():
+    with (
+        pytest.raises(StepError, match="use a project without one"),
+        installation(cloud, tmp_path).running(),
+    ):
         pass
     assert cloud.verbs == []
 
 
-def test_empty_project_gets_the_apis_and_the_identity_that_the_readme_asks_for(tmp_path: Path) -> None:
+def test_empty_project_gets_the_apis_and_the_identity_that_the_readme_asks_for(
+    tmp_path: Path,
+) -> None:
     cloud = Cloud()
     cloud.is_empty, cloud.starting = True, 2
     with installation(cloud, tmp_path).running():
         assert cloud.verbs == ["init", "apply", "output"]
     readme = Path("infra/README.md").read_text(encoding="utf-8")
     (enabled,) = re.findall(r"gcloud services enable (.+) --project PROJECT", readme)
-    (sent,) = [command for command in cloud.commands if command.startswith("gcloud services enable ")]
+    (sent,) = [
+        command for command in cloud.commands if command.startswith("gcloud services enable ")
+    ]
     assert set(sent.split()) >= set(enabled.split())
     (identity,) = re.findall(r"gcloud beta services identity create --service (\S+)", readme)
-    assert f"gcloud beta services identity create --service={identity} --project=my-project" in cloud.commands
-    assert sum("compute regions describe" in command for command in cloud.commands) == 3, "until the API works"
+    assert (
+        f"gcloud beta services identity create --service={identity} --project=my-project"
+        in cloud.commands
+    )
+    assert sum("compute regions describe" in command for command in cloud.commands) == 3, (
+        "until the API works"
+    )
 
 
 def test_each_run_has_role_ids_of_its_own(tmp_path: Path) -> None:
     assert any(
-        argument.startswith("-var=role_suffix=Smoke2") for argument in installation(Cloud(), tmp_path)._variables
+        argument.startswith("-var=role_suffix=Smoke2")
+        for argument in installation(Cloud(), tmp_path)._variables
     )

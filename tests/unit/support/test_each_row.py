@@ -12,7 +12,9 @@ from tests.support.each_row import each_row
 def test_failure_names_each_wrong_row_and_the_others_run_too() -> None:
     ran = []
 
-    @each_row("given, expected", [(1, 1), (2, 3), (4, 4), (5, 6)], ids=["one", "two", "four", "five"])
+    @each_row(
+        "given, expected", [(1, 1), (2, 3), (4, 4), (5, 6)], ids=["one", "two", "four", "five"]
+    )
     def check(given: int, expected: int) -> None:
         ran.append(given)
         assert given == expected
@@ -20,7 +22,10 @@ def test_failure_names_each_wrong_row_and_the_others_run_too() -> None:
     with pytest.raises(BaseExceptionGroup, match="2 of 4 rows") as caught:
         check()
     assert ran == [1, 2, 4, 5]
-    assert [error.__notes__ for error in caught.value.exceptions] == [["in the row two"], ["in the row five"]]
+    assert [error.__notes__ for error in caught.value.exceptions] == [
+        ["in the row two"],
+        ["in the row five"],
+    ]
 
 
 def test_missing_error_in_a_row_is_a_failure() -> None:

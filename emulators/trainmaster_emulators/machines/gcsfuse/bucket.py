@@ -40,7 +40,13 @@ class Bucket:
         self._endpoint = endpoint.rstrip("/")
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
-    def call(self, method: str, path: str, body: Callable[[], Iterable[bytes]] | None = None, **headers: str) -> bytes:
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Callable[[], Iterable[bytes]] | None = None,
+        **headers: str,
+    ) -> bytes:
         until = time.monotonic() + RETRY_S
         while True:
             data = body() if body else None
@@ -50,7 +56,9 @@ class Bucket:
                     return bytes(response.read())
             except urllib.error.HTTPError as error:
                 if error.code < HTTPStatus.INTERNAL_SERVER_ERROR or time.monotonic() > until:
-                    raise OSError(ERRORS.get(error.code, errno.EIO), f"{method} {path}: HTTP {error.code}") from error
+                    raise OSError(
+                        ERRORS.get(error.code, errno.EIO), f"{method} {path}: HTTP {error.code}"
+                    ) from error
             except OSError as error:
                 if time.monotonic() > until:
                     raise OSError(errno.EIO, f"{method} {path}: {error}") from error
@@ -65,10 +73,16 @@ class Bucket:
             raise FileNotFoundError(errno.ENOENT, path)
         return Entry(is_folder=True)
 
-    def pages(self, folder: str, delimiter: str = "", limit: int = 1000) -> Iterator[tuple[list[Any], list[str]]]:
+    def pages(
+        self, folder: str, delimiter: str = "", limit: int = 1000
+    ) -> Iterator[tuple[list[Any], list[str]]]:
         """Yield the objects below a folder, and, with a delimiter, the names of its folders."""
         bucket, _, name = folder.partition("/")
-        query = {"prefix": f"{name}/" if name else "", "delimiter": delimiter, "maxResults": str(limit)}
+        query = {
+            "prefix": f"{name}/" if name else "",
+            "delimiter": delimiter,
+            "maxResults": str(limit),
+        }
         while True:
             listed = urllib.parse.urlencode({key: value for key, value in query.items() if value})
             page = json.loads(self.call("GET", f"/storage/v1/b/{bucket}/o?{listed}"))
@@ -78,7 +92,9 @@ class Bucket:
             query["pageToken"] = page["nextPageToken"]
 
     def read(self, path: str, offset: int, size: int) -> bytes:
-        return self.call("GET", object_path(path) + "?alt=media", Range=f"bytes={offset}-{offset + size - 1}")
+        return self.call(
+            "GET", object_path(path) + "?alt=media", Range=f"bytes={offset}-{offset + size - 1}"
+        )
 
     def write(self, path: str, content: IO[bytes], generation: str) -> Entry:
         """Upload if the object has this generation. fake-gcs-server checks it in multipart uploads only."""
@@ -117,4 +133,9 @@ def object_path(path: str) -> str:
 
 def entry_of(item: Any) -> Entry:
     modified = datetime.fromisoformat(item["updated"]).timestamp()
-    return Entry(is_folder=False, size=int(item["size"]), generation=str(item["generation"]), modified=modified)
+    return Entry(
+        is_folder=False,
+        size=int(item["size"]),
+        generation=str(item["generation"]),
+        modified=modified,
+    )

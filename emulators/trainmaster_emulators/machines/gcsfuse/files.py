@@ -34,7 +34,9 @@ class Draft:
 
 
 def temporary_file() -> IO[bytes]:
-    return tempfile.TemporaryFile(buffering=0)  # closed when the last handle of its draft is released
+    return tempfile.TemporaryFile(
+        buffering=0
+    )  # closed when the last handle of its draft is released
 
 
 class Files:
@@ -115,7 +117,11 @@ class Files:
         if self._stat(number).is_folder:
             if self._names(new):
                 raise OSError(errno.ENOTEMPTY, new)
-            moved = [f"{old.partition('/')[0]}/{item['name']}" for page, _ in self._bucket.pages(old) for item in page]
+            moved = [
+                f"{old.partition('/')[0]}/{item['name']}"
+                for page, _ in self._bucket.pages(old)
+                for item in page
+            ]
             if len(moved) > self._rename_max:
                 raise OSError(errno.EMFILE, f"{old} has {len(moved)} objects")
         else:
@@ -124,11 +130,15 @@ class Files:
             self._bucket.move(path, new + path[len(old) :])
         self._forget(new)
         with self._lock:
-            for path in [known for known in self._numbers if known == old or known.startswith(f"{old}/")]:
+            for path in [
+                known for known in self._numbers if known == old or known.startswith(f"{old}/")
+            ]:
                 number = self._numbers.pop(path)
                 self._paths[number] = new + path[len(old) :]
                 self._numbers[self._paths[number]] = number
-            self._folders |= {new + path[len(old) :] for path in self._folders if f"{path}/".startswith(f"{old}/")}
+            self._folders |= {
+                new + path[len(old) :] for path in self._folders if f"{path}/".startswith(f"{old}/")
+            }
             self._folders -= {path for path in self._folders if f"{path}/".startswith(f"{old}/")}
             self._cache.clear()
         return b""
@@ -167,7 +177,9 @@ class Files:
         draft = self._drafts[node]
         with draft.lock:
             draft.is_dirty = True
-            return struct.pack("<II", os.pwrite(draft.content.fileno(), body[40 : 40 + size], offset), 0)
+            return struct.pack(
+                "<II", os.pwrite(draft.content.fileno(), body[40 : 40 + size], offset), 0
+            )
 
     def flush(self, node: int, _: bytes) -> bytes:
         draft = self._drafts.get(node)
@@ -209,9 +221,17 @@ class Files:
     def _names(self, path: str) -> dict[str, int]:
         """Return the files and folders in a folder, also files that are not saved yet, with their kinds."""
         with self._lock:
-            own = {self._paths[number]: stat.S_IFREG for number, draft in self._drafts.items() if not draft.is_deleted}
+            own = {
+                self._paths[number]: stat.S_IFREG
+                for number, draft in self._drafts.items()
+                if not draft.is_deleted
+            }
             own |= dict.fromkeys(self._folders, stat.S_IFDIR)
-        names = {one.rpartition("/")[2]: kind for one, kind in own.items() if one.rpartition("/")[0] == path}
+        names = {
+            one.rpartition("/")[2]: kind
+            for one, kind in own.items()
+            if one.rpartition("/")[0] == path
+        }
         for items, prefixes in self._bucket.pages(path, "/"):
             names |= {item["name"].rpartition("/")[2]: stat.S_IFREG for item in items}
             names |= {prefix.split("/")[-2]: stat.S_IFDIR for prefix in prefixes}
@@ -236,7 +256,9 @@ class Files:
     def _stat(self, node: int) -> Entry:
         path, draft = self._paths[node], self._drafts.get(node)
         if draft is not None:
-            return Entry(False, os.fstat(draft.content.fileno()).st_size, draft.generation, time.time())
+            return Entry(
+                False, os.fstat(draft.content.fileno()).st_size, draft.generation, time.time()
+            )
         until, entry = self._cache.get(path, (0.0, Entry(is_folder=True)))
         if path and until < time.monotonic():
             entry = Entry(is_folder=True) if path in self._folders else self._bucket.stat(path)
@@ -247,7 +269,9 @@ class Files:
         mode = stat.S_IFDIR | 0o777 if entry.is_folder else stat.S_IFREG | 0o666
         at = int(entry.modified)
         numbers = (node, entry.size, (entry.size + 511) // 512, at, at, at)
-        return struct.pack("<6Q10I", *numbers, 0, 0, 0, mode, 1, os.getuid(), os.getgid(), 0, 4096, 0)
+        return struct.pack(
+            "<6Q10I", *numbers, 0, 0, 0, mode, 1, os.getuid(), os.getgid(), 0, 4096, 0
+        )
 
     def _reply_entry(self, path: str) -> bytes:
         number = self._number(path)

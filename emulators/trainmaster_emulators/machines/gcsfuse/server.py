@@ -39,7 +39,9 @@ _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 def gcsfuse_program() -> bytes:
     """Return an executable that starts this program with the interpreter of the stack."""
     start = f"import sys; sys.path.insert(0, {str(MACHINES.parents[1])!r}); from {__name__} import main; main()"
-    return f'#!/bin/sh\nexec {shlex.join([sys.executable, "-I", "-S", "-c", start])} "$@"\n'.encode()
+    return (
+        f'#!/bin/sh\nexec {shlex.join([sys.executable, "-I", "-S", "-c", start])} "$@"\n'.encode()
+    )
 
 
 def find_obstacle() -> str:
@@ -50,19 +52,30 @@ def find_obstacle() -> str:
     with tempfile.TemporaryDirectory() as folder:
         own_tmp = Path(folder, "tmp")
         own_tmp.mkdir()
-        argv = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(MACHINES)!r}); {build}"]
+        argv = [
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            f"import sys; sys.path.insert(0, {str(MACHINES)!r}); {build}",
+        ]
         done = subprocess.run([*argv, str(own_tmp)], capture_output=True, check=False)
     return "this user may not create the mount namespaces of VMs" if done.returncode else ""
 
 
 def log(severity: str, message: str) -> None:
-    print(f'time="{datetime.now():%m/%d/%Y %H:%M:%S.%f}" severity={severity} message="{message}"', flush=True)  # noqa: DTZ005 - as gcsfuse
+    print(
+        f'time="{datetime.now():%m/%d/%Y %H:%M:%S.%f}" severity={severity} message="{message}"',
+        flush=True,
+    )  # noqa: DTZ005 - as gcsfuse
 
 
 def mount(point: str) -> int:
     """Mount, and return the file of the requests. Raises OSError."""
     device = os.open("/dev/fuse", os.O_RDWR)
-    options = f"fd={device},rootmode=40000,user_id={os.geteuid()},group_id={os.getegid()},allow_other"
+    options = (
+        f"fd={device},rootmode=40000,user_id={os.geteuid()},group_id={os.getegid()},allow_other"
+    )
     if _LIBC.mount(b"gcsfuse", os.fsencode(point), b"fuse.gcsfuse", 0, options.encode()) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return device
@@ -88,7 +101,9 @@ def serve(device: int, files: Files) -> None:
 def handle(files: Files, opcode: int, node: int, body: bytes) -> tuple[int, bytes]:
     """Return the number of the error, or 0, and the reply."""
     if opcode == INIT:
-        return 0, struct.pack("<4I2HII2H32x", 7, 31, WRITE_BYTES_MAX, FLAGS, 64, 48, WRITE_BYTES_MAX, 1, 256, 0)
+        return 0, struct.pack(
+            "<4I2HII2H32x", 7, 31, WRITE_BYTES_MAX, FLAGS, 64, 48, WRITE_BYTES_MAX, 1, 256, 0
+        )
     handler = files.handlers.get(opcode)
     if handler is None:
         return errno.ENOSYS, b""
@@ -96,7 +111,10 @@ def handle(files: Files, opcode: int, node: int, body: bytes) -> tuple[int, byte
         return 0, handler(node, body)
     except OSError as error:
         if error.errno != errno.ENOENT or opcode in NAMES:
-            log("ERROR", f"{NAMES.get(opcode, handler.__name__)}: {os.strerror(error.errno or 0).lower()}, {error}")
+            log(
+                "ERROR",
+                f"{NAMES.get(opcode, handler.__name__)}: {os.strerror(error.errno or 0).lower()}, {error}",
+            )
         return error.errno or errno.EIO, b""
 
 
@@ -104,7 +122,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="gcsfuse")
     for option in ("--foreground", "--implicit-dirs"):
         parser.add_argument(option, action="store_true")
-    for option in ("-o", "--log-format", "--file-mode", "--dir-mode", "--metadata-cache-negative-ttl-secs"):
+    for option in (
+        "-o",
+        "--log-format",
+        "--file-mode",
+        "--dir-mode",
+        "--metadata-cache-negative-ttl-secs",
+    ):
         parser.add_argument(option)
     parser.add_argument("--metadata-cache-ttl-secs", type=float, default=60)
     parser.add_argument("--rename-dir-limit", type=int, default=0)
@@ -116,7 +140,9 @@ def main() -> None:
     except OSError as error:
         log("ERROR", f"Error while mounting gcsfuse: {error}")
         sys.exit(1)
-    signal.signal(signal.SIGTERM, lambda *_: _LIBC.umount2(os.fsencode(options.point), 0))  # refused while it is in use
+    signal.signal(
+        signal.SIGTERM, lambda *_: _LIBC.umount2(os.fsencode(options.point), 0)
+    )  # refused while it is in use
     files = Files(storage, options.metadata_cache_ttl_secs, options.rename_dir_limit)
     threads = [threading.Thread(target=serve, args=(device, files)) for _ in range(THREADS)]
     for thread in threads:

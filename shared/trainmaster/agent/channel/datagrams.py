@@ -65,7 +65,9 @@ def decode(data: bytes, job_id: str, secret: bytes) -> Datagram | None:
     try:
         fields = json.loads(body)
         seconds = {str(name): float(value) for name, value in fields["seconds"].items()}
-        if fields["job"] != job_id or not all(abs(value) <= SECONDS_MAX for value in seconds.values()):
+        if fields["job"] != job_id or not all(
+            abs(value) <= SECONDS_MAX for value in seconds.values()
+        ):
             return None
         key = IncarnationKey(int(fields["attempt"]), int(fields["round"]))
         kind = str(fields["kind"])[:KIND_CHARS_MAX]

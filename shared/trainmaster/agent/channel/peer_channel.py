@@ -128,7 +128,11 @@ class PeerChannel:
     ) -> None:
         end = time.monotonic() + until_s
         resolved: dict[int, Address] = {}
-        silent = [number for number in range(len(self._members)) if number not in (self.number, *self.absent)]
+        silent = [
+            number
+            for number in range(len(self._members))
+            if number not in (self.number, *self.absent)
+        ]
         while silent and time.monotonic() < end and self._asked.get(asked.kind) == asked.serial:
             for number in silent:
                 with contextlib.suppress(OSError):  # its name is not known yet, or no port is open
@@ -143,7 +147,11 @@ class PeerChannel:
 
     def _receive(self, data: bytes, address: Address) -> None:
         datagram = decode(data, self._job_id, self._secret)
-        if datagram is None or datagram.sender == self.number or not 0 <= datagram.sender < len(self._members):
+        if (
+            datagram is None
+            or datagram.sender == self.number
+            or not 0 <= datagram.sender < len(self._members)
+        ):
             return
         if datagram.key != self._running():
             return
@@ -175,7 +183,10 @@ class PeerChannel:
 
     def _answer(self, datagram: Datagram, address: Address) -> None:
         with contextlib.suppress(OSError):
-            self._send(Datagram(datagram.key, self.number, datagram.kind, datagram.serial, answers=True), address)
+            self._send(
+                Datagram(datagram.key, self.number, datagram.kind, datagram.serial, answers=True),
+                address,
+            )
 
     def _send(self, datagram: Datagram, address: Address) -> None:
         if self._socket is not None:

@@ -40,7 +40,9 @@ from trainmaster.agent.shutdown.vm_shutdown_notice import GPU_NOTICE_S, NOTICE_S
 if TYPE_CHECKING:
     from trainmaster.agent.setup.setup import SetupResult
 
-SIGNAL_SKEW_MAX_S = 0.3  # how far apart a shutdown's signals to the program and to the agent may arrive
+SIGNAL_SKEW_MAX_S = (
+    0.3  # how far apart a shutdown's signals to the program and to the agent may arrive
+)
 FLUSH_S = 5.0  # time for the last events, and then for the last log lines, when the VM shuts down
 
 
@@ -74,12 +76,16 @@ class Agent:
             inbox,
             console,
             run_state.reported_causes,
-            request_save=lambda: self._saving.request(self._program, self._shutdown_notice.gives_up_s),
+            request_save=lambda: self._saving.request(
+                self._program, self._shutdown_notice.gives_up_s
+            ),
             report=run_state.report_maintenance,
             notice_s=GPU_NOTICE_S if has_gpu() else NOTICE_S,
             is_gang=config.saves_together,
         )
-        self._saving = Saving(config, inbox, console, launcher, run_state, channel, enter=self._enter_saving)
+        self._saving = Saving(
+            config, inbox, console, launcher, run_state, channel, enter=self._enter_saving
+        )
         self._stall_watch = StallWatch(identity, inbox, console, launcher, channel, surroundings)
         self._start_delay = StartDelay(config)
         self._state = AgentState.IDLE
@@ -146,7 +152,9 @@ class Agent:
         directive = self._run_state.pending
         if directive is None:
             return  # setup runs again when a directive asks for a start
-        program_exit = ProgramExit(failure.exit_status, error=failure.error, tail=failure.tail, cause=failure.cause)
+        program_exit = ProgramExit(
+            failure.exit_status, error=failure.error, tail=failure.tail, cause=failure.cause
+        )
         self._exit_reporter.record_and_report(program_exit, directive.key)
 
     def _on_program_ended(self, key: IncarnationKey, program_exit: ProgramExit) -> None:
@@ -162,9 +170,13 @@ class Agent:
         elif is_shutting_down or has_saved:
             self._exit_reporter.report_vm_stopping(program_exit)
         elif self._saving.was_asked(key):
-            self._exit_reporter.report_end(replace(program_exit, cause="saved"), "after all members were asked to save")
+            self._exit_reporter.report_end(
+                replace(program_exit, cause="saved"), "after all members were asked to save"
+            )
         elif self._stall_watch.has_stalled(key):
-            self._exit_reporter.report_end(self._stall_watch.explain(program_exit), "because it had stalled")
+            self._exit_reporter.report_end(
+                self._stall_watch.explain(program_exit), "because it had stalled"
+            )
         else:
             self._exit_reporter.report(program_exit, self._launcher.command)
         self._reconcile()
@@ -182,7 +194,11 @@ class Agent:
     def _runs_on(self) -> bool:
         """Whether the program would run on without a directive: it has not ended, and nothing else is ending it."""
         started = self._run_state.last_started
-        if self._program is None or started is None or self._state not in (AgentState.RUNNING, AgentState.SAVING):
+        if (
+            self._program is None
+            or started is None
+            or self._state not in (AgentState.RUNNING, AgentState.SAVING)
+        ):
             return False
         return self._program.is_alive and not self._stall_watch.has_stalled(started)
 
@@ -190,11 +206,15 @@ class Agent:
 
     def _reconcile(self) -> None:
         """Take the next step from what runs to what is desired. Called after every event."""
-        is_closed = self._state in (AgentState.RUNNING, AgentState.SAVING) and self._run_state.is_closed
+        is_closed = (
+            self._state in (AgentState.RUNNING, AgentState.SAVING) and self._run_state.is_closed
+        )
         if is_closed and not self._waits(self._saving.patience_s):
             self._move(AgentState.ENDING)
         if self._program is not None:
-            is_ended = self._state is AgentState.SHUTTING_DOWN and not self._waits(self._shutdown_notice.save_s)
+            is_ended = self._state is AgentState.SHUTTING_DOWN and not self._waits(
+                self._shutdown_notice.save_s
+            )
             if is_ended or self._state is AgentState.ENDING:
                 self._stall_watch.stop()
                 self._program.end(self._shutdown_notice.within(self._config.grace_s))
@@ -207,15 +227,21 @@ class Agent:
     def _prepare_next(self) -> None:
         """Prepare the incarnation that the directive holds or runs, or start it if it is prepared and may run."""
         directive = self._run_state.pending
-        if self._state is AgentState.WAITING and (directive is None or directive.key != self._prepared):
+        if self._state is AgentState.WAITING and (
+            directive is None or directive.key != self._prepared
+        ):
             self._move(AgentState.IDLE)
         if directive is None or self._shutdown_notice.is_given_up:
             return
         if self._state is AgentState.IDLE:
             self._move(AgentState.SETTING_UP)
-            self._inbox.start_thread(functools.partial(self._set_up, is_installed=self._run_state.is_set_up))
+            self._inbox.start_thread(
+                functools.partial(self._set_up, is_installed=self._run_state.is_set_up)
+            )
         elif directive.runs:
-            remaining_s = self._start_delay.remaining_s(is_after_hold=self._run_state.is_ready(directive.key))
+            remaining_s = self._start_delay.remaining_s(
+                is_after_hold=self._run_state.is_ready(directive.key)
+            )
             if remaining_s:
                 self._console.log(f"Waiting {remaining_s:.0f} s {self._start_delay.purpose}.")
                 self._inbox.post_later(remaining_s, self._reconcile)
@@ -230,7 +256,10 @@ class Agent:
         self._run_state.report_started(key)
         try:
             program = self._launcher.start(key, secrets, directive.slices, directive.without)
-        except (OSError, ValueError) as error:  # arguments that are too long or contain a null character
+        except (
+            OSError,
+            ValueError,
+        ) as error:  # arguments that are too long or contain a null character
             self._move(AgentState.IDLE)
             details = {"type": type(error).__name__, "message": str(error), "frame": ""}
             self._exit_reporter.record_and_report(ProgramExit(126, error=details, tail=str(error)))
@@ -253,7 +282,9 @@ class Agent:
     def _move(self, target: AgentState) -> None:
         """Enter the next state. An edge that the table lacks is a bug, but must not end a training: it is logged."""
         if (self._state, target) not in EDGES:
-            self._console.log(f"Unexpected change of the agent's state: {self._state.name} -> {target.name}.")
+            self._console.log(
+                f"Unexpected change of the agent's state: {self._state.name} -> {target.name}."
+            )
         self._state = target
 
     # Other threads.
@@ -265,7 +296,10 @@ class Agent:
         agent's own signal; otherwise the exit would count as the program's.
         """
         program_exit = self._launcher.wait(key, program)
-        may_be_shutdown = program_exit.signal == signal.SIGTERM or program_exit.exit_status in (0, 128 + signal.SIGTERM)
+        may_be_shutdown = program_exit.signal == signal.SIGTERM or program_exit.exit_status in (
+            0,
+            128 + signal.SIGTERM,
+        )
         if may_be_shutdown and not program.is_ending:
             time.sleep(SIGNAL_SKEW_MAX_S)
         self._inbox.post(self._on_program_ended, key, program_exit)

@@ -22,7 +22,9 @@ class AgentState(Enum):
     SAVING = "the program runs, and was asked to save because the end of this VM, or of a peer's, was announced"
     ENDING = "a directive ends the program: its exit is not reported"
     SHUTTING_DOWN = "the shutdown of the VM ends the program: its exit is reported, unless a directive ends it, too"
-    FINISHED = "the VM shuts down, and no program runs: the agent handles the remaining events, and exits"
+    FINISHED = (
+        "the VM shuts down, and no program runs: the agent handles the remaining events, and exits"
+    )
 
 
 S = AgentState
@@ -33,7 +35,10 @@ EDGES: Final = {
     (S.SETTING_UP, S.IDLE): "the setup failed, or a directive of meanwhile orders no start",
     (S.SETTING_UP, S.WAITING): "set up for the incarnation that is desired now",
     (S.SETTING_UP, S.FINISHED): "the VM shuts down: the setup is cancelled",
-    (S.WAITING, S.IDLE): "the start failed, or a directive of meanwhile orders another incarnation, or none",
+    (
+        S.WAITING,
+        S.IDLE,
+    ): "the start failed, or a directive of meanwhile orders another incarnation, or none",
     (S.WAITING, S.RUNNING): "the start is allowed, and the program was started",
     (S.WAITING, S.FINISHED): "the VM shuts down",
     (S.RUNNING, S.IDLE): "the program ended by itself, or because it had stalled",

@@ -60,7 +60,9 @@ class ExitReporter:
             self._is_delayed = False
             self._run_state.report_exit()
 
-    def record_and_report(self, program_exit: ProgramExit, unstarted: IncarnationKey | None = None) -> None:
+    def record_and_report(
+        self, program_exit: ProgramExit, unstarted: IncarnationKey | None = None
+    ) -> None:
         """Store the exit and report it. `unstarted`: the incarnation, if it could not be set up."""
         self._is_delayed = False
         self._run_state.record_exit(program_exit, unstarted)

@@ -13,9 +13,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from trainmaster.agent.google_http.http_call import HttpError
-from trainmaster.agent.metric.trial_metric import FILE_NAME, FILE_VARIABLE, FOLDER_IN_CONTAINER, TrialMetric
+from trainmaster.agent.metric.trial_metric import (
+    FILE_NAME,
+    FILE_VARIABLE,
+    FOLDER_IN_CONTAINER,
+    TrialMetric,
+)
 from trainmaster.agent.model.results import ProgramExit
-from trainmaster.agent.model.vm_config import AgentIdentity, ContainerCommand, IncarnationKey, VmConfig
+from trainmaster.agent.model.vm_config import (
+    AgentIdentity,
+    ContainerCommand,
+    IncarnationKey,
+    VmConfig,
+)
 from trainmaster.agent.program import jax_cluster
 from trainmaster.agent.program.container_engine import ContainerEngine
 from trainmaster.agent.program.container_program import ContainerProgram, bind_option
@@ -76,7 +86,9 @@ class Launcher:
         self._on_program_end = on_program_end
         self._store = store
         config = identity.config
-        self._save_request = SaveRequest(workspace.work, identity.instance.instance_id, config.checkpoint_signal)
+        self._save_request = SaveRequest(
+            workspace.work, identity.instance.instance_id, config.checkpoint_signal
+        )
         self.command: Sequence[str] = ()
         """The command line of the module that was started last, for messages; empty for a container."""
         self._program: Program | None = None
@@ -94,11 +106,15 @@ class Launcher:
         """End everything that an earlier agent on this VM started."""
         count = kill_marked(self._workspace.work)
         if count:
-            self._workspace.log(f"Killed {count} processes that an earlier run of the agent left behind.")
+            self._workspace.log(
+                f"Killed {count} processes that an earlier run of the agent left behind."
+            )
         engine = self._find_engine()
         count = engine.remove_all() if engine is not None else 0
         if count:
-            self._workspace.log(f"Removed {count} containers that an earlier run of the agent left behind.")
+            self._workspace.log(
+                f"Removed {count} containers that an earlier run of the agent left behind."
+            )
 
     def await_end(self) -> None:
         """Return when nothing runs any more that an agent on this VM started. It takes long, so call it on a thread."""
@@ -108,12 +124,18 @@ class Launcher:
         self._killed_at = None
 
     def start(
-        self, key: IncarnationKey, secrets: Mapping[str, str], slices: Sequence[str], without: Sequence[int] = ()
+        self,
+        key: IncarnationKey,
+        secrets: Mapping[str, str],
+        slices: Sequence[str],
+        without: Sequence[int] = (),
     ) -> Program:
         """Start the program. `slices`, `without`: as in the directive. Raises OSError or ValueError if it cannot be
         started."""
         identity = replace(self._identity, config=self._identity.config.without(without))
-        config = resolve_references(identity.config, platform_variables(identity, slices, gpu_count()))
+        config = resolve_references(
+            identity.config, platform_variables(identity, slices, gpu_count())
+        )
         env = environment_of(replace(identity, config=config), secrets, slices, gpu_count())
         if self._gcs.is_mounted:
             env = {**log_folder_variables(config.environment, config.job_dir), **env}
@@ -123,7 +145,9 @@ class Launcher:
         if config.container is not None:
             self._program = self._start_container(key, config, config.container, env, metric_folder)
         else:
-            variables = {**env, FILE_VARIABLE: str(metric_folder / FILE_NAME)} if metric_folder else env
+            variables = (
+                {**env, FILE_VARIABLE: str(metric_folder / FILE_NAME)} if metric_folder else env
+            )
             if self._progress is not None:
                 variables = {**self._progress.variables(str(self._progress.folder)), **variables}
             self._program = self._start_module(config, variables)
@@ -140,14 +164,17 @@ class Launcher:
             self._on_program_end()
         program_exit = self._gcs.settle(program_exit)
         return replace(
-            program_exit, measurement=self._metric.read_last(key, has_completed=program_exit.exit_status == 0)
+            program_exit,
+            measurement=self._metric.read_last(key, has_completed=program_exit.exit_status == 0),
         )
 
     def process_uses(self) -> dict[int, ProcessUse]:
         """Return what each process of the program has used. May be called from any thread."""
         return process_uses(self._save_request.processes(self._root)) if self.is_running else {}
 
-    def end_stalled(self, key: IncarnationKey, program: Program, grace_s: float, in_s: float) -> None:
+    def end_stalled(
+        self, key: IncarnationKey, program: Program, grace_s: float, in_s: float
+    ) -> None:
         """End a program that hangs, in `in_s` seconds. It takes seconds, so call it on a thread.
 
         Its Python processes print their stacks first, and then get no time to save: they would not use it.
@@ -199,11 +226,19 @@ class Launcher:
         command = command_of(config)
         self.command = tuple(command)
         self._workspace.log(f"Running command: {shlex.join(command)}")
-        folder = self._workspace.work / "run"  # Python puts it first in sys.path, so it must hold none of our files
+        folder = (
+            self._workspace.work / "run"
+        )  # Python puts it first in sys.path, so it must hold none of our files
         folder.mkdir(exist_ok=True)
-        inherited = {name: value for name, value in self._workspace.environ.items() if name != "PYTHONNOUSERSITE"}
+        inherited = {
+            name: value
+            for name, value in self._workspace.environ.items()
+            if name != "PYTHONNOUSERSITE"
+        }
         # Where pip installs the commands of the job's packages, such as `ray` and `accelerate`.
-        inherited["PATH"] = os.pathsep.join([f"{site.getuserbase()}/bin", inherited.get("PATH", os.defpath)])
+        inherited["PATH"] = os.pathsep.join(
+            [f"{site.getuserbase()}/bin", inherited.get("PATH", os.defpath)]
+        )
         # The agent's own interpreter, which is the `python3` that the startup script found.
         command[0] = sys.executable
         for lock in Path.home().glob(COMPILER_LOCKS):
@@ -211,7 +246,9 @@ class Launcher:
         variables = {**inherited, **env}
         if jax_cluster.COUNT in env:
             jax_cluster.install(Path(site.getusersitepackages()))
-        return Program(command, self._workspace, env=variables, cwd=folder, package=program_package(config))
+        return Program(
+            command, self._workspace, env=variables, cwd=folder, package=program_package(config)
+        )
 
     def _start_container(
         self,
@@ -225,7 +262,9 @@ class Launcher:
         if engine is None:
             raise OSError("the container engine is gone")
         arguments = arguments_of(config)
-        self._workspace.log(f"Running image {shlex.join([container.image, *container.command, *arguments])}")
+        self._workspace.log(
+            f"Running image {shlex.join([container.image, *container.command, *arguments])}"
+        )
         mounts = [bind_option(self._save_request.folder, NOTICE_FOLDER)]
         mounts += [bind_option(metric_folder, FOLDER_IN_CONTAINER)] if metric_folder else []
         if self._progress is not None and self._progress.folder is not None:
@@ -236,7 +275,9 @@ class Launcher:
             f"{self._identity.instance.name}-{key.attempt}-{key.incarnation}",
             container,
             arguments,
-            env={**env, FILE_VARIABLE: f"{FOLDER_IN_CONTAINER}/{FILE_NAME}"} if metric_folder else env,
+            env={**env, FILE_VARIABLE: f"{FOLDER_IN_CONTAINER}/{FILE_NAME}"}
+            if metric_folder
+            else env,
             mounts=[*mounts, self._gcs.container_option()],
             workspace=self._workspace,
         )

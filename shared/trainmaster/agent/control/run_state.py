@@ -21,7 +21,9 @@ from trainmaster.agent.reporting.serial_console import Console
 class RunState:
     """Use it on the main thread only, except where a docstring says otherwise."""
 
-    def __init__(self, file: Path, instance_id: str, reporter: EventReporter, console: Console) -> None:
+    def __init__(
+        self, file: Path, instance_id: str, reporter: EventReporter, console: Console
+    ) -> None:
         self._file = file
         self._reporter = reporter
         self._console = console
@@ -60,7 +62,11 @@ class RunState:
     def pending(self) -> ReceivedDirective | None:
         """The directive, if it holds or runs an incarnation that was not started yet: each one is started once."""
         desired = self._state.desired
-        is_pending = desired is not None and desired.action != "stop" and supersedes(desired.key, self._state.started)
+        is_pending = (
+            desired is not None
+            and desired.action != "stop"
+            and supersedes(desired.key, self._state.started)
+        )
         return desired if is_pending else None
 
     def is_ready(self, key: IncarnationKey) -> bool:
@@ -116,9 +122,13 @@ class RunState:
         self._held = key
         started, end = self._state.started, self._state.exit
         ended = {**started._asdict(), **end} if started is not None and end is not None else None
-        self._reporter.report_ready(key, functools.partial(self._on_ready_accepted, key), ended=ended, is_held=True)
+        self._reporter.report_ready(
+            key, functools.partial(self._on_ready_accepted, key), ended=ended, is_held=True
+        )
 
-    def record_exit(self, program_exit: ProgramExit, unstarted: IncarnationKey | None = None) -> None:
+    def record_exit(
+        self, program_exit: ProgramExit, unstarted: IncarnationKey | None = None
+    ) -> None:
         """Store how the incarnation ended that was started last, or that could not be started: it is used up."""
         if unstarted is not None:
             self._state.started, self._state.closed = unstarted, False
@@ -137,7 +147,12 @@ class RunState:
         supersedes before it is accepted is reported with the next vm-ready.
         """
         key, desired, body = self._state.started, self._state.desired, self._state.exit
-        if key is not None and body is not None and desired is not None and not supersedes(desired.key, key):
+        if (
+            key is not None
+            and body is not None
+            and desired is not None
+            and not supersedes(desired.key, key)
+        ):
             self._reporter.report_exit(key, body, self._on_exit_accepted)
 
     @property
@@ -153,7 +168,9 @@ class RunState:
             accepted = functools.partial(self._on_maintenance_accepted, cause)
             self._reporter.report_maintenance(self._state.desired.key, cause, accepted)
 
-    def report_notice(self, key: IncarnationKey, gives_up_s: float, unanswered: Sequence[int]) -> None:
+    def report_notice(
+        self, key: IncarnationKey, gives_up_s: float, unanswered: Sequence[int]
+    ) -> None:
         """Report that the members of this round save, and which of them did not answer, by their numbers."""
         self._reporter.report_notice(key, gives_up_s, unanswered)
 

@@ -99,7 +99,9 @@ class Saving:
         """Save at once, if this is ordered: the peer's datagrams have not arrived."""
         if directive.action == "save" and directive.grows and self._channel is not None:
             self._grow(self._channel, directive.key)
-        elif directive.action == "save" and (self._channel is not None or self._launcher.prepare_save()):
+        elif directive.action == "save" and (
+            self._channel is not None or self._launcher.prepare_save()
+        ):
             self._choose(directive.key, 0.0, directive.gives_up_at - time.time())
 
     def _grow(self, channel: PeerChannel, key: IncarnationKey) -> None:
@@ -137,13 +139,18 @@ class Saving:
         channel.ask(
             KIND,
             key,
-            lambda: {"in": max(0.0, self._moment - self._clock()), "gives_up": gives_up_at - self._clock()},
+            lambda: {
+                "in": max(0.0, self._moment - self._clock()),
+                "gives_up": gives_up_at - self._clock(),
+            },
             ASK_S,
             lambda silent: self._run_state.report_notice(key, gives_up_at - self._clock(), silent),
         )
 
     def _on_peer(self, datagram: Datagram) -> None:
-        self._choose(datagram.key, datagram.seconds.get("in", 0.0), datagram.seconds.get("gives_up", 0.0))
+        self._choose(
+            datagram.key, datagram.seconds.get("in", 0.0), datagram.seconds.get("gives_up", 0.0)
+        )
 
     def _is_chosen(self, key: IncarnationKey) -> bool:
         """Return whether a moment was chosen for this round, not too long ago."""
@@ -166,7 +173,12 @@ class Saving:
 
     def _act_if_due(self, key: IncarnationKey, moment: float) -> None:
         is_current = key == self._run_state.last_started == self._key
-        if is_current and moment == self._moment and not self._has_acted and self._launcher.is_running:
+        if (
+            is_current
+            and moment == self._moment
+            and not self._has_acted
+            and self._launcher.is_running
+        ):
             self._has_acted, self._asked = True, key
             self._enter()
             self._console.log(f"All members of the job save now: {self._launcher.request_save()}.")

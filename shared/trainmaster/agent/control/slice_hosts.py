@@ -11,14 +11,18 @@ import re
 from trainmaster.agent.google_http.metadata_server import MetadataServer
 from trainmaster.agent.model.vm_config import SliceHost, VmRef
 
-_LINE = re.compile(r"^([A-Z_]+):\s*['\"]?(.*?)['\"]?\s*$", re.MULTILINE)  # the YAML of tpu-env: flat, quoted text
+_LINE = re.compile(
+    r"^([A-Z_]+):\s*['\"]?(.*?)['\"]?\s*$", re.MULTILINE
+)  # the YAML of tpu-env: flat, quoted text
 
 
 def read_tpu_node(metadata: MetadataServer, instance: VmRef) -> VmRef:
     """Return the TPU node that this instance is a host of, as the control plane knows it. Raises HttpError."""
     env = dict(_LINE.findall(metadata.get("instance/attributes/tpu-env")))
     # We assume that UID is the node's numeric id, which the Cloud TPU API calls `id`.
-    return VmRef(env.get("NODE_ID") or instance.name, instance.zone, env.get("UID") or instance.instance_id)
+    return VmRef(
+        env.get("NODE_ID") or instance.name, instance.zone, env.get("UID") or instance.instance_id
+    )
 
 
 def read_slice_host(metadata: MetadataServer) -> SliceHost:

@@ -105,12 +105,19 @@ class StallWatch:
         """Return the exit of the program that had stalled, with where it hung."""
         stacks = self._program.stacks() if self._program is not None else ""
         frame, own_frame = innermost_frames(stacks, self._package)
-        error = {"type": self._reason[0], "message": self._reason[1], "frame": frame, "own_frame": own_frame}
+        error = {
+            "type": self._reason[0],
+            "message": self._reason[1],
+            "frame": frame,
+            "own_frame": own_frame,
+        }
         return replace(program_exit, cause="stalled", error=error)
 
     @property
     def _is_still(self) -> bool:
-        return self._watched is not None and self._stillness is not None and self._stillness.is_still
+        return (
+            self._watched is not None and self._stillness is not None and self._stillness.is_still
+        )
 
     def _check(self, key: IncarnationKey, program: Program) -> None:
         """End the program if it has been silent for long enough; otherwise check again at the earliest useful time."""
@@ -126,7 +133,9 @@ class StallWatch:
         """Observe the program until it ends, in a thread of its own."""
         while key == self._watched:
             uses, traffic = self._launcher.process_uses(), self._machine.traffic()
-            stillness.observe(Sample(self._clock(), program.printed_at, uses, traffic), self._machine.has_busy_gpu)
+            stillness.observe(
+                Sample(self._clock(), program.printed_at, uses, traffic), self._machine.has_busy_gpu
+            )
             if stillness.is_still:
                 self._inbox.post(self._on_still, key)
             time.sleep(min(SAMPLE_S, stillness.limit_s / 4))
@@ -139,7 +148,9 @@ class StallWatch:
             self._end_if_all_still(key, ())
         elif self._channel.number == 0 and self._clock() - self._asked_at >= ASK_AGAIN_S:
             self._asked_at = self._clock()
-            self._channel.ask(STILL, key, dict, ASK_S, functools.partial(self._end_if_all_still, key))
+            self._channel.ask(
+                STILL, key, dict, ASK_S, functools.partial(self._end_if_all_still, key)
+            )
 
     def _end_if_all_still(self, key: IncarnationKey, silent: Sequence[int]) -> None:
         if key == self._watched and self._is_still and not silent and self._stillness is not None:
@@ -149,7 +160,9 @@ class StallWatch:
         """End the program with those of the others. With `auto`, only this agent's own evidence counts."""
         key, in_s = datagram.key, min(max(datagram.seconds.get("in", 0.0), 0.0), MOMENT_S)
         if key == self._watched and self._stillness is not None and self._is_still:
-            self._end(key, "Still", f"still for {self._stillness.still_s / 60:.0f} minutes", in_s=in_s)
+            self._end(
+                key, "Still", f"still for {self._stillness.still_s / 60:.0f} minutes", in_s=in_s
+            )
         elif key == self._watched and self._timeout_s is not None and self._program is not None:
             silent_s = self._clock() - self._program.printed_at
             reason = ("PeerSilent", "another member printed nothing (stallTimeout)")
@@ -160,12 +173,20 @@ class StallWatch:
     def _end_all(self, key: IncarnationKey, *reason: str) -> None:
         if self._channel is not None:
             moment = self._clock() + MOMENT_S
-            self._channel.ask(STALLED, key, lambda: {"in": max(0.0, moment - self._clock())}, ASK_S, lambda _: None)
+            self._channel.ask(
+                STALLED,
+                key,
+                lambda: {"in": max(0.0, moment - self._clock())},
+                ASK_S,
+                lambda _: None,
+            )
         self._end(key, *reason, in_s=0.0 if self._channel is None else MOMENT_S)
 
     def _end(self, key: IncarnationKey, kind: str, message: str, *, in_s: float) -> None:
         self._watched, self._stalled, self._reason = None, key, (kind, message)
         self._console.log(f"The program has stalled: {message}. Its stacks follow, then its end.")
         if self._program is not None:
-            end = functools.partial(self._launcher.end_stalled, key, self._program, self._grace_s, in_s)
+            end = functools.partial(
+                self._launcher.end_stalled, key, self._program, self._grace_s, in_s
+            )
             self._inbox.start_thread(end)

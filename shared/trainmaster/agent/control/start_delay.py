@@ -33,7 +33,9 @@ class StartDelay:
 
     def on_directive(self, directive: ReceivedDirective) -> None:
         if directive.key != self._key:
-            self._peers_stopped_at = self._clock() + (self._peers_s if directive.key != FIRST else 0.0)
+            self._peers_stopped_at = self._clock() + (
+                self._peers_s if directive.key != FIRST else 0.0
+            )
         if (directive.key, directive.pause_s) != (self._key, self._pause_s):
             self._pause_over_at = self._clock() + directive.pause_s
         self._key, self._pause_s = directive.key, directive.pause_s

@@ -39,11 +39,16 @@ class StoredState:
             stored = json.loads(path.read_text(encoding="utf-8"))
             if stored["instance_id"] != instance_id:
                 return StoredState(instance_id)
-            keys = {name: stored.get(name) and IncarnationKey(*stored[name]) for name in ("started", "ready")}
+            keys = {
+                name: stored.get(name) and IncarnationKey(*stored[name])
+                for name in ("started", "ready")
+            }
             desired = stored["desired"]
             if desired is not None:
                 sequences = {name: tuple(desired.get(name, ())) for name in ("slices", "without")}
-                desired = ReceivedDirective(**{**desired, **sequences, "key": IncarnationKey(*desired["key"])})
+                desired = ReceivedDirective(
+                    **{**desired, **sequences, "key": IncarnationKey(*desired["key"])}
+                )
             return StoredState(**{**stored, **keys, "desired": desired})
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return StoredState(instance_id)

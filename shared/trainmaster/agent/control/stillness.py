@@ -42,7 +42,9 @@ def has_worked(before: Sample, after: Sample) -> bool:
         return True
     used = [(after.processes[pid], use) for pid, use in before.processes.items()]
     moved = sum(new.moved - old.moved for new, old in used)
-    traffic = 0 if before.traffic is None or after.traffic is None else after.traffic - before.traffic
+    traffic = (
+        0 if before.traffic is None or after.traffic is None else after.traffic - before.traffic
+    )
     return (
         after.printed_at != before.printed_at
         or sum(new.cpu_s - old.cpu_s for new, old in used) >= CPU_SHARE * span_s
@@ -69,7 +71,9 @@ class Stillness:
             return
         if sample.printed_at != last.printed_at:
             if self._has_printed:
-                self._longest_quiet_s = max(self._longest_quiet_s, sample.printed_at - last.printed_at)
+                self._longest_quiet_s = max(
+                    self._longest_quiet_s, sample.printed_at - last.printed_at
+                )
             self._has_printed = True
         if has_worked(last, sample) or is_device_busy():
             self.still_s = 0.0

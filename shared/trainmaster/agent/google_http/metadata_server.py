@@ -58,7 +58,9 @@ class MetadataServer:
         else:
             query = {"wait_for_change": "true", "timeout_sec": str(LONG_POLL_S), "last_etag": etag}
             separator = "&" if "?" in path else "?"
-            response = self._get(f"{path}{separator}{urllib.parse.urlencode(query)}", LONG_POLL_S + 10.0)
+            response = self._get(
+                f"{path}{separator}{urllib.parse.urlencode(query)}", LONG_POLL_S + 10.0
+            )
         return response.body.decode(), response.headers.get("ETag")
 
     def access_token(self) -> str | None:

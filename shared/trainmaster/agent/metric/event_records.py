@@ -26,7 +26,9 @@ HEADER_BYTES = LENGTH.size + CHECKSUM.size
 OVERHEAD_BYTES = HEADER_BYTES + CHECKSUM.size
 DT_FLOAT, DT_DOUBLE = 1, 2  # tensorflow.DataType
 VARINT_BYTES_MAX = 10
-SCALARS_BYTES_MAX = 16 << 10  # of a message, if all tags are wanted: longer ones hold images, histograms and the like
+SCALARS_BYTES_MAX = (
+    16 << 10
+)  # of a message, if all tags are wanted: longer ones hold images, histograms and the like
 _POLYNOMIAL = 0x82F63B78  # Castagnoli's, reflected
 
 
@@ -193,7 +195,11 @@ def _tensor_scalar(message: bytes) -> Iterator[float]:
 
 def _elements(shape: bytes) -> int:
     """Return the number of elements of a TensorShapeProto: dim = 2, repeated, with its size = 1."""
-    sizes = [dict(read_fields(_bytes(dimension))).get(1, 0) for number, dimension in read_fields(shape) if number == 2]  # noqa: PLR2004
+    sizes = [
+        dict(read_fields(_bytes(dimension))).get(1, 0)
+        for number, dimension in read_fields(shape)
+        if number == 2
+    ]  # noqa: PLR2004
     elements = 1
     for size in sizes:
         elements *= _signed(size)

@@ -14,16 +14,25 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from trainmaster.agent.metric.event_records import OVERHEAD_BYTES, ParsedRecords, Scalar, parse_records
+from trainmaster.agent.metric.event_records import (
+    OVERHEAD_BYTES,
+    ParsedRecords,
+    Scalar,
+    parse_records,
+)
 from trainmaster.agent.model.reading import Reading
 from trainmaster.agent.model.results import STEP_MAX, Measurement
 from trainmaster.agent.setup.cloud_storage import StorageReader, StoredObject
 from trainmaster.agent.setup.setup_errors import SetupError
 
-EVENT_FILE_MARK = "tfevents"  # in the name of an event file. Source: TensorBoard, io_wrapper.IsSummaryEventsFile
+EVENT_FILE_MARK = (
+    "tfevents"  # in the name of an event file. Source: TensorBoard, io_wrapper.IsSummaryEventsFile
+)
 FILES_MAX = 50  # the newest ones: there is one file for each incarnation and writer
 INTERVAL_S = 60.0  # between two passes over the files while the program runs
-LOAD_MAX = 0.05  # largest share of the time that passes may take: a long pass is followed by a long pause
+LOAD_MAX = (
+    0.05  # largest share of the time that passes may take: a long pass is followed by a long pause
+)
 PAUSE_MAX_S = 600.0  # longest pause, for example after a pass in which Cloud Storage did not answer
 PASS_BYTES_MAX = 16 << 20  # of one pass: about a second of CPU time; the next one continues
 FINAL_BYTES_MAX = 512 << 20  # of the pass after the program's end
@@ -32,7 +41,12 @@ PIECE_BYTES = 1 << 20  # of one request
 RECORD_BYTES_MAX = 8 << 20  # larger records, of images, are skipped without reading them
 SCALARS_MAX = 50  # of one file, the latest ones: as many as a report has
 TAGS_MAX = 32  # of one file, the first ones
-EVALUATION = ("validation", "eval", "val", "test")  # folders of files whose tags are those of the training
+EVALUATION = (
+    "validation",
+    "eval",
+    "val",
+    "test",
+)  # folders of files whose tags are those of the training
 
 
 @dataclass
@@ -105,7 +119,9 @@ class SummaryMetric:
                     scalars[name] = scalar
         oldest_first = sorted(scalars.items(), key=lambda pair: pair[1])
         step = max((scalar.step for scalar in scalars.values()), default=None)
-        return Reading.of_steps(step, None, [(name, scalar.value) for name, scalar in reversed(oldest_first)])
+        return Reading.of_steps(
+            step, None, [(name, scalar.value) for name, scalar in reversed(oldest_first)]
+        )
 
     def read_if_due(self) -> None:
         """Read what was added to the files, if the last pass is long enough ago."""
@@ -114,7 +130,9 @@ class SummaryMetric:
             return
         self._read_pass(PASS_BYTES_MAX, float("inf"))
         ended = self._clock()
-        self._next_pass_at = max(started + INTERVAL_S, ended + min((ended - started) / LOAD_MAX, PAUSE_MAX_S))
+        self._next_pass_at = max(
+            started + INTERVAL_S, ended + min((ended - started) / LOAD_MAX, PAUSE_MAX_S)
+        )
 
     def read_rest(self) -> None:
         """Read what is left after the program's end. Returns after at most `FINAL_S`, and soon after `cancel`."""
@@ -145,18 +163,24 @@ class SummaryMetric:
 
     def _read_files(self, bytes_max: int, until: float) -> None:
         """Read what was added to the files. Raises SetupError if Cloud Storage does not answer or refuses the list."""
-        stored = [one for one in self._storage.list_below(self._job_dir) if EVENT_FILE_MARK in one.name]
+        stored = [
+            one for one in self._storage.list_below(self._job_dir) if EVENT_FILE_MARK in one.name
+        ]
         newest = select_newest(stored)
         if len(newest) < len(stored):
             self._log_once(f"Only the newest {FILES_MAX} files of summary events are read.")
         left = bytes_max
-        for file in sorted(newest, key=self._unread):  # so that a large file does not delay all others
+        for file in sorted(
+            newest, key=self._unread
+        ):  # so that a large file does not delay all others
             try:
                 left -= self._read_added(file, left, until)
             except SetupError as error:
                 if error.failure.cause != "install":
                     raise
-                self._log_once(f"Summary events in {file.uri} are not read: {error}.")  # it is gone, or not permitted
+                self._log_once(
+                    f"Summary events in {file.uri} are not read: {error}."
+                )  # it is gone, or not permitted
 
     def _read_added(self, stored: StoredObject, bytes_max: int, until: float) -> int:
         """Read what was added to a file since the last pass. Return the number of bytes that were read."""
@@ -173,7 +197,9 @@ class SummaryMetric:
             parsed = parse_records(data, self._tag)
             file.take(parsed)
             if parsed.problem:
-                self._log(f"Summary events in {stored.uri} are not read any further: {parsed.problem}.")
+                self._log(
+                    f"Summary events in {stored.uri} are not read any further: {parsed.problem}."
+                )
             elif parsed.incomplete > RECORD_BYTES_MAX:
                 file.offset += parsed.incomplete
             elif file.offset + parsed.incomplete > stored.size or len(data) < length:

@@ -27,7 +27,9 @@ from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
 TAG_VARIABLE = "CLOUD_ML_HP_METRIC_TAG"
 FILE_VARIABLE = "CLOUD_ML_HP_METRIC_FILE"
 FILE_NAME = "output.metrics"
-FILE_BYTES_MAX = 1 << 16  # read from the end, where the last record is; a hundred records take about 20 kB
+FILE_BYTES_MAX = (
+    1 << 16
+)  # read from the end, where the last record is; a hundred records take about 20 kB
 EARLIER_MAX = 49  # measurements before the last one that an exit event carries: about 2 kB
 FOLDER_IN_CONTAINER = "/tmp/hypertune"  # noqa: S108 - the library's default folder, if no variable names another
 
@@ -35,7 +37,9 @@ FOLDER_IN_CONTAINER = "/tmp/hypertune"  # noqa: S108 - the library's default fol
 class TrialMetric:
     """Reads nothing unless the job is a trial of a tuning job."""
 
-    def __init__(self, identity: AgentIdentity, work: Path, summary_metric: SummaryMetric | None) -> None:
+    def __init__(
+        self, identity: AgentIdentity, work: Path, summary_metric: SummaryMetric | None
+    ) -> None:
         """`summary_metric`: None unless this is the primary and has a job directory."""
         self._tag = identity.config.environment.get(TAG_VARIABLE)
         self._is_primary = identity.is_primary
@@ -104,7 +108,11 @@ class TrialMetric:
 
     def _read_records(self, key: IncarnationKey) -> list[Measurement]:
         """Return the measurements that the file holds now."""
-        return list(parse_measurements(self._read_file(key), self._tag)) if self._tag is not None else []
+        return (
+            list(parse_measurements(self._read_file(key), self._tag))
+            if self._tag is not None
+            else []
+        )
 
     def _read_file(self, key: IncarnationKey) -> str:
         """Return the end of the file. Programs may leave anything there, so pipes and the like are not read."""

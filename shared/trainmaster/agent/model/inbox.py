@@ -55,18 +55,24 @@ class Inbox:
 
         threading.Thread(target=run_guarded, daemon=True).start()
 
-    def watch(self, path: str, handler: Callable[[str], None], *, is_optional: bool = False) -> None:
+    def watch(
+        self, path: str, handler: Callable[[str], None], *, is_optional: bool = False
+    ) -> None:
         """Post each new value of a metadata entry to `handler`, the current value first.
 
         `is_optional`: the entry does not exist on all machine types; stop watching if it is not found.
         """
-        self.start_thread(functools.partial(self._watch_for_ever, path, handler, is_optional=is_optional))
+        self.start_thread(
+            functools.partial(self._watch_for_ever, path, handler, is_optional=is_optional)
+        )
 
     def on_shutdown(self, handler: Callable[[], None]) -> None:
         """Post `handler` for each SIGTERM or SIGINT from now on. Call this on the main thread only."""
         self.start_thread(functools.partial(self._watch_signals, _open_signal_pipe(), handler))
 
-    def _watch_for_ever(self, path: str, handler: Callable[[str], None], *, is_optional: bool) -> None:
+    def _watch_for_ever(
+        self, path: str, handler: Callable[[str], None], *, is_optional: bool
+    ) -> None:
         last: str | None = None
         etag: str | None = None
         waits = backoffs(5.0)

@@ -31,7 +31,9 @@ class Reading:
         return self.share is not None or self.step is not None
 
     @staticmethod
-    def of_steps(step: Any, steps: Any, metrics: Iterable[tuple[Any, Any]], share: Any = None) -> Reading:
+    def of_steps(
+        step: Any, steps: Any, metrics: Iterable[tuple[Any, Any]], share: Any = None
+    ) -> Reading:
         """Return a reading from untrusted values: each one that makes no sense is left out.
 
         The share is `step` ÷ `steps` where both are known, otherwise `share`.
@@ -50,7 +52,11 @@ class Reading:
 def finite(value: Any) -> float | None:
     """Return the number that a value is or spells; None if it is none, or not finite."""
     try:
-        number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
+        number = (
+            float(value)
+            if isinstance(value, (int, float, str)) and not isinstance(value, bool)
+            else math.nan
+        )
     except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
@@ -62,7 +68,12 @@ def clean_metrics(metrics: Iterable[tuple[Any, Any]]) -> dict[str, float]:
     for name, value in metrics:
         number = finite(value)
         text = " ".join(str(name)[:NAME_CHARS_MAX].split()) if number is not None else ""
-        if text.isprintable() and text and number is not None and (text in clean or len(clean) < METRICS_MAX):
+        if (
+            text.isprintable()
+            and text
+            and number is not None
+            and (text in clean or len(clean) < METRICS_MAX)
+        ):
             clean[text] = number
     return clean
 

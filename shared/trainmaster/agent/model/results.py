@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-STEP_MAX = 2**53  # the largest integer that all JSON parsers keep: Pub/Sub would reject a message with a larger one
+STEP_MAX = (
+    2**53
+)  # the largest integer that all JSON parsers keep: Pub/Sub would reject a message with a larger one
 TAIL_CHARS = 4096  # the last output of a program that its exit event carries
 
 

@@ -163,12 +163,17 @@ class VmConfig:
                 role: [address for address in addresses if next(numbers) not in gone]
                 for role, addresses in ((spec or {}).get("cluster") or {}).items()
             }
-            return spec and {**spec, "cluster": {role: addresses for role, addresses in cluster.items() if addresses}}
+            return spec and {
+                **spec,
+                "cluster": {role: addresses for role, addresses in cluster.items() if addresses},
+            }
 
         size = int(self.environment["WORLD_SIZE"]) - len(gone)
         return replace(
             self,
-            vm_names=[name for number, name in enumerate(self.vm_names, base) if number not in gone],
+            vm_names=[
+                name for number, name in enumerate(self.vm_names, base) if number not in gone
+            ],
             rank_base=base - sum(rank < base for rank in gone),
             tf_config=shrunk(self.tf_config),
             cluster_spec=shrunk(self.cluster_spec),
@@ -178,8 +183,12 @@ class VmConfig:
     @staticmethod
     def parse(text: str) -> VmConfig:
         """Parse the metadata value. Raises KeyError, TypeError or ValueError if it is malformed."""
-        stored = {name: value for name, value in dict(json.loads(text)).items() if value is not None}
-        tf_config, cluster_spec = (expand_cluster(stored.get(name)) for name in ("tf_config", "cluster_spec"))
+        stored = {
+            name: value for name, value in dict(json.loads(text)).items() if value is not None
+        }
+        tf_config, cluster_spec = (
+            expand_cluster(stored.get(name)) for name in ("tf_config", "cluster_spec")
+        )
         environment = dict(stored["environment"])
         if tf_config is not None and "job" in tf_config:
             # The control plane sends the description of the job once. Programs find it in three places.
@@ -195,12 +204,16 @@ class VmConfig:
             "grace_s": float(stored["grace_s"]),
             "tf_config": tf_config,
             "cluster_spec": cluster_spec,
-            "container": ContainerCommand(container["image"], container.get("command") or ()) if container else None,
+            "container": ContainerCommand(container["image"], container.get("command") or ())
+            if container
+            else None,
             "checkpoint_signal": signal.Signals[stored.get("checkpoint_signal", "SIGTERM")],
             "channel": ChannelConfig.parse(channel) if channel else None,
         }
         known = {one.name for one in fields(VmConfig)}
-        return VmConfig(**{name: value for name, value in {**stored, **read}.items() if name in known})
+        return VmConfig(
+            **{name: value for name, value in {**stored, **read}.items() if name in known}
+        )
 
 
 @dataclass(frozen=True)
@@ -235,7 +248,11 @@ class AgentIdentity:
     @property
     def is_primary(self) -> bool:
         """Whether this machine has rank 0, and so does what only one machine of a job has to do."""
-        return self.config.rank_base == 0 and self.index == 0 and (self.host is None or self.host.number == 0)
+        return (
+            self.config.rank_base == 0
+            and self.index == 0
+            and (self.host is None or self.host.number == 0)
+        )
 
 
 def parse_directive(text: str) -> ReceivedDirective:
@@ -268,4 +285,7 @@ def expand_cluster(spec: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return TF_CONFIG or CLUSTER_SPEC with the addresses of all replicas; None if the program gets none."""
     if spec is None or "cluster" not in spec:
         return None if spec is None else dict(spec)
-    return {**spec, "cluster": {role: expand(addresses) for role, addresses in spec["cluster"].items()}}
+    return {
+        **spec,
+        "cluster": {role: expand(addresses) for role, addresses in spec["cluster"].items()},
+    }

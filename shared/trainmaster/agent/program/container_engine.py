@@ -24,7 +24,12 @@ COMMAND_S = 60  # timeout of an engine command that moves no data
 NEVER = "0001-"  # how the engines write the time of an event that has not happened
 RUNNING = ("running", "paused", "restarting", "removing")
 PODMAN_INITS = ("catatonit", "tini")  # podman itself looks for the first one only
-INIT_FOLDERS = ("/usr/libexec/docker", "/usr/local/libexec/docker", "/usr/libexec/podman", "/usr/lib/podman")
+INIT_FOLDERS = (
+    "/usr/libexec/docker",
+    "/usr/local/libexec/docker",
+    "/usr/libexec/podman",
+    "/usr/lib/podman",
+)
 LAST_LINES = 3  # lines of the engine's output that an error message quotes
 
 _NO_IMAGE = re.compile("no such image|image not known", re.IGNORECASE)
@@ -72,15 +77,31 @@ class ContainerEngine:
         if credentials is None:
             return [self._program, "pull", self._full_name(image)]
         if self.is_podman:
-            return [self._program, "pull", "--authfile", str(credentials / "config.json"), self._full_name(image)]
+            return [
+                self._program,
+                "pull",
+                "--authfile",
+                str(credentials / "config.json"),
+                self._full_name(image),
+            ]
         return [self._program, "--config", str(credentials), "pull", image]
 
-    def run_command(self, name: str, options: Sequence[str], image: str, rest: Sequence[str]) -> list[str]:
+    def run_command(
+        self, name: str, options: Sequence[str], image: str, rest: Sequence[str]
+    ) -> list[str]:
         """Return the command that runs a container in the foreground, with its output on the command's two streams."""
         return [
             *(self._program, "run", "--name", name, "--label", f"{LABEL}={self._vm}"),
-            *("--network", "host", "--ipc", "host"),  # the VM is the job's: its ports, and more than 64 MB of /dev/shm
-            *("--log-driver", "none"),  # the agent forwards the output; a second copy could fill the disk
+            *(
+                "--network",
+                "host",
+                "--ipc",
+                "host",
+            ),  # the VM is the job's: its ports, and more than 64 MB of /dev/shm
+            *(
+                "--log-driver",
+                "none",
+            ),  # the agent forwards the output; a second copy could fill the disk
             *self._init_options(),
             *_device_options(is_podman=self.is_podman),
             *options,
@@ -96,7 +117,9 @@ class ContainerEngine:
         """Return whether the image is on this VM. Raises EngineError if the engine does not answer."""
         result = self._run("image", "inspect", "--format", "{{.Id}}", self._full_name(image))
         if result.returncode != 0 and not _NO_IMAGE.search(result.stderr):
-            raise EngineError(result.stderr.strip() or f"{self._program} ended with status {result.returncode}")
+            raise EngineError(
+                result.stderr.strip() or f"{self._program} ended with status {result.returncode}"
+            )
         return result.returncode == 0
 
     def inspect(self, name: str) -> ContainerState | None:
@@ -130,7 +153,9 @@ class ContainerEngine:
     def remove_all(self) -> int:
         """Remove all containers of this VM; return how many there were, or 0 if the engine does not answer."""
         try:
-            ids = self._run("ps", "--all", "--quiet", "--filter", f"label={LABEL}={self._vm}").stdout.split()
+            ids = self._run(
+                "ps", "--all", "--quiet", "--filter", f"label={LABEL}={self._vm}"
+            ).stdout.split()
         except EngineError:
             return 0
         if ids:
@@ -182,7 +207,9 @@ def registry_of(image: str) -> str | None:
 def last_lines(engine_exit: ProgramExit) -> str:
     """Return the last lines that the engine's command printed, for an error message."""
     lines = [line.strip() for line in engine_exit.tail.splitlines() if line.strip()]
-    return " ".join(lines[-LAST_LINES:]) or f"the engine ended with status {engine_exit.exit_status}"
+    return (
+        " ".join(lines[-LAST_LINES:]) or f"the engine ended with status {engine_exit.exit_status}"
+    )
 
 
 def _device_options(*, is_podman: bool) -> list[str]:

@@ -20,11 +20,16 @@ from trainmaster.agent.program.program import Program
 from trainmaster.agent.workspace import Workspace
 
 ENGINE_FAILED = 125  # Source: "Exit status" in the manual of docker run
-LAUNCH_FAILED = (126, 127)  # the engine's statuses for a command that cannot be invoked, or does not exist
+LAUNCH_FAILED = (
+    126,
+    127,
+)  # the engine's statuses for a command that cannot be invoked, or does not exist
 KILLED = 137
 # Output of the engines' init programs if they cannot run the command. Docker's init names the command and exits with
 # the engine's status for that; podman's init exits with 1.
-_INIT_FAILED = re.compile(r"\[FATAL tini |^ERROR \(catatonit:\d+\): failed to exec pid1: (?P<why>.*)", re.MULTILINE)
+_INIT_FAILED = re.compile(
+    r"\[FATAL tini |^ERROR \(catatonit:\d+\): failed to exec pid1: (?P<why>.*)", re.MULTILINE
+)
 
 # Variables that the engine's command line reads itself. The program's values must not be in the command's environment.
 _ENGINE_VARIABLES = re.compile(
@@ -58,9 +63,17 @@ class ContainerProgram(Program):
         self._name = name
         self._command = container.command[0] if container.command else "the image's ENTRYPOINT"
         entrypoint = ["--entrypoint", container.command[0]] if container.command else []
-        variables = {name: value for name, value in workspace.environ.items() if _EMULATOR_VARIABLES.fullmatch(name)}
+        variables = {
+            name: value
+            for name, value in workspace.environ.items()
+            if _EMULATOR_VARIABLES.fullmatch(name)
+        }
         variables.update({"PYTHONUNBUFFERED": "1"}, **env)
-        from_file = {name: variables.pop(name) for name in list(variables) if _ENGINE_VARIABLES.fullmatch(name)}
+        from_file = {
+            name: variables.pop(name)
+            for name in list(variables)
+            if _ENGINE_VARIABLES.fullmatch(name)
+        }
         self._env_file = workspace.work / "container.env"
         _write_env_file(self._env_file, from_file)
         # The command line holds the names only. The values are in the environment of the engine's command: there they
@@ -68,8 +81,12 @@ class ContainerProgram(Program):
         names = [word for name in sorted(variables) for word in ("--env", name)]
         folders = [word for mount in mounts for word in ("--mount", mount)]
         options = [*entrypoint, *names, "--env-file", str(self._env_file), *folders]
-        command = engine.run_command(name, options, container.image, [*container.command[1:], *arguments])
-        super().__init__(command, workspace, env={**workspace.environ, **variables}, cwd=workspace.work)
+        command = engine.run_command(
+            name, options, container.image, [*container.command[1:], *arguments]
+        )
+        super().__init__(
+            command, workspace, env={**workspace.environ, **variables}, cwd=workspace.work
+        )
 
     def wait(self) -> ProgramExit:
         """Wait for the end of the container, and remove it."""
@@ -87,8 +104,12 @@ class ContainerProgram(Program):
             if why is None:
                 return _start_failed(cli_exit, last_lines(cli_exit))
             status = 126 if "denied" in why else 127
-            return _start_failed(replace(cli_exit, exit_status=status), f"cannot run {self._command}: {why}")
-        if state.is_running:  # the engine's command was killed; `remove` has just killed the container
+            return _start_failed(
+                replace(cli_exit, exit_status=status), f"cannot run {self._command}: {why}"
+            )
+        if (
+            state.is_running
+        ):  # the engine's command was killed; `remove` has just killed the container
             return cli_exit
         was_killed = state.exit_status == KILLED
         return replace(
@@ -120,7 +141,9 @@ def _write_env_file(file: Path, variables: Mapping[str, str]) -> None:
     """Write variables in the format of --env-file. Raises ValueError if a value has several lines."""
     for name, value in variables.items():
         if "\n" in value or "\r" in value:
-            raise ValueError(f"the value of the variable {name} must be a single line in a container")
+            raise ValueError(
+                f"the value of the variable {name} must be a single line in a container"
+            )
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as lines:
         lines.writelines(f"{name}={value}\n" for name, value in variables.items())

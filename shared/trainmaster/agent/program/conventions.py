@@ -56,11 +56,19 @@ def log_folder_variables(platform: Mapping[str, str], job_dir: str | None) -> di
 
     `platform`: as in `launch_variables`. Source: transformers/integrations/integration_utils.py.
     """
-    folder = platform.get("AIP_TENSORBOARD_LOG_DIR") or (f"{job_dir.rstrip('/')}/logs" if job_dir else "")
-    return {"TENSORBOARD_LOGGING_DIR": f"/gcs/{folder[len('gs://') :]}"} if folder.startswith("gs://") else {}
+    folder = platform.get("AIP_TENSORBOARD_LOG_DIR") or (
+        f"{job_dir.rstrip('/')}/logs" if job_dir else ""
+    )
+    return (
+        {"TENSORBOARD_LOGGING_DIR": f"/gcs/{folder[len('gs://') :]}"}
+        if folder.startswith("gs://")
+        else {}
+    )
 
 
-def run_variables(project: str, job_id: str, names: Iterable[str], tracking_run: str = "auto") -> dict[str, str]:
+def run_variables(
+    project: str, job_id: str, names: Iterable[str], tracking_run: str = "auto"
+) -> dict[str, str]:
     """Return the variables that name one run of each tracker for all incarnations of the job.
 
     `names`: the job's own variables and secrets. A tracker is used if one of them begins with its prefix. A job that
@@ -73,7 +81,10 @@ def run_variables(project: str, job_id: str, names: Iterable[str], tracking_run:
     digest = hashlib.sha256(f"{project}/{job_id}".encode()).hexdigest()
     trackers = (
         # Source: wandb forbids :;,#?/' in ids.
-        {"WANDB_RUN_ID": f"{re.sub('[^A-Za-z0-9_-]', '-', job_id)[:40]}-{digest[:8]}", "WANDB_RESUME": "allow"},
+        {
+            "WANDB_RUN_ID": f"{re.sub('[^A-Za-z0-9_-]', '-', job_id)[:40]}-{digest[:8]}",
+            "WANDB_RESUME": "allow",
+        },
         # Source: Comet: 32 to 50 alphanumeric characters.
         {"COMET_EXPERIMENT_KEY": digest[:40], "COMET_RESUME_STRATEGY": "get_or_create"},
         # Source: Neptune: at most 36 characters.

@@ -12,7 +12,9 @@ _DRIVEN_GPUS = Path("/proc/driver/nvidia/gpus")
 _DRIVER_VERSION = Path("/proc/driver/nvidia/version")
 _PCI_DEVICES = Path("/sys/bus/pci/devices")
 _NVIDIA = "0x10de"
-_DISPLAY_CLASS = "0x03"  # how the PCI classes of GPUs begin, with and without a screen. Source: the PCI ID list
+_DISPLAY_CLASS = (
+    "0x03"  # how the PCI classes of GPUs begin, with and without a screen. Source: the PCI ID list
+)
 
 
 def has_gpu() -> bool:
@@ -55,5 +57,10 @@ def has_tpu() -> bool:
 def tool_output(command: list[str]) -> str:
     """Return what a short program prints. Raises OSError or SubprocessError, also if it fails or takes ten seconds."""
     return subprocess.check_output(
-        command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=10, encoding="utf-8", errors="replace"
+        command,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=10,
+        encoding="utf-8",
+        errors="replace",
     )

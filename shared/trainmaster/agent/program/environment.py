@@ -30,7 +30,9 @@ def environment_of(
     return {FAULTHANDLER: "1", **defaults, **own, **platform}
 
 
-def platform_variables(identity: AgentIdentity, slices: Sequence[str] = (), gpus: int = 0) -> dict[str, str]:
+def platform_variables(
+    identity: AgentIdentity, slices: Sequence[str] = (), gpus: int = 0
+) -> dict[str, str]:
     """Return the platform's variables: TF_CONFIG, CLUSTER_SPEC, ranks, those of the VM config and of a TPU slice.
 
     `slices`: addresses of the job's slices, as in the directive. `gpus`: GPUs of this machine.
@@ -39,7 +41,9 @@ def platform_variables(identity: AgentIdentity, slices: Sequence[str] = (), gpus
     platform = {name: str(value) for name, value in config.environment.items()}
     for name, spec in (("TF_CONFIG", config.tf_config), ("CLUSTER_SPEC", config.cluster_spec)):
         if spec is not None:
-            platform[name] = json.dumps({**spec, "task": {**spec.get("task", {}), "index": identity.index}})
+            platform[name] = json.dumps(
+                {**spec, "task": {**spec.get("task", {}), "index": identity.index}}
+            )
     environment = {name: _with_slice_addresses(text, slices) for name, text in platform.items()}
     if identity.project_number and "CLOUD_ML_PROJECT_ID" in environment:
         # AI Platform Training set it to the project's number, not to its id.
@@ -66,7 +70,10 @@ def platform_variables(identity: AgentIdentity, slices: Sequence[str] = (), gpus
 def _with_slice_addresses(text: str, slices: Sequence[str]) -> str:
     """Replace the placeholder names of slices by addresses (`trainmaster.core.reconcile.slice_addresses`)."""
     for number, address in enumerate(slices):
-        text = text.replace(f"slice-{number}.trainmaster.internal", address or f"slice-{number}.trainmaster.internal")
+        text = text.replace(
+            f"slice-{number}.trainmaster.internal",
+            address or f"slice-{number}.trainmaster.internal",
+        )
     return text
 
 
@@ -91,9 +98,18 @@ def program_package(config: VmConfig) -> str:
 def task_line(identity: AgentIdentity) -> str:
     """Return the first log line of a replica, as the launcher of AI Platform Training printed it."""
     tf_config = identity.config.tf_config or {}
-    task = {"type": tf_config.get("task", {}).get("type", identity.config.task_type), "index": identity.index}
-    values = {"cluster": tf_config.get("cluster", {}), "task": task, "job": tf_config.get("job", {})}
-    arguments = [f"--{name}={json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
+    task = {
+        "type": tf_config.get("task", {}).get("type", identity.config.task_type),
+        "index": identity.index,
+    }
+    values = {
+        "cluster": tf_config.get("cluster", {}),
+        "task": task,
+        "job": tf_config.get("job", {}),
+    }
+    arguments = [
+        f"--{name}={json.dumps(value, ensure_ascii=False)}" for name, value in values.items()
+    ]
     if "TPU_CONFIG" in identity.config.environment:
         arguments.append(f"--tpu_node={identity.config.environment['TPU_CONFIG']}")
     return f"Running task with arguments: {' '.join(arguments)}"

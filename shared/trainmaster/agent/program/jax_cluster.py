@@ -40,7 +40,9 @@ class _OnImport:
         """Find nothing, like an import hook that leaves the module to the next one."""
         if fullname == "jax._src.distributed":
             sys.meta_path.remove(self)
-            with contextlib.suppress(Exception):  # another JAX: it asks for arguments, as it does elsewhere
+            with contextlib.suppress(
+                Exception
+            ):  # another JAX: it asks for arguments, as it does elsewhere
                 _register(importlib.import_module("jax._src.clusters").ClusterEnv)
 
 

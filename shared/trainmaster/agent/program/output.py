@@ -7,8 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-LINE_MAX = 256 * 1024  # in bytes; longer lines are broken. Source: Cloud Logging's limit for one entry
-HELD_MAX_S = 10.0  # how long an incomplete line is held back: a progress bar ends its line when it is full
+LINE_MAX = (
+    256 * 1024
+)  # in bytes; longer lines are broken. Source: Cloud Logging's limit for one entry
+HELD_MAX_S = (
+    10.0  # how long an incomplete line is held back: a progress bar ends its line when it is full
+)
 
 
 class Tail:
@@ -32,7 +36,11 @@ class Tail:
     def whole_lines(self) -> str:
         """Return the text from its first whole line on. A carriage return ends a line, too."""
         text = self.text()
-        return text if len(self._bytes) < self._size else "".join(re.split(r"([\r\n])", text, maxsplit=1)[1:])
+        return (
+            text
+            if len(self._bytes) < self._size
+            else "".join(re.split(r"([\r\n])", text, maxsplit=1)[1:])
+        )
 
 
 def whole_lines(

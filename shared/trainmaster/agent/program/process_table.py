@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 # Errors of launchers and loky; of PyTorch's data loader, once with the signal; of concurrent.futures; of Ray
-_CHILD_KILLED = re.compile("SIGKILL|by signal: Killed|exited unexpectedly|terminated abruptly|process has died")
+_CHILD_KILLED = re.compile(
+    "SIGKILL|by signal: Killed|exited unexpectedly|terminated abruptly|process has died"
+)
 MARK = "TRAINMASTER_WORK"  # set in the environment of everything that the agent starts
 
 
@@ -42,14 +44,18 @@ def read_oom_kill_counts() -> dict[str, int]:
     return counters
 
 
-def out_of_memory(returncode: int, message: str, before: Mapping[str, int], after: Mapping[str, int]) -> bool:
+def out_of_memory(
+    returncode: int, message: str, before: Mapping[str, int], after: Mapping[str, int]
+) -> bool:
     """Return whether a program, or a process that it had started, was killed for lack of memory.
 
     SIGKILL alone proves nothing, since the agent sends it too: a kernel counter must also have grown between `before`
     and `after`. 137 is the exit status of a shell whose child was killed. `message`: of the program's error, which may
     say that a child was killed.
     """
-    was_killed = returncode in (-signal.SIGKILL, 128 + signal.SIGKILL) or bool(_CHILD_KILLED.search(message))
+    was_killed = returncode in (-signal.SIGKILL, 128 + signal.SIGKILL) or bool(
+        _CHILD_KILLED.search(message)
+    )
     return was_killed and any(count > before.get(source, count) for source, count in after.items())
 
 
@@ -115,7 +121,9 @@ def read_stat(pid: int, proc: Path = Path("/proc")) -> list[bytes]:
 
 
 def descendants(
-    roots: Collection[int], stats: Mapping[int, Sequence[bytes]], is_last: Callable[[int], bool] = lambda _: False
+    roots: Collection[int],
+    stats: Mapping[int, Sequence[bytes]],
+    is_last: Callable[[int], bool] = lambda _: False,
 ) -> list[int]:
     """Return `roots` and what descends from them, each process before its children.
 

@@ -30,7 +30,9 @@ from trainmaster.agent.program.tracebacks import LAUNCHED, parse_traceback
 from trainmaster.agent.reporting.serial_console import Stream
 from trainmaster.agent.workspace import Workspace
 
-TRACEBACK_BYTES = 64 * 1024  # kept of each stream to find the traceback in: TensorFlow's are tens of kilobytes long
+TRACEBACK_BYTES = (
+    64 * 1024
+)  # kept of each stream to find the traceback in: TensorFlow's are tens of kilobytes long
 PUMP_JOIN_S = 5.0  # for output that is still in the pipes when the program has ended
 
 
@@ -38,7 +40,13 @@ class Program:
     """A child process in its own session, its output forwarded line by line. May be used from any thread."""
 
     def __init__(
-        self, argv: Sequence[str], workspace: Workspace, *, env: Mapping[str, str], cwd: Path, package: str = ""
+        self,
+        argv: Sequence[str],
+        workspace: Workspace,
+        *,
+        env: Mapping[str, str],
+        cwd: Path,
+        package: str = "",
     ) -> None:
         """Start the process. `package`: its top-level Python package, to tell its frames from those of libraries.
 
@@ -67,7 +75,10 @@ class Program:
             start_new_session=True,
         )
         self._streams: list[tuple[threading.Thread, Tail]] = []
-        for name, stream in ((Stream.STDERR, self._process.stderr), (Stream.STDOUT, self._process.stdout)):
+        for name, stream in (
+            (Stream.STDERR, self._process.stderr),
+            (Stream.STDOUT, self._process.stdout),
+        ):
             assert stream is not None  # noqa: S101 - both are pipes
             tail = Tail(TRACEBACK_BYTES)
             pump = threading.Thread(target=self._pump, args=(name, stream, tail), daemon=True)
@@ -80,7 +91,9 @@ class Program:
 
     def stacks(self) -> str:
         """Return the stacks that the program's processes printed before they were ended; empty if there are none."""
-        return next((stacks for _, tail in self._streams if (stacks := find_stacks(tail.text()))), "")
+        return next(
+            (stacks for _, tail in self._streams if (stacks := find_stacks(tail.text()))), ""
+        )
 
     def last_lines(self) -> str:
         """Return the end of the output, in whole lines."""
@@ -140,12 +153,18 @@ class Program:
         oom_after = read_oom_kill_counts()
         for pump, _ in self._streams:
             pump.join(PUMP_JOIN_S)
-        errors = [parse_traceback(tail.text(), self._package) for _, tail in self._streams] if returncode else []
+        errors = (
+            [parse_traceback(tail.text(), self._package) for _, tail in self._streams]
+            if returncode
+            else []
+        )
         error = min(filter(None, errors), key=lambda error: error["type"] != LAUNCHED, default=None)
         return ProgramExit(
             exit_status=returncode if returncode >= 0 else None,
             signal=-returncode if returncode < 0 else None,
-            out_of_memory=out_of_memory(returncode, error["message"] if error else "", self._oom_before, oom_after),
+            out_of_memory=out_of_memory(
+                returncode, error["message"] if error else "", self._oom_before, oom_after
+            ),
             error=error,
             tail=self._tail.text()[-TAIL_CHARS:],
             ran_s=ran_s,

@@ -18,7 +18,17 @@ from trainmaster.agent.program.process_table import descendants, is_marked, proc
 FILE_VARIABLE = "TRAINMASTER_NOTICE_FILE"
 FOLDER_IN_CONTAINER = "/var/run/trainmaster-notice"
 LAUNCHERS = frozenset(
-    ("torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun", "mpiexec", "orterun", "prterun", "prun")
+    (
+        "torchrun",
+        "accelerate",
+        "deepspeed",
+        "horovodrun",
+        "mpirun",
+        "mpiexec",
+        "orterun",
+        "prterun",
+        "prun",
+    )
 )
 LAUNCHER_MODULES = (
     "torch.distributed.run",
@@ -26,7 +36,9 @@ LAUNCHER_MODULES = (
     "accelerate.commands.launch",
     "deepspeed.launcher.",
 )
-LAUNCHER_WORDS = 4  # how far in a command line the launcher's name stands: `python3 -u -m torch.distributed.run`
+LAUNCHER_WORDS = (
+    4  # how far in a command line the launcher's name stands: `python3 -u -m torch.distributed.run`
+)
 
 
 class SaveRequest:
@@ -41,7 +53,9 @@ class SaveRequest:
 
     def variables(self, *, in_container: bool) -> dict[str, str]:
         """Return the variable that tells the program where the file will appear."""
-        return {FILE_VARIABLE: f"{FOLDER_IN_CONTAINER if in_container else self.folder}/{self._name}"}
+        return {
+            FILE_VARIABLE: f"{FOLDER_IN_CONTAINER if in_container else self.folder}/{self._name}"
+        }
 
     def reset(self) -> None:
         """Remove the file before the next start. Raises OSError."""
@@ -60,7 +74,9 @@ class SaveRequest:
 
         `root`: the program's first process; None: it is in a container, and known by its environment only.
         """
-        self._found = find_catchers({root} if root is not None else self._roots_in_container(), self._number)
+        self._found = find_catchers(
+            {root} if root is not None else self._roots_in_container(), self._number
+        )
         return bool(self._found)
 
     def signal_catchers(self, root: int | None) -> int:
@@ -79,12 +95,21 @@ class SaveRequest:
         if root is None:
             return descendants(self._roots_in_container(), read_stats())
         mark = "=".join(*self.variables(in_container=False).items())
-        return descendants({root, *(pid for pid in process_ids() if is_marked(pid, mark.encode()))}, read_stats())
+        return descendants(
+            {root, *(pid for pid in process_ids() if is_marked(pid, mark.encode()))}, read_stats()
+        )
 
     def _roots_in_container(self) -> set[int]:
         """Return the container's processes. Those of the engine itself have the variable too, but run outside."""
-        mark, outside = "=".join(*self.variables(in_container=True).items()), _namespace(os.getpid())
-        return {pid for pid in process_ids() if is_marked(pid, mark.encode()) and _namespace(pid) != outside}
+        mark, outside = (
+            "=".join(*self.variables(in_container=True).items()),
+            _namespace(os.getpid()),
+        )
+        return {
+            pid
+            for pid in process_ids()
+            if is_marked(pid, mark.encode()) and _namespace(pid) != outside
+        }
 
 
 def find_catchers(roots: set[int], number: int) -> list[int]:
@@ -116,7 +141,14 @@ def _catches(pid: int, number: int) -> bool:
 
 def _is_launcher(pid: int) -> bool:
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[:LAUNCHER_WORDS]
+        words = (
+            Path(f"/proc/{pid}/cmdline")
+            .read_bytes()
+            .decode(errors="replace")
+            .split("\0")[:LAUNCHER_WORDS]
+        )
     except OSError:
         return False
-    return any(word.rpartition("/")[2] in LAUNCHERS or word.startswith(LAUNCHER_MODULES) for word in words)
+    return any(
+        word.rpartition("/")[2] in LAUNCHERS or word.startswith(LAUNCHER_MODULES) for word in words
+    )

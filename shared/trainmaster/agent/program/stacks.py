@@ -27,7 +27,9 @@ _THREAD = re.compile(r"^(Current thread|Thread) 0x", re.MULTILINE)
 _FRAME = re.compile(r'^\s+File "([^"]+)", line (\d+) in (.+)$', re.MULTILINE)
 
 
-def print_stacks(processes: Sequence[int], has_stacks: Callable[[int], bool], in_s: float = 0.0) -> int:
+def print_stacks(
+    processes: Sequence[int], has_stacks: Callable[[int], bool], in_s: float = 0.0
+) -> int:
     """End the processes that print their stacks, one after the other; return how many there were.
 
     `processes` begins with the topmost one. All are stopped before, so that none reacts to the end of another, and
@@ -41,7 +43,9 @@ def print_stacks(processes: Sequence[int], has_stacks: Callable[[int], bool], in
         if not has_stacks(pid) or time.monotonic() >= end:
             continue
         with contextlib.suppress(OSError, ValueError):
-            resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))  # a core file may be as large as the memory
+            resource.prlimit(
+                pid, resource.RLIMIT_CORE, (0, 0)
+            )  # a core file may be as large as the memory
         _send(pid, signal.SIGABRT)
         _send(pid, signal.SIGCONT)
         count += 1

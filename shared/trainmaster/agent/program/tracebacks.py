@@ -8,13 +8,17 @@ from typing import Any
 
 MESSAGE_CHARS = 1024
 CAUSES_MAX = 10
-TRAILING_LINES_MAX = 200  # if more output follows a traceback, the program did not end with that error
+TRAILING_LINES_MAX = (
+    200  # if more output follows a traceback, the program did not end with that error
+)
 
 _TRACEBACK = "Traceback (most recent call last):"
 _GROUP = "+ Exception Group "
 # Prefixes of launchers: "[rank0]: ", "[1,0]<stderr>:", "(RayTrainWorker pid=7) ", pip's indentation.
 _PREFIX = re.compile(r"(?:\s|\[[^\]]*\]:?|<std(?:err|out)>:|\([^)]*\))*")
-_BEHIND_BAR = re.compile(r"\S\r?(\[rank\d+\]: )?$")  # tqdm keeps its line open, and the traceback follows in that line
+_BEHIND_BAR = re.compile(
+    r"\S\r?(\[rank\d+\]: )?$"
+)  # tqdm keeps its line open, and the traceback follows in that line
 _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+)(?:, in (.+))?$')
 _EXCEPTION = re.compile(r"([A-Za-z_][\w.<>]*)(?::\s(.*)|:)?$")
 # Stacks of Python's faulthandler follow the error of a program that aborts itself.
@@ -28,12 +32,21 @@ _NOISE = re.compile(
     r"|Exception ignored |\s*\+-|\[end of output\]|-{60}|\r"  # Python, exception groups, pip, mpirun, tqdm
 )
 _SYNTAX = re.compile(r"(SyntaxError|IndentationError|TabError): (.*)$")
-_LIBRARIES = re.compile(r"(?:^<|/__autograph_generated_file|/lib(?:64)?/python3|/(?:site|dist)-packages/)")
+_LIBRARIES = re.compile(
+    r"(?:^<|/__autograph_generated_file|/lib(?:64)?/python3|/(?:site|dist)-packages/)"
+)
 _INSTALLED = re.compile(r".*/(?:site|dist)-packages/([^/.]+)")
 # Errors with which launchers report that a worker failed: torchrun and accelerate, torch.multiprocessing, Ray.
 _LAUNCHER_TYPES = (
     *("ChildFailedError", "ProcessExitedException", "ProcessRaisedException"),
-    *("TrainingFailedError", "WorkerGroupError", "TuneError", "RayActorError", "ActorDiedError", "WorkerCrashedError"),
+    *(
+        "TrainingFailedError",
+        "WorkerGroupError",
+        "TuneError",
+        "RayActorError",
+        "ActorDiedError",
+        "WorkerCrashedError",
+    ),
 )
 # accelerate, deepspeed and modules of users: a command that runs Python or a launcher. horovodrun: its own messages.
 # Functions of accelerate that run any other command end with "_launcher".
@@ -43,14 +56,20 @@ _LAUNCHED = re.compile(
 )
 _ROOT_CAUSE = re.compile(r"Root Cause \(first observed failure\):.*?\brank +: (\d+)", re.DOTALL)
 # The process that it started was ended by a signal. Launchers themselves end the others with SIGTERM.
-_CHILD_SIGNAL = re.compile(r"(?:Signal \d+ \(|terminated with signal |died with <Signals\.)SIG(?!TERM|INT)\w+.*")
+_CHILD_SIGNAL = re.compile(
+    r"(?:Signal \d+ \(|terminated with signal |died with <Signals\.)SIG(?!TERM|INT)\w+.*"
+)
 # DeepSpeed's launcher, on stdout, and Ray. Ended by SIGABRT, a process has printed why; SIGTERM and SIGINT as above.
-_DIED = re.compile(r"exits with return code = -(4|7|8|9|11)$|^The actor is dead because its worker process has died")
+_DIED = re.compile(
+    r"exits with return code = -(4|7|8|9|11)$|^The actor is dead because its worker process has died"
+)
 LAUNCHED = "ChildFailedError"
 # What a runtime prints before it aborts itself: a fatal log line of absl, or C++'s uncaught exception.
 _ABORT = re.compile(r"(?:^|\S)F\d{4} \d\d:\d\d:[^\]]{1,200}\] (.+)|^  what\(\):\s+(.+)")
 _CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
-_NO_MODULE = re.compile(r"\S*python[\d.]*: (?:Error while finding module .*\((\w+): )?(No module named .*?|.*?)\)?$")
+_NO_MODULE = re.compile(
+    r"\S*python[\d.]*: (?:Error while finding module .*\((\w+): )?(No module named .*?|.*?)\)?$"
+)
 
 
 def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
@@ -105,7 +124,9 @@ def _read_causes(lines: list[str], start: int) -> list[str]:
     """Return the types of the exceptions that lead to the traceback whose first line is `start`, the latest first."""
     types: list[str] = []
     starts = [number for number in range(start) if _prefix_of(lines[number]) is not None]
-    while starts and any(words in line for words in _CHAIN for line in lines[max(0, start - 3) : start]):
+    while starts and any(
+        words in line for words in _CHAIN for line in lines[max(0, start - 3) : start]
+    ):
         end, start = start, starts.pop()
         error = _read_traceback(lines[:end], start + 1, _prefix_of(lines[start]) or "", "")
         types.extend([error["type"]] if error else [])
@@ -125,7 +146,9 @@ def _prefix_of(line: str) -> str | None:
     return (bar[1] or "") if bar else None
 
 
-def _read_traceback(lines: list[str], start: int, prefix: str, package: str) -> dict[str, Any] | None:
+def _read_traceback(
+    lines: list[str], start: int, prefix: str, package: str
+) -> dict[str, Any] | None:
     """Return type, message and frames of the error whose traceback begins at `start`; None if it is not at the end."""
     frame = own_frame = ""
     block = [line[len(prefix) if line.startswith(prefix) else 0 :] for line in lines[start:]]
@@ -174,12 +197,24 @@ def _find_bare_error(lines: list[str]) -> dict[str, Any] | None:
         if error:
             files = [file for file in map(_FRAME.match, lines[max(0, number - 4) : number]) if file]
             if files:
-                return {"type": error.group(1), "message": error.group(2), "frame": format_frame(files[-1])}
+                return {
+                    "type": error.group(1),
+                    "message": error.group(2),
+                    "frame": format_frame(files[-1]),
+                }
         missing = _NO_MODULE.match(lines[number])
         if missing and ("No module named" in lines[number] or missing.group(1)):
-            return {"type": missing.group(1) or "ModuleNotFoundError", "message": missing.group(2), "frame": ""}
-    aborts = [abort[1] or abort[2] for abort in map(_ABORT.search, lines[-TRAILING_LINES_MAX:]) if abort]
-    return {"type": "Aborted", "message": aborts[-1][:MESSAGE_CHARS], "frame": ""} if aborts else None
+            return {
+                "type": missing.group(1) or "ModuleNotFoundError",
+                "message": missing.group(2),
+                "frame": "",
+            }
+    aborts = [
+        abort[1] or abort[2] for abort in map(_ABORT.search, lines[-TRAILING_LINES_MAX:]) if abort
+    ]
+    return (
+        {"type": "Aborted", "message": aborts[-1][:MESSAGE_CHARS], "frame": ""} if aborts else None
+    )
 
 
 def format_frame(file: re.Match[str]) -> str:

@@ -28,7 +28,9 @@ def resolve_references(config: VmConfig, platform_variables: Mapping[str, str]) 
         defined.setdefault(name, variables[name])
     container = config.container
     if container is not None:
-        container = replace(container, command=[expand(word, defined) for word in container.command])
+        container = replace(
+            container, command=[expand(word, defined) for word in container.command]
+        )
     arguments = [expand(str(argument), defined) for argument in config.args]
     return replace(config, variables=variables, args=arguments, container=container)
 

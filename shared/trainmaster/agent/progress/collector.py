@@ -51,7 +51,9 @@ class ProgressCollector:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`events`: None if the job has no directory."""
-        from trainmaster.agent.progress.status_server import StatusServer  # most VMs need no HTTP server
+        from trainmaster.agent.progress.status_server import (
+            StatusServer,
+        )  # most VMs need no HTTP server
 
         self._events = events
         self._clock = clock
@@ -117,8 +119,12 @@ class ProgressCollector:
                 self._metrics_at = self._clock()
             elif self._events is not None:
                 readings[-1] = self._events.latest(self._started_at)
-            news = [Reading() if one == before else one for one, before in zip(readings, self._last)]
-            self._last = [one if one != Reading() else before for one, before in zip(news, self._last)]
+            news = [
+                Reading() if one == before else one for one, before in zip(readings, self._last)
+            ]
+            self._last = [
+                one if one != Reading() else before for one, before in zip(news, self._last)
+            ]
             return [*self._position(news), *self._metrics(news)]
 
     def _position(self, news: Sequence[Reading]) -> Iterator[ProgressPoint]:

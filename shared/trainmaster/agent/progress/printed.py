@@ -25,8 +25,12 @@ LINE_CHARS_MAX = 1000
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]{0,20}[A-Za-z]|\][^\x07\x1b]{0,200}\x07)")
 _NUMBER = r"([-+]?(?:\d{1,30}\.?\d{0,30}|\.\d{1,30})(?:[eE][-+]?\d{1,4})?)(?!\.?\w|%)"
-_BAR = re.compile(r"\d{1,3}%\|[^|]{0,300}\|\s{0,20}(\d{1,15})/(\d{1,15}) \[((?:\d{1,6}:)?\d{1,4}:\d\d)<(.{0,500})")
-_OPEN_BAR = re.compile(r"\|\s{0,20}\d{1,15}/\? \[(.{0,500})")  # Lightning, until the end of the epoch that was resumed
+_BAR = re.compile(
+    r"\d{1,3}%\|[^|]{0,300}\|\s{0,20}(\d{1,15})/(\d{1,15}) \[((?:\d{1,6}:)?\d{1,4}:\d\d)<(.{0,500})"
+)
+_OPEN_BAR = re.compile(
+    r"\|\s{0,20}\d{1,15}/\? \[(.{0,500})"
+)  # Lightning, until the end of the epoch that was resumed
 _NO_TRAINING = re.compile(
     r"(?i)download|\bmap\b|filter|generating|loading|tokeniz|fetch|resolv|sav|upload|extract|unpack|eval|val\b|valid"
     r"|test|predict|sanity|infer|warm"
@@ -87,7 +91,9 @@ class _Position:
         if epoch is not None and epoch[2] and self.epoch is None:
             count = _Count(int(epoch[1]), int(epoch[2]))
             self.epoch = count if count.makes_sense else None
-        within = keras or (step if epoch is not None and epoch[2] and step is not None and step[2] else None)
+        within = keras or (
+            step if epoch is not None and epoch[2] and step is not None and step[2] else None
+        )
         if within is not None:
             count = _Count(int(within[1]), int(within[2]))
             is_newest = self.inner is None and (keras is None or self.epoch is None)
@@ -118,7 +124,10 @@ class _Position:
 
 def read_printed(text: str) -> Reading:
     """Return what the end of an output says. `text` begins with a whole line."""
-    lines = [line[:LINE_CHARS_MAX] for line in re.split(r"[\r\n]+", _ESCAPE.sub("", text[-TEXT_CHARS_MAX:]))]
+    lines = [
+        line[:LINE_CHARS_MAX]
+        for line in re.split(r"[\r\n]+", _ESCAPE.sub("", text[-TEXT_CHARS_MAX:]))
+    ]
     position = _Position()
     metrics: dict[str, str] = {}
     for line in reversed(lines):
@@ -132,7 +141,11 @@ def _parse_bar(name: str, match: re.Match[str]) -> _Bar | None:
     """Return tqdm's bar; None if it is no progress."""
     count, epoch = _Count(int(match[1]), int(match[2])), _EPOCH.search(name)
     numbers = (int(epoch[1]), int(epoch[2]) if epoch[2] else None) if epoch is not None else None
-    if not count.makes_sense or _NO_TRAINING.search(name) or (count.done == count.total and numbers is None):
+    if (
+        not count.makes_sense
+        or _NO_TRAINING.search(name)
+        or (count.done == count.total and numbers is None)
+    ):
         return None
     elapsed_s = 0
     for part in match[3].split(":"):

@@ -65,13 +65,21 @@ class StatusServer:
             TOKEN_VARIABLE: f"{folder}/{TOKEN_NAME}",
         }
 
-    def answer(self, headers: Message, read: Callable[[int], bytes], take: Callable[[Reading], None]) -> HTTPStatus:
+    def answer(
+        self, headers: Message, read: Callable[[int], bytes], take: Callable[[Reading], None]
+    ) -> HTTPStatus:
         """Handle one report, and return the status of the response."""
         given = headers.get("Authorization") or ""
-        if not hmac.compare_digest(given.encode("utf-8", "replace"), f"Bearer {self._token}".encode()):
+        if not hmac.compare_digest(
+            given.encode("utf-8", "replace"), f"Bearer {self._token}".encode()
+        ):
             return HTTPStatus.UNAUTHORIZED
         length = headers.get("Content-Length") or ""
-        if not length.isdecimal() or len(length) > len(str(BODY_BYTES_MAX)) or int(length) > BODY_BYTES_MAX:
+        if (
+            not length.isdecimal()
+            or len(length) > len(str(BODY_BYTES_MAX))
+            or int(length) > BODY_BYTES_MAX
+        ):
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
         try:
             take(parse_status(json.loads(read(int(length)))))
@@ -88,7 +96,9 @@ class _QuietServer(TCPServer):
 def parse_status(body: Any) -> Reading:
     """Return the reading of a report. Raises KeyError, TypeError or AttributeError if it has another form."""
     status = body["trainerStatus"]
-    pairs = [(str(one["name"]), one["value"]) for one in (status.get("metrics") or ())[:METRICS_READ_MAX]]
+    pairs = [
+        (str(one["name"]), one["value"]) for one in (status.get("metrics") or ())[:METRICS_READ_MAX]
+    ]
     named = dict(pairs)
     percent = finite(status.get("progressPercentage"))
     return Reading.of_steps(

@@ -86,7 +86,10 @@ class LogOrigin:
             "job": self.job_id,
             "task_id": self.task_name,
         }
-        return [{"type": "ml_job", "labels": ml_job}, {"type": "generic_task", "labels": generic_task}]
+        return [
+            {"type": "ml_job", "labels": ml_job},
+            {"type": "generic_task", "labels": generic_task},
+        ]
 
 
 class CloudLog:
@@ -130,7 +133,8 @@ class CloudLog:
             self._flushes += 1
             changed.notify_all()
             changed.wait_for(
-                lambda: (self._buffer.is_empty and not self._sending) or self._failures > failures, timeout
+                lambda: (self._buffer.is_empty and not self._sending) or self._failures > failures,
+                timeout,
             )
             self._flushing -= 1
 
@@ -140,7 +144,9 @@ class CloudLog:
         while True:
             with changed:
                 changed.wait_for(lambda: not self._buffer.is_empty)
-                changed.wait_for(lambda: self._flushing or self._buffer.has_full_batch, self._linger_s)
+                changed.wait_for(
+                    lambda: self._flushing or self._buffer.has_full_batch, self._linger_s
+                )
                 lines, lost = self._buffer.take()
                 self._sending = True
             self._deliver(lines, self._entries(lines, lost))
@@ -160,7 +166,9 @@ class CloudLog:
                     self._buffer.record_loss(len(lines), lines[0].at_ns, why)
                     return
                 if tries == TRIES_BEFORE_WARNING:
-                    self._report_problem(f"Cloud Logging does not accept the log ({error}); still trying.")
+                    self._report_problem(
+                        f"Cloud Logging does not accept the log ({error}); still trying."
+                    )
                 self._wait_after_failure(flushes, wait)
             else:
                 return
@@ -185,7 +193,9 @@ class CloudLog:
             self._post(self._body(entries, self._resources[1]))
             del self._resources[0]
 
-    def _body(self, entries: Sequence[object], resource: Mapping[str, object] | None = None) -> bytes:
+    def _body(
+        self, entries: Sequence[object], resource: Mapping[str, object] | None = None
+    ) -> bytes:
         request = {
             "logName": self._origin.log_name,
             "resource": resource or self._resources[0],
@@ -194,7 +204,9 @@ class CloudLog:
             "entries": entries,
         }
         # JSON may contain a lone surrogate, but UTF-8 may not: it would make the whole request invalid.
-        return json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        return json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode(
+            "utf-8", "replace"
+        )
 
     def _entries(self, lines: Sequence[Line], lost: LostLines | None) -> list[object]:
         entries: list[object] = [self._entry(line) for line in lines]
@@ -209,6 +221,9 @@ class CloudLog:
         return {
             "timestamp": rfc3339(line.at_ns),
             "insertId": f"{self._origin.instance_id}-{attempt}-{incarnation}-{line.at_ns:020d}",
-            "labels": {"trainmaster/attempt": str(attempt), "trainmaster/incarnation": str(incarnation)},
+            "labels": {
+                "trainmaster/attempt": str(attempt),
+                "trainmaster/incarnation": str(incarnation),
+            },
             **entry_of(line.text.decode("utf-8", "replace"), line.stream),
         }

@@ -13,7 +13,10 @@ from trainmaster.agent.reporting.publisher import Event, Outbox, Publisher
 from trainmaster.agent.reporting.serial_console import Console
 
 VERSION = 1
-EXIT_REPEATS_S = (600.0, 600.0)  # first and longest time between repeats: a replica waits idle for the answer
+EXIT_REPEATS_S = (
+    600.0,
+    600.0,
+)  # first and longest time between repeats: a replica waits idle for the answer
 RUNNING_REPEATS_S = (600.0, 21_600.0)  # a program that runs is well without an answer
 HELD_REPEATS_S = (20.0, 600.0)  # all members of a gang wait for the last vm-ready
 
@@ -21,7 +24,9 @@ HELD_REPEATS_S = (20.0, 600.0)  # all members of a gang wait for the last vm-rea
 class EventReporter:
     """Publishes events in the background. Once Pub/Sub has accepted one, its `accepted` is posted to the inbox."""
 
-    def __init__(self, identity: AgentIdentity, publisher: Publisher, console: Console, inbox: Inbox) -> None:
+    def __init__(
+        self, identity: AgentIdentity, publisher: Publisher, console: Console, inbox: Inbox
+    ) -> None:
         self._identity = identity
         self._index = identity.index
         self._inbox = inbox
@@ -48,19 +53,31 @@ class EventReporter:
         repeats_s = HELD_REPEATS_S if is_held else RUNNING_REPEATS_S
         self._incarnation_events.put(self._event("vm_ready", key, details, accepted, repeats_s))
 
-    def report_exit(self, key: IncarnationKey, details: Mapping[str, object], accepted: Callable[[], None]) -> None:
+    def report_exit(
+        self, key: IncarnationKey, details: Mapping[str, object], accepted: Callable[[], None]
+    ) -> None:
         """Report a replica-exit; `details` holds the fields besides the replica's identity."""
-        self._incarnation_events.put(self._event("replica_exit", key, details, accepted, EXIT_REPEATS_S))
+        self._incarnation_events.put(
+            self._event("replica_exit", key, details, accepted, EXIT_REPEATS_S)
+        )
 
-    def report_maintenance(self, key: IncarnationKey, cause: str, accepted: Callable[[], None]) -> None:
+    def report_maintenance(
+        self, key: IncarnationKey, cause: str, accepted: Callable[[], None]
+    ) -> None:
         self._maintenance_events.put(self._event("maintenance", key, {"cause": cause}, accepted))
 
-    def report_notice(self, key: IncarnationKey, gives_up_s: float, unanswered: Sequence[int]) -> None:
+    def report_notice(
+        self, key: IncarnationKey, gives_up_s: float, unanswered: Sequence[int]
+    ) -> None:
         """Report that the end of this VM is announced, and that the members of its round save.
 
         It names when the VM is given up, and the members that did not answer.
         """
-        details = {"cause": "notice", "gives_up_at": utc_text(time.time() + gives_up_s), "unanswered": list(unanswered)}
+        details = {
+            "cause": "notice",
+            "gives_up_at": utc_text(time.time() + gives_up_s),
+            "unanswered": list(unanswered),
+        }
         self._maintenance_events.put(self._event("maintenance", key, details, lambda: None))
 
     def drop_before(self, key: IncarnationKey) -> None:
@@ -97,7 +114,14 @@ class EventReporter:
         }
         if self._identity.host is not None:
             body["host"] = self._identity.host.number
-        path = (config.project, config.job_id, key.attempt, config.task_type, self._index, key.incarnation)
+        path = (
+            config.project,
+            config.job_id,
+            key.attempt,
+            config.task_type,
+            self._index,
+            key.incarnation,
+        )
         return Event(
             topic=config.topics[topic],
             key=key,

@@ -18,8 +18,12 @@ from trainmaster.agent.reporting.serial_console import Stream
 
 BUFFER_BYTES_MAX = 32 << 20
 BATCH_LINES_MAX = 1000
-BATCH_BYTES_MAX = 1_200_000  # at worst six times as much in JSON. Source: Cloud Logging accepts requests of 10 MB
-LINE_BYTES_MAX = 200 << 10  # longer lines are split. Source: Cloud Logging accepts entries of 256 KB
+BATCH_BYTES_MAX = (
+    1_200_000  # at worst six times as much in JSON. Source: Cloud Logging accepts requests of 10 MB
+)
+LINE_BYTES_MAX = (
+    200 << 10
+)  # longer lines are split. Source: Cloud Logging accepts entries of 256 KB
 
 STEP_NS = 10
 """Least distance between the times of two lines.
@@ -118,7 +122,12 @@ class LogBuffer:
                 batch.append(Line(at_ns + offset_ns, chunk.incarnation_key, chunk.stream, piece))
             used += len(line) + 1
         if used < len(chunk.lines):
-            rest = Chunk(chunk.first_ns + number * STEP_NS, chunk.incarnation_key, chunk.stream, chunk.lines[used:])
+            rest = Chunk(
+                chunk.first_ns + number * STEP_NS,
+                chunk.incarnation_key,
+                chunk.stream,
+                chunk.lines[used:],
+            )
             self._chunks.appendleft(rest)
             self._count(rest, 1)
         return used

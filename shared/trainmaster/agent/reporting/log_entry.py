@@ -19,7 +19,18 @@ SECOND_NS = 1_000_000_000
 
 # Source: LogSeverity of the API; the last four are the names that Python's logging and other libraries use.
 SEVERITIES = {
-    name: name for name in ("DEFAULT", "DEBUG", "INFO", "NOTICE", "WARNING", "ERROR", "CRITICAL", "ALERT", "EMERGENCY")
+    name: name
+    for name in (
+        "DEFAULT",
+        "DEBUG",
+        "INFO",
+        "NOTICE",
+        "WARNING",
+        "ERROR",
+        "CRITICAL",
+        "ALERT",
+        "EMERGENCY",
+    )
 }
 SEVERITIES.update({"NOTSET": "DEFAULT", "WARN": "WARNING", "FATAL": "CRITICAL", "SEVERE": "ERROR"})
 

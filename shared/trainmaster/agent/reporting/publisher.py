@@ -19,7 +19,9 @@ from trainmaster.agent.google_http.metadata_server import MetadataServer
 from trainmaster.agent.model.vm_config import IncarnationKey
 from trainmaster.agent.reporting.serial_console import Console
 
-ATTRIBUTE_BYTES = 1024  # Source: Pub/Sub's limits, "Attribute value size"; a VM's identity token is longer
+ATTRIBUTE_BYTES = (
+    1024  # Source: Pub/Sub's limits, "Attribute value size"; a VM's identity token is longer
+)
 _JITTER = random.Random()  # noqa: S311 - jitter need not be secret
 LOG_FLUSH_S = 3.0  # for the log before an exit is published; a shutdown leaves time for both
 
@@ -60,7 +62,9 @@ class Publisher:
         token = self._metadata.identity_token(event.audience)
         if token is None and not self._warned_unsigned:
             self._warned_unsigned = True
-            self._console.log("The metadata server issues no identity token: publishing without one.")
+            self._console.log(
+                "The metadata server issues no identity token: publishing without one."
+            )
         message = {
             "data": base64.b64encode(json.dumps(event.body).encode()).decode(),
             "attributes": split_token(token or ""),
@@ -71,8 +75,13 @@ class Publisher:
 
 def split_token(token: str) -> dict[str, str]:
     """Split a token into as many attributes as it takes: `identity`, `identity-2`, …"""
-    pieces = [token[start : start + ATTRIBUTE_BYTES] for start in range(0, len(token), ATTRIBUTE_BYTES)]
-    return {"identity" if number == 1 else f"identity-{number}": piece for number, piece in enumerate(pieces, start=1)}
+    pieces = [
+        token[start : start + ATTRIBUTE_BYTES] for start in range(0, len(token), ATTRIBUTE_BYTES)
+    ]
+    return {
+        "identity" if number == 1 else f"identity-{number}": piece
+        for number, piece in enumerate(pieces, start=1)
+    }
 
 
 class Outbox:
@@ -132,11 +141,15 @@ class Outbox:
                 self._publisher.publish(head)
             except HttpError as error:
                 wait = next(waits)
-                self._console.log(f"Publishing to {head.topic} failed ({error}); trying again in {wait:.1f} s.")
+                self._console.log(
+                    f"Publishing to {head.topic} failed ({error}); trying again in {wait:.1f} s."
+                )
                 with self._changed:
                     if self._events and self._events[0] is head:
                         if error.status == HTTPStatus.BAD_REQUEST:
-                            self._events.rotate(-1)  # refused for what it contains: it must not block later events
+                            self._events.rotate(
+                                -1
+                            )  # refused for what it contains: it must not block later events
                         self._changed.wait(wait)
                 continue
             waits = backoffs(30.0)
@@ -145,7 +158,11 @@ class Outbox:
                 if head in self._events:
                     self._events.remove(head)
                     self._latest = head
-                    self._repeats = repeat_intervals(head.repeat_s, head.repeat_max_s) if head.repeat_s else iter(())
+                    self._repeats = (
+                        repeat_intervals(head.repeat_s, head.repeat_max_s)
+                        if head.repeat_s
+                        else iter(())
+                    )
                 self._changed.notify_all()
 
     def _next_event(self) -> Event | None:
@@ -154,7 +171,9 @@ class Outbox:
             while not self._events:
                 latest = self._latest
                 wait = next(self._repeats, None) if latest is not None else None
-                is_changed = self._changed.wait_for(lambda: bool(self._events) or self._latest is not latest, wait)  # noqa: B023
+                is_changed = self._changed.wait_for(
+                    lambda: bool(self._events) or self._latest is not latest, wait
+                )  # noqa: B023
                 if not is_changed:
                     return None
             return self._events[0]

@@ -82,7 +82,9 @@ class StorageReader:
         """Write an object, in one try. Raises HttpError."""
         bucket, name = split_uri(uri)
         path = f"/upload/storage/v1/b/{_quote(bucket)}/o?uploadType=media&name={_quote(name)}"
-        self._storage.call(path, timeout=STORE_S, body=text, content_type="text/plain; charset=utf-8")
+        self._storage.call(
+            path, timeout=STORE_S, body=text, content_type="text/plain; charset=utf-8"
+        )
 
     def list_below(self, folder: str) -> list[StoredObject]:
         """Return all objects below a folder, at any depth."""
@@ -94,7 +96,9 @@ class StorageReader:
             if token:
                 query["pageToken"] = token
             path = f"/storage/v1/b/{_quote(bucket)}/o?{urllib.parse.urlencode(query)}"
-            page = self._retrier.call(f"list {folder}", "DownloadError", functools.partial(self._get_page, path))
+            page = self._retrier.call(
+                f"list {folder}", "DownloadError", functools.partial(self._get_page, path)
+            )
             objects += [
                 StoredObject(f"gs://{bucket}/{item['name']}", item["updated"], int(item["size"]))
                 for item in page.get("items", ())

@@ -13,7 +13,12 @@ from pathlib import Path
 
 from trainmaster.agent.google_http.http_call import HttpError
 from trainmaster.agent.google_http.metadata_server import MetadataServer
-from trainmaster.agent.program.container_engine import ContainerEngine, EngineError, last_lines, registry_of
+from trainmaster.agent.program.container_engine import (
+    ContainerEngine,
+    EngineError,
+    last_lines,
+    registry_of,
+)
 from trainmaster.agent.program.program import Program
 from trainmaster.agent.setup.cancellable_runner import CancellableRunner
 from trainmaster.agent.setup.setup_errors import new_setup_error, retry_setup
@@ -27,7 +32,8 @@ _PERMANENT = re.compile(
 )
 # Words for a registry that cannot be reached now. They win over those above.
 _TRANSIENT = re.compile(
-    r"toomanyrequests|no such host|timeout|timed out|connection re|cannot connect|temporar|\b50\d\b", re.IGNORECASE
+    r"toomanyrequests|no such host|timeout|timed out|connection re|cannot connect|temporar|\b50\d\b",
+    re.IGNORECASE,
 )
 
 
@@ -60,7 +66,9 @@ class ImagePuller:
             if not self._engine.has_image(image):
                 self._pull(image)
         except (EngineError, HttpError) as error:
-            raise new_setup_error("ImageError", f"cannot pull {image}: {error}", transient=True) from error
+            raise new_setup_error(
+                "ImageError", f"cannot pull {image}: {error}", transient=True
+            ) from error
 
     def _pull(self, image: str) -> None:
         workspace = self._workspace
@@ -68,16 +76,26 @@ class ImagePuller:
         command = self._engine.pull_command(image, credentials)
         workspace.log(f"Pulling the image: {image}")
         try:
-            pull = self._runner.run(lambda: Program(command, workspace, env=workspace.environ, cwd=workspace.work))
+            pull = self._runner.run(
+                lambda: Program(command, workspace, env=workspace.environ, cwd=workspace.work)
+            )
         finally:
             if credentials is not None:
                 shutil.rmtree(credentials, ignore_errors=True)
         if pull.exit_status != 0:
             text = last_lines(pull)
-            transient = pull.signal is not None or bool(_TRANSIENT.search(text)) or not _PERMANENT.search(text)
+            transient = (
+                pull.signal is not None
+                or bool(_TRANSIENT.search(text))
+                or not _PERMANENT.search(text)
+            )
             message = f"cannot pull {image}: {text}"
             raise new_setup_error(
-                "ImageError", message, transient=transient, exit_status=pull.exit_status, tail=pull.tail
+                "ImageError",
+                message,
+                transient=transient,
+                exit_status=pull.exit_status,
+                tail=pull.tail,
             )
 
     def _write_credentials(self, image: str) -> Path | None:
@@ -96,7 +114,9 @@ class ImagePuller:
 
 def accepts_vm_token(registry: str | None) -> bool:
     """Return whether the registry is Google's: Artifact Registry, or a domain of the former Container Registry."""
-    return registry is not None and (registry == "gcr.io" or registry.endswith((".gcr.io", ".pkg.dev")))
+    return registry is not None and (
+        registry == "gcr.io" or registry.endswith((".gcr.io", ".pkg.dev"))
+    )
 
 
 def write_credentials(folder: Path, registry: str, token: str) -> None:

@@ -22,16 +22,34 @@ PACKAGE = "docker.io"
 TOOLKIT = "nvidia-ctk"
 EMULATED = "TRAINMASTER_EMULATED_VM"  # set on the local stack, whose VMs share the disk of the developer's machine
 
-_APT = ("apt-get", "--quiet", "--quiet", "--option", "DPkg::Lock::Timeout=300")  # a first boot installs upgrades
-_REPAIR = ("dpkg", "--configure", "-a")  # completes an installation that the end of an earlier boot interrupted
+_APT = (
+    "apt-get",
+    "--quiet",
+    "--quiet",
+    "--option",
+    "DPkg::Lock::Timeout=300",
+)  # a first boot installs upgrades
+_REPAIR = (
+    "dpkg",
+    "--configure",
+    "-a",
+)  # completes an installation that the end of an earlier boot interrupted
 # Source: NVIDIA Container Toolkit, installation guide, "Configuring Docker".
-_CONFIGURE_GPU = ((TOOLKIT, "runtime", "configure", "--runtime=docker"), ("systemctl", "restart", "docker"))
-_PERMANENT = re.compile(r"unable to locate package|no installation candidate|has no such package", re.IGNORECASE)
+_CONFIGURE_GPU = (
+    (TOOLKIT, "runtime", "configure", "--runtime=docker"),
+    ("systemctl", "restart", "docker"),
+)
+_PERMANENT = re.compile(
+    r"unable to locate package|no installation candidate|has no such package", re.IGNORECASE
+)
 
 
 class EngineInstallation:
     def __init__(
-        self, runner: CancellableRunner, workspace: Workspace, pause: Callable[[float], object] = time.sleep
+        self,
+        runner: CancellableRunner,
+        workspace: Workspace,
+        pause: Callable[[float], object] = time.sleep,
     ) -> None:
         self._runner = runner
         self._workspace = workspace
@@ -41,7 +59,9 @@ class EngineInstallation:
         """Install docker and return it. Raises SetupError. May be repeated. `vm`: the label of its containers."""
         environ = self._workspace.environ
         if EMULATED in environ or shutil.which("apt-get", path=environ.get("PATH")) is None:
-            problem = "this VM has no container engine (docker or podman); use a VM image that has one"
+            problem = (
+                "this VM has no container engine (docker or podman); use a VM image that has one"
+            )
             raise new_setup_error("ImageError", problem, transient=False)
         if has_gpu() and shutil.which(TOOLKIT, path=environ.get("PATH")) is None:
             problem = (
@@ -53,7 +73,9 @@ class EngineInstallation:
         retry_setup(self._install, self._workspace, self._pause)
         engine = ContainerEngine.find(environ, vm)
         if engine is None:
-            raise new_setup_error("ImageError", f"{PACKAGE} is installed, but has no command", transient=False)
+            raise new_setup_error(
+                "ImageError", f"{PACKAGE} is installed, but has no command", transient=False
+            )
         return engine
 
     def _install(self) -> None:
@@ -62,7 +84,9 @@ class EngineInstallation:
             _run(command, PACKAGE, "ImageError", self._runner, self._workspace)
 
 
-def install_package(package: str, error_type: str, runner: CancellableRunner, workspace: Workspace) -> None:
+def install_package(
+    package: str, error_type: str, runner: CancellableRunner, workspace: Workspace
+) -> None:
     """Install a package of Debian or Ubuntu. Raises SetupError. May be repeated."""
     install = (*_APT, "install", "--yes", "--no-install-recommends", package)
     for command in (_REPAIR, (*_APT, "update"), install):
@@ -70,13 +94,19 @@ def install_package(package: str, error_type: str, runner: CancellableRunner, wo
 
 
 def _run(
-    command: tuple[str, ...], package: str, error_type: str, runner: CancellableRunner, workspace: Workspace
+    command: tuple[str, ...],
+    package: str,
+    error_type: str,
+    runner: CancellableRunner,
+    workspace: Workspace,
 ) -> None:
     env = {**workspace.environ, "DEBIAN_FRONTEND": "noninteractive"}
     try:
         program_exit = runner.run(lambda: Program(command, workspace, env=env, cwd=workspace.work))
     except OSError as error:  # the image has no apt-get
-        raise new_setup_error(error_type, f"cannot install {package}: {error}", transient=False) from error
+        raise new_setup_error(
+            error_type, f"cannot install {package}: {error}", transient=False
+        ) from error
     if program_exit.exit_status == 0:
         return
     text = last_lines(program_exit)

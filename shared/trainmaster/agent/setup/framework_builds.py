@@ -15,9 +15,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 FRAMEWORKS = (
-    ("tensorflow", "tensorflow-tpu", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-intel", "tf-nightly"),
+    (
+        "tensorflow",
+        "tensorflow-tpu",
+        "tensorflow-cpu",
+        "tensorflow-gpu",
+        "tensorflow-intel",
+        "tf-nightly",
+    ),
     ("xgboost", "xgboost-cpu"),
-    *((name,) for name in ("torch", "torchvision", "torchaudio", "torch-xla", "jax", "jaxlib", "libtpu")),
+    *(
+        (name,)
+        for name in ("torch", "torchvision", "torchaudio", "torch-xla", "jax", "jaxlib", "libtpu")
+    ),
 )
 """Names of each framework's distributions, as PEP 503 normalizes them."""
 
@@ -52,16 +62,23 @@ def keep_builds(folder: Path) -> Sequence[str]:
     """
     from importlib import metadata
 
-    path = [site.getusersitepackages(), *sys.path]  # Python adds the former only if it exists at the start
+    path = [
+        site.getusersitepackages(),
+        *sys.path,
+    ]  # Python adds the former only if it exists at the start
     found = [(item.metadata["Name"], item.version) for item in metadata.distributions(path=path)]
     installed = {normalize(name): version for name, version in reversed(found) if name}
     kept = versions_to_keep(installed)
     for name in kept.keys() - installed.keys():
-        record = Path(site.getusersitepackages()) / f"{name.replace('-', '_')}-{kept[name]}.dist-info"
+        record = (
+            Path(site.getusersitepackages()) / f"{name.replace('-', '_')}-{kept[name]}.dist-info"
+        )
         record.mkdir(parents=True, exist_ok=True)
         text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {kept[name]}\n"
         (record / "METADATA").write_text(text, encoding="utf-8")
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "frameworks.txt"
-    file.write_text("".join(f"{name}=={version}\n" for name, version in sorted(kept.items())), encoding="utf-8")
+    file.write_text(
+        "".join(f"{name}=={version}\n" for name, version in sorted(kept.items())), encoding="utf-8"
+    )
     return ["--constraint", str(file)] if kept else []

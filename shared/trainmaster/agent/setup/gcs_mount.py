@@ -102,7 +102,9 @@ class GcsMount:
             self._cover()
         uri = None
         if self._config.gcs:
-            uri = self._retrier.call("read the address of gcsfuse", "MountError", lambda: self._metadata.find(KEY))
+            uri = self._retrier.call(
+                "read the address of gcsfuse", "MountError", lambda: self._metadata.find(KEY)
+            )
         if uri and not (self._is_emulated and self._config.container):
             self._start(self._download(uri))
             self._workspace.log(f"All buckets that this VM may read are below {POINT}.")
@@ -113,7 +115,9 @@ class GcsMount:
 
         def watch() -> None:
             if process is not None and process.wait() is not None and process is not self._settled:
-                self._workspace.log(f"gcsfuse ended with status {process.returncode}: ending the program.")
+                self._workspace.log(
+                    f"gcsfuse ended with status {process.returncode}: ending the program."
+                )
                 end()
 
         threading.Thread(target=watch, daemon=True).start()
@@ -128,7 +132,9 @@ class GcsMount:
         if process is None:
             return program_exit
         self._settled = process
-        problem = self._unmount(process) if process.poll() is None else "gcsfuse ended before the program"
+        problem = (
+            self._unmount(process) if process.poll() is None else "gcsfuse ended before the program"
+        )
         if process.poll() is None:
             process.kill()
         if process.wait() != 0:
@@ -143,7 +149,9 @@ class GcsMount:
         message = f"what the program wrote below {POINT} may be lost: {problem}"
         self._workspace.log(f"Warning: {message}.")
         error = {"type": "MountError", "message": message, "frame": ""}
-        return replace(program_exit, exit_status=None, signal=None, error=error, tail=message, cause="setup")
+        return replace(
+            program_exit, exit_status=None, signal=None, error=error, tail=message, cause="setup"
+        )
 
     def clean_up(self) -> None:
         """End gcsfuse, also that of an earlier agent, and remove its mount. Its open files are lost."""
@@ -161,7 +169,12 @@ class GcsMount:
             return  # then no program can create the folder either, or it is a file
         if not os.path.ismount(self._point):
             source = b"tmpfs"
-            if _LIBC.mount(source, os.fsencode(self._point), source, MS_RDONLY, b"mode=755,size=4k") != 0:
+            if (
+                _LIBC.mount(
+                    source, os.fsencode(self._point), source, MS_RDONLY, b"mode=755,size=4k"
+                )
+                != 0
+            ):
                 problem = f"cannot mount an empty file system at {self._point}: {os.strerror(ctypes.get_errno())}"
                 raise new_setup_error("MountError", problem, transient=True)
 
@@ -172,11 +185,15 @@ class GcsMount:
         if not program.exists() or hashlib.sha256(program.read_bytes()).hexdigest() != sha256:
             self._storage.download(uri, program)
             if hashlib.sha256(program.read_bytes()).hexdigest() != sha256:
-                problem = f"{uri} does not have the SHA-256 hash in its name: its content was replaced"
+                problem = (
+                    f"{uri} does not have the SHA-256 hash in its name: its content was replaced"
+                )
                 raise new_setup_error("MountError", problem, transient=False)
         program.chmod(0o755)
         path = self._workspace.environ.get("PATH")
-        if not self._is_emulated and not any(shutil.which(name, path=path) for name in ("fusermount3", "fusermount")):
+        if not self._is_emulated and not any(
+            shutil.which(name, path=path) for name in ("fusermount3", "fusermount")
+        ):
             install_package("fuse3", "MountError", self._runner, self._workspace)
         return program
 
@@ -197,7 +214,9 @@ class GcsMount:
                 start_new_session=True,
             )
         except OSError as error:  # a file for another processor, for example
-            raise new_setup_error("MountError", f"cannot start gcsfuse: {error}", transient=False) from error
+            raise new_setup_error(
+                "MountError", f"cannot start gcsfuse: {error}", transient=False
+            ) from error
         self._reader = threading.Thread(target=self._read_log, args=(process, lines), daemon=True)
         self._reader.start()
         until = time.monotonic() + MOUNT_S
@@ -206,7 +225,9 @@ class GcsMount:
                 process.kill()
                 self._reader.join()
                 last = " ".join(lines[-3:]) or f"no message after {MOUNT_S:.0f} s"
-                raise new_setup_error("MountError", f"gcsfuse cannot mount {self._point}: {last}", transient=True)
+                raise new_setup_error(
+                    "MountError", f"gcsfuse cannot mount {self._point}: {last}", transient=True
+                )
             time.sleep(0.02)
         self._process = process
 
@@ -217,7 +238,9 @@ class GcsMount:
             lines.append(line.strip())
             if "severity=ERROR" in line or "severity=WARNING" in line:
                 self._workspace.log(f"gcsfuse: {line.strip()}")
-            if _UPLOAD_FAILED.search(line) and "unlinked" not in line:  # a deleted file has nothing to save
+            if (
+                _UPLOAD_FAILED.search(line) and "unlinked" not in line
+            ):  # a deleted file has nothing to save
                 self._errors.append(line.strip())
 
     def _unmount(self, process: subprocess.Popen[str]) -> str:
@@ -240,5 +263,7 @@ class GcsMount:
 
 def is_fuse(point: Path) -> bool:
     """Return whether a FUSE file system is mounted there. It is not asked, because it may not answer."""
-    mounts = (line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines())
+    mounts = (
+        line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
+    )
     return any(fields[1] == str(point) and fields[2].startswith("fuse") for fields in mounts)

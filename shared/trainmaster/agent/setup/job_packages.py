@@ -60,21 +60,36 @@ class JobPackages:
         self._workspace.log(f"Downloading the package: {uri}")
         self._storage.download(object_uri, package, int(generation) if generation else None)
         if sha256 and hashlib.sha256(package.read_bytes()).hexdigest() != sha256:
-            problem = f"{object_uri} does not have the SHA-256 hash {sha256}: its content was replaced"
+            problem = (
+                f"{object_uri} does not have the SHA-256 hash {sha256}: its content was replaced"
+            )
             raise new_setup_error("PackageError", problem, transient=False)
         return package
 
-    def _run_pip(self, options: Sequence[str], packages: Sequence[Path], kept: Sequence[str] = ()) -> None:
+    def _run_pip(
+        self, options: Sequence[str], packages: Sequence[Path], kept: Sequence[str] = ()
+    ) -> None:
         """Install the packages together. `kept`: further options of pip. Raises SetupError."""
         sources = [package for package in packages if package.suffix != ".whl"]
-        extra = ["--no-build-isolation"] if sources and all(map(builds_without_isolation, sources)) else []
+        extra = (
+            ["--no-build-isolation"]
+            if sources and all(map(builds_without_isolation, sources))
+            else []
+        )
         extra += kept
-        names = [package.name if not package.name.startswith("-") else f"./{package.name}" for package in packages]
+        names = [
+            package.name if not package.name.startswith("-") else f"./{package.name}"
+            for package in packages
+        ]
         pip_exit = self._pip.install(options, names, self._folder, extra)
         if pip_exit.exit_status != 0 and extra == [*kept] and sources and has_setuptools():
             # Without a network, an isolated build cannot download its build tools. Those of the VM may suffice.
             self._workspace.log("Trying again with the build tools of this VM.")
-            extra = ["--no-build-isolation", *(["--check-build-dependencies"] if has_check_option() else []), *kept]
+            extra = [
+                "--no-build-isolation",
+                *(["--check-build-dependencies"] if has_check_option() else []),
+                *kept,
+            ]
             second_exit = self._pip.install(options, names, self._folder, extra)
             pip_exit = second_exit if second_exit.exit_status == 0 else pip_exit
         if pip_exit.exit_status != 0:
@@ -95,7 +110,9 @@ def has_setuptools() -> bool:
     setuptools = importlib.util.find_spec("setuptools")
     if setuptools is None or setuptools.origin is None:
         return False
-    builds_wheels = (Path(setuptools.origin).parent / "command" / "bdist_wheel.py").exists()  # setuptools 70.1
+    builds_wheels = (
+        Path(setuptools.origin).parent / "command" / "bdist_wheel.py"
+    ).exists()  # setuptools 70.1
     return builds_wheels or importlib.util.find_spec("wheel") is not None
 
 
@@ -119,4 +136,6 @@ def builds_without_isolation(package: Path) -> bool:
             return False
     except (OSError, tarfile.TarError, zipfile.BadZipFile, EOFError):
         return False  # pip's error message will explain it
-    return has_setuptools() and not any(re.fullmatch(r"(\./)?([^/]+/)?pyproject\.toml", name) for name in names)
+    return has_setuptools() and not any(
+        re.fullmatch(r"(\./)?([^/]+/)?pyproject\.toml", name) for name in names
+    )

@@ -8,7 +8,13 @@ import sys
 from trainmaster.agent.google_http.http_call import HttpError
 from trainmaster.agent.google_http.metadata_server import MetadataServer
 from trainmaster.agent.program.container_engine import ContainerEngine
-from trainmaster.agent.program.devices import driver_version, has_gpu, has_tpu, lacks_gpu_driver, tool_output
+from trainmaster.agent.program.devices import (
+    driver_version,
+    has_gpu,
+    has_tpu,
+    lacks_gpu_driver,
+    tool_output,
+)
 
 
 def describe_machine(metadata: MetadataServer, engine: ContainerEngine | None) -> str:
@@ -23,7 +29,11 @@ def _image(metadata: MetadataServer) -> str:
         image = metadata.get("instance/image").strip()
     except HttpError:
         image = ""
-    return f"image {image.replace('projects/', '').replace('/global/images/', '/')}" if image else "unknown image"
+    return (
+        f"image {image.replace('projects/', '').replace('/global/images/', '/')}"
+        if image
+        else "unknown image"
+    )
 
 
 def _accelerator() -> str:

@@ -21,7 +21,9 @@ class PackageIndex:
 
         The token in the URL lasts about an hour, so ask before each run of pip. pip does not print it.
         """
-        return self._retrier.call("read the package index from the metadata", "PackageError", self._environment)
+        return self._retrier.call(
+            "read the package index from the metadata", "PackageError", self._environment
+        )
 
     def _environment(self) -> dict[str, str]:
         url = self._metadata.find(KEY)

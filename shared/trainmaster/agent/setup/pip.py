@@ -19,12 +19,18 @@ from trainmaster.agent.workspace import Workspace
 class Pip:
     """The pip of the agent's Python. Its output is forwarded like a program's."""
 
-    def __init__(self, runner: CancellableRunner, workspace: Workspace, index: PackageIndex) -> None:
+    def __init__(
+        self, runner: CancellableRunner, workspace: Workspace, index: PackageIndex
+    ) -> None:
         self._index = index
         self._runner = runner
         self._workspace = workspace
         self._env = {
-            **{name: value for name, value in workspace.environ.items() if name != "PYTHONNOUSERSITE"},
+            **{
+                name: value
+                for name, value in workspace.environ.items()
+                if name != "PYTHONNOUSERSITE"
+            },
             "PIP_BREAK_SYSTEM_PACKAGES": "1",  # the VM is the job's: newer distributions refuse --user without it
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             "PIP_NO_INPUT": "1",
@@ -38,7 +44,9 @@ class Pip:
 
         The log shows the command that AI Platform Training documented; `extra` holds options that newer pips need.
         """
-        self._workspace.log(f"Running command: {shlex.join(['pip3', 'install', '--user', *options, *names])}")
+        self._workspace.log(
+            f"Running command: {shlex.join(['pip3', 'install', '--user', *options, *names])}"
+        )
         command = [sys.executable, "-m", "pip", "install", "--user", *options, *extra, *names]
         env = {**self._env, **self._index.environment()}
         return self._runner.run(lambda: Program(command, self._workspace, env=env, cwd=folder))
@@ -48,11 +56,29 @@ def pip_error(subject: str, pip_exit: ProgramExit) -> SetupError:
     """Return the error of a failed installation of `subject`, with pip's last error line."""
     # pip prints this if the network failed; any other failure is about the package.
     transient = pip_exit.signal is not None or "connection broken by" in pip_exit.tail
-    lines = [line.strip() for line in pip_exit.tail.splitlines() if line.lstrip().startswith(("ERROR:", "error:"))]
-    lines = [line for line in lines if "subprocess-exited" not in line]  # pip's headline, without information
-    how = f"status {pip_exit.exit_status}" if pip_exit.signal is None else f"signal {pip_exit.signal}"
-    message = f"cannot install {subject}: pip ended with {how}" + (f": {lines[-1]}" if lines else "")
-    error = new_setup_error(
-        "PackageError", message, transient=transient, exit_status=pip_exit.exit_status, tail=pip_exit.tail
+    lines = [
+        line.strip()
+        for line in pip_exit.tail.splitlines()
+        if line.lstrip().startswith(("ERROR:", "error:"))
+    ]
+    lines = [
+        line for line in lines if "subprocess-exited" not in line
+    ]  # pip's headline, without information
+    how = (
+        f"status {pip_exit.exit_status}" if pip_exit.signal is None else f"signal {pip_exit.signal}"
     )
-    return error if pip_exit.error is None else SetupError(replace(error.failure, error=pip_exit.error))
+    message = f"cannot install {subject}: pip ended with {how}" + (
+        f": {lines[-1]}" if lines else ""
+    )
+    error = new_setup_error(
+        "PackageError",
+        message,
+        transient=transient,
+        exit_status=pip_exit.exit_status,
+        tail=pip_exit.tail,
+    )
+    return (
+        error
+        if pip_exit.error is None
+        else SetupError(replace(error.failure, error=pip_exit.error))
+    )

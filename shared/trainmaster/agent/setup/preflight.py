@@ -65,7 +65,8 @@ class Preflight:
         self._found: list[str] = []
         self._deadline = time.monotonic() + LIMIT_S
         self._threads = [
-            threading.Thread(target=self._examine, args=(check, self._found), daemon=True) for check in checks
+            threading.Thread(target=self._examine, args=(check, self._found), daemon=True)
+            for check in checks
         ]
         for thread in self._threads:
             thread.start()
@@ -89,7 +90,9 @@ class Preflight:
     def _output(self, command: tuple[str, ...]) -> str:
         """Return what a program prints; empty if it is missing or fails."""
         path = self.workspace.environ.get("PATH", os.defpath)
-        if EMULATED in self.workspace.environ:  # the other folders have the programs of the developer's machine
+        if (
+            EMULATED in self.workspace.environ
+        ):  # the other folders have the programs of the developer's machine
             path = path.partition(os.pathsep)[0]
         program = shutil.which(command[0], path=path)
         try:
@@ -128,17 +131,24 @@ def describe_gpus(expected: int, ecc: str, remapped_rows: str) -> str:
         return f"{len(gpus)} of {expected} GPUs answer"
     for gpu, *values in (*gpus, *_rows(remapped_rows)):
         if any(value.lower() == "yes" or (value.isdecimal() and int(value)) for value in values):
-            what = "uncorrected errors" if len(values) == 1 else "replacements of rows pending, failed"
+            what = (
+                "uncorrected errors" if len(values) == 1 else "replacements of rows pending, failed"
+            )
             return f"the memory of GPU {gpu} has failed ({what}: {', '.join(values)})"
     return ""
 
 
 def describe_xid(kernel_log: str) -> str:
     """Return what NVIDIA's driver has first logged about failed hardware since the boot; empty: nothing."""
-    return next((text.strip(" .") for text, xid in _XID.findall(kernel_log) if int(xid) in HARDWARE_XIDS), "")
+    return next(
+        (text.strip(" .") for text, xid in _XID.findall(kernel_log) if int(xid) in HARDWARE_XIDS),
+        "",
+    )
 
 
 def _rows(listed: str) -> list[list[str]]:
     """Return the fields of each line of CSV. Messages, which nvidia-smi prints to the same stream, are left out."""
     lines = ([field.strip() for field in line.split(",")] for line in listed.splitlines())
-    return [fields for fields in lines if len(fields) > 1 and re.fullmatch(r"[0-9a-fA-F:.]+", fields[0])]
+    return [
+        fields for fields in lines if len(fields) > 1 and re.fullmatch(r"[0-9a-fA-F:.]+", fields[0])
+    ]

@@ -12,7 +12,9 @@ from trainmaster.agent.setup.framework_builds import is_framework, keep_builds
 from trainmaster.agent.setup.pip import Pip, pip_error
 from trainmaster.agent.workspace import Workspace
 
-_PINNED = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*==\s*([A-Za-z0-9.+!-]+?)(\.\*)?\s*")
+_PINNED = re.compile(
+    r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*==\s*([A-Za-z0-9.+!-]+?)(\.\*)?\s*"
+)
 
 
 class RuntimePackages:
@@ -26,11 +28,15 @@ class RuntimePackages:
         missing = [requirement for requirement in requirements if not is_satisfied(requirement)]
         others = [requirement for requirement in missing if is_another_build(requirement)]
         if others:
-            self._workspace.log(f"Not installing {', '.join(others)}: a build for CUDA, unlike this image's torch.")
+            self._workspace.log(
+                f"Not installing {', '.join(others)}: a build for CUDA, unlike this image's torch."
+            )
         missing = [requirement for requirement in missing if requirement not in others]
         if not missing:
             return
-        self._workspace.log(f"The VM's image lacks {', '.join(missing)}: downloading them, which may be gigabytes.")
+        self._workspace.log(
+            f"The VM's image lacks {', '.join(missing)}: downloading them, which may be gigabytes."
+        )
         self._folder.mkdir(parents=True, exist_ok=True)
         frameworks = [requirement for requirement in missing if is_framework(requirement)]
         others = [requirement for requirement in missing if requirement not in frameworks]
@@ -38,7 +44,9 @@ class RuntimePackages:
         self._run_pip(others, keep_builds(self._folder))
 
     def _run_pip(self, requirements: Sequence[str], extra: Sequence[str]) -> None:
-        pip_exit = self._pip.install([], requirements, self._folder, extra) if requirements else None
+        pip_exit = (
+            self._pip.install([], requirements, self._folder, extra) if requirements else None
+        )
         if pip_exit is not None and pip_exit.exit_status != 0:
             raise pip_error(", ".join(requirements), pip_exit)
 
@@ -60,7 +68,9 @@ def is_satisfied(requirement: str) -> bool:
     if pinned is None:
         return False
     name, required, is_prefix = pinned.groups()
-    public = installed_version(name).split("+")[0]  # "2.13.0+cpu": like pip, accept whichever build the image has
+    public = installed_version(name).split("+")[
+        0
+    ]  # "2.13.0+cpu": like pip, accept whichever build the image has
     return public == required or (bool(is_prefix) and public.startswith(f"{required}."))
 
 

@@ -38,7 +38,12 @@ class SecretReader:
         try:
             data = json.loads(response.body)["payload"]["data"]
             return base64.b64decode(data, validate=True).decode()
-        except (binascii.Error, ValueError, KeyError, TypeError):  # their messages could quote the value
+        except (
+            binascii.Error,
+            ValueError,
+            KeyError,
+            TypeError,
+        ):  # their messages could quote the value
             problem = f"the secret {path} is not text in UTF-8, as the value of a variable must be"
             raise new_setup_error("SecretError", problem, transient=False) from None
 

@@ -49,10 +49,14 @@ class Setup:
         self._workspace = workspace
         self._pause = pause
         self._runner = CancellableRunner()
-        pip = Pip(self._runner, workspace, PackageIndex(metadata, Retrier(workspace.console, pause)))
+        pip = Pip(
+            self._runner, workspace, PackageIndex(metadata, Retrier(workspace.console, pause))
+        )
         self._runtime_packages = RuntimePackages(pip, workspace)
         self._job_packages = JobPackages(storage, pip, workspace)
-        self._secrets = SecretReader(secret_manager, Retrier(workspace.console, pause), self._config.project)
+        self._secrets = SecretReader(
+            secret_manager, Retrier(workspace.console, pause), self._config.project
+        )
         self._metadata = metadata
         self._find_engine = find_engine
         self.gcs = GcsMount(self._config, workspace, metadata, storage, self._runner)
@@ -79,7 +83,9 @@ class Setup:
             result: SetupResult = self._secrets.read(self._config.secrets)
         except SetupError as error:
             result = error.failure
-        return self.preflight.failure() or result  # a fault of the machine explains what else has failed
+        return (
+            self.preflight.failure() or result
+        )  # a fault of the machine explains what else has failed
 
     def cancel(self) -> None:
         """End the programs that `prepare` runs. May be called from any thread."""
@@ -88,5 +94,9 @@ class Setup:
     def _ensure_image(self, image: str) -> None:
         engine = self._find_engine()
         if engine is None:
-            engine = EngineInstallation(self._runner, self._workspace, self._pause).run(self._identity.instance.name)
-        ImagePuller(engine, self._metadata, self._runner, self._workspace, self._pause).ensure_present(image)
+            engine = EngineInstallation(self._runner, self._workspace, self._pause).run(
+                self._identity.instance.name
+            )
+        ImagePuller(
+            engine, self._metadata, self._runner, self._workspace, self._pause
+        ).ensure_present(image)

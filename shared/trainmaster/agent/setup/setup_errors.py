@@ -27,14 +27,21 @@ class SetupError(Exception):
 
 
 def new_setup_error(
-    error_type: str, message: str, *, transient: bool, exit_status: int | None = None, tail: str = ""
+    error_type: str,
+    message: str,
+    *,
+    transient: bool,
+    exit_status: int | None = None,
+    tail: str = "",
 ) -> SetupError:
     error = {"type": error_type, "message": message[:MESSAGE_CHARS], "frame": ""}
     cause = "setup" if transient else "install"
     return SetupError(SetupFailure(cause, exit_status, error, tail or message[-TAIL_CHARS:]))
 
 
-def retry_setup(step: Callable[[], None], workspace: Workspace, pause: Callable[[float], object]) -> None:
+def retry_setup(
+    step: Callable[[], None], workspace: Workspace, pause: Callable[[float], object]
+) -> None:
     """Run a step up to TRIES times while its errors are transient. Raises the last SetupError."""
     waits = backoffs(8.0)
     for left in range(TRIES - 1, -1, -1):

@@ -48,7 +48,9 @@ class SelfDelete:
             except HttpError as error:
                 if error.status == HTTPStatus.NOT_FOUND:
                     return
-                self._workspace.log(f"Deleting {self._node} failed ({error}); trying again in {wait:.0f} s.")
+                self._workspace.log(
+                    f"Deleting {self._node} failed ({error}); trying again in {wait:.0f} s."
+                )
             self._sleep(wait)
 
     def _deadline(self) -> float:
@@ -56,7 +58,10 @@ class SelfDelete:
         file = self._workspace.work / "delete_at"
         try:
             return float(file.read_text())
-        except (OSError, ValueError):  # the first start, or an agent that was killed while it wrote the file
+        except (
+            OSError,
+            ValueError,
+        ):  # the first start, or an agent that was killed while it wrote the file
             deadline = self._now() + self._after_s
             file.write_text(str(deadline))
             return deadline

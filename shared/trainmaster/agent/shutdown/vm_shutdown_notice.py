@@ -81,7 +81,9 @@ class VmShutdownNotice:
     def watch(self) -> None:
         self._inbox.watch("instance/maintenance-event", self.on_maintenance_event)
         self._inbox.watch("instance/preempted", self.on_preempted)
-        self._inbox.watch("instance/upcoming-maintenance?alt=json", self.on_upcoming_maintenance, is_optional=True)
+        self._inbox.watch(
+            "instance/upcoming-maintenance?alt=json", self.on_upcoming_maintenance, is_optional=True
+        )
 
     @property
     def is_announced(self) -> bool:
@@ -116,7 +118,11 @@ class VmShutdownNotice:
 
     def within(self, grace_s: float) -> float:
         """Return the time between SIGTERM and SIGKILL: what is left of it, if the program has had time to save."""
-        past_s = self._clock() - self._shutdown_at if self._is_gang and self._shutdown_at is not None else 0.0
+        past_s = (
+            self._clock() - self._shutdown_at
+            if self._is_gang and self._shutdown_at is not None
+            else 0.0
+        )
         return max(grace_s - past_s, min(grace_s, LAST_S))
 
     def on_preempted(self, text: str) -> None:
@@ -141,7 +147,9 @@ class VmShutdownNotice:
         window = window_start(text)
         if text in NOTHING_UPCOMING:
             self._cancel("upcoming-maintenance")
-        elif window is not None:  # any other answer means that the server does not know, so it cancels nothing
+        elif (
+            window is not None
+        ):  # any other answer means that the server does not know, so it cancels nothing
             self._schedule(window)
 
     def on_idle(self) -> None:
@@ -159,9 +167,13 @@ class VmShutdownNotice:
         if early_s <= 0:
             self._expect("upcoming-maintenance", window)
             return
-        self._console.log(f"Maintenance of this VM is planned in {(early_s + ANNOUNCE_BEFORE_S) / 3600:.1f} hours.")
+        self._console.log(
+            f"Maintenance of this VM is planned in {(early_s + ANNOUNCE_BEFORE_S) / 3600:.1f} hours."
+        )
         text = self._upcoming
-        self._inbox.post_later(early_s, lambda: self._schedule(window) if text == self._upcoming else None)
+        self._inbox.post_later(
+            early_s, lambda: self._schedule(window) if text == self._upcoming else None
+        )
 
     def _expect(self, source: str, window: float) -> None:
         if ("preemption" if source == PREEMPTED else "maintenance") in self._reported_causes:

@@ -65,8 +65,12 @@ class Averages:
         return Report(
             cpu=min(max(used_s / available_s, 0.0), 1.0),
             memory=_mean([sample.machine.memory for sample in samples]),
-            gpus=_means([(gpu.index, gpu.utilization) for sample in samples for gpu in sample.gpus]),
-            gpu_memory=_means([(gpu.index, gpu.memory) for sample in samples for gpu in sample.gpus]),
+            gpus=_means(
+                [(gpu.index, gpu.utilization) for sample in samples for gpu in sample.gpus]
+            ),
+            gpu_memory=_means(
+                [(gpu.index, gpu.memory) for sample in samples for gpu in sample.gpus]
+            ),
             received=received,
             sent=sent,
         )

@@ -102,7 +102,9 @@ class OwnProcesses:
             resident += int(fields[21])
         self._cpu_s = max(self._cpu_s, ticks / TICKS_PER_S)
         total = read_memory_info(self._proc)["MemTotal"]
-        return MachineReading(self._cpu_s, float(_cpu_count()), min(resident * PAGE_BYTES / total, 1.0))
+        return MachineReading(
+            self._cpu_s, float(_cpu_count()), min(resident * PAGE_BYTES / total, 1.0)
+        )
 
 
 def find_machine(environ: Mapping[str, str], root: Path = Path("/")) -> Machine:
@@ -110,7 +112,9 @@ def find_machine(environ: Mapping[str, str], root: Path = Path("/")) -> Machine:
     if environ.get(EMULATED_VM):
         return OwnProcesses(root)
     folder = root / CGROUP
-    if all((folder / name).exists() for name in ("memory.current", "memory.max", "cpu.stat", "cpu.max")):
+    if all(
+        (folder / name).exists() for name in ("memory.current", "memory.max", "cpu.stat", "cpu.max")
+    ):
         return OwnCgroup(root)
     return WholeMachine(root)
 
@@ -118,7 +122,10 @@ def find_machine(environ: Mapping[str, str], root: Path = Path("/")) -> Machine:
 def read_memory_info(proc: Path) -> dict[str, int]:
     """Return the values of /proc/meminfo in bytes."""
     lines = (proc / "meminfo").read_text(encoding="ascii").splitlines()
-    return {name: int(value.split()[0]) * 1024 for name, _, value in (line.partition(":") for line in lines)}
+    return {
+        name: int(value.split()[0]) * 1024
+        for name, _, value in (line.partition(":") for line in lines)
+    }
 
 
 def read_fields(path: Path) -> dict[str, str]:

@@ -143,7 +143,9 @@ class UtilizationMonitor:
                 return
             self._refusals += 1
             if self._refusals == 1:
-                self._log(f"Cloud Monitoring refuses this machine's resource metrics: {' '.join(str(error).split())}")
+                self._log(
+                    f"Cloud Monitoring refuses this machine's resource metrics: {' '.join(str(error).split())}"
+                )
             self.is_off = self._refusals >= REFUSALS_MAX
         else:
             self._refusals = 0
@@ -152,7 +154,9 @@ class UtilizationMonitor:
 def point_writer(identity: AgentIdentity, monitoring: GoogleApi) -> Callable[[str], object]:
     """Return what writes the point of the series `agent/alive` for a time in RFC 3339. It raises HttpError."""
     path, origin = _path(identity), SeriesOrigin.of(identity)
-    return lambda at: monitoring.call(path, timeout=WRITE_S, body=json.dumps(alive_body(origin, at)).encode())
+    return lambda at: monitoring.call(
+        path, timeout=WRITE_S, body=json.dumps(alive_body(origin, at)).encode()
+    )
 
 
 def configured_monitor(
@@ -168,7 +172,9 @@ def configured_monitor(
     try:
         interval_s = read_interval(metadata)
     except (HttpError, ValueError) as error:
-        console.log(f"Resource metrics are off: their interval cannot be read from the metadata ({error}).")
+        console.log(
+            f"Resource metrics are off: their interval cannot be read from the metadata ({error})."
+        )
         return None
     if interval_s is None:
         return None

@@ -23,8 +23,12 @@ def read_traffic(root: Path = Path("/")) -> Traffic:
     again. A container has virtual interfaces only.
     """
     lines = (root / "proc/net/dev").read_text(encoding="ascii").splitlines()[2:]
-    counters = {name.strip(): values.split() for name, _, values in (line.partition(":") for line in lines)}
+    counters = {
+        name.strip(): values.split() for name, _, values in (line.partition(":") for line in lines)
+    }
     counters.pop(LOOPBACK, None)
     cards = {name for name in counters if (root / "sys/class/net" / name / "device").exists()}
     chosen = [values for name, values in counters.items() if name in cards or not cards]
-    return Traffic(sum(int(values[0]) for values in chosen), sum(int(values[8]) for values in chosen))
+    return Traffic(
+        sum(int(values[0]) for values in chosen), sum(int(values[8]) for values in chosen)
+    )

@@ -67,7 +67,9 @@ def request_body(
     since_start = {"startTime": rfc3339(start_ns), **gauge}
     labels = {**origin.labels, "attempt": str(key.attempt)}
 
-    def series(metric: str, value: Mapping[str, object], interval: Mapping[str, str], **more: str) -> dict[str, Any]:
+    def series(
+        metric: str, value: Mapping[str, object], interval: Mapping[str, str], **more: str
+    ) -> dict[str, Any]:
         is_gauge = interval is gauge
         return {
             "metric": {"type": metric, "labels": {**labels, **more}},
@@ -91,7 +93,14 @@ def request_body(
 
         for point in progress:
             value, incarnation = {"doubleValue": point.value}, str(key.incarnation)
-            yield series(PROGRESS, value, gauge, name=point.name, source=point.source, incarnation=incarnation)
+            yield series(
+                PROGRESS,
+                value,
+                gauge,
+                name=point.name,
+                source=point.source,
+                incarnation=incarnation,
+            )
 
     return {"timeSeries": list(all_series())}
 
@@ -101,7 +110,13 @@ def alive_body(origin: SeriesOrigin, at: str) -> dict[str, Any]:
     point = {"interval": {"endTime": at.replace("+00:00", "Z")}, "value": {"int64Value": "1"}}
     metric = {"type": ALIVE, "labels": origin.labels}
     resource = {"type": "generic_task", "labels": origin.resource}
-    series = {"metric": metric, "resource": resource, "metricKind": "GAUGE", "valueType": "INT64", "points": [point]}
+    series = {
+        "metric": metric,
+        "resource": resource,
+        "metricKind": "GAUGE",
+        "valueType": "INT64",
+        "points": [point],
+    }
     return {"timeSeries": [series]}
 
 

@@ -82,7 +82,9 @@ class Argument:
     def _range(self) -> str:
         parts = []
         if self.low is not None:
-            parts.append(f"greater than {self.low:g}" if self.is_open else f"of at least {self.low:g}")
+            parts.append(
+                f"greater than {self.low:g}" if self.is_open else f"of at least {self.low:g}"
+            )
         if self.high is not None:
             parts.append(f"of at most {self.high:g}" if not parts else f"at most {self.high:g}")
         return " and ".join(parts)
@@ -117,7 +119,9 @@ class Argument:
 
 def maker(kind: Kind, source: Source) -> Callable[..., Argument]:
     """Return a function that makes arguments of this kind from a name, a default, a help text and further fields."""
-    return lambda name, default, text, **others: Argument(name, kind, text, default, source, **others)
+    return lambda name, default, text, **others: Argument(
+        name, kind, text, default, source, **others
+    )
 
 
 def number_in(values: Values, name: str) -> float:

@@ -23,19 +23,42 @@ from ..arguments.argument import (
 SPLIT_SUM_MAX: Final = 0.4
 """Source: the service's pages: validation_split + test_split <= 0.40."""
 
-_OF_VALIDATION: Final = "Share of the rows for evaluation. Only with preprocess and without validation_data_path."
+_OF_VALIDATION: Final = (
+    "Share of the rows for evaluation. Only with preprocess and without validation_data_path."
+)
 _OF_TEST: Final = "Share of the rows for the test. Only with preprocess and without test_data_path."
-JOB_DIR: Final = Argument("job_dir", Kind.TEXT, "Directory of all output; the job's jobDir.", is_required=True)
+JOB_DIR: Final = Argument(
+    "job_dir", Kind.TEXT, "Directory of all output; the job's jobDir.", is_required=True
+)
 DATA: Final = (
-    Argument("training_data_path", Kind.PATH, "CSV file, no header, target in the first column.", is_required=True),
-    Argument("validation_data_path", Kind.PATH, "CSV file of the same form, for evaluation during the training."),
-    Argument("test_data_path", Kind.PATH, "CSV file of the same form, for one evaluation at the end."),
+    Argument(
+        "training_data_path",
+        Kind.PATH,
+        "CSV file, no header, target in the first column.",
+        is_required=True,
+    ),
+    Argument(
+        "validation_data_path",
+        Kind.PATH,
+        "CSV file of the same form, for evaluation during the training.",
+    ),
+    Argument(
+        "test_data_path", Kind.PATH, "CSV file of the same form, for one evaluation at the end."
+    ),
 )
 TABULAR: Final = (
     *DATA,
     JOB_DIR,
-    Argument("preprocess", Kind.FLAG, "Split the data, fill missing values, encode categories.", False, Source.SERVICE),
-    maker(Kind.NUMBER, Source.SERVICE)("validation_split", 0.2, _OF_VALIDATION, low=0, high=SPLIT_SUM_MAX),
+    Argument(
+        "preprocess",
+        Kind.FLAG,
+        "Split the data, fill missing values, encode categories.",
+        False,
+        Source.SERVICE,
+    ),
+    maker(Kind.NUMBER, Source.SERVICE)(
+        "validation_split", 0.2, _OF_VALIDATION, low=0, high=SPLIT_SUM_MAX
+    ),
     maker(Kind.NUMBER, Source.OURS)("test_split", 0.2, _OF_TEST, low=0, high=SPLIT_SUM_MAX),
 )
 
@@ -43,7 +66,10 @@ TABULAR: Final = (
 def check_splits(values: Values, given: frozenset[str]) -> Iterator[Finding]:
     """Check the shares for validation and test, and note those that have no effect."""
     effective = dict.fromkeys(("validation_split", "test_split"), 0.0)
-    for name, path in (("validation_split", "validation_data_path"), ("test_split", "test_data_path")):
+    for name, path in (
+        ("validation_split", "validation_data_path"),
+        ("test_split", "test_data_path"),
+    ):
         reason = ""
         if not values["preprocess"]:
             reason = "Data are split only with --preprocess."
@@ -55,4 +81,6 @@ def check_splits(values: Values, given: frozenset[str]) -> Iterator[Finding]:
             yield ArgumentNote(name, str(values[name]), "no effect", reason)
     if sum(effective.values()) > SPLIT_SUM_MAX + 1e-9:
         problem = f"and --test_split together must be at most {SPLIT_SUM_MAX}, not {sum(effective.values()):g}"
-        yield ArgumentProblem("validation_split", problem, "--validation_split=0.2 --test_split=0.2")
+        yield ArgumentProblem(
+            "validation_split", problem, "--validation_split=0.2 --test_split=0.2"
+        )

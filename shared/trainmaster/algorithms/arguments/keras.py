@@ -20,11 +20,17 @@ _integer: Final = maker(Kind.INTEGER, Source.VERTEX)
 _number: Final = maker(Kind.NUMBER, Source.VERTEX)
 _TYPES: Final = ("classification", "regression")
 MODEL_TYPE: Final = Argument(
-    "model_type", Kind.TEXT, "What is learnt: a class, or a number.", is_required=True, choices=_TYPES
+    "model_type",
+    Kind.TEXT,
+    "What is learnt: a class, or a number.",
+    is_required=True,
+    choices=_TYPES,
 )
 TRAINING: Final = (
     MODEL_TYPE,
-    _integer("max_steps", -1, f"Number of training steps, one batch in each. {STEPS_DEFAULT}.", low=-1),
+    _integer(
+        "max_steps", -1, f"Number of training steps, one batch in each. {STEPS_DEFAULT}.", low=-1
+    ),
     _integer("max_train_secs", -1, "Longest training in seconds; -1: no limit.", low=-1),
     _integer("batch_size", 100, "Rows per step.", low=1),
     _integer("eval_steps", 0, "Batches per evaluation; 0: all rows.", low=0),
@@ -33,14 +39,23 @@ TRAINING: Final = (
 )
 
 
-def optimizer_arguments(prefix: str, what: str, optimizer: Argument, learning_rate: float) -> tuple[Argument, ...]:
+def optimizer_arguments(
+    prefix: str, what: str, optimizer: Argument, learning_rate: float
+) -> tuple[Argument, ...]:
     """Return the arguments of one optimizer. `what`: the part of the model that it trains."""
 
     def number(name: str, default: float, text: str, high: float | None = None) -> Argument:
         return _number(f"{prefix}{name}", default, f"{text} {what}", low=0, high=high)
 
     return (
-        Argument(f"{prefix}learning_rate", Kind.NUMBER, f"Learning rate {what}", learning_rate, low=0, is_open=True),
+        Argument(
+            f"{prefix}learning_rate",
+            Kind.NUMBER,
+            f"Learning rate {what}",
+            learning_rate,
+            low=0,
+            is_open=True,
+        ),
         optimizer,
         number("l1_regularization_strength", 0.0, "L1 regularization (ftrl)"),
         number("l2_regularization_strength", 0.0, "L2 regularization (ftrl)"),
@@ -51,7 +66,14 @@ def optimizer_arguments(prefix: str, what: str, optimizer: Argument, learning_ra
 
 
 def _optimizer(prefix: str, what: str, default: str, source: Source) -> Argument:
-    return Argument(f"{prefix}optimizer_type", Kind.TEXT, f"Optimizer {what}", default, source, choices=OPTIMIZERS)
+    return Argument(
+        f"{prefix}optimizer_type",
+        Kind.TEXT,
+        f"Optimizer {what}",
+        default,
+        source,
+        choices=OPTIMIZERS,
+    )
 
 
 _OF_MODEL: Final = "of the model."
@@ -62,7 +84,9 @@ LINEAR_LEARNER: Final = ArgumentTable(
     (
         *TABULAR,
         *TRAINING,
-        *optimizer_arguments("", _OF_MODEL, _optimizer("", _OF_MODEL, "ftrl", Source.OURS), learning_rate=0.1),
+        *optimizer_arguments(
+            "", _OF_MODEL, _optimizer("", _OF_MODEL, "ftrl", Source.OURS), learning_rate=0.1
+        ),
     ),
     (check_splits,),
 )
@@ -71,11 +95,35 @@ WIDE_DEEP_LEARNER: Final = ArgumentTable(
         *TABULAR,
         *TRAINING,
         Argument("use_wide", Kind.FLAG, "Whether the model has a wide part.", True, Source.VERTEX),
-        Argument("embed_categories", Kind.FLAG, "Whether the deep part learns from categories.", True, Source.VERTEX),
-        Argument("hidden_units", Kind.INTEGERS, "Units of each hidden layer.", (30, 30, 30), Source.VERTEX),
-        Argument("dnn_dropout", Kind.NUMBER, "Dropout of hidden units.", 0.0, Source.VERTEX, low=0, high=0.99),
-        *optimizer_arguments("", _OF_WIDE, _optimizer("", _OF_WIDE, "adam", Source.VERTEX), learning_rate=0.01),
-        *optimizer_arguments("dnn_", _OF_DEEP, _optimizer("dnn_", _OF_DEEP, "adam", Source.VERTEX), 0.001),
+        Argument(
+            "embed_categories",
+            Kind.FLAG,
+            "Whether the deep part learns from categories.",
+            True,
+            Source.VERTEX,
+        ),
+        Argument(
+            "hidden_units",
+            Kind.INTEGERS,
+            "Units of each hidden layer.",
+            (30, 30, 30),
+            Source.VERTEX,
+        ),
+        Argument(
+            "dnn_dropout",
+            Kind.NUMBER,
+            "Dropout of hidden units.",
+            0.0,
+            Source.VERTEX,
+            low=0,
+            high=0.99,
+        ),
+        *optimizer_arguments(
+            "", _OF_WIDE, _optimizer("", _OF_WIDE, "adam", Source.VERTEX), learning_rate=0.01
+        ),
+        *optimizer_arguments(
+            "dnn_", _OF_DEEP, _optimizer("dnn_", _OF_DEEP, "adam", Source.VERTEX), 0.001
+        ),
     ),
     (check_splits,),
 )

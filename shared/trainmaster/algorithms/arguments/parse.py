@@ -60,7 +60,9 @@ def parse_arguments(
         if argument.is_required and argument.name not in given and argument.name not in tuned
     )
     if not problems:
-        for finding in (finding for rule in table.rules for finding in rule(values, frozenset(given))):
+        for finding in (
+            finding for rule in table.rules for finding in rule(values, frozenset(given))
+        ):
             if isinstance(finding, ArgumentProblem):
                 problems.append(finding)
             else:
@@ -70,31 +72,45 @@ def parse_arguments(
     return ParsedArguments(values, tuple(notes))
 
 
-def _pairs(table: ArgumentTable, tokens: Sequence[str], problems: list[ArgumentProblem]) -> Iterator[tuple[str, str]]:
+def _pairs(
+    table: ArgumentTable, tokens: Sequence[str], problems: list[ArgumentProblem]
+) -> Iterator[tuple[str, str]]:
     """Yield the names and texts of the command line."""
     rest = list(tokens)
     while rest:
         token = rest.pop(0)
         if not token.startswith("--") or len(token) == len("--"):
-            problems.append(ArgumentProblem("", f"{token!r} is not an argument: each begins with --", "--name=value"))
+            problems.append(
+                ArgumentProblem(
+                    "", f"{token!r} is not an argument: each begins with --", "--name=value"
+                )
+            )
             continue
         name, has_value, text = token.removeprefix("--").partition("=")
         name = name.replace("-", "_")
         argument = table.find(name)
         is_flag = argument is not None and argument.kind is Kind.FLAG
         if not has_value:
-            next_is_value = bool(rest) and not rest[0].startswith("--") and (not is_flag or rest[0].lower() in BOOLEANS)
+            next_is_value = (
+                bool(rest)
+                and not rest[0].startswith("--")
+                and (not is_flag or rest[0].lower() in BOOLEANS)
+            )
             if next_is_value:
                 text = rest.pop(0)
             elif is_flag:
                 text = "true"
             elif argument is not None:
-                problems.append(ArgumentProblem(name, f"needs a value: {argument.allowed}", _example(argument)))
+                problems.append(
+                    ArgumentProblem(name, f"needs a value: {argument.allowed}", _example(argument))
+                )
                 continue
         yield name, text
 
 
-def _read(argument: Argument, text: str, problems: list[ArgumentProblem], notes: list[ArgumentNote]) -> Value:
+def _read(
+    argument: Argument, text: str, problems: list[ArgumentProblem], notes: list[ArgumentNote]
+) -> Value:
     """Return the value; the default if the text is not allowed."""
     if argument.ignored:
         notes.append(ArgumentNote(argument.name, text, "no effect", argument.ignored))
@@ -106,7 +122,11 @@ def _read(argument: Argument, text: str, problems: list[ArgumentProblem], notes:
     try:
         return argument.read(text)
     except ValueError:
-        problems.append(ArgumentProblem(argument.name, f"must be {argument.allowed}, not {text!r}", _example(argument)))
+        problems.append(
+            ArgumentProblem(
+                argument.name, f"must be {argument.allowed}, not {text!r}", _example(argument)
+            )
+        )
         return argument.default
 
 
@@ -115,7 +135,13 @@ def _example(argument: Argument) -> str:
         return f"--{argument.name}={STORAGE}my-bucket/data/training.csv"
     if argument.choices:
         return f"--{argument.name}={argument.choices[0]}"
-    fallback = {Kind.FLAG: "true", Kind.INTEGERS: "30,30", Kind.TEXT: "text"}.get(argument.kind, "1")
+    fallback = {Kind.FLAG: "true", Kind.INTEGERS: "30,30", Kind.TEXT: "text"}.get(
+        argument.kind, "1"
+    )
     default = argument.default
-    shown = fallback if default is None or isinstance(default, bool | tuple) or default == "" else f"{default}"
+    shown = (
+        fallback
+        if default is None or isinstance(default, bool | tuple) or default == ""
+        else f"{default}"
+    )
     return f"--{argument.name}={shown}"

@@ -27,4 +27,6 @@ def metric_tags(algorithm: str, values: Values) -> tuple[str, ...]:
     if TABLES[algorithm] in (BOOSTED_TREES, XGBOOST_DIST):
         metrics = xgboost_metrics(values)
         return tuple(dict.fromkeys((*common_names(metrics), *metrics)))
-    return CLASSIFICATION_METRICS if values["model_type"] == "classification" else REGRESSION_METRICS
+    return (
+        CLASSIFICATION_METRICS if values["model_type"] == "classification" else REGRESSION_METRICS
+    )

@@ -8,10 +8,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ..arguments.argument import Argument, ArgumentProblem, ArgumentTable, Finding, Kind, Source, Values, maker
+from ..arguments.argument import (
+    Argument,
+    ArgumentProblem,
+    ArgumentTable,
+    Finding,
+    Kind,
+    Source,
+    Values,
+    maker,
+)
 from ..arguments.common import DATA, JOB_DIR, TABULAR, check_splits
 
-CLASSIFICATION: Final = ("binary:logistic", "binary:logitraw", "binary:hinge", "multi:softmax", "multi:softprob")
+CLASSIFICATION: Final = (
+    "binary:logistic",
+    "binary:logitraw",
+    "binary:hinge",
+    "multi:softmax",
+    "multi:softprob",
+)
 _REGRESSION: Final = (
     "reg:squarederror",
     "reg:squaredlogerror",
@@ -45,17 +60,29 @@ PARAMETERS: Final = (
             ("gpu:binary:logitraw", "binary:logitraw", _DEVICE),
         ),
     ),
-    _integer("num_class", None, "Number of classes. Required for multi:softmax and multi:softprob.", low=2),
+    _integer(
+        "num_class",
+        None,
+        "Number of classes. Required for multi:softmax and multi:softprob.",
+        low=2,
+    ),
     _text("booster", "gbtree", "Kind of model.", choices=("gbtree", "gblinear", "dart")),
     _integer("num_boost_round", 10, "Number of boosting rounds.", low=1),
-    _integer("max_depth", 6, "Largest depth of a tree; 0: no limit, only with grow_policy lossguide.", low=0),
+    _integer(
+        "max_depth",
+        6,
+        "Largest depth of a tree; 0: no limit, only with grow_policy lossguide.",
+        low=0,
+    ),
     _number("eta", 0.3, "Learning rate.", low=0, high=1),
     _number("gamma", 0.0, "Smallest reduction of the loss for a split.", low=0),
     _number("min_child_weight", 1.0, "Smallest sum of instance weights in a leaf.", low=0),
     _number("max_delta_step", 0.0, "Largest change of a leaf; 0: no limit.", low=0),
     _number("subsample", 1.0, "Share of the rows per round.", low=0, high=1, is_open=True),
     _number("colsample_bytree", 1.0, "Share of the columns per tree.", low=0, high=1, is_open=True),
-    _number("colsample_bylevel", 1.0, "Share of the columns per level.", low=0, high=1, is_open=True),
+    _number(
+        "colsample_bylevel", 1.0, "Share of the columns per level.", low=0, high=1, is_open=True
+    ),
     _number("lambda", 1.0, "L2 regularization.", low=0),
     _number("alpha", 0.0, "L1 regularization.", low=0),
     _text(
@@ -73,20 +100,43 @@ PARAMETERS: Final = (
         Kind.TEXT,
         "Tree updaters; auto: those of tree_method.",
         "auto",
-        replaced=(("grow_colmaker,prune", "auto", "These were the updaters of the service's default tree_method."),),
+        replaced=(
+            (
+                "grow_colmaker,prune",
+                "auto",
+                "These were the updaters of the service's default tree_method.",
+            ),
+        ),
     ),
     _integer("refresh_leaf", 1, "Whether the updater refresh changes leaves.", low=0, high=1),
     _text("process_type", "default", "Boosting process.", choices=("default",)),
-    _text("grow_policy", "depthwise", "Where new nodes are added.", choices=("depthwise", "lossguide")),
+    _text(
+        "grow_policy", "depthwise", "Where new nodes are added.", choices=("depthwise", "lossguide")
+    ),
     _integer("max_leaves", 0, "Largest number of leaves; 0: no limit.", low=0),
     _integer("max_bin", 256, "Number of bins per column.", low=2),
-    Argument("base_score", Kind.NUMBER, "First prediction; default: estimated from the targets (formerly 0.5)."),
-    _integer("csv_weight", 0, "1: the second column of the training data is the weight of the row.", low=0, high=1),
+    Argument(
+        "base_score",
+        Kind.NUMBER,
+        "First prediction; default: estimated from the targets (formerly 0.5).",
+    ),
+    _integer(
+        "csv_weight",
+        0,
+        "1: the second column of the training data is the weight of the row.",
+        low=0,
+        high=1,
+    ),
     Argument("eval_metric", Kind.TEXT, "Further metrics of XGBoost, separated by commas."),
     _integer("seed", 0, "Seed of all random numbers.", low=0),
     _integer("nthread", None, "Threads; default: the cores of the VM.", low=1),
     _number("tweedie_variance_power", 1.5, "For reg:tweedie.", low=1, high=2, is_open=True),
-    _text("sample_type", "uniform", "For dart: how trees are selected.", choices=("uniform", "weighted")),
+    _text(
+        "sample_type",
+        "uniform",
+        "For dart: how trees are selected.",
+        choices=("uniform", "weighted"),
+    ),
     _text("normalize_type", "tree", "For dart: weight of new trees.", choices=("tree", "forest")),
     _number("rate_drop", 0.0, "For dart: share of the trees that are dropped.", low=0, high=1),
     _integer("one_drop", 0, "For dart: 1: at least one tree is dropped.", low=0, high=1),
@@ -96,7 +146,12 @@ PARAMETERS: Final = (
 )
 _own: Final = maker(Kind.NUMBER, Source.OURS)
 _DISTRIBUTED: Final = (
-    _own("checkpoint_secs", 60.0, "Seconds between two checkpoints, from which a restarted job continues.", low=0),
+    _own(
+        "checkpoint_secs",
+        60.0,
+        "Seconds between two checkpoints, from which a restarted job continues.",
+        low=0,
+    ),
     _own("wait_minutes", 30.0, "How long a replica waits for lost replicas.", low=0, is_open=True),
 )
 
@@ -127,7 +182,9 @@ def check_classes(values: Values, given: frozenset[str]) -> Iterator[Finding]:
     """Check that multi-class objectives have the number of classes, and other objectives do not."""
     objective = str(values["objective"])
     if objective.startswith("multi:") and values["num_class"] is None:
-        yield ArgumentProblem("num_class", f"is required for the objective {objective}", "--num_class=3")
+        yield ArgumentProblem(
+            "num_class", f"is required for the objective {objective}", "--num_class=3"
+        )
     if not objective.startswith("multi:") and "num_class" in given:
         problem = f"can only be given for multi:softmax and multi:softprob, and the objective is {objective}"
         yield ArgumentProblem("num_class", problem, "leave it out")
@@ -136,7 +193,9 @@ def check_classes(values: Values, given: frozenset[str]) -> Iterator[Finding]:
 def check_depth(values: Values, _given: frozenset[str]) -> Iterator[Finding]:
     """Check that trees have a limit."""
     if values["max_depth"] == 0 and values["max_leaves"] == 0:
-        yield ArgumentProblem("max_depth", "can be 0 only if --max_leaves limits the trees", "--max_depth=6")
+        yield ArgumentProblem(
+            "max_depth", "can be 0 only if --max_leaves limits the trees", "--max_depth=6"
+        )
 
 
 def check_weights(values: Values, _given: frozenset[str]) -> Iterator[Finding]:
@@ -150,4 +209,6 @@ BOOSTED_TREES: Final = ArgumentTable(
     (*TABULAR, *PARAMETERS, *(item for item in _DISTRIBUTED if item.name == "checkpoint_secs")),
     (check_splits, check_classes, check_depth, check_weights),
 )
-XGBOOST_DIST: Final = ArgumentTable((*DATA, JOB_DIR, *PARAMETERS, *_DISTRIBUTED), (check_classes, check_depth))
+XGBOOST_DIST: Final = ArgumentTable(
+    (*DATA, JOB_DIR, *PARAMETERS, *_DISTRIBUTED), (check_classes, check_depth)
+)

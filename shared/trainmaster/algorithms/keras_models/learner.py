@@ -58,11 +58,18 @@ def train(create_model: CreateModel, values: Values) -> None:
     if evaluated is rows["training"]:
         print("no validation data: the metrics are those of the training data", flush=True)
     model = create_model(encoder, task)
-    step = fit(model, values, rows["training"], partial(evaluate, model, task, evaluated, limited=True))
+    step = fit(
+        model, values, rows["training"], partial(evaluate, model, task, evaluated, limited=True)
+    )
     metrics = evaluate(model, task, evaluated)
     if len(rows["test"]):
-        metrics |= {f"test_{name}": value for name, value in evaluate(model, task, rows["test"]).items()}
-    targets = (_to_original_units(rows["training"].targets, task), _to_original_units(evaluated.targets, task))
+        metrics |= {
+            f"test_{name}": value for name, value in evaluate(model, task, rows["test"]).items()
+        }
+    targets = (
+        _to_original_units(rows["training"].targets, task),
+        _to_original_units(evaluated.targets, task),
+    )
     metrics |= baseline(*targets, is_classification=is_classification)
     write_model(job_dir, Predictor(encoder, model))
     write_metrics(job_dir, metrics, step, is_classification=is_classification)

@@ -18,9 +18,13 @@ def create_optimizer(values: Values, prefix: str = "") -> Any:
                 rate,
                 l1_regularization_strength=values[f"{prefix}l1_regularization_strength"],
                 l2_regularization_strength=values[f"{prefix}l2_regularization_strength"],
-                l2_shrinkage_regularization_strength=values[f"{prefix}l2_shrinkage_regularization_strength"],
+                l2_shrinkage_regularization_strength=values[
+                    f"{prefix}l2_shrinkage_regularization_strength"
+                ],
             )
         case "adam":
-            return tf_keras.optimizers.Adam(rate, values[f"{prefix}beta_1"], values[f"{prefix}beta_2"])
+            return tf_keras.optimizers.Adam(
+                rate, values[f"{prefix}beta_1"], values[f"{prefix}beta_2"]
+            )
         case _:
             return tf_keras.optimizers.SGD(rate)

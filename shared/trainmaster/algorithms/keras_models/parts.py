@@ -21,16 +21,22 @@ def create_inputs(encoder: RowEncoder) -> dict[str, Any]:
     if encoder.metadata.numerical:
         inputs[NUMBERS] = tf_keras.Input((len(encoder.metadata.numerical),), name=NUMBERS)
     if encoder.metadata.categorical:
-        inputs[CATEGORIES] = tf_keras.Input((len(encoder.metadata.categorical),), dtype="int64", name=CATEGORIES)
+        inputs[CATEGORIES] = tf_keras.Input(
+            (len(encoder.metadata.categorical),), dtype="int64", name=CATEGORIES
+        )
     return inputs
 
 
 def linear_model(encoder: RowEncoder, outputs: int) -> Any:
     """Return a model with one weight per number, per category and output."""
     inputs = create_inputs(encoder)
-    terms = [layers.Dense(outputs, name="linear_numbers")(inputs[NUMBERS])] if NUMBERS in inputs else []
+    terms = (
+        [layers.Dense(outputs, name="linear_numbers")(inputs[NUMBERS])] if NUMBERS in inputs else []
+    )
     for position, size in enumerate(encoder.sizes):
-        weights = layers.Embedding(size, outputs, embeddings_initializer="zeros", name=f"linear_category_{position}")
+        weights = layers.Embedding(
+            size, outputs, embeddings_initializer="zeros", name=f"linear_category_{position}"
+        )
         terms.append(weights(inputs[CATEGORIES][:, position]))
     total = terms[0] if len(terms) == 1 else layers.Add()(terms)
     if NUMBERS not in inputs:
@@ -39,14 +45,21 @@ def linear_model(encoder: RowEncoder, outputs: int) -> Any:
 
 
 def deep_model(
-    encoder: RowEncoder, outputs: int, hidden_units: Sequence[int], dropout: float, *, embeds_categories: bool
+    encoder: RowEncoder,
+    outputs: int,
+    hidden_units: Sequence[int],
+    dropout: float,
+    *,
+    embeds_categories: bool,
 ) -> Any:
     """Return a model with hidden layers over numbers and embedded categories."""
     inputs = create_inputs(encoder)
     terms = [inputs[NUMBERS]] if NUMBERS in inputs else []
     if embeds_categories or not terms:  # without numbers there is nothing else to learn from
         for position, size in enumerate(encoder.sizes):
-            embedding = layers.Embedding(size, embedding_width(size), name=f"deep_category_{position}")
+            embedding = layers.Embedding(
+                size, embedding_width(size), name=f"deep_category_{position}"
+            )
             terms.append(embedding(inputs[CATEGORIES][:, position]))
     hidden = terms[0] if len(terms) == 1 else layers.Concatenate()(terms)
     for units in hidden_units:

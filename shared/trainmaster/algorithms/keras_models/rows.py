@@ -62,7 +62,9 @@ class RowEncoder(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
     def encode_table(self, table: pd.DataFrame) -> dict[str, np.ndarray[Any, Any]]:
         """Return the inputs of the models for a prepared table."""
         texts = {
-            column.index: tf.constant(table[column.index].astype(str).to_numpy(dtype=object), tf.string)
+            column.index: tf.constant(
+                table[column.index].astype(str).to_numpy(dtype=object), tf.string
+            )
             for column in self.metadata.features
         }
         return {name: value.numpy() for name, value in self.encode(texts).items()}
@@ -82,4 +84,6 @@ def _numbers(texts: Any, column: Column) -> Any:
 def _table(column: Column) -> Any:
     keys = tf.constant(column.categories, tf.string)
     numbers = tf.range(1, len(column.categories) + 1, dtype=tf.int64)
-    return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, numbers), default_value=0)
+    return tf.lookup.StaticHashTable(
+        tf.lookup.KeyValueTensorInitializer(keys, numbers), default_value=0
+    )

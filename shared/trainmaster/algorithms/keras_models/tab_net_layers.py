@@ -22,8 +22,12 @@ def sparsemax(logits: Any) -> Any:
     descending = tf.sort(shifted, axis=-1, direction="DESCENDING")
     sums = tf.cumsum(descending, axis=-1)
     ranks = tf.range(1, tf.shape(logits)[-1] + 1, dtype=logits.dtype)
-    support = tf.reduce_sum(tf.cast(1 + ranks * descending > sums, tf.int32), axis=-1, keepdims=True)
-    threshold = (tf.gather(sums, support - 1, axis=-1, batch_dims=1) - 1) / tf.cast(support, logits.dtype)
+    support = tf.reduce_sum(
+        tf.cast(1 + ranks * descending > sums, tf.int32), axis=-1, keepdims=True
+    )
+    threshold = (tf.gather(sums, support - 1, axis=-1, batch_dims=1) - 1) / tf.cast(
+        support, logits.dtype
+    )
     return tf.maximum(shifted - threshold, 0)
 
 
@@ -43,13 +47,17 @@ class GhostBatchNormalization(tf_keras.layers.Layer):  # type: ignore[misc]  # K
 
     def call(self, values: Any, training: bool = False) -> Any:  # noqa: FBT001, FBT002 - Keras' signature
         if not training:
-            return (values - self.mean) * tf.math.rsqrt(self.variance + EPSILON) * self.scale + self.offset
+            return (values - self.mean) * tf.math.rsqrt(
+                self.variance + EPSILON
+            ) * self.scale + self.offset
         width = values.shape[-1]
         parts = tf.reshape(values, [self._parts, -1, width])
         mean, variance = tf.nn.moments(parts, axes=[1], keepdims=True)
         self._update_average(self.mean, tf.reduce_mean(mean, axis=[0, 1]))
         self._update_average(self.variance, tf.reduce_mean(variance, axis=[0, 1]))
-        normalized = tf.reshape((parts - mean) * tf.math.rsqrt(variance + EPSILON), tf.shape(values))
+        normalized = tf.reshape(
+            (parts - mean) * tf.math.rsqrt(variance + EPSILON), tf.shape(values)
+        )
         return tf.ensure_shape(normalized, values.shape) * self.scale + self.offset
 
     def _update_average(self, statistic: Any, observed: Any) -> None:
@@ -65,14 +73,18 @@ class GatedLayer(tf_keras.layers.Layer):  # type: ignore[misc]  # Keras has no t
         self._normalization = GhostBatchNormalization(ghost_batches, momentum)
 
     def call(self, values: Any, training: bool = False) -> Any:  # noqa: FBT001, FBT002 - Keras' signature
-        linear, gate = tf.split(self._normalization(self._dense(values), training=training), 2, axis=-1)
+        linear, gate = tf.split(
+            self._normalization(self._dense(values), training=training), 2, axis=-1
+        )
         return linear * tf.sigmoid(gate)
 
 
 class FeatureTransformer(tf_keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
     """Gated layers with residual connections: first those with shared weights, then the step's own."""
 
-    def __init__(self, shared: list[Any], own_count: int, width: int, ghost_batches: int, momentum: float) -> None:
+    def __init__(
+        self, shared: list[Any], own_count: int, width: int, ghost_batches: int, momentum: float
+    ) -> None:
         super().__init__()
         own = [layers.Dense(2 * width, use_bias=False) for _ in range(own_count)]
         self._layers = [GatedLayer(dense, ghost_batches, momentum) for dense in (*shared, *own)]

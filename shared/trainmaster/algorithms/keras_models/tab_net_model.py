@@ -12,7 +12,12 @@ import tensorflow as tf
 import tf_keras
 
 from ..keras_models.rows import CATEGORIES, NUMBERS, RowEncoder
-from ..keras_models.tab_net_layers import FeatureTransformer, GhostBatchNormalization, YeoJohnson, sparsemax
+from ..keras_models.tab_net_layers import (
+    FeatureTransformer,
+    GhostBatchNormalization,
+    YeoJohnson,
+    sparsemax,
+)
 
 layers = tf_keras.layers
 ENTROPY_EPSILON = 1e-5
@@ -48,20 +53,27 @@ class TabNet(tf_keras.Model):  # type: ignore[misc]  # Keras has no types
         super().__init__()
         self._sizes = sizes
         self._embeddings = [
-            layers.Embedding(size, sizes.large_category_dim if size > sizes.large_category_thresh else 1)
+            layers.Embedding(
+                size, sizes.large_category_dim if size > sizes.large_category_thresh else 1
+            )
             for size in encoder.sizes
         ]
-        self._widths = [1] * len(encoder.metadata.numerical) + [layer.output_dim for layer in self._embeddings]
+        self._widths = [1] * len(encoder.metadata.numerical) + [
+            layer.output_dim for layer in self._embeddings
+        ]
         self._power = YeoJohnson() if sizes.yeo_johnson and encoder.metadata.numerical else None
         ghost = (sizes.ghost_batches, sizes.momentum)
         self._normalization = GhostBatchNormalization(1, sizes.momentum)
         shared = [layers.Dense(2 * sizes.width, use_bias=False) for _ in range(sizes.shared_layers)]
         self._transformers = [
-            FeatureTransformer(shared, sizes.own_layers, sizes.width, *ghost) for _ in range(sizes.steps)
+            FeatureTransformer(shared, sizes.own_layers, sizes.width, *ghost)
+            for _ in range(sizes.steps)
         ]
         total = sum(self._widths)
         self._mask_layers = [layers.Dense(total, use_bias=False) for _ in range(sizes.steps - 1)]
-        self._mask_normalizations = [GhostBatchNormalization(*ghost) for _ in range(sizes.steps - 1)]
+        self._mask_normalizations = [
+            GhostBatchNormalization(*ghost) for _ in range(sizes.steps - 1)
+        ]
         self._output = layers.Dense(outputs, use_bias=True)
 
     def call(self, inputs: dict[str, Any], training: bool = False) -> Any:  # noqa: FBT001, FBT002 - Keras' signature
@@ -81,13 +93,19 @@ class TabNet(tf_keras.Model):  # type: ignore[misc]  # Keras has no types
             logits = self._mask_layers[step](transformed[:, sizes.decision_width :])
             mask = sparsemax(self._mask_normalizations[step](logits, training=training) * prior)
             prior *= sizes.relaxation - mask
-            entropy += tf.reduce_mean(tf.reduce_sum(-mask * tf.math.log(mask + ENTROPY_EPSILON), axis=1))
+            entropy += tf.reduce_mean(
+                tf.reduce_sum(-mask * tf.math.log(mask + ENTROPY_EPSILON), axis=1)
+            )
             masked = mask * features
         if training:
             self.add_loss(sizes.sparsity_loss_weight * entropy / (sizes.steps - 1))
             return self._output(decided)
-        parts = tf.split(masks, self._widths, axis=1)  # one for each column, as wide as its embedding
-        return self._output(decided), tf.stack([tf.reduce_sum(part, axis=1) for part in parts], axis=1)
+        parts = tf.split(
+            masks, self._widths, axis=1
+        )  # one for each column, as wide as its embedding
+        return self._output(decided), tf.stack(
+            [tf.reduce_sum(part, axis=1) for part in parts], axis=1
+        )
 
     def _columns(self, inputs: dict[str, Any]) -> Any:
         parts = []

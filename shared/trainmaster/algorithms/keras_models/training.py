@@ -40,10 +40,16 @@ Evaluate = Callable[[Rows], dict[str, float]]
 def step_count(values: Values, rows: int) -> int:
     """Return the number of training steps."""
     steps = integer_in(values, "max_steps")
-    return steps if steps > 0 else max(STEPS_MIN, PASSES * -(-rows // integer_in(values, "batch_size")))
+    return (
+        steps
+        if steps > 0
+        else max(STEPS_MIN, PASSES * -(-rows // integer_in(values, "batch_size")))
+    )
 
 
-def fit(model: Any, values: Values, training: Rows, evaluate: Callable[[], dict[str, float]]) -> int:
+def fit(
+    model: Any, values: Values, training: Rows, evaluate: Callable[[], dict[str, float]]
+) -> int:
     """Train the compiled model, and return the number of steps done. A restarted job continues at its checkpoint.
 
     `evaluate` returns the metrics that are printed and reported from time to time.
@@ -58,7 +64,9 @@ def fit(model: Any, values: Values, training: Rows, evaluate: Callable[[], dict[
             seed = integer_in(values, "seed") + done
             rows = rows.shuffle(min(len(training), SHUFFLED_ROWS_MAX), seed=seed).repeat()
             batches = rows.batch(batch, drop_remainder=True).prefetch(2)
-            model.fit(batches, steps_per_epoch=total - done, epochs=1, verbose=0, callbacks=[progress])
+            model.fit(
+                batches, steps_per_epoch=total - done, epochs=1, verbose=0, callbacks=[progress]
+            )
         progress.finish()
         return progress.step
 
@@ -66,7 +74,9 @@ def fit(model: Any, values: Values, training: Rows, evaluate: Callable[[], dict[
 class Progress(tf_keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
     """Evaluates and stores checkpoints every `eval_frequency_secs`; ends the training after `max_train_secs`."""
 
-    def __init__(self, model: Any, values: Values, scratch: Path, evaluate: Callable[[], dict[str, float]]) -> None:
+    def __init__(
+        self, model: Any, values: Values, scratch: Path, evaluate: Callable[[], dict[str, float]]
+    ) -> None:
         super().__init__()
         job_dir = str(values["job_dir"])
         self.step = 0

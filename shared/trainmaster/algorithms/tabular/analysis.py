@@ -45,10 +45,14 @@ EMBEDDED: Final = CategoryLimits(vocabulary_max=1_000, buckets=1_000)
 def analyse(table: pd.DataFrame, limits: CategoryLimits, *, is_classification: bool) -> Metadata:
     """Return what the columns of the training data are. Raises DataError if the target or all features are unusable."""
     target = _analyse_classes(table[0]) if is_classification else _analyse_number(table[0])
-    columns = tuple(analyse_column(index, table[index], limits) for index in range(1, table.shape[1]))
+    columns = tuple(
+        analyse_column(index, table[index], limits) for index in range(1, table.shape[1])
+    )
     metadata = Metadata(target, columns)
     if not metadata.features:
-        raise DataError("no column can be learnt from: each has one value only, or a different value in every row")
+        raise DataError(
+            "no column can be learnt from: each has one value only, or a different value in every row"
+        )
     return metadata
 
 
@@ -66,10 +70,18 @@ def analyse_column(index: int, column: pd.Series, limits: CategoryLimits) -> Col
         return _text_column(index, column, values, limits, is_unique=is_unique)
     if values.str.fullmatch(_INTEGER).all():
         if is_unique:
-            return Column(index, ColumnType.NUMERICAL, Treatment.ROW_IDENTIFIER, _statistics(column, distinct))
+            return Column(
+                index, ColumnType.NUMERICAL, Treatment.ROW_IDENTIFIER, _statistics(column, distinct)
+            )
         if distinct <= INTEGER_CATEGORIES_MAX:
             categories = tuple(sorted(values.unique(), key=int))
-            return Column(index, ColumnType.CATEGORICAL, Treatment.IDENTITY, _statistics(column, distinct), categories)
+            return Column(
+                index,
+                ColumnType.CATEGORICAL,
+                Treatment.IDENTITY,
+                _statistics(column, distinct),
+                categories,
+            )
     statistics = _statistics(column, distinct, numbers)
     return Column(index, ColumnType.NUMERICAL, Treatment.NONE, statistics)
 
@@ -91,14 +103,24 @@ def _statistics(column: pd.Series, distinct: int, numbers: pd.Series | None = No
     if numbers is None:
         return Statistics(count, missing, distinct)
     std = float(numbers.std(ddof=0))
-    return Statistics(count, missing, distinct, float(numbers.mean()), std, float(numbers.min()), float(numbers.max()))
+    return Statistics(
+        count,
+        missing,
+        distinct,
+        float(numbers.mean()),
+        std,
+        float(numbers.min()),
+        float(numbers.max()),
+    )
 
 
 def _analyse_classes(column: pd.Series) -> Target:
     values = column.dropna().unique()
     if not 2 <= len(values) <= CLASSES_MAX:  # noqa: PLR2004 - there is nothing to learn from one class
         problem = f"the first column has {len(values)} different values, and a target of classification has 2 to"
-        raise DataError(f"{problem} {CLASSES_MAX}; put the class into the first column, or select a regression")
+        raise DataError(
+            f"{problem} {CLASSES_MAX}; put the class into the first column, or select a regression"
+        )
     is_number = to_numbers(pd.Series(values)).notna().all()
     return Target(ColumnType.CATEGORICAL, tuple(sorted(values, key=float if is_number else None)))
 
@@ -108,5 +130,9 @@ def _analyse_number(column: pd.Series) -> Target:
     numbers = to_numbers(values)
     if values.empty or numbers.isna().any():
         wrong = "empty" if values.empty else repr(values[numbers.isna()].iloc[0])
-        raise DataError(f"the first column has the value {wrong}, and a target of regression is a number")
-    return Target(ColumnType.NUMERICAL, (), float(numbers.mean()), float(numbers.std(ddof=0)) or 1.0)
+        raise DataError(
+            f"the first column has the value {wrong}, and a target of regression is a number"
+        )
+    return Target(
+        ColumnType.NUMERICAL, (), float(numbers.mean()), float(numbers.std(ddof=0)) or 1.0
+    )

@@ -18,7 +18,9 @@ UNKNOWN: Final = -1
 
 def encode(table: pd.DataFrame, metadata: Metadata) -> np.ndarray[Any, Any]:
     """Return a matrix of float32, one row per row of a prepared table."""
-    matrix = np.zeros((len(table), sum(column.width for column in metadata.features)), dtype=np.float32)
+    matrix = np.zeros(
+        (len(table), sum(column.width for column in metadata.features)), dtype=np.float32
+    )
     start = 0
     for column in metadata.features:
         if column.type is ColumnType.NUMERICAL:
@@ -39,4 +41,6 @@ def category_positions(cells: pd.Series, column: Column) -> np.ndarray[Any, Any]
     else:
         order = {category: position for position, category in enumerate(column.categories)}
         known = [order.get(category, UNKNOWN) for category in found]
-    return np.asarray(known, dtype=np.int64)[codes] if known else np.zeros(len(cells), dtype=np.int64)
+    return (
+        np.asarray(known, dtype=np.int64)[codes] if known else np.zeros(len(cells), dtype=np.int64)
+    )

@@ -23,7 +23,9 @@ def encode_row(row: Sequence[str], metadata: Mapping[str, Any]) -> list[float]:
     """
     columns = metadata["columns"]
     if len(row) != len(columns):
-        raise ValueError(f"the row has {len(row)} columns, and the training data had {len(columns)} without the target")
+        raise ValueError(
+            f"the row has {len(row)} columns, and the training data had {len(columns)} without the target"
+        )
     encoded: list[float] = []
     for column in columns:
         encoded += _encode_cell(row[column["index"] - 1].strip(" "), column)

@@ -95,4 +95,6 @@ class Metadata:
         return tuple(column for column in self.features if column.type is ColumnType.CATEGORICAL)
 
     def to_json(self) -> bytes:
-        return json.dumps({"version": VERSION, **asdict(self)}, indent=1, ensure_ascii=False).encode()
+        return json.dumps(
+            {"version": VERSION, **asdict(self)}, indent=1, ensure_ascii=False
+        ).encode()

@@ -46,7 +46,9 @@ def prepare(values: Values, limits: CategoryLimits, *, is_classification: bool) 
             _refuse_missing(cleaned, metadata, name)
         ready[name] = _convert_types(cleaned, metadata, name)
     if ready["training"].empty:
-        raise DataError(f"no row is left for training: each misses more than {MISSING_SHARE_MAX:.0%} of its values")
+        raise DataError(
+            f"no row is left for training: each misses more than {MISSING_SHARE_MAX:.0%} of its values"
+        )
     return Prepared(metadata, ready)
 
 
@@ -88,7 +90,10 @@ def _drop_rows(table: pd.DataFrame, metadata: Metadata, name: str) -> pd.DataFra
     is_kept = (table[features].isna().mean(axis=1) <= MISSING_SHARE_MAX) & table[0].notna()
     dropped = len(table) - int(is_kept.sum())
     if dropped:
-        print(f"{name}: dropped {dropped} of {len(table)} rows with too many missing values", flush=True)
+        print(
+            f"{name}: dropped {dropped} of {len(table)} rows with too many missing values",
+            flush=True,
+        )
     return table[is_kept]
 
 
@@ -96,7 +101,9 @@ def _refuse_missing(table: pd.DataFrame, metadata: Metadata, name: str) -> None:
     for index in (0, *(column.index for column in metadata.features)):
         missing = int(table[index].isna().sum())
         if missing:
-            problem = f"column {index + 1} of the {name} data misses {missing} of {len(table)} values"
+            problem = (
+                f"column {index + 1} of the {name} data misses {missing} of {len(table)} values"
+            )
             raise DataError(f"{problem}; --preprocess fills them, or drops the rows")
 
 
@@ -111,7 +118,9 @@ def _convert_types(table: pd.DataFrame, metadata: Metadata, name: str) -> pd.Dat
         numbers = to_numbers(cells)
         wrong = cells[cells.notna() & numbers.isna()]
         if len(wrong):
-            problem = f"column {column.index + 1} of the {name} data has the value {wrong.iloc[0]!r}"
+            problem = (
+                f"column {column.index + 1} of the {name} data has the value {wrong.iloc[0]!r}"
+            )
             raise DataError(f"{problem}, and is a number in the training data")
         columns[column.index] = numbers.fillna(column.statistics.mean)
     return pd.DataFrame(columns).reset_index(drop=True)

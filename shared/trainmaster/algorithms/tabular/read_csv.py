@@ -28,7 +28,9 @@ def read_csv(paths: Sequence[str]) -> pd.DataFrame:
 def check_width(path: str, width: int, expected: int, other: str) -> None:
     """Raise DataError if a file has another number of columns than the other one."""
     if width != expected:
-        raise DataError(f"{path} has {width} columns, and {other} has {expected}; all files need the same columns")
+        raise DataError(
+            f"{path} has {width} columns, and {other} has {expected}; all files need the same columns"
+        )
 
 
 def _read_one(path: str) -> pd.DataFrame:
@@ -37,16 +39,25 @@ def _read_one(path: str) -> pd.DataFrame:
         raise DataError(f"{path} does not exist; upload the data first, or correct the path")
     try:
         table = pd.read_csv(
-            io.BytesIO(content), header=None, dtype=str, keep_default_na=False, na_values=[""], skipinitialspace=True
+            io.BytesIO(content),
+            header=None,
+            dtype=str,
+            keep_default_na=False,
+            na_values=[""],
+            skipinitialspace=True,
         )
     except pd.errors.EmptyDataError:
         raise DataError(f"{path} is empty; it must have at least one row") from None
     except pd.errors.ParserError as error:
-        raise DataError(f"{path} is not a CSV file with the same columns in all rows: {error}".strip()) from None
+        raise DataError(
+            f"{path} is not a CSV file with the same columns in all rows: {error}".strip()
+        ) from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8: {error}; store it as UTF-8") from None
     if table.shape[1] < 2:  # noqa: PLR2004 - the target and one feature
-        raise DataError(f"{path} has one column; it needs the target and at least one feature, separated by commas")
+        raise DataError(
+            f"{path} has one column; it needs the target and at least one feature, separated by commas"
+        )
     return table
 
 
@@ -67,4 +78,6 @@ def _refuse_header(table: pd.DataFrame, path: str) -> None:
             continue
         if to_numbers(rest).notna().all():
             text = first.iloc[0]
-            raise DataError(f"{path} has a header: column {index + 1} is {text!r} and numbers below; delete that line")
+            raise DataError(
+                f"{path} has a header: column {index + 1} is {text!r} and numbers below; delete that line"
+            )

@@ -24,7 +24,9 @@ class Matrix:
     weights: Array | None = None
 
     def to_xgboost(self, values: Values) -> xgboost.DMatrix:
-        return xgboost.DMatrix(self.features, self.targets, weight=self.weights, nthread=values["nthread"])
+        return xgboost.DMatrix(
+            self.features, self.targets, weight=self.weights, nthread=values["nthread"]
+        )
 
 
 def numeric_matrix(table: pd.DataFrame, name: str, *, has_weights: bool) -> Matrix:
@@ -37,10 +39,14 @@ def numeric_matrix(table: pd.DataFrame, name: str, *, has_weights: bool) -> Matr
         wrong = table[index][table[index].notna() & numbers[index].isna()]
         if len(wrong):
             problem = f"column {index + 1} of the {name} has the value {wrong.iloc[0]!r}, which is not a number"
-            raise DataError(f"{problem}; encode the categories, or use boosted_trees with --preprocess")
+            raise DataError(
+                f"{problem}; encode the categories, or use boosted_trees with --preprocess"
+            )
     first_feature = 2 if has_weights else 1
     if numbers.iloc[:, :first_feature].isna().any(axis=None):
-        raise DataError(f"the {name} have rows without a target{' or weight' if has_weights else ''}; remove them")
+        raise DataError(
+            f"the {name} have rows without a target{' or weight' if has_weights else ''}; remove them"
+        )
     if numbers.shape[1] <= first_feature:
         raise DataError(
             f"the {name} have no features; they follow the target{' and the weight' if has_weights else ''}"
@@ -56,9 +62,15 @@ def check_labels(targets: Array, values: Values) -> None:
     if objective.startswith("multi:"):
         classes = values["num_class"]
         largest = int(targets.max())
-        if isinstance(classes, int) and (largest >= classes or targets.min() < 0 or (targets % 1).any()):
+        if isinstance(classes, int) and (
+            largest >= classes or targets.min() < 0 or (targets % 1).any()
+        ):
             problem = f"the target has classes up to {largest}, and {objective} with --num_class={classes} needs whole"
-            raise DataError(f"{problem} numbers from 0 to {classes - 1}; correct --num_class, or use --preprocess")
+            raise DataError(
+                f"{problem} numbers from 0 to {classes - 1}; correct --num_class, or use --preprocess"
+            )
     elif objective.startswith("binary:") and not np.isin(targets, (0, 1)).all():
         wrong = targets[~np.isin(targets, (0, 1))][0]
-        raise DataError(f"the target has the value {wrong:g}, and {objective} needs 0 and 1; select another objective")
+        raise DataError(
+            f"the target has the value {wrong:g}, and {objective} needs 0 and 1; select another objective"
+        )

@@ -49,7 +49,11 @@ def xgboost_parameters(values: Values) -> dict[str, Any]:
         unused.add("updater")
     if parameters["tree_method"] == "exact":
         unused |= {"max_bin", "grow_policy", "max_leaves"}
-    kept = {name: value for name, value in parameters.items() if value is not None and name not in unused}
+    kept = {
+        name: value
+        for name, value in parameters.items()
+        if value is not None and name not in unused
+    }
     return {**kept, "eval_metric": xgboost_metrics(values)}
 
 

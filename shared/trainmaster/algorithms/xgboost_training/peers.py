@@ -33,7 +33,9 @@ def connected_replicas(wait_s: float) -> Iterator[None]:
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     tracker: RabitTracker | None = None
     if rank == 0:
-        tracker = RabitTracker(world_size, socket.gethostbyname(host), sortby="task", timeout=int(wait_s))
+        tracker = RabitTracker(
+            world_size, socket.gethostbyname(host), sortby="task", timeout=int(wait_s)
+        )
         tracker.start()
         arguments = tracker.worker_args()
         server = socket.create_server(("", port))
@@ -41,7 +43,9 @@ def connected_replicas(wait_s: float) -> Iterator[None]:
     else:
         arguments = ask(host, port, wait_s)
     # Its end tells the peers, also after an error. Without that, they may wait, or crash in XGBoost's clean-up.
-    with collective.CommunicatorContext(**arguments, dmlc_task_id=f"{rank:06}", dmlc_timeout=int(wait_s)):
+    with collective.CommunicatorContext(
+        **arguments, dmlc_task_id=f"{rank:06}", dmlc_timeout=int(wait_s)
+    ):
         yield
     if tracker is not None:
         tracker.wait_for()

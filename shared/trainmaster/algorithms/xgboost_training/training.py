@@ -26,12 +26,20 @@ def boost(
 
     Every replica calls this with its share of the rows; all get the same model and metrics.
     """
-    rounds, folder = integer_in(values, "num_boost_round"), checkpoint_folder(str(values["job_dir"]))
+    rounds, folder = (
+        integer_in(values, "num_boost_round"),
+        checkpoint_folder(str(values["job_dir"])),
+    )
     model = _restore(folder)
     rounds_done = model.num_boosted_rounds() if model is not None else 0
     history: dict[str, dict[str, list[float]]] = {}
     is_first = collective.get_rank() == 0
-    progress = _Progress(rounds, folder if is_first else None, number_in(values, "checkpoint_secs"), is_first=is_first)
+    progress = _Progress(
+        rounds,
+        folder if is_first else None,
+        number_in(values, "checkpoint_secs"),
+        is_first=is_first,
+    )
     model = xgboost.train(
         {**xgboost_parameters(values), "device": device},
         training,
@@ -79,10 +87,17 @@ class _Progress(xgboost.callback.TrainingCallback):  # type: ignore[misc]  # XGB
     """After each round: print and report its metrics, and store a checkpoint when one is due."""
 
     def __init__(self, rounds: int, folder: str | None, every_s: float, *, is_first: bool) -> None:
-        self._rounds, self._folder, self._every_s, self._is_first = rounds, folder, every_s, is_first
+        self._rounds, self._folder, self._every_s, self._is_first = (
+            rounds,
+            folder,
+            every_s,
+            is_first,
+        )
         self._stored_at_s = time.monotonic()
 
-    def after_iteration(self, model: xgboost.Booster, _epoch: int, evals_log: Mapping[str, Any]) -> bool:
+    def after_iteration(
+        self, model: xgboost.Booster, _epoch: int, evals_log: Mapping[str, Any]
+    ) -> bool:
         """Return False, which means: continue training."""
         if not self._is_first:
             return False
@@ -99,4 +114,7 @@ class _Progress(xgboost.callback.TrainingCallback):  # type: ignore[misc]  # XGB
 
 def _last(history: Mapping[str, Any]) -> dict[str, float]:
     """Return the metrics of the last round. A metric with a standard deviation is a pair."""
-    return {name: float(np.asarray(values[-1]).ravel()[0]) for name, values in history[EVALUATED].items()}
+    return {
+        name: float(np.asarray(values[-1]).ravel()[0])
+        for name, values in history[EVALUATED].items()
+    }

@@ -10,8 +10,19 @@ from http import HTTPStatus
 from typing import Final
 
 from trainmaster.api.permissions import REQUIRED_PERMISSIONS
-from trainmaster.cli.doctor.findings import CREATE_IT, Finding, not_checked, ok, permissions, problem
-from trainmaster.cli.doctor.first_day_checks import check_images, check_installation_place, check_listings
+from trainmaster.cli.doctor.findings import (
+    CREATE_IT,
+    Finding,
+    not_checked,
+    ok,
+    permissions,
+    problem,
+)
+from trainmaster.cli.doctor.first_day_checks import (
+    check_images,
+    check_installation_place,
+    check_listings,
+)
 from trainmaster.cli.doctor.function_checks import check_functions
 from trainmaster.cli.doctor.policy_checks import check_policies
 from trainmaster.cli.doctor.quota_checks import check_quotas
@@ -44,11 +55,11 @@ PERMISSIONS: Final = (
 )
 """Permissions on the project that a user of the API and of this command line needs."""
 Check = Callable[[], Iterator[Finding]]
-ROLES: Final = (
-    "roles/aiplatform.user, roles/datastore.user, roles/logging.viewer, roles/monitoring.viewer, roles/browser"
-)
+ROLES: Final = "roles/aiplatform.user, roles/datastore.user, roles/logging.viewer, roles/monitoring.viewer, roles/browser"
 
-_SEE_WHETHER_IT_EXISTS: Final = "check that it exists and can be reached, and run `trainmaster doctor` again"
+_SEE_WHETHER_IT_EXISTS: Final = (
+    "check that it exists and can be reached, and run `trainmaster doctor` again"
+)
 _FIX_BY_STATUS: Final[dict[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "log in: gcloud auth application-default login",
     HTTPStatus.FORBIDDEN: "get roles/viewer on the project; if the API is disabled, run `terraform apply` in infra/",
@@ -61,23 +72,35 @@ def run_checks(values: Settings, region: str | None, *, before_install: bool) ->
     inspection = open_inspection(values)
     checks: list[tuple[str, Check]] = [
         ("clock", partial(_check_clock, inspection)),
-        ("organisation policies", partial(check_policies, inspection, region, before_install=before_install)),
+        (
+            "organisation policies",
+            partial(check_policies, inspection, region, before_install=before_install),
+        ),
         ("Compute Engine", partial(_check_compute, inspection, region)),
         ("boot images", partial(check_images, inspection)),
         ("listings", partial(check_listings, inspection)),
-        *([("installation", partial(check_installation_place, inspection, region))] if before_install else []),
+        *(
+            [("installation", partial(check_installation_place, inspection, region))]
+            if before_install
+            else []
+        ),
         *([] if before_install else _checks_of_the_installation(inspection, values)),
     ]
     for name, check in checks:
         yield from run_check(name, check)
 
 
-def _checks_of_the_installation(inspection: Inspection, values: Settings) -> list[tuple[str, Check]]:
+def _checks_of_the_installation(
+    inspection: Inspection, values: Settings
+) -> list[tuple[str, Check]]:
     return [
         ("permissions", partial(_check_permissions, inspection)),
         ("Firestore", partial(_check_state, inspection)),
         ("indexes of Firestore", _check_indexes),
-        *((f"topic {topic}", partial(check_delivery, inspection, own(topic))) for topic in EVENT_TOPICS),
+        *(
+            (f"topic {topic}", partial(check_delivery, inspection, own(topic)))
+            for topic in EVENT_TOPICS
+        ),
         ("retry policies", partial(check_retries, inspection)),
         (f"topic {topics.JOB_STATE}", partial(check_notifications, inspection)),
         *(
@@ -86,7 +109,10 @@ def _checks_of_the_installation(inspection: Inspection, values: Settings) -> lis
         ),
         ("dead letter topic", partial(check_dead_letter, inspection)),
         ("bucket", partial(_check_bucket, inspection, values.bucket)),
-        ("service account of the VMs", partial(_check_worker_account, inspection, values.worker_service_account)),
+        (
+            "service account of the VMs",
+            partial(_check_worker_account, inspection, values.worker_service_account),
+        ),
         ("functions", partial(check_functions, inspection)),
     ]
 
@@ -109,12 +135,17 @@ def _check_clock(inspection: Inspection) -> Iterator[Finding]:
         yield ok(f"the local clock is within {CLOCK_ERROR_MAX_S:.0f} s of Google's")
     else:
         direction = "ahead" if error_s > 0 else "behind"
-        yield problem(f"the local clock is {abs(error_s):.0f} s {direction}", "set it: `timedatectl set-ntp true`")
+        yield problem(
+            f"the local clock is {abs(error_s):.0f} s {direction}",
+            "set it: `timedatectl set-ntp true`",
+        )
 
 
 def _check_permissions(inspection: Inspection) -> Iterator[Finding]:
     fix = f"on the project, get the roles that contain them: {ROLES}"
-    yield permissions(PERMISSIONS, inspection.permissions(PERMISSIONS), "your permissions on the project", fix)
+    yield permissions(
+        PERMISSIONS, inspection.permissions(PERMISSIONS), "your permissions on the project", fix
+    )
 
 
 def _check_state(inspection: Inspection) -> Iterator[Finding]:
@@ -150,18 +181,29 @@ def _check_indexes() -> Iterator[Finding]:
 
 def _check_bucket(inspection: Inspection, bucket: str) -> Iterator[Finding]:
     if not bucket:
-        yield problem(f"{BUCKET} is not set", f"set {BUCKET} to the bucket of infra/: `terraform output bucket`")
+        yield problem(
+            f"{BUCKET} is not set",
+            f"set {BUCKET} to the bucket of infra/: `terraform output bucket`",
+        )
         return
     if not inspection.has_bucket(bucket):
-        yield problem(f"there is no bucket gs://{bucket}", f"{CREATE_IT}, or set {BUCKET} to another bucket")
+        yield problem(
+            f"there is no bucket gs://{bucket}", f"{CREATE_IT}, or set {BUCKET} to another bucket"
+        )
         return
     yield ok(f"bucket gs://{bucket}")
     if inspection.endpoints.storage:
         yield not_checked("notification of the bucket", "the local stack does not use one")
-    elif any(notification.covers(own(topics.UPLOAD), JOB_FILES) for notification in inspection.notifications(bucket)):
+    elif any(
+        notification.covers(own(topics.UPLOAD), JOB_FILES)
+        for notification in inspection.notifications(bucket)
+    ):
         yield ok(f"gs://{bucket}/{JOB_FILES} notifies {own(topics.UPLOAD)}")
     else:
-        yield problem(f"gs://{bucket}/{JOB_FILES} does not notify {own(topics.UPLOAD)} of new files", CREATE_IT)
+        yield problem(
+            f"gs://{bucket}/{JOB_FILES} does not notify {own(topics.UPLOAD)} of new files",
+            CREATE_IT,
+        )
 
 
 def _check_worker_account(inspection: Inspection, account: str) -> Iterator[Finding]:
@@ -169,7 +211,9 @@ def _check_worker_account(inspection: Inspection, account: str) -> Iterator[Find
         fix = f"set {WORKER_SERVICE_ACCOUNT}: without it the senders of events are not verified"
         yield problem(f"{WORKER_SERVICE_ACCOUNT} is not set", fix)
     elif inspection.endpoints.compute:
-        yield not_checked(f"service account of the VMs, {account}", "the local stack does not need it to exist")
+        yield not_checked(
+            f"service account of the VMs, {account}", "the local stack does not need it to exist"
+        )
     elif inspection.has_account(account):
         yield ok(f"service account of the VMs, {account}")
     else:
@@ -196,8 +240,12 @@ def open_inspection(values: Settings) -> Inspection:
         storage=emulator("STORAGE_EMULATOR_HOST"),
         compute=values.compute_endpoint,
         tpu=values.tpu_endpoint,
-        cloudresourcemanager="" if values.iam_endpoint == GOOGLE.cloudresourcemanager else values.iam_endpoint,
+        cloudresourcemanager=""
+        if values.iam_endpoint == GOOGLE.cloudresourcemanager
+        else values.iam_endpoint,
     )
     return Inspection(
-        values.project, endpoints, ProjectAccess(values.project, values.iam_endpoint, values.iam_accounts_endpoint)
+        values.project,
+        endpoints,
+        ProjectAccess(values.project, values.iam_endpoint, values.iam_accounts_endpoint),
     )

@@ -21,13 +21,20 @@ if TYPE_CHECKING:
     from trainmaster.cli.doctor.findings import Finding
     from trainmaster.ports import Objects
 
-Region = Annotated[str | None, typer.Option(help="Region of the jobs, or of a manifest that names none.")]
+Region = Annotated[
+    str | None, typer.Option(help="Region of the jobs, or of a manifest that names none.")
+]
 BeforeInstall = Annotated[
-    bool, typer.Option("--before-install", help="Check only what can make `terraform apply` or the first job fail.")
+    bool,
+    typer.Option(
+        "--before-install", help="Check only what can make `terraform apply` or the first job fail."
+    ),
 ]
 JobFile = Annotated[
     Path | None,
-    typer.Argument(metavar="[JOB.yaml]", dir_okay=False, help="Check this job instead: what it would lack."),
+    typer.Argument(
+        metavar="[JOB.yaml]", dir_okay=False, help="Check this job instead: what it would lack."
+    ),
 ]
 
 
@@ -66,7 +73,9 @@ def job_findings(document: Mapping[str, Any], staged: Objects | None = None) -> 
         return
     choose_installation()
     values = settings()
-    yield from run_check("job", lambda: check_job(document, open_inspection(values), values, price_list(), staged))
+    yield from run_check(
+        "job", lambda: check_job(document, open_inspection(values), values, price_list(), staged)
+    )
 
 
 def report(results: Iterator[Finding], form: Format) -> NoReturn:
@@ -92,7 +101,9 @@ def _findings(region: str | None, before_install: bool) -> Iterator[Finding]:
         values = settings()
     except ValidationError as error:
         for text in settings_problems(error):
-            yield problem(f"settings: {text}", "correct it; docs/settings.md describes all settings")
+            yield problem(
+                f"settings: {text}", "correct it; docs/settings.md describes all settings"
+            )
         return
     yield ok(f"settings of project {values.project}")
     yield from run_checks(values, region, before_install=before_install)

@@ -39,7 +39,9 @@ def check_images(inspection: Inspection) -> Iterator[Finding]:
     )
     for image in retired:
         text = f"there is no image {image}: Google has retired the family, or its project may not be read"
-        yield problem(text, "map it to its successor in `boot_images` of infra/ (docs/faster-starts.md)")
+        yield problem(
+            text, "map it to its successor in `boot_images` of infra/ (docs/faster-starts.md)"
+        )
     if not retired:
         yield ok("boot images of all runtimes")
 
@@ -52,7 +54,10 @@ def check_listings(inspection: Inspection) -> Iterator[Finding]:
     except InspectionError as error:
         if error.status not in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
             raise
-        yield not_checked("TPU nodes", f"Cloud TPU refuses the list ({error}); with `tpu = true`, infra/ enables it")
+        yield not_checked(
+            "TPU nodes",
+            f"Cloud TPU refuses the list ({error}); with `tpu = true`, infra/ enables it",
+        )
 
 
 def _check_reached(what: str, list_zones: Callable[[], frozenset[str]]) -> Iterator[Finding]:
@@ -78,12 +83,15 @@ def check_installation_place(inspection: Inspection, region: str | None) -> Iter
     fix = "get roles/owner on the project, which the first apply needs"
     yield permissions(INSTALLER_PERMISSIONS, granted, "permissions for the first apply", fix)
     try:
-        deleted = sorted(name for name in inspection.deleted_roles() if name.startswith(own("trainmaster")))
+        deleted = sorted(
+            name for name in inspection.deleted_roles() if name.startswith(own("trainmaster"))
+        )
     except InspectionError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
         yield not_checked(
-            "deleted custom roles", f"IAM refuses the list ({error}); a project that never used it has none"
+            "deleted custom roles",
+            f"IAM refuses the list ({error}); a project that never used it has none",
         )
         return
     if deleted:

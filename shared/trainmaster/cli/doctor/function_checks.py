@@ -6,7 +6,15 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Final
 
-from trainmaster.cli.doctor.findings import CREATE_IT, REPAIR_IT, Finding, limit, not_checked, ok, problem
+from trainmaster.cli.doctor.findings import (
+    CREATE_IT,
+    REPAIR_IT,
+    Finding,
+    limit,
+    not_checked,
+    ok,
+    problem,
+)
 from trainmaster.cli.doctor.topic_checks import EVENT_TOPICS
 from trainmaster.core.model.installation import own
 from trainmaster.gcp.tools.inspection import Inspection
@@ -50,4 +58,6 @@ def _check_reachability(inspection: Inspection, url: str) -> Iterator[Finding]:
             'unless you want that (`api_access = "none"`), run `terraform apply` in infra/, which turns off that check',
         )
     else:
-        yield problem(f"the API at {url} answers {status} to a call without a token, not 401", REPAIR_IT)
+        yield problem(
+            f"the API at {url} answers {status} to a call without a token, not 401", REPAIR_IT
+        )

@@ -9,7 +9,15 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 
-from trainmaster.cli.doctor.findings import Finding, Status, limit, not_checked, ok, permissions, problem
+from trainmaster.cli.doctor.findings import (
+    Finding,
+    Status,
+    limit,
+    not_checked,
+    ok,
+    permissions,
+    problem,
+)
 from trainmaster.cli.doctor.program_checks import check_programs
 from trainmaster.cli.installation import open_store
 from trainmaster.core.model.capacity import candidate_words
@@ -33,7 +41,9 @@ UPDATE: Final = "run `trainmaster prices update`"
 SUBMIT_PERMISSIONS: Final = ("aiplatform.customJobs.create",)
 """Permission on the project that a caller of the API needs to create a job."""
 NO_PRICES: Final = Unknown(f"Trainmaster has no price list: {UPDATE}")
-UNKNOWN_WAIT: Final = "neither Compute Engine nor Cloud TPU says in advance how long a zone lacks capacity"
+UNKNOWN_WAIT: Final = (
+    "neither Compute Engine nor Cloud TPU says in advance how long a zone lacks capacity"
+)
 _SHARED_QUOTA: Final = ("e2", "f1", "g1", "n1")
 """Machine series whose vCPUs count in the quota CPUS; others have SERIES_CPUS. Source: "Allocation quotas"."""
 
@@ -47,7 +57,10 @@ def check_file(document: Mapping[str, Any]) -> list[Finding]:
         spec = accept(document, default_job_id=None)
     except InvalidJob as invalid:
         return [_finding_of(found) for found in invalid.problems]
-    return [ok(f"job file of {spec.job_id}"), *(limit(note.text, SEE) for note in spec.plan.substitutions)]
+    return [
+        ok(f"job file of {spec.job_id}"),
+        *(limit(note.text, SEE) for note in spec.plan.substitutions),
+    ]
 
 
 def check_job(
@@ -66,14 +79,23 @@ def check_job(
     )
     yield from _check_region(spec, wrong_place, inspection)
     granted = inspection.permissions(SUBMIT_PERMISSIONS)
-    yield permissions(SUBMIT_PERMISSIONS, granted, "your permission to create the job", "get roles/aiplatform.user")
+    yield permissions(
+        SUBMIT_PERMISSIONS,
+        granted,
+        "your permission to create the job",
+        "get roles/aiplatform.user",
+    )
     yield from _check_resources(spec, staged)
     yield from _check_limits(spec, values)
     yield from _check_candidates(spec.plan, inspection, prices)
     starts = transfers(spec, objects, prices)
-    yield from _check_transfers(spec, starts, "" if isinstance(prices, Unknown) else prices.currency)
+    yield from _check_transfers(
+        spec, starts, "" if isinstance(prices, Unknown) else prices.currency
+    )
     if (cap := spec.plan.cap) and cap.rates:
-        yield ok(f"trainmaster.maxCost: all machines together run {cap.longest_s / 3600:.1f} hours at most for {cap}")
+        yield ok(
+            f"trainmaster.maxCost: all machines together run {cap.longest_s / 3600:.1f} hours at most for {cap}"
+        )
     yield not_checked("waiting time", UNKNOWN_WAIT)
 
 
@@ -81,11 +103,15 @@ def _finding_of(invalid: Problem) -> Finding:
     return problem(f"{invalid.field} {invalid.problem}", f"for example {invalid.example}")
 
 
-def _check_region(spec: AcceptedSpec, wrong_place: Problem | None, inspection: Inspection) -> Iterator[Finding]:
+def _check_region(
+    spec: AcceptedSpec, wrong_place: Problem | None, inspection: Inspection
+) -> Iterator[Finding]:
     if wrong_place:
         yield _finding_of(wrong_place)
     elif missing := [region for region in spec.plan.regions if inspection.quotas(region) is None]:
-        yield problem(f"there is no region {missing[0]}", "choose one of `gcloud compute regions list`")
+        yield problem(
+            f"there is no region {missing[0]}", "choose one of `gcloud compute regions list`"
+        )
     elif not spec.plan.options:
         yield ok(f"region {spec.plan.region}; zones, in this order: {', '.join(spec.plan.zones)}")
 
@@ -127,7 +153,9 @@ def _check_limits(spec: AcceptedSpec, values: Settings) -> Iterator[Finding]:
         yield limit(text, "the job waits; or raise TRAINMASTER_LIMITS") if wait else ok(text)
 
 
-def _check_candidates(plan: Plan, inspection: Inspection, prices: PriceList | Unknown) -> Iterator[Finding]:
+def _check_candidates(
+    plan: Plan, inspection: Inspection, prices: PriceList | Unknown
+) -> Iterator[Finding]:
     """Yield quotas and prices; of a job with alternatives, for each region of each, in the order of requests."""
     if not plan.options:
         yield from _check_quotas(plan, inspection)
@@ -143,11 +171,15 @@ def _check_candidates(plan: Plan, inspection: Inspection, prices: PriceList | Un
         price, *notes = check_price(placed, name, prices)
         yield price
     yield from notes
-    for found in (found for placed in regions.values() for found in _check_quotas(placed, inspection)):
+    for found in (
+        found for placed in regions.values() for found in _check_quotas(placed, inspection)
+    ):
         yield replace(found, status=Status.LIMIT) if found.status is Status.FIX else found
 
 
-def _check_transfers(spec: AcceptedSpec, starts: Mapping[str, Decimal | Unknown], currency: str) -> Iterator[Finding]:
+def _check_transfers(
+    spec: AcceptedSpec, starts: Mapping[str, Decimal | Unknown], currency: str
+) -> Iterator[Finding]:
     """Yield for each region of a job with alternatives what a start there costs besides the machines."""
     for region, price in starts.items():
         what = f"transfer of {(spec.data and spec.data.gib) or '?'} GiB of data to {region}"
@@ -164,14 +196,19 @@ def _check_quotas(plan: Plan, inspection: Inspection) -> Iterator[Finding]:
     quotas = {quota.metric: quota for quota in inspection.quotas(plan.region) or ()}
     needs = quota_needs(plan)
     if not quotas:
-        yield not_checked(f"quotas of {plan.region}", "Compute Engine reports none (the local stack has none)")
+        yield not_checked(
+            f"quotas of {plan.region}", "Compute Engine reports none (the local stack has none)"
+        )
     for metric, needed in sorted(needs.items()):
         quota = quotas.get(metric)
         if quota is None:
             continue
         text = f"quota {metric}: the job needs {needed:g}, and {quota.limit - quota.used:g} of {quota.limit:g} are left"
         if needed > quota.limit:
-            yield problem(text, "the job would wait indefinitely: request a higher quota, or fewer or other machines")
+            yield problem(
+                text,
+                "the job would wait indefinitely: request a higher quota, or fewer or other machines",
+            )
         elif needed > quota.limit - quota.used:
             yield limit(text, "the job waits until other VMs are deleted")
         else:
@@ -200,14 +237,21 @@ def _cpu_metric(group: TaskGroup) -> str:
 
 def _gpu_metric(group: TaskGroup) -> str:
     """Return the quota metric of a GPU: `NVIDIA_T4_GPUS` for `nvidia-tesla-t4`. Spot VMs use the preemptible quota."""
-    name = (group.accelerator.type if group.accelerator else "").removeprefix("nvidia-").removeprefix("tesla-")
+    name = (
+        (group.accelerator.type if group.accelerator else "")
+        .removeprefix("nvidia-")
+        .removeprefix("tesla-")
+    )
     metric = f"NVIDIA_{name.upper().replace('-', '_')}_GPUS"
     return f"PREEMPTIBLE_{metric}" if group.spot else metric
 
 
 def _machines(plan: Plan) -> str:
     """Return the machines of the job in words: `1 x n1-standard-4, 2 x n1-standard-8`."""
-    return ", ".join(f"{group.count} x {group.tpu.type if group.tpu else group.machine_type}" for group in plan.groups)
+    return ", ".join(
+        f"{group.count} x {group.tpu.type if group.tpu else group.machine_type}"
+        for group in plan.groups
+    )
 
 
 def check_price(plan: Plan, machines: str, prices: PriceList | Unknown) -> Iterator[Finding]:

@@ -34,7 +34,14 @@ SERVICES: Final = (
     "tpu",
 )
 """APIs that infra/ enables and the installation needs. Those of the budget and of these checks may be missing."""
-_WITHOUT_CUSTOMER_KEYS: Final = ("artifactregistry", "compute", "firestore", "logging", "pubsub", "storage")
+_WITHOUT_CUSTOMER_KEYS: Final = (
+    "artifactregistry",
+    "compute",
+    "firestore",
+    "logging",
+    "pubsub",
+    "storage",
+)
 """APIs whose resources in infra/ are encrypted with Google's keys, not with customer-managed ones."""
 
 
@@ -79,7 +86,12 @@ def _each_allowed(what: str, *names: tuple[str, ...]) -> Callable[[Policy, Place
 
 
 def _image_projects() -> list[tuple[str, ...]]:
-    return [(name,) for name in sorted({"/".join(runtime.image.split("/")[:2]) for runtime in RUNTIMES.values()})]
+    return [
+        (name,)
+        for name in sorted(
+            {"/".join(runtime.image.split("/")[:2]) for runtime in RUNTIMES.values()}
+        )
+    ]
 
 
 def _location(policy: Policy, place: Place) -> str:
@@ -96,13 +108,19 @@ def _nat(policy: Policy, place: Place) -> str:
 
 
 def _builds(policy: Policy, _: Place) -> str:
-    return "" if policy.allows("") else "builds in Cloud Build's default pool, in which functions are built"
+    return (
+        ""
+        if policy.allows("")
+        else "builds in Cloud Build's default pool, in which functions are built"
+    )
 
 
 RULES: Final = (
     Rule(
         "run.managed.requireInvokerIam",
-        _when_enforced("turning off Cloud Run's check of the function api, which Google's clients cannot pass"),
+        _when_enforced(
+            "turning off Cloud Run's check of the function api, which Google's clients cannot pass"
+        ),
         'set `api_access = "none"` in infra/ if only clients with identity tokens call the API',
     ),
     Rule(
@@ -110,7 +128,10 @@ RULES: Final = (
         _each_allowed("functions with the ingress", ("ALLOW_ALL",), ("ALLOW_INTERNAL_ONLY",)),
     ),
     Rule("run.allowedIngress", _each_allowed("services with the ingress", ("all",), ("internal",))),
-    Rule("run.allowedVPCEgress", _each_allowed("services with the VPC egress", ("private-ranges-only",))),
+    Rule(
+        "run.allowedVPCEgress",
+        _each_allowed("services with the VPC egress", ("private-ranges-only",)),
+    ),
     Rule("cloudfunctions.requireVPCConnector", _when_enforced("functions without a VPC connector")),
     Rule("cloudbuild.allowedWorkerPools", _builds),
     Rule("gcp.resourceLocations", _location, "choose another region"),
@@ -125,16 +146,25 @@ RULES: Final = (
             *((f"{name}.googleapis.com",) for name in _WITHOUT_CUSTOMER_KEYS),
         ),
     ),
-    Rule("compute.restrictNonConfidentialComputing", _each_allowed("ordinary VMs of", ("compute.googleapis.com",))),
+    Rule(
+        "compute.restrictNonConfidentialComputing",
+        _each_allowed("ordinary VMs of", ("compute.googleapis.com",)),
+    ),
     Rule(
         "compute.trustedImageProjects",
         _each_allowed("VMs with the images of", *_image_projects()),
         "specify an image of your own in each job (`trainmaster.image`)",
     ),
-    Rule("compute.restrictCloudNATUsage", _nat, "set `nat = false` in infra/; then VMs cannot install packages"),
+    Rule(
+        "compute.restrictCloudNATUsage",
+        _nat,
+        "set `nat = false` in infra/; then VMs cannot install packages",
+    ),
     Rule(
         "compute.requireShieldedVm",
-        _when_enforced("VMs with GPUs, which are created without Secure Boot: the drivers of their images need that"),
+        _when_enforced(
+            "VMs with GPUs, which are created without Secure Boot: the drivers of their images need that"
+        ),
         some_jobs_only=True,
     ),
     Rule(
@@ -145,7 +175,9 @@ RULES: Final = (
 )
 
 
-def check_policies(inspection: Inspection, region: str | None, *, before_install: bool) -> Iterator[Finding]:
+def check_policies(
+    inspection: Inspection, region: str | None, *, before_install: bool
+) -> Iterator[Finding]:
     """Check all constraints that can block the installation or its jobs."""
     if inspection.endpoints.compute:
         yield not_checked("organisation policies", "the local stack has none")

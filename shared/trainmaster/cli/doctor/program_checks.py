@@ -27,7 +27,9 @@ class CheckedObjects(Objects, ObjectTimes, Protocol):
     """Cloud Storage with the user's credentials."""
 
 
-def check_programs(plan: Plan, objects: CheckedObjects, staged: Objects | None = None) -> Iterator[Finding]:
+def check_programs(
+    plan: Plan, objects: CheckedObjects, staged: Objects | None = None
+) -> Iterator[Finding]:
     """Yield what is wrong with the programs, and what cannot be seen. `staged`: packages that are not uploaded yet."""
     for program in dict.fromkeys(programs_of(plan)):
         if program.container and not parse_registry_image(program.container.image):
@@ -35,7 +37,9 @@ def check_programs(plan: Plan, objects: CheckedObjects, staged: Objects | None =
             yield not_checked(f"image {program.container.image}", reason)
         elif program.python_module:
             yield from _check_module(program, objects, staged)
-    for directory in dict.fromkeys(program.job_dir for program in programs_of(plan) if program.job_dir):
+    for directory in dict.fromkeys(
+        program.job_dir for program in programs_of(plan) if program.job_dir
+    ):
         yield from _check_job_dir(directory, objects)
 
 
@@ -49,17 +53,25 @@ def _check_module(program: Program, objects: Objects, staged: Objects | None) ->
         except (TemporaryError, *USER_ERRORS):
             content = None
         if content is None or len(content) > PACKAGE_BYTES_MAX:
-            yield not_checked(f"module {program.python_module}", f"{uri} cannot be read, or is larger than 100 MB")
+            yield not_checked(
+                f"module {program.python_module}", f"{uri} cannot be read, or is larger than 100 MB"
+            )
             return
         found |= set(filter(None, map(_module_path, _files_of(content))))
     parent, _, name = f"/{program.python_module.replace('.', '/')}".rpartition("/")
-    siblings = {path.rpartition("/")[2] for path in found if path.rpartition("/")[0].endswith(parent)} if parent else ()
+    siblings = (
+        {path.rpartition("/")[2] for path in found if path.rpartition("/")[0].endswith(parent)}
+        if parent
+        else ()
+    )
     if name in siblings:
         yield ok(f"module {program.python_module}")
     elif siblings:
         words = f"no package of the job has the module {program.python_module}"
         (nearest,) = get_close_matches(name, sorted(siblings), 1, 0)
-        yield limit(words, f"correct pythonModule, for example {parent[1:].replace('/', '.')}.{nearest}")
+        yield limit(
+            words, f"correct pythonModule, for example {parent[1:].replace('/', '.')}.{nearest}"
+        )
 
 
 def _module_path(file: str) -> str:
@@ -80,7 +92,15 @@ def _files_of(archive: bytes) -> set[str]:
                 return {f"/{name}" for name in wheel.namelist()}
         with tarfile.open(fileobj=io.BytesIO(archive)) as source:
             return {f"/{name}" for name in source.getnames()}
-    except (zipfile.BadZipFile, NotImplementedError, tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError):
+    except (
+        zipfile.BadZipFile,
+        NotImplementedError,
+        tarfile.TarError,
+        EOFError,
+        OSError,
+        zlib.error,
+        lzma.LZMAError,
+    ):
         return set()
 
 

@@ -13,7 +13,15 @@ FIRST_JOB: Final = {"CPUS": 12, "CPUS_ALL_REGIONS": 12, "SSD_TOTAL_GB": 300, "IN
 """Quotas that the job of the README needs: three n1-standard-4 with their default disks of 100 GB."""
 GPUS: Final = 8
 """GPUs to request where there are none."""
-_SHOWN: Final = ("CPUS", "CPUS_ALL_REGIONS", "GPUS", "GPUS_ALL_REGIONS", "INSTANCES", "DISKS_TOTAL_GB", "SSD_TOTAL_GB")
+_SHOWN: Final = (
+    "CPUS",
+    "CPUS_ALL_REGIONS",
+    "GPUS",
+    "GPUS_ALL_REGIONS",
+    "INSTANCES",
+    "DISKS_TOTAL_GB",
+    "SSD_TOTAL_GB",
+)
 """Suffixes of the metrics that VMs of jobs consume."""
 _OTHER_TERMS: Final = ("PREEMPTIBLE_", "COMMITTED_")
 """Prefixes of metrics that do not limit by being 0. Spot VMs use the ordinary quota where there is no preemptible one.
@@ -30,7 +38,9 @@ def check_quotas(inspection: Inspection, region: str | None) -> Iterator[Finding
     if quotas is None:
         yield problem(f"there is no region {region}", "choose one of `gcloud compute regions list`")
     elif not quotas:
-        yield not_checked(f"quotas of {region}", "Compute Engine reports none (the local stack has none)")
+        yield not_checked(
+            f"quotas of {region}", "Compute Engine reports none (the local stack has none)"
+        )
     else:
         yield from _check(inspection.project, region, quotas)
 
@@ -45,12 +55,17 @@ def _check(project: str, region: str, quotas: Sequence[Quota]) -> Iterator[Findi
         text = f"quota {quota.metric}{where}: {quota.used:g} of {quota.limit:g}"
         needed = FIRST_JOB.get(quota.metric, 0)
         if not quota.limit and not needed:
-            is_limit = quota.metric.endswith(("GPUS", "GPUS_ALL_REGIONS")) and not quota.metric.startswith(_OTHER_TERMS)
+            is_limit = quota.metric.endswith(
+                ("GPUS", "GPUS_ALL_REGIONS")
+            ) and not quota.metric.startswith(_OTHER_TERMS)
             absent += [quota.metric] if is_limit else []
         elif quota.limit - quota.used < max(needed, 1):
             text += f"; a first job needs {needed}" if needed else ""
             value = max(2 * quota.limit, quota.used + needed)
-            yield problem(text, f"end jobs there, or request more: `{_request(project, region, quota.metric, value)}`")
+            yield problem(
+                text,
+                f"end jobs there, or request more: `{_request(project, region, quota.metric, value)}`",
+            )
         else:
             yield ok(f"{text}{_default_disks(quota)}")
     if absent:
@@ -63,7 +78,11 @@ def _check(project: str, region: str, quotas: Sequence[Quota]) -> Iterator[Findi
 
 def _default_disks(quota: Quota) -> str:
     replicas = int((quota.limit - quota.used) // 100)
-    return f" (enough for {replicas} replicas with default disks)" if quota.metric == "SSD_TOTAL_GB" else ""
+    return (
+        f" (enough for {replicas} replicas with default disks)"
+        if quota.metric == "SSD_TOTAL_GB"
+        else ""
+    )
 
 
 def _request(project: str, region: str, metric: str, value: float) -> str:

@@ -14,7 +14,11 @@ _INCARNATION: Final = {
     "task_index": 0,
     "incarnation": 1,
     "vm_generation": 1,
-    "vm": {"name": "tm-doctor-0000000000000000-worker-0", "zone": "us-central1-a", "instance_id": "1"},
+    "vm": {
+        "name": "tm-doctor-0000000000000000-worker-0",
+        "zone": "us-central1-a",
+        "instance_id": "1",
+    },
     "at": "2026-11-21T03:00:00.123Z",
 }
 _ERROR: Final = {"type": "ValueError", "message": "bad shape", "frame": ""}

@@ -38,7 +38,9 @@ def check_delivery(inspection: Inspection, topic: str) -> Iterator[Finding]:
         return
     subscription = inspection.subscription(topic)
     if subscription is None or subscription.topic != topic:
-        yield problem(f"topic {topic} has no subscription {topic}: its messages are lost", CREATE_IT)
+        yield problem(
+            f"topic {topic} has no subscription {topic}: its messages are lost", CREATE_IT
+        )
         return
     problems = list(_delivery_problems(subscription))
     for text in problems:
@@ -50,7 +52,10 @@ def check_delivery(inspection: Inspection, topic: str) -> Iterator[Finding]:
 def _delivery_problems(subscription: Subscription) -> Iterator[str]:
     if not subscription.endpoint:
         yield "has no push endpoint"
-    if subscription.dead_letter != own(topics.DEAD_LETTER) or subscription.attempts_max < ATTEMPTS_MIN:
+    if (
+        subscription.dead_letter != own(topics.DEAD_LETTER)
+        or subscription.attempts_max < ATTEMPTS_MIN
+    ):
         yield f"does not move messages to {own(topics.DEAD_LETTER)} after {ATTEMPTS_MIN} or more deliveries"
     if subscription.expires:
         yield "expires when it is not used"
@@ -68,7 +73,11 @@ def check_retries(inspection: Inspection) -> Iterator[Finding]:
         yield not_checked("retry policies of the subscriptions", reason)
         return
     subscriptions = {topic: inspection.subscription(topic) for topic in map(own, EVENT_TOPICS)}
-    without = [topic for topic, found in subscriptions.items() if found is not None and not found.has_retry_policy]
+    without = [
+        topic
+        for topic, found in subscriptions.items()
+        if found is not None and not found.has_retry_policy
+    ]
     for topic in without:
         yield problem(f"subscription {topic} retries without backoff", REPAIR_IT)
     if not without:
@@ -83,7 +92,9 @@ def check_notifications(inspection: Inspection) -> Iterator[Finding]:
         yield problem(f"there is no topic {topic}", CREATE_IT)
 
 
-def check_schema(inspection: Inspection, topic: str, sample: Mapping[str, object]) -> Iterator[Finding]:
+def check_schema(
+    inspection: Inspection, topic: str, sample: Mapping[str, object]
+) -> Iterator[Finding]:
     """Check that the topic's schema accepts the agents' events: those that it rejects would be lost."""
     schema = inspection.schema(topic)
     if not schema:
@@ -103,15 +114,22 @@ def check_dead_letter(inspection: Inspection) -> Iterator[Finding]:
     topic = own(topics.DEAD_LETTER)
     subscription = inspection.subscription(topic)
     if not inspection.has_topic(topic) or subscription is None or subscription.topic != topic:
-        yield problem(f"there is no topic {topic} with a subscription: failed messages are lost", CREATE_IT)
+        yield problem(
+            f"there is no topic {topic} with a subscription: failed messages are lost", CREATE_IT
+        )
         return
     if subscription.endpoint or subscription.expires:
-        text = "has a push endpoint, but must be pulled" if subscription.endpoint else "expires when it is not used"
+        text = (
+            "has a push endpoint, but must be pulled"
+            if subscription.endpoint
+            else "expires when it is not used"
+        )
         yield problem(f"subscription {topic} {text}", REPAIR_IT)
         return
     if letters := len(DeadLetterBox(inspection.project).list_letters()):
         yield problem(
-            f"dead letters: {letters}", "run `trainmaster dead-letters list`; see docs/runbooks/dead-letters.md"
+            f"dead letters: {letters}",
+            "run `trainmaster dead-letters list`; see docs/runbooks/dead-letters.md",
         )
     else:
         yield ok("no dead letters")

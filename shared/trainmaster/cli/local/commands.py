@@ -32,12 +32,17 @@ app = typer.Typer(
 StateDir = Annotated[
     Path | None,
     typer.Option(
-        "--state-dir", help=f"Folder for the stack's state. [default: ${state.STATE_DIR_VARIABLE} or .state/local]"
+        "--state-dir",
+        help=f"Folder for the stack's state. [default: ${state.STATE_DIR_VARIABLE} or .state/local]",
     ),
 ]
 JobOrVm = Annotated[str, typer.Argument(help="Job id, or the name of a VM.", metavar="JOB|VM")]
-Replica = Annotated[str | None, typer.Argument(help="Replica of the job, such as worker-0.", metavar="[REPLICA]")]
-Notice = Annotated[float | None, typer.Option("--notice", help="Seconds between the notice and the end of the VM.")]
+Replica = Annotated[
+    str | None, typer.Argument(help="Replica of the job, such as worker-0.", metavar="[REPLICA]")
+]
+Notice = Annotated[
+    float | None, typer.Option("--notice", help="Seconds between the notice and the end of the VM.")
+]
 Zones = Annotated[list[str], typer.Argument(help="Zones.", metavar="ZONE…")]
 DEFAULTS = StackConfig()
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{1,61}[a-z0-9]")
@@ -50,16 +55,26 @@ app.command("images")(images)
 @app.command()
 def up(
     state_dir: StateDir = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Return when it is ready, and leave it running.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Return when it is ready, and leave it running.")
+    ] = False,
     project: Annotated[str, typer.Option(help="Project id.")] = DEFAULTS.project,
     bucket: Annotated[str, typer.Option(help="Bucket to create.")] = DEFAULTS.bucket,
     functions_dir: Annotated[
-        Path, typer.Option(exists=True, file_okay=False, help="Folder of the functions' sources.", show_default=False)
+        Path,
+        typer.Option(
+            exists=True,
+            file_okay=False,
+            help="Folder of the functions' sources.",
+            show_default=False,
+        ),
     ] = DEFAULTS.functions_dir,
     images_dir: Annotated[
         Path, typer.Option(help="Folder of the runtime images.", show_default=False)
     ] = DEFAULTS.images_dir,
-    sweep_every: Annotated[float, typer.Option(min=1, help="Seconds between sweeps.")] = DEFAULTS.sweep_every_s,
+    sweep_every: Annotated[
+        float, typer.Option(min=1, help="Seconds between sweeps.")
+    ] = DEFAULTS.sweep_every_s,
     compute: Annotated[bool, typer.Option(help="Emulate VMs (Compute Engine).")] = True,
     public_bucket: Annotated[
         list[str] | None,
@@ -71,7 +86,9 @@ def up(
     ] = None,
     realistic: Realistic = False,
     time_scale: TimeScale = 1.0,
-    console: Annotated[bool, typer.Option(help="Serve the console, and print its address, which works once.")] = True,
+    console: Annotated[
+        bool, typer.Option(help="Serve the console, and print its address, which works once.")
+    ] = True,
 ) -> None:
     """Start a stack. Without --detach it runs until Ctrl-C and stops everything when it ends."""
     config = StackConfig(
@@ -90,11 +107,15 @@ def up(
     started = stack.start(folder, config, detach=detach)
     ready = started.wait_ready()
     state.remember_state_dir(folder)
-    say(f"ready after {ready.ready_after_s:.1f} s: project {project}, gs://{bucket}, state in {folder}")
+    say(
+        f"ready after {ready.ready_after_s:.1f} s: project {project}, gs://{bucket}, state in {folder}"
+    )
     if not ready.config.gcs:
         say(f"Jobs cannot use /gcs: {find_obstacle()}. Those that need it are rejected.")
     if compute and not any(config.images_dir.glob(f"*/{STAMP}")):
-        say("Each VM downloads its packages, because no runtime image is built: trainmaster local images")
+        say(
+            "Each VM downloads its packages, because no runtime image is built: trainmaster local images"
+        )
     option = f" --state-dir {state_dir}" if state_dir else ""
     say(f'To use it from a shell: eval "$(trainmaster local env{option})"')
     if detach:
@@ -102,7 +123,9 @@ def up(
         return
     try:
         if console:
-            say(f"Its jobs in a browser: {serve_stack(client_configuration.environment(folder, stack.find(folder)))}")
+            say(
+                f"Its jobs in a browser: {serve_stack(client_configuration.environment(folder, stack.find(folder)))}"
+            )
         started.wait_end()
     except KeyboardInterrupt:
         say("stopping")
@@ -117,9 +140,13 @@ def read_public_buckets(options: Sequence[str], own_buckets: Collection[str]) ->
         name, _, folder = option.partition("=")
         hint = f"--public-bucket {option!r}"
         if not _BUCKET.fullmatch(name) or not folder:
-            raise typer.BadParameter(f"{hint}: must be NAME=DIR, such as cloud-samples-data=samples")
+            raise typer.BadParameter(
+                f"{hint}: must be NAME=DIR, such as cloud-samples-data=samples"
+            )
         if name in own_buckets or name in buckets:
-            raise typer.BadParameter(f"{hint}: the stack already has a bucket {name}; choose another name")
+            raise typer.BadParameter(
+                f"{hint}: the stack already has a bucket {name}; choose another name"
+            )
         if not Path(folder).is_dir():
             raise typer.BadParameter(f"{hint}: {folder} is not a folder")
         buckets[name] = Path(folder).absolute()
@@ -130,7 +157,11 @@ def read_public_buckets(options: Sequence[str], own_buckets: Collection[str]) ->
 def env(state_dir: StateDir = None) -> None:
     """Print the variables that connect clients in a shell to the stack: eval "$(trainmaster local env)"."""
     folder = state.find_state_dir(state_dir)
-    say(client_configuration.export_lines(client_configuration.environment(folder, stack.find(folder))).rstrip("\n"))
+    say(
+        client_configuration.export_lines(
+            client_configuration.environment(folder, stack.find(folder))
+        ).rstrip("\n")
+    )
 
 
 @app.command()
@@ -141,11 +172,19 @@ def status(state_dir: StateDir = None, form: OutputFormat = Format.TABLE) -> Non
     if stored is None:
         raise StackError(f"there is no stack in {folder}. `trainmaster local up` starts one")
     # A stored status "ready" without a running supervisor was left by a stack that was killed.
-    was_killed = stored.status in {StackStatus.READY, StackStatus.STARTING} and not state.is_up(folder)
+    was_killed = stored.status in {StackStatus.READY, StackStatus.STARTING} and not state.is_up(
+        folder
+    )
     word = "killed" if was_killed else stored.status.value
-    alive = {name: processes.is_alive(service.pid, service.started_at) for name, service in stored.services.items()}
+    alive = {
+        name: processes.is_alive(service.pid, service.started_at)
+        for name, service in stored.services.items()
+    }
     if form is Format.JSON:
-        services = {name: {**service.model_dump(), "alive": alive[name]} for name, service in stored.services.items()}
+        services = {
+            name: {**service.model_dump(), "alive": alive[name]}
+            for name, service in stored.services.items()
+        }
         print_json({**stored.model_dump(mode="json"), "status": word, "services": services})
     else:
         _print_status(stored, word, alive, folder)
@@ -154,11 +193,20 @@ def status(state_dir: StateDir = None, form: OutputFormat = Format.TABLE) -> Non
 
 
 def _print_status(stored: StackState, word: str, alive: dict[str, bool], folder: Path) -> None:
-    say(f"{word}: project {stored.config.project}, gs://{stored.config.bucket}, {stored.backend}, state in {folder}")
+    say(
+        f"{word}: project {stored.config.project}, gs://{stored.config.bucket}, {stored.backend}, state in {folder}"
+    )
     if stored.error:
         say(stored.error)
     rows = [
-        [name, "up" if alive[name] else "down", f"{one.pid}", one.address, f"{one.restarts}", Path(one.log).name]
+        [
+            name,
+            "up" if alive[name] else "down",
+            f"{one.pid}",
+            one.address,
+            f"{one.restarts}",
+            Path(one.log).name,
+        ]
         for name, one in stored.services.items()
     ]
     if rows:
@@ -183,18 +231,24 @@ def _vm(job_or_vm: str, replica: str | None) -> str:
     try:
         return vm_name(job_or_vm, ReplicaId.parse(replica.replace(" ", "-")))
     except ValueError:
-        raise StackError(f"there is no replica {replica}: give a task type and a number, such as worker-0") from None
+        raise StackError(
+            f"there is no replica {replica}: give a task type and a number, such as worker-0"
+        ) from None
 
 
 @app.command()
-def preempt(job: JobOrVm, replica: Replica = None, notice: Notice = None, state_dir: StateDir = None) -> None:
+def preempt(
+    job: JobOrVm, replica: Replica = None, notice: Notice = None, state_dir: StateDir = None
+) -> None:
     """Preempt a replica's VM, as Google preempts Spot VMs."""
     _faults(state_dir).preempt(vm := _vm(job, replica), notice)
     say(f"{vm}: preempted")
 
 
 @app.command()
-def maintenance(job: JobOrVm, replica: Replica = None, notice: Notice = None, state_dir: StateDir = None) -> None:
+def maintenance(
+    job: JobOrVm, replica: Replica = None, notice: Notice = None, state_dir: StateDir = None
+) -> None:
     """Announce host maintenance. A VM that can migrate live continues; any other ends."""
     _faults(state_dir).maintenance(vm := _vm(job, replica), notice)
     say(f"{vm}: under maintenance")
@@ -215,7 +269,9 @@ def kill(
     state_dir: StateDir = None,
 ) -> None:
     """Signal the training program of a replica. Its VM runs on."""
-    _faults(state_dir).kill_program(vm := _vm(job, replica), signal_name.upper().removeprefix("SIG"))
+    _faults(state_dir).kill_program(
+        vm := _vm(job, replica), signal_name.upper().removeprefix("SIG")
+    )
     say(f"{vm}: {signal_name} sent to its program")
 
 
@@ -233,7 +289,8 @@ def stockout(zones: Zones, state_dir: StateDir = None) -> None:
 
 @app.command()
 def quota(
-    regions: Annotated[list[str], typer.Argument(help="Regions.", metavar="REGION…")], state_dir: StateDir = None
+    regions: Annotated[list[str], typer.Argument(help="Regions.", metavar="REGION…")],
+    state_dir: StateDir = None,
 ) -> None:
     """Let the quota be used up in exactly these regions."""
     print_json(_faults(state_dir).change(quota_regions=regions))
@@ -241,7 +298,8 @@ def quota(
 
 @app.command()
 def slow(
-    seconds: Annotated[float, typer.Argument(min=0, help="Seconds added to each step.")], state_dir: StateDir = None
+    seconds: Annotated[float, typer.Argument(min=0, help="Seconds added to each step.")],
+    state_dir: StateDir = None,
 ) -> None:
     """Delay each step of a VM's start and end."""
     print_json(_faults(state_dir).change(slow_s=seconds))

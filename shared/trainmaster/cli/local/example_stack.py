@@ -24,7 +24,9 @@ class RunningStack:
 
 
 @contextmanager
-def example_stack(state_dir: Path, config: StackConfig, *, in_memory: bool) -> Iterator[RunningStack]:
+def example_stack(
+    state_dir: Path, config: StackConfig, *, in_memory: bool
+) -> Iterator[RunningStack]:
     with ExitStack() as ended:
         control = None
         if in_memory:
@@ -39,5 +41,9 @@ def example_stack(state_dir: Path, config: StackConfig, *, in_memory: bool) -> I
         from trainmaster.wiring.objects import objects
 
         if control:
-            control.connect(objects(), fleet_deps(), job_log(), ready.endpoints.storage, ready.config.bucket)
-        yield RunningStack(ready, control.store if control else store(), fleet_deps().fleet, objects())
+            control.connect(
+                objects(), fleet_deps(), job_log(), ready.endpoints.storage, ready.config.bucket
+            )
+        yield RunningStack(
+            ready, control.store if control else store(), fleet_deps().fleet, objects()
+        )

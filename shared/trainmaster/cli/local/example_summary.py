@@ -42,24 +42,35 @@ class Phases:
             yield f"{name:<28} {end - start:6.1f} s"
 
 
-def print_summary(job: Job, running: RunningStack, report: Report, phases: Phases, vms_left: int) -> None:
+def print_summary(
+    job: Job, running: RunningStack, report: Report, phases: Phases, vms_left: int
+) -> None:
     console, metrics = report.console, _read_metrics(job, running.objects)
     console.print()
     console.print(f"[bold]{job.job_id}: {job.state}[/]")
     if job.error_message:
         console.print(literal_text(f"  error       {job.error_message}"))
     if metrics:
-        texts = {name: f"{value:.4f}" if isinstance(value, float) else value for name, value in metrics.items()}
+        texts = {
+            name: f"{value:.4f}" if isinstance(value, float) else value
+            for name, value in metrics.items()
+        }
         values = ", ".join(f"{name} {text}" for name, text in texts.items())
         console.print(literal_text(f"  metrics     {values}"))
     if job.plan.program.job_dir:
         storage = Path(running.state.services["storage"].log).parents[1] / "storage"
         folder = storage / job.plan.program.job_dir.removeprefix("gs://")
-        console.print(literal_text(f"  model       {job.plan.program.job_dir}  (files in {os.path.relpath(folder)})"))
+        console.print(
+            literal_text(
+                f"  model       {job.plan.program.job_dir}  (files in {os.path.relpath(folder)})"
+            )
+        )
     loaded = running.store.load_attempt(job.job_id)
     for replica in loaded.state.replicas if loaded else ():
         counts = f"restarts {replica.restarts_used}, replaced {replica.replaced}"
-        console.print(f"  {replica.replica_id.words:<11} incarnations {replica.incarnation}, {counts}")
+        console.print(
+            f"  {replica.replica_id.words:<11} incarnations {replica.incarnation}, {counts}"
+        )
     if job.tuning is not None:
         print_trials(job.tuning)
     console.print(f"  attempts    {job.attempt}; VMs left: {vms_left}")
@@ -75,6 +86,10 @@ def print_summary(job: Job, running: RunningStack, report: Report, phases: Phase
 def _read_metrics(job: Job, objects: Objects) -> dict[str, Any]:
     """Return the metrics that the program wrote to its job directory; empty if there are none."""
     job_dir = job.plan.program.job_dir
-    data = objects.read(f"{job_dir.rstrip('/')}/metrics.json", max_bytes=METRICS_BYTES_MAX) if job_dir else None
+    data = (
+        objects.read(f"{job_dir.rstrip('/')}/metrics.json", max_bytes=METRICS_BYTES_MAX)
+        if job_dir
+        else None
+    )
     metrics = json.loads(data) if data and job.state is JobState.SUCCEEDED else {}
     return metrics if isinstance(metrics, dict) else {}

@@ -31,12 +31,21 @@ def upload(example: str, running: RunningStack, report: Report) -> None:
     """Upload the package or the data, then the job file, with the real gsutil if it is installed."""
     job_file = EXAMPLES / example / "job.yaml"
     with tempfile.TemporaryDirectory() as scratch:
-        for uri in yaml.safe_load(job_file.read_text(encoding="utf-8"))["trainingInput"].get("packageUris", ()):
-            [archive] = build(EXAMPLES / uri.split("/")[4] / "trainer", Path(scratch))  # gs://BUCKET/packages/TRAINER/
+        for uri in yaml.safe_load(job_file.read_text(encoding="utf-8"))["trainingInput"].get(
+            "packageUris", ()
+        ):
+            [archive] = build(
+                EXAMPLES / uri.split("/")[4] / "trainer", Path(scratch)
+            )  # gs://BUCKET/packages/TRAINER/
             _copy(archive, uri, running.objects, report)
         if example.startswith(ALGORITHM_PREFIX):
             _upload_data(example, Path(scratch), running, report)
-        _copy(job_file, f"gs://{running.state.config.bucket}/jobs/{example}.yaml", running.objects, report)
+        _copy(
+            job_file,
+            f"gs://{running.state.config.bucket}/jobs/{example}.yaml",
+            running.objects,
+            report,
+        )
 
 
 def _upload_data(example: str, scratch: Path, running: RunningStack, report: Report) -> None:
@@ -44,7 +53,9 @@ def _upload_data(example: str, scratch: Path, running: RunningStack, report: Rep
     command = [str(DATA_PYTHON), str(EXAMPLES / "algorithm_data.py"), example, str(scratch)]
     if not DATA_PYTHON.exists():
         raise PermanentError(f"{DATA_PYTHON} is missing; `make images` builds it")
-    for line in subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines():
+    for line in subprocess.run(
+        command, check=True, capture_output=True, text=True
+    ).stdout.splitlines():
         uri = f"gs://{running.state.config.bucket}/{Path(line).relative_to(scratch).as_posix()}"
         _copy(Path(line), uri, running.objects, report)
 
@@ -56,7 +67,9 @@ def _copy(source: Path, uri: str, objects: Objects, report: Report) -> None:
         objects.write(uri, source.read_bytes(), content_type="application/octet-stream")
         return
     report.line("$", f"gsutil cp {name} {uri}", "bold")
-    result = subprocess.run(["gsutil", "-q", "cp", str(source), uri], capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        ["gsutil", "-q", "cp", str(source), uri], capture_output=True, text=True, check=False
+    )
     if result.returncode:
         raise PermanentError(f"gsutil failed: {result.stderr.strip()}")
 

@@ -41,8 +41,12 @@ class Runtime(StrEnum):
 
 
 def images(
-    runtimes: Annotated[list[Runtime] | None, typer.Argument(help="Runtimes. [default: all]")] = None,
-    list_only: Annotated[bool, typer.Option("--list", help="Only show which ones are complete.")] = False,
+    runtimes: Annotated[
+        list[Runtime] | None, typer.Argument(help="Runtimes. [default: all]")
+    ] = None,
+    list_only: Annotated[
+        bool, typer.Option("--list", help="Only show which ones are complete.")
+    ] = False,
 ) -> None:
     """Build runtime images, so that VMs of the local stack need not download their packages. Complete ones stay."""
     for name in runtimes or Runtime:
@@ -68,8 +72,12 @@ def _build(name: Runtime, folder: Path, requirements: Path) -> None:
             try:
                 _install(folder, requirements, with_torch=name is Runtime.PYTORCH)
             except subprocess.CalledProcessError as error:
-                raise PermanentError(f"{name} is not complete: {error}. Begin again when that is repaired") from None
-        shutil.copyfile(requirements, folder / STAMP)  # also of a complete one: `make` compares times
+                raise PermanentError(
+                    f"{name} is not complete: {error}. Begin again when that is repaired"
+                ) from None
+        shutil.copyfile(
+            requirements, folder / STAMP
+        )  # also of a complete one: `make` compares times
 
 
 def _install(folder: Path, requirements: Path, *, with_torch: bool) -> None:
@@ -81,6 +89,10 @@ def _install(folder: Path, requirements: Path, *, with_torch: bool) -> None:
     if with_torch:
         run([*pip, "install", *TORCH])
         for name, call in COMPANIONS.items():
-            if run([python, "-c", f"import torch; {call}"], check=False, stderr=subprocess.DEVNULL).returncode:
-                say(f"{name} is left out: what the package index has of it cannot be loaded with its torch")
+            if run(
+                [python, "-c", f"import torch; {call}"], check=False, stderr=subprocess.DEVNULL
+            ).returncode:
+                say(
+                    f"{name} is left out: what the package index has of it cannot be loaded with its torch"
+                )
                 run([*pip, "uninstall", "--yes", name])

@@ -109,7 +109,11 @@ class JobMonitor:
             vms = self.fleet.list_vms(self.job_id)
         except TemporaryError:
             return
-        started = {replica.replica_id for replica in state.replicas if replica.state is not ReplicaState.WAITING}
+        started = {
+            replica.replica_id
+            for replica in state.replicas
+            if replica.state is not ReplicaState.WAITING
+        }
         for vm in vms:
             for line in self._new_lines(vm):
                 if line.startswith(AGENT_PREFIX) or not PROGRESS.search(line):

@@ -48,7 +48,11 @@ class FaultPlan:
 
     def inject_due_faults(self, job: Job) -> None:
         """Inject the next fault if enough epochs are done."""
-        if job.state is JobState.RUNNING and self._steps and self.monitor.epochs >= self._steps[0][0]:
+        if (
+            job.state is JobState.RUNNING
+            and self._steps
+            and self.monitor.epochs >= self._steps[0][0]
+        ):
             self._steps.pop(0)[1]()
 
     @property
@@ -62,25 +66,39 @@ class FaultPlan:
 
     def _preempt(self) -> None:
         self.report.line("FAULT", "preempting the VM of worker 1", "bold magenta")
-        self.faults.preempt(vm_name(self.monitor.job_id, ReplicaId(TaskType.WORKER, 1)), notice_s=self.notice_s)
+        self.faults.preempt(
+            vm_name(self.monitor.job_id, ReplicaId(TaskType.WORKER, 1)), notice_s=self.notice_s
+        )
 
 
 Realistic = Annotated[
-    bool, typer.Option("--realistic", help="Durations, API quotas and failures of Google Cloud, not those of a demo.")
+    bool,
+    typer.Option(
+        "--realistic",
+        help="Durations, API quotas and failures of Google Cloud, not those of a demo.",
+    ),
 ]
-TimeScale = Annotated[float, typer.Option(min=0.01, max=1, help="With --realistic: factor of all durations.")]
+TimeScale = Annotated[
+    float, typer.Option(min=0.01, max=1, help="With --realistic: factor of all durations.")
+]
 
 
 def run(
     example: Annotated[str, typer.Argument(help="Folder of examples/ with a job.yaml.")] = "digits",
-    faults: Annotated[bool, typer.Option("--faults", help="Kill a worker's program, and preempt a VM.")] = False,
-    state_dir: Annotated[Path, typer.Option(help="Folder for the stack's state and the model.")] = Path(".state/run"),
+    faults: Annotated[
+        bool, typer.Option("--faults", help="Kill a worker's program, and preempt a VM.")
+    ] = False,
+    state_dir: Annotated[
+        Path, typer.Option(help="Folder for the stack's state and the model.")
+    ] = Path(".state/run"),
     realistic: Realistic = False,
     time_scale: TimeScale = 1.0,
 ) -> None:
     """Run an example job on a stack of its own and show what happens. The exit status is 0 only if it SUCCEEDED."""
     if not EXAMPLES.is_dir():
-        raise PermanentError("the examples are in a checkout, not in the installed package: `make run` there runs one")
+        raise PermanentError(
+            "the examples are in a checkout, not in the installed package: `make run` there runs one"
+        )
     if not (EXAMPLES / example / "job.yaml").is_file():
         raise PermanentError(f"there is no example {example}: {EXAMPLES / example} has no job.yaml")
     report, phases = Report(), Phases()
@@ -88,7 +106,10 @@ def run(
     in_memory = backend.kind is BackendKind.MEMORY
     phases.begin("stack start")
     if in_memory:
-        report.line("stack", f"starting without emulators, in one process with in-memory adapters: {backend.reason}")
+        report.line(
+            "stack",
+            f"starting without emulators, in one process with in-memory adapters: {backend.reason}",
+        )
     else:
         report.line("stack", f"starting on {backend.kind}: {backend.reason}")
     try:
@@ -102,7 +123,9 @@ def run(
     raise typer.Exit(0 if succeeded else 1)
 
 
-def _run_job(example: str, running: RunningStack, report: Report, phases: Phases, *, with_faults: bool) -> bool:
+def _run_job(
+    example: str, running: RunningStack, report: Report, phases: Phases, *, with_faults: bool
+) -> bool:
     """Run the example and return whether it succeeded, all faults were injected, and all VMs are gone."""
     phases.begin("package and upload")
     bucket = running.state.config.bucket

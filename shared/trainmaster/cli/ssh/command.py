@@ -22,10 +22,17 @@ def ssh(
     job_id: JobId,
     replica: Annotated[str, typer.Argument(help="Replica, such as worker-0.", metavar="REPLICA")],
     command: Annotated[
-        list[str] | None, typer.Argument(help="Command to run in place of a shell, after --.", metavar="[-- COMMAND]")
+        list[str] | None,
+        typer.Argument(
+            help="Command to run in place of a shell, after --.", metavar="[-- COMMAND]"
+        ),
     ] = None,
-    container: Annotated[bool, typer.Option("--container", help="Enter the container of the program.")] = False,
-    host: Annotated[int, typer.Option("--host", min=0, help="Host of a TPU slice, numbered from 0.")] = 0,
+    container: Annotated[
+        bool, typer.Option("--container", help="Enter the container of the program.")
+    ] = False,
+    host: Annotated[
+        int, typer.Option("--host", min=0, help="Host of a TPU slice, numbered from 0.")
+    ] = 0,
 ) -> None:
     """Open a shell on the VM of a replica, or run a command there. The exit status is that of the command."""
     store = open_store()
@@ -46,5 +53,7 @@ def ssh(
     else:
         status = google_cloud.run(target, settings().project, text, has_terminal=has_terminal)
     if status == local_stack.CONNECTION_LOST:
-        complain(f"the connection to {target.vm} is closed. `trainmaster why {job_id}` shows what happened to it")
+        complain(
+            f"the connection to {target.vm} is closed. `trainmaster why {job_id}` shows what happened to it"
+        )
     raise typer.Exit(status)

@@ -47,11 +47,15 @@ def run(target: Target, project: str, command: str, *, has_terminal: bool) -> in
     if shutil.which("gcloud") is None:
         raise PermanentError(f"gcloud is not installed, and `trainmaster ssh` needs it: {INSTALL}")
     _require_os_login(target, project)
-    return subprocess.run(ssh_command(target, project, command, has_terminal=has_terminal), check=False).returncode
+    return subprocess.run(
+        ssh_command(target, project, command, has_terminal=has_terminal), check=False
+    ).returncode
 
 
 def _require_os_login(target: Target, project: str) -> None:
-    done = subprocess.run(describe_command(target, project), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        describe_command(target, project), capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or [f"gcloud ended with status {done.returncode}"]
         raise PermanentError(f"{target.vm} cannot be read: {lines[-1]}")

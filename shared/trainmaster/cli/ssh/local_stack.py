@@ -58,14 +58,21 @@ def _init_of(target: Target) -> int:
         from trainmaster_emulators.stack import stack
     except ModuleNotFoundError:
         raise PermanentError(LOCAL_EXTRA_MISSING) from None
-    return int(FaultClient(stack.find(state.find_state_dir(None))).processes(target.vm, target.host)["init"])
+    return int(
+        FaultClient(stack.find(state.find_state_dir(None))).processes(target.vm, target.host)[
+            "init"
+        ]
+    )
 
 
 def _environment(pid: int) -> dict[str, str]:
     """Return the environment of the VM, with this terminal's type."""
     entries = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="surrogateescape").split("\0")
     variables = dict(entry.split("=", 1) for entry in entries if "=" in entry)
-    return {**variables, **{name: os.environ[name] for name in ("TERM", "COLORTERM") if name in os.environ}}
+    return {
+        **variables,
+        **{name: os.environ[name] for name in ("TERM", "COLORTERM") if name in os.environ},
+    }
 
 
 def _enter_command(pid: int, folder: str, uid: int, gid: int) -> list[str]:
@@ -78,24 +85,32 @@ def _enter_command(pid: int, folder: str, uid: int, gid: int) -> list[str]:
         Path(f"/proc/{pid}/ns/{name}").readlink() != Path(f"/proc/self/ns/{name}").readlink()
         for name in ("mnt", "user")
     )
-    user = ["--user", "--preserve-credentials"] if own_user else other_user  # a VM of a user who is not root
+    user = (
+        ["--user", "--preserve-credentials"] if own_user else other_user
+    )  # a VM of a user who is not root
     if not other_user and not own_mounts:
         return []
     program = shutil.which("nsenter")
     if program is None:
-        raise PermanentError("nsenter, which enters the file system of the VM, is not installed: install util-linux")
+        raise PermanentError(
+            "nsenter, which enters the file system of the VM, is not installed: install util-linux"
+        )
     # nsenter opens its own --wd outside of the VM's root.
     return [program, f"--target={pid}", "--mount", *user, "--", "env", f"--chdir={folder}"]
 
 
-def _run_until_vm_ends(words: Sequence[str], environment: Mapping[str, str], folder: str, vm: int) -> int:
+def _run_until_vm_ends(
+    words: Sequence[str], environment: Mapping[str, str], folder: str, vm: int
+) -> int:
     """Run a program in the foreground. `vm` is the process of the VM: the program ends with it."""
     program = subprocess.Popen(words, env=environment, cwd=folder)
     is_lost = threading.Event()
     watcher = threading.Thread(target=_end_with_vm, args=(program, vm, is_lost), daemon=True)
     watcher.start()
     while True:
-        with suppress(KeyboardInterrupt):  # the terminal sends Ctrl-C to the program, too, which decides what it means
+        with suppress(
+            KeyboardInterrupt
+        ):  # the terminal sends Ctrl-C to the program, too, which decides what it means
             status = program.wait()
             break
     if is_lost.is_set():

@@ -43,10 +43,14 @@ def find_target(state: State, replica: str, host: int) -> Target:
     replica_id = parse_replica(replica, state)
     found = state.find(job.attempt, replica_id)
     if found is None:
-        raise PermanentError(f"{replica_id.words} of {job.job_id} is not stored in attempt {job.attempt}; try again")
+        raise PermanentError(
+            f"{replica_id.words} of {job.job_id} is not stored in attempt {job.attempt}; try again"
+        )
     group = job.placed.plan.group(replica_id.task_type)
     if not 0 <= host < group.hosts:
-        raise PermanentError(f"--host {host}: {replica_id.words} has {group.hosts} hosts, numbered from 0")
+        raise PermanentError(
+            f"--host {host}: {replica_id.words} has {group.hosts} hosts, numbered from 0"
+        )
     _require_vm(job, found)
     program = job.plan.program_of(replica_id.task_type)
     return Target(
@@ -74,7 +78,11 @@ def _require_vm(job: Job, replica: Replica) -> None:
     if replica.state in ON_A_VM:
         return
     since = replica.done_at if replica.state is ReplicaState.COMPLETED else replica.ordered_at
-    advice = "Its VM is deleted" if replica.state is ReplicaState.COMPLETED else "Try again when it is RUNNING"
+    advice = (
+        "Its VM is deleted"
+        if replica.state is ReplicaState.COMPLETED
+        else "Try again when it is RUNNING"
+    )
     raise PermanentError(f"{name} is not running: it is {replica.state}{_since(since)}. {advice}")
 
 

@@ -33,12 +33,19 @@ def tensorboard(
         list[str] | None,
         typer.Argument(metavar="[JOB]...", help="Ids of the jobs.", autocompletion=complete_job_id),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of this machine; 0: any free one.")] = 6006,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of this machine; 0: any free one.")
+    ] = 6006,
     logdir: Annotated[
         list[str] | None,
-        typer.Option(help="Another folder with event files; may be repeated.", metavar="[NAME=]gs://BUCKET/FOLDER"),
+        typer.Option(
+            help="Another folder with event files; may be repeated.",
+            metavar="[NAME=]gs://BUCKET/FOLDER",
+        ),
     ] = None,
-    interval: Annotated[float, typer.Option(min=1, help="Seconds between two searches for new event files.")] = 30.0,
+    interval: Annotated[
+        float, typer.Option(min=1, help="Seconds between two searches for new event files.")
+    ] = 30.0,
 ) -> None:
     """Start TensorBoard on the event files of jobs. Each job is a run, and so is each trial of a tuning job."""
     require_package("tensorboard", "tensorboard")
@@ -59,13 +66,17 @@ def _folders(job_ids: list[str], options: list[str]) -> tuple[LogFolder, ...]:
     if job_ids or not folders:
         store = open_store()
         if not job_ids:
-            raise PermanentError("name a job (`trainmaster jobs list` shows all jobs), or a folder: --logdir gs://…")
+            raise PermanentError(
+                "name a job (`trainmaster jobs list` shows all jobs), or a folder: --logdir gs://…"
+            )
         folders = [*(folder_of_job(find_job(store, job_id).job) for job_id in job_ids), *folders]
     else:
         choose_installation()
     names = Counter(folder.name for folder in folders)
     if repeated := [name for name, count in names.items() if count > 1]:
-        raise PermanentError(f"two folders have the name {repeated[0]}: give one another name, --logdir NAME=gs://…")
+        raise PermanentError(
+            f"two folders have the name {repeated[0]}: give one another name, --logdir NAME=gs://…"
+        )
     return tuple(folders)
 
 
@@ -82,12 +93,23 @@ def _announce(mirror: Mirror) -> None:
     if len(mirror.folders) > SHOWN_MAX:
         say(f"and {len(mirror.folders) - SHOWN_MAX} more")
     if not mirror.files:
-        complain("There are no event files yet. TensorBoard shows them soon after a program has written them.")
+        complain(
+            "There are no event files yet. TensorBoard shows them soon after a program has written them."
+        )
 
 
 def _serve(mirror: Mirror, port: int, interval_s: float) -> int:
     """Run TensorBoard until it ends or the user interrupts it, and return its exit status."""
-    words = ["--logdir", str(mirror.root), "--host", LOOPBACK, "--port", str(port), "--reload_interval", "5"]
+    words = [
+        "--logdir",
+        str(mirror.root),
+        "--host",
+        LOOPBACK,
+        "--port",
+        str(port),
+        "--reload_interval",
+        "5",
+    ]
     # The data server does not notice files that are replaced, and its speed is not needed for local files.
     words += ["--load_fast", "false"]
     ended = threading.Event()

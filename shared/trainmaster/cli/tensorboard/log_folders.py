@@ -70,6 +70,8 @@ def folder_of_option(text: str) -> LogFolder:
     """Return the folder of `gs://BUCKET/FOLDER` or `NAME=gs://BUCKET/FOLDER`. Raises PermanentError."""
     match = _NAMED.fullmatch(text)
     if match is None:
-        raise PermanentError(f"--logdir {text}: must be gs://BUCKET/FOLDER or NAME=gs://BUCKET/FOLDER")
+        raise PermanentError(
+            f"--logdir {text}: must be gs://BUCKET/FOLDER or NAME=gs://BUCKET/FOLDER"
+        )
     uri = f"{match['uri'].rstrip('/')}/"
     return LogFolder(match["name"] or uri.rstrip("/").rpartition("/")[2], uri)

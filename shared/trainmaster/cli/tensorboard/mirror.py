@@ -28,7 +28,14 @@ if TYPE_CHECKING:
 THREADS: Final = 8
 EVENTS: Final = "tfevents"
 """Part of the name of every event file. Source: tensorboard/backend/event_processing/io_wrapper.py."""
-IMPOSSIBLE_NAMES: Final = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ)
+IMPOSSIBLE_NAMES: Final = (
+    errno.EEXIST,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.EINVAL,
+    errno.EILSEQ,
+)
 """Errors that a name causes: it is too long, or names a file and a folder. Programs choose the names of objects."""
 PLUGINS: Final = "/plugins/"
 """Folder of files that plugins read beside the event files, such as those of the profiler."""
@@ -94,9 +101,13 @@ class Mirror:
             return self._copy(path, stored)
         except OSError as error:
             if error.errno not in IMPOSSIBLE_NAMES:
-                raise PermanentError(f"{stored.uri} cannot be copied to {self.root}: {error.strerror}") from None
+                raise PermanentError(
+                    f"{stored.uri} cannot be copied to {self.root}: {error.strerror}"
+                ) from None
             self._left_out.add(path)
-            complain(f"{stored.uri} is left out, because this machine cannot have a file of that name")
+            complain(
+                f"{stored.uri} is left out, because this machine cannot have a file of that name"
+            )
             return False
 
     def _copy(self, path: str, stored: StoredFile) -> bool:

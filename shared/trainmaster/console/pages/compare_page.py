@@ -9,14 +9,27 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from trainmaster.console.pages.job_page import find_job
-from trainmaster.console.pages.progress_section import Curves, Points, draw_curves, lines_of_jobs, read_curves
+from trainmaster.console.pages.progress_section import (
+    Curves,
+    Points,
+    draw_curves,
+    lines_of_jobs,
+    read_curves,
+)
 from trainmaster.console.pages.resources_page import time_range
 from trainmaster.console.pages.service import Console
 from trainmaster.core.model.job import Job
 from trainmaster.core.reporting.history import read_history
 from trainmaster.cost.report import cost_report
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.presentation.comparison import JOBS_MAX, Rows, chosen_ids, facts, side_by_side, spec_differences
+from trainmaster.presentation.comparison import (
+    JOBS_MAX,
+    Rows,
+    chosen_ids,
+    facts,
+    side_by_side,
+    spec_differences,
+)
 from trainmaster.presentation.progress import read_progress
 
 _START = datetime(1970, 1, 1, tzinfo=UTC)
@@ -66,8 +79,12 @@ def _read(console: Console, period_s: int, job: Job) -> tuple[dict[str, str], Po
     points: Points = {}
     if job.started_at and job.tuning is None:
         try:
-            progress = read_progress(console.metrics, job, console.clock().replace(second=0, microsecond=0))
-            found = read_curves(console.metrics, job, *time_range(job, console.clock(), "", period_s))
+            progress = read_progress(
+                console.metrics, job, console.clock().replace(second=0, microsecond=0)
+            )
+            found = read_curves(
+                console.metrics, job, *time_range(job, console.clock(), "", period_s)
+            )
             points = _since(job.started_at, timedelta(seconds=period_s), found)
         except (PermanentError, TemporaryError) as error:
             problem = f"{error}."
@@ -77,4 +94,7 @@ def _read(console: Console, period_s: int, job: Job) -> tuple[dict[str, str], Po
 def _since(start: datetime, period: timedelta, points: Points) -> Points:
     """Return the points at their time since the start. Periods end at multiples of their length, before and after."""
     offset = (start - _START) // period * period
-    return {name: [point._replace(at=point.at - offset) for point in found] for name, found in points.items()}
+    return {
+        name: [point._replace(at=point.at - offset) for point in found]
+        for name, found in points.items()
+    }

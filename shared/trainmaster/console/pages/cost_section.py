@@ -74,7 +74,9 @@ def _rows(report: CostReport) -> tuple[PhaseRow, ...]:
             phase,
             seconds / 3600,
             phase in PAID,
-            money_words(amount, currency) if (amount := amounts.get(attempt.attempt, {}).get(phase)) else "",
+            money_words(amount, currency)
+            if (amount := amounts.get(attempt.attempt, {}).get(phase))
+            else "",
         )
         for attempt in report.goodput.attempts
         for phase in Phase

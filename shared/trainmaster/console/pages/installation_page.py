@@ -8,7 +8,13 @@ from typing import Final
 
 from trainmaster.console.pages.service import Console
 from trainmaster.core.model.capacity import Outcome
-from trainmaster.core.rules.admission_queue import Wait, amount_words, is_weight, queued_jobs, used_resources
+from trainmaster.core.rules.admission_queue import (
+    Wait,
+    amount_words,
+    is_weight,
+    queued_jobs,
+    used_resources,
+)
 from trainmaster.ports import Orphan, Rejection
 
 STOCKOUT_WINDOW: Final = timedelta(days=1)

@@ -48,7 +48,9 @@ class NewestJobs:
         listed = [job for job in self.jobs if JobFilter().matches(job)]
         others = replace(filters, states=())
         counts = Counter(job.state for job in listed if matches(job, others))
-        return StateCounts({state: counts[state] for state in JobState}, None if self.is_whole else len(listed))
+        return StateCounts(
+            {state: counts[state] for state in JobState}, None if self.is_whole else len(listed)
+        )
 
     def jobs_after(self, after: JobPosition | None, batch: int) -> Iterator[Job]:
         """Return the jobs after the position. Those of this object are not read again; others are read in batches."""
@@ -64,7 +66,11 @@ class NewestJobs:
 def newest_jobs(store: Store) -> NewestJobs:
     source = jobs_after(store, None, BATCH_MAX)
     jobs = tuple(islice(source, JOBS_READ_MAX))
-    return NewestJobs(store, jobs, is_whole=len(jobs) < JOBS_READ_MAX or not store.recent_jobs(1, _position(jobs[-1])))
+    return NewestJobs(
+        store,
+        jobs,
+        is_whole=len(jobs) < JOBS_READ_MAX or not store.recent_jobs(1, _position(jobs[-1])),
+    )
 
 
 def jobs_after(store: Store, after: JobPosition | None, batch: int) -> Iterator[Job]:

@@ -57,7 +57,11 @@ class Filters:
         filters = replace(self, **changes)  # type: ignore[arg-type]
         pairs = [("state", state.value) for state in filters.states]
         pairs += [("user", filters.user), ("label", filters.label), ("q", filters.text)]
-        pairs += [("after", f"{filters.after.created_at.isoformat()}/{filters.after.job_id}")] if filters.after else []
+        pairs += (
+            [("after", f"{filters.after.created_at.isoformat()}/{filters.after.job_id}")]
+            if filters.after
+            else []
+        )
         pairs += [("size", str(filters.size))] if filters.size != SIZE else []
         query = urlencode([(name, value) for name, value in pairs if value])
         return f"/jobs?{query}" if query else "/jobs"
@@ -65,7 +69,9 @@ class Filters:
     def toggle_query(self, state: JobState) -> str:
         """Return the address of the first page with this state added to the filter, or removed from it."""
         states = tuple(other for other in self.states if other is not state)
-        return self.query(states=states if len(states) < len(self.states) else (*states, state), after=None)
+        return self.query(
+            states=states if len(states) < len(self.states) else (*states, state), after=None
+        )
 
 
 def read_filters(args: Mapping[str, list[str]]) -> Filters:

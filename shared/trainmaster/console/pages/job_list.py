@@ -8,7 +8,13 @@ from decimal import Decimal
 from functools import cache
 from itertools import islice
 
-from trainmaster.console.pages.job_counts import BATCH_MAX, JOBS_READ_MAX, StateCounts, jobs_after, newest_jobs
+from trainmaster.console.pages.job_counts import (
+    BATCH_MAX,
+    JOBS_READ_MAX,
+    StateCounts,
+    jobs_after,
+    newest_jobs,
+)
 from trainmaster.console.pages.job_filters import Filters, matches
 from trainmaster.console.pages.service import Console
 from trainmaster.core.model.job import Job, JobState
@@ -93,7 +99,9 @@ def read_job_list(console: Console, filters: Filters) -> JobList:
     read_queue = cache(console.store.queue)
     now = console.now
     prices = console.cost_sources.prices()
-    rows = tuple(_job_row(job, now, wait_of_job(job, read_queue, console.limits), prices) for job in shown)
+    rows = tuple(
+        _job_row(job, now, wait_of_job(job, read_queue, console.limits), prices) for job in shown
+    )
     return JobList(filters, rows, next_page, read, stopped_early, counts)
 
 
@@ -118,7 +126,9 @@ def _cost(job: Job, now: datetime, prices: PriceList | Unknown) -> str:
         return ""
     hourly = hourly_cost(job.placed.plan, prices)
     seconds = Decimal(str(max(((job.ended_at or now) - job.started_at).total_seconds(), 0.0)))
-    return "" if isinstance(hourly, Unknown) else money_words(hourly * seconds / 3600, prices.currency)
+    return (
+        "" if isinstance(hourly, Unknown) else money_words(hourly * seconds / 3600, prices.currency)
+    )
 
 
 def job_kind(job: Job) -> str:
@@ -152,5 +162,7 @@ def machine_words(plan: Plan) -> str:
 def _group_words(group: TaskGroup) -> str:
     if group.tpu is not None:
         return f"{group.count} x {group.tpu.type}"
-    gpus = f" with {group.accelerator.count} x {group.accelerator.type}" if group.accelerator else ""
+    gpus = (
+        f" with {group.accelerator.count} x {group.accelerator.type}" if group.accelerator else ""
+    )
     return f"{group.count} x {group.machine_type}{gpus}{', Spot' if group.spot else ''}"

@@ -145,7 +145,9 @@ def read_job_page(console: Console, job_id: str, view: View) -> JobPage:
             f"{job.budgets.reruns_used} of {RERUNS_MAX} reruns used",
             f"{job.budgets.internal_used} of {INTERNAL_RETRIES_MAX} internal retries used",
         ),
-        next_sentences=next_steps(job, state.replicas, entries, wait_of_job(job, console.store.queue, console.limits)),
+        next_sentences=next_steps(
+            job, state.replicas, entries, wait_of_job(job, console.store.queue, console.limits)
+        ),
         failure=_failure(job, entries),
         timeline=draw(timeline, shortens_gaps=not view.with_gaps) if timeline else None,
         range=(timestamp(timeline.start), timestamp(timeline.end)) if timeline else ("", ""),
@@ -154,7 +156,9 @@ def read_job_page(console: Console, job_id: str, view: View) -> JobPage:
         decisions_omitted=omitted,
         replicas=replica_rows(state, REPLICAS_MAX if view.with_whole_table else LANES_MAX),
         cost=read_cost_section(history, entries, now, console.cost_sources),
-        spec=yaml.safe_dump(json.loads(job.spec_json), sort_keys=False, allow_unicode=True, width=110),
+        spec=yaml.safe_dump(
+            json.loads(job.spec_json), sort_keys=False, allow_unicode=True, width=110
+        ),
         view=view,
     )
 
@@ -178,7 +182,9 @@ def _failure(job: Job, entries: tuple[LedgerEntry, ...]) -> Failure | None:
     headline = summary(job.error_message)
     if entry is None or not isinstance(entry.event, ReplicaExited):
         return Failure(headline, entry)
-    subject = f"{entry.event.subject.replica_id.words}, incarnation {entry.event.subject.incarnation}"
+    subject = (
+        f"{entry.event.subject.replica_id.words}, incarnation {entry.event.subject.incarnation}"
+    )
     return Failure(headline, entry, subject, cause(entry.event), entry.event.tail.strip())
 
 
@@ -189,13 +195,19 @@ def _decisions(
     # Marks of the timeline lead to the ends of rounds, too.
     shown = shown_entries(entries, replica_id, everything=view.with_ignored, with_ends=True)
     newest = shown[-DECISIONS_MAX:]
-    rows = tuple(_decision(entry, omitted, with_rules=view.with_ignored) for entry, omitted in newest)
+    rows = tuple(
+        _decision(entry, omitted, with_rules=view.with_ignored) for entry, omitted in newest
+    )
     return rows, len(shown) - len(newest)
 
 
 def _decision(entry: LedgerEntry, omitted: int, *, with_rules: bool) -> DecisionRow:
-    changes = tuple(f"{name.replace('_', ' ')}: {old} → {new}" for name, old, new in budget_changes(entry))
-    passed_over = rules_passed_over(entry) if with_rules and entry.decision.rule > Rule.STALE else ()
+    changes = tuple(
+        f"{name.replace('_', ' ')}: {old} → {new}" for name, old, new in budget_changes(entry)
+    )
+    passed_over = (
+        rules_passed_over(entry) if with_rules and entry.decision.rule > Rule.STALE else ()
+    )
     return DecisionRow(entry, omitted, str(replica_of(entry) or ""), changes, passed_over)
 
 
@@ -203,5 +215,8 @@ def _timeline(history: History, now: datetime, view: View) -> Timeline:
     timeline = read_timeline(history, now, with_all=view.with_all_replicas)
     if not (view.start or view.end):
         return timeline
-    start, end = (parse_time(name, text) if text else None for name, text in (("from", view.start), ("to", view.end)))
+    start, end = (
+        parse_time(name, text) if text else None
+        for name, text in (("from", view.start), ("to", view.end))
+    )
     return zoom(timeline, start, end)

@@ -26,7 +26,9 @@ def read_log_file(console: Console, job_id: str, filters: LogFilters) -> Iterato
     """
     job = find_job(console, job_id)
     position = parse_position("from", filters.start) if filters.start else None
-    lines = entries_from(console.read_log, log_query(job, filters), position, DOWNLOAD_LINES_MAX + 1)
+    lines = entries_from(
+        console.read_log, log_query(job, filters), position, DOWNLOAD_LINES_MAX + 1
+    )
     first = list(islice(lines, 1))  # so that a problem is an error of the call, and not of the file
     return _file(chain(first, lines), filters)
 
@@ -41,7 +43,9 @@ def _file(lines: Iterator[LogLine], filters: LogFilters) -> Iterator[str]:
                 return
             start = f"{line.timestamp} {' '.join(line.source.split())} {line.severity}"
             # Each line of a message has its source, because a program chooses what its lines look like.
-            yield "".join(f"{start} {printable(text)}\n" for text in line.message.splitlines() or [""])
+            yield "".join(
+                f"{start} {printable(text)}\n" for text in line.message.splitlines() or [""]
+            )
             last = line
     except (PermanentError, TemporaryError) as error:
         query = filters.window_query(start=str(position_of(last))) if last else filters.query()

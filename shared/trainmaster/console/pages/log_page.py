@@ -65,7 +65,9 @@ class LogFilters:
     def query(self, **changes: str) -> str:
         """Return the query of an address. `changes` replace filters."""
         values = {name: getattr(self, name) for name in FILTERS} | changes
-        return urlencode({_PARAMETERS.get(name, name): value for name, value in values.items() if value})
+        return urlencode(
+            {_PARAMETERS.get(name, name): value for name, value in values.items() if value}
+        )
 
     def window_query(self, **changes: str) -> str:
         """Return the query of another window with the same filters."""
@@ -178,7 +180,11 @@ def _window(console: Console, query: str, filters: LogFilters) -> Window:
         return window_around(console.read_log, query, filters.around)
     if filters.before:
         return newest_window(console.read_log, query, parse_position("before", filters.before))
-    return live_window(console.read_log, query, parse_position("follow", filters.follow) if filters.follow else None)
+    return live_window(
+        console.read_log,
+        query,
+        parse_position("follow", filters.follow) if filters.follow else None,
+    )
 
 
 def _gap_begin(window: Window, filters: LogFilters) -> str:
@@ -224,5 +230,8 @@ def _line(line: LogLine) -> Line:
 def _tasks(job: Job) -> tuple[str, ...]:
     """Return the task names of the job's first replicas, and that of the service."""
     replica_ids = () if job.tuning else job.plan.replica_ids[:TASKS_MAX]
-    names = [f"{task_base(replica_id.task_type, job.plan.dialect)}-{replica_id.index}" for replica_id in replica_ids]
+    names = [
+        f"{task_base(replica_id.task_type, job.plan.dialect)}-{replica_id.index}"
+        for replica_id in replica_ids
+    ]
     return (SERVICE, *names)

@@ -112,7 +112,9 @@ def position_of(line: LogLine) -> LogPosition:
 
 def newest_window(read: ReadLog, query: str, before: LogPosition | None = None) -> Window:
     """Return the newest lines, or those before a position."""
-    lines, has_more = _read(read, f"{query} AND {before.before}" if before else query, LINES_MAX, newest_first=True)
+    lines, has_more = _read(
+        read, f"{query} AND {before.before}" if before else query, LINES_MAX, newest_first=True
+    )
     return Window(lines, has_older=has_more, has_newer=before is not None)
 
 
@@ -155,7 +157,9 @@ def window_around(read: ReadLog, query: str, time: str) -> Window:
     return Window(before + after, has_older=True, has_newer=has_newer)
 
 
-def entries_from(read: ReadLog, query: str, position: LogPosition | None, limit: int) -> Iterator[LogLine]:
+def entries_from(
+    read: ReadLog, query: str, position: LogPosition | None, limit: int
+) -> Iterator[LogLine]:
     """Yield the first lines from a position on, or all from the beginning, page by page."""
     text, token, count = f"{query} AND {position.onward}" if position else query, "", 0
     while True:
@@ -166,7 +170,9 @@ def entries_from(read: ReadLog, query: str, position: LogPosition | None, limit:
             return
 
 
-def _read(read: ReadLog, query: str, limit: int, *, newest_first: bool = False) -> tuple[tuple[LogLine, ...], bool]:
+def _read(
+    read: ReadLog, query: str, limit: int, *, newest_first: bool = False
+) -> tuple[tuple[LogLine, ...], bool]:
     """Return the first lines in this direction, the oldest first, and whether there may be more."""
     lines, token = list[LogLine](), ""
     for _ in range(CALLS_MAX):

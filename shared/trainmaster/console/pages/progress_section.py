@@ -16,12 +16,21 @@ from trainmaster.console.pages.service import Console
 from trainmaster.core.model.job import Job
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.ports.metrics import Label, Metric, MetricQuery, MetricReader
-from trainmaster.presentation.progress import METRIC, METRICS_MAX, Point, Progress, points_by_name, read_progress
+from trainmaster.presentation.progress import (
+    METRIC,
+    METRICS_MAX,
+    Point,
+    Progress,
+    points_by_name,
+    read_progress,
+)
 
 POSITIONS: Final = {"step": ("Step", Scale.NUMBER), "share": ("Work done", Scale.SHARE)}
 """The first one that has points is drawn."""
 _SERIES: Final = (Label.NAME, Label.SOURCE, Label.ATTEMPT, Label.INCARNATION)
-_DATA_SET: Final = re.compile(rf"{METRIC}(?:train|training|val|valid|validation|eval|test)[_/](?=.)")
+_DATA_SET: Final = re.compile(
+    rf"{METRIC}(?:train|training|val|valid|validation|eval|test)[_/](?=.)"
+)
 """Start of `metric/val_loss` and `metric/eval/loss`, which share a chart with `metric/loss`."""
 
 Points = Mapping[str, Sequence[Point]]
@@ -64,7 +73,9 @@ def read_progress_section(console: Console, job: Job) -> ProgressSection:
         return ProgressSection()
     start, end, period_s = time_range(job, console.clock(), "")
     try:
-        progress = read_progress(console.metrics, job, console.clock().replace(second=0, microsecond=0))
+        progress = read_progress(
+            console.metrics, job, console.clock().replace(second=0, microsecond=0)
+        )
         points = read_curves(console.metrics, job, start, end, period_s)
     except (PermanentError, TemporaryError) as error:
         return ProgressSection(problem=f"{error}.")
@@ -74,9 +85,13 @@ def read_progress_section(console: Console, job: Job) -> ProgressSection:
     return ProgressSection(progress, progress.words(console.now) if progress else "", curves=curves)
 
 
-def read_curves(reader: MetricReader, job: Job, start: datetime, end: datetime, period_s: int) -> Points:
+def read_curves(
+    reader: MetricReader, job: Job, start: datetime, end: datetime, period_s: int
+) -> Points:
     """Return all that the job's program reported. Raises as `MetricReader.read`."""
-    query = MetricQuery(job.job_id, Metric.PROGRESS, start, end, period_s=period_s, group_by=_SERIES)
+    query = MetricQuery(
+        job.job_id, Metric.PROGRESS, start, end, period_s=period_s, group_by=_SERIES
+    )
     return points_by_name(reader.read(query))
 
 
@@ -104,7 +119,9 @@ def draw_curves(
 ) -> Curves:
     """Return the charts in the order of `lines`."""
     charts = (
-        draw_chart(_title(name), shown, start, end, period_s, POSITIONS.get(name, ("", Scale.NUMBER))[1])
+        draw_chart(
+            _title(name), shown, start, end, period_s, POSITIONS.get(name, ("", Scale.NUMBER))[1]
+        )
         for name, shown in lines.items()
     )
     return Curves(tuple(charts), start, end, period_s, bands)
@@ -112,7 +129,12 @@ def draw_curves(
 
 def _line(name: str, points: Sequence[Point]) -> Line:
     """Return one line through all incarnations, from the source that has the latest point: units may differ."""
-    return Line(name, {point.at: point.value for point in points if point.source == points[-1].source}, {}, {})
+    return Line(
+        name,
+        {point.at: point.value for point in points if point.source == points[-1].source},
+        {},
+        {},
+    )
 
 
 def _title(name: str) -> str:
@@ -123,7 +145,12 @@ def _names(jobs: Iterable[Points]) -> list[str]:
     """Return the series that are drawn, in this order: the newest metrics, losses first, and then the position."""
     newest: dict[str, datetime] = {}
     for points in jobs:
-        newest |= {name: max(newest.get(name, found[-1].at), found[-1].at) for name, found in points.items()}
-    metrics = sorted((name for name in newest if name.startswith(METRIC)), key=newest.__getitem__, reverse=True)
+        newest |= {
+            name: max(newest.get(name, found[-1].at), found[-1].at)
+            for name, found in points.items()
+        }
+    metrics = sorted(
+        (name for name in newest if name.startswith(METRIC)), key=newest.__getitem__, reverse=True
+    )
     ranked = sorted(metrics[:METRICS_MAX], key=lambda name: ("loss" not in name.lower(), name))
     return [*ranked, *[name for name in POSITIONS if name in newest][:1]]

@@ -36,7 +36,9 @@ def read_replica_page(console: Console, job_id: str, replica: str) -> ReplicaPag
     plan, task_type = job.plan, replica_id.task_type
     names = {other: vm_name(job_id, other) for other in plan.replica_ids}
     cluster = Cluster(
-        job, console.project, {other: console.address_book.address(name, job.zone) for other, name in names.items()}
+        job,
+        console.project,
+        {other: console.address_book.address(name, job.zone) for other, name in names.items()},
     )
     tf_config = cluster.tf_config(task_type)
     task = tf_config["task"]
@@ -48,7 +50,9 @@ def read_replica_page(console: Console, job_id: str, replica: str) -> ReplicaPag
     if rank is not None:
         variables["RANK"] = str(rank + replica_id.index * plan.group(task_type).hosts)
     for variable in plan.program_of(task_type).environment:
-        variables[variable.name] = f"(secret {variable.secret})" if variable.secret else variable.value
+        variables[variable.name] = (
+            f"(secret {variable.secret})" if variable.secret else variable.value
+        )
     return ReplicaPage(
         job,
         replica_id,

@@ -36,7 +36,9 @@ def replica_rows(state: State, limit: int) -> tuple[ReplicaRow, ...]:
     return tuple(
         ReplicaRow(
             replica.replica_id,
-            "ended" if has_ended and replica.state != "COMPLETED" else state_word(state.job, replica).lower(),
+            "ended"
+            if has_ended and replica.state != "COMPLETED"
+            else state_word(state.job, replica).lower(),
             replica.incarnation,
             vm_name(state.job.job_id, replica.replica_id),
             replica.vm_generation,

@@ -9,7 +9,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from trainmaster.console.incarnation_bands import DrawnBand, draw_bands, incarnation_bands, interruption_bands
+from trainmaster.console.incarnation_bands import (
+    DrawnBand,
+    draw_bands,
+    incarnation_bands,
+    interruption_bands,
+)
 from trainmaster.console.metric_chart import DrawnChart, Line, Scale, draw_chart
 from trainmaster.console.pages.job_page import find_job, parse_replica
 from trainmaster.console.pages.service import Console
@@ -17,7 +22,15 @@ from trainmaster.core.model.job import Job
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.reporting.history import read_history
 from trainmaster.errors import PermanentError
-from trainmaster.ports.metrics import RESOURCES, Label, Metric, MetricQuery, MetricsDeniedError, MetricSeries, Reducer
+from trainmaster.ports.metrics import (
+    RESOURCES,
+    Label,
+    Metric,
+    MetricQuery,
+    MetricsDeniedError,
+    MetricSeries,
+    Reducer,
+)
 from trainmaster.presentation.utilization import Answers, metrics_end, read_all, read_idle_gpus
 
 PERIODS_MAX: Final = 240
@@ -80,7 +93,9 @@ def read_resource_filters(args: Mapping[str, str]) -> ResourceFilters:
     """Return the filters of an address. Raises PermanentError for a wrong length of time."""
     filters = ResourceFilters(args.get("replica", "").strip(), args.get("hours", "").strip())
     if filters.hours not in RANGES:
-        raise PermanentError(f"hours: must be one of {', '.join(filter(None, RANGES))}, or be left out")
+        raise PermanentError(
+            f"hours: must be one of {', '.join(filter(None, RANGES))}, or be left out"
+        )
     return filters
 
 
@@ -91,14 +106,20 @@ def read_resources_page(console: Console, job_id: str, filters: ResourceFilters)
     """
     job = find_job(console, job_id)
     if job.tuning is not None:
-        raise PermanentError(f"{job_id} is a tuning job and has no machines of its own; each of its trials has some")
+        raise PermanentError(
+            f"{job_id} is a tuning job and has no machines of its own; each of its trials has some"
+        )
     replica_id = parse_replica(filters.replica, job) if filters.replica else None
     start, end, period_s = time_range(job, console.clock(), filters.hours)
     charts, idle, problem = tuple[DrawnChart, ...](), "", ""
     try:
-        charts = _charts(console, MetricQuery(job_id, Metric.CPU, start, end, filters.replica, period_s))
+        charts = _charts(
+            console, MetricQuery(job_id, Metric.CPU, start, end, filters.replica, period_s)
+        )
         if any(chart.name == NAMES[Metric.GPU] for chart in charts):
-            idle = read_idle_gpus(console.metrics, job, console.clock().replace(second=0, microsecond=0))
+            idle = read_idle_gpus(
+                console.metrics, job, console.clock().replace(second=0, microsecond=0)
+            )
     except MetricsDeniedError as error:
         problem = f"{error}."
     return ResourcesPage(
@@ -123,11 +144,17 @@ def read_bands(
     if history is None:
         return ()
     last = min(job.ended_at or end, end)
-    bands = incarnation_bands(history, replica_id, last) if replica_id else interruption_bands(history, start, last)
+    bands = (
+        incarnation_bands(history, replica_id, last)
+        if replica_id
+        else interruption_bands(history, start, last)
+    )
     return draw_bands(bands, start, end)
 
 
-def time_range(job: Job, now: datetime, hours: str, period_s: int = PERIOD_S_MIN) -> tuple[datetime, datetime, int]:
+def time_range(
+    job: Job, now: datetime, hours: str, period_s: int = PERIOD_S_MIN
+) -> tuple[datetime, datetime, int]:
     """Return start, end and length of the periods in seconds, which is `period_s` at least.
 
     The end is a multiple of the period, so that polls within a period ask for the same, and values do not move.
@@ -148,8 +175,15 @@ def _charts(console: Console, template: MetricQuery) -> tuple[DrawnChart, ...]:
     queries = {metric: _query(template, metric, Reducer.MEAN) for metric in RESOURCES}
     means = read_all(console.metrics, queries.values())
     shown_queries = {metric: query for metric, query in queries.items() if means[query]}
-    bounds = [] if template.replica else [(m, reducer) for m in shown_queries for reducer in (Reducer.MIN, Reducer.MAX)]
-    answers = {**means, **read_all(console.metrics, (_query(template, m, reducer) for m, reducer in bounds))}
+    bounds = (
+        []
+        if template.replica
+        else [(m, reducer) for m in shown_queries for reducer in (Reducer.MIN, Reducer.MAX)]
+    )
+    answers = {
+        **means,
+        **read_all(console.metrics, (_query(template, m, reducer) for m, reducer in bounds)),
+    }
     return tuple(
         draw_chart(NAMES[metric], lines, query.start, query.end, query.period_s, _scale(metric))
         for metric, query in shown_queries.items()
@@ -171,11 +205,17 @@ def _query(template: MetricQuery, metric: Metric, reducer: Reducer) -> MetricQue
 def _lines(query: MetricQuery, answers: Answers) -> list[Line]:
     (label,) = query.group_by
     by_reducer: dict[Reducer, dict[str, dict[datetime, float]]] = {
-        reducer: _values(answers.get(replace(query, reducer=reducer), ()), label) for reducer in Reducer
+        reducer: _values(answers.get(replace(query, reducer=reducer), ()), label)
+        for reducer in Reducer
     }
     lows, highs = (defaultdict(dict, by_reducer[reducer]) for reducer in (Reducer.MIN, Reducer.MAX))
     return [
-        Line(f"GPU {name}" if label is Label.GPU else name.replace("-", " "), values, lows[name], highs[name])
+        Line(
+            f"GPU {name}" if label is Label.GPU else name.replace("-", " "),
+            values,
+            lows[name],
+            highs[name],
+        )
         for name, values in sorted(by_reducer[Reducer.MEAN].items())
     ]
 

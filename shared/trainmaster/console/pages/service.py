@@ -56,7 +56,9 @@ class Console:
     @cached_property
     def read_tail(self) -> Callable[[str], Tail]:
         """Query → the end of a log, read at most once in `PAGE_TIME_STEP_S`: several tabs show the same."""
-        return cached(TTLCache(TAILS_MAX, PAGE_TIME_STEP_S), lock=Lock())(partial(read_tail, self.read_log))
+        return cached(TTLCache(TAILS_MAX, PAGE_TIME_STEP_S), lock=Lock())(
+            partial(read_tail, self.read_log)
+        )
 
     @property
     def now(self) -> datetime:

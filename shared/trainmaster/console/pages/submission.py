@@ -14,7 +14,15 @@ import yaml
 from trainmaster.console.pages.service import Console, NotFoundError
 from trainmaster.core.intake.document_fields import with_versions
 from trainmaster.core.model.job import Job
-from trainmaster.jobspec import JOB_ID, InvalidJob, Problem, accept, job_id_from, read_document, with_job_id
+from trainmaster.jobspec import (
+    JOB_ID,
+    InvalidJob,
+    Problem,
+    accept,
+    job_id_from,
+    read_document,
+    with_job_id,
+)
 
 STORED_MAX: Final = timedelta(seconds=60)
 """How long the function submit may take until the job is stored or refused."""
@@ -59,7 +67,9 @@ def new_form(console: Console, job: Job) -> SubmissionForm:
     document = with_job_id(with_versions(json.loads(job.spec_json), job.plan.versions), None)
     suffix = console.now.strftime("%Y%m%d_%H%M%S")
     job_id = job_id_from(_TIME_SUFFIX.sub("", job.job_id), suffix)
-    return SubmissionForm(job, job_id, yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110))
+    return SubmissionForm(
+        job, job_id, yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110)
+    )
 
 
 def check_submission(console: Console, form: SubmissionForm, source: str) -> Mapping[str, Any]:
@@ -68,11 +78,21 @@ def check_submission(console: Console, form: SubmissionForm, source: str) -> Map
     accept(document, default_job_id=None)
     loaded = console.store.load(form.job_id)
     if loaded is not None and loaded.state.job.submission != source:
-        raise InvalidJob([Problem("jobId", f"is used: {form.job_id} exists, and ids are never used again", "digits_2")])
+        raise InvalidJob(
+            [
+                Problem(
+                    "jobId",
+                    f"is used: {form.job_id} exists, and ids are never used again",
+                    "digits_2",
+                )
+            ]
+        )
     return document
 
 
-def read_status(console: Console, job_id: str, source: str, published_at: datetime) -> SubmissionStatus:
+def read_status(
+    console: Console, job_id: str, source: str, published_at: datetime
+) -> SubmissionStatus:
     """Return what became of a submission. Raises NotFoundError for an id that no job can have."""
     if not JOB_ID.fullmatch(job_id):
         raise NotFoundError(f"there is no submission of {job_id}")

@@ -8,7 +8,9 @@ from typing import Final
 
 from trainmaster.errors import PermanentError
 
-_RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)", re.ASCII)
+_RFC3339: Final = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)", re.ASCII
+)
 """Python accepts other forms and characters. The text becomes a part of queries, in which `"` ends a text."""
 _YEARS: Final = range(1970, 2200)
 """Pages add to the time and subtract from it. Near the years 1 and 9999, Python's datetime would overflow."""
@@ -21,5 +23,7 @@ def parse_time(name: str, text: str) -> datetime:
     except ValueError:
         moment = None
     if moment is None or moment.year not in _YEARS or not _RFC3339.fullmatch(text):
-        raise PermanentError(f"{name}: must be a time with its offset, such as 2026-11-21T03:00:00Z")
+        raise PermanentError(
+            f"{name}: must be a time with its offset, such as 2026-11-21T03:00:00Z"
+        )
     return moment

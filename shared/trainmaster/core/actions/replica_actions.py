@@ -121,4 +121,6 @@ class ReplaceVm:
     kind: Literal["replace_vm"] = "replace_vm"
 
 
-ReplicaAction = MarkReady | MarkHostReady | RecordCompletion | RecordHostDone | RestartReplica | ReplaceVm
+ReplicaAction = (
+    MarkReady | MarkHostReady | RecordCompletion | RecordHostDone | RestartReplica | ReplaceVm
+)

@@ -36,7 +36,9 @@ AIP_DIRECTORIES: Final = {
 """Directories below baseOutputDirectory, each with a slash at its end. Source: Vertex AI's CustomJobSpec."""
 
 
-def environment(cluster: Cluster, task_type: TaskType, zone: str, names: tuple[str, ...]) -> dict[str, str]:
+def environment(
+    cluster: Cluster, task_type: TaskType, zone: str, names: tuple[str, ...]
+) -> dict[str, str]:
     """Return the variables of a role. `names` are the role's VMs or TPU nodes, in index order."""
     job, plan = cluster.job, cluster.job.plan
     host, _, port = cluster.address(plan.primary).rpartition(":")
@@ -55,7 +57,9 @@ def environment(cluster: Cluster, task_type: TaskType, zone: str, names: tuple[s
         base = (plan.output_directory or "").rstrip("/")
         variables |= {name: f"{base}/{folder}/" for name, folder in AIP_DIRECTORIES.items() if base}
     else:
-        variables[JOB_VARIABLE] = json.dumps(cluster.job_description(task_type), separators=(",", ":"))
+        variables[JOB_VARIABLE] = json.dumps(
+            cluster.job_description(task_type), separators=(",", ":")
+        )
         variables["CLOUD_ML_REGION"] = plan.region
     if plan.group(task_type).tpu is not None:
         node = {"project": cluster.project, "zone": zone, "tpu_node_name": names[0]}

@@ -74,7 +74,11 @@ class Cluster:
         cloud = hashlib.sha256(self.job.job_id.encode()).hexdigest()[:16]
         return {
             "cluster": self.roles(),
-            "task": {"type": task_type, **({"trial": trial} if trial else {}), "cloud": f"w{cloud}-ml"},
+            "task": {
+                "type": task_type,
+                **({"trial": trial} if trial else {}),
+                "cloud": f"w{cloud}-ml",
+            },
             "job": self.job_description(task_type),
             "environment": "cloud",
         }
@@ -89,7 +93,11 @@ class Cluster:
             "job": json.dumps(self.job_description(task_type), separators=(",", ":")),
         }
         if self.job.plan.dialect is Dialect.VERTEX:
-            return {**spec, "cluster": self._pools(), "task": {"type": POOLS[task_type], "trial": trial}}
+            return {
+                **spec,
+                "cluster": self._pools(),
+                "task": {"type": POOLS[task_type], "trial": trial},
+            }
         return spec
 
     def job_description(self, task_type: TaskType) -> Json:
@@ -107,7 +115,11 @@ class Cluster:
         if task_type not in RANKED:
             return None
         before = RANKED[: RANKED.index(task_type)]
-        return sum(group.count * group.hosts for group in self._ranked_groups() if group.task_type in before)
+        return sum(
+            group.count * group.hosts
+            for group in self._ranked_groups()
+            if group.task_type in before
+        )
 
     def slice_base(self, task_type: TaskType) -> int | None:
         """Return the number of the role's first slice; None unless the job has several slices, all of one type."""
@@ -139,7 +151,11 @@ class Cluster:
                 "job_args": list(program.args),
             }
         container = program.container
-        return {"image_uri": container.image, "command": list(container.command), "args": list(program.args)}
+        return {
+            "image_uri": container.image,
+            "command": list(container.command),
+            "args": list(program.args),
+        }
 
 
 @lru_cache(maxsize=16)  # for each variable of each role

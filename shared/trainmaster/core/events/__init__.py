@@ -63,6 +63,12 @@ JobEvent = (
     | DeadlinePassed
 )
 TuningEvent = (
-    TrialSuggested | TrialStarted | TrialsMeasured | TrialUnpromising | StopRequested | TrialEnded | TuningEnded
+    TrialSuggested
+    | TrialStarted
+    | TrialsMeasured
+    | TrialUnpromising
+    | StopRequested
+    | TrialEnded
+    | TuningEnded
 )
 Event = JobSubmitted | ReplicaEvent | JobEvent | TuningEvent

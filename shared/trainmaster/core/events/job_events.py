@@ -92,7 +92,11 @@ class AllReady(JobEventBase):
 
     @property
     def key(self) -> str:
-        return f"{self.attempt}-round-{self.round}-all-ready" if self.round else f"{self.attempt}-all-ready"
+        return (
+            f"{self.attempt}-round-{self.round}-all-ready"
+            if self.round
+            else f"{self.attempt}-all-ready"
+        )
 
     @property
     def reads(self) -> Reads:

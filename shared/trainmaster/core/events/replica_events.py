@@ -69,11 +69,15 @@ class ExitCause(StrEnum):
     PROCESS = "process"  # the program ended by itself or by a signal
     INSTALL = "install"  # a package cannot be downloaded or installed, permanently
     SETUP = "setup"  # the agent could not set up, for a transient reason
-    VM_STOPPING = "vm_stopping"  # the VM was shutting down under the program, whatever the exit status
+    VM_STOPPING = (
+        "vm_stopping"  # the VM was shutting down under the program, whatever the exit status
+    )
     VM_RESTARTED = "vm_restarted"  # the VM rebooted, or the agent died, under the program
     SAVED = "saved"  # the program ended after all members were asked to save, because a VM goes, or the job ends
     UNFIT = "unfit"  # the preflight found a fault of the machine, before the program started
-    STALLED = "stalled"  # the program printed nothing for `Plan.stall_timeout_s`, so the agent ended it
+    STALLED = (
+        "stalled"  # the program printed nothing for `Plan.stall_timeout_s`, so the agent ended it
+    )
 
 
 @dataclass(frozen=True, slots=True)

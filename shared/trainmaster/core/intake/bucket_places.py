@@ -36,11 +36,15 @@ class BucketPlace:
         location = self.location.upper()
         if self.data_locations:
             return tuple(part.lower() for part in self.data_locations)
-        return () if location in _MULTI_REGIONS else _DUAL_REGIONS.get(location, (location.lower(),))
+        return (
+            () if location in _MULTI_REGIONS else _DUAL_REGIONS.get(location, (location.lower(),))
+        )
 
     def serves(self, region: str) -> bool:
         """Whether the bucket has its objects in this region, or may have them there (a multi-region)."""
         if self.regions:
             return region in self.regions
         location = self.location.upper()
-        return region.startswith(_MULTI_REGIONS[location]) and not (location == "EU" and region in _NOT_IN_EU)
+        return region.startswith(_MULTI_REGIONS[location]) and not (
+            location == "EU" and region in _NOT_IN_EU
+        )

@@ -31,7 +31,9 @@ class UploadedObject:
     @property
     def is_job_file(self) -> bool:
         name = self.name.lower()
-        return name.startswith(PREFIX) and name.endswith(SUFFIXES) and not name.endswith(ERROR_SUFFIX)
+        return (
+            name.startswith(PREFIX) and name.endswith(SUFFIXES) and not name.endswith(ERROR_SUFFIX)
+        )
 
     @property
     def is_misnamed(self) -> bool:

@@ -64,7 +64,8 @@ class AllowedResources:
     def allow(self, resource: NamedResource) -> bool:
         text = self.entry_for(resource)
         return any(
-            text.startswith(pattern[:-1]) if pattern.endswith("*") else text == pattern for pattern in self.patterns
+            text.startswith(pattern[:-1]) if pattern.endswith("*") else text == pattern
+            for pattern in self.patterns
         )
 
     def entry_for(self, resource: NamedResource) -> str:

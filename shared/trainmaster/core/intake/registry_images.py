@@ -8,11 +8,15 @@ from typing import Final
 from urllib.parse import quote
 
 _ARTIFACT_REGISTRY: Final = re.compile(r"(?P<location>[a-z0-9-]+)-docker\.pkg\.dev/(?P<path>.+)")
-_CONTAINER_REGISTRY: Final = re.compile(r"(?P<host>(?:(?P<part>us|eu|asia)\.)?gcr\.io)/(?P<path>.+)")
+_CONTAINER_REGISTRY: Final = re.compile(
+    r"(?P<host>(?:(?P<part>us|eu|asia)\.)?gcr\.io)/(?P<path>.+)"
+)
 _LOCATIONS: Final = {None: "us", "us": "us", "eu": "europe", "asia": "asia"}
 """Location of the repository that serves each host of gcr.io. Source: "Transition to repositories with gcr.io
 domain support"."""
-_NAME: Final = re.compile(r"(?P<name>[^:@]+)(?::(?P<tag>[^@]+))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?")
+_NAME: Final = re.compile(
+    r"(?P<name>[^:@]+)(?::(?P<tag>[^@]+))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
+)
 
 DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -55,5 +59,7 @@ def parse_registry_image(image: str) -> RegistryImage | None:
     elif host_match := _CONTAINER_REGISTRY.fullmatch(match["name"]):
         project, _, package = host_match["path"].partition("/")
         if package:
-            return RegistryImage(project, _LOCATIONS[host_match["part"]], host_match["host"], package, tag, digest)
+            return RegistryImage(
+                project, _LOCATIONS[host_match["part"]], host_match["host"], package, tag, digest
+            )
     return None

@@ -26,7 +26,9 @@ LOSSES: Final[Mapping[str, LossCause]] = {
     "kmsKeyError": LossCause.GONE,
 }
 """Methods after which the VM does not run, and why."""
-CHANGES: Final = frozenset({"automaticRestart", "instanceManagerHaltForRestart", "repair.recreateInstance"})
+CHANGES: Final = frozenset(
+    {"automaticRestart", "instanceManagerHaltForRestart", "repair.recreateInstance"}
+)
 """Methods after which the VM runs again, or will soon. A reconciliation reads its current state."""
 
 

@@ -80,9 +80,13 @@ def _rows(series: str, memory: Mapping[str, str], **columns: Any) -> Iterator[Fa
         yield Family(f"{series}-{kind}", Decimal(gib) if gib else None, **columns)
 
 
-def _with_gpus(name: str, gpu: str, gpus: tuple[int, ...], vcpus: int, gib: int, **columns: Any) -> Family:
+def _with_gpus(
+    name: str, gpu: str, gpus: tuple[int, ...], vcpus: int, gib: int, **columns: Any
+) -> Family:
     """Return a family whose types have their number of GPUs in the name. `vcpus`, `gib`: for each GPU."""
-    return Family(name, Decimal(gib), vcpus=vcpus, gpu=gpu, gpus={count: count for count in gpus}, **columns)
+    return Family(
+        name, Decimal(gib), vcpus=vcpus, gpu=gpu, gpus={count: count for count in gpus}, **columns
+    )
 
 
 _MEMORY: Final = {"standard": "4", "highmem": "8", "highcpu": "1"}
@@ -106,16 +110,28 @@ FAMILIES: Final = (
     *_rows("n1", {"highmem": "6.5", "highcpu": "0.9"}, sizes_without_gpus=_N1_SIZES, **_N1),
     *_rows("n2", _MEMORY, has_custom_types=True, sku="N2 Instance"),
     *_rows("n2d", _MEMORY, has_custom_types=True, sku="N2D AMD Instance"),
-    *_rows("n4", _MUCH_MEMORY, boot_disks=_ONLY_HYPERDISK, has_custom_types=True, sku="N4 Instance"),
+    *_rows(
+        "n4", _MUCH_MEMORY, boot_disks=_ONLY_HYPERDISK, has_custom_types=True, sku="N4 Instance"
+    ),
     *_rows("n4d", _MUCH_MEMORY, boot_disks=_ONLY_HYPERDISK),
     *_rows("e2", _MEMORY, has_custom_types=True, sku="E2 Instance"),
     *_rows("c2", {"standard": "4"}, sku="Compute optimized(?: Instance)?"),
     *_rows("c2d", _MUCH_MEMORY, sku="C2D AMD Instance"),
     *_rows("c3", _MUCH_MEMORY, boot_disks=_ALSO_HYPERDISK, sku="C3 Instance"),
-    *_rows("c3d", {"standard": "4", "highmem": "8", "highcpu": ""}, boot_disks=_ALSO_HYPERDISK, sku="C3D Instance"),
+    *_rows(
+        "c3d",
+        {"standard": "4", "highmem": "8", "highcpu": ""},
+        boot_disks=_ALSO_HYPERDISK,
+        sku="C3D Instance",
+    ),
     *_rows("c4", {"standard": "3.75", "highmem": "7.75", "highcpu": "2"}, sku="C4 Instance", **_C4),
     *_rows("c4d", {"standard": "3.875", "highmem": "7.75", "highcpu": "1.875"}, **_C4),
-    *_rows("h4d", {"standard": "3.75", "highmem": "7.75"}, sizes_without_gpus=(192,), boot_disks=_ONLY_HYPERDISK),
+    *_rows(
+        "h4d",
+        {"standard": "3.75", "highmem": "7.75"},
+        sizes_without_gpus=(192,),
+        boot_disks=_ONLY_HYPERDISK,
+    ),
     *_rows("t2d", {"standard": "4"}, sku="T2D AMD Instance"),
     *_rows("m1", {"ultramem": "", "megamem": ""}),
     *_rows("m2", {"ultramem": "", "megamem": "", "hypermem": ""}),
@@ -131,7 +147,16 @@ FAMILIES: Final = (
     _with_gpus("a2-highgpu", "nvidia-tesla-a100", (1, 2, 4, 8), 12, 85, **_A2),
     _with_gpus("a2-megagpu", "nvidia-tesla-a100", (16,), 6, 85, **_A2),
     _with_gpus("a2-ultragpu", "nvidia-a100-80gb", (1, 2, 4, 8), 12, 170, local_ssd_gib=375, **_A2),
-    _with_gpus("a3-highgpu", "nvidia-h100-80gb", (1, 2, 4), 26, 234, sales=(Sale.SPOT,), sku="A3 Instance", **_A3),
+    _with_gpus(
+        "a3-highgpu",
+        "nvidia-h100-80gb",
+        (1, 2, 4),
+        26,
+        234,
+        sales=(Sale.SPOT,),
+        sku="A3 Instance",
+        **_A3,
+    ),
     _with_gpus("a3-highgpu", "nvidia-h100-80gb", (8,), 26, 234, nics=5, sku="A3 Instance", **_A3),
     _with_gpus("a3-megagpu", "nvidia-h100-mega-80gb", (8,), 26, 234, nics=9, **_A3),
     _with_gpus("a3-ultragpu", "nvidia-h200-141gb", (8,), 28, 369, **_NEVER_ON_DEMAND),

@@ -27,8 +27,12 @@ _FOUR: Final = {8: (1, 2, 4), 16: (1, 2, 4), 32: (2, 4), 64: (4,), 96: (4,)}
 _EIGHT: Final = {8: (1, 2, 4, 8), 16: (2, 4, 8), 32: (4, 8), 64: (8,), 96: (8,)}
 
 GPUS: Final = {
-    "nvidia-tesla-k80": GpuType(counts={**_EIGHT, 96: ()}, has_driver=False, only_highcpu_at_64=True),
-    "nvidia-tesla-p100": GpuType("Nvidia Tesla P100", {**_FOUR, 96: ()}, has_driver=False, only_highcpu_at_64=True),
+    "nvidia-tesla-k80": GpuType(
+        counts={**_EIGHT, 96: ()}, has_driver=False, only_highcpu_at_64=True
+    ),
+    "nvidia-tesla-p100": GpuType(
+        "Nvidia Tesla P100", {**_FOUR, 96: ()}, has_driver=False, only_highcpu_at_64=True
+    ),
     "nvidia-tesla-v100": GpuType("Nvidia Tesla V100", _EIGHT, has_driver=False),
     "nvidia-tesla-p4": GpuType("Nvidia Tesla P4", _FOUR, has_driver=False),
     "nvidia-tesla-t4": GpuType("Nvidia Tesla T4", _FOUR),

@@ -57,15 +57,21 @@ MACHINE_TYPES: Final = {
         for machine in (_of_family(family, number) for number in family.sizes)
     },
     **{
-        f"e2-{size}": MachineType(f"e2-{size}", SHARED_CORE_VCPUS, Decimal(gib), _E2, billed_vcpus=Decimal(billed))
+        f"e2-{size}": MachineType(
+            f"e2-{size}", SHARED_CORE_VCPUS, Decimal(gib), _E2, billed_vcpus=Decimal(billed)
+        )
         for size, (billed, gib) in _SHARED_CORE.items()
     },
     "n2-highmem-128": replace(_of_family(_BY_FAMILY["n2-highmem"], 128), memory_gib=Decimal(864)),
 }
 """Every machine type whose size the table knows: all with GPUs, all of n1, and those that break their family's rule."""
 
-_NAME: Final = re.compile(r"(?P<family>[a-z0-9]+-[a-z]+)-(?P<number>[1-9][0-9]{0,2})(?P<ssd>-lssd)?")
-_CUSTOM: Final = re.compile(r"(?P<series>[a-z0-9]+)-custom-(?P<vcpus>[1-9][0-9]{0,2})-(?P<mib>[1-9][0-9]{2,6})(-ext)?")
+_NAME: Final = re.compile(
+    r"(?P<family>[a-z0-9]+-[a-z]+)-(?P<number>[1-9][0-9]{0,2})(?P<ssd>-lssd)?"
+)
+_CUSTOM: Final = re.compile(
+    r"(?P<series>[a-z0-9]+)-custom-(?P<vcpus>[1-9][0-9]{0,2})-(?P<mib>[1-9][0-9]{2,6})(-ext)?"
+)
 _NEWER: Final = re.compile(r"([cmn][5-9]|e[4-9])d?-(standard|highmem|highcpu)")
 """General-purpose x86 families of generations after this table. An Arm series ends in `a`."""
 _REFUSED: Final = {
@@ -91,7 +97,9 @@ def find_machine_type(name: str) -> MachineType | None:
     match = _NAME.fullmatch(name)
     if match is None:
         return None
-    newer = replace(NEWER_FAMILY, name=match["family"]) if _NEWER.fullmatch(match["family"]) else None
+    newer = (
+        replace(NEWER_FAMILY, name=match["family"]) if _NEWER.fullmatch(match["family"]) else None
+    )
     family, number = _BY_FAMILY.get(match["family"], newer), int(match["number"])
     has_size = family is not None and (not family.sizes or number in family.sizes)
     if family is None or not has_size or (match["ssd"] and (family.gpu or family.attaches_gpus)):
@@ -109,8 +117,14 @@ def _custom_type(name: str, series: str, vcpus: int, mib: int) -> MachineType | 
 
 def refusal_of(name: str) -> str | None:
     """Return why no job can use a machine type that the table does not have; None if nothing is known about it."""
-    reason = next((reason for pattern, reason in _REFUSED.items() if re.fullmatch(pattern, name)), None)
-    if reason is None and _ACCELERATED.fullmatch(name) and "-".join(name.split("-")[:2]) not in _BY_FAMILY:
+    reason = next(
+        (reason for pattern, reason in _REFUSED.items() if re.fullmatch(pattern, name)), None
+    )
+    if (
+        reason is None
+        and _ACCELERATED.fullmatch(name)
+        and "-".join(name.split("-")[:2]) not in _BY_FAMILY
+    ):
         return _UNKNOWN
     return reason
 

@@ -75,13 +75,19 @@ class Generation:
         is_three_dimensional = re.fullmatch(r"[0-9]{1,4}(x[0-9]{1,4}){2}", topology) is not None
         edges = [int(edge) for edge in topology.split("x")] if is_three_dimensional else []
         chips = math.prod(edges)
-        is_cubes = bool(edges) and edges == sorted(edges) and all(edge and edge % _CUBE_EDGE == 0 for edge in edges)
+        is_cubes = (
+            bool(edges)
+            and edges == sorted(edges)
+            and all(edge and edge % _CUBE_EDGE == 0 for edge in edges)
+        )
         return chips * self.cores_per_chip if is_cubes and chips <= self.chips_max else None
 
 
 def _slices(cores_per_chip: int, shapes: str) -> dict[int, str]:
     """Return the slices with these arrangements of chips, by size."""
-    return {cores_per_chip * math.prod(map(int, shape.split("x"))): shape for shape in shapes.split()}
+    return {
+        cores_per_chip * math.prod(map(int, shape.split("x"))): shape for shape in shapes.split()
+    }
 
 
 _FLAT: Final = _slices(1, "1x1 2x2 2x4 4x4 4x8 8x8 8x16 16x16")
@@ -125,7 +131,14 @@ GENERATIONS: Final = {
         1,
         "v2-alpha-tpuv5-lite",
         _FLAT,
-        zones=("us-central1-a", "us-south1-a", "us-west1-c", "us-west4-a", "europe-west4-b", "asia-southeast1-b"),
+        zones=(
+            "us-central1-a",
+            "us-south1-a",
+            "us-west1-c",
+            "us-west4-a",
+            "europe-west4-b",
+            "asia-southeast1-b",
+        ),
         hosts_by_chips={1: Host(24, 48), 4: Host(112, 192), 8: Host(224, 384)},
         machine_family="ct5lp-hightpu",
         gke_label="tpu-v5-lite-podslice",
@@ -181,7 +194,11 @@ class TpuVm:
     def is_host_of(self, size: int) -> bool:
         """Return True if slices of this size consist of such VMs."""
         chips = self.generation_table.chips(size)
-        return chips == self.chips if chips in self.generation_table.hosts_by_chips else self.chips == CHIPS_PER_HOST
+        return (
+            chips == self.chips
+            if chips in self.generation_table.hosts_by_chips
+            else self.chips == CHIPS_PER_HOST
+        )
 
 
 TPU_VMS: Final = {
@@ -203,4 +220,8 @@ def zones_of(tpu_type: str) -> tuple[str, ...]:
     table = generation_of(tpu_type)
     if table is None:
         raise LookupError(tpu_type)
-    return table.pod_zones or table.zones if table.hosts(int(tpu_type.rpartition("-")[2])) > 1 else table.zones
+    return (
+        table.pod_zones or table.zones
+        if table.hosts(int(tpu_type.rpartition("-")[2])) > 1
+        else table.zones
+    )

@@ -51,13 +51,21 @@ def candidate_words(plan: Plan, candidate: int) -> str:
 
 def candidate_keys(plan: Plan) -> list[list[tuple[str, str]]]:
     """Return per candidate the keys of the outcomes that decide about it: zone and kind of each decisive role."""
-    return [[(zone, kind) for kind in decisive_kinds(plan.at(number))] for number, zone in enumerate(plan.zones)]
+    return [
+        [(zone, kind) for kind in decisive_kinds(plan.at(number))]
+        for number, zone in enumerate(plan.zones)
+    ]
 
 
 def advisable(plan: Plan) -> list[tuple[str, TaskGroup]]:
     """Return zone and role of each request about which Google gives advice: Spot VMs of decisive roles with GPUs."""
     placed = [(zone, plan.at(number)) for number, zone in enumerate(plan.zones)]
-    groups = [(zone, group) for zone, at in placed if at.on_demand_after != 0 for group in _decisive_groups(at)]
+    groups = [
+        (zone, group)
+        for zone, at in placed
+        if at.on_demand_after != 0
+        for group in _decisive_groups(at)
+    ]
     return [(zone, group) for zone, group in groups if group.accelerator and group.spot]
 
 
@@ -73,8 +81,14 @@ def shares_quota(plan: Plan, one: int, other: int, message: str) -> bool:
 
 def _quotas(plan: Plan) -> set[tuple[str, str, bool]]:
     """Return what the decisive roles of a placed plan count against: region, GPU or family of machines, Spot."""
-    kinds = [(g.accelerator, g.tpu.type if g.tpu else g.machine_type, g.spot) for g in _decisive_groups(plan)]
-    return {(plan.region, gpu.type if gpu else machine.partition("-")[0], spot) for gpu, machine, spot in kinds}
+    kinds = [
+        (g.accelerator, g.tpu.type if g.tpu else g.machine_type, g.spot)
+        for g in _decisive_groups(plan)
+    ]
+    return {
+        (plan.region, gpu.type if gpu else machine.partition("-")[0], spot)
+        for gpu, machine, spot in kinds
+    }
 
 
 def _decisive_groups(plan: Plan) -> Sequence[TaskGroup]:
@@ -83,5 +97,8 @@ def _decisive_groups(plan: Plan) -> Sequence[TaskGroup]:
 
 def decisive_kinds(plan: Plan) -> tuple[str, ...]:
     """Return the kinds of VMs whose capacity decides where the job can run: those with accelerators, else all."""
-    kinds = (machine_kind(group, spot=group.spot and plan.on_demand_after != 0) for group in _decisive_groups(plan))
+    kinds = (
+        machine_kind(group, spot=group.spot and plan.on_demand_after != 0)
+        for group in _decisive_groups(plan)
+    )
     return tuple(dict.fromkeys(kinds))

@@ -63,7 +63,9 @@ class ExitRule:
     """Roles that the rule applies to; empty: all."""
 
     def matches(self, code: int, task_type: TaskType) -> bool:
-        return self.first <= code <= self.last and (not self.task_types or task_type in self.task_types)
+        return self.first <= code <= self.last and (
+            not self.task_types or task_type in self.task_types
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,9 @@ def raise_to_floor(job: Job, replica: Replica, *, is_member: bool) -> Replica:
     """Return the replica that awaits its VM of the floor. `is_member`: rounds count its incarnations."""
     changes: dict[str, Any] = {"ready_at": None, "hosts_ready": (), "early_losses_in_zone": 0}
     if not replica.awaits_vm:
-        changes |= {"state": ReplicaState.REPLACING, "incarnation": replica.incarnation + (not is_member)}
+        changes |= {
+            "state": ReplicaState.REPLACING,
+            "incarnation": replica.incarnation + (not is_member),
+        }
         changes |= {"hosts_done": (), "quick_failures": 0, "bug": None}
     return replace(replica, vm_generation=job.placement.floor, **changes, **NO_VM)

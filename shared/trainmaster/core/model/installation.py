@@ -20,7 +20,9 @@ def checked(name: str) -> str:
     Source of the lengths: a service account has at most 30 characters, and a database at least 4. As in variables.tf.
     """
     if not re.fullmatch(r"([a-z0-9]{2,11})?", name):
-        raise ValueError("installation must have 2 to 11 lower-case letters and digits, such as staging.")
+        raise ValueError(
+            "installation must have 2 to 11 lower-case letters and digits, such as staging."
+        )
     return name
 
 

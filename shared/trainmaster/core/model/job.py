@@ -151,7 +151,11 @@ class Job:
     @property
     def placed(self) -> Job:
         """The job as its VMs are requested now: with the plan of its current candidate. It is never stored."""
-        return replace(self, plan=self.plan.at(self.placement.zone_index)) if self.plan.options else self
+        return (
+            replace(self, plan=self.plan.at(self.placement.zone_index))
+            if self.plan.options
+            else self
+        )
 
     @property
     def zones_used(self) -> tuple[str, ...]:
@@ -177,7 +181,11 @@ class State:
     def find(self, attempt: int, replica_id: ReplicaId) -> Replica | None:
         """Return the replica of this attempt; None if it does not exist or was not loaded."""
         return next(
-            (replica for replica in self.replicas if (replica.attempt, replica.replica_id) == (attempt, replica_id)),
+            (
+                replica
+                for replica in self.replicas
+                if (replica.attempt, replica.replica_id) == (attempt, replica_id)
+            ),
             None,
         )
 

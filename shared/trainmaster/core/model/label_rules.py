@@ -15,4 +15,8 @@ OWN_LABEL_PREFIX: Final = "trainmaster-"
 
 def is_legal_job_label(key: str, value: str) -> bool:
     is_own = key.startswith(OWN_LABEL_PREFIX)
-    return not is_own and LABEL_KEY.fullmatch(key) is not None and LABEL_VALUE.fullmatch(value) is not None
+    return (
+        not is_own
+        and LABEL_KEY.fullmatch(key) is not None
+        and LABEL_VALUE.fullmatch(value) is not None
+    )

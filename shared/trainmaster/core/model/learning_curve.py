@@ -56,7 +56,9 @@ def merge_measurements(
     return _thin_out([*kept, *(added[step] for step in sorted(added))], limit)
 
 
-def curve_after(tuning: Tuning, trial: Trial, measurements: tuple[Measurement, ...]) -> tuple[Measurement, ...]:
+def curve_after(
+    tuning: Tuning, trial: Trial, measurements: tuple[Measurement, ...]
+) -> tuple[Measurement, ...]:
     """Return the trial's curve after these measurements."""
     return merge_measurements(trial.reported, measurements, points_max(tuning.max_trials))
 

@@ -31,12 +31,16 @@ def has_channel(plan: Plan) -> bool:
 
 def channel_members(plan: Plan) -> tuple[ReplicaId, ...]:
     """Return the members in the order of their numbers in the peer channel."""
-    return tuple(one for one in plan.replica_ids if one.is_in_cluster) if plan.is_synchronous else ()
+    return (
+        tuple(one for one in plan.replica_ids if one.is_in_cluster) if plan.is_synchronous else ()
+    )
 
 
 def is_held(job: Job, replica_id: ReplicaId) -> bool:
     """Whether the replica is a member, and waits for a round: all do, or this round goes without it."""
-    return (job.round.is_held and is_member(job.plan, replica_id)) or replica_id in job.round.without
+    return (
+        job.round.is_held and is_member(job.plan, replica_id)
+    ) or replica_id in job.round.without
 
 
 def may_go_without(plan: Plan, missing: Collection[ReplicaId]) -> bool:
@@ -88,13 +92,19 @@ def current_incarnation(job: Job, replica: Replica) -> int:
 
 def is_ready(job: Job, replica: Replica) -> bool:
     """Whether the replica has reported that it is ready for the incarnation that is ordered."""
-    return replica.state is ReplicaState.RUNNING and replica.incarnation == current_incarnation(job, replica)
+    return replica.state is ReplicaState.RUNNING and replica.incarnation == current_incarnation(
+        job, replica
+    )
 
 
 def state_word(job: Job, replica: Replica) -> str:
     """Return the replica's state as users see it. While its round is held, a member is STOPPING until its agent reports
     that nothing older runs, and then HELD: it waits for the others."""
-    if replica.state is not ReplicaState.RUNNING or job.state.is_terminal or not is_held(job, replica.replica_id):
+    if (
+        replica.state is not ReplicaState.RUNNING
+        or job.state.is_terminal
+        or not is_held(job, replica.replica_id)
+    ):
         return replica.state.value
     return "HELD" if is_ready(job, replica) else "STOPPING"
 
@@ -104,7 +114,11 @@ def must_have_stopped(job: Job, member: Replica, now: datetime) -> bool:
     end its program."""
     is_silent = not member.reports_held and member.state is not ReplicaState.REPLACING
     ordered_at = job.round.ordered_at
-    return is_silent and ordered_at is not None and now - ordered_at >= timedelta(seconds=EARLIER_AGENT_STOP_MAX)
+    return (
+        is_silent
+        and ordered_at is not None
+        and now - ordered_at >= timedelta(seconds=EARLIER_AGENT_STOP_MAX)
+    )
 
 
 def members(state: State) -> tuple[Replica, ...]:
@@ -130,9 +144,14 @@ def recall(state: State) -> State:
     round nor a move writes documents of replicas that it only concerns.
     """
     job = state.job
-    if not any(_is_recalled(job, replica) or is_below_floor(job, replica) for replica in state.replicas):
+    if not any(
+        _is_recalled(job, replica) or is_below_floor(job, replica) for replica in state.replicas
+    ):
         return state
-    return replace(state, replicas=tuple(_above_floor(job, _recalled(job, replica)) for replica in state.replicas))
+    return replace(
+        state,
+        replicas=tuple(_above_floor(job, _recalled(job, replica)) for replica in state.replicas),
+    )
 
 
 def _above_floor(job: Job, replica: Replica) -> Replica:
@@ -149,5 +168,7 @@ def _is_recalled(job: Job, replica: Replica) -> bool:
 def _recalled(job: Job, replica: Replica) -> Replica:
     if not _is_recalled(job, replica):
         return replica
-    waiting = replace(replica, state=ReplicaState.WAITING, vm_generation=replica.vm_generation + 1, **NO_VM)
+    waiting = replace(
+        replica, state=ReplicaState.WAITING, vm_generation=replica.vm_generation + 1, **NO_VM
+    )
     return replace(waiting, ordered_at=job.round.ordered_at, done_at=None)

@@ -20,7 +20,13 @@ from typing import Final
 
 from trainmaster.core.model.exit_policy import ExitPolicy
 from trainmaster.core.model.replica_id import PRIMARY_TYPES, ReplicaId, TaskType
-from trainmaster.core.timeouts import COST_CHECK_MIN_S, COST_CHECK_SHARE, COST_RESERVE_S, COST_SAVE_S, FUSE_SLACK_S
+from trainmaster.core.timeouts import (
+    COST_CHECK_MIN_S,
+    COST_CHECK_SHARE,
+    COST_RESERVE_S,
+    COST_SAVE_S,
+    FUSE_SLACK_S,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +224,9 @@ class Cap:
     @property
     def longest_s(self) -> float:
         """Seconds that all machines can run for the rest at most; infinite while prices are not known."""
-        return (self.amount - self.spent) / self.least_per_hour * 3600 if self.least_per_hour else inf
+        return (
+            (self.amount - self.spent) / self.least_per_hour * 3600 if self.least_per_hour else inf
+        )
 
     def is_reached(self, spent: float, save_s: int = 0) -> bool:
         """Whether a job that has cost so much must end now, to cost no more than the amount; or in `save_s`."""
@@ -326,12 +334,20 @@ class Plan:
 
     @cached_property
     def replica_ids(self) -> tuple[ReplicaId, ...]:
-        return tuple(ReplicaId(group.task_type, index) for group in self.groups for index in range(group.count))
+        return tuple(
+            ReplicaId(group.task_type, index)
+            for group in self.groups
+            for index in range(group.count)
+        )
 
     @property
     def primary(self) -> ReplicaId:
         """The replica whose exit 0 completes the job: chief or master, else worker 0."""
-        found = (ReplicaId(group.task_type, 0) for group in self.groups if group.task_type in PRIMARY_TYPES)
+        found = (
+            ReplicaId(group.task_type, 0)
+            for group in self.groups
+            if group.task_type in PRIMARY_TYPES
+        )
         return next(found, ReplicaId(TaskType.WORKER, 0))
 
     @cached_property
@@ -365,12 +381,16 @@ class Plan:
         if not groups or sum(group.count for group in cluster) == 1:
             return ()
         groups.sort(key=lambda group: list(TaskType).index(group.task_type))
-        return tuple(ReplicaId(group.task_type, index) for group in groups for index in range(group.count))
+        return tuple(
+            ReplicaId(group.task_type, index) for group in groups for index in range(group.count)
+        )
 
     @property
     def regions(self) -> tuple[str, ...]:
         """Regions in which the job may run."""
-        return tuple(dict.fromkeys(zone.rpartition("-")[0] for zone in self.zones)) or (self.region,)
+        return tuple(dict.fromkeys(zone.rpartition("-")[0] for zone in self.zones)) or (
+            self.region,
+        )
 
     def at(self, candidate: int) -> Plan:
         """Return the plan of the VMs of a candidate: with the values of its option, and the region of its zone."""
@@ -386,7 +406,10 @@ class Plan:
         own = (group.program and with_environment(group.program) for group in self.groups)
         return replace(
             self,
-            groups=tuple(replace(group, program=program) for group, program in zip(option.groups, own, strict=True)),
+            groups=tuple(
+                replace(group, program=program)
+                for group, program in zip(option.groups, own, strict=True)
+            ),
             program=with_environment(self.program),
             region=self.zones[candidate].rpartition("-")[0],
             on_demand_after=option.on_demand_after,
@@ -400,7 +423,10 @@ class Plan:
         if not self.options or self.zones[one] != self.zones[other]:
             return one == other
         first, second = (self.options[self.candidates[number].option] for number in (one, other))
-        machines = [tuple(replace(group, spot=False) for group in option.groups) for option in (first, second)]
+        machines = [
+            tuple(replace(group, spot=False) for group in option.groups)
+            for option in (first, second)
+        ]
         return machines[0] == machines[1] and first.environment == second.environment
 
     def group(self, task_type: TaskType) -> TaskGroup:
@@ -419,12 +445,18 @@ class Plan:
         """
 
         def replaced(program: Program) -> Program:
-            uris, container = tuple(versions.get(uri, uri) for uri in program.package_uris), program.container
+            uris, container = (
+                tuple(versions.get(uri, uri) for uri in program.package_uris),
+                program.container,
+            )
             if container is not None:
                 container = replace(container, image=versions.get(container.image, container.image))
             return replace(program, package_uris=uris, container=container)
 
-        groups = (replace(group, program=replaced(group.program)) if group.program else group for group in self.groups)
+        groups = (
+            replace(group, program=replaced(group.program)) if group.program else group
+            for group in self.groups
+        )
         return replace(self, program=replaced(self.program), groups=tuple(groups))
 
     @property
@@ -433,7 +465,9 @@ class Plan:
         programs = [self.program, *(group.program for group in self.groups if group.program)]
         names = [uri for program in programs for uri in program.package_uris]
         images = [program.container.image for program in programs if program.container]
-        return {uri.partition("#")[0]: uri for uri in names} | {image.partition("@")[0]: image for image in images}
+        return {uri.partition("#")[0]: uri for uri in names} | {
+            image.partition("@")[0]: image for image in images
+        }
 
     def program_of(self, task_type: TaskType) -> Program:
         """Return the program that this role runs."""

@@ -98,7 +98,10 @@ class Replica:
     @property
     def awaits_vm(self) -> bool:
         """Whether another VM was ordered and its agent has not reported: the VM may not exist yet."""
-        return self.state in (ReplicaState.WAITING, ReplicaState.REPLACING) and self.instance_id is None
+        return (
+            self.state in (ReplicaState.WAITING, ReplicaState.REPLACING)
+            and self.instance_id is None
+        )
 
     @property
     def restarts_used(self) -> int:

@@ -52,7 +52,11 @@ class Parameter:
         """Return the value at this index, from 0. The parameter must have a `size`."""
         if self.choices:
             return self.choices[index]
-        return format_number(self.low) if self.kind is ParameterKind.DOUBLE else str(int(self.low) + index)
+        return (
+            format_number(self.low)
+            if self.kind is ParameterKind.DOUBLE
+            else str(int(self.low) + index)
+        )
 
     def typed(self, text: str) -> float | str:
         """Return a value as a number, except for categories."""

@@ -92,7 +92,11 @@ class Measurement:
     @property
     def curve(self) -> tuple[Measurement, ...]:
         """The earlier measurements and this one; empty if no earlier ones are known."""
-        return (*(Measurement(point.value, point.step) for point in self.earlier), self.alone) if self.earlier else ()
+        return (
+            (*(Measurement(point.value, point.step) for point in self.earlier), self.alone)
+            if self.earlier
+            else ()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +180,11 @@ class Tuning:
     @property
     def completed(self) -> tuple[Trial, ...]:
         """Trials that ended well: they succeeded, or were stopped early."""
-        return tuple(trial for trial in self.trials if trial.state in (TrialState.SUCCEEDED, TrialState.STOPPED))
+        return tuple(
+            trial
+            for trial in self.trials
+            if trial.state in (TrialState.SUCCEEDED, TrialState.STOPPED)
+        )
 
     def of_state(self, state: TrialState) -> tuple[Trial, ...]:
         return tuple(trial for trial in self.trials if trial.state is state)
@@ -184,7 +192,8 @@ class Tuning:
     def assignments(self, values: tuple[str, ...]) -> tuple[Assignment, ...]:
         """Return the values with the names of their parameters."""
         return tuple(
-            Assignment(parameter.name, value) for parameter, value in zip(self.parameters, values, strict=True)
+            Assignment(parameter.name, value)
+            for parameter, value in zip(self.parameters, values, strict=True)
         )
 
     def best_first(self) -> tuple[Trial, ...]:

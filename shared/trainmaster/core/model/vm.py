@@ -21,8 +21,12 @@ class VmStatus(StrEnum):
     RUNNING = "RUNNING"
     STOPPING = "STOPPING"  # STOPPING, PENDING_STOP, SUSPENDING, DEPROVISIONING, or being deleted
     STOPPED = "STOPPED"  # TERMINATED, STOPPED, SUSPENDED
-    QUEUED = "QUEUED"  # a request in Cloud TPU's queue, perhaps for days; its metadata cannot be changed
-    REFUSED = "REFUSED"  # a request that Cloud TPU's queue refused; creating it again returns the reason
+    QUEUED = (
+        "QUEUED"  # a request in Cloud TPU's queue, perhaps for days; its metadata cannot be changed
+    )
+    REFUSED = (
+        "REFUSED"  # a request that Cloud TPU's queue refused; creating it again returns the reason
+    )
 
 
 class LossCause(StrEnum):
@@ -32,7 +36,9 @@ class LossCause(StrEnum):
     PREEMPTION = "preemption"
     HOST_ERROR = "host_error"
     GONE = "gone"  # it is missing or stopped, and no event reported why
-    STARTUP_TIMEOUT = "startup_timeout"  # it runs, and its agent never reported the ordered incarnation
+    STARTUP_TIMEOUT = (
+        "startup_timeout"  # it runs, and its agent never reported the ordered incarnation
+    )
     AGENT_SILENT = "agent_silent"  # it runs, and its agent has written no heartbeat for too long
     WRONG_ZONE = "wrong_zone"  # only in ledgers of earlier releases: it ran in a zone without capacity for its peers
 
@@ -70,7 +76,12 @@ class Directive:
     @property
     def order(self) -> tuple[int, int, int]:
         """Position among a replica's directives, which only move forward: an incarnation is held before it runs."""
-        rank = {DirectiveAction.HOLD: 0, DirectiveAction.RUN: 1, DirectiveAction.SAVE: 2, DirectiveAction.STOP: 3}
+        rank = {
+            DirectiveAction.HOLD: 0,
+            DirectiveAction.RUN: 1,
+            DirectiveAction.SAVE: 2,
+            DirectiveAction.STOP: 3,
+        }
         return (self.attempt, self.incarnation, rank[self.action])
 
     def to_metadata(self) -> dict[str, object]:

@@ -24,7 +24,9 @@ from trainmaster.core.model.vm_names import vm_name
 FULL_RECONCILIATION_MINUTES: Final = 10
 """Minutes between two reconciliations of a job that seems to be healthy."""
 
-CHANGING: Final = tuple(state for state in ReplicaState if state not in (ReplicaState.RUNNING, ReplicaState.COMPLETED))
+CHANGING: Final = tuple(
+    state for state in ReplicaState if state not in (ReplicaState.RUNNING, ReplicaState.COMPLETED)
+)
 """States of replicas whose VM may differ from the desired one, or whose agent must report within a time."""
 
 
@@ -54,4 +56,6 @@ def are_vms_expected(job: Job, running: int, changing: int, vms: Sequence[Vm]) -
     if any(vm.status is not VmStatus.RUNNING or vm.zone != job.zone for vm in vms):
         return False
     names = {vm.name for vm in vms}
-    return len(names) == running and names <= {vm_name(job.job_id, replica_id) for replica_id in job.plan.replica_ids}
+    return len(names) == running and names <= {
+        vm_name(job.job_id, replica_id) for replica_id in job.plan.replica_ids
+    }

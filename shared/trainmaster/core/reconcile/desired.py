@@ -43,16 +43,27 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...
         action = DirectiveAction.HOLD if is_held(job, replica.replica_id) else DirectiveAction.RUN
         failing = job.round if is_member(job.plan, replica.replica_id) else replica
         pause_s = job.plan.exit_policy.restart_pause_s(failing.quick_failures)
-        incarnation, others = current_incarnation(job, replica), () if action is DirectiveAction.HOLD else without
+        incarnation, others = (
+            current_incarnation(job, replica),
+            () if action is DirectiveAction.HOLD else without,
+        )
         directive = Directive(replica.attempt, incarnation, action, pause_s=pause_s, without=others)
-        if saving is not None and action is DirectiveAction.RUN and replica.replica_id in saving.silent:
+        if (
+            saving is not None
+            and action is DirectiveAction.RUN
+            and replica.replica_id in saving.silent
+        ):
             directive = replace(
                 directive,
                 action=DirectiveAction.SAVE,
                 gives_up_at=int(saving.gives_up_at.timestamp()),
                 grows=saving.grows and replica.replica_id == saving.by,
             )
-        desired.append(DesiredVm(replica, named(prefix, job.job_id, replica.replica_id), directive, replica.awaits_vm))
+        desired.append(
+            DesiredVm(
+                replica, named(prefix, job.job_id, replica.replica_id), directive, replica.awaits_vm
+            )
+        )
     return tuple(desired)
 
 
@@ -64,7 +75,11 @@ def match_vms(job: Job, desired: tuple[DesiredVm, ...], vms: tuple[Vm, ...]) -> 
     """
     replica_by_name = {target.name: target.replica for target in desired}
     candidates = sorted(
-        (vm for vm in vms if vm.name in replica_by_name and not _is_other_vm(vm, replica_by_name[vm.name])),
+        (
+            vm
+            for vm in vms
+            if vm.name in replica_by_name and not _is_other_vm(vm, replica_by_name[vm.name])
+        ),
         key=lambda vm: (vm.vm_generation, vm.zone == job.zone),
     )
     return {vm.name: vm for vm in candidates}
@@ -87,4 +102,6 @@ def is_spot(plan: Plan, replica: Replica) -> bool:
     together with the VM generation, so every repetition of an insert requests the same kind of VM.
     """
     limit = plan.on_demand_after
-    return plan.group(replica.replica_id.task_type).spot and (limit is None or replica.vms_lost < limit)
+    return plan.group(replica.replica_id.task_type).spot and (
+        limit is None or replica.vms_lost < limit
+    )

@@ -88,24 +88,35 @@ def heartbeats_to_read(job: Job, replicas: Watched, points: Points, now: datetim
     return part_to_read(to_read, now, 1 if job.round.is_held else FULL_RECONCILIATION_MINUTES)
 
 
-def part_to_read(items: Sequence[T], now: datetime, minutes: int, at_most: int = 0) -> tuple[T, ...]:
+def part_to_read(
+    items: Sequence[T], now: datetime, minutes: int, at_most: int = 0
+) -> tuple[T, ...]:
     """Return the at most `at_most` items (0: `HEARTBEATS_READ_MAX`) that are looked at now. The next follow after
     `minutes`."""
     parts = -(-len(items) // (at_most or HEARTBEATS_READ_MAX))
     return tuple(items[int(now.timestamp()) // (60 * minutes) % parts :: parts]) if items else ()
 
 
-def suspendable_timeouts(steps: Steps, state: State, vms: tuple[Vm, ...], now: datetime) -> dict[str, Vm]:
+def suspendable_timeouts(
+    steps: Steps, state: State, vms: tuple[Vm, ...], now: datetime
+) -> dict[str, Vm]:
     """Return the VMs, by name, whose startup timeouts are suspended while their agents write heartbeats: their set-up
     takes long, but not longer than `SETUP_MAX_S`."""
     timeouts = {step.name: step.vm for step in steps.steps if _is_timeout(step) and step.vm}
-    overdue = {loss.name for loss in find_startup_timeouts(state, vms, now, SETUP_MAX_S)} if timeouts else ()
+    overdue = (
+        {loss.name for loss in find_startup_timeouts(state, vms, now, SETUP_MAX_S)}
+        if timeouts
+        else ()
+    )
     return {name: vm for name, vm in timeouts.items() if name not in overdue}
 
 
 def without_timeouts(steps: Steps, names: Collection[str]) -> Steps:
     """Return the steps without the startup timeouts of these VMs."""
-    return replace(steps, steps=tuple(step for step in steps.steps if not (_is_timeout(step) and step.name in names)))
+    return replace(
+        steps,
+        steps=tuple(step for step in steps.steps if not (_is_timeout(step) and step.name in names)),
+    )
 
 
 def is_silent(heartbeat: datetime | None, now: datetime) -> bool:
@@ -118,7 +129,12 @@ def _is_timeout(step: Step) -> TypeGuard[ReportLoss]:
 
 
 def find_silent_agents(
-    job: Job, replicas: Watched, read: Watched, points: Points, heartbeats: Mapping[str, datetime], now: datetime
+    job: Job,
+    replicas: Watched,
+    read: Watched,
+    points: Points,
+    heartbeats: Mapping[str, datetime],
+    now: datetime,
 ) -> tuple[ReportLoss, ...]:
     """Return the losses to report, each at the time of the last sign: it may explain exits of peers since then.
 
@@ -128,21 +144,35 @@ def find_silent_agents(
     `AGENT_TIMEOUT` if series say so, too, else after `ALL_AGENTS_TIMEOUT`.
     """
     silent = [
-        (replica, vm, _last_sign(replica, heartbeats.get(vm.instance_id), points.get(replica.replica_id)))
+        (
+            replica,
+            vm,
+            _last_sign(replica, heartbeats.get(vm.instance_id), points.get(replica.replica_id)),
+        )
         for replica, vm in read
-        if _is_lost(job, replica, vm, points.get(replica.replica_id), heartbeats.get(vm.instance_id), now)
+        if _is_lost(
+            job, replica, vm, points.get(replica.replica_id), heartbeats.get(vm.instance_id), now
+        )
     ]
     known = [points[replica.replica_id] for replica, _ in replicas if replica.replica_id in points]
     is_doubtful = len(silent) == len(read) > 1 and all(_has_ended(point, now) for point in known)
     return tuple(
-        ReportLoss(replica, vm_name(job.job_id, replica.replica_id), vm, LossCause.AGENT_SILENT, last)
+        ReportLoss(
+            replica, vm_name(job.job_id, replica.replica_id), vm, LossCause.AGENT_SILENT, last
+        )
         for replica, vm, last in silent
-        if not is_doubtful or now - last >= _doubt(job, replica, has_series=replica.replica_id in points)
+        if not is_doubtful
+        or now - last >= _doubt(job, replica, has_series=replica.replica_id in points)
     )
 
 
 def _is_lost(
-    job: Job, replica: Replica, vm: Vm, point: datetime | None, heartbeat: datetime | None, now: datetime
+    job: Job,
+    replica: Replica,
+    vm: Vm,
+    point: datetime | None,
+    heartbeat: datetime | None,
+    now: datetime,
 ) -> bool:
     """Whether what is known about the agent shows that it is gone."""
     if heartbeat is None:
@@ -180,10 +210,14 @@ def _doubt(job: Job, replica: Replica, *, has_series: bool) -> timedelta:
 
 
 def _has_run_for(duration: timedelta, job: Job, replica: Replica, vm: Vm, now: datetime) -> bool:
-    if replica.state is ReplicaState.COMPLETED or (replica.instance_id != vm.instance_id and not vm.is_tpu):
+    if replica.state is ReplicaState.COMPLETED or (
+        replica.instance_id != vm.instance_id and not vm.is_tpu
+    ):
         return False
     ordered_at = job.round.ordered_at if _is_awaited(job, replica) else None
-    since = [moment for moment in (replica.ready_at, vm.started_at, ordered_at) if moment is not None]
+    since = [
+        moment for moment in (replica.ready_at, vm.started_at, ordered_at) if moment is not None
+    ]
     return bool(since) and now - max(since) >= duration
 
 

@@ -21,7 +21,11 @@ def supports_live_migration(group: TaskGroup, *, spot: bool) -> bool:
 
 def needs_compact_placement(plan: Plan, group: TaskGroup) -> bool:
     """Whether the group's VMs are placed close to each other. A reservation has its own placement."""
-    return group.count > 1 and family_of(group.machine_type).needs_compact_placement and plan.reservation is None
+    return (
+        group.count > 1
+        and family_of(group.machine_type).needs_compact_placement
+        and plan.reservation is None
+    )
 
 
 def boot_disk_type(machine_type: str, requested: str) -> str:

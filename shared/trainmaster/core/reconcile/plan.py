@@ -36,7 +36,9 @@ CREATED_ANSWERS_MAX: Final = 2
 _NO_INSERTS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
-def plan(state: State, vms: tuple[Vm, ...], now: datetime, created: Mapping[str, int] = _NO_INSERTS) -> Steps:
+def plan(
+    state: State, vms: tuple[Vm, ...], now: datetime, created: Mapping[str, int] = _NO_INSERTS
+) -> Steps:
     """Return the steps of the next provisioning round.
 
     `state` holds the whole attempt; `vms` are all VMs of the job. `created` counts, by request key, the inserts of this
@@ -53,8 +55,12 @@ def plan(state: State, vms: tuple[Vm, ...], now: datetime, created: Mapping[str,
     steps += growth(state, vms, steps, now)
     if not is_too_early(job, now):
         return Steps(steps, readiness=ready)
-    may_request = job.placement.only_optional  # required VMs, if the job waits only for optional ones
-    allowed = tuple(step for step in steps if not isinstance(step, Create) or (may_request and not step.partial))
+    may_request = (
+        job.placement.only_optional
+    )  # required VMs, if the job waits only for optional ones
+    allowed = tuple(
+        step for step in steps if not isinstance(step, Create) or (may_request and not step.partial)
+    )
     return Steps(allowed, creates_postponed=len(allowed) < len(steps), readiness=ready)
 
 
@@ -77,13 +83,24 @@ def _is_newer(vm: Vm, job: Job, replica: Replica) -> bool:
     """Whether a later state has ordered the VM, its incarnation, or the begin of a round that is held. Other actions
     alternate within an incarnation: SAVE and RUN, and HOLD while the address of a slice is unknown."""
     found = vm.directive
-    ordered = (found.attempt, found.incarnation, found.action is not DirectiveAction.HOLD) if found else (0, 0, False)
-    known = (replica.attempt, current_incarnation(job, replica), not is_held(job, replica.replica_id))
+    ordered = (
+        (found.attempt, found.incarnation, found.action is not DirectiveAction.HOLD)
+        if found
+        else (0, 0, False)
+    )
+    known = (
+        replica.attempt,
+        current_incarnation(job, replica),
+        not is_held(job, replica.replica_id),
+    )
     return vm.vm_generation > replica.vm_generation or ordered > known
 
 
 def vm_steps(
-    job: Job, desired: tuple[DesiredVm, ...], vms: tuple[Vm, ...], replicas: tuple[Replica, ...] = ()
+    job: Job,
+    desired: tuple[DesiredVm, ...],
+    vms: tuple[Vm, ...],
+    replicas: tuple[Replica, ...] = (),
 ) -> tuple[Step, ...]:
     """Return the steps from `vms` to `desired`; empty if they are equal. `replicas` are those of the whole attempt.
 
@@ -93,23 +110,35 @@ def vm_steps(
     Replicas that wait for slice addresses yield Await only if there is no other step.
     """
     vm_by_name = match_vms(job, desired, vms)
-    generations = {vm_name(job.job_id, replica.replica_id): replica.vm_generation for replica in replicas}
+    generations = {
+        vm_name(job.job_id, replica.replica_id): replica.vm_generation for replica in replicas
+    }
     steps: list[Step] = [
         _delete_or_await(vm)
         for vm in vms
         if vm_by_name.get(vm.name) is not vm
-        and (job.state.is_terminal or vm.vm_generation <= generations.get(vm.name, vm.vm_generation))
+        and (
+            job.state.is_terminal or vm.vm_generation <= generations.get(vm.name, vm.vm_generation)
+        )
     ]
     waiting: list[Step] = []
     missing: dict[tuple[TaskType, int, Directive, bool, bool], list[DesiredVm]] = {}
-    goes = job.round.refused_at is not None and goes_on(State(job, replicas))  # the held round begins without them
+    goes = job.round.refused_at is not None and goes_on(
+        State(job, replicas)
+    )  # the held round begins without them
     for target in desired:
         vm = vm_by_name.get(target.name)
         if _must_create(job, target, vm):
             replica = target.replica
             spot, is_excused = is_spot(job.plan, replica), replica.replica_id in job.round.without
             required = not goes and not is_excused and is_required(job.plan, replica.replica_id)
-            key = (replica.replica_id.task_type, replica.vm_generation, target.directive, spot, required)
+            key = (
+                replica.replica_id.task_type,
+                replica.vm_generation,
+                target.directive,
+                spot,
+                required,
+            )
             missing.setdefault(key, []).append(target)
         elif vm is None:
             steps.append(ReportLoss(target.replica, target.name, None))
@@ -118,7 +147,9 @@ def vm_steps(
         elif target.awaits_slices:
             waiting.append(Await(vm))
     creates = [_create(job, targets, partial=not key[-1]) for key, targets in missing.items()]
-    needed = [create for create in creates if not create.partial]  # others would take the capacity that they need
+    needed = [
+        create for create in creates if not create.partial
+    ]  # others would take the capacity that they need
     steps.extend(_scarce_first(job, needed or creates))
     return tuple(steps or waiting)
 
@@ -136,12 +167,16 @@ def _step_for(job: Job, target: DesiredVm, vm: Vm) -> Step | None:
     if vm.vm_generation > target.replica.vm_generation:
         return None
     if vm.vm_generation < target.replica.vm_generation or vm.zone != job.zone:
-        return _delete_or_await(vm)  # outdated; only moves of an earlier release kept the VM generation
+        return _delete_or_await(
+            vm
+        )  # outdated; only moves of an earlier release kept the VM generation
     if vm.status in (VmStatus.STOPPED, VmStatus.STOPPING, VmStatus.REFUSED):
         return ReportLoss(target.replica, target.name, vm, vm.loss)
     is_directed = vm.directive is not None and vm.directive.order >= target.directive.order
     if not is_directed:  # the metadata of a queued request cannot be changed: request it again
-        return _delete_or_await(vm) if vm.status is VmStatus.QUEUED else Direct(vm, target.directive)
+        return (
+            _delete_or_await(vm) if vm.status is VmStatus.QUEUED else Direct(vm, target.directive)
+        )
     return Await(vm) if vm.status in (VmStatus.CREATING, VmStatus.QUEUED) else None
 
 
@@ -172,7 +207,9 @@ def _delete_or_await(vm: Vm) -> Step:
     return Await(vm) if vm.status is VmStatus.STOPPING else Delete(vm)
 
 
-def _with_vanished_vms(steps: tuple[Step, ...], state: State, created: Mapping[str, int]) -> tuple[Step, ...]:
+def _with_vanished_vms(
+    steps: tuple[Step, ...], state: State, created: Mapping[str, int]
+) -> tuple[Step, ...]:
     """Replace each insert whose VMs were created, but no longer exist, by reports of their loss.
 
     Compute Engine answers a repeated request id with the result of the first request, and creates nothing. Only the
@@ -180,7 +217,10 @@ def _with_vanished_vms(steps: tuple[Step, ...], state: State, created: Mapping[s
     """
     result: list[Step] = []
     for step in steps:
-        if not isinstance(step, Create) or created.get(step.request_key(state.job.job_id), 0) < CREATED_ANSWERS_MAX:
+        if (
+            not isinstance(step, Create)
+            or created.get(step.request_key(state.job.job_id), 0) < CREATED_ANSWERS_MAX
+        ):
             result.append(step)
             continue
         for replica_id, name in zip(step.replica_ids, step.names, strict=True):

@@ -6,7 +6,13 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from trainmaster.core.model.job import Job, State
-from trainmaster.core.model.members import goes_on, is_ready, joining_members, members, must_have_stopped
+from trainmaster.core.model.members import (
+    goes_on,
+    is_ready,
+    joining_members,
+    members,
+    must_have_stopped,
+)
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.round import STORED_BEFORE_ROUNDS
@@ -36,14 +42,22 @@ def missing_members(state: State) -> tuple[Step, ...]:
     return tuple(ReportMissingMember(member) for member in missing)[:1]
 
 
-def growth(state: State, vms: tuple[Vm, ...], steps: Iterable[Step], now: datetime) -> tuple[Step, ...]:
+def growth(
+    state: State, vms: tuple[Vm, ...], steps: Iterable[Step], now: datetime
+) -> tuple[Step, ...]:
     """Return the report of members that can join the next round, unless others may follow within moments.
 
     `state` holds the whole attempt; `steps` are those planned.
     """
     job, round_ = state.job, state.job.round
     joining = {member.replica_id for member in joining_members(state)}
-    if job.state.is_terminal or round_.is_held or round_.saving or not joining or job.plan.save_on_notice != "gang":
+    if (
+        job.state.is_terminal
+        or round_.is_held
+        or round_.saving
+        or not joining
+        or job.plan.save_on_notice != "gang"
+    ):
         return ()
     if round_.grown_at is not None and now - round_.grown_at < GROWTH_MIN:
         return ()
@@ -67,7 +81,9 @@ def readiness(state: State, vms: tuple[Vm, ...], steps: Iterable[Step], now: dat
         member
         for member in all_members
         if not is_ready(job, member)
-        and not _has_stopped(job, member, vm_by_name.get(vm_name(job.job_id, member.replica_id)), now)
+        and not _has_stopped(
+            job, member, vm_by_name.get(vm_name(job.job_id, member.replica_id)), now
+        )
     ]
     if not all(member.awaits_vm for member in waiting):
         return Readiness.AWAITED
@@ -75,7 +91,9 @@ def readiness(state: State, vms: tuple[Vm, ...], steps: Iterable[Step], now: dat
     if missing and not _may_begin_without(state, missing, now):
         return Readiness.REPORTED
     ids = {member.replica_id for member in all_members}
-    is_clear = all(ids.isdisjoint(_subjects(step)) or _is_of_next_vm(state, step, missing) for step in steps)
+    is_clear = all(
+        ids.isdisjoint(_subjects(step)) or _is_of_next_vm(state, step, missing) for step in steps
+    )
     return Readiness.READY if is_clear else Readiness.AWAITED
 
 
@@ -87,8 +105,12 @@ def _may_begin_without(state: State, missing: set[ReplicaId], now: datetime) -> 
         return False
     if missing <= set(round_.without):
         return True
-    is_refused = round_.refused_at is not None and now - round_.refused_at >= timedelta(seconds=elastic.after_s)
-    return is_refused or (round_.ordered_at is not None and now - round_.ordered_at >= MISSING_VM_MAX)
+    is_refused = round_.refused_at is not None and now - round_.refused_at >= timedelta(
+        seconds=elastic.after_s
+    )
+    return is_refused or (
+        round_.ordered_at is not None and now - round_.ordered_at >= MISSING_VM_MAX
+    )
 
 
 def _is_of_next_vm(state: State, step: Step, missing: set[ReplicaId]) -> bool:
@@ -105,7 +127,9 @@ def _has_stopped(job: Job, member: Replica, vm: Vm | None, now: datetime) -> boo
     """Whether an agent that does not report under `hold` was told to hold, and must have stopped by now."""
     if vm is None or vm.directive is None or not must_have_stopped(job, member, now):
         return False
-    return vm.directive.order == Directive(job.attempt, job.round.number, DirectiveAction.HOLD).order
+    return (
+        vm.directive.order == Directive(job.attempt, job.round.number, DirectiveAction.HOLD).order
+    )
 
 
 def _subjects(step: Step) -> tuple[ReplicaId, ...]:

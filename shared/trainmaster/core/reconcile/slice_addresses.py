@@ -28,15 +28,22 @@ def slice_placeholder(rank: int) -> str:
     return f"slice-{rank}.trainmaster.internal"
 
 
-def with_slice_addresses(job: Job, desired: tuple[DesiredVm, ...], vms: tuple[Vm, ...]) -> tuple[DesiredVm, ...]:
+def with_slice_addresses(
+    job: Job, desired: tuple[DesiredVm, ...], vms: tuple[Vm, ...]
+) -> tuple[DesiredVm, ...]:
     """Return the desired VMs with the addresses of all slices in their directives, or held until all are known."""
     if not job.plan.slices or not desired:
         return desired
     vm_by_name = match_vms(job, desired, vms)
     by_replica_id = {target.replica.replica_id: target for target in desired}
-    addresses = [_address(by_replica_id.get(replica_id), vm_by_name) for replica_id in job.plan.slices]
+    addresses = [
+        _address(by_replica_id.get(replica_id), vm_by_name) for replica_id in job.plan.slices
+    ]
     known = tuple(address for address in addresses if address is not None)
-    return tuple(_with_addresses(target, known if len(known) == len(addresses) else None) for target in desired)
+    return tuple(
+        _with_addresses(target, known if len(known) == len(addresses) else None)
+        for target in desired
+    )
 
 
 def _with_addresses(target: DesiredVm, addresses: tuple[str, ...] | None) -> DesiredVm:
@@ -44,7 +51,9 @@ def _with_addresses(target: DesiredVm, addresses: tuple[str, ...] | None) -> Des
     if directive.action not in (DirectiveAction.RUN, DirectiveAction.SAVE):
         return target
     if addresses is None:
-        return replace(target, directive=replace(directive, action=DirectiveAction.HOLD), awaits_slices=True)
+        return replace(
+            target, directive=replace(directive, action=DirectiveAction.HOLD), awaits_slices=True
+        )
     return replace(target, directive=replace(directive, slices=addresses))
 
 
@@ -53,6 +62,10 @@ def _address(target: DesiredVm | None, vm_by_name: dict[str, Vm]) -> str | None:
     if target is None:
         return ""
     vm = vm_by_name.get(target.name)
-    if vm is None or vm.vm_generation != target.replica.vm_generation or vm.status is not VmStatus.RUNNING:
+    if (
+        vm is None
+        or vm.vm_generation != target.replica.vm_generation
+        or vm.status is not VmStatus.RUNNING
+    ):
         return None
     return vm.address or None

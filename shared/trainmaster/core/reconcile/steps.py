@@ -45,8 +45,14 @@ class Create:
 
     def without(self, names: Container[str]) -> Create:
         """Return the request without the VMs of these names, which exist."""
-        missing = [pair for pair in zip(self.replica_ids, self.names, strict=True) if pair[1] not in names]
-        return replace(self, replica_ids=tuple(pair[0] for pair in missing), names=tuple(pair[1] for pair in missing))
+        missing = [
+            pair for pair in zip(self.replica_ids, self.names, strict=True) if pair[1] not in names
+        ]
+        return replace(
+            self,
+            replica_ids=tuple(pair[0] for pair in missing),
+            names=tuple(pair[1] for pair in missing),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +112,9 @@ class Readiness(Enum):
     NOT_HELD = auto()  # no round is held
     AWAITED = auto()  # agents have not reported
     REPORTED = auto()  # all have reported, but some members have no VM: a verdict may end the job
-    READY = auto()  # all members are ready, and no VM that was given up may still run: the round may begin
+    READY = (
+        auto()
+    )  # all members are ready, and no VM that was given up may still run: the round may begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +144,11 @@ class Steps:
     @property
     def queued_vms(self) -> tuple[Vm, ...]:
         """The requests in Cloud TPU's queue if they are all that is left to wait for; else empty."""
-        vms = [step.vm for step in self.steps if isinstance(step, Await) and step.vm.status is VmStatus.QUEUED]
+        vms = [
+            step.vm
+            for step in self.steps
+            if isinstance(step, Await) and step.vm.status is VmStatus.QUEUED
+        ]
         return tuple(vms) if len(vms) == len(self.steps) else ()
 
     def without_missing(self) -> Steps:
@@ -144,6 +156,7 @@ class Steps:
         kept = tuple(
             step
             for step in self.steps
-            if not isinstance(step, Create) and not (isinstance(step, ReportLoss) and step.vm is None)
+            if not isinstance(step, Create)
+            and not (isinstance(step, ReportLoss) and step.vm is None)
         )
         return replace(self, steps=kept)

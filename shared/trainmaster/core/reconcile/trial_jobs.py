@@ -13,7 +13,15 @@ from typing import Final
 
 from trainmaster.core.model.job import Job, JobState, tuning_of
 from trainmaster.core.model.plan import Plan, Program
-from trainmaster.core.model.tuning import TRIALS_MAX, Assignment, EarlierTrial, Trial, TrialOf, Tuning, trial_id
+from trainmaster.core.model.tuning import (
+    TRIALS_MAX,
+    Assignment,
+    EarlierTrial,
+    Trial,
+    TrialOf,
+    Tuning,
+    trial_id,
+)
 
 EARLIER_BYTES_MAX: Final = 200_000
 """Size of the values of all earlier trials. The ledger stores a submitted job twice: in the event and in the
@@ -48,7 +56,9 @@ def results_to_resume(tuning: Tuning) -> tuple[EarlierTrial, ...]:
         if trial.measurement is not None
     )
     results = (*tuning.earlier, *own)[-TRIALS_MAX:]
-    sizes = accumulate(sum(len(value.encode()) + 2 for value in result.values) for result in reversed(results))
+    sizes = accumulate(
+        sum(len(value.encode()) + 2 for value in result.values) for result in reversed(results)
+    )
     return results[len(results) - sum(size <= EARLIER_BYTES_MAX for size in sizes) :]
 
 
@@ -62,7 +72,9 @@ def _trial_plan(plan: Plan, number: int, assigned: tuple[Assignment, ...], trial
         plan,
         program=_trial_program(plan.program, number, assigned),
         groups=tuple(
-            replace(group, program=_trial_program(group.program, number, assigned)) if group.program else group
+            replace(group, program=_trial_program(group.program, number, assigned))
+            if group.program
+            else group
             for group in plan.groups
         ),
         output_directory=_subdirectory(plan.output_directory, number),
@@ -76,8 +88,12 @@ def _trial_program(program: Program, number: int, assigned: tuple[Assignment, ..
 
     Source: Vertex AI's documented command line, and the directory JOBDIR/TRIAL of the service's census sample.
     """
-    flags = tuple(token for parameter in assigned for token in (f"--{parameter.name}", parameter.value))
-    return replace(program, args=(*program.args, *flags), job_dir=_subdirectory(program.job_dir, number))
+    flags = tuple(
+        token for parameter in assigned for token in (f"--{parameter.name}", parameter.value)
+    )
+    return replace(
+        program, args=(*program.args, *flags), job_dir=_subdirectory(program.job_dir, number)
+    )
 
 
 def _subdirectory(directory: str | None, number: int) -> str | None:

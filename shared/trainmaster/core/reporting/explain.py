@@ -79,26 +79,43 @@ def replica_of(entry: LedgerEntry) -> ReplicaId | None:
 def is_news(entry: LedgerEntry) -> bool:
     """Whether the entry changed something, or reports what the job waits for."""
     decision = entry.decision
-    return not isinstance(decision.action, Ignore) or decision.reason in (Reason.QUEUED, Reason.OUT_OF_REACH)
+    return not isinstance(decision.action, Ignore) or decision.reason in (
+        Reason.QUEUED,
+        Reason.OUT_OF_REACH,
+    )
 
 
 def final_entry(job: Job, entries: Sequence[LedgerEntry]) -> LedgerEntry | None:
     """Return the entry whose decision ended the job; None if the job has not ended, or if its ledger has expired."""
-    return next((entry for entry in reversed(entries) if entry.at == job.ended_at and is_news(entry)), None)
+    return next(
+        (entry for entry in reversed(entries) if entry.at == job.ended_at and is_news(entry)), None
+    )
 
 
 def shown_entries(
-    entries: Iterable[LedgerEntry], replica_id: ReplicaId | None, *, everything: bool, with_ends: bool = False
+    entries: Iterable[LedgerEntry],
+    replica_id: ReplicaId | None,
+    *,
+    everything: bool,
+    with_ends: bool = False,
 ) -> tuple[tuple[LedgerEntry, int], ...]:
     """Return the entries about a replica, or all, in the form of `condense`.
 
     `everything`: without leaving any out. `with_ends`: with the end of each round besides its verdict.
     """
-    chosen = [entry for entry in entries if replica_id is None or replica_of(entry) in (None, replica_id)]
-    return tuple((entry, 0) for entry in chosen) if everything else condense(one_per_round(chosen, with_ends=with_ends))
+    chosen = [
+        entry for entry in entries if replica_id is None or replica_of(entry) in (None, replica_id)
+    ]
+    return (
+        tuple((entry, 0) for entry in chosen)
+        if everything
+        else condense(one_per_round(chosen, with_ends=with_ends))
+    )
 
 
-def one_per_round(entries: Iterable[LedgerEntry], *, with_ends: bool = False) -> tuple[LedgerEntry, ...]:
+def one_per_round(
+    entries: Iterable[LedgerEntry], *, with_ends: bool = False
+) -> tuple[LedgerEntry, ...]:
     """Return the news among these entries, with one about each round: its verdict, or its end while that is all.
 
     The reports of members that they are ready for a later round are left out, unless their VM failed the preflight.
@@ -107,9 +124,14 @@ def one_per_round(entries: Iterable[LedgerEntry], *, with_ends: bool = False) ->
     is_judged = False
     for entry in reversed([entry for entry in entries if is_news(entry)]):
         action, is_verdict = entry.decision.action, isinstance(entry.event, AllReady)
-        is_detail = isinstance(action, MarkReady | MarkHostReady) and (action.round or 1, entry.after.attempt) > (1, 1)
+        is_detail = isinstance(action, MarkReady | MarkHostReady) and (
+            action.round or 1,
+            entry.after.attempt,
+        ) > (1, 1)
         is_detail &= not (isinstance(entry.event, VmReady) and entry.event.finding)
-        if is_detail or (isinstance(action, StopRound) and is_judged and not is_verdict and not with_ends):
+        if is_detail or (
+            isinstance(action, StopRound) and is_judged and not is_verdict and not with_ends
+        ):
             continue
         is_judged |= is_verdict or isinstance(action, RerunJob | FailJob)
         shown.append(entry)
@@ -166,11 +188,16 @@ def rules_passed_over(entry: LedgerEntry) -> tuple[tuple[Rule, str], ...]:
 
 def _is_about_exit(entry: LedgerEntry) -> bool:
     """Whether the rules for exits judged the event: an exit, or a verdict."""
-    return isinstance(entry.event, ReplicaExited) or (isinstance(entry.event, AllReady) and entry.event.round > 0)
+    return isinstance(entry.event, ReplicaExited) or (
+        isinstance(entry.event, AllReady) and entry.event.round > 0
+    )
 
 
 def next_steps(
-    job: Job, replicas: Iterable[Replica], entries: Sequence[LedgerEntry] = (), wait: Wait | None = None
+    job: Job,
+    replicas: Iterable[Replica],
+    entries: Sequence[LedgerEntry] = (),
+    wait: Wait | None = None,
 ) -> tuple[str, ...]:
     """Return one sentence for each thing that the job waits for.
 
@@ -188,7 +215,9 @@ def next_steps(
         for replica in replicas
         if replica.state in _WAITS_FOR
     ]
-    is_vm_requested = any(replica.state in (ReplicaState.WAITING, ReplicaState.REPLACING) for replica in replicas)
+    is_vm_requested = any(
+        replica.state in (ReplicaState.WAITING, ReplicaState.REPLACING) for replica in replicas
+    )
     if is_vm_requested and job.placement.round:
         sentences.append(_provisioning(job, entries))
     if job.round.is_held:
@@ -201,10 +230,15 @@ def next_steps(
 
 def _causes_out_of_reach(entries: Sequence[LedgerEntry]) -> list[str]:
     """Return what kept Google from changing VMs in the hour before the last entry, if nothing else followed."""
-    latest = list(takewhile(lambda entry: entry.decision.reason is Reason.OUT_OF_REACH, reversed(entries)))
+    latest = list(
+        takewhile(lambda entry: entry.decision.reason is Reason.OUT_OF_REACH, reversed(entries))
+    )
     in_time = [entry for entry in reversed(latest) if latest[0].at - entry.at < timedelta(hours=1)]
     causes = {entry.decision.text: entry.at for entry in in_time}
-    return [f"This has to end, last seen at {at:%H:%M} (recorded once an hour): {text}" for text, at in causes.items()]
+    return [
+        f"This has to end, last seen at {at:%H:%M} (recorded once an hour): {text}"
+        for text, at in causes.items()
+    ]
 
 
 def _awaited_members(state: State) -> str:
@@ -238,24 +272,36 @@ def _trials_to_come(job: Job) -> tuple[str, ...]:
 def _provisioning(job: Job, entries: Sequence[LedgerEntry]) -> str:
     """Return where VMs are requested after capacity errors, why the last one occurred, and until when."""
     errors = f"{job.placement.round} capacity error{'s' if job.placement.round > 1 else ''}"
-    what = f" ({candidate_words(job.plan, job.placement.zone_index)})" if job.plan.options else f" in {job.zone}"
+    what = (
+        f" ({candidate_words(job.plan, job.placement.zone_index)})"
+        if job.plan.options
+        else f" in {job.zone}"
+    )
     text = f"VMs are requested{what}, after {errors} so far"
     if problem := _last_capacity_error(job, entries):
         text += f" ({problem})"
     if job.placement.next_at is not None:
-        text += f"; the next request is at {job.placement.next_at:%H:%M:%S}, or within a minute after"
+        text += (
+            f"; the next request is at {job.placement.next_at:%H:%M:%S}, or within a minute after"
+        )
     if job.started_at is not None:
         return f"{text}."
     plan = job.plan
     limit_s, limit = (
-        (PROVISIONING_MAX_S, "no maxWaitTime is set") if plan.max_wait_s is None else (plan.max_wait_s, "maxWaitTime")
+        (PROVISIONING_MAX_S, "no maxWaitTime is set")
+        if plan.max_wait_s is None
+        else (plan.max_wait_s, "maxWaitTime")
     )
     return f"{text}. Requests end at {job.created_at + timedelta(seconds=limit_s):%Y-%m-%d %H:%M:%S} ({limit})."
 
 
 def _last_capacity_error(job: Job, entries: Sequence[LedgerEntry]) -> str:
     """Return which quota was used up, or where there was no capacity, at the attempt's last error; empty if unknown."""
-    events = (entry.event for entry in reversed(entries) if isinstance(entry.decision.action, ContinueProvisioning))
+    events = (
+        entry.event
+        for entry in reversed(entries)
+        if isinstance(entry.decision.action, ContinueProvisioning)
+    )
     error = next((event for event in events if isinstance(event, VmsNotCreated)), None)
     if error is None or error.attempt != job.attempt:
         return ""

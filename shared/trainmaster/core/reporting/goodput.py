@@ -18,7 +18,12 @@ from datetime import datetime
 
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.replica_id import ReplicaId
-from trainmaster.core.reporting.lost_work import LostWork, WrittenObjects, losses, lost_work_by_attempt
+from trainmaster.core.reporting.lost_work import (
+    LostWork,
+    WrittenObjects,
+    losses,
+    lost_work_by_attempt,
+)
 from trainmaster.core.reporting.phases import PAID, PARTLY_PAID, Phase, Span
 
 
@@ -82,11 +87,18 @@ class Goodput:
         """`81 % to 93 % of the machine time`; empty if nothing is paid."""
         if self.at_least is None or self.at_most is None:
             return ""
-        low, high = f"{self.at_least:.0%}".replace("%", " %"), f"{self.at_most:.0%}".replace("%", " %")
-        return f"{high} of the machine time" if low == high else f"{low} to {high} of the machine time"
+        low, high = (
+            f"{self.at_least:.0%}".replace("%", " %"),
+            f"{self.at_most:.0%}".replace("%", " %"),
+        )
+        return (
+            f"{high} of the machine time" if low == high else f"{low} to {high} of the machine time"
+        )
 
 
-def goodput_of(job: Job, spans: Sequence[Span], now: datetime, written: WrittenObjects | None = None) -> Goodput:
+def goodput_of(
+    job: Job, spans: Sequence[Span], now: datetime, written: WrittenObjects | None = None
+) -> Goodput:
     """Return where the machine time of a job went until its end, or until now.
 
     `spans`: all spans of the job, as `replica_spans` sorts them. `written`: what the listing of the job's directory
@@ -103,7 +115,8 @@ def goodput_of(job: Job, spans: Sequence[Span], now: datetime, written: WrittenO
             of_counted[span.phase] += machines * span.seconds(now, since=job.started_at)
     lost = lost_work_by_attempt(losses(job.plan, spans), written, now)
     attempts = tuple(
-        AttemptTime(number, total[number], counted[number], lost.get(number, LostWork())) for number in sorted(total)
+        AttemptTime(number, total[number], counted[number], lost.get(number, LostWork()))
+        for number in sorted(total)
     )
     unsplit = (span.machines(job.plan) * span.seconds(now) for span in unsplit_spans(spans))
     return Goodput(attempts, sum(unsplit))
@@ -115,6 +128,11 @@ def unsplit_spans(spans: Iterable[Span]) -> Iterator[Span]:
     for span in spans:
         last = previous.get(span.replica_id)
         is_search = last is not None and last.phase in (*PARTLY_PAID, Phase.REPLACING)
-        if last is not None and is_search and span.phase is Phase.RUNNING and last.end != last.start:
+        if (
+            last is not None
+            and is_search
+            and span.phase is Phase.RUNNING
+            and last.end != last.start
+        ):
             yield last
         previous[span.replica_id] = span

@@ -79,7 +79,10 @@ def _steps(entries: Iterable[LedgerEntry], replicas: dict[str, Replica]) -> Iter
             replicas.clear()
         changed = tuple(replica for replica in change.replicas if replica.attempt == job.attempt)
         replicas.update({replica.key: replica for replica in changed})
-        if previous is not None and (previous.round, previous.placement.floor) != (job.round, job.placement.floor):
+        if previous is not None and (previous.round, previous.placement.floor) != (
+            job.round,
+            job.placement.floor,
+        ):
             changed = tuple(replicas.values())
         yield Step(entry, previous, job, recall(State(job, changed)).replicas)
 

@@ -94,9 +94,15 @@ def service_lines(entry: LedgerEntry) -> tuple[ServiceLine, ...]:
     """Return the lines that announce the entry's decision; none for what was ignored."""
     return tuple(
         ServiceLine(
-            entry.job_id, f"{SERVICE}-{entry.key}-{number}", entry.at + number * LINE_INTERVAL, severity, message
+            entry.job_id,
+            f"{SERVICE}-{entry.key}-{number}",
+            entry.at + number * LINE_INTERVAL,
+            severity,
+            message,
         )
-        for number, (severity, message) in enumerate(() if _is_repeated(entry.decision) else _messages(entry.decision))
+        for number, (severity, message) in enumerate(
+            () if _is_repeated(entry.decision) else _messages(entry.decision)
+        )
     )
 
 
@@ -126,15 +132,27 @@ def _messages(decision: Decision) -> Iterator[tuple[Severity, str]]:
             yield Severity.ERROR, "Job failed."
         case CancelJob(message=message):
             yield from _info(message, TEARING_DOWN, "Job cancelled.")
-        case RestartReplica() | RerunJob() | ReplaceVm() | StopRound() | BeginRound() | ContinueProvisioning():
+        case (
+            RestartReplica()
+            | RerunJob()
+            | ReplaceVm()
+            | StopRound()
+            | BeginRound()
+            | ContinueProvisioning()
+        ):
             yield Severity.WARNING, decision.text
         case _:
-            yield (Severity.WARNING if decision.reason in WARNING_REASONS else Severity.INFO), decision.text
+            yield (
+                (Severity.WARNING if decision.reason in WARNING_REASONS else Severity.INFO),
+                decision.text,
+            )
 
 
 def _acceptance_lines(job: Job) -> Iterator[tuple[Severity, str]]:
     """Yield the lines of a new job. Each of its substitutions is a warning."""
-    yield from _info("Validating job requirements...", "Job creation request has been successfully validated.")
+    yield from _info(
+        "Validating job requirements...", "Job creation request has been successfully validated."
+    )
     for note in job.plan.substitutions:
         yield Severity.WARNING, note.text
     name = public_id(job.job_id) if trial_number(job.job_id) else job.job_id

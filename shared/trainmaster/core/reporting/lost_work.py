@@ -109,9 +109,12 @@ def checkpoints_of(names: Iterable[str]) -> set[str]:
     markers = {
         name: match["own"] if match["folder"] is None else match["folder"]
         for name in names
-        if (match := _MARKER.fullmatch(name)) and (match["prefix"] is None or match["prefix"] in sharded)
+        if (match := _MARKER.fullmatch(name))
+        and (match["prefix"] is None or match["prefix"] in sharded)
     }
-    unfinished = tuple(f"{name.removesuffix(_UNFINISHED)}/" for name in names if name.endswith(_UNFINISHED))
+    unfinished = tuple(
+        f"{name.removesuffix(_UNFINISHED)}/" for name in names if name.endswith(_UNFINISHED)
+    )
     marked = tuple(set(markers.values()))
     return {
         name
@@ -122,7 +125,9 @@ def checkpoints_of(names: Iterable[str]) -> set[str]:
     }
 
 
-def written_objects(objects: Iterable[tuple[str, datetime]], *, is_complete: bool = True) -> WrittenObjects:
+def written_objects(
+    objects: Iterable[tuple[str, datetime]], *, is_complete: bool = True
+) -> WrittenObjects:
     """Return the evidence of these objects, in any order: name below the job's directory, and time of creation."""
     checkpoints: list[datetime] = []
     others: list[datetime] = []
@@ -133,7 +138,9 @@ def written_objects(objects: Iterable[tuple[str, datetime]], *, is_complete: boo
         (checkpoints if name in saved else others).append(created_at)
         if name in saved and _REPLACED.fullmatch(name):
             replaced.append(created_at)
-    return WrittenObjects(tuple(sorted(checkpoints)), tuple(sorted(others)), max(replaced, default=None), is_complete)
+    return WrittenObjects(
+        tuple(sorted(checkpoints)), tuple(sorted(others)), max(replaced, default=None), is_complete
+    )
 
 
 def losses(plan: Plan, spans: Iterable[Span]) -> tuple[Loss, ...]:
@@ -157,7 +164,9 @@ def _loss(own: Sequence[Span], index: int, machines: int) -> Loss | None:
         return None
     resumed_at = next((later.start for later in own[index:] if later.phase is Phase.RUNNING), None)
     at = last.end or span.start
-    return Loss(last.replica_id, last.attempt, last.incarnation, machines, last.start, at, resumed_at)
+    return Loss(
+        last.replica_id, last.attempt, last.incarnation, machines, last.start, at, resumed_at
+    )
 
 
 def lost_work(loss: Loss, written: WrittenObjects | None, now: datetime) -> LostWork:
@@ -170,7 +179,10 @@ def lost_work(loss: Loss, written: WrittenObjects | None, now: datetime) -> Lost
     if written is None:
         return LostWork(0.0, loss.machines * whole_s)
     until = loss.resumed_at or now
-    checkpoint, newest = written.newest_checkpoint(loss.start, until), written.newest(loss.start, until)
+    checkpoint, newest = (
+        written.newest_checkpoint(loss.start, until),
+        written.newest(loss.start, until),
+    )
     at_most_s = whole_s if checkpoint is None else _seconds(checkpoint, loss.at)
     at_least_s = whole_s if newest is None else _seconds(newest, loss.at)
     if not written.is_intact(loss.start, until):
@@ -184,7 +196,9 @@ def lost_work_by_attempt(
     """Return the lost work of each attempt that has losses."""
     by_attempt: dict[int, LostWork] = {}
     for loss in job_losses:
-        by_attempt[loss.attempt] = by_attempt.get(loss.attempt, LostWork()) + lost_work(loss, written, now)
+        by_attempt[loss.attempt] = by_attempt.get(loss.attempt, LostWork()) + lost_work(
+            loss, written, now
+        )
     return by_attempt
 
 

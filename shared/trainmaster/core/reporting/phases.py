@@ -123,7 +123,11 @@ def replica_spans(history: History) -> tuple[Span, ...]:
     open_spans: dict[ReplicaId, Span] = {}
     for step in history.steps:
         at, is_queued = step.entry.at, step.job.state is JobState.QUEUED
-        if step.job.state.is_terminal and step.previous is not None and not step.previous.state.is_terminal:
+        if (
+            step.job.state.is_terminal
+            and step.previous is not None
+            and not step.previous.state.is_terminal
+        ):
             open_spans.update(_new_spans(step, open_spans, closed, is_queued=False))
             closed += [replace(span, end=max(at, span.start)) for span in open_spans.values()]
             open_spans = {}
@@ -132,9 +136,13 @@ def replica_spans(history: History) -> tuple[Span, ...]:
         if step.previous is not None and step.previous.state is JobState.QUEUED and not is_queued:
             for replica_id, span in open_spans.items():
                 closed.append(replace(span, end=max(at, span.start)))
-                open_spans[replica_id] = replace(span, phase=Phase.STARTING, start=max(at, span.start))
+                open_spans[replica_id] = replace(
+                    span, phase=Phase.STARTING, start=max(at, span.start)
+                )
         open_spans.update(_new_spans(step, open_spans, closed, is_queued=is_queued))
-    order = {replica_id: index for index, replica_id in enumerate(history.state.job.plan.replica_ids)}
+    order = {
+        replica_id: index for index, replica_id in enumerate(history.state.job.plan.replica_ids)
+    }
     spans = (*closed, *open_spans.values())
     return tuple(sorted(spans, key=lambda span: (span.attempt, order[span.replica_id], span.start)))
 
@@ -154,8 +162,21 @@ def _new_spans(
         incarnation, generation = current_incarnation(job, replica), replica.vm_generation
         spot, candidate = is_spot(placed, replica), job.placement.zone_index
         if last is not None and last.vm_generation == generation and last.phase in PAID:
-            spot, candidate = last.is_spot, last.candidate  # it keeps its VM, also if others are bought otherwise now
-        span = Span(replica.replica_id, replica.attempt, incarnation, generation, phase, start, None, spot, candidate)
+            spot, candidate = (
+                last.is_spot,
+                last.candidate,
+            )  # it keeps its VM, also if others are bought otherwise now
+        span = Span(
+            replica.replica_id,
+            replica.attempt,
+            incarnation,
+            generation,
+            phase,
+            start,
+            None,
+            spot,
+            candidate,
+        )
         if last is not None:
             if _what(last) == _what(span):
                 continue

@@ -102,9 +102,15 @@ def queued_jobs(jobs: Iterable[Job], limits: Limits) -> tuple[Wait, ...]:
     waits: list[Wait] = []
     for job, used, share in _turns(jobs, limits):
         needs = _needs(job)
-        short = [name for name, limit in limits.items() if needs[name] and round(used[name] + needs[name], 2) > limit]
+        short = [
+            name
+            for name, limit in limits.items()
+            if needs[name] and round(used[name] + needs[name], 2) > limit
+        ]
         if short:
-            waits.append(Wait(job.job_id, len(waits) + 1, _reason(short[0], needs, used, limits) + share))
+            waits.append(
+                Wait(job.job_id, len(waits) + 1, _reason(short[0], needs, used, limits) + share)
+            )
     return tuple(waits)
 
 
@@ -165,14 +171,20 @@ def _turns(jobs: Iterable[Job], limits: Limits) -> Iterator[tuple[Job, Counter[s
                 counter.update(_needs(job))
 
     def share(team: str) -> float:
-        return max((by_team[team][name] / limit for name, limit in limits.items() if limit), default=0.0)
+        return max(
+            (by_team[team][name] / limit for name, limit in limits.items() if limit), default=0.0
+        )
 
     while queues:
-        team = min(queues, key=lambda team: (share(team) / limits.get(team, 1), _rank(queues[team][0])))
+        team = min(
+            queues, key=lambda team: (share(team) / limits.get(team, 1), _rank(queues[team][0]))
+        )
         job = queues[team].popleft()
         words = f"; the share of {team or 'all other jobs'} is {share(team):.0%}, its weight is {limits.get(team, 1)}"
         yield job, used, words if any(map(is_weight, limits)) else ""
-        if limit_problem(job.plan, limits) is None:  # reserved for a waiting job, too: later jobs must not overtake it
+        if (
+            limit_problem(job.plan, limits) is None
+        ):  # reserved for a waiting job, too: later jobs must not overtake it
             for counter in (used, by_team[team]):
                 counter.update(_needs(job))
         if not queues[team]:
@@ -192,7 +204,9 @@ def _team_of(job: Job, limits: Limits) -> str:
 def _needs(job: Job) -> Counter[str]:
     """Return what a job uses while it runs: once it has, on the machines of its alternative. A tuning job has no VMs of
     its own."""
-    return Counter() if job.tuning else resource_needs(job.placed.plan if job.started_at else job.plan)
+    return (
+        Counter() if job.tuning else resource_needs(job.placed.plan if job.started_at else job.plan)
+    )
 
 
 def _accelerators(group: TaskGroup) -> list[tuple[str, int]]:

@@ -29,9 +29,21 @@ from trainmaster.core.rules.capacity_backoff import (
     provisioning_since,
     search_began_at,
 )
-from trainmaster.core.rules.search import Turn, floor_of_move, has_other_quota, next_turn, stay, turn_with_vms
+from trainmaster.core.rules.search import (
+    Turn,
+    floor_of_move,
+    has_other_quota,
+    next_turn,
+    stay,
+    turn_with_vms,
+)
 from trainmaster.core.rules.vm_loss import internal_error
-from trainmaster.core.timeouts import BLOCKED_MAX, CAPACITY_ERRORS_MIN, PARTIAL_GANG_WAIT_MAX_S, PROVISIONING_MAX_S
+from trainmaster.core.timeouts import (
+    BLOCKED_MAX,
+    CAPACITY_ERRORS_MIN,
+    PARTIAL_GANG_WAIT_MAX_S,
+    PROVISIONING_MAX_S,
+)
 
 
 def judge_vms_not_created(state: State, event: VmsNotCreated, now: datetime) -> Decision:
@@ -76,7 +88,9 @@ def provisioning_deadline(job: Job) -> datetime | None:
     plan = job.plan
     if job.started_at is not None:
         return job.started_at + timedelta(seconds=plan.max_running_s)
-    return job.created_at + timedelta(seconds=plan.max_wait_s) if plan.max_wait_s is not None else None
+    return (
+        job.created_at + timedelta(seconds=plan.max_wait_s) if plan.max_wait_s is not None else None
+    )
 
 
 def _is_current_request(job: Job, event: VmsNotCreated | VmsQueued) -> bool:
@@ -104,9 +118,7 @@ def _give_up(job: Job, event: VmsNotCreated, error: str) -> Decision:
 
 def _wait_for_quota(state: State, event: VmsNotCreated, error: str, now: datetime) -> Decision:
     """Stay in the zone: all zones of a region share the quota."""
-    text = (
-        f"No quota for {event.requested} in {event.zone}, nor in the other zones of the region ({error}): trying again"
-    )
+    text = f"No quota for {event.requested} in {event.zone}, nor in the other zones of the region ({error}): trying again"
     return _continue(state, next_turn(state, event, now), Reason.QUOTA, text, event, now)
 
 
@@ -117,15 +129,28 @@ def _after_refusal(state: State, event: VmsNotCreated, error: str, now: datetime
     is_blocked = event.error_kind is CapacityErrorKind.BLOCKED or bool(job.plan.options)
     is_blocked &= now - blocked_since < BLOCKED_MAX
     if job.started_at is None and not is_blocked:
-        message = messages.internal_error(f"Compute Engine refused to create {event.requested}: {error}")
-        return Decision(
-            Rule.INTERNAL, Reason.DENIED, f"Google returned {error}; another request cannot succeed.", FailJob(message)
+        message = messages.internal_error(
+            f"Compute Engine refused to create {event.requested}: {error}"
         )
-    limit = "" if job.started_at else f", at most until {blocked_since + BLOCKED_MAX:%Y-%m-%d %H:%M} UTC"
+        return Decision(
+            Rule.INTERNAL,
+            Reason.DENIED,
+            f"Google returned {error}; another request cannot succeed.",
+            FailJob(message),
+        )
+    limit = (
+        ""
+        if job.started_at
+        else f", at most until {blocked_since + BLOCKED_MAX:%Y-%m-%d %H:%M} UTC"
+    )
     text = f"Google refuses {event.requested} ({error}), which an operator can repair{limit}: trying again"
     moves = bool(job.plan.options) and is_whole_gang_requested(state) and not event.required_present
     turn = next_turn(state, event, now) if moves else stay(job)
-    text += f" with {candidate_words(job.plan, turn.candidate)}" if turn.candidate != job.placement.zone_index else ""
+    text += (
+        f" with {candidate_words(job.plan, turn.candidate)}"
+        if turn.candidate != job.placement.zone_index
+        else ""
+    )
     return _continue(state, turn, Reason.BLOCKED, text, event, now)
 
 
@@ -146,7 +171,11 @@ def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetim
         return _continue(state, stay(job), reason, text, event, now)
     zone = candidate_words(job.plan, turn.candidate)
     if is_whole:
-        chance = f" (chance {event.outlook[turn.candidate].chance:.0%})" if job.plan.options and event.outlook else ""
+        chance = (
+            f" (chance {event.outlook[turn.candidate].chance:.0%})"
+            if job.plan.options and event.outlook
+            else ""
+        )
         text = f"{problem} ({error}): trying {zone} next{chance}"
         return _continue(state, turn, reason, text, event, now)
     since = provisioning_since(state, required_only=True)
@@ -156,12 +185,16 @@ def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetim
     if waited_s < PARTIAL_GANG_WAIT_MAX_S:
         text = f"{problem} ({error}): keeping the rest of the gang and trying {event.zone} again"
         return _continue(state, stay(job), reason, text, event, now)
-    text = f"{problem} for {waited_s:.0f} s ({error}): the whole job moves to {zone}, free of charge."
+    text = (
+        f"{problem} for {waited_s:.0f} s ({error}): the whole job moves to {zone}, free of charge."
+    )
     rerun = RerunJob(Budget.FREE, turn.candidate, remaining=turn.remaining)
     return Decision(Rule.CAPACITY, Reason.STOCKOUT_LASTS, text, rerun)
 
 
-def _continue(state: State, turn: Turn, reason: Reason, text: str, event: VmsNotCreated, now: datetime) -> Decision:
+def _continue(
+    state: State, turn: Turn, reason: Reason, text: str, event: VmsNotCreated, now: datetime
+) -> Decision:
     """Begin the next placement round. A search for required VMs and one for optional VMs have backoffs of their own."""
     is_other_search = state.job.placement.only_optional is not event.required_present
     since = now if is_other_search else search_began_at(state, now)

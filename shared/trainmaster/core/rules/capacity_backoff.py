@@ -40,7 +40,9 @@ def provisioning_since(state: State, *, required_only: bool = False) -> tuple[da
 def is_whole_gang_requested(state: State) -> bool:
     """Whether the gang may move without losing work: the job has not run yet, or no required replica has a VM whose
     agent has reported. `state` holds the whole attempt."""
-    return not has_started(state) or not any(_has_reported(state.job, replica) for replica in state.replicas)
+    return not has_started(state) or not any(
+        _has_reported(state.job, replica) for replica in state.replicas
+    )
 
 
 def _has_reported(job: Job, replica: Replica) -> bool:
@@ -52,7 +54,12 @@ def _has_reported(job: Job, replica: Replica) -> bool:
 def search_began_at(state: State, now: datetime) -> datetime:
     """Return the first capacity error of the current search: the stored one if it belongs to this search, else now."""
     since, ordered_at = state.job.placement.since, min(provisioning_since(state), default=None)
-    is_other_search = since is not None and ordered_at is not None and since < ordered_at and not _has_moved(state)
+    is_other_search = (
+        since is not None
+        and ordered_at is not None
+        and since < ordered_at
+        and not _has_moved(state)
+    )
     return now if since is None or is_other_search else since
 
 
@@ -60,7 +67,11 @@ def next_request_at(job: Job, since: datetime, now: datetime) -> datetime:
     """Return when VMs are requested again after a capacity error at `now`. It is the same for every repetition of the
     error."""
     elapsed = now - since
-    wait = RETRY_MIN if elapsed < FAST_RETRIES else min(max(elapsed * RETRY_SHARE, RETRY_MIN), RETRY_MAX)
+    wait = (
+        RETRY_MIN
+        if elapsed < FAST_RETRIES
+        else min(max(elapsed * RETRY_SHARE, RETRY_MIN), RETRY_MAX)
+    )
     return now + wait * (1 + RETRY_JITTER * _fraction(f"{job.job_id}/{job.placement.round}"))
 
 

@@ -28,7 +28,13 @@ from trainmaster.core.model.replica import Replica
 from trainmaster.core.rules import messages
 from trainmaster.core.rules.capacity_backoff import is_too_early, is_whole_gang_requested
 from trainmaster.core.rules.search import after_losses
-from trainmaster.core.timeouts import EARLY_LOSS_AGE_MAX, EARLY_LOSSES_MAX, EARLY_LOSSES_PER_ZONE, RETRY_MAX, RETRY_MIN
+from trainmaster.core.timeouts import (
+    EARLY_LOSS_AGE_MAX,
+    EARLY_LOSSES_MAX,
+    EARLY_LOSSES_PER_ZONE,
+    RETRY_MAX,
+    RETRY_MIN,
+)
 
 DOUBLINGS_MAX: Final = 10
 """With these doublings, the pause is far longer than `RETRY_MAX`. Without a limit, it would overflow a timedelta."""
@@ -36,7 +42,9 @@ DOUBLINGS_MAX: Final = 10
 
 def is_early_loss(replica: Replica, at: datetime) -> bool:
     """Whether a VM that is lost at this time is lost before its agent reported, or soon after its first report."""
-    return replica.awaits_vm or (replica.vm_since is not None and at - replica.vm_since < EARLY_LOSS_AGE_MAX)
+    return replica.awaits_vm or (
+        replica.vm_since is not None and at - replica.vm_since < EARLY_LOSS_AGE_MAX
+    )
 
 
 def judge_early_loss(state: State, replica: Replica, cause: str, now: datetime) -> Decision | None:
@@ -50,12 +58,16 @@ def judge_early_loss(state: State, replica: Replica, cause: str, now: datetime) 
     if losses >= EARLY_LOSSES_MAX and _is_required(state, replica):
         lost = f"{who} lost {losses} VMs in a row before their agents reported, or soon after"
         message = messages.internal_error(f"{lost}; {cause[0].lower()}{cause[1:]}")
-        return Decision(Rule.INTERNAL, Reason.VMS_LOST_EARLY, f"{series}: the job fails.", FailJob(message))
+        return Decision(
+            Rule.INTERNAL, Reason.VMS_LOST_EARLY, f"{series}: the job fails.", FailJob(message)
+        )
     if not _is_zone_exhausted(state, replica):
         return None
     turn, placement, pause = after_losses(job, now), job.placement, _pause(losses)
     zone = candidate_words(job.plan, turn.candidate)
-    if is_whole_gang_requested(state) and not (job.plan.restart_job_on_worker_restart and replica.ever_ready):
+    if is_whole_gang_requested(state) and not (
+        job.plan.restart_job_on_worker_restart and replica.ever_ready
+    ):
         text = f"{series}: trying {zone} in {pause.total_seconds():.0f} s, free of charge."
         action = ContinueProvisioning(
             turn.candidate,
@@ -67,7 +79,9 @@ def judge_early_loss(state: State, replica: Replica, cause: str, now: datetime) 
             floor=next_floor(state.replicas),
         )
         return Decision(Rule.VM_LOST, Reason.VMS_LOST_EARLY, text, action)
-    text = f"{series}: the whole job moves to {zone} in {pause.total_seconds():.0f} s, free of charge."
+    text = (
+        f"{series}: the whole job moves to {zone} in {pause.total_seconds():.0f} s, free of charge."
+    )
     rerun = RerunJob(
         Budget.FREE,
         turn.candidate,
@@ -88,7 +102,11 @@ def next_request_at(job: Job, replica: Replica, now: datetime) -> datetime | Non
 
 def describe_series(replica: Replica, cause: str) -> str:
     """Return the begin of the text about another early loss, whose cause is `cause`."""
-    when = "before its agent reported" if replica.vm_since is None else "soon after its agent's first report"
+    when = (
+        "before its agent reported"
+        if replica.vm_since is None
+        else "soon after its agent's first report"
+    )
     return f"{cause} {when}, as early loss {replica.early_losses + 1} of {replica.replica_id.words} in a row"
 
 
@@ -104,4 +122,6 @@ def _is_zone_exhausted(state: State, replica: Replica) -> bool:
 
 
 def _is_required(state: State, replica: Replica) -> bool:
-    return is_required(state.job.plan, replica.replica_id) and not can_spare(state, replica.replica_id)
+    return is_required(state.job.plan, replica.replica_id) and not can_spare(
+        state, replica.replica_id
+    )

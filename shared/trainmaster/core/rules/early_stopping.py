@@ -31,7 +31,11 @@ REPORTS_IN_TEXT: Final = 5
 
 def trials_to_measure(tuning: Tuning, now: datetime) -> tuple[Trial, ...]:
     """Return the running trials whose measurements this minute's reconciliation reads."""
-    running = [trial for trial in tuning.trials if trial.state is TrialState.RUNNING and _is_due(trial, now)]
+    running = [
+        trial
+        for trial in tuning.trials
+        if trial.state is TrialState.RUNNING and _is_due(trial, now)
+    ]
     parts = -(-len(running) // TRIALS_READ_MAX)
     return tuple(running[_minute(now) % parts :: parts]) if running else ()
 
@@ -51,7 +55,9 @@ def judge_measurements(state: State, event: TrialsMeasured, now: datetime) -> De
     """Record the measurements of trials that have not ended."""
     tuning = tuning_of(state.job)
     live = {trial.number for trial in tuning.live}
-    reports = new_measurements(tuning, tuple(report for report in event.reports if report.number in live))
+    reports = new_measurements(
+        tuning, tuple(report for report in event.reports if report.number in live)
+    )
     if event.round != tuning.rounds_measured + 1 or not reports:
         return stale(Reason.NOTHING_TO_DO, "No running trial has new measurements.")
     named = ", ".join(_describe(report) for report in reports[:REPORTS_IN_TEXT])
@@ -62,7 +68,9 @@ def judge_measurements(state: State, event: TrialsMeasured, now: datetime) -> De
 
 def judge_unpromising(state: State, event: TrialUnpromising, now: datetime) -> Decision:
     """Order that a running trial is stopped."""
-    trial = next((trial for trial in tuning_of(state.job).trials if trial.number == event.number), None)
+    trial = next(
+        (trial for trial in tuning_of(state.job).trials if trial.number == event.number), None
+    )
     if trial is None or trial.state is not TrialState.RUNNING:
         return stale(Reason.NOTHING_TO_DO, f"Trial {event.number} is not running.")
     text = f"Trial {event.number} is stopped early: {event.comparison}."
@@ -72,7 +80,9 @@ def judge_unpromising(state: State, event: TrialUnpromising, now: datetime) -> D
 def judge_stop(state: State, event: StopRequested, now: datetime) -> Decision:
     """End the job of a trial. Its VMs are stopped and deleted like those of a cancelled job."""
     text = f"Its tuning job stops this trial early: {event.comparison}."
-    return Decision(Rule.TUNING, Reason.TRIAL_STOPPED, text, CancelJob(messages.stopped_early(event.comparison)))
+    return Decision(
+        Rule.TUNING, Reason.TRIAL_STOPPED, text, CancelJob(messages.stopped_early(event.comparison))
+    )
 
 
 def _is_due(trial: Trial, now: datetime) -> bool:

@@ -14,7 +14,15 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from trainmaster.core.events import End, Event, ExitCause, MemberMissing, ReplicaExited, VmLost, VmReady
+from trainmaster.core.events import (
+    End,
+    Event,
+    ExitCause,
+    MemberMissing,
+    ReplicaExited,
+    VmLost,
+    VmReady,
+)
 from trainmaster.core.model.exit_policy import SIGNAL_BASE, code_of
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import is_member, is_ready
@@ -39,13 +47,29 @@ PEER_LOSS_TYPES: Final = (
 """Errors with which a framework reports a lost peer: TensorFlow's collectives and coordination service, torch's process
 groups and launcher, plain sockets. Measured: UnavailableError, AbortedError, RendezvousConnectionError."""
 PEER_SILENCE_WORDS: Final = (
-    *("stopped sending heartbeats", "heartbeat timeout", "coordinationservice/heartbeat", "deadline_exceeded: "),
-    *("for recv operation", "for send operation", "monitoredbarrier", "collective operation timeout"),
+    *(
+        "stopped sending heartbeats",
+        "heartbeat timeout",
+        "coordinationservice/heartbeat",
+        "deadline_exceeded: ",
+    ),
+    *(
+        "for recv operation",
+        "for send operation",
+        "monitoredbarrier",
+        "collective operation timeout",
+    ),
 )
 """Words in the message of an error that reports a peer that does not answer: of TensorFlow, JAX, gloo, NCCL."""
 PEER_LOSS_WORDS: Final = (
     *PEER_SILENCE_WORDS,
-    *("connection closed", "connection reset", "connection refused", "socket closed", "broken pipe"),
+    *(
+        "connection closed",
+        "connection reset",
+        "connection refused",
+        "socket closed",
+        "broken pipe",
+    ),
     *("the other end is likely closed", "hung up on the other end", "poll error condition"),
     *("waiting for clients", "wait timeout after", "jax distributed service detected fatal errors"),
 )
@@ -86,7 +110,11 @@ def reports_lost_peer(event: ReplicaExited) -> bool:
         return False
     message = event.error.message.lower()
     is_type = event.error.type.rpartition(".")[2] in PEER_LOSS_TYPES
-    return is_type or message.startswith(PEER_LOSS_CODES) or any(words in message for words in PEER_LOSS_WORDS)
+    return (
+        is_type
+        or message.startswith(PEER_LOSS_CODES)
+        or any(words in message for words in PEER_LOSS_WORDS)
+    )
 
 
 def speaks_for_lost_peer(end: End) -> bool:
@@ -105,7 +133,9 @@ def reports_silent_peer(end: End) -> bool:
 
 def _names_abort(event: ReplicaExited) -> bool:
     """Whether the error is that of a runtime that aborted itself, or of a launcher whose process was aborted."""
-    return event.error is not None and (event.error.type == "Aborted" or "SIGABRT" in event.error.message)
+    return event.error is not None and (
+        event.error.type == "Aborted" or "SIGABRT" in event.error.message
+    )
 
 
 def is_own_failure(event: ReplicaExited) -> bool:
@@ -150,9 +180,15 @@ def round_end(state: State, event: Event) -> RoundEnd | None:
     if end is None or not is_member(job.plan, replica_of(end)):
         return None
     number, is_out = job.round.number - job.round.is_held, replica_of(end) in job.round.without
-    if isinstance(end, VmLost) and job.round.is_held and (is_out or not _was_in_round_before(state, end)):
+    if (
+        isinstance(end, VmLost)
+        and job.round.is_held
+        and (is_out or not _was_in_round_before(state, end))
+    ):
         return RoundEnd(hold_key(job.attempt, job.round.number), Rank.MACHINE, end.at)
-    if not number or is_out:  # the job was rerun, and the verdict was given; or the round went without it
+    if (
+        not number or is_out
+    ):  # the job was rerun, and the verdict was given; or the round went without it
         return None
     if isinstance(end, ReplicaExited):
         is_of_round = number in (end.subject.incarnation, STORED_BEFORE_ROUNDS)

@@ -8,7 +8,13 @@ from datetime import datetime
 from trainmaster.core.actions import FailJob, RecordCompletion
 from trainmaster.core.decisions import Decision, Reason, Rule
 from trainmaster.core.events import End, ExitCause, ReplicaExited
-from trainmaster.core.model.exit_policy import PERMANENT_STATUSES, ExitAction, ExitPolicy, Preset, code_of
+from trainmaster.core.model.exit_policy import (
+    PERMANENT_STATUSES,
+    ExitAction,
+    ExitPolicy,
+    Preset,
+    code_of,
+)
 from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import channel_members, is_ready, members
@@ -100,7 +106,9 @@ class Case:
     def bug_advice(self) -> str:
         """What to do about failures that look like a bug, with a leading space; empty unless they do."""
         error = self.event.error
-        may_be_transient = evidence.reports_lost_peer(self.event) or (error is not None and is_transient(error))
+        may_be_transient = evidence.reports_lost_peer(self.event) or (
+            error is not None and is_transient(error)
+        )
         if self.quick_failures < LIKELY_BUG_FAILURES or may_be_transient:
             return ""
         minutes = QUICK_FAILURE_MAX_S // 60
@@ -122,7 +130,9 @@ class Case:
         if self.is_hung:
             return f"{ended}: {self.who} did not answer, and {self.event.subject.replica_id.words} failed: {failure}"
         if absent is not None:
-            is_recalled = absent.ordered_at is not None and absent.ordered_at == self.job.round.ordered_at
+            is_recalled = (
+                absent.ordered_at is not None and absent.ordered_at == self.job.round.ordered_at
+            )
             failure += f"; {absent.replica_id.words} {'had exited 0' if is_recalled else 'reported no failure'}"
         return f"{ended}: {self.who} failed first: {failure}"
 
@@ -135,15 +145,23 @@ class Case:
     def hung(self) -> Replica | None:
         """The only member that did not end by itself, if all others did because a peer did not answer; else None."""
         absent = self._absent
-        is_known = absent is not None and is_ready(self.job, absent) and evidence.has_kept_vm(self.job, absent)
-        is_told = evidence.reports_lost_peer(self.event) and any(map(evidence.reports_silent_peer, self.ends))
+        is_known = (
+            absent is not None
+            and is_ready(self.job, absent)
+            and evidence.has_kept_vm(self.job, absent)
+        )
+        is_told = evidence.reports_lost_peer(self.event) and any(
+            map(evidence.reports_silent_peer, self.ends)
+        )
         return absent if is_known and is_told else None
 
     @property
     def _absent(self) -> Replica | None:
         """The only member of the round that reported no failure, if all others lost a peer; else None."""
         known = {*map(evidence.replica_of, self.ends), *self.job.round.without}
-        known |= {m.replica_id for m in members(self.state) if m.has_ended and is_ready(self.job, m)}
+        known |= {
+            m.replica_id for m in members(self.state) if m.has_ended and is_ready(self.job, m)
+        }
         others = [member for member in members(self.state) if member.replica_id not in known]
         is_told = all(map(evidence.speaks_for_lost_peer, self.ends or (self.event,)))
         return others[0] if is_told and len(others) == 1 else None

@@ -43,9 +43,18 @@ from trainmaster.core.events import (
 from trainmaster.core.model.job import State
 from trainmaster.core.model.members import current_incarnation, is_member
 from trainmaster.core.model.replica import Replica, ReplicaState
-from trainmaster.core.rules.capacity import judge_vms_not_created, judge_vms_out_of_reach, judge_vms_queued
+from trainmaster.core.rules.capacity import (
+    judge_vms_not_created,
+    judge_vms_out_of_reach,
+    judge_vms_queued,
+)
 from trainmaster.core.rules.early_stopping import judge_measurements, judge_stop, judge_unpromising
-from trainmaster.core.rules.lifecycle import judge_all_ready, judge_provisioning_started, judge_ready, judge_submission
+from trainmaster.core.rules.lifecycle import (
+    judge_all_ready,
+    judge_provisioning_started,
+    judge_ready,
+    judge_submission,
+)
 from trainmaster.core.rules.member_exit import (
     judge_growth,
     judge_member_exit,
@@ -55,7 +64,13 @@ from trainmaster.core.rules.member_exit import (
 )
 from trainmaster.core.rules.replica_exit import judge_exit
 from trainmaster.core.rules.tuning import judge_suggestion, judge_trial, judge_tuning_ended
-from trainmaster.core.rules.user_requests import judge_cancel, judge_cost, judge_deadline, judge_deletion, judge_labels
+from trainmaster.core.rules.user_requests import (
+    judge_cancel,
+    judge_cost,
+    judge_deadline,
+    judge_deletion,
+    judge_labels,
+)
 from trainmaster.core.rules.vm_loss import judge_vm_loss
 
 JobRule = Callable[[State, Any, datetime], Decision]
@@ -119,7 +134,10 @@ def _without_subject(state: State, event: Event) -> Decision | None:
     """Return the decision to ignore an event whose subject never existed or whose job has ended; None: judge it
     further."""
     if isinstance(event, ReplicaEvent) and _was_never_ordered(state, event):
-        return stale(Reason.UNKNOWN_INCARNATION, "The event is about an incarnation or VM that was never ordered.")
+        return stale(
+            Reason.UNKNOWN_INCARNATION,
+            "The event is about an incarnation or VM that was never ordered.",
+        )
     if state.job.state.is_terminal:
         return stale(Reason.JOB_ENDED, f"The job has already ended: {state.job.state}.")
     return None
@@ -131,12 +149,18 @@ def _was_never_ordered(state: State, event: ReplicaEvent) -> bool:
     subject, job = event.subject, state.job
     named = state.find(subject.attempt, subject.replica_id)
     replica = named or state.find(job.attempt, subject.replica_id)
-    if replica is None or subject.attempt > job.attempt or subject.vm_generation > replica.vm_generation:
+    if (
+        replica is None
+        or subject.attempt > job.attempt
+        or subject.vm_generation > replica.vm_generation
+    ):
         return True
     if named is None:
         return False
     is_current = named.attempt == job.attempt
-    return subject.incarnation > (current_incarnation(job, named) if is_current else named.incarnation)
+    return subject.incarnation > (
+        current_incarnation(job, named) if is_current else named.incarnation
+    )
 
 
 def _judge_replica_event(state: State, event: ReplicaEvent, now: datetime) -> Decision:
@@ -170,7 +194,9 @@ def _fence(state: State, replica: Replica, event: ReplicaEvent) -> Decision | No
         is_older = subject.vm_generation < replica.vm_generation
         return _other_subject(Reason.OLD_VM_GENERATION, "VM", is_older=is_older)
     if _is_other_vm(state, replica, event):
-        return stale(Reason.OTHER_VM, "The event is about another VM than the one that this replica runs on.")
+        return stale(
+            Reason.OTHER_VM, "The event is about another VM than the one that this replica runs on."
+        )
     if isinstance(event, VmLost):
         return None
     incarnation = current_incarnation(state.job, replica)
@@ -187,7 +213,10 @@ def _is_other_vm(state: State, replica: Replica, event: ReplicaEvent) -> bool:
 
     A VM that is missing has no id in an event. The hosts of a slice may not know the id of their node.
     """
-    if replica.instance_id is None or state.job.plan.group(replica.replica_id.task_type).tpu is not None:
+    if (
+        replica.instance_id is None
+        or state.job.plan.group(replica.replica_id.task_type).tpu is not None
+    ):
         return False
     return event.subject.vm.instance_id not in ("", replica.instance_id)
 
@@ -195,4 +224,6 @@ def _is_other_vm(state: State, replica: Replica, event: ReplicaEvent) -> bool:
 def _other_subject(reason: Reason, noun: str, *, is_older: bool) -> Decision:
     if is_older:
         return stale(reason, f"The event is about an older {noun} of this replica.")
-    return stale(Reason.UNKNOWN_INCARNATION, f"The event is about a later {noun} than was ever ordered.")
+    return stale(
+        Reason.UNKNOWN_INCARNATION, f"The event is about a later {noun} than was ever ordered."
+    )

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from trainmaster.core.actions import AcceptJob, BeginPreparing, BeginRunning, MarkHostReady, MarkReady, SucceedJob
+from trainmaster.core.actions import (
+    AcceptJob,
+    BeginPreparing,
+    BeginRunning,
+    MarkHostReady,
+    MarkReady,
+    SucceedJob,
+)
 from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
 from trainmaster.core.events import AllReady, JobSubmitted, ProvisioningStarted, VmReady
 from trainmaster.core.model.job import Job, JobState, State
@@ -26,7 +33,9 @@ def is_same_submission(stored: Job, submitted: Job) -> bool:
 def judge_submission(state: State | None, event: JobSubmitted) -> Decision:
     """Accept the job unless its id is used. The same submission delivered twice is one job."""
     if state is None:
-        return Decision(Rule.LIFECYCLE, Reason.ACCEPTED, "The job is valid and new.", AcceptJob(event.job))
+        return Decision(
+            Rule.LIFECYCLE, Reason.ACCEPTED, "The job is valid and new.", AcceptJob(event.job)
+        )
     if is_same_submission(state.job, event.job):
         return stale(Reason.NOTHING_TO_DO, "The same submission was accepted before.")
     return stale(Reason.JOB_ID_TAKEN, messages.JOB_EXISTS)
@@ -44,7 +53,9 @@ def judge_provisioning_started(state: State, event: ProvisioningStarted, now: da
     order = (turn.candidate, *(turn.remaining or ()))
     next_at = next_request_at(job, now, now) if turn.waits else None
     text = f"The job's VMs are being created.{describe_order(job, order, event.outlook)}"
-    return Decision(Rule.LIFECYCLE, Reason.PREPARING, text, BeginPreparing(event.is_admission, order, next_at))
+    return Decision(
+        Rule.LIFECYCLE, Reason.PREPARING, text, BeginPreparing(event.is_admission, order, next_at)
+    )
 
 
 def judge_all_ready(state: State, event: AllReady, now: datetime) -> Decision:
@@ -59,16 +70,22 @@ def judge_all_ready(state: State, event: AllReady, now: datetime) -> Decision:
         return stale(Reason.NOTHING_TO_DO, "The job is running already.")
     if event.floor != job.placement.floor:
         return not_yet("The gang moved while its replicas were counted.")
-    everyone = "Every replica" if job.plan.gang else "Every replica that the job cannot start without"
+    everyone = (
+        "Every replica" if job.plan.gang else "Every replica that the job cannot start without"
+    )
     cause = "The first trial runs" if job.tuning else f"{everyone} is ready"
-    return Decision(Rule.LIFECYCLE, Reason.ALL_READY, f"{cause}: the job is running.", BeginRunning())
+    return Decision(
+        Rule.LIFECYCLE, Reason.ALL_READY, f"{cause}: the job is running.", BeginRunning()
+    )
 
 
 def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -> Decision:
     """Mark a replica ready. A slice is ready when the last of its hosts is."""
     job, subject, who = state.job, event.subject, replica.replica_id.words
     success = judge_primary_success(state, event.ended, now) if event.ended else None
-    if success and isinstance(success.action, SucceedJob):  # a host of a slice that exited 0 is ready like any other
+    if success and isinstance(
+        success.action, SucceedJob
+    ):  # a host of a slice that exited 0 is ready like any other
         return success
     host_vm = HostVm(subject.host or 0, event.host_vm) if event.host_vm else None
     if is_ready(job, replica):
@@ -76,12 +93,16 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
     number = job.round.number if is_member(job.plan, replica.replica_id) else None
     hosts = job.placed.plan.group(replica.replica_id.task_type).hosts
     finding = f" Its VM failed the preflight: {event.finding}." if event.finding else ""
-    reported = replica.hosts_ready if current_incarnation(job, replica) == replica.incarnation else ()
+    reported = (
+        replica.hosts_ready if current_incarnation(job, replica) == replica.incarnation else ()
+    )
     has_ended = round_end(state, event) is not None
     hosts_ready = {*reported, *(() if subject.host is None else (subject.host,))}
     if subject.host is not None and len(hosts_ready) < hosts:
         text = f"Host {subject.host} of {who} is ready: {len(hosts_ready)} of {hosts}.{finding}"
-        host_ready = MarkHostReady(replica.key, subject.host, subject.vm.instance_id, host_vm, number, has_ended)
+        host_ready = MarkHostReady(
+            replica.key, subject.host, subject.vm.instance_id, host_vm, number, has_ended
+        )
         return Decision(Rule.LIFECYCLE, Reason.HOST_READY, text, host_ready)
     action = MarkReady(
         replica.key,
@@ -93,8 +114,15 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
         replica.vm_since or event.at,
     )
     which = f" for round {number}" if number and job.round.is_held else ""
-    which = " for the next round" if replica.replica_id in job.round.without and not job.round.is_held else which
+    which = (
+        " for the next round"
+        if replica.replica_id in job.round.without and not job.round.is_held
+        else which
+    )
     before = f" Before, it {messages.exit_outcome(event.ended)}." if event.ended else ""
     return Decision(
-        Rule.LIFECYCLE, Reason.READY, f"{who} is ready{which} on {subject.vm.name}.{before}{finding}", action
+        Rule.LIFECYCLE,
+        Reason.READY,
+        f"{who} is ready{which} on {subject.vm.name}.{before}{finding}",
+        action,
     )

@@ -26,15 +26,25 @@ from trainmaster.core.rules.vm_loss import replace_vm
 from trainmaster.core.timeouts import SAVE_AGAIN_MIN
 
 
-def judge_member_exit(state: State, replica: Replica, event: ReplicaExited, now: datetime) -> Decision:
+def judge_member_exit(
+    state: State, replica: Replica, event: ReplicaExited, now: datetime
+) -> Decision:
     """Decide about an exit of the current round. No peer can cause an unfit machine, a failed set-up or a failed
     installation, so these decide at once."""
     case, number = Case(state, replica, event, now), state.job.round.number
     held = is_held(state.job, replica.replica_id)
-    if held and event.cause in (ExitCause.SETUP, ExitCause.INSTALL) and can_spare(state, replica.replica_id):
+    if (
+        held
+        and event.cause in (ExitCause.SETUP, ExitCause.INSTALL)
+        and can_spare(state, replica.replica_id)
+    ):
         cause = f"{case.who} could not be set up ({messages.exit_outcome(event)})"
         return replace_vm(state, replica, cause, Reason.SETUP_FAILED, event.at, now)
-    if decision := judge_unfit(case) or judge_setup_failure(case) or judge_failed_installation(case):
+    if (
+        decision := judge_unfit(case)
+        or judge_setup_failure(case)
+        or judge_failed_installation(case)
+    ):
         return decision
     if held and event.cause is ExitCause.INSTALL:  # the exit policy restarts it
         return first_match(replace(case, is_verdict=True))
@@ -57,13 +67,19 @@ def judge_notice(state: State, replica: Replica, event: VmNoticed, now: datetime
     if job.plan.save_on_notice != "gang" or replica.replica_id not in members:
         return stale(Reason.NOTHING_TO_DO, "The members of the job do not save together.")
     numbers = sorted({number for number in event.silent if 0 <= number < len(members)})
-    silent = tuple(members[number] for number in numbers if members[number] not in job.round.without)
+    silent = tuple(
+        members[number] for number in numbers if members[number] not in job.round.without
+    )
     is_asked = saving is not None and saving.grows and saving.by == replica.replica_id
     if saving and is_asked and set(silent) - set(saving.silent) and not job.round.is_held:
         text = f"Directives tell {len(silent)} members of round {job.round.number} to save."
         asked = replace(saving, gives_up_at=event.gives_up_at, silent=(*saving.silent, *silent))
         return Decision(Rule.ROUND, Reason.MEMBERS_SAVE, text, SaveRound(job.round.number, asked))
-    if is_held(job, replica.replica_id) or is_asked or (saving and now - saving.at < SAVE_AGAIN_MIN):
+    if (
+        is_held(job, replica.replica_id)
+        or is_asked
+        or (saving and now - saving.at < SAVE_AGAIN_MIN)
+    ):
         return stale(Reason.ROUND_ENDED, "The round has not begun, or its members save already.")
     told = f"; directives tell {len(silent)} of them" if silent else ""
     text = f"The VM of {replica.replica_id.words} goes: all members of round {job.round.number} save{told}."
@@ -75,10 +91,17 @@ def judge_growth(state: State, event: MembersJoin, now: datetime) -> Decision:
     """Let the members save, so that the next round begins with those that this one goes without."""
     job, round_ = state.job, state.job.round
     joining = [member.replica_id for member in joining_members(state)]
-    if (event.attempt, event.round) != (job.attempt, round_.number) or round_.is_held or round_.saving or not joining:
+    if (
+        (event.attempt, event.round) != (job.attempt, round_.number)
+        or round_.is_held
+        or round_.saving
+        or not joining
+    ):
         return not_yet("The round has ended, its members save, or none can join.")
     who = messages.member_names(joining)
-    text = f"{who} can join round {event.round + 1}: all members of round {event.round} save and stop."
+    text = (
+        f"{who} can join round {event.round + 1}: all members of round {event.round} save and stop."
+    )
     saving = Saving(job.plan.primary, now, now + SAVE_AGAIN_MIN, (job.plan.primary,), grows=True)
     return Decision(Rule.ROUND, Reason.MEMBERS_JOIN, text, SaveRound(event.round, saving))
 
@@ -90,8 +113,13 @@ def judge_primary_success(state: State, event: ReplicaExited, now: datetime) -> 
     is_primary = (subject.attempt, subject.replica_id) == (job.attempt, job.plan.primary)
     if replica is None or not event.succeeded or not is_primary:
         return None
-    is_of_last = (subject.vm_generation, subject.incarnation) == (replica.vm_generation, replica.incarnation)
-    if subject.host is not None and not is_of_last:  # not every host of the slice is known to have exited 0
+    is_of_last = (subject.vm_generation, subject.incarnation) == (
+        replica.vm_generation,
+        replica.incarnation,
+    )
+    if (
+        subject.host is not None and not is_of_last
+    ):  # not every host of the slice is known to have exited 0
         return None
     return judge_exit_zero(Case(state, replica, event, now))
 
@@ -100,10 +128,16 @@ def judge_missing_member(state: State, event: MemberMissing, now: datetime) -> D
     """Stop a round that began although the VM of a member had been lost."""
     job = state.job
     replica = state.find(event.attempt, event.replica_id)
-    if (event.attempt, event.round) != (job.attempt, job.round.number) or job.round.is_held or replica is None:
+    if (
+        (event.attempt, event.round) != (job.attempt, job.round.number)
+        or job.round.is_held
+        or replica is None
+    ):
         return stale(Reason.NOTHING_TO_DO, "The round has ended.")
     if not replica.awaits_vm or event.replica_id in job.round.without:
         return stale(Reason.NOTHING_TO_DO, "The member has a VM, or the round goes without it.")
     who = event.replica_id.words
-    text = f"Round {event.round} ended: the VM of {who} was lost as the round began. Free of charge."
+    text = (
+        f"Round {event.round} ended: the VM of {who} was lost as the round began. Free of charge."
+    )
     return Decision(Rule.ROUND, Reason.MEMBER_MISSING, text, StopRound(event.round, replica.key))

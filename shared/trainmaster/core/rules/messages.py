@@ -88,11 +88,21 @@ def stall_reason(event: ReplicaExited) -> str:
 
 def stalled_round(ends: Sequence[ReplicaExited], members: int) -> str:
     """Return which members stalled, and where they hung. `ends`: of the round, the first one first."""
-    stalls = [*{end.subject.replica_id: end for end in reversed(ends) if end.cause is ExitCause.STALLED}.values()][::-1]
-    sources = [end for end in stalls if end.error is None or end.error.type != PEER_SILENT] or stalls
+    stalls = [
+        *{
+            end.subject.replica_id: end for end in reversed(ends) if end.cause is ExitCause.STALLED
+        }.values()
+    ][::-1]
+    sources = [
+        end for end in stalls if end.error is None or end.error.type != PEER_SILENT
+    ] or stalls
     first = sources[0]
     if first.error is not None and first.error.type == STILL:
-        who = f"all {members} replicas were" if members > 1 else f"{first.subject.replica_id.words} was"
+        who = (
+            f"all {members} replicas were"
+            if members > 1
+            else f"{first.subject.replica_id.words} was"
+        )
         text = re.sub("^it was", who, stall_reason(first))
     else:
         who = first.subject.replica_id.words if len(sources) == 1 else "several members"
@@ -105,7 +115,10 @@ def _places(stalls: Sequence[ReplicaExited]) -> str:
     groups: dict[str, list[str]] = {}
     for end in stalls:
         if end.error is not None and end.error.frame:
-            function, line = (end.error.frame.rpartition(" in ")[2], (end.error.own_frame or end.error.frame))
+            function, line = (
+                end.error.frame.rpartition(" in ")[2],
+                (end.error.own_frame or end.error.frame),
+            )
             place = f"in {function} ({line.partition(' in ')[0]})"
             groups.setdefault(place, []).append(end.subject.replica_id.words)
     by_size = sorted(groups.items(), key=lambda group: len(group[1]))[-PLACES_MAX:]
@@ -125,7 +138,9 @@ def replica_failed(event: ReplicaExited) -> str:
     """Return the errorMessage of a job that this exit ended: what happened, its cause, what to do, the last output."""
     who = f"The replica {event.subject.replica_id.words}"
     if event.out_of_memory:
-        message = f"{who} ran out-of-memory and exited with a non-zero status of {exit_status(event)}."
+        message = (
+            f"{who} ran out-of-memory and exited with a non-zero status of {exit_status(event)}."
+        )
     elif event.cause is ExitCause.INSTALL:
         message = f"{who} could not install its packages (status {exit_status(event)})."
     elif event.cause is ExitCause.VM_RESTARTED:
@@ -161,7 +176,9 @@ def cause(event: ReplicaExited) -> str:
         return ""
     frame = error.own_frame or error.frame
     first_line = error.message.partition("\n")[0].rstrip(": ")
-    return (f"{error.type}: {first_line}" if first_line else error.type) + (f" ({frame})" if frame else "")
+    return (f"{error.type}: {first_line}" if first_line else error.type) + (
+        f" ({frame})" if frame else ""
+    )
 
 
 def with_log_link(message: str, project: str, job_id: str) -> str:
@@ -169,7 +186,9 @@ def with_log_link(message: str, project: str, job_id: str) -> str:
     job_id = public_id(job_id)
     log_filter = quote(f'resource.type="ml_job"\nresource.labels.job_id="{job_id}"', safe="")
     address = f"{CONSOLE_LOGS}?project={project}&resource=ml_job%2Fjob_id%2F{job_id}&advancedFilter={log_filter}"
-    return f"{message}\n\nTo find out more about why your job exited please check the logs: {address}"
+    return (
+        f"{message}\n\nTo find out more about why your job exited please check the logs: {address}"
+    )
 
 
 def no_resources(requested: str, error: str) -> str:
@@ -184,7 +203,9 @@ def internal_error(cause: str) -> str:
 
 def trial_flags(tuning: Tuning, values: tuple[str, ...]) -> str:
     """Return the flags of a trial's program: `--learning-rate 0.01 --optimizer adam`."""
-    return " ".join(f"--{parameter.name} {parameter.value}" for parameter in tuning.assignments(values))
+    return " ".join(
+        f"--{parameter.name} {parameter.value}" for parameter in tuning.assignments(values)
+    )
 
 
 def too_many_trials_failed(tuning: Tuning, last: Trial) -> str:
@@ -206,12 +227,20 @@ def trial_failed_first(tuning: Tuning, last: Trial) -> str:
 
 
 def no_trial_succeeded(tuning: Tuning, last: Trial | None) -> str:
-    summary = f"No hyperparameter tuning trial succeeded, out of {len(tuning.trials)} trials attempted."
-    return f"{summary} The last trial to fail was #{last.number}, {_with_error(tuning, last)}" if last else summary
+    summary = (
+        f"No hyperparameter tuning trial succeeded, out of {len(tuning.trials)} trials attempted."
+    )
+    return (
+        f"{summary} The last trial to fail was #{last.number}, {_with_error(tuning, last)}"
+        if last
+        else summary
+    )
 
 
 def _with_error(tuning: Tuning, trial: Trial) -> str:
-    parameters = "".join(f"{parameter.name}={parameter.value}, " for parameter in tuning.assignments(trial.values))
+    parameters = "".join(
+        f"{parameter.name}={parameter.value}, " for parameter in tuning.assignments(trial.values)
+    )
     return f"with parameters: {parameters}.  The trial's error message was: {tuning.last_error}"
 
 

@@ -29,7 +29,10 @@ Keys = Sequence[Iterable[tuple[str, str]]]
 
 
 def look_out(
-    keys: Keys, outcomes: Iterable[Outcome], now: datetime, advice: Mapping[tuple[str, str], float] = NO_ADVICE
+    keys: Keys,
+    outcomes: Iterable[Outcome],
+    now: datetime,
+    advice: Mapping[tuple[str, str], float] = NO_ADVICE,
 ) -> tuple[Prospect, ...]:
     """Return the prospect of each candidate at `now`. The least likely of its roles decides.
 
@@ -38,9 +41,17 @@ def look_out(
     known = {outcome.key: outcome for outcome in outcomes}
 
     def prospect(of_candidate: Iterable[tuple[str, str]]) -> Prospect:
-        roles = [(known.get(key), advice.get(key)) for key in of_candidate if key in known or key in advice]
-        chance = min((_chance(outcome, estimate, now) for outcome, estimate in roles), default=UNKNOWN)
-        failed_at = max((outcome.at for outcome, _ in roles if outcome and not outcome.is_created), default=None)
+        roles = [
+            (known.get(key), advice.get(key))
+            for key in of_candidate
+            if key in known or key in advice
+        ]
+        chance = min(
+            (_chance(outcome, estimate, now) for outcome, estimate in roles), default=UNKNOWN
+        )
+        failed_at = max(
+            (outcome.at for outcome, _ in roles if outcome and not outcome.is_created), default=None
+        )
         return Prospect(round(chance, 3), failed_at)
 
     return tuple(map(prospect, keys))
@@ -58,12 +69,16 @@ def _chance(outcome: Outcome | None, advised: float | None, now: datetime) -> fl
     return weight * advised + (1 - weight) * remembered
 
 
-def in_order(prospects: Sequence[Prospect], ranks: Sequence[int], begins_at: datetime) -> tuple[int, ...]:
+def in_order(
+    prospects: Sequence[Prospect], ranks: Sequence[int], begins_at: datetime
+) -> tuple[int, ...]:
     """Return the candidates of a pass that begins at this time, in the order of their requests.
 
     Without those that failed for any job a moment before: they would fail again. Empty if all did.
     """
-    eligible = [number for number, prospect in enumerate(prospects) if not is_fresh(prospect, begins_at)]
+    eligible = [
+        number for number, prospect in enumerate(prospects) if not is_fresh(prospect, begins_at)
+    ]
     likely = [number for number in eligible if prospects[number].chance >= LIKELY_MIN]
     likely.sort(key=lambda number: (ranks[number], -prospects[number].chance))
     unlikely = [number for number in eligible if prospects[number].chance < LIKELY_MIN]

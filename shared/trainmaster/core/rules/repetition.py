@@ -66,7 +66,12 @@ def is_quick_failure(event: ReplicaExited) -> bool:
 def bug_signature(event: ReplicaExited) -> str | None:
     """Return what a repetition of this exit would have in common with it; None if a repetition would prove no bug."""
     error = event.error
-    if error is None or not error.own_frame or not is_quick_failure(event) or not is_own_failure(event):
+    if (
+        error is None
+        or not error.own_frame
+        or not is_quick_failure(event)
+        or not is_own_failure(event)
+    ):
         return None
     if is_transient(error):
         return None
@@ -76,5 +81,7 @@ def bug_signature(event: ReplicaExited) -> str | None:
 
 def is_transient(error: ProgramError) -> bool:
     """Whether the error, or one that it was raised from, reports a network, a storage, a quota or a device."""
-    is_type = any(name.rpartition(".")[2] in TRANSIENT_TYPES for name in (error.type, *error.causes))
+    is_type = any(
+        name.rpartition(".")[2] in TRANSIENT_TYPES for name in (error.type, *error.causes)
+    )
     return is_type or TRANSIENT_WORDS.search(error.message) is not None

@@ -37,7 +37,13 @@ from trainmaster.core.rules.user_requests import cancel_at_cap
 from trainmaster.core.rules.vm_loss import internal_error, replace_vm
 from trainmaster.core.timeouts import QUICK_FAILURE_MAX_S
 
-IMPORT_ERRORS: Final = ("ModuleNotFoundError", "ImportError", "SyntaxError", "IndentationError", "TabError")
+IMPORT_ERRORS: Final = (
+    "ModuleNotFoundError",
+    "ImportError",
+    "SyntaxError",
+    "IndentationError",
+    "TabError",
+)
 """Exceptions of a program that cannot be imported. Another attempt raises them again, if they came soon after the
 start: a program that has run for longer may have raised them from its data or from its VM's libraries."""
 
@@ -72,7 +78,9 @@ def judge_exit_zero(case: Case) -> Decision | None:
         success = SucceedJob(replica.key, event.measurement)
         return Decision(Rule.PRIMARY_DONE, Reason.PRIMARY_EXITED_ZERO, text, success)
     completion = RecordCompletion(replica.key, event.at)
-    return Decision(Rule.REPLICA_DONE, Reason.EXITED_ZERO, f"{who} exited 0; the job continues.", completion)
+    return Decision(
+        Rule.REPLICA_DONE, Reason.EXITED_ZERO, f"{who} exited 0; the job continues.", completion
+    )
 
 
 def judge_vm_stopping(case: Case) -> Decision | None:
@@ -84,7 +92,13 @@ def judge_vm_stopping(case: Case) -> Decision | None:
         return None
     cause = f"The VM of {case.who} was shutting down when its program exited"
     return replace_vm(
-        case.state, case.replica, cause, Reason.VM_STOPPING, case.event.at, case.now, measurement=case.event.measurement
+        case.state,
+        case.replica,
+        cause,
+        Reason.VM_STOPPING,
+        case.event.at,
+        case.now,
+        measurement=case.event.measurement,
     )
 
 
@@ -99,11 +113,17 @@ def judge_unfit(case: Case) -> Decision | None:
 
 def _vm_restarted(case: Case) -> Decision | None:
     """Restart free of charge. The second reboot of a VM is charged: the program may bring its VM down."""
-    if case.event.cause is not ExitCause.VM_RESTARTED or (case.replica.reboots and case.is_on_current_vm):
+    if case.event.cause is not ExitCause.VM_RESTARTED or (
+        case.replica.reboots and case.is_on_current_vm
+    ):
         return None
     cause = f"the VM of {case.who} rebooted under its program"
     rerun = case.job.plan.restart_job_on_worker_restart
-    consequence = "the whole job is rerun (restartJobOnWorkerRestart)" if rerun else "it restarts in the same VM"
+    consequence = (
+        "the whole job is rerun (restartJobOnWorkerRestart)"
+        if rerun
+        else "it restarts in the same VM"
+    )
     text = case.because(cause, f"{consequence}, free of charge.")
     action = _rerun_action(case, Budget.FREE) if rerun else _restart_action(case, Budget.FREE)
     return Decision(Rule.VM_LOST, Reason.VM_RESTARTED, text, action)
@@ -113,10 +133,17 @@ def judge_setup_failure(case: Case) -> Decision | None:
     """Decide about a set-up that failed (rule 5); None: the exit is another one."""
     if case.event.cause is not ExitCause.SETUP:
         return None
-    cause = case.event.tail.strip() or (case.event.error.message if case.event.error else "no cause given")
+    cause = case.event.tail.strip() or (
+        case.event.error.message if case.event.error else "no cause given"
+    )
     text = f"{case.who} could not be set up: {cause}"
     return internal_error(
-        case.job, text, Reason.SETUP_FAILED, case.replica.key, case.event.subject.vm.instance_id, replaces_vm=True
+        case.job,
+        text,
+        Reason.SETUP_FAILED,
+        case.replica.key,
+        case.event.subject.vm.instance_id,
+        replaces_vm=True,
     )
 
 
@@ -134,8 +161,16 @@ def _stalled(case: Case) -> Decision | None:
         return _rerun(case, Rule.STALLED, Reason.RESTART_JOB_ON_WORKER_RESTART)
     used = case.record.stalls
     if used >= STALLS_MAX:
-        return _rerun(case, Rule.STALLED, Reason.STALLS_SPENT, f"after {STALLS_MAX} stalls, ", replaces_vm=True)
-    restarts = "all members restart in their VMs" if case.is_verdict else "it restarts in the same VM"
+        return _rerun(
+            case,
+            Rule.STALLED,
+            Reason.STALLS_SPENT,
+            f"after {STALLS_MAX} stalls, ",
+            replaces_vm=True,
+        )
+    restarts = (
+        "all members restart in their VMs" if case.is_verdict else "it restarts in the same VM"
+    )
     text = case.then(f"{restarts} (stall {used + 1} of {STALLS_MAX}).")
     return Decision(Rule.STALLED, Reason.STALLED, text, _restart_action(case, Budget.FREE))
 
@@ -160,7 +195,11 @@ def _permanent_reason(case: Case) -> Reason | None:
         return None
     if event.out_of_memory:
         return Reason.OUT_OF_MEMORY
-    cannot_import = event.error and event.error.type in IMPORT_ERRORS and (event.ran_s or 0) < QUICK_FAILURE_MAX_S
+    cannot_import = (
+        event.error
+        and event.error.type in IMPORT_ERRORS
+        and (event.ran_s or 0) < QUICK_FAILURE_MAX_S
+    )
     if event.cause is ExitCause.INSTALL or cannot_import:
         return Reason.INSTALL_FAILED
     if case.policy.preset_action(case.code) is ExitAction.FAIL and not case.is_peer_loss_at_service:
@@ -170,9 +209,17 @@ def _permanent_reason(case: Case) -> Reason | None:
 
 def _crash(case: Case) -> Decision | None:
     if case.user_action is not None:
-        return _rerun(case, Rule.CRASH, Reason.EXIT_POLICY) if case.user_action is ExitAction.RERUN else None
-    is_abort = case.code == CRASH_STATUSES[0]  # of peers that fail together, the runtime may have aborted this one
-    if case.policy.preset_action(case.code) is ExitAction.RERUN and not (is_abort and not case.is_only_failure):
+        return (
+            _rerun(case, Rule.CRASH, Reason.EXIT_POLICY)
+            if case.user_action is ExitAction.RERUN
+            else None
+        )
+    is_abort = (
+        case.code == CRASH_STATUSES[0]
+    )  # of peers that fail together, the runtime may have aborted this one
+    if case.policy.preset_action(case.code) is ExitAction.RERUN and not (
+        is_abort and not case.is_only_failure
+    ):
         is_second = case.job.budgets.reruns_used > 0
         return _rerun(case, Rule.CRASH, Reason.CRASH_SIGNAL, replaces_vm=is_second)
     return None
@@ -188,9 +235,13 @@ def _restart(case: Case) -> Decision:
     replaces_vm = is_setup or case.event.cause is ExitCause.VM_RESTARTED
     where = "on another VM" if replaces_vm else f"in the same VM{case.after_pause}"
     number = f"restart {case.restarts_used + 1} of {RESTARTS_MAX}"
-    restarts = f"{number} of {case.who}, {where}" if case.is_verdict else f"it restarts {where} ({number})"
+    restarts = (
+        f"{number} of {case.who}, {where}" if case.is_verdict else f"it restarts {where} ({number})"
+    )
     action = _replace_action(case) if replaces_vm else _restart_action(case, Budget.RESTARTS)
-    return Decision(Rule.RESTART, Reason.NON_ZERO_EXIT, case.then(f"{restarts}.{case.bug_advice}"), action)
+    return Decision(
+        Rule.RESTART, Reason.NON_ZERO_EXIT, case.then(f"{restarts}.{case.bug_advice}"), action
+    )
 
 
 def _restart_action(case: Case, charge: Budget) -> Action:
@@ -209,10 +260,16 @@ def _restart_action(case: Case, charge: Budget) -> Action:
 
 def _replace_action(case: Case) -> Action:
     replacement = ReplaceVm(case.replica.key, Budget.RESTARTS, measurement=case.event.measurement)
-    return StopRound(case.job.round.number, case.replica.key, replacement) if case.is_verdict else replacement
+    return (
+        StopRound(case.job.round.number, case.replica.key, replacement)
+        if case.is_verdict
+        else replacement
+    )
 
 
-def _rerun(case: Case, rule: Rule, reason: Reason, after: str = "", *, replaces_vm: bool = False) -> Decision:
+def _rerun(
+    case: Case, rule: Rule, reason: Reason, after: str = "", *, replaces_vm: bool = False
+) -> Decision:
     """Rerun the job while reruns last. `replaces_vm`: on another VM of the replica, which may be the cause."""
     used = case.job.budgets.reruns_used
     if used >= RERUNS_MAX:
@@ -220,7 +277,9 @@ def _rerun(case: Case, rule: Rule, reason: Reason, after: str = "", *, replaces_
     replaces_vm &= case.is_on_current_vm
     other_vm = f", {case.who} on another VM" if replaces_vm else ""
     number = f"rerun {used + 1} of {RERUNS_MAX}"
-    text = case.then(f"{after}the whole job is rerun{case.after_pause} ({number}){other_vm}.{case.bug_advice}")
+    text = case.then(
+        f"{after}the whole job is rerun{case.after_pause} ({number}){other_vm}.{case.bug_advice}"
+    )
     return Decision(rule, reason, text, _rerun_action(case, Budget.RERUNS, replaces_vm=replaces_vm))
 
 
@@ -230,7 +289,9 @@ def _rerun_action(case: Case, charge: Budget, *, replaces_vm: bool = False) -> R
         charge,
         lost=key if replaces_vm else None,
         reporter=key,
-        reporter_vm=case.event.subject.vm.instance_id if case.is_on_current_vm and not case.is_hung else None,
+        reporter_vm=case.event.subject.vm.instance_id
+        if case.is_on_current_vm and not case.is_hung
+        else None,
         quick_failure=key if charge is Budget.RERUNS and case.quick_failures else None,
     )
 
@@ -254,7 +315,11 @@ ROWS: Final = (
     Row(Rule.INTERNAL, judge_setup_failure, "the agent could not set up"),
     Row(Rule.RETRIES_DISABLED, _retries_disabled, "the job disables retries"),
     Row(Rule.STALLED, _stalled, "it printed nothing for the job's stallTimeout"),
-    Row(Rule.PERMANENT, _permanent, "out of memory, a permanent exit code, missing packages, or a repeated bug"),
+    Row(
+        Rule.PERMANENT,
+        _permanent,
+        "out of memory, a permanent exit code, missing packages, or a repeated bug",
+    ),
     Row(Rule.CRASH, _crash, "it crashed (SIGABRT, SIGSEGV)"),
     Row(Rule.RESTART, _restart, "any other failure"),
 )

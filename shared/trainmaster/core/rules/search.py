@@ -69,23 +69,38 @@ def next_turn(state: State, event: VmsNotCreated, now: datetime) -> Turn:
     current, remaining = job.placement.zone_index, _remaining(state, event, now)
     if event.error_kind is CapacityErrorKind.QUOTA:
         if not has_other_quota(job, event):
-            return Turn(current, _eligible(job, [n for n in _all(job) if n != current], now), waits=True)
-        remaining = tuple(n for n in remaining if not shares_quota(job.plan, current, n, event.message))
+            return Turn(
+                current, _eligible(job, [n for n in _all(job) if n != current], now), waits=True
+            )
+        remaining = tuple(
+            n for n in remaining if not shares_quota(job.plan, current, n, event.message)
+        )
     if remaining:
-        zones, options = job.plan.zones, [c.option for c in job.plan.candidates] or [0] * len(job.plan.zones)
-        named = (n for n in remaining if zones[n] in event.zones_available and options[n] == options[current])
+        zones, options = (
+            job.plan.zones,
+            [c.option for c in job.plan.candidates] or [0] * len(job.plan.zones),
+        )
+        named = (
+            n
+            for n in remaining
+            if zones[n] in event.zones_available and options[n] == options[current]
+        )
         following = next(named, remaining[0])
         return Turn(following, tuple(number for number in remaining if number != following))
     since = search_began_at(state, now)
     begins_at = next_request_at(job, since, now)
-    order = _order(job, event.outlook, since, begins_at) or _eligible(job, _all(job), begins_at, since)
+    order = _order(job, event.outlook, since, begins_at) or _eligible(
+        job, _all(job), begins_at, since
+    )
     return Turn(order[0], order[1:], waits=True)
 
 
 def has_other_quota(job: Job, event: VmsNotCreated) -> bool:
     """Whether a candidate does not share the quota that is used up."""
     plan, current = job.plan, job.placement.zone_index
-    return bool(plan.options) and not all(shares_quota(plan, current, n, event.message) for n in _all(job))
+    return bool(plan.options) and not all(
+        shares_quota(plan, current, n, event.message) for n in _all(job)
+    )
 
 
 def turn_with_vms(state: State, event: VmsNotCreated, now: datetime) -> Turn | None:
@@ -101,38 +116,59 @@ def floor_of_move(state: State, candidate: int) -> int | None:
     job, current = state.job, state.job.placement.zone_index
     if candidate == current:
         return None
-    return job.placement.floor if job.plan.keeps_vms(current, candidate) else next_floor(state.replicas)
+    return (
+        job.placement.floor
+        if job.plan.keeps_vms(current, candidate)
+        else next_floor(state.replicas)
+    )
 
 
 def describe_order(job: Job, order: Sequence[int], outlook: Sequence[Prospect]) -> str:
     """Return the candidates in the order of their requests, as another sentence; empty if nothing is known of them."""
-    if not outlook or (not job.plan.options and all(prospect.chance == UNKNOWN for prospect in outlook)):
+    if not outlook or (
+        not job.plan.options and all(prospect.chance == UNKNOWN for prospect in outlook)
+    ):
         return ""
-    shown = [f"{candidate_words(job.plan, n)} (chance {outlook[n].chance:.0%})" for n in order[:CANDIDATES_SHOWN]]
+    shown = [
+        f"{candidate_words(job.plan, n)} (chance {outlook[n].chance:.0%})"
+        for n in order[:CANDIDATES_SHOWN]
+    ]
     more = f", and {len(order) - len(shown)} more" if len(order) > len(shown) else ""
-    return f" {'Candidates' if job.plan.options else 'Zones'} in this order: {', '.join(shown)}{more}."
+    return (
+        f" {'Candidates' if job.plan.options else 'Zones'} in this order: {', '.join(shown)}{more}."
+    )
 
 
 def _remaining(state: State, event: VmsNotCreated, now: datetime) -> tuple[int, ...]:
     """Return what is left of the pass. The first pass after RUNNING begins when the gang leaves its zone."""
     job, left, since = state.job, state.job.placement.remaining, search_began_at(state, now)
     if left is None or (job.started_at is not None and since == now):
-        return tuple(n for n in _order(job, event.outlook, since, now) if n != job.placement.zone_index)
+        return tuple(
+            n for n in _order(job, event.outlook, since, now) if n != job.placement.zone_index
+        )
     return left
 
 
-def _order(job: Job, outlook: Sequence[Prospect], since: datetime, begins_at: datetime) -> tuple[int, ...]:
+def _order(
+    job: Job, outlook: Sequence[Prospect], since: datetime, begins_at: datetime
+) -> tuple[int, ...]:
     """Return the order of a pass; without an outlook, the candidates that follow the current one."""
     order = in_order(outlook, _ranks(job), begins_at) if outlook else _following(job)
     return _eligible(job, order, begins_at, since)
 
 
-def _eligible(job: Job, order: Sequence[int], at: datetime, since: datetime | None = None) -> tuple[int, ...]:
+def _eligible(
+    job: Job, order: Sequence[int], at: datetime, since: datetime | None = None
+) -> tuple[int, ...]:
     """Return the candidates whose alternative may be requested in a search that began at `since`. Each job has
     some that may at any time."""
     began_at, plan = since or job.placement.since or at, job.plan
     elapsed_s = (at - began_at).total_seconds()
-    return tuple(n for n in order if not plan.options or plan.options[plan.candidates[n].option].after_s <= elapsed_s)
+    return tuple(
+        n
+        for n in order
+        if not plan.options or plan.options[plan.candidates[n].option].after_s <= elapsed_s
+    )
 
 
 def _following(job: Job) -> tuple[int, ...]:

@@ -44,7 +44,9 @@ def trials_to_begin(job: Job) -> int:
     tuning = tuning_of(job)
     if job.state.is_terminal or final_decision(job):
         return 0
-    return max(0, min(tuning.max_parallel - len(tuning.live), planned_trials(tuning) - len(tuning.trials)))
+    return max(
+        0, min(tuning.max_parallel - len(tuning.live), planned_trials(tuning) - len(tuning.trials))
+    )
 
 
 def final_decision(job: Job) -> Decision | None:
@@ -57,7 +59,9 @@ def final_decision(job: Job) -> Decision | None:
         message = messages.too_many_trials_failed(tuning, last_ended(failed))
         return Decision(Rule.TUNING, Reason.TOO_MANY_TRIALS_FAILED, text, FailJob(message))
     if not tuning.max_failed and failed and not succeeded:
-        text = f"Trial {last_ended(failed).number} failed before any other succeeded: the job fails."
+        text = (
+            f"Trial {last_ended(failed).number} failed before any other succeeded: the job fails."
+        )
         message = messages.trial_failed_first(tuning, last_ended(failed))
         return Decision(Rule.TUNING, Reason.TOO_MANY_TRIALS_FAILED, text, FailJob(message))
     if tuning.live or len(tuning.trials) < planned_trials(tuning):
@@ -66,7 +70,9 @@ def final_decision(job: Job) -> Decision | None:
         text = f"None of {len(tuning.trials)} trials succeeded: the job fails."
         message = messages.no_trial_succeeded(tuning, last_ended(failed) if failed else None)
         return Decision(Rule.TUNING, Reason.NO_TRIAL_SUCCEEDED, text, FailJob(message))
-    text = f"All trials have ended, and {succeeded} of {len(tuning.trials)} succeeded{_best(tuning)}."
+    text = (
+        f"All trials have ended, and {succeeded} of {len(tuning.trials)} succeeded{_best(tuning)}."
+    )
     return Decision(Rule.TUNING, Reason.TRIALS_DONE, text, CompleteTuning())
 
 
@@ -81,7 +87,9 @@ def judge_suggestion(state: State, event: TrialSuggested, now: datetime) -> Deci
     if event.number != len(tuning.trials) + 1 or not trials_to_begin(state.job):
         return stale(Reason.NOTHING_TO_DO, "No such trial may begin now.")
     text = f"Trial {event.number} begins: {messages.trial_flags(tuning, event.values)}."
-    return Decision(Rule.TUNING, Reason.TRIAL_SUGGESTED, text, BeginTrial(event.number, event.values))
+    return Decision(
+        Rule.TUNING, Reason.TRIAL_SUGGESTED, text, BeginTrial(event.number, event.values)
+    )
 
 
 def judge_trial(state: State, event: TrialStarted | TrialEnded, now: datetime) -> Decision:
@@ -94,7 +102,9 @@ def judge_trial(state: State, event: TrialStarted | TrialEnded, now: datetime) -
         if trial.state is not TrialState.QUEUED:
             return stale(Reason.NOTHING_TO_DO, f"Trial {event.number} is running already.")
         action = MarkTrialRunning(event.number, event.started_at)
-        return Decision(Rule.LIFECYCLE, Reason.TRIAL_RUNNING, f"Trial {event.number} is running.", action)
+        return Decision(
+            Rule.LIFECYCLE, Reason.TRIAL_RUNNING, f"Trial {event.number} is running.", action
+        )
     text = f"Trial {event.number} {_describe_end(tuning, event)}"
     end = EndTrial(event.number, event.state, event.ended_at, event.measurement, event.error)
     return Decision(Rule.TUNING, _reason(event), text, end)
@@ -128,4 +138,8 @@ def _best(tuning: Tuning) -> str:
 
 
 def _with_measurement(tuning: Tuning, measurement: Measurement | None) -> str:
-    return f" with {tuning.metric_tag} {measurement.value:g} at step {measurement.step}" if measurement else ""
+    return (
+        f" with {tuning.metric_tag} {measurement.value:g} at step {measurement.step}"
+        if measurement
+        else ""
+    )

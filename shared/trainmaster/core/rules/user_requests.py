@@ -44,14 +44,20 @@ def judge_deadline(state: State, event: DeadlinePassed, now: datetime) -> Decisi
             message, reason = messages.exceeded_wait_time(limit_s), Reason.MAX_WAIT_TIME
         case _:
             assert_never(event.deadline)
-    return Decision(Rule.ENDED, reason, f"{limit_s} s have passed: the job is cancelled.", CancelJob(message))
+    return Decision(
+        Rule.ENDED, reason, f"{limit_s} s have passed: the job is cancelled.", CancelJob(message)
+    )
 
 
 def passed_deadline(job: Job, now: datetime) -> Deadline | None:
     """Return the deadline that has passed: maxRunningTime counts from RUNNING, maxWaitTime from creation until then."""
     plan = job.plan
     if job.started_at is not None:
-        return Deadline.RUNNING if now >= job.started_at + timedelta(seconds=plan.max_running_s) else None
+        return (
+            Deadline.RUNNING
+            if now >= job.started_at + timedelta(seconds=plan.max_running_s)
+            else None
+        )
     if plan.max_wait_s is not None and now >= job.created_at + timedelta(seconds=plan.max_wait_s):
         return Deadline.WAIT
     return None
@@ -63,7 +69,9 @@ def judge_cost(state: State, event: CostChecked, now: datetime) -> Decision:
     if cap is None:
         return stale(Reason.NOTHING_TO_DO, "The job has no maxCost.")
     text = f"The job has cost at most {event.spent:.2f} {cap.currency} of its maxCost, {cap}"
-    if cap.is_reached(event.spent) or (job.round.ends_job and job.round.saving and now >= job.round.saving.gives_up_at):
+    if cap.is_reached(event.spent) or (
+        job.round.ends_job and job.round.saving and now >= job.round.saving.gives_up_at
+    ):
         return cancel_at_cap(cap, text)
     if cap.is_reached(event.spent, COST_SAVE_S) and (saving := _last_save(job, now)):
         text += ": all programs are asked to save, and then it is cancelled."
@@ -84,12 +92,21 @@ def _last_save(job: Job, now: datetime) -> Saving | None:
     The primary's agent asks the members that save together. Directives ask all other replicas.
     """
     plan, saving = job.plan, job.round.saving
-    if job.state is not JobState.RUNNING or job.round.is_held or job.round.ends_job or plan.save_on_notice == "off":
+    if (
+        job.state is not JobState.RUNNING
+        or job.round.is_held
+        or job.round.ends_job
+        or plan.save_on_notice == "off"
+    ):
         return None
     if saving is not None and now < saving.gives_up_at:
         return replace(saving, ends=True)
     is_gang = plan.save_on_notice == "gang"
-    asked = [each for each in plan.replica_ids if each == plan.primary or not (is_gang and is_member(plan, each))]
+    asked = [
+        each
+        for each in plan.replica_ids
+        if each == plan.primary or not (is_gang and is_member(plan, each))
+    ]
     return Saving(plan.primary, now, now + SAVE_AGAIN_MIN, tuple(asked), grows=is_gang, ends=True)
 
 

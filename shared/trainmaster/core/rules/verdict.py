@@ -34,7 +34,9 @@ def judge_round(state: State, event: AllReady, now: datetime) -> Decision:
     if (event.attempt, event.round) != (job.attempt, job.round.number) or not job.round.is_held:
         return stale(Reason.NOTHING_TO_DO, "The round began before.")
     waiting = [
-        member for member in members(state) if not is_ready(job, member) and not must_have_stopped(job, member, now)
+        member
+        for member in members(state)
+        if not is_ready(job, member) and not must_have_stopped(job, member, now)
     ]
     without = tuple(m.replica_id for m in waiting if m.awaits_vm and m.replica_id in event.without)
     decision = _verdict(state, event, now)
@@ -43,7 +45,10 @@ def judge_round(state: State, event: AllReady, now: datetime) -> Decision:
     if not may_begin and not isinstance(decision.action, FailJob):
         return not_yet(f"Round {event.round} waits for {names}.")
     if job.round.ends_job and job.plan.cap and not isinstance(decision.action, FailJob):
-        return cancel_at_cap(job.plan.cap, f"All programs have ended before the job costs its maxCost, {job.plan.cap}")
+        return cancel_at_cap(
+            job.plan.cap,
+            f"All programs have ended before the job costs its maxCost, {job.plan.cap}",
+        )
     if without and isinstance(decision.action, BeginRound):
         text = f"{decision.text} Round {event.round} goes on without {names}."
         return replace(decision, text=text, action=replace(decision.action, without=without))
@@ -59,11 +64,18 @@ def _verdict(state: State, event: AllReady, now: datetime) -> Decision:
     replica = state.find(event.attempt, replica_of(end))
     if replica is None:
         return not_yet("The member that ended the round was not loaded.")
-    is_unsure = state.job.started_at is None and (event.attempt, event.round) == (1, 2)  # later rounds begin complete
+    is_unsure = state.job.started_at is None and (event.attempt, event.round) == (
+        1,
+        2,
+    )  # later rounds begin complete
     if is_unsure and rank_of(end) >= Rank.OTHER and any(map(speaks_for_lost_peer, event.ends)):
         text = "Round 1 ended before every member had reported: one may have been lost. Free of charge."
-        return Decision(Rule.VM_LOST, Reason.ROUND_BEGINS, text, BeginRound(event.round, replica.key))
-    if isinstance(end, ReplicaExited) and (end.cause is ExitCause.VM_RESTARTED or rank_of(end) is not Rank.MACHINE):
+        return Decision(
+            Rule.VM_LOST, Reason.ROUND_BEGINS, text, BeginRound(event.round, replica.key)
+        )
+    if isinstance(end, ReplicaExited) and (
+        end.cause is ExitCause.VM_RESTARTED or rank_of(end) is not Rank.MACHINE
+    ):
         case = Case(state, replica, end, now, is_verdict=True, ends=event.ends)
         return first_match(replace(case, replica=case.hung or replica))
     cause = _describe(end)

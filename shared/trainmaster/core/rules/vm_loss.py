@@ -15,26 +15,41 @@ from trainmaster.core.actions import Action, Budget, FailJob, ReplaceVm, RerunJo
 from trainmaster.core.decisions import Decision, Reason, Rule, stale
 from trainmaster.core.events import VmLost
 from trainmaster.core.model.job import INTERNAL_RETRIES_MAX, Job, State
-from trainmaster.core.model.members import can_spare, current_incarnation, is_held, is_member, is_ready
+from trainmaster.core.model.members import (
+    can_spare,
+    current_incarnation,
+    is_held,
+    is_member,
+    is_ready,
+)
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.tuning import Measurement
 from trainmaster.core.model.vm import LossCause
 from trainmaster.core.rules import messages
-from trainmaster.core.rules.early_loss import describe_series, is_early_loss, judge_early_loss, next_request_at
+from trainmaster.core.rules.early_loss import (
+    describe_series,
+    is_early_loss,
+    judge_early_loss,
+    next_request_at,
+)
 
 
 def judge_vm_loss(state: State, replica: Replica, event: VmLost, now: datetime) -> Decision:
     """Decide about a lost VM. A real loss of the VM counts whatever incarnation was on it."""
     if replica.state is ReplicaState.COMPLETED:
         return stale(Reason.NOTHING_TO_DO, "The replica had exited 0 and does not need its VM.")
-    if not event.is_vm_loss and event.subject.incarnation != current_incarnation(state.job, replica):
+    if not event.is_vm_loss and event.subject.incarnation != current_incarnation(
+        state.job, replica
+    ):
         return stale(Reason.OLD_INCARNATION, "Another incarnation has been ordered since.")
     if event.cause is LossCause.STARTUP_TIMEOUT:
         if is_ready(state.job, replica):
             return stale(Reason.NOTHING_TO_DO, "The replica has reported since.")
         if replica.startup_timeouts and not can_spare(state, replica.replica_id):
             cause = f"{replica.replica_id.words} did not report from its second VM either"
-            return internal_error(state.job, cause, Reason.STARTUP_TIMEOUT, replica.key, replaces_vm=True)
+            return internal_error(
+                state.job, cause, Reason.STARTUP_TIMEOUT, replica.key, replaces_vm=True
+            )
     cause = describe_loss(event)
     return replace_vm(state, replica, cause, Reason(event.cause.value), event.at, now)
 
@@ -66,12 +81,20 @@ def replace_vm(
         if next_at := next_request_at(state.job, replica, now):
             cause = describe_series(replica, cause)
             reason = Reason.VMS_LOST_EARLY
-    free = f"in {(next_at - now).total_seconds():.0f} s, free of charge" if next_at else "free of charge"
+    free = (
+        f"in {(next_at - now).total_seconds():.0f} s, free of charge"
+        if next_at
+        else "free of charge"
+    )
     if state.job.plan.restart_job_on_worker_restart and (has_run or replica.ever_ready):
         text = f"{cause}: the whole job is rerun (restartJobOnWorkerRestart), and {who} gets another VM, {free}."
         paused_until = next_at or (state.job.placement.next_at if is_early else None)
         action = RerunJob(
-            Budget.FREE, lost=replica.key, is_vm_taken=is_vm_taken, is_early=is_early, next_at=paused_until
+            Budget.FREE,
+            lost=replica.key,
+            is_vm_taken=is_vm_taken,
+            is_early=is_early,
+            next_at=paused_until,
         )
         return Decision(Rule.VM_LOST, reason, text, action)
     replacement = ReplaceVm(
@@ -82,10 +105,14 @@ def replace_vm(
         next_at=next_at,
         measurement=measurement,
     )
-    return Decision(Rule.VM_LOST, reason, *_after_loss(state.job, replica, replacement, cause, free))
+    return Decision(
+        Rule.VM_LOST, reason, *_after_loss(state.job, replica, replacement, cause, free)
+    )
 
 
-def _after_loss(job: Job, replica: Replica, replacement: ReplaceVm, cause: str, free: str) -> tuple[str, Action]:
+def _after_loss(
+    job: Job, replica: Replica, replacement: ReplaceVm, cause: str, free: str
+) -> tuple[str, Action]:
     """Return text and action of a loss. The loss of a member's VM ends its round, unless it is held already."""
     who, number = replica.replica_id.words, job.round.number
     if not is_member(job.plan, replica.replica_id) or is_held(job, replica.replica_id):

@@ -15,7 +15,10 @@ JOB_EDGES: Final = {
     (J.QUEUED, J.CANCELLED): "cancelled, or maxWaitTime passed, before any VM was requested",
     (J.PREPARING, J.RUNNING): "every replica has been ready",
     (J.PREPARING, J.SUCCEEDED): "the primary completed before the last peer was ready",
-    (J.PREPARING, J.FAILED): "a permanent error, or a used-up budget, before the last peer was ready",
+    (
+        J.PREPARING,
+        J.FAILED,
+    ): "a permanent error, or a used-up budget, before the last peer was ready",
     (J.PREPARING, J.CANCELLED): "cancelled by the user, or maxWaitTime passed",
     (J.RUNNING, J.SUCCEEDED): "the primary exited 0",
     (J.RUNNING, J.FAILED): "a permanent error, or a used-up budget",

@@ -57,7 +57,9 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
     job = state.job
     match action:
         case BeginPreparing():
-            preparing = move_job(replace(job, placement=_first_placement(job, action)), JobState.PREPARING)
+            preparing = move_job(
+                replace(job, placement=_first_placement(job, action)), JobState.PREPARING
+            )
             return Change(preparing, effects=PROVISION if action.requests_vms else ())
         case BeginRunning():
             started = replace(job, placement=replace(job.placement, remaining=None))
@@ -74,7 +76,11 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
                 remaining=action.remaining,
                 floor=action.floor or job.placement.floor,
             )
-            stopped = _stopped(job, find_replica(state, action.lost), now) if action.lost else _refused(job, now)
+            stopped = (
+                _stopped(job, find_replica(state, action.lost), now)
+                if action.lost
+                else _refused(job, now)
+            )
             provisioned = replace(job, placement=placement, round=stopped, version=job.version + 1)
             return Change(provisioned, _request_vms(state, action, now), PROVISION)
         case StopRound() | SaveRound() | BeginRound():
@@ -85,7 +91,9 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
             return _succeed(state, action, now)
         case FailJob():
             ended = move_job(job, JobState.FAILED, ended_at=now, error_message=action.message)
-            replicas = (with_next_version(find_replica(state, action.replica)),) if action.replica else ()
+            replicas = (
+                (with_next_version(find_replica(state, action.replica)),) if action.replica else ()
+            )
             return Change(ended, replicas, PROVISION)
         case CancelJob():
             ended = move_job(job, JobState.CANCELLED, ended_at=now, error_message=action.message)
@@ -105,7 +113,9 @@ def _noted(job: Job, action: NoteCost | SetLabels) -> Job:
         cap = replace(job.plan.cap, spent=action.spent) if job.plan.cap else None
         plan = replace(job.plan, cap=cap)
         return replace(job, plan=plan, cost_check_at=action.next_at, version=job.version + 1)
-    return replace(job, labels=action.labels, labels_version=job.labels_version + 1, version=job.version + 1)
+    return replace(
+        job, labels=action.labels, labels_version=job.labels_version + 1, version=job.version + 1
+    )
 
 
 def _save_round(job: Job, action: SaveRound) -> Change:
@@ -117,7 +127,11 @@ def _save_round(job: Job, action: SaveRound) -> Change:
 
 def _first_placement(job: Job, action: BeginPreparing) -> Placement:
     placement = replace(job.placement, left=(), next_at=action.next_at)
-    return replace(placement, zone_index=action.order[0], remaining=action.order[1:]) if action.order else placement
+    return (
+        replace(placement, zone_index=action.order[0], remaining=action.order[1:])
+        if action.order
+        else placement
+    )
 
 
 def _placed(job: Job, zone_index: int) -> Placement:
@@ -128,22 +142,34 @@ def _placed(job: Job, zone_index: int) -> Placement:
     return replace(job.placement, zone_index=zone_index, left=left)
 
 
-def _change_round(state: State, action: StopRound | SaveRound | BeginRound, now: datetime) -> Change:
+def _change_round(
+    state: State, action: StopRound | SaveRound | BeginRound, now: datetime
+) -> Change:
     if isinstance(action, SaveRound):
         return _save_round(state.job, action)
-    return _stop_round(state, action, now) if isinstance(action, StopRound) else _begin_round(state, action, now)
+    return (
+        _stop_round(state, action, now)
+        if isinstance(action, StopRound)
+        else _begin_round(state, action, now)
+    )
 
 
 def _stop_round(state: State, action: StopRound, now: datetime) -> Change:
     if action.number != state.job.round.number:
-        raise IllegalTransitionError(f"round {action.number} is not the current one: {state.job.round}")
+        raise IllegalTransitionError(
+            f"round {action.number} is not the current one: {state.job.round}"
+        )
     replica = find_replica(state, action.replica)
-    job = (job_after_loss(state.job, action.replacement) if action.replacement else None) or state.job
+    job = (
+        job_after_loss(state.job, action.replacement) if action.replacement else None
+    ) or state.job
     following = _following(job, replica.replica_id, now, is_vm_lost=action.replacement is not None)
     changed: tuple[Replica, ...] = ()
     if action.replacement:
         changed = (replace_vm(job, replica, action.replacement, now),)
-    elif action.instance_id:  # a VM that vanishes before its first report is lost, not created again
+    elif (
+        action.instance_id
+    ):  # a VM that vanishes before its first report is lost, not created again
         changed = (with_next_version(replace(replica, instance_id=action.instance_id)),)
     return Change(replace(job, round=following, version=state.job.version + 1), changed, PROVISION)
 
@@ -162,7 +188,9 @@ def _refused(job: Job, now: datetime) -> Round:
 
 def _following(job: Job, stopped_by: ReplicaId, now: datetime, *, is_vm_lost: bool) -> Round:
     ended = job.round
-    is_enough = not is_vm_lost or may_go_without(job.plan, {*ended.without, stopped_by})  # else all are required
+    is_enough = not is_vm_lost or may_go_without(
+        job.plan, {*ended.without, stopped_by}
+    )  # else all are required
     return replace(
         ended,
         number=ended.number + 1,
@@ -208,7 +236,10 @@ def _succeed(state: State, action: SucceedJob, now: datetime) -> Change:
     # The primary may complete before the last peer is ready. The job then started when the primary did.
     started_at = state.job.started_at or primary.ready_at or now
     ended = move_job(
-        _with_trial_result(state.job, measurement), JobState.SUCCEEDED, started_at=started_at, ended_at=now
+        _with_trial_result(state.job, measurement),
+        JobState.SUCCEEDED,
+        started_at=started_at,
+        ended_at=now,
     )
     done = move_replica(primary, ReplicaState.COMPLETED, done_at=now, measurement=measurement)
     return Change(ended, (done,), PROVISION)
@@ -229,7 +260,9 @@ def _rerun(state: State, action: RerunJob, now: datetime) -> Change:
     )
     attempt = job.attempt + 1
     only_optional = job.placement.only_optional and action.next_at is None
-    placement = replace(job.placement, since=None, next_at=action.next_at, only_optional=only_optional, problem="")
+    placement = replace(
+        job.placement, since=None, next_at=action.next_at, only_optional=only_optional, problem=""
+    )
     if action.zone_index is not None:
         placement = replace(
             _placed(job, action.zone_index),
@@ -250,8 +283,14 @@ def _rerun(state: State, action: RerunJob, now: datetime) -> Change:
         version=job.version + 1,
     )
     previous = tuple(with_next_version(replica) for replica in state.replicas)
-    moved_to = None if placement.zone_index == job.placement.zone_index else _next_generation(state.replicas)
-    following = tuple(_next_attempt(replica, attempt, action, moved_to, now) for replica in state.replicas)
+    moved_to = (
+        None
+        if placement.zone_index == job.placement.zone_index
+        else _next_generation(state.replicas)
+    )
+    following = tuple(
+        _next_attempt(replica, attempt, action, moved_to, now) for replica in state.replicas
+    )
     return Change(rerun, (*previous, *following), PROVISION)
 
 
@@ -260,10 +299,14 @@ def _first_round(job: Job, action: RerunJob, now: datetime) -> Round:
     if not job.plan.is_synchronous:
         return job.round
     quick_failures = job.round.quick_failures + 1 if action.quick_failure else 0
-    return Round(1, is_held=True, began_at=job.round.began_at, ordered_at=now, quick_failures=quick_failures)
+    return Round(
+        1, is_held=True, began_at=job.round.began_at, ordered_at=now, quick_failures=quick_failures
+    )
 
 
-def _next_attempt(replica: Replica, attempt: int, action: RerunJob, moved_to: int | None, now: datetime) -> Replica:
+def _next_attempt(
+    replica: Replica, attempt: int, action: RerunJob, moved_to: int | None, now: datetime
+) -> Replica:
     """Return the replica of the next attempt.
 
     It keeps its VM, unless the replica had completed (its VM was deleted), the VM is lost, or the gang moves to another
@@ -273,7 +316,9 @@ def _next_attempt(replica: Replica, attempt: int, action: RerunJob, moved_to: in
     is_vm_gone = replica.state is ReplicaState.COMPLETED or is_lost
     is_early = is_lost and (action.is_early or bool(moved_to))
     ends_series = is_lost and action.is_vm_taken and replica.vm_since is not None and not is_early
-    instance_id = (action.reporter_vm if replica.key == action.reporter else None) or replica.instance_id
+    instance_id = (
+        action.reporter_vm if replica.key == action.reporter else None
+    ) or replica.instance_id
     return Replica(
         attempt,
         replica.replica_id,
@@ -282,7 +327,9 @@ def _next_attempt(replica: Replica, attempt: int, action: RerunJob, moved_to: in
         quick_failures=replica.quick_failures + 1 if replica.key == action.quick_failure else 0,
         vms_lost=replica.vms_lost + (is_lost and action.is_vm_taken),
         early_losses=0 if ends_series else replica.early_losses + is_early,
-        early_losses_in_zone=0 if ends_series or moved_to else replica.early_losses_in_zone + is_early,
+        early_losses_in_zone=0
+        if ends_series or moved_to
+        else replica.early_losses_in_zone + is_early,
         ordered_at=now,
     )
 

@@ -36,12 +36,17 @@ def change_replica(state: State, action: ReplicaAction, now: datetime) -> Change
         case MarkHostReady():
             return Change(replicas=(_with_host_ready(replica, action),))
         case RecordHostDone():
-            done = replace(_with_measurement(replica, action), hosts_done=(*replica.hosts_done, action.host))
+            done = replace(
+                _with_measurement(replica, action), hosts_done=(*replica.hosts_done, action.host)
+            )
             return Change(replicas=(replace(done, version=replica.version + 1),))
         case RecordCompletion():
             # The report that it was ready may arrive later.
             done = move_replica(
-                replica, ReplicaState.COMPLETED, ready_at=replica.ready_at or now, done_at=action.done_at
+                replica,
+                ReplicaState.COMPLETED,
+                ready_at=replica.ready_at or now,
+                done_at=action.done_at,
             )
             return Change(replicas=(done,), effects=PROVISION)
         case RestartReplica():
@@ -75,7 +80,9 @@ def _next_round(replica: Replica, action: MarkReady | MarkHostReady) -> dict[str
     return {**begun, "has_ended": action.has_ended or (replica.has_ended and not is_next)}
 
 
-def _with_measurement(replica: Replica, action: RecordHostDone | RestartReplica | ReplaceVm) -> Replica:
+def _with_measurement(
+    replica: Replica, action: RecordHostDone | RestartReplica | ReplaceVm
+) -> Replica:
     """Return the replica with the measurement that its exit reported; without one, an earlier measurement stays."""
     return replace(replica, measurement=action.measurement or replica.measurement)
 
@@ -95,7 +102,9 @@ def _restart(job: Job, replica: Replica, action: RestartReplica, now: datetime) 
     )
 
 
-def charged(job: Job, replica: Replica, action: RestartReplica | BeginRound | ReplaceVm, now: datetime) -> Replica:
+def charged(
+    job: Job, replica: Replica, action: RestartReplica | BeginRound | ReplaceVm, now: datetime
+) -> Replica:
     """Return the replica with the restart that the action charges to it, and with a reboot of its VM."""
     restarts = replica.restarts
     if action.charge is Budget.RESTARTS:
@@ -124,10 +133,18 @@ def replace_vm(job: Job, replica: Replica, action: ReplaceVm, now: datetime) -> 
     )
 
 
-def _order_incarnation(job: Job, replica: Replica, target: ReplicaState, now: datetime, **changes: Any) -> Replica:
+def _order_incarnation(
+    job: Job, replica: Replica, target: ReplicaState, now: datetime, **changes: Any
+) -> Replica:
     """Return the replica with its next incarnation ordered. The incarnation of a member follows its reports."""
     incarnation = replica.incarnation + (not is_member(job.plan, replica.replica_id))
-    fields = {"incarnation": incarnation, "ordered_at": now, "hosts_ready": (), "hosts_done": (), **changes}
+    fields = {
+        "incarnation": incarnation,
+        "ordered_at": now,
+        "hosts_ready": (),
+        "hosts_done": (),
+        **changes,
+    }
     return move_replica(replica, target, **fields)
 
 
@@ -137,7 +154,12 @@ def job_after_loss(job: Job, action: ReplaceVm) -> Job | None:
         return None
     old = job.placement
     placement = replace(
-        old, round=old.round + 1, next_at=action.next_at, only_optional=False, problem="", blocked_since=None
+        old,
+        round=old.round + 1,
+        next_at=action.next_at,
+        only_optional=False,
+        problem="",
+        blocked_since=None,
     )
     return replace(job, placement=placement, version=job.version + 1)
 

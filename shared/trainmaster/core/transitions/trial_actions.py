@@ -34,12 +34,16 @@ def _with_trial(tuning: Tuning, action: TrialAction) -> Tuning:
             return _map_trial(
                 tuning,
                 action.number,
-                lambda trial: replace(trial, state=TrialState.RUNNING, started_at=action.started_at),
+                lambda trial: replace(
+                    trial, state=TrialState.RUNNING, started_at=action.started_at
+                ),
             )
         case RecordMeasurements():
             return _record_measurements(tuning, action)
         case StopTrial():
-            return _map_trial(tuning, action.number, lambda trial: replace(trial, state=TrialState.STOPPING))
+            return _map_trial(
+                tuning, action.number, lambda trial: replace(trial, state=TrialState.STOPPING)
+            )
         case EndTrial():
             return _end_trial(tuning, action)
         case _:
@@ -71,7 +75,9 @@ def _end_trial(tuning: Tuning, action: EndTrial) -> Tuning:
         ),
     )
     failed = ended.of_state(TrialState.FAILED)
-    is_last_failure = action.state is TrialState.FAILED and last_ended(failed).number == action.number
+    is_last_failure = (
+        action.state is TrialState.FAILED and last_ended(failed).number == action.number
+    )
     return replace(ended, last_error=action.error) if is_last_failure else ended
 
 

@@ -13,14 +13,20 @@ from trainmaster.errors import PermanentError
 from trainmaster.ports import Loaded, States
 
 
-def decide(event: Event, now: datetime, store: States, known: Loaded | None) -> tuple[Loaded | None, Decision]:
+def decide(
+    event: Event, now: datetime, store: States, known: Loaded | None
+) -> tuple[Loaded | None, Decision]:
     """Load what the event reads, and judge it. A change of the whole attempt is judged again with all of it.
 
     `known`: what the event reads, if it was read a moment ago. Raises PermanentError if the event's job does not exist.
     """
     loaded = _load(event.job_id, event.reads, store, known)
     decision = judge(loaded.state if loaded else None, event, now)
-    if loaded is not None and not loaded.state.whole and changes_whole_attempt(loaded.state.job, decision.action):
+    if (
+        loaded is not None
+        and not loaded.state.whole
+        and changes_whole_attempt(loaded.state.job, decision.action)
+    ):
         loaded = store.load_attempt(event.job_id)
         decision = judge(loaded.state if loaded else None, event, now)
     return loaded, decision
@@ -38,7 +44,9 @@ def _load(job_id: str, reads: Reads, store: States, known: Loaded | None) -> Loa
     return loaded
 
 
-def _load_current_attempt(loaded: Loaded | None, job_id: str, reads: Reads, store: States) -> Loaded | None:
+def _load_current_attempt(
+    loaded: Loaded | None, job_id: str, reads: Reads, store: States
+) -> Loaded | None:
     """Load the replica of the current attempt. The job may be rerun between two reads, so this may take several."""
     attempt = reads.attempt
     while loaded is not None and loaded.state.job.attempt > attempt:

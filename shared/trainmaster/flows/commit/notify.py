@@ -15,7 +15,11 @@ from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job
 from trainmaster.errors import TemporaryError
 from trainmaster.messaging import topics
-from trainmaster.messaging.job_state import encode_job_state, job_state_attributes, job_state_message
+from trainmaster.messaging.job_state import (
+    encode_job_state,
+    job_state_attributes,
+    job_state_message,
+)
 from trainmaster.ports import Bus, Clock, Ledgers, States, Store
 
 OPEN_MIN: Final = timedelta(seconds=60)
@@ -42,7 +46,9 @@ def notify(entry: LedgerEntry, job: Job | None, bus: Bus, store: Store, clock: C
         store.confirm_notification(entry.job_id, entry.key, clock())
     except TemporaryError as error:
         _log.warning(
-            "a notification is left to the sweep: %s", error, extra={"job_id": entry.job_id, "event": entry.key}
+            "a notification is left to the sweep: %s",
+            error,
+            extra={"job_id": entry.job_id, "event": entry.key},
         )
         return False
     return True
@@ -67,7 +73,11 @@ def publish_open(bus: Bus, store: Store, clock: Clock) -> None:
 
 
 def _drop(entry: LedgerEntry, store: Ledgers, now: datetime) -> None:
-    _log.warning("a notification is too old: %s", entry.at, extra={"job_id": entry.job_id, "event": entry.key})
+    _log.warning(
+        "a notification is too old: %s",
+        entry.at,
+        extra={"job_id": entry.job_id, "event": entry.key},
+    )
     try:
         store.confirm_notification(entry.job_id, entry.key, now)
     except TemporaryError as error:

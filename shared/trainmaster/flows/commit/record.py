@@ -35,7 +35,17 @@ from trainmaster.errors import ConflictError, TemporaryError
 from trainmaster.flows.commit.decide import decide
 from trainmaster.flows.commit.notify import notify
 from trainmaster.messaging import internal_requests, topics
-from trainmaster.ports import AdmissionToken, Advisor, AlreadyRecordedError, Bus, Clock, JobLog, Ledgers, Loaded, Store
+from trainmaster.ports import (
+    AdmissionToken,
+    Advisor,
+    AlreadyRecordedError,
+    Bus,
+    Clock,
+    JobLog,
+    Ledgers,
+    Loaded,
+    Store,
+)
 
 TRIES: Final = 12
 """Conflicts before the message is left to its redelivery. With 16 writers on one document the slowest needed 9."""
@@ -80,7 +90,10 @@ class Recorded:
 
 
 def record(
-    event: Event, deps: Deps, admission_token: AdmissionToken | None = None, loaded: Loaded | None = None
+    event: Event,
+    deps: Deps,
+    admission_token: AdmissionToken | None = None,
+    loaded: Loaded | None = None,
 ) -> Recorded:
     """Judge the event, commit what follows exactly once, and publish the effects. Safe to repeat.
 
@@ -131,10 +144,16 @@ def _write_job_log(entry: LedgerEntry, job_log: JobLog | None) -> None:
     try:
         job_log.write(lines)
     except TemporaryError as error:
-        _log.warning("could not write to the job's log: %s", error, extra={"job_id": entry.job_id, "event": entry.key})
+        _log.warning(
+            "could not write to the job's log: %s",
+            error,
+            extra={"job_id": entry.job_id, "event": entry.key},
+        )
 
 
-def _commit(event: Event, deps: Deps, admission_token: AdmissionToken | None, known: Loaded | None) -> Recorded:
+def _commit(
+    event: Event, deps: Deps, admission_token: AdmissionToken | None, known: Loaded | None
+) -> Recorded:
     now = deps.clock()
     for retry in range(TRIES):
         loaded, decision = decide(event, now, deps.store, None if retry else known)
@@ -142,10 +161,15 @@ def _commit(event: Event, deps: Deps, admission_token: AdmissionToken | None, kn
         job = state.job if state else None
         change = _with_channel_key(evolve(state, decision, now), event)
         if deps.notifications is None and not deps.leaves_notifications:
-            change = replace(change, effects=tuple(effect for effect in change.effects if effect is not Effect.NOTIFY))
+            change = replace(
+                change,
+                effects=tuple(effect for effect in change.effects if effect is not Effect.NOTIFY),
+            )
         entry = _ledger_entry(event, decision, state, change, now)
         if decision.is_provisional:
-            return Recorded(entry, is_new=True, job=job)  # not stored: a later event with the same key must be judged
+            return Recorded(
+                entry, is_new=True, job=job
+            )  # not stored: a later event with the same key must be judged
         try:
             deps.store.commit(loaded, entry, change, admission_token)
         except AlreadyRecordedError:
@@ -163,12 +187,18 @@ def _commit(event: Event, deps: Deps, admission_token: AdmissionToken | None, kn
 
 def _with_channel_key(change: Change, event: Event) -> Change:
     """Draw the secret of a new job's peer channel. It goes into the job's document, and not into the ledger."""
-    if not isinstance(event, JobSubmitted) or change.job is None or not has_channel(change.job.plan):
+    if (
+        not isinstance(event, JobSubmitted)
+        or change.job is None
+        or not has_channel(change.job.plan)
+    ):
         return change
     return replace(change, job=replace(change.job, channel_key=secrets.token_hex(32)))
 
 
-def _ledger_entry(event: Event, decision: Decision, state: State | None, change: Change, now: datetime) -> LedgerEntry:
+def _ledger_entry(
+    event: Event, decision: Decision, state: State | None, change: Change, now: datetime
+) -> LedgerEntry:
     key = _judged_replica(event, decision)
     job = change.job or (state.job if state else None)
     end = round_end(state, event) if state and not isinstance(decision.action, Ignore) else None
@@ -190,7 +220,11 @@ def _ledger_entry(event: Event, decision: Decision, state: State | None, change:
 
 def _judged_replica(event: Event, decision: Decision) -> str | None:
     """Return the key of the replica whose budgets the entry shows: for a verdict, of the member that it charges."""
-    return decision.action.replica if isinstance(decision.action, BeginRound | StopRound) else event.reads.replica_key
+    return (
+        decision.action.replica
+        if isinstance(decision.action, BeginRound | StopRound)
+        else event.reads.replica_key
+    )
 
 
 def _recorded_before(event: Event, job: Job | None, store: Ledgers) -> Recorded:

@@ -22,11 +22,21 @@ def with_gcs_folder(spec: AcceptedSpec, deps: CreationDeps) -> AcceptedSpec:
     """Return the spec with a plan that this installation can run. Raises InvalidJob if the job needs /gcs."""
     plan = spec.plan
     has_containers = any(program.container for program in programs_of(plan))
-    if plan.gcs is GcsFolder.OFF or (deps.gcsfuse and (deps.gcs_in_containers or not has_containers)):
+    if plan.gcs is GcsFolder.OFF or (
+        deps.gcsfuse and (deps.gcs_in_containers or not has_containers)
+    ):
         return spec
     reason = NO_CONTAINERS if deps.gcsfuse else NO_GCSFUSE
     if plan.gcs is GcsFolder.REQUIRED:
         example = "gs:// addresses, which the frameworks read and write themselves"
-        raise InvalidJob((Problem(FIELD, f"is true, or the job names a folder below /gcs/, and {reason}", example),))
+        raise InvalidJob(
+            (
+                Problem(
+                    FIELD, f"is true, or the job names a folder below /gcs/, and {reason}", example
+                ),
+            )
+        )
     note = Substitution(FIELD, "", "false", f"{reason}: a write below /gcs fails")
-    return replace(spec, plan=replace(plan, gcs=GcsFolder.OFF, substitutions=(*plan.substitutions, note)))
+    return replace(
+        spec, plan=replace(plan, gcs=GcsFolder.OFF, substitutions=(*plan.substitutions, note))
+    )

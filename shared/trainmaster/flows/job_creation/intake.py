@@ -30,7 +30,10 @@ from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem, accept
 from trainmaster.ports import JobQueries, States
 
 PricesOf = Callable[[], PriceList | Unknown]
-MACHINES_FIELDS: Final = {Dialect.AI_PLATFORM: "trainingInput", Dialect.VERTEX: "jobSpec.workerPoolSpecs"}
+MACHINES_FIELDS: Final = {
+    Dialect.AI_PLATFORM: "trainingInput",
+    Dialect.VERTEX: "jobSpec.workerPoolSpecs",
+}
 RESUMED_JOB_FIELDS: Final = {
     Dialect.AI_PLATFORM: "trainingInput.hyperparameters.resumePreviousJobId",
     Dialect.VERTEX: "trainmaster.resumePreviousJobId",
@@ -76,7 +79,9 @@ def create_job(
     """
     spec = accept(document, default_job_id=default_job_id, regions=deps.regions)
     authorize(spec)
-    spec, wrong_place = with_checked_places(spec, deps.regions, deps.prices, now, deps.limits, deps.objects)
+    spec, wrong_place = with_checked_places(
+        spec, deps.regions, deps.prices, now, deps.limits, deps.objects
+    )
     spec = with_gcs_folder(with_algorithm_package(spec, deps.algorithms), deps)
     job = new_job(_with_resources(spec, deps), submission, now, origin)
     _check_vm_names(job, deps.store)
@@ -85,7 +90,9 @@ def create_job(
         if wrong_place:
             raise InvalidJob((wrong_place,))
         if job.tuning is not None:
-            job = replace(job, tuning=resume_previous_tuning(job.tuning, job.plan.dialect, deps.store))
+            job = replace(
+                job, tuning=resume_previous_tuning(job.tuning, job.plan.dialect, deps.store)
+            )
         if over_limit:
             raise OverLimitError(over_limit)
     recorded = record(JobSubmitted(job, now), deps)
@@ -115,7 +122,9 @@ def _check_vm_names(job: Job, store: JobQueries) -> None:
     """Raise InvalidJob if the job's VMs would have the names of another job's: each could act for the other."""
     owner = store.job_of_vm(vm_name(job.job_id, job.plan.primary))
     if owner not in (None, job.job_id):
-        raise InvalidJob((Problem("jobId", f"gives its VMs the names of the VMs of {owner}", f"{job.job_id}_2"),))
+        raise InvalidJob(
+            (Problem("jobId", f"gives its VMs the names of the VMs of {owner}", f"{job.job_id}_2"),)
+        )
 
 
 def _with_resources(spec: AcceptedSpec, deps: CreationDeps) -> AcceptedSpec:
@@ -144,14 +153,22 @@ def with_checked_places(
     if not plan.cheapest_first and plan.cap is None and USD_PER_HOUR not in limits:
         return spec, problem
     prices = prices_of()
-    if plan.cheapest_first and isinstance(prices, Unknown) and len({option.groups for option in plan.options}) > 1:
+    if (
+        plan.cheapest_first
+        and isinstance(prices, Unknown)
+        and len({option.groups for option in plan.options}) > 1
+    ):
         reason = f"compares prices, and this installation has none: {prices.reason}"
-        problem = problem or Problem("trainmaster.placement.anyOf", reason, "ordered, in place of anyOf")
+        problem = problem or Problem(
+            "trainmaster.placement.anyOf", reason, "ordered, in place of anyOf"
+        )
     if plan.cheapest_first:
         plan = ranked_by_price(plan, prices, transfers(spec, objects, prices))
     limited = with_rates(plan, prices, now, spec.tuning.max_trials if spec.tuning else 1)
     if isinstance(limited, Unknown):
-        problem = problem or Problem("trainmaster.maxCost", f"cannot be kept: {limited.reason}", CAP_ADVICE)
+        problem = problem or Problem(
+            "trainmaster.maxCost", f"cannot be kept: {limited.reason}", CAP_ADVICE
+        )
         limited = plan
     if USD_PER_HOUR in limits:
         counted = with_hourly_cost(limited, prices)
@@ -165,7 +182,9 @@ def _hourly_problem(dialect: Dialect, counted: Plan | Unknown, limit: int) -> Pr
     allowed = f"the limit of all jobs, usd_per_hour, is {limit}"
     if isinstance(counted, Unknown):
         problem = f"has machines without a known price, and {allowed}: {counted.reason}"
-        advice = "machines of `trainmaster prices list`; `trainmaster prices update` makes a new list"
+        advice = (
+            "machines of `trainmaster prices list`; `trainmaster prices update` makes a new list"
+        )
     elif counted.usd_per_hour > limit:
         problem = f"has machines that cost up to {counted.usd_per_hour:.2f} USD per hour at list prices, and {allowed}"
         advice = "fewer or cheaper machines, Spot VMs, or a higher limit in TRAINMASTER_LIMITS"
@@ -176,17 +195,25 @@ def _hourly_problem(dialect: Dialect, counted: Plan | Unknown, limit: int) -> Pr
 
 def region_problem(plan: Plan, regions: tuple[str, ...]) -> Problem | None:
     """Return the problem if the network has no subnetwork in one of the job's regions; None if it has."""
-    outside = next((region for region in (plan.region, *plan.regions) if region not in regions), None)
+    outside = next(
+        (region for region in (plan.region, *plan.regions) if region not in regions), None
+    )
     if not regions or plan.network is not None or outside is None:
         return None
-    field, verb = "trainmaster.region" if plan.dialect is Dialect.VERTEX else "trainingInput.region", "is"
-    if outside != plan.region:
-        number = next(number for number, zone in enumerate(plan.zones) if zone.startswith(f"{outside}-"))
-        listed = "anyOf" if plan.cheapest_first else "ordered"
-        field, verb = f"trainmaster.placement.{listed}[{plan.candidates[number].option}]", "has the region"
-    problem = (
-        f"{verb} {outside}, in which Trainmaster is not installed; Terraform's variable worker_regions adds regions"
+    field, verb = (
+        "trainmaster.region" if plan.dialect is Dialect.VERTEX else "trainingInput.region",
+        "is",
     )
+    if outside != plan.region:
+        number = next(
+            number for number, zone in enumerate(plan.zones) if zone.startswith(f"{outside}-")
+        )
+        listed = "anyOf" if plan.cheapest_first else "ordered"
+        field, verb = (
+            f"trainmaster.placement.{listed}[{plan.candidates[number].option}]",
+            "has the region",
+        )
+    problem = f"{verb} {outside}, in which Trainmaster is not installed; Terraform's variable worker_regions adds regions"
     return Problem(field, problem, " or ".join(sorted(regions)))
 
 

@@ -35,7 +35,9 @@ def with_generations(spec: AcceptedSpec, objects: Callable[[], Objects] | None) 
     if objects is None:
         return spec
     programs = programs_of(spec.plan)
-    uris = dict.fromkeys(uri for program in programs for uri in program.package_uris if not has_generation(uri))
+    uris = dict.fromkeys(
+        uri for program in programs for uri in program.package_uris if not has_generation(uri)
+    )
     pinned: dict[str, str] = {}
     problems: list[Problem] = []
     for uri in uris:

@@ -48,7 +48,9 @@ class Findings:
     """Container image as requested → with its digest."""
 
 
-def with_resources(spec: AcceptedSpec, objects: ObjectsOf, resources: Callable[[], Resources] | None) -> AcceptedSpec:
+def with_resources(
+    spec: AcceptedSpec, objects: ObjectsOf, resources: Callable[[], Resources] | None
+) -> AcceptedSpec:
     """Return the spec with its packages and images pinned, and with notes about its resources.
 
     Raises InvalidJob with every resource that is missing. `objects` and `resources`: None looks nothing up; an
@@ -63,10 +65,14 @@ def with_resources(spec: AcceptedSpec, objects: ObjectsOf, resources: Callable[[
     if problems or findings.problems:
         raise InvalidJob([*problems, *findings.problems])
     notes = (*spec.plan.substitutions, *findings.notes)
-    return replace(spec, plan=replace(spec.plan.with_versions(findings.images), substitutions=notes))
+    return replace(
+        spec, plan=replace(spec.plan.with_versions(findings.images), substitutions=notes)
+    )
 
 
-def check_resources(spec: AcceptedSpec, objects: ObjectsOf, resources: Callable[[], Resources] | None) -> Findings:
+def check_resources(
+    spec: AcceptedSpec, objects: ObjectsOf, resources: Callable[[], Resources] | None
+) -> Findings:
     """Look up all resources, several at once. Each problem and note names its field."""
     findings = Findings()
     lookups: list[_Lookup] = []
@@ -98,7 +104,9 @@ def _bucket_lookups(spec: AcceptedSpec, objects: Callable[[], Objects]) -> Itera
             yield partial(_look_at_bucket, spec, uri, bucket, objects, is_directory=is_directory)
 
 
-def transfers(spec: AcceptedSpec, objects: ObjectsOf, prices: PriceList | Unknown) -> dict[str, Decimal | Unknown]:
+def transfers(
+    spec: AcceptedSpec, objects: ObjectsOf, prices: PriceList | Unknown
+) -> dict[str, Decimal | Unknown]:
     """Return region → price of the transfer of the job's data at each start; empty if it names none."""
     if spec.data is None or isinstance(prices, Unknown):
         return {}
@@ -106,7 +114,9 @@ def transfers(spec: AcceptedSpec, objects: ObjectsOf, prices: PriceList | Unknow
         place = objects().bucket_place(str(spec.data.uri).split("/")[2]) if objects else None
     except BucketForbiddenError:
         place = None
-    return {region: transfer_price(spec.data.gib, place, region, prices) for region in spec.plan.regions}
+    return {
+        region: transfer_price(spec.data.gib, place, region, prices) for region in spec.plan.regions
+    }
 
 
 def _storage_uris(spec: AcceptedSpec) -> Iterator[tuple[str, bool]]:
@@ -136,7 +146,11 @@ def _look_at_bucket(
         return _unknown(name, uri, f"the bucket gs://{bucket}") if is_directory else None
     if place is None:
         problem = f"names the bucket {bucket}, which does not exist"
-        return Problem(name, problem, "create the bucket first, in the job's region") if is_directory else None
+        return (
+            Problem(name, problem, "create the bucket first, in the job's region")
+            if is_directory
+            else None
+        )
     far = [region for region in spec.plan.regions if not place.serves(region)]
     if not far:
         return None
@@ -152,31 +166,54 @@ def _resource_lookups(spec: AcceptedSpec, resources: Callable[[], Resources]) ->
     """Yield one look-up for the service account, for each image of Google's registries, and for each secret."""
     port, programs = resources(), programs_of(spec.plan)
     if account := spec.plan.service_account:
-        yield partial(_look_up, spec, account, "service account", partial(port.service_account, account))
-    for image in dict.fromkeys(program.container.image for program in programs if program.container):
+        yield partial(
+            _look_up, spec, account, "service account", partial(port.service_account, account)
+        )
+    for image in dict.fromkeys(
+        program.container.image for program in programs if program.container
+    ):
         if parsed := parse_registry_image(image):
             yield partial(_look_up_image, spec, image, partial(port.image, parsed))
     for secret in _secrets(programs):
-        yield partial(_look_up, spec, secret, "secret version", partial(port.secret_version, secret))
+        yield partial(
+            _look_up, spec, secret, "secret version", partial(port.secret_version, secret)
+        )
 
 
 def _secrets(programs: Sequence[Program]) -> dict[str, None]:
     """Return the names of all secrets, once each, in the order of the programs."""
-    return dict.fromkeys(variable.secret for program in programs for variable in program.environment if variable.secret)
+    return dict.fromkeys(
+        variable.secret
+        for program in programs
+        for variable in program.environment
+        if variable.secret
+    )
 
 
-def _look_up_image(spec: AcceptedSpec, image: str, find: Callable[[], tuple[Existence, str]]) -> _Result:
+def _look_up_image(
+    spec: AcceptedSpec, image: str, find: Callable[[], tuple[Existence, str]]
+) -> _Result:
     """Return the image with its digest, so that VMs that start later run the same, whatever its tag names then."""
     existence, digest = find()
-    return (image, digest) if digest and "@" not in image else _look_up(spec, image, "image", lambda: existence)
+    return (
+        (image, digest)
+        if digest and "@" not in image
+        else _look_up(spec, image, "image", lambda: existence)
+    )
 
 
-def _look_up(spec: AcceptedSpec, value: str, kind: str, find: Callable[[], Existence]) -> Problem | Substitution | None:
+def _look_up(
+    spec: AcceptedSpec, value: str, kind: str, find: Callable[[], Existence]
+) -> Problem | Substitution | None:
     name = field_with(value, spec.spec_json, kind)
     match find():
         case Existence.MISSING:
-            detail = "does not exist" if kind != "secret version" else "does not exist or is not enabled"
-            return Problem(name, f"names the {kind} {value}, which {detail}", f"create the {kind} first")
+            detail = (
+                "does not exist" if kind != "secret version" else "does not exist or is not enabled"
+            )
+            return Problem(
+                name, f"names the {kind} {value}, which {detail}", f"create the {kind} first"
+            )
         case Existence.UNKNOWN:
             return _unknown(name, value, f"the {kind} {value}")
         case Existence.EXISTS:
@@ -184,5 +221,7 @@ def _look_up(spec: AcceptedSpec, value: str, kind: str, find: Callable[[], Exist
 
 
 def _unknown(name: str, value: str, resource: str) -> Substitution:
-    reason = f"It was not checked whether {resource} exists, because this installation may not see it."
+    reason = (
+        f"It was not checked whether {resource} exists, because this installation may not see it."
+    )
     return Substitution(name, value, value, reason)

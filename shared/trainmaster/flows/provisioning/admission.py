@@ -61,7 +61,9 @@ def admit(job: Job, deps: Deps, message_id: str = "") -> bool:
     return job.job_id not in deps.store.queue().waits and job.job_id in admit_all(deps, message_id)
 
 
-def admit_all(deps: Deps, message_id: str = "", requested_at: datetime | None = None) -> frozenset[str]:
+def admit_all(
+    deps: Deps, message_id: str = "", requested_at: datetime | None = None
+) -> frozenset[str]:
     """Admit all jobs that fit, request their VMs, and return their ids.
 
     `message_id` is the message that requested the pass, at `requested_at`. Its redelivery takes the lease again.
@@ -99,7 +101,9 @@ def _run_pass(deps: Deps) -> tuple[frozenset[str], int]:
             jitter = random.uniform(0.5, 1.0)  # noqa: S311 - spreads writers, keeps no secret
             deps.sleep(jitter * 0.1 * 2**retry)
             continue
-        deps.store.store_queue(AdmissionQueue(read_at, {wait.job_id: wait for wait in waits[:STORED_MAX]}))
+        deps.store.store_queue(
+            AdmissionQueue(read_at, {wait.job_id: wait for wait in waits[:STORED_MAX]})
+        )
         return frozenset(admitted), live_count
     _log.warning("another pass admitted jobs in each of %d tries; the next pass continues", TRIES)
     return frozenset(admitted), live_count

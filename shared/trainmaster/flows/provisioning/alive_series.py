@@ -14,7 +14,14 @@ from trainmaster.core.model.job import State
 from trainmaster.core.reconcile.heartbeat import Points
 from trainmaster.core.timeouts import OLD_POINT, SERIES_MEMORY
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.ports.metrics import Label, Metric, MetricQuery, MetricReader, MetricSeries, Reducer
+from trainmaster.ports.metrics import (
+    Label,
+    Metric,
+    MetricQuery,
+    MetricReader,
+    MetricSeries,
+    Reducer,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -24,14 +31,21 @@ def last_points(state: State, metrics: MetricReader | None, now: datetime) -> Po
     if metrics is None:
         return {}
     last: dict[tuple[str, str], datetime] = {}
-    for series in _read(metrics, MetricQuery(state.job.job_id, Metric.ALIVE, now - SERIES_MEMORY, now)):
+    for series in _read(
+        metrics, MetricQuery(state.job.job_id, Metric.ALIVE, now - SERIES_MEMORY, now)
+    ):
         key = (series.labels.get(Label.TASK_ID, ""), series.labels.get(Label.GENERATION, ""))
         last[key] = min(last.get(key, now), series.points[-1].at)
-    keys = {replica.replica_id: (str(replica.replica_id), str(replica.vm_generation)) for replica in state.replicas}
+    keys = {
+        replica.replica_id: (str(replica.replica_id), str(replica.vm_generation))
+        for replica in state.replicas
+    }
     return {replica_id: last[key] for replica_id, key in keys.items() if key in last}
 
 
-def count_alive(metrics: MetricReader, now: datetime, age: timedelta = OLD_POINT) -> Mapping[str, int]:
+def count_alive(
+    metrics: MetricReader, now: datetime, age: timedelta = OLD_POINT
+) -> Mapping[str, int]:
     """Return by job id how many series have a point that is not older than `age`, with one call for all jobs."""
     query = MetricQuery(
         "",
@@ -42,7 +56,10 @@ def count_alive(metrics: MetricReader, now: datetime, age: timedelta = OLD_POINT
         reducer=Reducer.COUNT,
         group_by=(Label.JOB,),
     )
-    return {series.labels.get(Label.JOB, ""): round(series.points[-1].value) for series in _read(metrics, query)}
+    return {
+        series.labels.get(Label.JOB, ""): round(series.points[-1].value)
+        for series in _read(metrics, query)
+    }
 
 
 def _read(metrics: MetricReader, query: MetricQuery) -> tuple[MetricSeries, ...]:

@@ -58,7 +58,12 @@ class Inserts:
 
 
 def execute_step(
-    step: Step, job: Job, fleet: Fleet, metadata: Callable[[Create], dict[str, str]], deps: Deps, inserts: Inserts
+    step: Step,
+    job: Job,
+    fleet: Fleet,
+    metadata: Callable[[Create], dict[str, str]],
+    deps: Deps,
+    inserts: Inserts,
 ) -> None:
     """Execute one step of the job. Every step may be repeated. `metadata` returns the metadata of new VMs."""
     match step:
@@ -74,7 +79,10 @@ def execute_step(
             _record_loss(step, job, deps)
         case ReportMissingMember():
             missing = step.replica.replica_id
-            record(MemberMissing(job.job_id, job.attempt, job.round.number, missing, deps.clock()), deps)
+            record(
+                MemberMissing(job.job_id, job.attempt, job.round.number, missing, deps.clock()),
+                deps,
+            )
         case ReportGrowth():
             record(MembersJoin(job.job_id, job.attempt, job.round.number, deps.clock()), deps)
         case _:
@@ -99,7 +107,9 @@ def record_queued_vms(vms: Sequence[Vm], job: Job, deps: Deps) -> None:
 def record_out_of_reach(job_id: str, problem: str, deps: Deps) -> None:
     """Record once an hour for each cause that Google cannot reach the job's zone, or refuses calls about its VMs."""
     event = VmsOutOfReach(job_id, problem, deps.clock())
-    if deps.store.entry(job_id, event.key) is None:  # a read is cheaper than another commit each minute
+    if (
+        deps.store.entry(job_id, event.key) is None
+    ):  # a read is cheaper than another commit each minute
         record(event, deps)
 
 
@@ -109,7 +119,9 @@ def record_unreachable_zone(steps: Steps, job: Job, refusal: str, deps: Deps) ->
     creates = [step for step in steps.steps if isinstance(step, Create)]
     for create in creates:
         kind = CapacityErrorKind.BLOCKED if refusal else CapacityErrorKind.STOCKOUT
-        problem = NotCreated(kind, "ZONE_UNREACHABLE", refusal or f"Google cannot reach {create.zone}")
+        problem = NotCreated(
+            kind, "ZONE_UNREACHABLE", refusal or f"Google cannot reach {create.zone}"
+        )
         _record_capacity_error(create, problem, job, deps)
     return bool(creates)
 
@@ -121,14 +133,18 @@ def record_capacity_errors(inserts: Inserts, job: Job, fleet: Fleet, deps: Deps)
     inserts.failed, inserts.is_open = [], False
     if is_open and failed:
         return False
-    present = _present(job, fleet) if failed and (job.plan.cap or not job.plan.gang) else frozenset()
+    present = (
+        _present(job, fleet) if failed and (job.plan.cap or not job.plan.gang) else frozenset()
+    )
     required = not job.plan.gang and present.issuperset(required_replicas(job.plan))
     for create, outcome in failed:
         _record_capacity_error(create, outcome, job, deps, others=bool(present), required=required)
     return True
 
 
-def _create_vms(create: Create, job: Job, fleet: Fleet, metadata: dict[str, str], deps: Deps, inserts: Inserts) -> None:
+def _create_vms(
+    create: Create, job: Job, fleet: Fleet, metadata: dict[str, str], deps: Deps, inserts: Inserts
+) -> None:
     outcome = fleet.create(job.placed, create, metadata)
     match outcome:
         case Created():
@@ -146,18 +162,30 @@ def _present(job: Job, fleet: Fleet) -> frozenset[ReplicaId]:
     """Return the replicas that have a VM in the job's zone, listed again: the inserts of a round run side by side."""
     vms, *_ = reached(lambda: fleet.list_vms(job.job_id, job.tpu_zones, job.zones_used))
     return frozenset(
-        vm.replica_id for vm in vms if vm.zone == job.zone and vm.status in (VmStatus.CREATING, VmStatus.RUNNING)
+        vm.replica_id
+        for vm in vms
+        if vm.zone == job.zone and vm.status in (VmStatus.CREATING, VmStatus.RUNNING)
     )
 
 
 def _record_capacity_error(
-    create: Create, outcome: NotCreated, job: Job, deps: Deps, *, others: bool = False, required: bool = False
+    create: Create,
+    outcome: NotCreated,
+    job: Job,
+    deps: Deps,
+    *,
+    others: bool = False,
+    required: bool = False,
 ) -> None:
     """Record why the VMs were not created, and note a stockout. `others`, `required`: which VMs the zone has."""
     kind = machine_kind(create.group, spot=create.spot)
     now = deps.clock()
     if outcome.kind is CapacityErrorKind.BLOCKED:
-        _log.warning("Google refuses VMs: %s", outcome.message, extra={"action": REFUSED_CALL, "job_id": job.job_id})
+        _log.warning(
+            "Google refuses VMs: %s",
+            outcome.message,
+            extra={"action": REFUSED_CALL, "job_id": job.job_id},
+        )
     if outcome.kind is CapacityErrorKind.STOCKOUT:
         note_outcome(create, deps, is_created=False)
     not_created = VmsNotCreated(
@@ -179,8 +207,12 @@ def _record_capacity_error(
 
 
 def _record_loss(step: ReportLoss, job: Job, deps: Deps) -> None:
-    vm = VmRef(step.name, step.vm.zone if step.vm else job.zone, step.vm.instance_id if step.vm else "")
+    vm = VmRef(
+        step.name, step.vm.zone if step.vm else job.zone, step.vm.instance_id if step.vm else ""
+    )
     replica = step.replica
     incarnation = current_incarnation(job, replica)
-    subject = IncarnationRef(job.job_id, replica.attempt, replica.replica_id, incarnation, replica.vm_generation, vm)
+    subject = IncarnationRef(
+        job.job_id, replica.attempt, replica.replica_id, incarnation, replica.vm_generation, vm
+    )
     record(VmLost(subject, step.at or deps.clock(), step.cause, job.placement.round), deps)

@@ -26,7 +26,9 @@ from trainmaster.ports import Fleet
 _log = logging.getLogger(__name__)
 
 
-def find_silent(state: State, vms: tuple[Vm, ...], fleet_deps: FleetDeps, now: datetime) -> tuple[ReportLoss, ...]:
+def find_silent(
+    state: State, vms: tuple[Vm, ...], fleet_deps: FleetDeps, now: datetime
+) -> tuple[ReportLoss, ...]:
     """Return the losses of VMs whose agent is silent."""
     replicas = watched(state, vms, now)
     if not replicas:
@@ -37,7 +39,9 @@ def find_silent(state: State, vms: tuple[Vm, ...], fleet_deps: FleetDeps, now: d
     fleet_deps.run_all([partial(_read, vm, fleet_deps.fleet, heartbeats) for _, vm in read])
     silent = find_silent_agents(state.job, replicas, read, points, heartbeats, now)
     for loss in silent:
-        _log.warning("%s runs, but its agent is silent", loss.name, extra={"job_id": state.job.job_id})
+        _log.warning(
+            "%s runs, but its agent is silent", loss.name, extra={"job_id": state.job.job_id}
+        )
     return silent
 
 

@@ -29,7 +29,10 @@ _log = logging.getLogger(__name__)
 
 
 def record_measurements(
-    tuning_job: Job, fleet: Fleet, run_all: Callable[[Sequence[Callable[[], None]]], None], deps: Deps
+    tuning_job: Job,
+    fleet: Fleet,
+    run_all: Callable[[Sequence[Callable[[], None]]], None],
+    deps: Deps,
 ) -> None:
     """Record what running trials have reported since the last reconciliation.
 
@@ -41,13 +44,20 @@ def record_measurements(
         return
     reports: dict[int, TrialReport] = {}
     due = trials_to_measure(tuning, now)
-    run_all([partial(_read, trial.number, tuning_job.job_id, fleet, deps.store, reports) for trial in due])
+    run_all(
+        [
+            partial(_read, trial.number, tuning_job.job_id, fleet, deps.store, reports)
+            for trial in due
+        ]
+    )
     changed = new_measurements(tuning, tuple(reports[number] for number in sorted(reports)))
     if changed:
         record(TrialsMeasured(tuning_job.job_id, tuning.rounds_measured + 1, changed, now), deps)
 
 
-def _read(number: int, tuning_job_id: str, fleet: Fleet, store: States, reports: dict[int, TrialReport]) -> None:
+def _read(
+    number: int, tuning_job_id: str, fleet: Fleet, store: States, reports: dict[int, TrialReport]
+) -> None:
     """Add what the trial's program has reported to `reports`. After a rate limit, a later reconciliation adds it."""
     primary = _primary_vm(trial_id(tuning_job_id, number), store)
     if primary is None:

@@ -62,7 +62,9 @@ def handle(
     now = deps.clock()
     vms_of_ended_jobs, ownerless = _find_ownerless(listed, live_job_ids, deps.store)
     for job_id, count in sorted(vms_of_ended_jobs.items()):
-        _log.warning("%s VMs of an ended job: requesting their deletion", count, extra={"job_id": job_id})
+        _log.warning(
+            "%s VMs of an ended job: requesting their deletion", count, extra={"job_id": job_id}
+        )
         request = internal_requests.ProvisionRequest(job_id)
         deps.bus.publish(topics.PROVISION, internal_requests.encode_provision(request), {})
     reported = {orphan.instance_id: orphan for orphan in deps.store.orphans()}
@@ -79,7 +81,9 @@ def handle(
     for instance_id in reported.keys() - {orphan_vm.vm.instance_id for orphan_vm in ownerless}:
         deps.store.forget_orphan(instance_id)
     if len(due) > DELETES_MAX:
-        _log.warning("%s orphans are due for deletion; deleting %s of them now", len(due), DELETES_MAX)
+        _log.warning(
+            "%s orphans are due for deletion; deleting %s of them now", len(due), DELETES_MAX
+        )
     run_all([partial(_delete, orphan_vm, fleet, deps.store) for orphan_vm in due[:DELETES_MAX]])
 
 
@@ -99,7 +103,10 @@ def _find_ownerless(
             continue
         name_hash = job_hash_in(labelled_vm.vm.name)
         if name_hash is None:
-            _log.warning("VM %s has a job's label, but not the name of a job's VM: not touched", labelled_vm.vm.name)
+            _log.warning(
+                "VM %s has a job's label, but not the name of a job's VM: not touched",
+                labelled_vm.vm.name,
+            )
             continue
         key = (labelled_vm.label, name_hash)
         if key not in owners:
@@ -138,10 +145,17 @@ def _report(labelled_vm: LabelledVm, now: datetime, store: Incidents) -> None:
 def _delete(labelled_vm: LabelledVm, fleet: Fleet, store: Store) -> None:
     vm = labelled_vm.vm
     if owner := _find_owner(labelled_vm, store):
-        _log.warning("VM %s is not an orphan: it belongs to %s", vm.name, owner, extra={"job_id": owner})
+        _log.warning(
+            "VM %s is not an orphan: it belongs to %s", vm.name, owner, extra={"job_id": owner}
+        )
         store.forget_orphan(vm.instance_id)
         return
     is_gone = fleet.delete(vm)
-    _log.warning("orphan %s: VM %s (%s)", "deleted" if is_gone else "is being deleted", vm.name, vm.instance_id)
+    _log.warning(
+        "orphan %s: VM %s (%s)",
+        "deleted" if is_gone else "is being deleted",
+        vm.name,
+        vm.instance_id,
+    )
     if is_gone:
         store.forget_orphan(vm.instance_id)

@@ -5,7 +5,13 @@ from __future__ import annotations
 
 import logging
 
-from trainmaster.core.model.capacity import Outcome, Prospect, advisable, candidate_keys, machine_kind
+from trainmaster.core.model.capacity import (
+    Outcome,
+    Prospect,
+    advisable,
+    candidate_keys,
+    machine_kind,
+)
 from trainmaster.core.model.job import Job
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.core.rules.outlook import look_out
@@ -23,7 +29,9 @@ def gather_outlook(job: Job, deps: Deps) -> tuple[Prospect, ...]:
     if len(job.plan.zones) == 1 or job.tuning is not None:
         return ()
     keys = candidate_keys(job.plan)
-    outcomes = deps.store.outcomes(list(dict.fromkeys(key for of_candidate in keys for key in of_candidate)))
+    outcomes = deps.store.outcomes(
+        list(dict.fromkeys(key for of_candidate in keys for key in of_candidate))
+    )
     advice = deps.advisor.advise(advisable(job.plan), deps.clock()) if deps.advisor else {}
     return look_out(keys, outcomes, deps.clock(), advice)
 
@@ -34,4 +42,6 @@ def note_outcome(create: Create, deps: Deps, *, is_created: bool) -> None:
     try:
         deps.store.note_outcome(Outcome(create.zone, kind, deps.clock(), is_created))
     except TemporaryError as error:
-        _log.warning("%s in %s: the outcome of a request was not noted: %s", kind, create.zone, error)
+        _log.warning(
+            "%s in %s: the outcome of a request was not noted: %s", kind, create.zone, error
+        )

@@ -32,7 +32,14 @@ from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.members import is_ready, is_start_missed, members
 from trainmaster.core.model.vm import Vm
 from trainmaster.core.reconcile.plan import delete_newer, plan
-from trainmaster.core.reconcile.steps import Direct, Readiness, ReportGrowth, ReportLoss, ReportMissingMember, Steps
+from trainmaster.core.reconcile.steps import (
+    Direct,
+    Readiness,
+    ReportGrowth,
+    ReportLoss,
+    ReportMissingMember,
+    Steps,
+)
 from trainmaster.core.rules.evidence import hold_key, round_key
 from trainmaster.errors import PermanentError, RefusedError, TemporaryError
 from trainmaster.flows.commit.history import expire_history
@@ -53,7 +60,12 @@ from trainmaster.flows.provisioning.measurements import record_measurements
 from trainmaster.flows.provisioning.outlook import gather_outlook
 from trainmaster.flows.provisioning.vm_metadata import vm_metadata
 from trainmaster.messaging import topics
-from trainmaster.messaging.internal_requests import ProvisionRequest, TuneRequest, encode_provision, encode_tune
+from trainmaster.messaging.internal_requests import (
+    ProvisionRequest,
+    TuneRequest,
+    encode_provision,
+    encode_tune,
+)
 from trainmaster.messaging.json_log import REFUSED_CALL
 from trainmaster.ports import Lease, Loaded, reached
 
@@ -76,12 +88,16 @@ LEASE_S: Final = 120.0
 _log = logging.getLogger(__name__)
 
 
-def reconcile(request: ProvisionRequest, fleet_deps: FleetDeps, deps: Deps, message_id: str) -> None:
+def reconcile(
+    request: ProvisionRequest, fleet_deps: FleetDeps, deps: Deps, message_id: str
+) -> None:
     """Take the job's lease and reconcile, unless the request is done or another delivery holds the lease.
 
     `message_id` names the holder of the lease.
     """
-    if request.entry_key is not None and not deps.store.is_pending(request.job_id, request.entry_key):
+    if request.entry_key is not None and not deps.store.is_pending(
+        request.job_id, request.entry_key
+    ):
         return
     now = deps.clock()
     expires_at = now + timedelta(seconds=LEASE_S)
@@ -141,11 +157,16 @@ class _Delivery:
             loaded = self.loaded or self._load()
             if is_start_missed(loaded.state):
                 job = loaded.state.job
-                record(AllReady(job.job_id, job.attempt, self.deps.clock(), floor=job.placement.floor), self.deps)
+                record(
+                    AllReady(job.job_id, job.attempt, self.deps.clock(), floor=job.placement.floor),
+                    self.deps,
+                )
                 loaded = self._load()
             if (job := loaded.state.job).tuning is not None:  # it has no VMs, but its trials have
                 if self.request.entry_key is None:
-                    record_measurements(job, self.fleet_deps.fleet, self.fleet_deps.run_all, self.deps)
+                    record_measurements(
+                        job, self.fleet_deps.fleet, self.fleet_deps.run_all, self.deps
+                    )
                 self.deps.bus.publish(topics.TUNE, encode_tune(TuneRequest(job.job_id)), {})
                 store.release_lease(self.lease)
                 return
@@ -193,7 +214,9 @@ class _Delivery:
         if job.state is JobState.QUEUED:
             self.loaded = None  # the admission decides about the first zone
             return _Next.ROUND if self._admit(job) else _Next.SWEEP
-        vms, unreachable, refusal = reached(lambda: fleet.list_vms(job.job_id, job.tpu_zones, job.zones_used))
+        vms, unreachable, refusal = reached(
+            lambda: fleet.list_vms(job.job_id, job.tpu_zones, job.zones_used)
+        )
         if refusal:
             _log.warning("%s", refusal, extra={"action": REFUSED_CALL, "job_id": job.job_id})
         if delete_newer(state, vms):
@@ -205,7 +228,9 @@ class _Delivery:
         if job.zone in unreachable:
             steps = steps.without_missing()
             if job.started_at is not None:
-                record_out_of_reach(job.job_id, refusal or f"Google cannot reach {job.zone}", self.deps)
+                record_out_of_reach(
+                    job.job_id, refusal or f"Google cannot reach {job.zone}", self.deps
+                )
         steps = suspend_timeouts(steps, state, vms, fleet_deps, now, self.heartbeats)
         if steps.is_quiet and self.request.entry_key is None and not self.has_read_heartbeats:
             self.has_read_heartbeats = True  # once, if the sweep requested this delivery
@@ -222,10 +247,14 @@ class _Delivery:
         loaded = self._load()
         steps = Steps(delete_newer(loaded.state, vms))
         for step in steps.steps:
-            _log.warning("a later state than the stored one ordered this VM or its incarnation: %s", step)
+            _log.warning(
+                "a later state than the stored one ordered this VM or its incarnation: %s", step
+            )
         return self._progress(steps, loaded) if steps.steps else _Next.ROUND
 
-    def _goes_on(self, loaded: Loaded, steps: Steps, unreachable: Sequence[str], refusal: str) -> bool:
+    def _goes_on(
+        self, loaded: Loaded, steps: Steps, unreachable: Sequence[str], refusal: str
+    ) -> bool:
         """Begin a held round, or go on to the next zone. False: neither is possible."""
         job = loaded.state.job
         if not unreachable:
@@ -236,7 +265,9 @@ class _Delivery:
     def _progress(self, steps: Steps, loaded: Loaded) -> _Next:
         """Execute the steps, or wait for VMs."""
         job = loaded.state.job
-        if not steps.steps:  # VMs may not be requested now, or agents must report: the last one requests a delivery
+        if (
+            not steps.steps
+        ):  # VMs may not be requested now, or agents must report: the last one requests a delivery
             return _Next.SWEEP
         if steps.queued_vms:  # Cloud TPU's queue may take days
             record_queued_vms(steps.queued_vms, job, self.deps)
@@ -252,11 +283,20 @@ class _Delivery:
         if steps.readiness not in (Readiness.REPORTED, Readiness.READY):
             return False
         job, store = loaded.state.job, self.deps.store
-        ends = (*self._late_losses(job), *store.round_ends(job.job_id, round_key(job.attempt, job.round.number - 1)))
+        ends = (
+            *self._late_losses(job),
+            *store.round_ends(job.job_id, round_key(job.attempt, job.round.number - 1)),
+        )
         if steps.readiness is Readiness.REPORTED and not ends:
             return False
-        without = (m.replica_id for m in members(loaded.state) if m.awaits_vm and steps.readiness is Readiness.READY)
-        event = AllReady(job.job_id, job.attempt, self.deps.clock(), job.round.number, ends, tuple(without))
+        without = (
+            m.replica_id
+            for m in members(loaded.state)
+            if m.awaits_vm and steps.readiness is Readiness.READY
+        )
+        event = AllReady(
+            job.job_id, job.attempt, self.deps.clock(), job.round.number, ends, tuple(without)
+        )
         recorded = record(event, self.deps, loaded=loaded)
         if recorded.entry.decision.is_provisional:
             return False
@@ -284,7 +324,10 @@ class _Delivery:
     def _execute(self, steps: Steps, job: Job) -> bool:
         """Execute the steps. Return False if capacity errors wait for the end of another insert."""
         self.has_progress = True
-        if any(isinstance(step, ReportLoss | ReportMissingMember | ReportGrowth) for step in steps.steps):
+        if any(
+            isinstance(step, ReportLoss | ReportMissingMember | ReportGrowth)
+            for step in steps.steps
+        ):
             self.loaded = None
         deps, fleet_deps = self.deps, self.fleet_deps
         metadata = partial(
@@ -298,7 +341,9 @@ class _Delivery:
             [
                 partial(
                     self._execute_in_time,
-                    partial(execute_step, step, job, fleet_deps.fleet, metadata, deps, self.inserts),
+                    partial(
+                        execute_step, step, job, fleet_deps.fleet, metadata, deps, self.inserts
+                    ),
                 )
                 for step in steps.steps[:STEPS_MAX]
             ]
@@ -321,11 +366,15 @@ class _Delivery:
             store.mark_done(job.job_id, keys, self.deps.clock())
         store.release_lease(self.lease)
         if late := sorted(set(store.pending_keys(job.job_id)) - set(keys)):
-            self._publish(ProvisionRequest(job.job_id, late[0]))  # their own requests may have met the lease
+            self._publish(
+                ProvisionRequest(job.job_id, late[0])
+            )  # their own requests may have met the lease
         if waiting := [member for member in members(loaded.state) if not is_ready(job, member)]:
             # The request of the last member to report may have met the lease, too.
             is_some_vm_silent = not all(member.awaits_vm for member in waiting)
-            start_if_all_ready(job, self.deps, next(iter(keys), None), may_go_without=is_some_vm_silent)
+            start_if_all_ready(
+                job, self.deps, next(iter(keys), None), may_go_without=is_some_vm_silent
+            )
         if is_done and job.state.is_terminal:
             admission.request_pass(self.deps)
 

@@ -67,7 +67,13 @@ def _list(fleet: Fleet, deps: Deps) -> tuple[tuple[LabelledVm, ...], tuple[str, 
 
 def _record_out_of_reach(jobs: Iterable[Job], problem: str, deps: Deps, run_all: RunAll) -> None:
     """Record it for the jobs that have run. The others go on to another zone, or record why they have no VMs."""
-    run_all([partial(record_out_of_reach, job.job_id, problem, deps) for job in jobs if job.started_at is not None])
+    run_all(
+        [
+            partial(record_out_of_reach, job.job_id, problem, deps)
+            for job in jobs
+            if job.started_at is not None
+        ]
+    )
 
 
 def _request_reconciliations(
@@ -100,18 +106,25 @@ def _request_reconciliations(
     fleet_deps.run_all([partial(compare, job) for job in jobs])
     differing += _find_silent(running_by_job, fleet_deps.metrics, now)
     if differing:
-        _log.info("%d running jobs have other VMs than expected, or too few agents that write", len(differing))
+        _log.info(
+            "%d running jobs have other VMs than expected, or too few agents that write",
+            len(differing),
+        )
         requests = [encode_provision(ProvisionRequest(job_id)) for job_id in sorted(differing)]
         deps.bus.publish_all(topics.PROVISION, requests)
 
 
-def _find_silent(running: Mapping[str, int], metrics: MetricReader | None, now: datetime) -> Sequence[str]:
+def _find_silent(
+    running: Mapping[str, int], metrics: MetricReader | None, now: datetime
+) -> Sequence[str]:
     """Return the jobs with fewer series than running replicas, if there were more before: agents of an earlier release
     write none, and the first point of a series may take minutes to be seen."""
     if metrics is None or not running:
         return ()
     alive = count_alive(metrics, now)
-    fewer = sorted(job_id for job_id, replicas in running.items() if alive.get(job_id, 0) < replicas)
+    fewer = sorted(
+        job_id for job_id, replicas in running.items() if alive.get(job_id, 0) < replicas
+    )
     if not fewer:
         return ()
     before = count_alive(metrics, now, SERIES_MEMORY)

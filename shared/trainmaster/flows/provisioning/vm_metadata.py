@@ -30,7 +30,11 @@ Json = dict[str, object]
 
 
 def vm_metadata(
-    job: Job, create: Create, project: str, address_book: AddressBook, agent_files: Mapping[str, str]
+    job: Job,
+    create: Create,
+    project: str,
+    address_book: AddressBook,
+    agent_files: Mapping[str, str],
 ) -> dict[str, str]:
     """Return the metadata entries of the VMs, or of the TPU node, that `create` requests.
 
@@ -39,7 +43,9 @@ def vm_metadata(
     return {
         **agent_files,
         "trainmaster-vm-config": json.dumps(
-            _vm_config(job, create, project, address_book), ensure_ascii=False, separators=(",", ":")
+            _vm_config(job, create, project, address_book),
+            ensure_ascii=False,
+            separators=(",", ":"),
         ),
         "trainmaster-directive": json.dumps(create.directive.to_metadata()),
         "enable-guest-attributes": "TRUE",
@@ -62,9 +68,17 @@ def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook
         "checkpoint_signal": plan.checkpoint_signal,
         "stall_timeout_s": plan.stall_timeout_s if task_type is not TaskType.PS else None,
         "grace_s": GRACE_S,
-        **({} if plan.preflight == "off" else {"preflight": plan.preflight, "gpus": gpu.count if gpu else 0}),
+        **(
+            {}
+            if plan.preflight == "off"
+            else {"preflight": plan.preflight, "gpus": gpu.count if gpu else 0}
+        ),
         **({"still_s": still_s} if (still_s := _still_s(job, create)) is not None else {}),
-        **({"save_on_notice": saves} if (saves := _save_on_notice(job, create)) != "replica" else {}),
+        **(
+            {"save_on_notice": saves}
+            if (saves := _save_on_notice(job, create)) != "replica"
+            else {}
+        ),
         **_cluster_config(job, create, project, address_book),
         "packages": plan.packages_of(task_type),
         **_program_config(plan.program_of(task_type)),
@@ -92,8 +106,12 @@ def _cluster_config(job: Job, create: Create, project: str, address_book: Addres
     """
     task_type = create.group.task_type
     names = {replica_id: vm_name(job.job_id, replica_id) for replica_id in job.plan.replica_ids}
-    addresses = {replica_id: address_book.address(name, create.zone) for replica_id, name in names.items()}
-    role_names = tuple(name for replica_id, name in names.items() if replica_id.task_type is task_type)
+    addresses = {
+        replica_id: address_book.address(name, create.zone) for replica_id, name in names.items()
+    }
+    role_names = tuple(
+        name for replica_id, name in names.items() if replica_id.task_type is task_type
+    )
     channel = _channel(job, create, address_book)
     cluster = Cluster(job, project, addresses)
     variables = environment(cluster, task_type, create.zone, role_names)
@@ -115,7 +133,9 @@ def _cluster_config(job: Job, create: Create, project: str, address_book: Addres
 
 def _still_s(job: Job, create: Create) -> int | None:
     """Return how long the programs may be still. Evaluators wait for checkpoints."""
-    is_watched = not job.plan.is_synchronous or ReplicaId(create.group.task_type, 0) in channel_members(job.plan)
+    is_watched = not job.plan.is_synchronous or ReplicaId(
+        create.group.task_type, 0
+    ) in channel_members(job.plan)
     return job.plan.still_s if is_watched else None
 
 
@@ -133,7 +153,9 @@ def _channel(job: Job, create: Create, address_book: AddressBook) -> Json | None
     names = [(member, vm_name(job.job_id, member)) for member in members]
     addresses = {member: address_book.channel_address(name, create.zone) for member, name in names}
     roles = dict.fromkeys(member.task_type for member in members)
-    by_role = [[addresses[member] for member in members if member.task_type is role] for role in roles]
+    by_role = [
+        [addresses[member] for member in members if member.task_type is role] for role in roles
+    ]
     return {
         "key": job.channel_key,
         "first": members.index(first),
@@ -145,7 +167,10 @@ def _with_number_ranges(spec: Mapping[str, object]) -> Json:
     cluster = spec["cluster"]
     if not isinstance(cluster, dict):
         raise TypeError("TF_CONFIG and CLUSTER_SPEC have their addresses by role")
-    return {**spec, "cluster": {role: as_number_range(addresses) for role, addresses in cluster.items()}}
+    return {
+        **spec,
+        "cluster": {role: as_number_range(addresses) for role, addresses in cluster.items()},
+    }
 
 
 def _program_config(program: Program) -> Json:
@@ -156,7 +181,17 @@ def _program_config(program: Program) -> Json:
         "python_module": program.python_module,
         "args": program.args,
         "job_dir": program.job_dir,
-        "container": {"image": container.image, "command": container.command} if container else None,
-        "variables": {variable.name: variable.value for variable in program.environment if variable.secret is None},
-        "secrets": {variable.name: variable.secret for variable in program.environment if variable.secret is not None},
+        "container": {"image": container.image, "command": container.command}
+        if container
+        else None,
+        "variables": {
+            variable.name: variable.value
+            for variable in program.environment
+            if variable.secret is None
+        },
+        "secrets": {
+            variable.name: variable.secret
+            for variable in program.environment
+            if variable.secret is not None
+        },
     }

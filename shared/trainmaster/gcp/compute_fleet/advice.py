@@ -44,22 +44,34 @@ class CapacityAdvisor:
         self._kept: dict[tuple[str, str, int], tuple[datetime, float | None]] = {}
         """Zone, kind and number of VMs → until when the answer is kept, and the chance."""
 
-    def advise(self, requests: Sequence[tuple[str, TaskGroup]], now: datetime) -> dict[tuple[str, str], float]:
+    def advise(
+        self, requests: Sequence[tuple[str, TaskGroup]], now: datetime
+    ) -> dict[tuple[str, str], float]:
         """Several roles of one kind have the chance of the largest."""
-        wanted = {(zone, machine_kind(group, spot=True), group.count): group for zone, group in requests}
+        wanted = {
+            (zone, machine_kind(group, spot=True), group.count): group for zone, group in requests
+        }
         kept = {key: answer for key, answer in self._kept.items() if answer[0] > now}
         asked = wanted.keys() - kept.keys()
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            kept |= zip(asked, pool.map(lambda key: self._ask(key[0], wanted[key], now), asked), strict=True)
+            kept |= zip(
+                asked, pool.map(lambda key: self._ask(key[0], wanted[key], now), asked), strict=True
+            )
         self._kept = kept
         by_count = sorted(wanted, key=lambda key: key[2])
         return {key[:2]: chance for key in by_count if (chance := kept[key][1]) is not None}
 
     def _ask(self, zone: str, group: TaskGroup, now: datetime) -> tuple[datetime, float | None]:
-        selection = {"machine_types": [group.machine_type], "guest_accelerators": accelerators(group)}
+        selection = {
+            "machine_types": [group.machine_type],
+            "guest_accelerators": accelerators(group),
+        }
         question = {
             "size": group.count,
-            "distribution_policy": {"target_shape": "ANY_SINGLE_ZONE", "zones": [{"zone": f"zones/{zone}"}]},
+            "distribution_policy": {
+                "target_shape": "ANY_SINGLE_ZONE",
+                "zones": [{"zone": f"zones/{zone}"}],
+            },
             "instance_flexibility_policy": {"instance_selections": {"replicas": selection}},
             "instance_properties": {"scheduling": {"provisioning_model": "SPOT"}},
         }
@@ -72,7 +84,9 @@ class CapacityAdvisor:
             with compute_errors(f"ask for advice on capacity in {zone}"):
                 response = self._advice.capacity(request, retry=None, timeout=CALL_S)
         except (TemporaryError, PermanentError) as error:
-            kept = ADVICE_REFUSED if isinstance(error, (PermanentError, RefusedError)) else ADVICE_KEPT
+            kept = (
+                ADVICE_REFUSED if isinstance(error, (PermanentError, RefusedError)) else ADVICE_KEPT
+            )
             _log.info("not again for %s: %s", kept, error)
             return now + kept, None
         scores = [one.scores for one in response.recommendations if "obtainability" in one.scores]
@@ -80,4 +94,8 @@ class CapacityAdvisor:
 
 
 def _chance(scores: compute_v1.CapacityAdviceResponseRecommendationScores) -> float:
-    return SHORT_UPTIME_CHANCE if scores.estimated_uptime == SHORT_UPTIME else min(max(scores.obtainability, 0.0), 1.0)
+    return (
+        SHORT_UPTIME_CHANCE
+        if scores.estimated_uptime == SHORT_UPTIME
+        else min(max(scores.obtainability, 0.0), 1.0)
+    )

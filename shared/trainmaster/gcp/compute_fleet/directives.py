@@ -18,7 +18,13 @@ from trainmaster.gcp.compute_fleet.errors import FLEET_CHANGE, by_id, compute_er
 from trainmaster.gcp.compute_fleet.operations import Operations
 from trainmaster.gcp.compute_fleet.properties import items
 from trainmaster.gcp.retries import FLEET_READ
-from trainmaster.gcp.vm_labels import DIRECTIVE_KEY, LABEL_DIRECTIVE, directive_json, directive_label, parse_directive
+from trainmaster.gcp.vm_labels import (
+    DIRECTIVE_KEY,
+    LABEL_DIRECTIVE,
+    directive_json,
+    directive_label,
+    parse_directive,
+)
 
 SETTLE_S: Final = 3.0
 """How long to wait for one of the two changes."""
@@ -27,7 +33,9 @@ SETTLE_S: Final = 3.0
 class Directives:
     """Thread-safe."""
 
-    def __init__(self, project: str, instances: compute_v1.InstancesClient, operations: Operations) -> None:
+    def __init__(
+        self, project: str, instances: compute_v1.InstancesClient, operations: Operations
+    ) -> None:
         self._instances, self._operations = instances, operations
         self._by_id = partial(by_id, instances, project)
 
@@ -62,8 +70,12 @@ class Directives:
 
     def _write_label(self, vm: Vm, instance: compute_v1.Instance, directive: Directive) -> bool:
         labels = {**instance.labels, LABEL_DIRECTIVE: directive_label(directive)}
-        request = compute_v1.InstancesSetLabelsRequest(label_fingerprint=instance.label_fingerprint, labels=labels)
-        return self._change(vm, self._instances.set_labels_unary, instances_set_labels_request_resource=request)
+        request = compute_v1.InstancesSetLabelsRequest(
+            label_fingerprint=instance.label_fingerprint, labels=labels
+        )
+        return self._change(
+            vm, self._instances.set_labels_unary, instances_set_labels_request_resource=request
+        )
 
     def _change(self, vm: Vm, call: Callable[..., compute_v1.Operation], **options: object) -> bool:
         """Return whether the change has succeeded."""

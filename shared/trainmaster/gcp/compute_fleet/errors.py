@@ -53,7 +53,9 @@ _NOT_IN_ZONE: Final = re.compile(r"/(machineTypes|acceleratorTypes)/|does not ex
 """The zone does not offer a machine type or an accelerator type. Another zone may."""
 _REPAIRABLE_STATUSES: Final = (401, 403, 404)
 """No permission, a disabled API, suspended billing, a missing image, network, account or key."""
-_MISSING: Final = re.compile(r"cannot be found|not found|\bbilling\b|is (disabled|deprecated|obsolete)", re.IGNORECASE)
+_MISSING: Final = re.compile(
+    r"cannot be found|not found|\bbilling\b|is (disabled|deprecated|obsolete)", re.IGNORECASE
+)
 """The 400 of a missing reference: an image of a retired family "cannot be found"."""
 _RATE_LIMITS: Final = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})
 
@@ -103,7 +105,11 @@ def problems_in(operation: compute_v1.Operation) -> Iterator[Problem]:
         zones = ""
         for detail in error.error_details:
             zones = zones or detail.error_info.metadatas.get("zonesAvailable", "")
-        yield Problem(error.code, error.message, tuple(zone.strip() for zone in zones.split(",") if zone.strip()))
+        yield Problem(
+            error.code,
+            error.message,
+            tuple(zone.strip() for zone in zones.split(",") if zone.strip()),
+        )
 
 
 def is_cause(problem: Problem) -> bool:
@@ -111,12 +117,16 @@ def is_cause(problem: Problem) -> bool:
     return problem.code not in _CONSEQUENCES
 
 
-def not_created(problem: Problem, otherwise: CapacityErrorKind = CapacityErrorKind.INTERNAL) -> NotCreated:
+def not_created(
+    problem: Problem, otherwise: CapacityErrorKind = CapacityErrorKind.INTERNAL
+) -> NotCreated:
     """Return the outcome that reports the problem. `otherwise`: the kind of a code that the table does not have."""
     kind = _KINDS.get(problem.code, otherwise)
     if kind is CapacityErrorKind.DENIED and _MISSING.search(problem.message):
         kind = CapacityErrorKind.BLOCKED
-    if kind in (CapacityErrorKind.DENIED, CapacityErrorKind.BLOCKED) and _NOT_IN_ZONE.search(problem.message):
+    if kind in (CapacityErrorKind.DENIED, CapacityErrorKind.BLOCKED) and _NOT_IN_ZONE.search(
+        problem.message
+    ):
         kind = CapacityErrorKind.STOCKOUT
     return NotCreated(kind, problem.code, problem.message, problem.zones_available)
 
@@ -124,7 +134,9 @@ def not_created(problem: Problem, otherwise: CapacityErrorKind = CapacityErrorKi
 def refused_call(error: exceptions.GoogleAPICallError) -> NotCreated:
     """Return the outcome of a call that Google refuses for another reason than a rate limit."""
     is_repairable = error.code in _REPAIRABLE_STATUSES
-    return not_created(problem_of(error), CapacityErrorKind.BLOCKED if is_repairable else CapacityErrorKind.DENIED)
+    return not_created(
+        problem_of(error), CapacityErrorKind.BLOCKED if is_repairable else CapacityErrorKind.DENIED
+    )
 
 
 def name_exists(outcome: CreateOutcome) -> bool:
@@ -141,7 +153,11 @@ def _translate(error: exceptions.GoogleAPICallError) -> Exception:
 
 
 def by_id(
-    instances: compute_v1.InstancesClient, project: str, vm: Vm, call: Callable[..., Result], **options: Any
+    instances: compute_v1.InstancesClient,
+    project: str,
+    vm: Vm,
+    call: Callable[..., Result],
+    **options: Any,
 ) -> Result:
     """Call a method about a VM with its id; if Google refuses that, with its name, if the VM of this name has the id.
 

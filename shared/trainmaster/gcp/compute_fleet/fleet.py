@@ -86,8 +86,13 @@ class ComputeFleet:
         zones: Sequence[str] = (),
     ) -> tuple[Vm, ...]:
         with compute_errors(f"list the VMs of {job_id}"):
-            listed, unreachable = self._listing.find(f"labels.{job_key()}={job_label(job_id)}", zones)
-        return complete([item.vm for item in listed], [zone for zone in unreachable if not zones or zone in zones])
+            listed, unreachable = self._listing.find(
+                f"labels.{job_key()}={job_label(job_id)}", zones
+            )
+        return complete(
+            [item.vm for item in listed],
+            [zone for zone in unreachable if not zones or zone in zones],
+        )
 
     def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
         with compute_errors("list the VMs of all jobs"):
@@ -99,11 +104,15 @@ class ComputeFleet:
         if not name_exists(outcome):
             return outcome
         with compute_errors(f"list the VMs in {create.zone}"):
-            listed = self._listing.in_zone(f"labels.{job_key()}={job_label(job.job_id)}", create.zone)
+            listed = self._listing.in_zone(
+                f"labels.{job_key()}={job_label(job.job_id)}", create.zone
+            )
         existing = {item.vm.name: item.vm for item in listed}
         ours = [existing[name] for name in create.names if name in existing]
         if any(
-            vm.vm_generation < create.vm_generation or vm.status in (VmStatus.STOPPING, VmStatus.STOPPED) for vm in ours
+            vm.vm_generation < create.vm_generation
+            or vm.status in (VmStatus.STOPPING, VmStatus.STOPPED)
+            for vm in ours
         ):
             return Pending()  # an earlier VM still has the name
         rest = create.without(existing)
@@ -111,7 +120,9 @@ class ComputeFleet:
             return Created()
         if foreign := self._first_existing(create.zone, rest.names):
             return NotCreated(
-                CapacityErrorKind.DENIED, "alreadyExists", f"a VM named {foreign} exists and does not belong to the job"
+                CapacityErrorKind.DENIED,
+                "alreadyExists",
+                f"a VM named {foreign} exists and does not belong to the job",
             )
         if not ours:
             return Pending()  # the VM that had the name has just been deleted
@@ -125,7 +136,9 @@ class ComputeFleet:
             except exceptions.NotFound:
                 return True
             except exceptions.BadRequest as error:
-                if problem_of(error).code == "resourceNotReady":  # another call is creating or deleting it
+                if (
+                    problem_of(error).code == "resourceNotReady"
+                ):  # another call is creating or deleting it
                     return False
                 raise
             finished = self._operations.in_zone(vm.zone, operation, SETTLE_S)
@@ -197,7 +210,9 @@ class ComputeFleet:
         for name in names:
             with compute_errors(f"get {name}"):
                 try:
-                    self._instances.get(project=self._project, zone=zone, instance=name, **FLEET_READ)
+                    self._instances.get(
+                        project=self._project, zone=zone, instance=name, **FLEET_READ
+                    )
                 except exceptions.NotFound:
                     continue
                 return name

@@ -9,7 +9,11 @@ from google.cloud import compute_v1
 
 from trainmaster.core.machines.machine_types import family_of
 from trainmaster.core.model.plan import Plan, TaskGroup
-from trainmaster.core.reconcile.machine_families import boot_disk_type, has_gpus, supports_live_migration
+from trainmaster.core.reconcile.machine_families import (
+    boot_disk_type,
+    has_gpus,
+    supports_live_migration,
+)
 from trainmaster.core.reconcile.steps import Create
 
 FUSE_S_MAX: Final = 120 * 24 * 3600
@@ -59,7 +63,9 @@ def scheduling(plan: Plan, create: Create, *, is_reserved: bool) -> compute_v1.S
     Maintenance migrates VMs that can be migrated, and terminates the others. Only Trainmaster restarts a VM.
     """
     request = compute_v1.Scheduling(
-        on_host_maintenance="MIGRATE" if supports_live_migration(create.group, spot=create.spot) else "TERMINATE",
+        on_host_maintenance="MIGRATE"
+        if supports_live_migration(create.group, spot=create.spot)
+        else "TERMINATE",
         automatic_restart=False,
         provisioning_model=_provisioning_model(create, is_reserved=is_reserved),
         max_run_duration=compute_v1.Duration(seconds=min(plan.fuse_s, FUSE_S_MAX)),

@@ -24,7 +24,9 @@ from trainmaster.gcp.vm_labels import LABEL_VM_GENERATION, directive_of, labelle
 
 PAGE_SIZE: Final = 500
 """The most that Compute allows."""
-_FIELDS: Final = "(id,name,zone,status,labels,metadata/fingerprint,creationTimestamp,lastStartTimestamp)"
+_FIELDS: Final = (
+    "(id,name,zone,status,labels,metadata/fingerprint,creationTimestamp,lastStartTimestamp)"
+)
 LISTED_FIELDS: Final = f"items/*/instances{_FIELDS},items/*/warning/code,unreachables,nextPageToken"
 """Field mask of a list of all zones, sent in the header `X-Goog-FieldMask`. Source: Google's "System parameters"."""
 LISTED_FIELDS_OF_ZONE: Final = f"items{_FIELDS},warning/code,nextPageToken"
@@ -58,7 +60,9 @@ class Listing:
         )
         listed, unreachable = [], set()
         try:
-            for page in masked(partial(self._instances.aggregated_list, request), LISTED_FIELDS).pages:
+            for page in masked(
+                partial(self._instances.aggregated_list, request), LISTED_FIELDS
+            ).pages:
                 scopes = page.items.items()
                 listed += [vm for _, scope in scopes for vm in labelled(scope.instances, _vm)]
                 unreachable |= {name for name, scope in scopes if is_unreachable(scope.warning)}
@@ -69,7 +73,9 @@ class Listing:
             return self._list_zones(condition, zones)
         return listed, sorted(name.rpartition("/")[2] for name in unreachable)
 
-    def _list_zones(self, condition: str, zones: Iterable[str]) -> tuple[list[LabelledVm], list[str]]:
+    def _list_zones(
+        self, condition: str, zones: Iterable[str]
+    ) -> tuple[list[LabelledVm], list[str]]:
         listed, unreachable = [], []
         for zone in zones:
             try:
@@ -97,7 +103,10 @@ def _vm(instance: compute_v1.Instance) -> Vm:
         name=instance.name,
         zone=instance.zone.rpartition("/")[2],
         instance_id=str(instance.id),
-        status=next((status for status, names in _STATUSES.items() if instance.status in names), VmStatus.CREATING),
+        status=next(
+            (status for status, names in _STATUSES.items() if instance.status in names),
+            VmStatus.CREATING,
+        ),
         replica_id=replica_id_from_vm_name(instance.name),
         vm_generation=int(instance.labels.get(LABEL_VM_GENERATION, "0")),
         directive=directive_of(instance.labels),

@@ -32,13 +32,21 @@ class Operations:
         self._zones.transport.close()
         self._regions.transport.close()
 
-    def in_zone(self, zone: str, operation: compute_v1.Operation, wait_s: float) -> compute_v1.Operation | None:
+    def in_zone(
+        self, zone: str, operation: compute_v1.Operation, wait_s: float
+    ) -> compute_v1.Operation | None:
         """Return the operation when it is DONE; None if it is not within `wait_s`."""
-        return _follow(operation, wait_s, partial(self._zones.wait, project=self._project, zone=zone))
+        return _follow(
+            operation, wait_s, partial(self._zones.wait, project=self._project, zone=zone)
+        )
 
-    def in_region(self, region: str, operation: compute_v1.Operation, wait_s: float) -> compute_v1.Operation | None:
+    def in_region(
+        self, region: str, operation: compute_v1.Operation, wait_s: float
+    ) -> compute_v1.Operation | None:
         """As `in_zone`."""
-        return _follow(operation, wait_s, partial(self._regions.wait, project=self._project, region=region))
+        return _follow(
+            operation, wait_s, partial(self._regions.wait, project=self._project, region=region)
+        )
 
     def causes(self, zone: str, operation: compute_v1.Operation) -> list[Problem]:
         """Return why the operation failed, the first cause first. Empty: it succeeded.
@@ -52,10 +60,14 @@ class Operations:
 
     def _causes_in_group(self, zone: str, operation: compute_v1.Operation) -> list[Problem]:
         request = compute_v1.ListZoneOperationsRequest(
-            project=self._project, zone=zone, filter=f'operationGroupId="{operation.operation_group_id}"'
+            project=self._project,
+            zone=zone,
+            filter=f'operationGroupId="{operation.operation_group_id}"',
         )
         members = self._zones.list(request, **FLEET_READ)
-        return [problem for member in members for problem in problems_in(member) if is_cause(problem)]
+        return [
+            problem for member in members for problem in problems_in(member) if is_cause(problem)
+        ]
 
 
 def _follow(

@@ -63,13 +63,18 @@ class Placements:
         policy = compute_v1.ResourcePolicy(
             name=name,
             description=f"Trainmaster: VMs of {job.job_id}",
-            group_placement_policy=compute_v1.ResourcePolicyGroupPlacementPolicy(collocation="COLLOCATED"),
+            group_placement_policy=compute_v1.ResourcePolicyGroupPlacementPolicy(
+                collocation="COLLOCATED"
+            ),
         )
         region = _region_of(zone)
         with compute_errors(f"create the placement policy {name}"):
             try:
                 operation = self._policies.insert_unary(
-                    project=self._project, region=region, resource_policy_resource=policy, **FLEET_CHANGE
+                    project=self._project,
+                    region=region,
+                    resource_policy_resource=policy,
+                    **FLEET_CHANGE,
                 )
             except exceptions.Conflict:
                 return Created()

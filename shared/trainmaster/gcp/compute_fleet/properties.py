@@ -30,7 +30,9 @@ def resource(
     """Return the request for all VMs of `create`. `min_count` is the number of VMs, so that all or none are created;
     for a partial create it is 1."""
     # The keys are the names; the field `name` is output only. Source: BulkInsertInstanceResource.
-    per_vm = {name: compute_v1.BulkInsertInstanceResourcePerInstanceProperties() for name in create.names}
+    per_vm = {
+        name: compute_v1.BulkInsertInstanceResourcePerInstanceProperties() for name in create.names
+    }
     return compute_v1.BulkInsertInstanceResource(
         count=len(create.names),
         min_count=1 if create.partial else len(create.names),
@@ -53,7 +55,9 @@ def _properties(
     properties = compute_v1.InstanceProperties(
         machine_type=group.machine_type,
         labels=labels(job, create),
-        metadata=compute_v1.Metadata(items=items({**metadata, **hardware.driver_metadata(plan, group)})),
+        metadata=compute_v1.Metadata(
+            items=items({**metadata, **hardware.driver_metadata(plan, group)})
+        ),
         disks=[hardware.boot_disk(plan, group, defaults.images)],
         network_interfaces=[_network_interface(plan, defaults)],
         guest_accelerators=hardware.accelerators(group),
@@ -64,7 +68,9 @@ def _properties(
         properties.service_accounts = [compute_v1.ServiceAccount(email=email, scopes=[SCOPE])]
     if is_reserved:
         properties.reservation_affinity = compute_v1.ReservationAffinity(
-            consume_reservation_type="SPECIFIC_RESERVATION", key=RESERVATION_KEY, values=[plan.reservation or ""]
+            consume_reservation_type="SPECIFIC_RESERVATION",
+            key=RESERVATION_KEY,
+            values=[plan.reservation or ""],
         )
     if policy := policy_name(job, group, create.zone):
         properties.resource_policies = [policy]
@@ -74,7 +80,9 @@ def _properties(
 def _is_reserved(plan: Plan, create: Create) -> bool:
     """Whether the VM uses the job's reservation. Spot VMs cannot use one. A reservation is for one machine type: in a
     job with GPUs, for the machines that have them."""
-    return not create.spot and (has_gpus(create.group) or not any(has_gpus(group) for group in plan.groups))
+    return not create.spot and (
+        has_gpus(create.group) or not any(has_gpus(group) for group in plan.groups)
+    )
 
 
 def _network_interface(plan: Plan, defaults: VmDefaults) -> compute_v1.NetworkInterface:

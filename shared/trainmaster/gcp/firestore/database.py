@@ -36,13 +36,17 @@ class Database:
     def close(self) -> None:
         self._client.close()
 
-    def _get(self, *paths: str, fields: Sequence[str] | None = None) -> dict[str, DocumentSnapshot[Any]]:
+    def _get(
+        self, *paths: str, fields: Sequence[str] | None = None
+    ) -> dict[str, DocumentSnapshot[Any]]:
         """Return the documents that exist, by path, in the order of `paths`. `fields`: only these fields of them."""
         references = [self._client.document(path) for path in paths]
         with google_errors("Firestore: get documents"):
             documents = self._client.get_all(references, field_paths=fields, **CALL)
             snapshots = {snapshot.reference.path: snapshot for snapshot in documents}
-        return {path: snapshots[path] for path in paths if path in snapshots and snapshots[path].exists}
+        return {
+            path: snapshots[path] for path in paths if path in snapshots and snapshots[path].exists
+        }
 
     def _where(self, collection: str, *conditions: tuple[str, str, object]) -> Any:
         query: Any = self._client.collection(collection)
@@ -66,7 +70,9 @@ class Database:
         if update_time is None:
             batch.create(reference, document)
         else:
-            batch.update(reference, document, self._client.write_option(last_update_time=update_time))
+            batch.update(
+                reference, document, self._client.write_option(last_update_time=update_time)
+            )
 
     def _create_once(self, path: str, document: Document) -> None:
         """Create the document. One that exists stays as it is."""

@@ -43,7 +43,12 @@ def job_document(job: Job) -> Document:
     submitted. Nor do they have an `owner`: lists find their tuning job."""
     time_field = submission_time_field(through_api=job.through_api)
     submitted = {} if job.trial_of else {time_field: job.created_at, OWNER: owner(job).user.lower()}
-    return {**_dump(Job, job), "is_live": not job.state.is_terminal, "vm_hash": job_hash(job.job_id), **submitted}
+    return {
+        **_dump(Job, job),
+        "is_live": not job.state.is_terminal,
+        "vm_hash": job_hash(job.job_id),
+        **submitted,
+    }
 
 
 def submission_time_field(*, through_api: bool) -> str:
@@ -84,7 +89,9 @@ def read(kind: type[T], document: Mapping[str, Any] | None) -> T:
     """Return the value that the document stores. Raises UnreadableError for another schema version or another shape."""
     schema = (document or {}).get("schema", SCHEMA)
     if schema not in (SCHEMA, earlier_release.SCHEMA):
-        raise UnreadableError(f"a document has schema version {schema}, and this release reads version {SCHEMA}")
+        raise UnreadableError(
+            f"a document has schema version {schema}, and this release reads version {SCHEMA}"
+        )
     try:
         plain = _plain_times(document)
         present = plain if schema == SCHEMA else earlier_release.upgrade(kind.__name__, plain)
@@ -92,7 +99,9 @@ def read(kind: type[T], document: Mapping[str, Any] | None) -> T:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"])
-        raise UnreadableError(f"a document cannot be read as {kind.__name__}: {field}: {first['msg']}") from error
+        raise UnreadableError(
+            f"a document cannot be read as {kind.__name__}: {field}: {first['msg']}"
+        ) from error
     return value
 
 

@@ -39,7 +39,12 @@ def _upgrade_replica(replica: Document) -> Document:
     state = "RESTARTING" if replica.get("state") == "HELD" else replica.get("state", "WAITING")
     charged_at = replica.get("ordered_at") or replica.get("ready_at")
     restarts = [charged_at] * replica.get("restarts_used", 0) if charged_at else []
-    return {**replica, "state": state, "restarts": restarts, "reports_held": replica.get("instance_id") is None}
+    return {
+        **replica,
+        "state": state,
+        "restarts": restarts,
+        "reports_held": replica.get("instance_id") is None,
+    }
 
 
 def _upgrade_entry(entry: Document) -> Document:

@@ -49,7 +49,9 @@ class JobQueries(Database):
 
     def queue(self) -> AdmissionQueue:
         stored = self._get(QUEUE).get(QUEUE)
-        return (unpack(AdmissionQueue, stored.get("packed")) if stored else None) or AdmissionQueue()
+        return (
+            unpack(AdmissionQueue, stored.get("packed")) if stored else None
+        ) or AdmissionQueue()
 
     def store_queue(self, queue: AdmissionQueue) -> None:
         batch = self._client.batch()
@@ -63,7 +65,9 @@ class JobQueries(Database):
         self, limit: int, after: JobPosition | None = None, only: JobFilter | None = None
     ) -> tuple[Job, ...]:
         """Use one index, which ends with the time and the document's name, and compare what else the filter has."""
-        query = self._where(JOBS, *_indexed_conditions(only)).order_by("created_at", direction=Query.DESCENDING)
+        query = self._where(JOBS, *_indexed_conditions(only)).order_by(
+            "created_at", direction=Query.DESCENDING
+        )
         query = query.order_by("__name__", direction=Query.DESCENDING).limit(limit)
         found: list[Job] = []
         while len(found) < limit:
@@ -77,10 +81,15 @@ class JobQueries(Database):
 
     def count_by_state(self, label: Label | None = None) -> dict[JobState, int]:
         """One aggregation for each state, all at once. Each costs one read per 1,000 index entries, at least one."""
-        conditions: list[tuple[str, str, object]] = [("deleted_at", "==", None), ("trial_of", "==", None)]
+        conditions: list[tuple[str, str, object]] = [
+            ("deleted_at", "==", None),
+            ("trial_of", "==", None),
+        ]
         if label:
             conditions.append(("labels", "array_contains", asdict(label)))
-        queries = [self._where(JOBS, ("state", "==", state.value), *conditions) for state in JobState]
+        queries = [
+            self._where(JOBS, ("state", "==", state.value), *conditions) for state in JobState
+        ]
         with ThreadPoolExecutor(len(queries)) as pool:
             return dict(zip(JobState, pool.map(self._count, queries), strict=True))
 

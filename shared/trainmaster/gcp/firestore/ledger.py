@@ -36,11 +36,19 @@ class Ledgers(Database):
         return _in_order_of_commits(self._find(self._client.collection(ledger_path(job_id))))
 
     def ledger_since(self, job_id: str, moment: datetime) -> tuple[LedgerEntry, ...]:
-        return _in_order_of_commits(self._find(self._where(ledger_path(job_id), ("at", ">=", moment))))
+        return _in_order_of_commits(
+            self._find(self._where(ledger_path(job_id), ("at", ">=", moment)))
+        )
 
     def round_ends(self, job_id: str, round_key: str) -> tuple[End, ...]:
-        query = self._where(ledger_path(job_id), ("round", "==", round_key)).order_by("rank").order_by("ended_at")
-        return ends_of(read(LedgerEntry, snapshot.to_dict()) for snapshot in self._find(query.limit(ENDS_READ)))
+        query = (
+            self._where(ledger_path(job_id), ("round", "==", round_key))
+            .order_by("rank")
+            .order_by("ended_at")
+        )
+        return ends_of(
+            read(LedgerEntry, snapshot.to_dict()) for snapshot in self._find(query.limit(ENDS_READ))
+        )
 
     def losses_after(self, job_id: str, round_key: str, entry_key: str) -> tuple[End, ...]:
         """Compare Firestore's times of the commits."""
@@ -50,7 +58,10 @@ class Ledgers(Database):
             return ()
         since = entry.get("at") - COMMIT_MAX
         losses = self._where(
-            ledger_path(job_id), ("round", "==", round_key), ("rank", "==", 0), ("ended_at", ">=", since)
+            ledger_path(job_id),
+            ("round", "==", round_key),
+            ("rank", "==", 0),
+            ("ended_at", ">=", since),
         )
         return ends_of(
             read(LedgerEntry, snapshot.to_dict())
@@ -64,7 +75,9 @@ class Ledgers(Database):
 
     def pending_entries(self, loaded: Loaded) -> PendingEntries:
         """Compare Firestore's times of the commits with its time of the read. Equal times count as later."""
-        query = self._where(ledger_path(loaded.state.job.job_id), ("is_pending", "==", True)).select(["__name__"])
+        query = self._where(
+            ledger_path(loaded.state.job.job_id), ("is_pending", "==", True)
+        ).select(["__name__"])
         entries = self._find(query)
         included = tuple(entry.id for entry in entries if entry.create_time < loaded.read_at)
         later = tuple(entry.id for entry in entries if entry.create_time >= loaded.read_at)
@@ -116,7 +129,9 @@ class Ledgers(Database):
 
 
 def _in_order_of_commits(snapshots: list[DocumentSnapshot[Any]]) -> tuple[LedgerEntry, ...]:
-    return tuple(read(LedgerEntry, snapshot.to_dict()) for snapshot in sorted(snapshots, key=_committed_at))
+    return tuple(
+        read(LedgerEntry, snapshot.to_dict()) for snapshot in sorted(snapshots, key=_committed_at)
+    )
 
 
 def _committed_at(snapshot: DocumentSnapshot[Any]) -> tuple[datetime, datetime]:

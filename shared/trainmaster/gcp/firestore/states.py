@@ -16,8 +16,21 @@ from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.timeouts import HISTORY_KEPT
 from trainmaster.core.transitions.change import Change
 from trainmaster.errors import ConflictError
-from trainmaster.gcp.firestore.database import Database, ExistsError, commit, job_path, ledger_path, replicas_path
-from trainmaster.gcp.firestore.documents import EXPIRE_AT, entry_document, job_document, read, replica_document
+from trainmaster.gcp.firestore.database import (
+    Database,
+    ExistsError,
+    commit,
+    job_path,
+    ledger_path,
+    replicas_path,
+)
+from trainmaster.gcp.firestore.documents import (
+    EXPIRE_AT,
+    entry_document,
+    job_document,
+    read,
+    replica_document,
+)
 from trainmaster.gcp.firestore.job_queries import ADMISSION
 from trainmaster.gcp.firestore.ledger import COMMITTED_AT
 from trainmaster.ports import AdmissionToken, AlreadyRecordedError, Loaded
@@ -46,7 +59,11 @@ class States(Database):
         return replace(loaded, read_at=job.read_time)
 
     def commit(
-        self, loaded: Loaded | None, entry: LedgerEntry, change: Change, admission_token: AdmissionToken | None = None
+        self,
+        loaded: Loaded | None,
+        entry: LedgerEntry,
+        change: Change,
+        admission_token: AdmissionToken | None = None,
     ) -> None:
         tokens = loaded.tokens if loaded else {}
         job = change.job or (loaded.state.job if loaded else None)
@@ -58,35 +75,57 @@ class States(Database):
         for replica in change.replicas:
             path = f"{replicas_path(entry.job_id)}/{replica.key}"
             is_past = job is not None and replica.attempt < job.attempt
-            self._write(batch, path, replica_document(replica, expire_at if is_past else None), tokens.get(replica.key))
+            self._write(
+                batch,
+                path,
+                replica_document(replica, expire_at if is_past else None),
+                tokens.get(replica.key),
+            )
         if change.job:
             self._write(batch, job_path(entry.job_id), job_document(change.job), tokens.get(JOB))
         if admission_token is not None:
             # The values differ from the last admission's: an update that changes nothing keeps the update time.
-            self._write(batch, ADMISSION, {"job_id": entry.job_id, "at": entry.at}, admission_token.token)
+            self._write(
+                batch, ADMISSION, {"job_id": entry.job_id, "at": entry.at}, admission_token.token
+            )
         try:
             commit(batch, f"commit {entry.job_id} {entry.key}")
         except ExistsError:
             if self._get(f"{ledger_path(entry.job_id)}/{entry.key}", fields=["key"]):
                 raise AlreadyRecordedError(entry.key) from None
-            raise ConflictError(f"{entry.job_id}: another writer created one of the documents") from None
+            raise ConflictError(
+                f"{entry.job_id}: another writer created one of the documents"
+            ) from None
 
     def count_ready(self, job_id: str, attempt: int, floor: int) -> int:
-        conditions = (("attempt", "==", attempt), ("ever_ready", "==", True), ("vm_generation", ">=", floor))
+        conditions = (
+            ("attempt", "==", attempt),
+            ("ever_ready", "==", True),
+            ("vm_generation", ">=", floor),
+        )
         return self._count(self._where(replicas_path(job_id), *conditions))
 
     def count_replicas(self, job_id: str, attempt: int, states: Sequence[ReplicaState]) -> int:
         values = [state.value for state in states]
-        return self._count(self._where(replicas_path(job_id), ("attempt", "==", attempt), ("state", "in", values)))
+        return self._count(
+            self._where(replicas_path(job_id), ("attempt", "==", attempt), ("state", "in", values))
+        )
 
     def count_ready_for(self, job_id: str, round_key: str, floor: int) -> int:
-        replicas = self._where(replicas_path(job_id), ("ready_for", "==", round_key), ("vm_generation", ">=", floor))
+        replicas = self._where(
+            replicas_path(job_id), ("ready_for", "==", round_key), ("vm_generation", ">=", floor)
+        )
         return self._count(replicas)
 
     def expire_history(self, job_id: str, at: datetime) -> None:
         """Write in batches, in the order of the documents' names. A repetition writes the same again."""
         for collection in (ledger_path(job_id), replicas_path(job_id)):
-            query = self._client.collection(collection).order_by("__name__").select(["__name__"]).limit(EXPIRY_BATCH)
+            query = (
+                self._client.collection(collection)
+                .order_by("__name__")
+                .select(["__name__"])
+                .limit(EXPIRY_BATCH)
+            )
             snapshots = self._find(query)
             while snapshots:
                 batch = self._client.batch()
@@ -96,11 +135,17 @@ class States(Database):
                 snapshots = self._find(query.start_after({"__name__": snapshots[-1].reference}))
 
 
-def _to_loaded(job: DocumentSnapshot[Any], replicas: Sequence[DocumentSnapshot[Any]], *, whole: bool) -> Loaded:
+def _to_loaded(
+    job: DocumentSnapshot[Any], replicas: Sequence[DocumentSnapshot[Any]], *, whole: bool
+) -> Loaded:
     state_job = read(Job, job.to_dict())
     state_replicas = [read(Replica, snapshot.to_dict()) for snapshot in replicas]
     if whole:
-        order = {replica_id: position for position, replica_id in enumerate(state_job.plan.replica_ids)}
+        order = {
+            replica_id: position for position, replica_id in enumerate(state_job.plan.replica_ids)
+        }
         state_replicas.sort(key=lambda replica: order[replica.replica_id])
     tokens: dict[str, object] = {snapshot.id: snapshot.update_time for snapshot in replicas}
-    return Loaded(recall(State(state_job, tuple(state_replicas), whole)), {JOB: job.update_time, **tokens})
+    return Loaded(
+        recall(State(state_job, tuple(state_replicas), whole)), {JOB: job.update_time, **tokens}
+    )

@@ -31,7 +31,12 @@ from google.cloud.firestore import Client
 from trainmaster.core.model.capacity import Outcome
 from trainmaster.errors import ConflictError
 from trainmaster.gcp.firestore.database import Database, ExistsError, commit
-from trainmaster.gcp.firestore.documents import orphan_document, outcome_document, read, rejection_document
+from trainmaster.gcp.firestore.documents import (
+    orphan_document,
+    outcome_document,
+    read,
+    rejection_document,
+)
 from trainmaster.gcp.firestore.job_queries import JobQueries
 from trainmaster.gcp.firestore.ledger import Ledgers
 from trainmaster.gcp.firestore.states import States
@@ -43,7 +48,9 @@ LEASES: Final = "leases"
 class Leases(Database):
     """Leases on work: the holder of a lease does the work alone, until it expires. See `trainmaster.ports.Store`."""
 
-    def take_lease(self, name: str, now: datetime, expires_at: datetime, holder: str = "") -> Lease | None:
+    def take_lease(
+        self, name: str, now: datetime, expires_at: datetime, holder: str = ""
+    ) -> Lease | None:
         path = f"{LEASES}/{name}"
         snapshot = self._get(path).get(path)
         if snapshot is None:
@@ -63,10 +70,14 @@ class Leases(Database):
         with suppress(ConflictError):
             commit(batch, f"release the lease {lease.name}")
 
-    def _write_lease(self, name: str, holder: str, expires_at: datetime, update_time: object) -> Lease | None:
+    def _write_lease(
+        self, name: str, holder: str, expires_at: datetime, update_time: object
+    ) -> Lease | None:
         """Return None if another writer has changed the lease since `update_time`."""
         batch = self._client.batch()
-        self._write(batch, f"{LEASES}/{name}", {"expires_at": expires_at, "holder": holder}, update_time)
+        self._write(
+            batch, f"{LEASES}/{name}", {"expires_at": expires_at, "holder": holder}, update_time
+        )
         try:
             commit(batch, f"write the lease {name}")
         except (ConflictError, ExistsError):
@@ -99,13 +110,18 @@ class Incidents(Database):
             query = self._client.collection(REJECTIONS).order_by("at", direction="DESCENDING")
         else:
             query = self._where(REJECTIONS, ("source", "==", source))
-        return tuple(read(Rejection, snapshot.to_dict()) for snapshot in self._find(query.limit(limit)))
+        return tuple(
+            read(Rejection, snapshot.to_dict()) for snapshot in self._find(query.limit(limit))
+        )
 
     def report_orphan(self, orphan: Orphan) -> None:
         self._create_once(f"{ORPHANS}/{orphan.instance_id}", orphan_document(orphan))
 
     def orphans(self) -> tuple[Orphan, ...]:
-        return tuple(read(Orphan, snapshot.to_dict()) for snapshot in self._find(self._client.collection(ORPHANS)))
+        return tuple(
+            read(Orphan, snapshot.to_dict())
+            for snapshot in self._find(self._client.collection(ORPHANS))
+        )
 
     def forget_orphan(self, instance_id: str) -> None:
         batch = self._client.batch()

@@ -81,7 +81,9 @@ class DeadLetterBox:
         with self._pull_all() as letters:
             return tuple(sorted(letters.values(), key=lambda letter: letter.at))
 
-    def replay(self, ids: Sequence[str] | None, is_handled: Callable[[DeadLetter], bool]) -> ReplayResult:
+    def replay(
+        self, ids: Sequence[str] | None, is_handled: Callable[[DeadLetter], bool]
+    ) -> ReplayResult:
         """Publish the letters to their topics again, and drop them here. `ids` None: all whose topic is known.
 
         `is_handled` is called with each letter first. If it returns True, the letter has been handled and is not
@@ -92,10 +94,17 @@ class DeadLetterBox:
             for ack_id, letter in _choose(letters, ids):
                 if letter.topic is None:
                     if ids is not None:
-                        raise PermanentError(f"dead letter {letter.id} does not say which topic it was published to")
+                        raise PermanentError(
+                            f"dead letter {letter.id} does not say which topic it was published to"
+                        )
                     continue
                 if letter.cut_from:
-                    kept.append((letter, f"its {letter.cut_from} bytes were cut, because no function handles so many"))
+                    kept.append(
+                        (
+                            letter,
+                            f"its {letter.cut_from} bytes were cut, because no function handles so many",
+                        )
+                    )
                     continue
                 try:
                     if not is_handled(letter):
@@ -125,7 +134,9 @@ class DeadLetterBox:
         letters: dict[str, DeadLetter] = {}
         message_ids: set[str] = set()
         try:
-            while received := [item for item in self._pull() if item.message.message_id not in message_ids]:
+            while received := [
+                item for item in self._pull() if item.message.message_id not in message_ids
+            ]:
                 message_ids.update(item.message.message_id for item in received)
                 letters.update({item.ack_id: _letter(item.message) for item in received})
             yield letters
@@ -133,7 +144,10 @@ class DeadLetterBox:
             if letters:
                 with _dead_letter_errors():
                     self._subscriber.modify_ack_deadline(
-                        subscription=self._path, ack_ids=list(letters), ack_deadline_seconds=0, **CALL
+                        subscription=self._path,
+                        ack_ids=list(letters),
+                        ack_deadline_seconds=0,
+                        **CALL,
                     )
 
     def _pull(self) -> Sequence[ReceivedMessage]:
@@ -154,7 +168,9 @@ class DeadLetterBox:
 def _letter(message: PubsubMessage) -> DeadLetter:
     attributes = dict(message.attributes)
     moved_from = attributes.get(MOVED_FROM)
-    unacknowledged = f"not acknowledged by {moved_from} in all its deliveries" if moved_from else "unknown"
+    unacknowledged = (
+        f"not acknowledged by {moved_from} in all its deliveries" if moved_from else "unknown"
+    )
     published_at = attributes.get(MOVED_AT if moved_from else "published_at")
     return DeadLetter(
         id=message.message_id,
@@ -180,13 +196,17 @@ def _topic(attributes: Mapping[str, str]) -> str | None:
     return f"trainmaster-{function.replace('_', '-')}" if function else None
 
 
-def _choose(letters: Mapping[str, DeadLetter], ids: Sequence[str] | None) -> list[tuple[str, DeadLetter]]:
+def _choose(
+    letters: Mapping[str, DeadLetter], ids: Sequence[str] | None
+) -> list[tuple[str, DeadLetter]]:
     """Return acknowledgement id and letter of each message id. Raises PermanentError if there is no such letter."""
     if ids is None:
         return list(letters.items())
     by_id = {letter.id: (ack_id, letter) for ack_id, letter in letters.items()}
     if missing := [letter_id for letter_id in ids if letter_id not in by_id]:
-        raise PermanentError(f"no dead letter {', '.join(missing)}: `trainmaster dead-letters list` shows them")
+        raise PermanentError(
+            f"no dead letter {', '.join(missing)}: `trainmaster dead-letters list` shows them"
+        )
     return [by_id[letter_id] for letter_id in ids]
 
 

@@ -41,7 +41,9 @@ class EventFiles:
         with google_errors(f"list {folder}"):
             try:
                 for blob in self._client.list_blobs(bucket, prefix=prefix, fields=FIELDS, **CALL):
-                    yield StoredFile(f"gs://{bucket}/{blob.name}", blob.size, blob.generation, blob.crc32c)
+                    yield StoredFile(
+                        f"gs://{bucket}/{blob.name}", blob.size, blob.generation, blob.crc32c
+                    )
             except exceptions.NotFound:
                 raise PermanentError(f"there is no bucket {bucket}") from None
 

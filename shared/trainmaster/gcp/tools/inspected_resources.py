@@ -92,8 +92,12 @@ def read_policy(answer: dict[str, Any]) -> Policy:
     return Policy(
         is_enforced=any(bool(rule.get("enforce")) for rule in rules),
         denies_all=any(bool(rule.get("denyAll")) for rule in rules),
-        allowed=frozenset(_plain(value) for item in values for value in item.get("allowedValues", ())),
-        denied=frozenset(_plain(value) for item in values for value in item.get("deniedValues", ())),
+        allowed=frozenset(
+            _plain(value) for item in values for value in item.get("allowedValues", ())
+        ),
+        denied=frozenset(
+            _plain(value) for item in values for value in item.get("deniedValues", ())
+        ),
     )
 
 

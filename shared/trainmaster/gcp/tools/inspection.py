@@ -92,13 +92,18 @@ class Inspection:
         try:
             return self._access.granted_permissions(self._token, permissions)
         except UnknownTokenError:
-            raise InspectionError(HTTPStatus.UNAUTHORIZED, "your credentials are invalid or expired") from None
+            raise InspectionError(
+                HTTPStatus.UNAUTHORIZED, "your credentials are invalid or expired"
+            ) from None
         except (CallersProjectError, TemporaryError) as error:
             raise InspectionError(0, str(error)) from None
 
     def read_state(self) -> None:
         """Raise InspectionError if the caller cannot read documents."""
-        self._call("firestore", f"/v1/projects/{self.project}/databases/{own('(default)')}/documents/jobs?pageSize=1")
+        self._call(
+            "firestore",
+            f"/v1/projects/{self.project}/databases/{own('(default)')}/documents/jobs?pageSize=1",
+        )
 
     def has_topic(self, name: str) -> bool:
         return self._pubsub(f"topics/{name}") is not None
@@ -137,12 +142,20 @@ class Inspection:
         )
 
     def has_bucket(self, bucket: str) -> bool:
-        return self._find("storage", f"/storage/v1/b/{quote(bucket, safe='')}?fields=name") is not None
+        return (
+            self._find("storage", f"/storage/v1/b/{quote(bucket, safe='')}?fields=name") is not None
+        )
 
     def notifications(self, bucket: str) -> tuple[Notification, ...]:
-        answer = self._call("storage", f"/storage/v1/b/{quote(bucket, safe='')}/notificationConfigs")
+        answer = self._call(
+            "storage", f"/storage/v1/b/{quote(bucket, safe='')}/notificationConfigs"
+        )
         return tuple(
-            Notification(_short(item["topic"]), tuple(item.get("event_types", ())), item.get("object_name_prefix", ""))
+            Notification(
+                _short(item["topic"]),
+                tuple(item.get("event_types", ())),
+                item.get("object_name_prefix", ""),
+            )
             for item in answer.get("items", ())
         )
 
@@ -165,16 +178,23 @@ class Inspection:
         path = f"/compute/v1/projects/{self.project}/aggregated/instances?fields={fields}"
         listing = self._call("compute", path)
         scopes = listing.get("items", {}).items()
-        warned = {name for name, scope in scopes if scope.get("warning", {}).get("code") == "UNREACHABLE"}
+        warned = {
+            name for name, scope in scopes if scope.get("warning", {}).get("code") == "UNREACHABLE"
+        }
         return frozenset(_short(name) for name in warned | set(listing.get("unreachables", ())))
 
     def unreachable_tpu_zones(self) -> frozenset[str]:
         """Return the zones that the lists of TPU nodes and queued resources lack."""
         lists = [
-            self._call("tpu", f"/v2/projects/{self.project}/locations/-/{kind}?fields=unreachable,nextPageToken")
+            self._call(
+                "tpu",
+                f"/v2/projects/{self.project}/locations/-/{kind}?fields=unreachable,nextPageToken",
+            )
             for kind in ("nodes", "queuedResources")
         ]
-        return frozenset(_short(name) for listing in lists for name in listing.get("unreachable", ()))
+        return frozenset(
+            _short(name) for listing in lists for name in listing.get("unreachable", ())
+        )
 
     def has_image(self, image: str) -> bool:
         """Whether there is an image, or a family with an image, `projects/P/global/images/[family/]NAME`."""
@@ -205,12 +225,17 @@ class Inspection:
 
     def functions(self) -> tuple[DeployedFunction, ...]:
         """Return the functions of all regions."""
-        answer = self._call("cloudfunctions", f"/v2/projects/{self.project}/locations/-/functions?pageSize=1000")
+        answer = self._call(
+            "cloudfunctions", f"/v2/projects/{self.project}/locations/-/functions?pageSize=1000"
+        )
         return tuple(
             DeployedFunction(
                 _short(item["name"]),
                 item.get("state", "UNKNOWN"),
-                next((str(message.get("message", "")) for message in item.get("stateMessages", ())), ""),
+                next(
+                    (str(message.get("message", "")) for message in item.get("stateMessages", ())),
+                    "",
+                ),
                 item.get("url", ""),
             )
             for item in answer.get("functions", ())
@@ -245,12 +270,16 @@ class Inspection:
         emulator: str = getattr(self.endpoints, service)
         google: str = getattr(GOOGLE, service)
         try:
-            with closing(RestApi(google, emulator, TIMEOUT_S, "" if emulator else self._token)) as api:
+            with closing(
+                RestApi(google, emulator, TIMEOUT_S, "" if emulator else self._token)
+            ) as api:
                 return api.call("GET" if body is None else "POST", path, body)
         except exceptions.GoogleAPICallError as error:
             raise InspectionError(int(error.code or 0), str(error.message)) from None
         except NO_CONNECTION as error:
-            self._silent[service] = InspectionError(0, f"{emulator or google} does not answer: {error}")
+            self._silent[service] = InspectionError(
+                0, f"{emulator or google} does not answer: {error}"
+            )
             raise self._silent[service] from None
 
     @cached_property
@@ -262,7 +291,9 @@ class Inspection:
 
 
 def _quotas_of(resource: Json) -> tuple[Quota, ...]:
-    return tuple(Quota(item["metric"], item["usage"], item["limit"]) for item in resource.get("quotas", ()))
+    return tuple(
+        Quota(item["metric"], item["usage"], item["limit"]) for item in resource.get("quotas", ())
+    )
 
 
 def _short(name: str) -> str:

@@ -40,7 +40,9 @@ class JobsApi:
         problem = ""
         for pause_s in (*PAUSES_S, None):
             try:
-                response = self._session().request(method, f"{self._base}{path}", json=body, headers=headers)
+                response = self._session().request(
+                    method, f"{self._base}{path}", json=body, headers=headers
+                )
             except NO_CONNECTION as error:
                 problem = str(error)
             else:
@@ -59,4 +61,6 @@ class JobsApi:
     def _session(self) -> clients.Session:
         """Return a session with the user's credentials; they are read again, because tokens expire."""
         has_token = clients.TOKEN_FILE in os.environ
-        return clients.session("", TIMEOUT_S, clients.caller_token(self._project) if has_token else "")
+        return clients.session(
+            "", TIMEOUT_S, clients.caller_token(self._project) if has_token else ""
+        )

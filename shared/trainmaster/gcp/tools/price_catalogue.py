@@ -17,7 +17,11 @@ from trainmaster.gcp import clients
 from trainmaster.gcp.errors import google_errors
 from trainmaster.gcp.retries import CALL
 
-SERVICES: Final = {"Compute Engine": "6F81-5844-456A", "Cloud TPU": "E000-3F24-B8AA", "Cloud Storage": "95FF-2EF5-5EA1"}
+SERVICES: Final = {
+    "Compute Engine": "6F81-5844-456A",
+    "Cloud TPU": "E000-3F24-B8AA",
+    "Cloud Storage": "95FF-2EF5-5EA1",
+}
 """Services whose SKUs jobs use. Chips from v5e on are SKUs of Compute Engine. Source: cloud.google.com/skus."""
 PAGE_SIZE: Final = 5_000
 """The largest page of the API. Compute Engine has about 30,000 SKUs."""
@@ -37,7 +41,9 @@ class PriceCatalogue:
 
         Raises TemporaryError, or PermanentError for an unknown currency.
         """
-        request = billing_v1.ListSkusRequest(parent=f"services/{service}", page_size=PAGE_SIZE, currency_code=currency)
+        request = billing_v1.ListSkusRequest(
+            parent=f"services/{service}", page_size=PAGE_SIZE, currency_code=currency
+        )
         with google_errors("Cloud Billing"):
             for listed_sku in self._client.list_skus(request=request, **CALL):
                 if listed_sku.pricing_info:
@@ -58,7 +64,10 @@ def _sku(listed_sku: Any) -> Sku:
     # Without a time range, the catalogue returns the price that is effective now. Source: ListSkusRequest.
     expression = listed_sku.pricing_info[-1].pricing_expression
     tiers = [
-        Tier(Decimal(str(tier.start_usage_amount)), amount(tier.unit_price.units, tier.unit_price.nanos))
+        Tier(
+            Decimal(str(tier.start_usage_amount)),
+            amount(tier.unit_price.units, tier.unit_price.nanos),
+        )
         for tier in expression.tiered_rates
     ]
     currencies = {tier.unit_price.currency_code for tier in expression.tiered_rates}

@@ -97,7 +97,9 @@ class CloudScheduler:
 
     @cached_property
     def _client(self) -> scheduler_v1.CloudSchedulerClient:
-        return clients.rest_client(scheduler_v1.CloudSchedulerClient, self._endpoint, transport="rest")
+        return clients.rest_client(
+            scheduler_v1.CloudSchedulerClient, self._endpoint, transport="rest"
+        )
 
 
 def _as_json(job: scheduler_v1.Job) -> Json:

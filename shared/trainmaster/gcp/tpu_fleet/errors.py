@@ -65,13 +65,18 @@ def problem_of_status(status: status_pb2.Status) -> Problem:
 
 def problem_of_operation(status: Mapping[str, Any]) -> Problem:
     """Return the problem of a failed operation, whose error is a google.rpc.Status in JSON."""
-    return Problem(_code_name(int(status.get("code", code_pb2.UNKNOWN))), str(status.get("message", "")))
+    return Problem(
+        _code_name(int(status.get("code", code_pb2.UNKNOWN))), str(status.get("message", ""))
+    )
 
 
 def is_transient(error: exceptions.GoogleAPICallError, problem: Problem) -> bool:
     if _CAPACITY.search(problem.message) or _CHIP_QUOTA.match(problem.message):
         return False
-    return isinstance(error, (exceptions.ServerError, exceptions.TooManyRequests)) or problem.code == "ABORTED"
+    return (
+        isinstance(error, (exceptions.ServerError, exceptions.TooManyRequests))
+        or problem.code == "ABORTED"
+    )
 
 
 def not_created(problem: Problem) -> NotCreated:
@@ -84,7 +89,9 @@ def name_exists(problem: Problem) -> bool:
 
 def has_no_tpus(problem: Problem) -> bool:
     """Whether Cloud TPU is not in the zone, or not for this project. Then the zone has no nodes."""
-    return problem.code in ("PERMISSION_DENIED", "NOT_FOUND") and "on 'locations/" in problem.message
+    return (
+        problem.code in ("PERMISSION_DENIED", "NOT_FOUND") and "on 'locations/" in problem.message
+    )
 
 
 def _kind(problem: Problem) -> CapacityErrorKind:
@@ -92,7 +99,11 @@ def _kind(problem: Problem) -> CapacityErrorKind:
     if _CAPACITY.search(problem.message):
         return CapacityErrorKind.STOCKOUT
     if _CHIP_QUOTA.match(problem.message):
-        return CapacityErrorKind.STOCKOUT if _ZONE_QUOTA.search(problem.message) else CapacityErrorKind.QUOTA
+        return (
+            CapacityErrorKind.STOCKOUT
+            if _ZONE_QUOTA.search(problem.message)
+            else CapacityErrorKind.QUOTA
+        )
     if problem.code in _NO_CAPACITY:
         return CapacityErrorKind.STOCKOUT
     if problem.code in _BLOCKED or _REPAIRABLE_TEXT.search(problem.message):

@@ -35,7 +35,9 @@ _log = logging.getLogger(__name__)
 class Listing:
     """Lists what has a job's label, in any zone of the project. Thread-safe."""
 
-    def __init__(self, project: str, client: tpu_v2.TpuClient, queued_resources: QueuedResources) -> None:
+    def __init__(
+        self, project: str, client: tpu_v2.TpuClient, queued_resources: QueuedResources
+    ) -> None:
         self._project, self._client, self._queued_resources = project, client, queued_resources
 
     def in_zone(self, zone: str) -> list[LabelledVm]:
@@ -67,16 +69,24 @@ class Listing:
     def _list_queued(self, zone: str, unreachable: set[str]) -> list[LabelledVm]:
         """Return the queued resources; of all zones, none if they cannot be listed: the nodes count more."""
         try:
-            return list(self._queued_resources.list_labelled(f"projects/{self._project}/locations/{zone}", unreachable))
+            return list(
+                self._queued_resources.list_labelled(
+                    f"projects/{self._project}/locations/{zone}", unreachable
+                )
+            )
         except exceptions.GoogleAPICallError as error:
             if zone != ALL_ZONES:
                 raise
-            _log.warning("Queued resources cannot be listed in zone %s: %s", zone, problem_of(error).message)
+            _log.warning(
+                "Queued resources cannot be listed in zone %s: %s", zone, problem_of(error).message
+            )
             return []
 
     def _list_nodes(self, zone: str, unreachable: set[str]) -> Iterator[LabelledVm]:
         """Yield the nodes with a job's label. Zones that cannot be reached are added to `unreachable`."""
-        request = tpu_v2.ListNodesRequest(parent=f"projects/{self._project}/locations/{zone}", page_size=PAGE_SIZE)
+        request = tpu_v2.ListNodesRequest(
+            parent=f"projects/{self._project}/locations/{zone}", page_size=PAGE_SIZE
+        )
         for page in masked(partial(self._client.list_nodes, request), LISTED_FIELDS).pages:
             unreachable |= set(page.unreachable)
             for node in page.nodes:

@@ -19,7 +19,13 @@ from trainmaster.core.model.vm import VmStatus
 from trainmaster.core.model.vm_names import job_label
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.gcp.retries import FLEET_READ, FLEET_WRITE
-from trainmaster.gcp.tpu_fleet.errors import has_no_tpus, is_transient, name_exists, not_created, problem_of
+from trainmaster.gcp.tpu_fleet.errors import (
+    has_no_tpus,
+    is_transient,
+    name_exists,
+    not_created,
+    problem_of,
+)
 from trainmaster.gcp.tpu_fleet.nodes import vm_of
 from trainmaster.gcp.tpu_fleet.operations import Operation, Operations
 from trainmaster.gcp.vm_labels import job_key
@@ -32,7 +38,9 @@ class NodeCreation:
     def __init__(self, client: tpu_v2.TpuClient, operations: Operations) -> None:
         self._client, self._operations = client, operations
 
-    def create(self, parent: str, job: Job, create: Create, node: tpu_v2.Node, deadline: float) -> CreateOutcome:
+    def create(
+        self, parent: str, job: Job, create: Create, node: tpu_v2.Node, deadline: float
+    ) -> CreateOutcome:
         """Create all nodes, and wait for them until `deadline` (monotonic clock)."""
         try:
             known = self._operations.creations(parent)
@@ -42,12 +50,20 @@ class NodeCreation:
             raise
         started = [self._start(parent, job, create, name, node, known) for name in create.names]
         outcomes = [self._outcome(operation, deadline) for operation in started]
-        if failure := next((outcome for outcome in outcomes if isinstance(outcome, NotCreated)), None):
+        if failure := next(
+            (outcome for outcome in outcomes if isinstance(outcome, NotCreated)), None
+        ):
             return failure
         return Pending() if any(isinstance(outcome, Pending) for outcome in outcomes) else Created()
 
     def _start(
-        self, parent: str, job: Job, create: Create, name: str, node: tpu_v2.Node, known: Mapping[str, Operation]
+        self,
+        parent: str,
+        job: Job,
+        create: Create,
+        name: str,
+        node: tpu_v2.Node,
+        known: Mapping[str, Operation],
     ) -> str | CreateOutcome:
         """Return the name of the operation to follow, or the outcome if it is known at once."""
         creation = known.get(f"{parent}/nodes/{name}")
@@ -85,6 +101,9 @@ class NodeCreation:
             message = f"a node named {name} exists and does not belong to the job"
             return NotCreated(CapacityErrorKind.DENIED, "ALREADY_EXISTS", message)
         vm = vm_of(node)
-        if vm.vm_generation < create.vm_generation or vm.status in (VmStatus.STOPPING, VmStatus.STOPPED):
+        if vm.vm_generation < create.vm_generation or vm.status in (
+            VmStatus.STOPPING,
+            VmStatus.STOPPED,
+        ):
             return Pending()  # an earlier VM still has the name
         return Created()

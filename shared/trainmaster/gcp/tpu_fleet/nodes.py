@@ -55,7 +55,9 @@ _HEALTHY: Final = (tpu_v2.Node.Health.HEALTHY, tpu_v2.Node.Health.HEALTH_UNSPECI
 _log = logging.getLogger(__name__)
 
 
-def resource(job: Job, create: Create, defaults: VmDefaults, metadata: Mapping[str, str]) -> tpu_v2.Node:
+def resource(
+    job: Job, create: Create, defaults: VmDefaults, metadata: Mapping[str, str]
+) -> tpu_v2.Node:
     """Return the node to create. Raises ValueError for a topology of an unknown type of TPU."""
     tpu = create.group.tpu
     if tpu is None:
@@ -82,7 +84,9 @@ def resource(job: Job, create: Create, defaults: VmDefaults, metadata: Mapping[s
 def _accelerator(tpu: Tpu, topology: str) -> tpu_v2.AcceleratorConfig:
     generation = tpu.type.partition("-")[0]
     if generation not in _GENERATIONS:
-        raise ValueError(f"{tpu.type} is not a known type of TPU: known types begin with {', '.join(_GENERATIONS)}")
+        raise ValueError(
+            f"{tpu.type} is not a known type of TPU: known types begin with {', '.join(_GENERATIONS)}"
+        )
     return tpu_v2.AcceleratorConfig(type_=_GENERATIONS[generation], topology=topology)
 
 
@@ -105,7 +109,9 @@ def _with_project(reference: str, project: str) -> str:
 def vm_of(node: tpu_v2.Node) -> Vm:
     """Return the node as a VM. Raises ValueError if no replica can have the node's name."""
     _, _, _, zone, _, name = node.name.split("/")
-    created_at = datetime.fromtimestamp(node.create_time.timestamp(), UTC) if node.create_time else None
+    created_at = (
+        datetime.fromtimestamp(node.create_time.timestamp(), UTC) if node.create_time else None
+    )
     status = _STATUSES.get(node.state, VmStatus.CREATING)
     return Vm(
         name=name,
@@ -117,7 +123,9 @@ def vm_of(node: tpu_v2.Node) -> Vm:
         directive=directive_of(node.labels),
         fingerprint=fingerprint(node),
         created_at=created_at,
-        started_at=created_at + timedelta(seconds=CREATION_S) if created_at and status is VmStatus.RUNNING else None,
+        started_at=created_at + timedelta(seconds=CREATION_S)
+        if created_at and status is VmStatus.RUNNING
+        else None,
         is_tpu=True,
         loss=_LOSSES.get(node.state, LossCause.GONE),
         # Source: Node.network_endpoints: the first one is the address of the slice.
@@ -134,7 +142,14 @@ def fingerprint(node: tpu_v2.Node) -> str:
 def log_health(node: tpu_v2.Node) -> None:
     """Log health and symptoms for people. If they end a program or a slice, its exit or the node's state shows it."""
     if node.health not in _HEALTHY:
-        _log.warning("TPU node %s is %s: %s", node.name, node.health.name, node.health_description or "no description")
+        _log.warning(
+            "TPU node %s is %s: %s",
+            node.name,
+            node.health.name,
+            node.health_description or "no description",
+        )
     for symptom in node.symptoms:
         kind = tpu_v2.Symptom.SymptomType(symptom.symptom_type).name
-        _log.warning("TPU node %s, worker %s: %s: %s", node.name, symptom.worker_id, kind, symptom.details)
+        _log.warning(
+            "TPU node %s, worker %s: %s: %s", node.name, symptom.worker_id, kind, symptom.details
+        )

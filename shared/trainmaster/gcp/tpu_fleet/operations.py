@@ -73,12 +73,18 @@ class Operations:
 
     def creations(self, parent: str) -> dict[str, Operation]:
         """Return the last create operation of each resource, by the resource's full name, if its outcome is valid."""
-        listed = self._api.get(f"/v2/{parent}/operations", pageSize=str(PAGE_SIZE)).get("operations", [])
-        creations = [operation for operation in map(Operation.parse, listed) if operation.verb == "create"]
+        listed = self._api.get(f"/v2/{parent}/operations", pageSize=str(PAGE_SIZE)).get(
+            "operations", []
+        )
+        creations = [
+            operation for operation in map(Operation.parse, listed) if operation.verb == "create"
+        ]
         since = datetime.now(UTC) - timedelta(seconds=OUTCOME_VALID_S)
         started = [(operation.started_at, operation) for operation in creations]
         last: dict[str, Operation] = {}
-        for started_at, operation in sorted(((at, each) for at, each in started if at), key=lambda pair: pair[0]):
+        for started_at, operation in sorted(
+            ((at, each) for at, each in started if at), key=lambda pair: pair[0]
+        ):
             last.pop(operation.target, None)
             if not operation.done or started_at > since:
                 last[operation.target] = operation
@@ -105,7 +111,9 @@ class Operations:
         except exceptions.NotFound:
             return True
         except exceptions.GoogleAPICallError as error:
-            if problem_of(error).code == "FAILED_PRECONDITION":  # another call is creating or changing the resource
+            if (
+                problem_of(error).code == "FAILED_PRECONDITION"
+            ):  # another call is creating or changing the resource
                 return False
             raise
         finished = self.follow(name, time.monotonic() + wait_s)

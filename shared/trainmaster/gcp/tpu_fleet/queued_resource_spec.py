@@ -42,7 +42,8 @@ def request(parent: str, job: Job, create: Create, node: tpu_v2.Node) -> tpu_v2.
     (name,) = create.names
     spec = tpu_v2.QueuedResource.Tpu.NodeSpec(parent=parent, node_id=name, node=node)
     queued = tpu_v2.QueuedResource(
-        tpu=tpu_v2.QueuedResource.Tpu(node_spec=[spec]), queueing_policy=_policy(provisioning_deadline(job))
+        tpu=tpu_v2.QueuedResource.Tpu(node_spec=[spec]),
+        queueing_policy=_policy(provisioning_deadline(job)),
     )
     if create.spot:
         queued.spot = tpu_v2.QueuedResource.Spot()
@@ -55,7 +56,11 @@ def flex_start(queued: tpu_v2.QueuedResource, plan: Plan) -> Json:
     """Return the request in v2alpha1, for a bounded time: as long as the job may run, plus the time to start."""
     run_s = min(plan.max_running_s + FUSE_SLACK_S, FLEX_START_MAX_S)
     body: Json = json_format.MessageToDict(tpu_v2.QueuedResource.pb(queued))
-    return {**body, "provisioningModel": "FLEX_START", "runDuration": {"maxRunDuration": f"{run_s}s"}}
+    return {
+        **body,
+        "provisioningModel": "FLEX_START",
+        "runDuration": {"maxRunDuration": f"{run_s}s"},
+    }
 
 
 def is_queued(create: Create) -> bool:
@@ -85,7 +90,9 @@ def vm_of(queued: tpu_v2.QueuedResource) -> Vm:
         vm_generation=int(node.labels.get(LABEL_VM_GENERATION, "0")),
         directive=directive_of(node.labels),
         fingerprint="",
-        created_at=datetime.fromtimestamp(queued.create_time.timestamp(), UTC) if queued.create_time else None,
+        created_at=datetime.fromtimestamp(queued.create_time.timestamp(), UTC)
+        if queued.create_time
+        else None,
         is_tpu=True,
         loss=LossCause.PREEMPTION if by_service else LossCause.GONE,
     )

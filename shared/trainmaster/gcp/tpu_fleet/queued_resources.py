@@ -37,7 +37,14 @@ from trainmaster.gcp.tpu_fleet.errors import (
     problem_of_status,
 )
 from trainmaster.gcp.tpu_fleet.operations import Operations
-from trainmaster.gcp.tpu_fleet.queued_resource_spec import flex_start, identity, is_flex_start, node_of, request, vm_of
+from trainmaster.gcp.tpu_fleet.queued_resource_spec import (
+    flex_start,
+    identity,
+    is_flex_start,
+    node_of,
+    request,
+    vm_of,
+)
 from trainmaster.gcp.vm_defaults import Problem
 from trainmaster.gcp.vm_labels import LABEL_ATTEMPT, LABEL_ROUND, job_key, labelled
 from trainmaster.ports import CreateOutcome, NotCreated, Pending
@@ -45,9 +52,13 @@ from trainmaster.ports import CreateOutcome, NotCreated, Pending
 SETTLE_S: Final = 3.0
 """How long to wait until a queued resource is accepted or deleted."""
 PAGE_SIZE: Final = 200
-LISTED_FIELDS: Final = "queuedResources(name,createTime,state,tpu/nodeSpec/node/labels),nextPageToken,unreachable"
+LISTED_FIELDS: Final = (
+    "queuedResources(name,createTime,state,tpu/nodeSpec/node/labels),nextPageToken,unreachable"
+)
 """Without the metadata of the requested nodes."""
-_UNEXPLAINED: Final = Problem("DEADLINE_EXCEEDED", "the queued resource failed, and Cloud TPU gives no reason")
+_UNEXPLAINED: Final = Problem(
+    "DEADLINE_EXCEEDED", "the queued resource failed, and Cloud TPU gives no reason"
+)
 
 
 class QueuedResources:
@@ -62,7 +73,9 @@ class QueuedResources:
         The zone `-` means all zones. Source: `gcloud compute tpus queued-resources list --zone=-` in public guides.
         """
         listing = tpu_v2.ListQueuedResourcesRequest(parent=parent, page_size=PAGE_SIZE)
-        for page in masked(partial(self._client.list_queued_resources, listing), LISTED_FIELDS).pages:
+        for page in masked(
+            partial(self._client.list_queued_resources, listing), LISTED_FIELDS
+        ).pages:
             unreachable |= set(page.unreachable)
             yield from labelled(page.queued_resources, vm_of, lambda queued: node_of(queued).labels)
 
@@ -87,7 +100,8 @@ class QueuedResources:
             return False
         deletion = tpu_v2.DeleteQueuedResourceRequest(name=path, force=True)
         return self._operations.finish_deletion(
-            lambda: self._client.delete_queued_resource(deletion, **FLEET_WRITE).operation.name, SETTLE_S
+            lambda: self._client.delete_queued_resource(deletion, **FLEET_WRITE).operation.name,
+            SETTLE_S,
         )
 
     def _request(self, parent: str, job: Job, create: Create, node: tpu_v2.Node) -> CreateOutcome:
@@ -107,20 +121,32 @@ class QueuedResources:
         finished = self._operations.follow(operation, time.monotonic() + SETTLE_S)
         return not_created(finished.error) if finished.error else Pending()
 
-    def _send(self, parent: str, name: str, queued: tpu_v2.QueuedResource, job: Job, create: Create) -> str:
+    def _send(
+        self, parent: str, name: str, queued: tpu_v2.QueuedResource, job: Job, create: Create
+    ) -> str:
         """Return the name of the operation. Flex-start is in no client library yet, only in the API v2alpha1."""
         if is_flex_start(create):
             path = f"/v2alpha1/{parent}/queuedResources"
-            return str(self._api.call("POST", path, flex_start(queued, job.plan), queuedResourceId=name)["name"])
+            return str(
+                self._api.call("POST", path, flex_start(queued, job.plan), queuedResourceId=name)[
+                    "name"
+                ]
+            )
         create_request = tpu_v2.CreateQueuedResourceRequest(
             parent=parent, queued_resource_id=name, queued_resource=queued
         )
-        return str(self._client.create_queued_resource(create_request, **FLEET_WRITE).operation.name)
+        return str(
+            self._client.create_queued_resource(create_request, **FLEET_WRITE).operation.name
+        )
 
-    def _outcome_of_existing(self, existing: tpu_v2.QueuedResource, job: Job, create: Create) -> CreateOutcome:
+    def _outcome_of_existing(
+        self, existing: tpu_v2.QueuedResource, job: Job, create: Create
+    ) -> CreateOutcome:
         labels = node_of(existing).labels
         if labels.get(job_key()) != job_label(job.job_id):
-            message = f"a queued resource named {existing.name} exists and does not belong to the job"
+            message = (
+                f"a queued resource named {existing.name} exists and does not belong to the job"
+            )
             return NotCreated(CapacityErrorKind.DENIED, "ALREADY_EXISTS", message)
         vm: Vm = vm_of(existing)
         if vm.status is not VmStatus.REFUSED or vm.vm_generation != create.vm_generation:
@@ -134,6 +160,8 @@ class QueuedResources:
 
     def _get(self, path: str) -> tpu_v2.QueuedResource | None:
         try:
-            return self._client.get_queued_resource(tpu_v2.GetQueuedResourceRequest(name=path), **FLEET_READ)
+            return self._client.get_queued_resource(
+                tpu_v2.GetQueuedResourceRequest(name=path), **FLEET_READ
+            )
         except exceptions.NotFound:
             return None

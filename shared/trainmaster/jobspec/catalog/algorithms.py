@@ -12,7 +12,9 @@ from typing import Final
 
 from trainmaster.jobspec.catalog.runtimes import CONTAINER_HOST, Runtime
 
-_IMAGE: Final = re.compile(r"(?:(?:us|eu|asia)\.)?gcr\.io/cloud-ml-algos/(?P<name>[^:@]+)(?:[:@].*)?")
+_IMAGE: Final = re.compile(
+    r"(?:(?:us|eu|asia)\.)?gcr\.io/cloud-ml-algos/(?P<name>[^:@]+)(?:[:@].*)?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +44,28 @@ ALGORITHMS: Final = {
     for algorithm in (
         Algorithm("boosted_trees", "XGBOOST", "xgboost-3.2", ("boosted_trees",), gpus_max=0),
         Algorithm("xgboost_dist", "XGBOOST", "xgboost-3.2", ("xgboost_dist",), is_distributed=True),
-        Algorithm("linear_learner", "TENSORFLOW", "2.21", ("linear_learner_cpu", "linear_learner_gpu")),
-        Algorithm("wide_deep_learner", "TENSORFLOW", "2.21", ("wide_deep_learner_cpu", "wide_deep_learner_gpu")),
+        Algorithm(
+            "linear_learner", "TENSORFLOW", "2.21", ("linear_learner_cpu", "linear_learner_gpu")
+        ),
+        Algorithm(
+            "wide_deep_learner",
+            "TENSORFLOW",
+            "2.21",
+            ("wide_deep_learner_cpu", "wide_deep_learner_gpu"),
+        ),
         Algorithm("tab_net", "TENSORFLOW", "2.21", ("tab_net",)),
     )
 }
-ALGORITHM_OF_IMAGE: Final = {image: algorithm for algorithm in ALGORITHMS.values() for image in algorithm.images}
+ALGORITHM_OF_IMAGE: Final = {
+    image: algorithm for algorithm in ALGORITHMS.values() for image in algorithm.images
+}
 
-XGBOOST_ON_GPU: Final = Runtime("xgboost", CONTAINER_HOST.image, "3.12", ("xgboost==3.2.*", "scikit-learn==1.9.*"))
+XGBOOST_ON_GPU: Final = Runtime(
+    "xgboost", CONTAINER_HOST.image, "3.12", ("xgboost==3.2.*", "scikit-learn==1.9.*")
+)
 """What `xgboost_dist` runs in on VMs with GPUs: the image has a driver, and this build of XGBoost uses it."""
 
-_MODEL_GARDEN: Final = (
-    "train it with TensorFlow Model Garden (package tf-models-official), in a package or a container of your own"
-)
+_MODEL_GARDEN: Final = "train it with TensorFlow Model Garden (package tf-models-official), in a package or a container of your own"
 NOT_AVAILABLE: Final = {
     "image_classification": _MODEL_GARDEN,
     "image_object_detection": _MODEL_GARDEN,

@@ -94,7 +94,9 @@ class TpuType(NamedTuple):
 def _sizes(generation: str, *, pods: bool | None = None) -> tuple[int, ...]:
     """Return the sizes of slices of several hosts (`pods`), of single hosts (not `pods`), or all (None)."""
     table = GENERATIONS[generation]
-    return tuple(size for size in table.topologies if pods is None or (table.hosts(size) > 1) is pods)
+    return tuple(
+        size for size in table.topologies if pods is None or (table.hosts(size) > 1) is pods
+    )
 
 
 # AI Platform's types, then later ones. AI Platform's TPU_V2 and TPU_V3 are single hosts; its pods are separate types.
@@ -109,7 +111,10 @@ TPU_TYPES: Final = {
     "TPU_V5P": TpuType("v5p", _sizes("v5p")),
     "TPU_V6E": TpuType("v6e", _sizes("v6e")),
 }
-VERTEX_TPU_TYPES: Final = {**TPU_TYPES, **{f"TPU_{name.upper()}": TpuType(name, _sizes(name)) for name in ("v2", "v3")}}
+VERTEX_TPU_TYPES: Final = {
+    **TPU_TYPES,
+    **{f"TPU_{name.upper()}": TpuType(name, _sizes(name)) for name in ("v2", "v3")},
+}
 """Vertex AI has no types of pods: TPU_V3 with 32 and more is one. Source: its page "Configure compute", 2026-11."""
 TPU_MACHINES: Final = ("cloud_tpu", "cloud-tpu")
 """Machine types whose TPU acceleratorConfig names: that of AI Platform, and that of Vertex AI for v2 and v3."""
@@ -123,9 +128,13 @@ GPU_COUNTS: Final = {name: GPUS[gpu].counts for name, gpu in GPU_NAMES.items() i
 """GPU that can be attached, in the API's spelling → vCPUs of an n1 machine, at most → valid counts."""
 _API_NAMES: Final = {gpu: name for name, gpu in GPU_NAMES.items()}
 BUILT_IN_GPUS: Final = {
-    name: Gpu(_API_NAMES[machine.gpu.type], machine.gpu.count) for name, machine in MACHINE_TYPES.items() if machine.gpu
+    name: Gpu(_API_NAMES[machine.gpu.type], machine.gpu.count)
+    for name, machine in MACHINE_TYPES.items()
+    if machine.gpu
 }
-N1_MACHINES: Final = {name: machine.vcpus for name, machine in MACHINE_TYPES.items() if machine.family.attaches_gpus}
+N1_MACHINES: Final = {
+    name: machine.vcpus for name, machine in MACHINE_TYPES.items() if machine.family.attaches_gpus
+}
 """n1 machine type → vCPUs."""
 
 
@@ -135,8 +144,14 @@ def valid_gpu_counts(gpu_type: str, machine_type: str) -> tuple[int, ...]:
     if vcpus is None or gpu_type not in GPU_COUNTS:
         return ()
     column = min(limit for limit in GPU_COUNTS[gpu_type] if vcpus <= limit)
-    is_only_for_highcpu = column == N1_MACHINES["n1-highcpu-64"] and GPUS[GPU_NAMES[gpu_type]].only_highcpu_at_64
-    return () if is_only_for_highcpu and "highcpu" not in machine_type else GPU_COUNTS[gpu_type][column]
+    is_only_for_highcpu = (
+        column == N1_MACHINES["n1-highcpu-64"] and GPUS[GPU_NAMES[gpu_type]].only_highcpu_at_64
+    )
+    return (
+        ()
+        if is_only_for_highcpu and "highcpu" not in machine_type
+        else GPU_COUNTS[gpu_type][column]
+    )
 
 
 def known_machine_names() -> tuple[str, ...]:

@@ -14,14 +14,33 @@ _ABC: Final = (
     *("asia-east1", "asia-east2", "asia-northeast1", "asia-northeast2", "asia-northeast3"),
     *("asia-south1", "asia-south2", "asia-southeast1", "asia-southeast2"),
     *("australia-southeast1", "australia-southeast2"),
-    *("europe-central2", "europe-north1", "europe-north2", "europe-southwest1", "europe-west2", "europe-west3"),
-    *("europe-west4", "europe-west6", "europe-west8", "europe-west9", "europe-west10", "europe-west12"),
+    *(
+        "europe-central2",
+        "europe-north1",
+        "europe-north2",
+        "europe-southwest1",
+        "europe-west2",
+        "europe-west3",
+    ),
+    *(
+        "europe-west4",
+        "europe-west6",
+        "europe-west8",
+        "europe-west9",
+        "europe-west10",
+        "europe-west12",
+    ),
     *("northamerica-northeast1", "northamerica-northeast2", "northamerica-south1"),
     *("southamerica-east1", "southamerica-west1"),
     *("us-east4", "us-east5", "us-south1", "us-west1", "us-west2", "us-west3", "us-west4"),
 )
 """Regions with the zones a, b and c."""
-_OTHERS: Final = {"europe-west1": "bcd", "us-central1": "abcf", "us-central2": "b", "us-east1": "bcd"}
+_OTHERS: Final = {
+    "europe-west1": "bcd",
+    "us-central1": "abcf",
+    "us-central2": "b",
+    "us-east1": "bcd",
+}
 
 REGION_ZONES: Final = {
     region: tuple(f"{region}-{letter}" for letter in letters)

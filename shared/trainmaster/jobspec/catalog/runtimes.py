@@ -14,7 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from trainmaster.jobspec.catalog.service_packages import SERVICE_PACKAGES_ON_TPU, with_service_packages
+from trainmaster.jobspec.catalog.service_packages import (
+    SERVICE_PACKAGES_ON_TPU,
+    with_service_packages,
+)
 
 DEEP_LEARNING_IMAGES: Final = "projects/deeplearning-platform-release/global/images/"
 _DEEP_LEARNING: Final = f"{DEEP_LEARNING_IMAGES}family"
@@ -120,9 +123,15 @@ class PastRuntime:
 
 
 PAST_RUNTIMES: Final = {
-    **{f"1.{minor}": PastRuntime("2.21", has_chief=False, pythons=("3.5", "2.7")) for minor in range(15)},
+    **{
+        f"1.{minor}": PastRuntime("2.21", has_chief=False, pythons=("3.5", "2.7"))
+        for minor in range(15)
+    },
     "1.15": PastRuntime("2.21", has_chief=False, pythons=("3.7", "2.7")),
-    **{f"2.{minor}": PastRuntime("2.21", has_chief=True, pythons=("3.7",)) for minor in range(1, 12)},
+    **{
+        f"2.{minor}": PastRuntime("2.21", has_chief=True, pythons=("3.7",))
+        for minor in range(1, 12)
+    },
 }
 
 PAST_PYTHONS: Final = ("3.7",)

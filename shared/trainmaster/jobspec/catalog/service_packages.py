@@ -29,7 +29,11 @@ SERVICE_PACKAGES: Final = {
 }
 """Module → requirement."""
 
-_PYTHON_310: Final = {"PIL": "pillow==12.*", "pandas": "pandas==2.*", "sklearn": "scikit-learn==1.7.*"}
+_PYTHON_310: Final = {
+    "PIL": "pillow==12.*",
+    "pandas": "pandas==2.*",
+    "sklearn": "scikit-learn==1.7.*",
+}
 """The newest versions for Python 3.10, where they differ."""
 
 SERVICE_PACKAGES_ON_TPU: Final = tuple((SERVICE_PACKAGES | _PYTHON_310).values())
@@ -44,4 +48,7 @@ def package_name(requirement: str) -> str:
 def with_service_packages(*own: str) -> tuple[str, ...]:
     """Return a runtime's own requirements, and those of `SERVICE_PACKAGES` that they do not name."""
     names = {package_name(requirement) for requirement in own}
-    return (*own, *(package for package in SERVICE_PACKAGES.values() if package_name(package) not in names))
+    return (
+        *own,
+        *(package for package in SERVICE_PACKAGES.values() if package_name(package) not in names),
+    )

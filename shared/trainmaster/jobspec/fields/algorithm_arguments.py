@@ -19,32 +19,48 @@ _TUNING_PATH: Final[FieldPath] = (TRAINING_INPUT, "hyperparameters")
 _DATA: Final = ("training_data_path", "validation_data_path", "test_data_path")
 
 
-def check_arguments(algorithm: Algorithm, args: tuple[str, ...], training: TrainingInput, problems: Problems) -> None:
+def check_arguments(
+    algorithm: Algorithm, args: tuple[str, ...], training: TrainingInput, problems: Problems
+) -> None:
     """Check the arguments, and note those that have another effect than on the service."""
     if problems.has_any_at(_ARGS_PATH):
         return
     table, tuned = TABLES[algorithm.name], _check_tuned(algorithm, training, problems)
     try:
-        parsed = parse_arguments(table, (*args, "--job-dir", training.job_dir or f"{STORAGE}unknown"), tuned)
+        parsed = parse_arguments(
+            table, (*args, "--job-dir", training.job_dir or f"{STORAGE}unknown"), tuned
+        )
     except InvalidArgumentsError as invalid:
-        text = "; ".join(f"{f'--{item.name} ' if item.name else ''}{item.text}" for item in invalid.problems)
+        text = "; ".join(
+            f"{f'--{item.name} ' if item.name else ''}{item.text}" for item in invalid.problems
+        )
         problems.add_text(_ARGS_PATH, f"of {algorithm.name}: {text}", invalid.problems[0].example)
         return
     for name in _DATA:
         path = parsed.values[name]
         if path is not None and not str(path).startswith(STORAGE):
-            problem = f"of {algorithm.name}: --{name} must be a path in Cloud Storage, not {quoted(path)}"
+            problem = (
+                f"of {algorithm.name}: --{name} must be a path in Cloud Storage, not {quoted(path)}"
+            )
             problems.add_text(_ARGS_PATH, problem, f"--{name}=gs://my-bucket/data/training.csv")
     _check_metric(algorithm, parsed.values, training, problems)
     for note in parsed.notes:
-        replacement = note.replacement if note.replacement == "no effect" else f"--{note.name} {note.replacement}"
+        replacement = (
+            note.replacement
+            if note.replacement == "no effect"
+            else f"--{note.name} {note.replacement}"
+        )
         problems.substitute(_ARGS_PATH, f"--{note.name} {note.requested}", replacement, note.reason)
 
 
-def _check_tuned(algorithm: Algorithm, training: TrainingInput, problems: Problems) -> frozenset[str]:
+def _check_tuned(
+    algorithm: Algorithm, training: TrainingInput, problems: Problems
+) -> frozenset[str]:
     """Return the names of the tuned arguments, and check that the algorithm has them and accepts their bounds."""
     table, names = TABLES[algorithm.name], set()
-    for index, param in enumerate(training.hyperparameters.params if training.hyperparameters else ()):
+    for index, param in enumerate(
+        training.hyperparameters.params if training.hyperparameters else ()
+    ):
         path: FieldPath = (*_TUNING_PATH, "params", index)
         name = (param.parameter_name or "").replace("-", "_")
         argument = table.find(name)
@@ -76,12 +92,16 @@ def _is_allowed(argument: Argument, text: str) -> bool:
         return False
 
 
-def _check_metric(algorithm: Algorithm, values: Values, training: TrainingInput, problems: Problems) -> None:
+def _check_metric(
+    algorithm: Algorithm, values: Values, training: TrainingInput, problems: Problems
+) -> None:
     """Refuse a tuning job whose metric the algorithm never reports: its trials could not be compared."""
     if training.hyperparameters is None:
         return
     tags = metric_tags(algorithm.name, values)
     tag = training.hyperparameters.hyperparameter_metric_tag
     if tag not in tags:
-        problem = f"must be a metric that {algorithm.name} reports: {', '.join(tags)}; not {quoted(tag)}"
+        problem = (
+            f"must be a metric that {algorithm.name} reports: {', '.join(tags)}; not {quoted(tag)}"
+        )
         problems.add((*_TUNING_PATH, "hyperparameterMetricTag"), problem, tags[0])

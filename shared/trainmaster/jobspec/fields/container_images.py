@@ -45,7 +45,9 @@ def check_image(image: str, path: FieldPath, problems: Problems) -> None:
         return
     if len(image) > IMAGE_CHARS_MAX or not _IMAGE.fullmatch(image):
         rule = "must be the name of a container image (registry/repository:tag)"
-        problems.add(path, f"{rule}, not {quoted(image)}", "us-docker.pkg.dev/my-project/training/trainer:1")
+        problems.add(
+            path, f"{rule}, not {quoted(image)}", "us-docker.pkg.dev/my-project/training/trainer:1"
+        )
 
 
 def prebuilt_image_version(image: str) -> str | None:

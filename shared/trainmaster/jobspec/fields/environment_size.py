@@ -28,15 +28,24 @@ _LONGEST_TRIAL: Final = 1_000
 
 
 def check_environment_size(
-    job_id: str, spec_json: str, plan: Plan, roles: Sequence[RoleRequest], problems: Problems, *, is_tuning: bool
+    job_id: str,
+    spec_json: str,
+    plan: Plan,
+    roles: Sequence[RoleRequest],
+    problems: Problems,
+    *,
+    is_tuning: bool,
 ) -> None:
     """Add a problem if a variable is too long for Linux, in any of the job's zones and in a project of any name."""
     replicas = sum(group.count for group in plan.groups)
     if 16 * len(spec_json.encode()) + 200 * replicas < VARIABLE_BYTES_MAX // 2:
         return  # A byte of the spec has at most 7 in JSON within JSON, and an address 140: almost all jobs end here.
-    cluster = _longest_cluster(trial_id(job_id, _LONGEST_TRIAL) if is_tuning else job_id, spec_json, plan)
+    cluster = _longest_cluster(
+        trial_id(job_id, _LONGEST_TRIAL) if is_tuning else job_id, spec_json, plan
+    )
     name, size = max(
-        (variable for group in plan.groups for variable in _sizes(cluster, group)), key=lambda item: item[1]
+        (variable for group in plan.groups for variable in _sizes(cluster, group)),
+        key=lambda item: item[1],
     )
     if size <= VARIABLE_BYTES_MAX:
         return
@@ -53,12 +62,23 @@ def _longest_cluster(job_id: str, spec_json: str, plan: Plan) -> Cluster:
     project, zone = "p" * PROJECT_LENGTH_MAX, max(plan.zones, key=len)
     job = Job(job_id, spec_json, "", plan, JobState.QUEUED, datetime.min.replace(tzinfo=UTC))
     names = {replica_id: vm_name(job_id, replica_id) for replica_id in plan.replica_ids}
-    return Cluster(job, project, {rid: f"{name}.{zone}.c.{project}.internal:2222" for rid, name in names.items()})
+    return Cluster(
+        job,
+        project,
+        {rid: f"{name}.{zone}.c.{project}.internal:2222" for rid, name in names.items()},
+    )
 
 
 def _sizes(cluster: Cluster, group: TaskGroup) -> list[tuple[str, int]]:
     """Return the variables of a role with their sizes, as the agent passes them to its last replica."""
-    specs = {"TF_CONFIG": cluster.tf_config(group.task_type), "CLUSTER_SPEC": cluster.cluster_spec(group.task_type)}
-    values = {name: f'{json.dumps(spec)}, "index": {group.count - 1}' for name, spec in specs.items()}
-    values[JOB_VARIABLE] = json.dumps(cluster.job_description(group.task_type), separators=(",", ":"))
+    specs = {
+        "TF_CONFIG": cluster.tf_config(group.task_type),
+        "CLUSTER_SPEC": cluster.cluster_spec(group.task_type),
+    }
+    values = {
+        name: f'{json.dumps(spec)}, "index": {group.count - 1}' for name, spec in specs.items()
+    }
+    values[JOB_VARIABLE] = json.dumps(
+        cluster.job_description(group.task_type), separators=(",", ":")
+    )
     return [(name, len(f"{name}={value}".encode())) for name, value in values.items()]

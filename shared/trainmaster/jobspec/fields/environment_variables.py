@@ -20,7 +20,16 @@ from trainmaster.jobspec.reading.document_kinds import EXTENSION, example_at
 VARIABLES_MAX: Final = 100
 """Source: Vertex AI's schema, `env`."""
 RESERVED_VARIABLES: Final = (
-    *("TF_CONFIG", "CLUSTER_SPEC", "TPU_CONFIG", "RANK", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
+    *(
+        "TF_CONFIG",
+        "CLUSTER_SPEC",
+        "TPU_CONFIG",
+        "RANK",
+        "NODE_RANK",
+        "LOCAL_RANK",
+        "WORLD_SIZE",
+        "LOCAL_WORLD_SIZE",
+    ),
     *("MASTER_ADDR", "MASTER_PORT"),
     *("CLOUD_ML_*", "AIP_*", "TRAINMASTER_*", "TPU_WORKER_*"),
 )
@@ -42,7 +51,9 @@ def resolve_common_variables(extension: Extension, problems: Problems) -> tuple[
         path = (*secrets_path, name)
         _check_name(name, path, problems)
         if name in env:
-            problems.add_text(path, f"is also in {problems.spelled_path(env_path)}", "leave one of them out")
+            problems.add_text(
+                path, f"is also in {problems.spelled_path(env_path)}", "leave one of them out"
+            )
         elif not _SECRET.fullmatch(secret):
             # The value is not quoted: it may be the secret itself.
             rule = "must name a version of a secret (projects/P/secrets/S/versions/V, S/versions/V or S)"
@@ -67,7 +78,9 @@ def resolve_pool_variables(
             continue
         _check_name(variable.name, name_path, problems)
         if variable.name in own:
-            problems.add(name_path, f"is given twice: {quoted(variable.name)}", f"{variable.name}_2")
+            problems.add(
+                name_path, f"is given twice: {quoted(variable.name)}", f"{variable.name}_2"
+            )
         own[variable.name] = Variable(variable.name, variable.value or "")
     variables = (*(variable for variable in common if variable.name not in own), *own.values())
     _check_number(variables, path, problems)

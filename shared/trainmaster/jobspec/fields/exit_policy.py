@@ -24,7 +24,9 @@ from trainmaster.jobspec.reading.read_model import read_model, with_lists
 
 CODE_MAX: Final = 255
 _PATH: Final = (EXTENSION, "exitPolicy")
-_CODES: Final = re.compile(r"(?:(?P<task_type>[a-z]+):)?(?P<first>[0-9]{1,3})(?:-(?P<last>[0-9]{1,3}))?")
+_CODES: Final = re.compile(
+    r"(?:(?P<task_type>[a-z]+):)?(?P<first>[0-9]{1,3})(?:-(?P<last>[0-9]{1,3}))?"
+)
 
 
 def resolve_exit_policy(spec: ExitPolicySpec, problems: Problems) -> ExitPolicy:
@@ -44,7 +46,9 @@ def resolve_exit_policy(spec: ExitPolicySpec, problems: Problems) -> ExitPolicy:
                 problems.add(path, f"{quoted(item)} is already in `{earlier.action}`", "137")
             else:
                 rules.append(rule)
-    return ExitPolicy(spec.preset or Preset.DEFAULT, tuple(rules), pauses=spec.pauses, window_s=spec.window)
+    return ExitPolicy(
+        spec.preset or Preset.DEFAULT, tuple(rules), pauses=spec.pauses, window_s=spec.window
+    )
 
 
 def read_exit_policy(document: Mapping[str, object]) -> ExitPolicy:
@@ -72,7 +76,11 @@ def _find_overlap(rule: ExitRule, earlier_rules: Iterable[ExitRule]) -> ExitRule
     """Return an earlier rule that applies to some of the same exits. Rules of different task types do not overlap."""
     for earlier in earlier_rules:
         shares_codes = rule.first <= earlier.last and earlier.first <= rule.last
-        shares_types = not rule.task_types or not earlier.task_types or set(rule.task_types) & set(earlier.task_types)
+        shares_types = (
+            not rule.task_types
+            or not earlier.task_types
+            or set(rule.task_types) & set(earlier.task_types)
+        )
         if shares_codes and shares_types:
             return earlier
     return None

@@ -11,7 +11,13 @@ from trainmaster.core.model.members import has_channel
 from trainmaster.core.model.plan import Cap, Elastic, Plan
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.fields.google_resources import PROJECT
-from trainmaster.jobspec.formats.extension import STILL_S, ElasticSpec, Extension, SaveOnNotice, StallMode
+from trainmaster.jobspec.formats.extension import (
+    STILL_S,
+    ElasticSpec,
+    Extension,
+    SaveOnNotice,
+    StallMode,
+)
 from trainmaster.jobspec.formats.placement import SpotUse
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import EXTENSION, example_at
@@ -24,15 +30,21 @@ _CAP: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,2})?) ?([A-Z]{3})")
 _RESERVATION: Final = re.compile(rf"({PROJECT}/reservations/)?{_NAME}")
 
 
-def check_extension(extension: Extension, problems: Problems, base: FieldPath = (EXTENSION,)) -> None:
+def check_extension(
+    extension: Extension, problems: Problems, base: FieldPath = (EXTENSION,)
+) -> None:
     """Check the fields whose values the plan takes as they are. `base`: where they are."""
     spot, name = extension.spot, extension.reservation
     if spot.on_demand_after is not None and spot.use in (None, SpotUse.NONE):
         path: FieldPath = (*base, "spot", "onDemandAfter")
-        problems.add_text(path, "is only for jobs on Spot VMs, and this job uses none", "use: workers")
+        problems.add_text(
+            path, "is only for jobs on Spot VMs, and this job uses none", "use: workers"
+        )
     if name is not None and not _RESERVATION.fullmatch(name):
         path = (*base, "reservation")
-        problems.add(path, f"must be the name of a reservation, not {quoted(name)}", example_at(path))
+        problems.add(
+            path, f"must be the name of a reservation, not {quoted(name)}", example_at(path)
+        )
 
 
 def resolve_cap(requested: str | None, problems: Problems) -> Cap | None:
@@ -40,7 +52,11 @@ def resolve_cap(requested: str | None, problems: Problems) -> Cap | None:
     found = _CAP.fullmatch(requested) if requested is not None else None
     if requested is not None and (not found or not float(found[1])):
         path: FieldPath = (EXTENSION, "maxCost")
-        problems.add(path, f"must be an amount above 0 and a currency, not {quoted(requested)}", example_at(path))
+        problems.add(
+            path,
+            f"must be an amount above 0 and a currency, not {quoted(requested)}",
+            example_at(path),
+        )
     return Cap(float(found[1]), found[2]) if found else None
 
 
@@ -87,10 +103,20 @@ def with_elastic(plan: Plan, requested: ElasticSpec | None, problems: Problems) 
     size, least = len(plan.replica_ids), requested.min_replicas
     alone = {group.task_type for group in plan.groups} & {TaskType.PS, TaskType.EVALUATOR}
     if plan.tpu_zones:
-        problems.add_text(path, "cannot be used with TPUs: all slices of a job train together", LEAVE_OUT)
+        problems.add_text(
+            path, "cannot be used with TPUs: all slices of a job train together", LEAVE_OUT
+        )
     elif plan.independent or not plan.gang or alone:
-        what = "evaluators" if alone == {TaskType.EVALUATOR} else "parameter servers" if alone else "such replicas"
-        instead = "independentReplicas, gang or elastic, one of them" if not alone else "gang: false"
+        what = (
+            "evaluators"
+            if alone == {TaskType.EVALUATOR}
+            else "parameter servers"
+            if alone
+            else "such replicas"
+        )
+        instead = (
+            "independentReplicas, gang or elastic, one of them" if not alone else "gang: false"
+        )
         problem = f"is for replicas that train together; with {what}, `gang: false` lets the job run with fewer"
         problems.add_text(path, problem, instead)
     elif plan.restart_job_on_worker_restart:
@@ -116,10 +142,14 @@ def check_gang(plan: Plan, problems: Problems) -> None:
     if plan.gang or not plan.groups:
         return
     if any(group.tpu for group in plan.groups):
-        problems.add_text(path, "cannot be false for a job with TPU slices, which start together", "gang: true")
+        problems.add_text(
+            path, "cannot be false for a job with TPU slices, which start together", "gang: true"
+        )
     elif len(required_replicas(plan)) == len(plan.replica_ids):
         problem = (
             "cannot be false for this job, which has neither parameter servers nor evaluators: its workers train "
             "synchronously and wait for each other, so VMs that came first would be paid for without any progress"
         )
-        problems.add_text(path, problem, "independentReplicas: true, if no replica waits for another")
+        problems.add_text(
+            path, problem, "independentReplicas: true, if no replica waits for another"
+        )

@@ -40,4 +40,6 @@ def check_kms_key(key: str | None, region: str | None, path: FieldPath, problems
         problems.add(path, f"{rule}, not {quoted(key)}", example_at(path))
     elif region in REGION_ZONES and match["location"] != region:
         example = key.replace(f"/locations/{match['location']}/", f"/locations/{region}/")
-        problems.add(path, f"must be in the job's region {region}, not in {match['location']}", example)
+        problems.add(
+            path, f"must be in the job's region {region}, not in {match['location']}", example
+        )

@@ -27,7 +27,9 @@ def check_job_id(job_id: str | None, problems: Problems) -> None:
 def job_id_from(name: str, suffix: str) -> str:
     """Make an id: `jobs/digits.yaml` and `20261121T030000` → `digits_20261121T030000`. A long name is shortened."""
     tail = _replace_illegal(suffix)[-_SUFFIX_CHARS_MAX:]
-    head = _replace_illegal(re.sub(r"\.(ya?ml|json)$", "", PurePosixPath(name).name, flags=re.IGNORECASE))
+    head = _replace_illegal(
+        re.sub(r"\.(ya?ml|json)$", "", PurePosixPath(name).name, flags=re.IGNORECASE)
+    )
     if not head[:1].isalpha():
         head = f"job_{head}" if head else "job"
     return f"{head[: JOB_ID_CHARS_MAX - 1 - len(tail)]}_{tail}" if tail else head[:JOB_ID_CHARS_MAX]

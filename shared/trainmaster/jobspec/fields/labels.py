@@ -14,17 +14,23 @@ def check_labels(labels: Mapping[str, str], problems: Problems) -> None:
     """Check the labels. Source: the documented rules for labels. TFX sends values that begin with a digit
     (`tfx_py_version: 3-7`)."""
     if len(labels) > LABELS_MAX:
-        problems.add(("labels",), f"has {len(labels)} labels, more than {LABELS_MAX}", {"team": "vision"})
+        problems.add(
+            ("labels",), f"has {len(labels)} labels, more than {LABELS_MAX}", {"team": "vision"}
+        )
     for key, value in labels.items():
         path = ("labels", key)
         if key.startswith(OWN_LABEL_PREFIX):
-            problems.add_text(path, f"is reserved: Trainmaster sets {OWN_LABEL_PREFIX}… itself", "team: vision")
+            problems.add_text(
+                path, f"is reserved: Trainmaster sets {OWN_LABEL_PREFIX}… itself", "team: vision"
+            )
         elif not LABEL_KEY.fullmatch(key):
             rule = "a label key starts with a lower-case letter and has at most 63 of a-z, 0-9, _ and -"
             problems.add_text(path, f"is not a label key: {rule}", "team: vision")
         elif not LABEL_VALUE.fullmatch(value):
             example = re.sub(r"[^a-z0-9_-]+", "-", value.lower())[:63]
-            problems.add(path, f"must have at most 63 of a-z, 0-9, _ and -, not {quoted(value)}", example)
+            problems.add(
+                path, f"must have at most 63 of a-z, 0-9, _ and -, not {quoted(value)}", example
+            )
 
 
 def read_labels(document: Mapping[str, object]) -> dict[str, str]:

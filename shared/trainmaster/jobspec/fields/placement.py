@@ -14,7 +14,9 @@ from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import EXTENSION, example_at
 
 
-def resolve_region(region: str | None, path: FieldPath, extension: Extension, problems: Problems) -> str | None:
+def resolve_region(
+    region: str | None, path: FieldPath, extension: Extension, problems: Problems
+) -> str | None:
     """Return the region of the document's own field, or that of `trainmaster.region`; they must not differ."""
     if region is not None and extension.region is not None and region != extension.region:
         problem = f"contradicts {problems.spelled_path(path)}, which is {region}"
@@ -23,7 +25,11 @@ def resolve_region(region: str | None, path: FieldPath, extension: Extension, pr
 
 
 def resolve_zones(
-    region: str | None, path: FieldPath, requested: Sequence[str], tpus: Iterable[Tpu], problems: Problems
+    region: str | None,
+    path: FieldPath,
+    requested: Sequence[str],
+    tpus: Iterable[Tpu],
+    problems: Problems,
 ) -> tuple[str, tuple[str, ...]]:
     """Return the region and the zones to try, in this order: the requested ones, else all that offer the job's TPUs.
 
@@ -34,15 +40,23 @@ def resolve_zones(
         problems.add(path, f"is required{reason}", example_at(path))
         return "", ()
     if region not in REGION_ZONES:
-        nearest = difflib.get_close_matches(region.lower(), REGION_ZONES, n=3) or [str(example_at(path))]
+        nearest = difflib.get_close_matches(region.lower(), REGION_ZONES, n=3) or [
+            str(example_at(path))
+        ]
         hint = f"did you mean {' or '.join(nearest)}?"
-        problems.add(path, f"is not a region of Compute Engine: {quoted(region)}; {hint}", nearest[0])
+        problems.add(
+            path, f"is not a region of Compute Engine: {quoted(region)}; {hint}", nearest[0]
+        )
         return region, ()
     zones = REGION_ZONES[region]
     check_zones(requested, (EXTENSION, "zones"), problems, region)
     types = sorted({tpu.type for tpu in tpus})
     if region in TPU_ONLY_REGIONS and not types:
-        problems.add(path, f"cannot be {region} for a job without TPUs: it offers only Cloud TPUs", example_at(path))
+        problems.add(
+            path,
+            f"cannot be {region} for a job without TPUs: it offers only Cloud TPUs",
+            example_at(path),
+        )
     for tpu_type in types if not requested else ():
         offered = zones_of(tpu_type)
         zones = tuple(zone for zone in zones if zone in offered)
@@ -54,13 +68,17 @@ def resolve_zones(
     return region, tuple(requested) or zones
 
 
-def check_zones(requested: Sequence[str], path: FieldPath, problems: Problems, region: str = "") -> None:
+def check_zones(
+    requested: Sequence[str], path: FieldPath, problems: Problems, region: str = ""
+) -> None:
     """Check the zones, of `region` if given. AI zones (`us-central1-ai1a`) are only used if a job names them."""
     for index, zone in enumerate(requested):
         of_region = region or zone.rpartition("-")[0]
         zones = REGION_ZONES.get(of_region, ())
         if not zones:
-            problems.add((*path, index), f"is not a zone of Compute Engine: {quoted(zone)}", "us-central1-a")
+            problems.add(
+                (*path, index), f"is not a zone of Compute Engine: {quoted(zone)}", "us-central1-a"
+            )
         elif zone not in zones and not re.fullmatch(rf"{of_region}-ai[0-9][a-z]", zone):
             problem = f"must be a zone of {of_region} ({', '.join(zones)}), not {quoted(zone)}"
             problems.add((*path, index), problem, zones[0])

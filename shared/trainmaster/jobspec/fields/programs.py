@@ -11,7 +11,9 @@ from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import example_at
 
 _BUCKET: Final = r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]"
-_GCS_OBJECT: Final = re.compile(rf"{_BUCKET}/[^\s*?\[\]#\\]+[^\s*?\[\]#\\/]|{_BUCKET}/[^\s*?\[\]#\\/]")
+_GCS_OBJECT: Final = re.compile(
+    rf"{_BUCKET}/[^\s*?\[\]#\\]+[^\s*?\[\]#\\/]|{_BUCKET}/[^\s*?\[\]#\\/]"
+)
 _GENERATION: Final = re.compile(r"#[1-9][0-9]{0,18}$")
 _GCS_DIRECTORY: Final = re.compile(rf"{_BUCKET}(/[^\s*?\[\]#\\]*)?")
 _URI_CHARS_MAX: Final = 1_024 + 256
@@ -43,7 +45,9 @@ def check_module(module: str | None, path: FieldPath, problems: Problems) -> Non
     require(module, path, problems)
     if module is not None and not _MODULE.fullmatch(module):
         rule = "must be a dotted module name for python -m"
-        problems.add(path, f"{rule}, not {quoted(module)}", _dotted_name(module) or example_at(path))
+        problems.add(
+            path, f"{rule}, not {quoted(module)}", _dotted_name(module) or example_at(path)
+        )
 
 
 def check_directory(directory: str | None, path: FieldPath, problems: Problems) -> None:

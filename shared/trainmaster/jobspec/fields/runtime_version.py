@@ -31,17 +31,21 @@ def resolve_runtime(training: TrainingInput, problems: Problems, *, on_tpu: bool
     requested = training.runtime_version or RUNTIME_DEFAULT
     past = PAST_RUNTIMES.get(requested)
     if past is None and requested not in RUNTIMES:
-        nearest = difflib.get_close_matches(requested, RUNTIMES, n=1, cutoff=0.5) or [RUNTIME_DEFAULT]
+        nearest = difflib.get_close_matches(requested, RUNTIMES, n=1, cutoff=0.5) or [
+            RUNTIME_DEFAULT
+        ]
         known = f"{', '.join(RUNTIMES)}; past versions: {', '.join(PAST_RUNTIMES)}"
-        problems.add(RUNTIME_PATH, f"is not a known runtime version: {quoted(requested)} (known: {known})", nearest[0])
+        problems.add(
+            RUNTIME_PATH,
+            f"is not a known runtime version: {quoted(requested)} (known: {known})",
+            nearest[0],
+        )
         return RUNTIMES[RUNTIME_DEFAULT]
     version = past.replaced_by if past else requested
     runtime = runtime_for(version, RUNTIME_PATH, problems, on_tpu=on_tpu)
     if past or (on_tpu and training.runtime_version):
         replacement = runtime_label(version, runtime)
-        ended = (
-            f"Runtime version {requested} ended with AI Platform Training; its current replacement is {replacement}."
-        )
+        ended = f"Runtime version {requested} ended with AI Platform Training; its current replacement is {replacement}."
         reason = ended if past else f"Runtime {requested} has different packages on TPUs."
         problems.substitute(RUNTIME_PATH, requested, replacement, reason)
     pythons = past.pythons if past else (RUNTIMES[version].python, *PAST_PYTHONS)
@@ -65,9 +69,7 @@ def keep_keras_2(
         for task_type, program in programs.items()
     }
     if kept != programs:
-        reason = (
-            'The requested runtime had Keras 2, which tf_keras provides (with "0" in trainmaster.env, it is Keras 3).'
-        )
+        reason = 'The requested runtime had Keras 2, which tf_keras provides (with "0" in trainmaster.env, it is Keras 3).'
         problems.substitute(path, f"Keras of {requested}", f"{LEGACY_KERAS}=1", reason)
     return kept
 
@@ -78,7 +80,9 @@ def runtime_for(version: str, path: FieldPath, problems: Problems, *, on_tpu: bo
     if not on_tpu:
         return runtime
     if not runtime.tpu_packages:
-        supported = next(version for version, candidate in RUNTIMES.items() if candidate.tpu_packages)
+        supported = next(
+            version for version, candidate in RUNTIMES.items() if candidate.tpu_packages
+        )
         problems.add(path, f"selects {runtime.name}, which does not run on TPUs", supported)
     return replace(runtime, python=TPU_PYTHON, packages=runtime.tpu_packages, gpu_packages=())
 
@@ -88,7 +92,9 @@ def runtime_label(version: str, runtime: Runtime) -> str:
     return version if runtime == RUNTIMES[version] else " ".join(runtime.packages)
 
 
-def _check_python(requested: str | None, allowed: tuple[str, ...], runtime: Runtime, problems: Problems) -> None:
+def _check_python(
+    requested: str | None, allowed: tuple[str, ...], runtime: Runtime, problems: Problems
+) -> None:
     if requested is None or requested == runtime.python or problems.has_any_at(RUNTIME_PATH):
         return
     if requested in allowed:

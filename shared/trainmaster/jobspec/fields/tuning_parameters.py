@@ -31,7 +31,10 @@ DOUBLE_MAX: Final = 1e300
 RESUMED: Final[FieldPath] = (EXTENSION, "resumePreviousJobId")
 """Vertex AI has no field for the job that is resumed."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
-_SCALES: Final = {ScaleType.UNIT_LOG_SCALE: Scale.LOG, ScaleType.UNIT_REVERSE_LOG_SCALE: Scale.REVERSE_LOG}
+_SCALES: Final = {
+    ScaleType.UNIT_LOG_SCALE: Scale.LOG,
+    ScaleType.UNIT_REVERSE_LOG_SCALE: Scale.REVERSE_LOG,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,9 @@ class ParameterRequest:
         return self.scale in _SCALES
 
 
-def resolve_parameters(requests: Sequence[ParameterRequest], problems: Problems) -> tuple[Parameter, ...]:
+def resolve_parameters(
+    requests: Sequence[ParameterRequest], problems: Problems
+) -> tuple[Parameter, ...]:
     """Return the parameters; those with a problem are incomplete."""
     first_with_name: dict[str, int] = {}
     for index, request in enumerate(requests):
@@ -76,13 +81,18 @@ def resolve_parameters(requests: Sequence[ParameterRequest], problems: Problems)
                 _check_discrete(request, problems)
             case ParameterKind.DOUBLE | ParameterKind.INTEGER:
                 _check_range(request, problems)
-    return tuple(_parameter(request, request.kind) for request in requests if request.kind is not None)
+    return tuple(
+        _parameter(request, request.kind) for request in requests if request.kind is not None
+    )
 
 
-def check_size(parameters: Sequence[Parameter], trials: int, path: FieldPath, problems: Problems) -> None:
+def check_size(
+    parameters: Sequence[Parameter], trials: int, path: FieldPath, problems: Problems
+) -> None:
     """Check that all trials fit the document in which they are stored. `path`: the field with their number."""
     value_bytes = [
-        max((len(text.encode()) for text in parameter.choices), default=NUMBER_BYTES) for parameter in parameters
+        max((len(text.encode()) for text in parameter.choices), default=NUMBER_BYTES)
+        for parameter in parameters
     ]
     most = TRIALS_BYTES_MAX // (TRIAL_BYTES + sum(value_bytes))
     if trials > most:
@@ -90,18 +100,20 @@ def check_size(parameters: Sequence[Parameter], trials: int, path: FieldPath, pr
         problems.add(path, problem, most)
 
 
-def _check_name(request: ParameterRequest, first_with_name: dict[str, int], index: int, problems: Problems) -> None:
+def _check_name(
+    request: ParameterRequest, first_with_name: dict[str, int], index: int, problems: Problems
+) -> None:
     name, path = request.name, request.paths.name
     if name is None:
         problems.add(path, "is required", "learning-rate")
     elif not _NAME.fullmatch(name):
-        rule = (
-            "must have letters, digits, _, - and . only, a letter or _ first, at most 128: it becomes the flag --NAME"
-        )
+        rule = "must have letters, digits, _, - and . only, a letter or _ first, at most 128: it becomes the flag --NAME"
         example = re.sub(r"[^A-Za-z0-9_.-]+", "_", name.lstrip("-"))[:128] or "x"
         problems.add(path, f"{rule}; this is {quoted(name)}", example)
     elif name in first_with_name:
-        problems.add(path, f"is already the name of {path[-3]}[{first_with_name[name]}]", f"{name}_2")
+        problems.add(
+            path, f"is already the name of {path[-3]}[{first_with_name[name]}]", f"{name}_2"
+        )
     first_with_name.setdefault(name or "", index)
 
 
@@ -124,7 +136,11 @@ def _check_discrete(request: ParameterRequest, problems: Problems) -> None:
     elif len(values) > VALUES_MAX:
         problems.add_text(path, f"has {len(values)} values, more than {VALUES_MAX}", "fewer values")
     elif list(values) != sorted(set(values)):
-        problems.add(path, "must be strictly increasing", [_shortest(value) for value in sorted(set(values))][:20])
+        problems.add(
+            path,
+            "must be strictly increasing",
+            [_shortest(value) for value in sorted(set(values))][:20],
+        )
     elif request.is_log and values[0] <= 0:
         problem = f"requires values above 0, and the first value is {format_number(values[0])}"
         problems.add(request.paths.scale, problem, "UNIT_LINEAR_SCALE")
@@ -135,14 +151,22 @@ def _check_range(request: ParameterRequest, problems: Problems) -> None:
     for path, value, example in ((paths.low, low, 1), (paths.high, high, 100)):
         if value is None:
             problems.add(path, f"is required for {request.kind}", example)
-        elif request.kind is ParameterKind.INTEGER and (value != int(value) or abs(value) > INTEGER_MAX):
-            problems.add(path, f"must be a whole number for INTEGER, not {quoted(value)}", round(value))
+        elif request.kind is ParameterKind.INTEGER and (
+            value != int(value) or abs(value) > INTEGER_MAX
+        ):
+            problems.add(
+                path, f"must be a whole number for INTEGER, not {quoted(value)}", round(value)
+            )
         elif abs(value) > DOUBLE_MAX:
-            problems.add(path, f"must be from -{DOUBLE_MAX} to {DOUBLE_MAX}, not {quoted(value)}", example)
+            problems.add(
+                path, f"must be from -{DOUBLE_MAX} to {DOUBLE_MAX}, not {quoted(value)}", example
+            )
     if low is None or high is None or problems.has_any_at(paths.low, paths.high):
         return
     if low > high:
-        problems.add(paths.high, f"must be at least minValue, which is {format_number(low)}", _shortest(low))
+        problems.add(
+            paths.high, f"must be at least minValue, which is {format_number(low)}", _shortest(low)
+        )
     elif request.is_log and low <= 0:
         problem = f"requires values above 0, and minValue is {format_number(low)}"
         problems.add(paths.scale, problem, "UNIT_LINEAR_SCALE")
@@ -175,7 +199,9 @@ def resolve_resumed_job(job_id: str | None, path: FieldPath, problems: Problems)
     if name.isdecimal():
         return CUSTOM_JOB_PREFIX + name
     if not JOB_ID.fullmatch(name):
-        problems.add(path, f"must be the id of a tuning job, not {quoted(job_id)}", "digits_tuning_1")
+        problems.add(
+            path, f"must be the id of a tuning job, not {quoted(job_id)}", "digits_tuning_1"
+        )
     return name
 
 

@@ -17,7 +17,9 @@ class WireModel(BaseModel):
     """A JSON object in a submitted document. Every field is optional; canonical names are camelCase."""
 
     # defer_build: a document is in one of two formats, so half of the models are never built.
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, defer_build=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, defer_build=True
+    )
 
     shorthand: ClassVar[str | None] = None
     """Canonical name of the field that a plain value in place of the object sets: `spot: workers` sets `use`."""
@@ -26,7 +28,11 @@ class WireModel(BaseModel):
 
 
 def wire_field(
-    example: object, description: str, *, default: object = None, factory: Callable[[], object] | None = None
+    example: object,
+    description: str,
+    *,
+    default: object = None,
+    factory: Callable[[], object] | None = None,
 ) -> Any:
     """Declare a field. Error messages show the example; the JSON Schema has both example and description."""
     if factory is not None:
@@ -48,13 +54,18 @@ def repeated_fields(model: type[WireModel]) -> dict[str, bool]:
         for info in model.model_fields.values()
         if typing.get_origin(info.annotation) is tuple
     }
-    return {name: bool(_find_model(item)) or typing.get_origin(item) is Mapping for name, item in lists.items()}
+    return {
+        name: bool(_find_model(item)) or typing.get_origin(item) is Mapping
+        for name, item in lists.items()
+    }
 
 
 @cache
 def accepted_names(model: type[WireModel]) -> dict[str, str]:
     """Map every accepted spelling (camelCase, snake_case, other names) to the canonical name."""
-    spellings = {spelling: name for name in nested_models(model) for spelling in (name, snake_case(name))}
+    spellings = {
+        spelling: name for name in nested_models(model) for spelling in (name, snake_case(name))
+    }
     return {**spellings, **model.other_names}
 
 
@@ -69,4 +80,6 @@ def _find_model(annotation: object) -> type[WireModel] | None:
         return annotation
     if typing.get_origin(annotation) is None:
         return None
-    return next((model for inner in typing.get_args(annotation) if (model := _find_model(inner))), None)
+    return next(
+        (model for inner in typing.get_args(annotation) if (model := _find_model(inner))), None
+    )

@@ -84,12 +84,22 @@ class CheckpointSignal(StrEnum):
 class ExitPolicySpec(WireModel):
     """Exit codes as text: `3`, `64-80`, `worker:137`."""
 
-    preset: Annotated[Preset | None, one_of(Preset)] = wire_field("restart", "The rules for all other exit codes.")
-    fail: tuple[String, ...] = wire_field(["3", "64-80"], "Exit codes that end the job as FAILED.", default=())
-    rerun: tuple[String, ...] = wire_field(["75"], "Exit codes that rerun the whole job.", default=())
-    restart: tuple[String, ...] = wire_field(["ps:2"], "Exit codes that restart the replica.", default=())
+    preset: Annotated[Preset | None, one_of(Preset)] = wire_field(
+        "restart", "The rules for all other exit codes."
+    )
+    fail: tuple[String, ...] = wire_field(
+        ["3", "64-80"], "Exit codes that end the job as FAILED.", default=()
+    )
+    rerun: tuple[String, ...] = wire_field(
+        ["75"], "Exit codes that rerun the whole job.", default=()
+    )
+    restart: tuple[String, ...] = wire_field(
+        ["ps:2"], "Exit codes that restart the replica.", default=()
+    )
     pauses: Boolean = wire_field(
-        False, "Restart a program after a pause if it keeps failing soon after its start.", default=True
+        False,
+        "Restart a program after a pause if it keeps failing soon after its start.",
+        default=True,
     )
     window: Annotated[int | None, duration(WINDOW_S_MIN, example_s=21_600)] = wire_field(
         "21600s", "How long a restart counts; by default for the whole attempt."
@@ -99,7 +109,9 @@ class ExitPolicySpec(WireModel):
 class ElasticSpec(WireModel):
     """How a synchronous job goes on while Google has no VM for some of its replicas."""
 
-    min_replicas: OptionalInt = wire_field(2, "Replicas that the job needs to go on, with the primary. Required.")
+    min_replicas: OptionalInt = wire_field(
+        2, "Replicas that the job needs to go on, with the primary. Required."
+    )
     after: Annotated[int | None, duration(0, example_s=60)] = wire_field(
         "60s", "Time from the refusal of a VM to the start without it; by default none."
     )
@@ -110,7 +122,9 @@ class ListedSubstitution(WireModel):
 
     field: OptionalString = wire_field("spec.runPolicy.backoffLimit", "Field of the manifest.")
     requested: OptionalString = wire_field("3", "What it requested.")
-    replacement: OptionalString = wire_field("5 restarts of each replica", "What the job gets instead.")
+    replacement: OptionalString = wire_field(
+        "5 restarts of each replica", "What the job gets instead."
+    )
     reason: OptionalString = wire_field("The budgets of restarts are fixed.", "Why.")
 
 
@@ -118,11 +132,15 @@ class ConvertedFrom(WireModel):
     """The manifest from which the job was converted. It does not change how the job runs."""
 
     manifest: OptionalString = wire_field("PyTorchJob digits (kubeflow.org/v1)", "The manifest.")
-    substitutions: tuple[ListedSubstitution, ...] = wire_field([], "What the conversion replaced.", default=())
+    substitutions: tuple[ListedSubstitution, ...] = wire_field(
+        [], "What the conversion replaced.", default=()
+    )
 
 
 class Extension(WireModel):
-    region: OptionalString = wire_field("us-central1", "Region of a CustomJob; a TrainingInput has its own field.")
+    region: OptionalString = wire_field(
+        "us-central1", "Region of a CustomJob; a TrainingInput has its own field."
+    )
     zones: tuple[String, ...] = wire_field(
         ["us-central1-a", "us-central1-f"], "Zones of the region, tried in this order.", default=()
     )
@@ -139,16 +157,20 @@ class Extension(WireModel):
         factory=dict,
     )
     image: OptionalString = wire_field(
-        "projects/my-project/global/images/family/trainer", "Boot image of the VMs, or software version of TPU VMs."
+        "projects/my-project/global/images/family/trainer",
+        "Boot image of the VMs, or software version of TPU VMs.",
     )
     spot: SpotSpec = wire_field("workers", "Use of Spot VMs.", factory=SpotSpec)
     queue: Annotated[QueueMode | None, one_of(QueueMode)] = wire_field(
         "standard", "For a job that is one TPU slice: request it as a queued resource of Cloud TPU."
     )
     max_cost: GivenString = wire_field(
-        "25 USD", "What the machines of the job may cost at list prices; it is cancelled before they cost more."
+        "25 USD",
+        "What the machines of the job may cost at list prices; it is cancelled before they cost more.",
     )
-    reservation: GivenString = wire_field("my-reservation", "Compute Engine reservation that the VMs use.")
+    reservation: GivenString = wire_field(
+        "my-reservation", "Compute Engine reservation that the VMs use."
+    )
     checkpoint_signal: Annotated[CheckpointSignal | None, one_of(CheckpointSignal)] = wire_field(
         "SIGUSR1", "Signal that asks the program to save before its VM is deleted."
     )
@@ -166,19 +188,21 @@ class Extension(WireModel):
         "Whether restarts continue one run of the experiment tracker. Default: auto (W&B, Comet or Neptune, if a"
         " variable names it). one: MLflow, too. each: the tracker decides.",
     )
-    stall_timeout: Annotated[StallMode | int | None, duration(STALL_S_MIN, example_s=1_800, words=StallMode)] = (
-        wire_field(
-            "1800s",
-            "When a program counts as hung, and is restarted. A time: it prints nothing for so long. auto: all members"
-            " print nothing, move no bytes and compute nothing for ten minutes or longer. off: never.",
-        )
+    stall_timeout: Annotated[
+        StallMode | int | None, duration(STALL_S_MIN, example_s=1_800, words=StallMode)
+    ] = wire_field(
+        "1800s",
+        "When a program counts as hung, and is restarted. A time: it prints nothing for so long. auto: all members"
+        " print nothing, move no bytes and compute nothing for ten minutes or longer. off: never.",
     )
     restart_job_on_worker_restart: Boolean = wire_field(
         True, "Rerun the whole job whenever one replica restarts.", default=False
     )
     disable_retries: Boolean = wire_field(True, "End the job at its first failure.", default=False)
     independent_replicas: Boolean = wire_field(
-        True, "Replicas do not wait for each other: each one is judged and restarted alone.", default=False
+        True,
+        "Replicas do not wait for each other: each one is judged and restarted alone.",
+        default=False,
     )
     gang: Boolean = wire_field(
         False,
@@ -186,10 +210,13 @@ class Extension(WireModel):
         default=True,
     )
     elastic: ElasticSpec | None = wire_field(
-        {"minReplicas": 2}, "Go on with fewer replicas while VMs are missing. Default: wait for all."
+        {"minReplicas": 2},
+        "Go on with fewer replicas while VMs are missing. Default: wait for all.",
     )
     exit_policy: ExitPolicySpec = wire_field(
-        {"preset": "restart", "fail": ["3", "64-80"]}, "What the program's exit codes lead to.", factory=ExitPolicySpec
+        {"preset": "restart", "fail": ["3", "64-80"]},
+        "What the program's exit codes lead to.",
+        factory=ExitPolicySpec,
     )
     gcs: OptionalBoolean = wire_field(
         True,
@@ -197,10 +224,12 @@ class Extension(WireModel):
         " for a job that names `/gcs/`.",
     )
     algorithm: OptionalString = wire_field(
-        "boosted_trees", "Built-in algorithm that a TrainingInput runs instead of a package or container."
+        "boosted_trees",
+        "Built-in algorithm that a TrainingInput runs instead of a package or container.",
     )
     resume_previous_job_id: OptionalString = wire_field(
-        "digits_tuning_1", "Id of an earlier tuning job whose results a HyperparameterTuningJob uses."
+        "digits_tuning_1",
+        "Id of an earlier tuning job whose results a HyperparameterTuningJob uses.",
     )
     converted_from: ConvertedFrom = wire_field(
         {"manifest": "PyTorchJob digits (kubeflow.org/v1)"},

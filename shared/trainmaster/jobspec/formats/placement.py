@@ -37,13 +37,21 @@ class SpotSpec(WireModel):
 
     shorthand: ClassVar[str | None] = "use"
 
-    use: Annotated[SpotUse | None, one_of(SpotUse)] = wire_field("workers", "Which replicas run on Spot VMs.")
-    on_demand_after: AtLeastOne = wire_field(3, "A replica that has lost this many Spot VMs gets one on demand.")
+    use: Annotated[SpotUse | None, one_of(SpotUse)] = wire_field(
+        "workers", "Which replicas run on Spot VMs."
+    )
+    on_demand_after: AtLeastOne = wire_field(
+        3, "A replica that has lost this many Spot VMs gets one on demand."
+    )
 
 
 class AlternativeMachine(WireModel):
-    machine_type: OptionalString = wire_field("a2-highgpu-1g", "Machine type of each replica. Required.")
-    accelerator_type: AcceleratorType = wire_field("NVIDIA_TESLA_T4", "GPU type, for machines without built-in GPUs.")
+    machine_type: OptionalString = wire_field(
+        "a2-highgpu-1g", "Machine type of each replica. Required."
+    )
+    accelerator_type: AcceleratorType = wire_field(
+        "NVIDIA_TESLA_T4", "GPU type, for machines without built-in GPUs."
+    )
     accelerator_count: OptionalInt = wire_field(1, "GPUs per VM.")
     tpu_topology: OptionalString = wire_field("2x4", "Shape of the TPU slice.")
 
@@ -57,17 +65,25 @@ class Alternative(WireModel):
         default=(),
     )
     zones: tuple[String, ...] = wire_field(
-        ["us-central1-a", "us-east4-b"], "These zones, in any regions. Not together with `regions`.", default=()
+        ["us-central1-a", "us-east4-b"],
+        "These zones, in any regions. Not together with `regions`.",
+        default=(),
     )
-    machine_spec: AlternativeMachine | None = wire_field({"machineType": "a2-highgpu-1g"}, "Another machine.")
+    machine_spec: AlternativeMachine | None = wire_field(
+        {"machineType": "a2-highgpu-1g"}, "Another machine."
+    )
     roles: tuple[Annotated[TaskType | None, one_of(TaskType)], ...] = wire_field(
         ["worker"],
         "Task types that get the machine. Default: those with accelerators, or all if none has any.",
         default=(),
     )
     spot: SpotSpec = wire_field("all", "Use of Spot VMs.", factory=SpotSpec)
-    reservation: OptionalString = wire_field("my-reservation", "Reservation that the VMs use; needs `zones`.")
-    env: Mapping[str, String] = wire_field({"BATCH": "16"}, "Environment variables, besides the job's.", factory=dict)
+    reservation: OptionalString = wire_field(
+        "my-reservation", "Reservation that the VMs use; needs `zones`."
+    )
+    env: Mapping[str, String] = wire_field(
+        {"BATCH": "16"}, "Environment variables, besides the job's.", factory=dict
+    )
     after: Annotated[int | None, duration(1, example_s=1_800)] = wire_field(
         "1800s", "The alternative is used when the search for capacity has lasted so long."
     )
@@ -84,13 +100,18 @@ class PlacementSpec(WireModel):
     """Exactly one of `anyOf` and `ordered`."""
 
     any_of: tuple[Alternative, ...] = wire_field(
-        [{"regions": ["us-central1", "us-east4"], "spot": "all"}], "Alternatives, the cheapest first.", default=()
+        [{"regions": ["us-central1", "us-east4"], "spot": "all"}],
+        "Alternatives, the cheapest first.",
+        default=(),
     )
     ordered: tuple[Alternative, ...] = wire_field(
-        [{"spot": "all"}, {"spot": "none", "after": "1800s"}], "Alternatives, in this order.", default=()
+        [{"spot": "all"}, {"spot": "none", "after": "1800s"}],
+        "Alternatives, in this order.",
+        default=(),
     )
     data: DataSpec | None = wire_field(
-        {"uri": "gs://my-data/set", "gib": 200}, "Input that each start reads, perhaps from another region."
+        {"uri": "gs://my-data/set", "gib": 200},
+        "Input that each start reads, perhaps from another region.",
     )
 
     @property

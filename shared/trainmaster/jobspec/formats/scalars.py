@@ -39,7 +39,9 @@ def duration(least_s: int, example_s: int, words: Iterable[StrEnum] = ()) -> Bef
     `words`: what may stand there instead, in any case.
     """
     by_name = {word.value: word for word in words}
-    pattern = f"^({'|'.join((*by_name, _DURATION.pattern))})$" if by_name else f"^{_DURATION.pattern}$"
+    pattern = (
+        f"^({'|'.join((*by_name, _DURATION.pattern))})$" if by_name else f"^{_DURATION.pattern}$"
+    )
 
     def parse(value: object) -> int | StrEnum | None:
         word = _unquoted(value, by_name)
@@ -102,7 +104,9 @@ def _parse_string(value: object) -> object:
     if isinstance(value, float):
         # The shortest text that reads back as the same number, without an exponent: most likely what was typed.
         text = format(Decimal(repr(value)), "f")
-        reject(f"must be a string; {text} without quotes is a number, which loses trailing zeros", text)
+        reject(
+            f"must be a string; {text} without quotes is a number, which loses trailing zeros", text
+        )
     return reject(f"must be a string, not {_describe_type(value)}")
 
 
@@ -157,13 +161,18 @@ def _parse_boolean(value: object) -> object:
 def _parse_duration(value: object, alternatives: str = "") -> int | None:
     """Parse seconds with up to nine decimals, followed by `s`. Source: the API's schema."""
     if isinstance(value, int) and not isinstance(value, bool):
-        reject(f"must be a duration, a string of seconds that ends in s, not {quoted(value)}", f"{value}s")
+        reject(
+            f"must be a duration, a string of seconds that ends in s, not {quoted(value)}",
+            f"{value}s",
+        )
     text = _parse_optional_string(value)
     if text is None:
         return None
     match = _DURATION.fullmatch(str(text))
     if match is None:
-        return reject(f"must be a duration in seconds that ends in s{alternatives}, not {quoted(text)}")
+        return reject(
+            f"must be a duration in seconds that ends in s{alternatives}, not {quoted(text)}"
+        )
     return int(match[1]) + (1 if int(match[2] or 0) else 0)
 
 
@@ -188,7 +197,9 @@ TEXT: Final = BeforeValidator(_parse_optional_string)
 
 String = Annotated[str, BeforeValidator(_parse_string)]
 OptionalString = Annotated[str | None, TEXT]
-GivenString = Annotated[str | None, BeforeValidator(lambda value: value if value is None else _parse_string(value))]
+GivenString = Annotated[
+    str | None, BeforeValidator(lambda value: value if value is None else _parse_string(value))
+]
 """For a string without which the job would cost more: "" is wrong there, because a variable may have been unset."""
 OptionalInt = Annotated[int | None, WHOLE_NUMBER]
 Double = Annotated[float, BeforeValidator(_parse_double)]

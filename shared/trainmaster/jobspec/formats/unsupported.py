@@ -54,7 +54,10 @@ UNSUPPORTED_FEATURES: Final = (
         lambda value: value not in (None, CUSTOM_TASK),
     ),
     UnsupportedFeature(
-        "inputDataConfig", "a managed data set", "pass its location in Cloud Storage as an argument", _LEAVE_OUT
+        "inputDataConfig",
+        "a managed data set",
+        "pass its location in Cloud Storage as an argument",
+        _LEAVE_OUT,
     ),
     UnsupportedFeature(
         "modelToUpload",
@@ -62,16 +65,29 @@ UNSUPPORTED_FEATURES: Final = (
         "leave out model_serving_container_image_uri, and read the model below AIP_MODEL_DIR",
         _LEAVE_OUT,
     ),
-    UnsupportedFeature("modelId", "the upload of a model", "save it below AIP_MODEL_DIR", _LEAVE_OUT),
-    UnsupportedFeature("parentModel", "the upload of a model", "save it below AIP_MODEL_DIR", _LEAVE_OUT),
     UnsupportedFeature(
-        f"{_PARAMETERS}.conditionalParameterSpecs", "conditional parameters", "list all parameters", _LEAVE_OUT
+        "modelId", "the upload of a model", "save it below AIP_MODEL_DIR", _LEAVE_OUT
     ),
     UnsupportedFeature(
-        "studySpec.metrics.*.safetyConfig", "a safety metric", "trials are compared by one metric", _LEAVE_OUT
+        "parentModel", "the upload of a model", "save it below AIP_MODEL_DIR", _LEAVE_OUT
     ),
     UnsupportedFeature(
-        "studySpec.studyStoppingConfig", "automatic stopping of the study", "set maxTrialCount", _LEAVE_OUT
+        f"{_PARAMETERS}.conditionalParameterSpecs",
+        "conditional parameters",
+        "list all parameters",
+        _LEAVE_OUT,
+    ),
+    UnsupportedFeature(
+        "studySpec.metrics.*.safetyConfig",
+        "a safety metric",
+        "trials are compared by one metric",
+        _LEAVE_OUT,
+    ),
+    UnsupportedFeature(
+        "studySpec.studyStoppingConfig",
+        "automatic stopping of the study",
+        "set maxTrialCount",
+        _LEAVE_OUT,
     ),
     UnsupportedFeature(
         "*.enableWebAccess",
@@ -79,25 +95,52 @@ UNSUPPORTED_FEATURES: Final = (
         "trainmaster ssh, which opens a shell while the job runs",
     ),
     UnsupportedFeature(
-        "*.enableDashboardAccess", "a dashboard in the browser", "trainmaster ssh, which runs commands on its VM"
+        "*.enableDashboardAccess",
+        "a dashboard in the browser",
+        "trainmaster ssh, which runs commands on its VM",
     ),
-    UnsupportedFeature("jobSpec.persistentResourceId", "a persistent resource", "VMs of the job's own"),
-    UnsupportedFeature("jobSpec.reservedIpRanges", "reserved IP ranges", "VMs use those of the network", _LEAVE_OUT),
-    UnsupportedFeature("jobSpec.pscInterfaceConfig", "a Private Service Connect interface", "set network", _LEAVE_OUT),
+    UnsupportedFeature(
+        "jobSpec.persistentResourceId", "a persistent resource", "VMs of the job's own"
+    ),
+    UnsupportedFeature(
+        "jobSpec.reservedIpRanges", "reserved IP ranges", "VMs use those of the network", _LEAVE_OUT
+    ),
+    UnsupportedFeature(
+        "jobSpec.pscInterfaceConfig",
+        "a Private Service Connect interface",
+        "set network",
+        _LEAVE_OUT,
+    ),
     UnsupportedFeature(
         "jobSpec.tensorboard",
         "a managed TensorBoard",
         "trainmaster tensorboard, which shows AIP_TENSORBOARD_LOG_DIR",
     ),
-    UnsupportedFeature("jobSpec.experiment", "Vertex AI Experiments", "log to them from the program", _LEAVE_OUT),
-    UnsupportedFeature("jobSpec.experimentRun", "Vertex AI Experiments", "log to them from the program", _LEAVE_OUT),
-    UnsupportedFeature("jobSpec.models", "a mapping of models", "pass their paths as arguments", _LEAVE_OUT),
     UnsupportedFeature(
-        "jobSpec.protectedArtifactLocationId", "protected artifacts", "write to Cloud Storage", _LEAVE_OUT
+        "jobSpec.experiment", "Vertex AI Experiments", "log to them from the program", _LEAVE_OUT
+    ),
+    UnsupportedFeature(
+        "jobSpec.experimentRun", "Vertex AI Experiments", "log to them from the program", _LEAVE_OUT
+    ),
+    UnsupportedFeature(
+        "jobSpec.models", "a mapping of models", "pass their paths as arguments", _LEAVE_OUT
+    ),
+    UnsupportedFeature(
+        "jobSpec.protectedArtifactLocationId",
+        "protected artifacts",
+        "write to Cloud Storage",
+        _LEAVE_OUT,
     ),
     UnsupportedFeature(f"{_POOL}.nfsMounts", "an NFS mount", "read from Cloud Storage", _LEAVE_OUT),
-    UnsupportedFeature(f"{_POOL}.lustreMounts", "a Lustre mount", "read from Cloud Storage", _LEAVE_OUT),
-    UnsupportedFeature(f"{_POOL}.machineSpec.gpuPartitionSize", "a part of a GPU", "request a smaller GPU", _LEAVE_OUT),
+    UnsupportedFeature(
+        f"{_POOL}.lustreMounts", "a Lustre mount", "read from Cloud Storage", _LEAVE_OUT
+    ),
+    UnsupportedFeature(
+        f"{_POOL}.machineSpec.gpuPartitionSize",
+        "a part of a GPU",
+        "request a smaller GPU",
+        _LEAVE_OUT,
+    ),
     UnsupportedFeature(
         f"{_AFFINITY}.reservationAffinityType",
         *_RESERVATION,
@@ -124,11 +167,19 @@ def check_supported(job: WireModel, problems: Problems) -> list[Substitution]:
             if not fnmatchcase(".".join(map(str, path)), row.path) or not row.is_requested(value):
                 continue
             if not row.example:
-                reason = f"Trainmaster does not have {row.feature}; the training does not depend on it."
+                reason = (
+                    f"Trainmaster does not have {row.feature}; the training does not depend on it."
+                )
                 requested = str(value).lower() if isinstance(value, bool) else str(value)
-                substitutions.append(Substitution(problems.spelled_path(path), requested, row.instead, reason))
+                substitutions.append(
+                    Substitution(problems.spelled_path(path), requested, row.instead, reason)
+                )
             else:
-                problems.add_text(path, f"requests {row.feature}; this is not supported: {row.instead}", row.example)
+                problems.add_text(
+                    path,
+                    f"requests {row.feature}; this is not supported: {row.instead}",
+                    row.example,
+                )
     return substitutions
 
 

@@ -22,7 +22,12 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
-from trainmaster.jobspec.formats.ai_platform import DiskConfig, EncryptionConfig, PackageUris, ReplicaCount
+from trainmaster.jobspec.formats.ai_platform import (
+    DiskConfig,
+    EncryptionConfig,
+    PackageUris,
+    ReplicaCount,
+)
 from trainmaster.jobspec.formats.base_model import WireModel, wire_field
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.formats.scalars import (
@@ -38,7 +43,9 @@ from trainmaster.jobspec.formats.scalars import (
 )
 
 DISPLAY_NAME_CHARS_MAX: Final = 128
-CUSTOM_TASK: Final = "gs://google-cloud-aiplatform/schema/trainingjob/definition/custom_task_1.0.0.yaml"
+CUSTOM_TASK: Final = (
+    "gs://google-cloud-aiplatform/schema/trainingjob/definition/custom_task_1.0.0.yaml"
+)
 """The only `trainingTaskDefinition` of custom training. The SDK accepts no other in an answer."""
 
 
@@ -63,7 +70,11 @@ DisplayName = Annotated[Annotated[str, Field(max_length=DISPLAY_NAME_CHARS_MAX)]
 _IMAGE: Final = "us-docker.pkg.dev/my-project/training/trainer:1"
 _PACKAGES: Final = ["gs://my-bucket/packages/trainer-0.1.tar.gz"]
 _CONTAINER: Final = {"imageUri": _IMAGE}
-_POOL: Final = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": _CONTAINER}
+_POOL: Final = {
+    "machineSpec": {"machineType": "n1-standard-4"},
+    "replicaCount": 1,
+    "containerSpec": _CONTAINER,
+}
 _KEY: Final = "projects/my-project/locations/us-central1/keyRings/my-ring/cryptoKeys/my-key"
 _UNSUPPORTED: Final = "Not supported."
 _NO_EFFECT: Final = "Without effect: listed as a substitution."
@@ -79,8 +90,12 @@ class ContainerSpec(WireModel):
     command: tuple[String, ...] = wire_field(
         ["python", "-m", "trainer.task"], "Replaces the image's ENTRYPOINT.", default=()
     )
-    args: tuple[String, ...] = wire_field(["--epochs", "5"], "Arguments of the program.", default=())
-    env: tuple[EnvVar, ...] = wire_field([{"name": "LEVEL", "value": "debug"}], "Environment variables.", default=())
+    args: tuple[String, ...] = wire_field(
+        ["--epochs", "5"], "Arguments of the program.", default=()
+    )
+    env: tuple[EnvVar, ...] = wire_field(
+        [{"name": "LEVEL", "value": "debug"}], "Environment variables.", default=()
+    )
 
 
 class PythonPackageSpec(WireModel):
@@ -88,35 +103,48 @@ class PythonPackageSpec(WireModel):
         "us-docker.pkg.dev/vertex-ai/training/tf-gpu.2-17.py310:latest",
         "One of Google's prebuilt training images; it selects the runtime.",
     )
-    package_uris: PackageUris = wire_field(_PACKAGES, "Python packages, installed in this order.", default=())
+    package_uris: PackageUris = wire_field(
+        _PACKAGES, "Python packages, installed in this order.", default=()
+    )
     python_module: OptionalString = wire_field("trainer.task", "Module to run with python -m.")
-    args: tuple[String, ...] = wire_field(["--epochs", "5"], "Arguments of the program.", default=())
-    env: tuple[EnvVar, ...] = wire_field([{"name": "LEVEL", "value": "debug"}], "Environment variables.", default=())
+    args: tuple[String, ...] = wire_field(
+        ["--epochs", "5"], "Arguments of the program.", default=()
+    )
+    env: tuple[EnvVar, ...] = wire_field(
+        [{"name": "LEVEL", "value": "debug"}], "Environment variables.", default=()
+    )
 
 
 class ReservationAffinity(WireModel):
-    reservation_affinity_type: Annotated[ReservationAffinityType | None, one_of(ReservationAffinityType)] = wire_field(
-        "ANY_RESERVATION", "Which reservations may be used: ANY_RESERVATION only."
-    )
+    reservation_affinity_type: Annotated[
+        ReservationAffinityType | None, one_of(ReservationAffinityType)
+    ] = wire_field("ANY_RESERVATION", "Which reservations may be used: ANY_RESERVATION only.")
     key: OptionalString = wire_field("compute.googleapis.com/reservation-name", _UNSUPPORTED)
     values: tuple[String, ...] = wire_field(["my-reservation"], _UNSUPPORTED, default=())
 
 
 class MachineSpec(WireModel):
-    machine_type: OptionalString = wire_field("n1-standard-4", "Machine type of each replica. Required.")
+    machine_type: OptionalString = wire_field(
+        "n1-standard-4", "Machine type of each replica. Required."
+    )
     accelerator_type: AcceleratorType = wire_field("NVIDIA_TESLA_T4", "GPU or TPU type.")
     accelerator_count: OptionalInt = wire_field(1, "GPUs per VM.")
     tpu_topology: OptionalString = wire_field("2x4", "Shape of the TPU slice.")
     gpu_partition_size: OptionalString = wire_field("1g.10gb", _UNSUPPORTED)
     reservation_affinity: ReservationAffinity | None = wire_field(
-        {"reservationAffinityType": "ANY_RESERVATION"}, "Use of reservations; see trainmaster.reservation."
+        {"reservationAffinityType": "ANY_RESERVATION"},
+        "Use of reservations; see trainmaster.reservation.",
     )
 
 
 class WorkerPoolSpec(WireModel):
-    machine_spec: MachineSpec | None = wire_field({"machineType": "n1-standard-4"}, "The machine of each replica.")
+    machine_spec: MachineSpec | None = wire_field(
+        {"machineType": "n1-standard-4"}, "The machine of each replica."
+    )
     replica_count: ReplicaCount = wire_field(1, "Number of replicas.")
-    disk_spec: DiskConfig | None = wire_field({"bootDiskType": "pd-ssd", "bootDiskSizeGb": 100}, "Boot disk.")
+    disk_spec: DiskConfig | None = wire_field(
+        {"bootDiskType": "pd-ssd", "bootDiskSizeGb": 100}, "Boot disk."
+    )
     container_spec: ContainerSpec | None = wire_field(_CONTAINER, "The container to run.")
     python_package_spec: PythonPackageSpec | None = wire_field(
         {"packageUris": _PACKAGES, "pythonModule": "trainer.task"}, "The Python package to run."
@@ -131,14 +159,18 @@ class CustomJobScheduling(WireModel):
         True, "Rerun the whole job whenever one replica restarts.", default=False
     )
     disable_retries: Boolean = wire_field(True, "End the job at its first failure.", default=False)
-    strategy: Annotated[Strategy | None, one_of(Strategy)] = wire_field("SPOT", "On-demand, Spot or flex-start VMs.")
+    strategy: Annotated[Strategy | None, one_of(Strategy)] = wire_field(
+        "SPOT", "On-demand, Spot or flex-start VMs."
+    )
     max_wait_duration: Annotated[int | None, duration(0, example_s=1_800)] = wire_field(
         "3600s", "Time limit until RUNNING; 0s and default: none."
     )
 
 
 class GcsDestination(WireModel):
-    output_uri_prefix: OptionalString = wire_field("gs://my-bucket/digits", "Directory in Cloud Storage.")
+    output_uri_prefix: OptionalString = wire_field(
+        "gs://my-bucket/digits", "Directory in Cloud Storage."
+    )
 
 
 class CustomJobSpec(WireModel):
@@ -156,48 +188,69 @@ class CustomJobSpec(WireModel):
     service_account: OptionalString = wire_field(
         "trainer@my-project.iam.gserviceaccount.com", "Service account of the VMs."
     )
-    network: OptionalString = wire_field("projects/123456789012/global/networks/default", "VPC network of the VMs.")
+    network: OptionalString = wire_field(
+        "projects/123456789012/global/networks/default", "VPC network of the VMs."
+    )
     enable_web_access: Boolean = wire_field(False, _NO_EFFECT, default=False)
     enable_dashboard_access: Boolean = wire_field(False, _NO_EFFECT, default=False)
     persistent_resource_id: OptionalString = wire_field("my-resource", _NO_EFFECT)
     reserved_ip_ranges: tuple[String, ...] = wire_field(["my-range"], _UNSUPPORTED, default=())
     psc_interface_config: Mapping[str, object] | None = wire_field({}, _UNSUPPORTED)
-    tensorboard: OptionalString = wire_field("projects/1/locations/us-central1/tensorboards/2", _NO_EFFECT)
+    tensorboard: OptionalString = wire_field(
+        "projects/1/locations/us-central1/tensorboards/2", _NO_EFFECT
+    )
     experiment: OptionalString = wire_field(
         "projects/1/locations/us-central1/metadataStores/default/contexts/e", _UNSUPPORTED
     )
     experiment_run: OptionalString = wire_field(
         "projects/1/locations/us-central1/metadataStores/default/contexts/r", _UNSUPPORTED
     )
-    models: tuple[String, ...] = wire_field(["projects/1/locations/us-central1/models/2"], _UNSUPPORTED, default=())
+    models: tuple[String, ...] = wire_field(
+        ["projects/1/locations/us-central1/models/2"], _UNSUPPORTED, default=()
+    )
     protected_artifact_location_id: OptionalString = wire_field("us-central1", _UNSUPPORTED)
 
 
 class VertexJob(WireModel):
     """The fields around a specification, whichever way that is given."""
 
-    job_id: OptionalString = wire_field("digits_20261121", "Id of the job: letters, digits and underscores.")
+    job_id: OptionalString = wire_field(
+        "digits_20261121", "Id of the job: letters, digits and underscores."
+    )
     display_name: DisplayName = wire_field("digits", "Name of the job for people.")
-    labels: Mapping[str, String] = wire_field({"team": "vision"}, "Labels of the job and its VMs.", factory=dict)
+    labels: Mapping[str, String] = wire_field(
+        {"team": "vision"}, "Labels of the job and its VMs.", factory=dict
+    )
     encryption_spec: EncryptionConfig = wire_field(
         {"kmsKeyName": _KEY}, "Encryption of the boot disks.", factory=EncryptionConfig
     )
     trainmaster: Extension = wire_field(
-        {"region": "us-central1"}, "Region, and what the service had no field for.", factory=Extension
+        {"region": "us-central1"},
+        "Region, and what the service had no field for.",
+        factory=Extension,
     )
 
 
 class VertexCustomJob(VertexJob):
-    job_spec: CustomJobSpec = wire_field({"workerPoolSpecs": [_POOL]}, "What to run.", factory=CustomJobSpec)
+    job_spec: CustomJobSpec = wire_field(
+        {"workerPoolSpecs": [_POOL]}, "What to run.", factory=CustomJobSpec
+    )
 
 
 class VertexPipeline(VertexCustomJob):
     """A CustomJob with its specification under `trainingTaskInputs`, as Vertex AI's SDK sends it."""
 
-    other_names: ClassVar[Mapping[str, str]] = {"trainingTaskInputs": "jobSpec", "training_task_inputs": "jobSpec"}
+    other_names: ClassVar[Mapping[str, str]] = {
+        "trainingTaskInputs": "jobSpec",
+        "training_task_inputs": "jobSpec",
+    }
 
-    training_task_definition: OptionalString = wire_field(CUSTOM_TASK, "Kind of the task: custom training only.")
+    training_task_definition: OptionalString = wire_field(
+        CUSTOM_TASK, "Kind of the task: custom training only."
+    )
     input_data_config: Mapping[str, object] | None = wire_field({}, _UNSUPPORTED)
     model_to_upload: Mapping[str, object] | None = wire_field({}, _UNSUPPORTED)
     model_id: OptionalString = wire_field("17", _UNSUPPORTED)
-    parent_model: OptionalString = wire_field("projects/1/locations/us-central1/models/2", _UNSUPPORTED)
+    parent_model: OptionalString = wire_field(
+        "projects/1/locations/us-central1/models/2", _UNSUPPORTED
+    )

@@ -17,9 +17,20 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, ClassVar, Final, Literal, get_args
 
-from trainmaster.jobspec.formats.ai_platform import OptionalAlgorithm, OptionalGoal, ScaleType, TrialCount
+from trainmaster.jobspec.formats.ai_platform import (
+    OptionalAlgorithm,
+    OptionalGoal,
+    ScaleType,
+    TrialCount,
+)
 from trainmaster.jobspec.formats.base_model import WireModel, wire_field
-from trainmaster.jobspec.formats.scalars import Double, OptionalDouble, OptionalString, String, one_of
+from trainmaster.jobspec.formats.scalars import (
+    Double,
+    OptionalDouble,
+    OptionalString,
+    String,
+    one_of,
+)
 from trainmaster.jobspec.formats.vertex import VertexCustomJob
 
 
@@ -33,11 +44,16 @@ class ObservationNoise(StrEnum):
     HIGH = "HIGH"
 
 
-_Scale = Literal[ScaleType.UNIT_LINEAR_SCALE, ScaleType.UNIT_LOG_SCALE, ScaleType.UNIT_REVERSE_LOG_SCALE]
+_Scale = Literal[
+    ScaleType.UNIT_LINEAR_SCALE, ScaleType.UNIT_LOG_SCALE, ScaleType.UNIT_REVERSE_LOG_SCALE
+]
 """Vertex AI has no scale `NONE`: it leaves the field out."""
 OptionalScale = Annotated[_Scale | None, one_of(get_args(_Scale))]
 
-_RATE: Final = {"parameterId": "learning-rate", "doubleValueSpec": {"minValue": 0.0001, "maxValue": 0.1}}
+_RATE: Final = {
+    "parameterId": "learning-rate",
+    "doubleValueSpec": {"minValue": 0.0001, "maxValue": 0.1},
+}
 _METRIC: Final = {"metricId": "accuracy", "goal": "MAXIMIZE"}
 _WITHOUT_EFFECT: Final = "Accepted without effect."
 _WORST_QUARTER: Final = "Trials in the worst quarter of the completed ones are stopped."
@@ -62,34 +78,60 @@ class CategoricalValueSpec(WireModel):
 
 
 class DiscreteValueSpec(WireModel):
-    values: tuple[Double, ...] = wire_field([16, 32, 64], "The values to try, increasing.", default=())
+    values: tuple[Double, ...] = wire_field(
+        [16, 32, 64], "The values to try, increasing.", default=()
+    )
     default_value: OptionalDouble = wire_field(32, _WITHOUT_EFFECT)
 
 
 class StudyParameter(WireModel):
-    parameter_id: OptionalString = wire_field("learning-rate", "Name of the parameter: the program gets --NAME.")
-    double_value_spec: DoubleValueSpec | None = wire_field({"minValue": 0.0001, "maxValue": 0.1}, "A real number.")
-    integer_value_spec: IntegerValueSpec | None = wire_field({"minValue": 1, "maxValue": 8}, "A whole number.")
-    categorical_value_spec: CategoricalValueSpec | None = wire_field({"values": ["adam", "sgd"]}, "One of some words.")
-    discrete_value_spec: DiscreteValueSpec | None = wire_field({"values": [16, 32, 64]}, "One of some numbers.")
-    scale_type: OptionalScale = wire_field("UNIT_LOG_SCALE", "How values are spread over the range.")
-    conditional_parameter_specs: tuple[Mapping[str, object], ...] = wire_field([], _UNSUPPORTED, default=())
+    parameter_id: OptionalString = wire_field(
+        "learning-rate", "Name of the parameter: the program gets --NAME."
+    )
+    double_value_spec: DoubleValueSpec | None = wire_field(
+        {"minValue": 0.0001, "maxValue": 0.1}, "A real number."
+    )
+    integer_value_spec: IntegerValueSpec | None = wire_field(
+        {"minValue": 1, "maxValue": 8}, "A whole number."
+    )
+    categorical_value_spec: CategoricalValueSpec | None = wire_field(
+        {"values": ["adam", "sgd"]}, "One of some words."
+    )
+    discrete_value_spec: DiscreteValueSpec | None = wire_field(
+        {"values": [16, 32, 64]}, "One of some numbers."
+    )
+    scale_type: OptionalScale = wire_field(
+        "UNIT_LOG_SCALE", "How values are spread over the range."
+    )
+    conditional_parameter_specs: tuple[Mapping[str, object], ...] = wire_field(
+        [], _UNSUPPORTED, default=()
+    )
 
 
 class StudyMetric(WireModel):
     metric_id: OptionalString = wire_field("accuracy", "Name of the metric that trials report.")
-    goal: OptionalGoal = wire_field("MAXIMIZE", "Whether larger or smaller metrics are better; default: MAXIMIZE.")
+    goal: OptionalGoal = wire_field(
+        "MAXIMIZE", "Whether larger or smaller metrics are better; default: MAXIMIZE."
+    )
     safety_config: Mapping[str, object] | None = wire_field({}, _UNSUPPORTED)
 
 
 class StudySpec(WireModel):
-    metrics: tuple[StudyMetric, ...] = wire_field([_METRIC], "The metric to optimize: exactly one.", default=())
-    parameters: tuple[StudyParameter, ...] = wire_field([_RATE], "The parameters to tune.", default=())
-    algorithm: OptionalAlgorithm = wire_field("RANDOM_SEARCH", "Search algorithm; default: Bayesian optimization.")
-    measurement_selection_type: Annotated[MeasurementSelection | None, one_of(MeasurementSelection)] = wire_field(
-        "LAST_MEASUREMENT", "The last measurement counts, whatever is given."
+    metrics: tuple[StudyMetric, ...] = wire_field(
+        [_METRIC], "The metric to optimize: exactly one.", default=()
     )
-    observation_noise: Annotated[ObservationNoise | None, one_of(ObservationNoise)] = wire_field("LOW", _WITHOUT_EFFECT)
+    parameters: tuple[StudyParameter, ...] = wire_field(
+        [_RATE], "The parameters to tune.", default=()
+    )
+    algorithm: OptionalAlgorithm = wire_field(
+        "RANDOM_SEARCH", "Search algorithm; default: Bayesian optimization."
+    )
+    measurement_selection_type: Annotated[
+        MeasurementSelection | None, one_of(MeasurementSelection)
+    ] = wire_field("LAST_MEASUREMENT", "The last measurement counts, whatever is given.")
+    observation_noise: Annotated[ObservationNoise | None, one_of(ObservationNoise)] = wire_field(
+        "LOW", _WITHOUT_EFFECT
+    )
     decay_curve_stopping_spec: Mapping[str, object] | None = wire_field({}, _WORST_QUARTER)
     median_automated_stopping_spec: Mapping[str, object] | None = wire_field(
         {}, "Trials worse than the median of the completed ones are stopped."
@@ -101,11 +143,18 @@ class StudySpec(WireModel):
 class VertexTuningJob(VertexCustomJob):
     """A CustomJob whose specification is that of each trial, and the study."""
 
-    other_names: ClassVar[Mapping[str, str]] = {"trialJobSpec": "jobSpec", "trial_job_spec": "jobSpec"}
+    other_names: ClassVar[Mapping[str, str]] = {
+        "trialJobSpec": "jobSpec",
+        "trial_job_spec": "jobSpec",
+    }
 
     study_spec: StudySpec = wire_field(
-        {"metrics": [_METRIC], "parameters": [_RATE]}, "What to tune, and by which metric.", factory=StudySpec
+        {"metrics": [_METRIC], "parameters": [_RATE]},
+        "What to tune, and by which metric.",
+        factory=StudySpec,
     )
     max_trial_count: TrialCount = wire_field(10, "Number of trials; default: 1.")
-    parallel_trial_count: TrialCount = wire_field(2, "Trials that run at the same time; default: 1.")
+    parallel_trial_count: TrialCount = wire_field(
+        2, "Trials that run at the same time; default: 1."
+    )
     max_failed_trial_count: TrialCount = wire_field(3, "Failed trials after which the job fails.")

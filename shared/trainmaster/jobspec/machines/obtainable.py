@@ -63,7 +63,9 @@ def with_disks_for_image(
     enlarged = []
     for group in groups:
         is_large_enough = group.tpu is not None or group.boot_disk_gib >= DEEP_LEARNING_GIB_MIN
-        enlarged.append(group if is_large_enough else replace(group, boot_disk_gib=DEEP_LEARNING_GIB_MIN))
+        enlarged.append(
+            group if is_large_enough else replace(group, boot_disk_gib=DEEP_LEARNING_GIB_MIN)
+        )
         if not is_large_enough:
             field = (*paths[group.task_type].disk, "bootDiskSizeGb")
             reason = f"The boot image has {DEEP_LEARNING_GIB_MIN} GB, and a disk cannot be smaller than its image."
@@ -97,7 +99,11 @@ def _check_offer(role: RoleRequest, group: TaskGroup, request: Request, problems
         problem = f"cannot be used with {machine}, which Compute Engine does not sell on demand"
         problems.add_text((*request.path, "spot", "onDemandAfter"), problem, "leave it out")
     elif not group.spot and not is_reserved:
-        problem = f"cannot be {machine} on demand: Compute Engine sells it {' and '.join(sales)} only"
+        problem = (
+            f"cannot be {machine} on demand: Compute Engine sells it {' and '.join(sales)} only"
+        )
         spot = f"{problems.spelled_path((*request.path, 'spot'))}: all"
         reservation = f", or {problems.spelled_path((*request.path, 'reservation'))}: NAME"
-        problems.add_text(role.paths.machine, problem, spot + (reservation if Sale.RESERVATION in sales else ""))
+        problems.add_text(
+            role.paths.machine, problem, spot + (reservation if Sale.RESERVATION in sales else "")
+        )

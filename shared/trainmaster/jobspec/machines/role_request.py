@@ -67,7 +67,9 @@ class RoleRequest:
         return self.machine_type in TPU_MACHINES or self.machine_type in TPU_VMS
 
 
-def request_accelerator(accelerator_type: str | None, count: int | None) -> AcceleratorRequest | None:
+def request_accelerator(
+    accelerator_type: str | None, count: int | None
+) -> AcceleratorRequest | None:
     """Return the request; None if both fields are absent or zero. tensorflow_cloud sends them so for no accelerator."""
     if accelerator_type is None and count is None:
         return None

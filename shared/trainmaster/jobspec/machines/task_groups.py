@@ -55,7 +55,10 @@ def _check_one_platform(roles: Sequence[RoleRequest], problems: Problems) -> Non
 
 
 def check_algorithm_machines(
-    stored: BuiltInAlgorithm, roles: Sequence[RoleRequest], groups: Sequence[TaskGroup], problems: Problems
+    stored: BuiltInAlgorithm,
+    roles: Sequence[RoleRequest],
+    groups: Sequence[TaskGroup],
+    problems: Problems,
 ) -> None:
     """Check roles and accelerators of a built-in algorithm. `groups`: the hardware of the roles."""
     algorithm = ALGORITHMS[stored.name]
@@ -71,7 +74,11 @@ def check_algorithm_machines(
             problems.add(field, problem, "BASIC" if role.tier else "n1-standard-8")
         elif count > algorithm.gpus_max:
             allowed = "no GPU" if algorithm.gpus_max == 0 else "one GPU per VM"
-            problems.add_text(where, f"requests {count} per VM, and {algorithm.name} uses {allowed}", "leave it out")
+            problems.add_text(
+                where,
+                f"requests {count} per VM, and {algorithm.name} uses {allowed}",
+                "leave it out",
+            )
         elif algorithm.is_distributed and accelerator != next(iter(accelerators.values()), None):
             problem = f"must be the GPU of the master: {algorithm.name} uses one GPU of the same type on every VM"
             problems.add_text(where, problem, "give all roles the same accelerator, or none")
@@ -84,14 +91,22 @@ def gpu_runtime(stored: BuiltInAlgorithm, groups: Sequence[TaskGroup], runtime: 
 
 
 def _check_roles(algorithm: Algorithm, roles: Sequence[RoleRequest], problems: Problems) -> None:
-    needs = "a master and workers, without other roles" if algorithm.is_distributed else "a master alone"
+    needs = (
+        "a master and workers, without other roles"
+        if algorithm.is_distributed
+        else "a master alone"
+    )
     for role in roles:
         is_allowed = algorithm.is_distributed and role.task_type is TaskType.WORKER
         if role.task_type in PRIMARY_TYPES or is_allowed:
             continue
         if role.tier is not None:
             problem = f"has roles that {algorithm.name} does not use; it needs {needs}"
-            problems.add((TRAINING_INPUT, "scaleTier"), problem, "CUSTOM" if algorithm.is_distributed else "BASIC")
+            problems.add(
+                (TRAINING_INPUT, "scaleTier"),
+                problem,
+                "CUSTOM" if algorithm.is_distributed else "BASIC",
+            )
         else:
             problem = f"must be 0 for {algorithm.name}, which needs {needs}"
             problems.add_text(role.paths.count, problem, "leave it out")

@@ -23,12 +23,18 @@ def resolve_slice(role: RoleRequest, problems: Problems) -> Tpu | None:
             return None
     machine = role.machine_type
     if machine in TPU_MACHINES:
-        tpu_type = role.accelerator.type if role.accelerator and role.accelerator.type else TPU_DEFAULT[0]
-        return _slice_of_type(GENERATIONS[role.tpu_types[tpu_type].generation], size or TPU_DEFAULT[1], role, problems)
+        tpu_type = (
+            role.accelerator.type if role.accelerator and role.accelerator.type else TPU_DEFAULT[0]
+        )
+        return _slice_of_type(
+            GENERATIONS[role.tpu_types[tpu_type].generation], size or TPU_DEFAULT[1], role, problems
+        )
     return _slice_of_machine(machine, TPU_VMS[machine], size, role, problems)
 
 
-def _requested_size(accelerator: AcceleratorRequest, role: RoleRequest, problems: Problems) -> int | None:
+def _requested_size(
+    accelerator: AcceleratorRequest, role: RoleRequest, problems: Problems
+) -> int | None:
     """Return the size as in Cloud TPU's type name: 8 for `v3-8`."""
     machine, type_path = role.machine or "", role.paths.accelerator_type
     if accelerator.type is None:
@@ -50,10 +56,14 @@ def _requested_size(accelerator: AcceleratorRequest, role: RoleRequest, problems
     return None
 
 
-def _slice_of_type(generation: Generation, size: int, role: RoleRequest, problems: Problems) -> Tpu | None:
+def _slice_of_type(
+    generation: Generation, size: int, role: RoleRequest, problems: Problems
+) -> Tpu | None:
     topology = generation.topologies[size]
     if role.topology is not None and role.topology != topology and role.paths.topology:
-        problem = f"must be {topology} for {generation.type_name(size)}, not {quoted(role.topology)}"
+        problem = (
+            f"must be {topology} for {generation.type_name(size)}, not {quoted(role.topology)}"
+        )
         problems.add(role.paths.topology, problem, topology)
         return None
     return Tpu(generation.type_name(size), generation.runtime, generation.hosts(size))
@@ -78,7 +88,12 @@ def _slice_of_machine(
 
 
 def _slice_of_topology(
-    machine: str, vm: TpuVm, topology: str, requested_size: int | None, role: RoleRequest, problems: Problems
+    machine: str,
+    vm: TpuVm,
+    topology: str,
+    requested_size: int | None,
+    role: RoleRequest,
+    problems: Problems,
 ) -> Tpu | None:
     generation = vm.generation_table
     size = generation.size_of(topology)
@@ -86,24 +101,41 @@ def _slice_of_topology(
     if size is None or not vm.is_host_of(size):
         fitting = [shape for known, shape in generation.topologies.items() if vm.is_host_of(known)]
         hint = f" (which is one of {_machine_for(vm.generation, size)})" if size else ""
-        problems.add(path, f"must be {_join_or(fitting)} on {machine}, not {quoted(topology)}{hint}", fitting[0])
+        problems.add(
+            path,
+            f"must be {_join_or(fitting)} on {machine}, not {quoted(topology)}{hint}",
+            fitting[0],
+        )
         return None
     if requested_size is not None and requested_size != size:
         expected = generation.topologies[requested_size]
         count_path = problems.spelled_path(role.paths.accelerator_count)
-        problems.add(path, f"must be {expected}, because {count_path} is {requested_size}, not {topology}", expected)
+        problems.add(
+            path,
+            f"must be {expected}, because {count_path} is {requested_size}, not {topology}",
+            expected,
+        )
         return None
     is_default = generation.topologies.get(size) == topology
-    return Tpu(generation.type_name(size), generation.runtime, generation.hosts(size), None if is_default else topology)
+    return Tpu(
+        generation.type_name(size),
+        generation.runtime,
+        generation.hosts(size),
+        None if is_default else topology,
+    )
 
 
 def _types_of_machine(machine: str) -> tuple[str, ...]:
     generation = TPU_VMS[machine].generation if machine in TPU_VMS else None
-    return tuple(name for name, tpu_type in TPU_TYPES.items() if generation in (None, tpu_type.generation))
+    return tuple(
+        name for name, tpu_type in TPU_TYPES.items() if generation in (None, tpu_type.generation)
+    )
 
 
 def _machine_for(generation: str, size: int) -> str:
-    return next(name for name, vm in TPU_VMS.items() if vm.generation == generation and vm.is_host_of(size))
+    return next(
+        name for name, vm in TPU_VMS.items() if vm.generation == generation and vm.is_host_of(size)
+    )
 
 
 def _join_or(choices: Iterable[object]) -> str:

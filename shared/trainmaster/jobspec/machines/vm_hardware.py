@@ -50,7 +50,9 @@ class HardwareResolver:
         if role.is_tpu:
             return self._tpu_group()
         if role.topology is not None and role.paths.topology:
-            self._problems.add_text(role.paths.topology, "can only be set for a TPU", "leave it out")
+            self._problems.add_text(
+                role.paths.topology, "can only be set for a TPU", "leave it out"
+            )
         if role.tier is not None:
             machine, gpu = role.tier.machine_type, role.tier.gpu
             accelerator = self._replace_retired(gpu, (TRAINING_INPUT, "scaleTier")) if gpu else None
@@ -71,16 +73,23 @@ class HardwareResolver:
         if self._role.disk is not None:
             requested = f"{self._role.disk.boot_disk_size_gb or DISK_GIB_DEFAULT} GB"
             self._problems.substitute(
-                self._paths.disk, requested, "a TPU VM's own", "TPU VMs have a boot disk of fixed size."
+                self._paths.disk,
+                requested,
+                "a TPU VM's own",
+                "TPU VMs have a boot disk of fixed size.",
             )
         return TaskGroup(self._role.task_type, self._role.count, "", tpu=tpu) if tpu else None
 
     def _refuse_machine(self, name: str) -> None:
-        nearest = difflib.get_close_matches(name.lower(), known_machine_names(), n=3) or ["n1-standard-4"]
+        nearest = difflib.get_close_matches(name.lower(), known_machine_names(), n=3) or [
+            "n1-standard-4"
+        ]
         if reason := refusal_of(name):
             problem = f"cannot be {quoted(name)}: {reason}; `trainmaster machines` lists what jobs can use"
         else:
-            problem = f"is not a known machine type: {quoted(name)}; did you mean {' or '.join(nearest)}?"
+            problem = (
+                f"is not a known machine type: {quoted(name)}; did you mean {' or '.join(nearest)}?"
+            )
         self._problems.add(self._paths.machine, problem, nearest[0])
 
     def _replace_legacy(self, name: str) -> tuple[str, Accelerator | None]:
@@ -89,9 +98,13 @@ class HardwareResolver:
         machine, gpu = legacy.machine_type, legacy.gpu
         if self._role.accelerator is not None:
             problem = f"can only be set for Compute Engine machine types, not for {name}"
-            self._problems.add_text(self._paths.accelerator, problem, self._machine_example(machine))
+            self._problems.add_text(
+                self._paths.accelerator, problem, self._machine_example(machine)
+            )
         accelerator = _accelerator(_replacement(gpu)) if gpu else None
-        replacement = f"{machine} + {accelerator.count} x {accelerator.type}" if accelerator else machine
+        replacement = (
+            f"{machine} + {accelerator.count} x {accelerator.type}" if accelerator else machine
+        )
         reason = f"{name} is AI Platform's own name for {legacy}; Compute Engine does not know it."
         if gpu is not None and gpu.type in RETIRED_GPUS:
             reason = f"{name} means {legacy}; {RETIRED_GPUS[gpu.type].reason}"
@@ -101,7 +114,9 @@ class HardwareResolver:
     def _gpus_of(self, machine: str) -> Accelerator | None:
         """Return the GPUs of a Compute Engine machine type: the built-in ones, or those that the job attaches."""
         built_in, paths = BUILT_IN_GPUS.get(machine), self._paths
-        is_unknown = self._problems.has_any_at(paths.accelerator, paths.accelerator_type, paths.accelerator_count)
+        is_unknown = self._problems.has_any_at(
+            paths.accelerator, paths.accelerator_type, paths.accelerator_count
+        )
         if self._role.accelerator is None or is_unknown:
             return _accelerator(built_in) if built_in else None
         gpu = self._requested_gpu(self._role.accelerator, machine)
@@ -110,13 +125,19 @@ class HardwareResolver:
         if built_in is not None:
             self._check_built_in(gpu, built_in, machine)
             return _accelerator(built_in)
-        return self._replace_retired(gpu, paths.accelerator) if self._check_count(gpu, machine) else None
+        return (
+            self._replace_retired(gpu, paths.accelerator)
+            if self._check_count(gpu, machine)
+            else None
+        )
 
     def _requested_gpu(self, request: AcceleratorRequest, machine: str) -> Gpu | None:
         paths = self._paths
         if request.type is not None and request.type not in GPU_NAMES:
             problem = f"is a Cloud TPU, which needs cloud_tpu or a TPU machine type, not {machine}"
-            self._problems.add_text(paths.accelerator_type, problem, self._machine_example("cloud_tpu"))
+            self._problems.add_text(
+                paths.accelerator_type, problem, self._machine_example("cloud_tpu")
+            )
         elif request.type is not None and request.count is not None:
             return Gpu(request.type, request.count)
         else:
@@ -143,11 +164,17 @@ class HardwareResolver:
             self._problems.add(self._paths.accelerator_count, problem, next(larger, counts[-1]))
         elif gpu.type in GPU_COUNTS:
             problem = f"cannot be {gpu.type} on {machine}: GPUs need an n1 machine type of sufficient size"
-            self._problems.add_text(self._paths.accelerator, problem, self._machine_example("n1-standard-8"))
+            self._problems.add_text(
+                self._paths.accelerator, problem, self._machine_example("n1-standard-8")
+            )
         else:
-            machines = [name for name, built_in in BUILT_IN_GPUS.items() if built_in.type == gpu.type]
+            machines = [
+                name for name, built_in in BUILT_IN_GPUS.items() if built_in.type == gpu.type
+            ]
             problem = f"cannot be {gpu.type} on {machine}: it is built into {', '.join(machines)}"
-            self._problems.add_text(self._paths.accelerator, problem, self._machine_example(machines[0]))
+            self._problems.add_text(
+                self._paths.accelerator, problem, self._machine_example(machines[0])
+            )
         return False
 
     def _replace_retired(self, gpu: Gpu, path: FieldPath) -> Accelerator:
@@ -163,10 +190,14 @@ class HardwareResolver:
         types, path = family_of(machine).boot_disks, (*self._paths.disk, "bootDiskType")
         disk_type = disk.boot_disk_type or boot_disk_type(machine, DISK_TYPE_DEFAULT)
         if disk_type not in types and disk_type in DISK_TYPES:
-            self._problems.add(path, f"must be {' or '.join(types)} on {machine}, not {disk_type}", types[0])
+            self._problems.add(
+                path, f"must be {' or '.join(types)} on {machine}, not {disk_type}", types[0]
+            )
         elif disk_type not in types:
             nearest = difflib.get_close_matches(disk_type.lower(), types, n=1) or list(types)
-            self._problems.add(path, f"must be one of {', '.join(types)}, not {quoted(disk_type)}", nearest[0])
+            self._problems.add(
+                path, f"must be one of {', '.join(types)}, not {quoted(disk_type)}", nearest[0]
+            )
         return disk.boot_disk_size_gb or DISK_GIB_DEFAULT, disk_type
 
     def _machine_example(self, machine: str) -> str:

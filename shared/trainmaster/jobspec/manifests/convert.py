@@ -35,7 +35,9 @@ _CONVERTERS: Final[Mapping[tuple[str, str], Converter]] = {
     (MPI, "MPIJob"): convert_mpi,
     (JOBSET, "JobSet"): convert_jobset,
 }
-_KINDS: Final = ", ".join(f"{kind} ({version})" for version, kind in (*_CONVERTERS, (TRAINER, "TrainJob")))
+_KINDS: Final = ", ".join(
+    f"{kind} ({version})" for version, kind in (*_CONVERTERS, (TRAINER, "TrainJob"))
+)
 
 
 def convert(document: Mapping[str, object], region: str | None = None) -> dict[str, Any]:
@@ -62,12 +64,16 @@ def _objects(document: Mapping[str, object]) -> list[Mapping[str, Any]]:
     return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
 
 
-def _find_job(objects: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
+def _find_job(
+    objects: Sequence[Mapping[str, Any]],
+) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
     """Return the training job, and the runtimes in the same file. Raises InvalidJob for other objects."""
     jobs = [item for item in objects if item.get("kind") not in RUNTIME_KINDS]
     if len(jobs) != 1:
         kinds = ", ".join(str(item.get("kind")) for item in jobs) or "none"
-        problem = f"has {len(jobs)} objects besides runtimes ({kinds}); it must have one training job"
+        problem = (
+            f"has {len(jobs)} objects besides runtimes ({kinds}); it must have one training job"
+        )
         raise InvalidJob([Problem("manifest", problem, f"one object of these kinds: {_KINDS}")])
     return jobs[0], [item for item in objects if item is not jobs[0]]
 
@@ -86,6 +92,9 @@ def _check(result: Mapping[str, Any], findings: Findings) -> None:
     """Check the job file like a submitted one. An id with a placeholder for the time is not checked."""
     without_id = {name: value for name, value in result.items() if name != "jobId"}
     try:
-        accept(without_id, default_job_id="job" if "{time" in str(result["jobId"]) else str(result["jobId"]))
+        accept(
+            without_id,
+            default_job_id="job" if "{time" in str(result["jobId"]) else str(result["jobId"]),
+        )
     except InvalidJob as invalid:
         raise InvalidJob(findings.at_origin(problem) for problem in invalid.problems) from None

@@ -60,7 +60,9 @@ def convert_environment(
         item_path = f"{path}[{index}]"
         variable = findings.read(item, item_path, EnvVarFields)
         value = _value(variable, item_path, names, findings)
-        if value is not None and not _is_set_by_platform(variable.name, value, item_path, names, findings):
+        if value is not None and not _is_set_by_platform(
+            variable.name, value, item_path, names, findings
+        ):
             variables[variable.name] = value
     return [{"name": name, "value": value} for name, value in variables.items()]
 
@@ -74,7 +76,10 @@ def _value(variable: EnvVarFields, path: str, names: Names, findings: Findings) 
         if variable.name in names.secrets:
             reason = "Secrets are read from Secret Manager."
             findings.substitute(
-                f"{path}.valueFrom", source["secretKeyRef"], f"trainmaster.secrets.{variable.name}", reason
+                f"{path}.valueFrom",
+                source["secretKeyRef"],
+                f"trainmaster.secrets.{variable.name}",
+                reason,
             )
         else:
             problem = "refers to a secret of Kubernetes; name its version in Secret Manager"
@@ -86,7 +91,9 @@ def _value(variable: EnvVarFields, path: str, names: Names, findings: Findings) 
     if field_path in INDEX_FIELDS and names.index_is_rank:
         return "$(RANK)"
     kind = ", ".join(source)
-    findings.refuse(f"{path}.valueFrom", f"({kind}) is not supported", f'{{name: {variable.name}, value: "…"}}')
+    findings.refuse(
+        f"{path}.valueFrom", f"({kind}) is not supported", f'{{name: {variable.name}, value: "…"}}'
+    )
     return None
 
 
@@ -103,7 +110,11 @@ def _is_set_by_platform(name: str, value: str, path: str, names: Names, findings
     if name not in expected:
         return False
     if value != expected[name]:
-        findings.refuse(path, f"sets {name} to {value!r}; Trainmaster sets it to {expected[name]}", "leave it out")
+        findings.refuse(
+            path,
+            f"sets {name} to {value!r}; Trainmaster sets it to {expected[name]}",
+            "leave it out",
+        )
     else:
         findings.substitute(path, f"{name}={value}", "the same", f"Trainmaster sets {name} itself.")
     return True

@@ -25,7 +25,9 @@ Count = Annotated[int, Field(ge=0)]
 class Level(BaseModel):
     """One mapping of a manifest. Every field has a default, so that a level can be read without its wrong fields."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, defer_build=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, defer_build=True
+    )
 
     dropped: ClassVar[Mapping[str, str]] = {}
     """Field without effect here → why it is not needed."""
@@ -64,7 +66,9 @@ class Findings:
                 self.drop(f"{path}.{name}", item, level.dropped[name])
             elif name in level.refused:
                 if item not in ({}, [], "", False):
-                    self.refuse(f"{path}.{name}", f"is not supported: {level.refused[name]}", _LEAVE_OUT)
+                    self.refuse(
+                        f"{path}.{name}", f"is not supported: {level.refused[name]}", _LEAVE_OUT
+                    )
             else:
                 known[name] = item
         return self._validate(known, path, level)
@@ -79,9 +83,16 @@ class Findings:
 
     def substitute(self, path: str, requested: object, replacement: str, reason: str) -> None:
         """List something that the job gets in another form than the manifest requests."""
-        text = requested if isinstance(requested, str) else json.dumps(requested, ensure_ascii=False)
+        text = (
+            requested if isinstance(requested, str) else json.dumps(requested, ensure_ascii=False)
+        )
         shown = text if len(text) <= _REQUESTED_CHARS_MAX else f"{text[:_REQUESTED_CHARS_MAX]}…"
-        item = {"field": self._written(path), "requested": shown, "replacement": replacement, "reason": reason}
+        item = {
+            "field": self._written(path),
+            "requested": shown,
+            "replacement": replacement,
+            "reason": reason,
+        }
         if item not in self.substitutions:
             self.substitutions.append(item)
 
@@ -92,12 +103,18 @@ class Findings:
 
     def at_origin(self, problem: Problem) -> Problem:
         """Return a problem of the job file as a problem of the manifest."""
-        matches = [path for path in self.origins if f"{problem.field}.".startswith((f"{path}.", f"{path}["))]
+        matches = [
+            path
+            for path in self.origins
+            if f"{problem.field}.".startswith((f"{path}.", f"{path}["))
+        ]
         if not matches:
             return problem
         longest = max(matches, key=len)
         rest = problem.field[len(longest) :].lstrip(".")
-        text = f"leads to {rest} of the job file, which {problem.problem}" if rest else problem.problem
+        text = (
+            f"leads to {rest} of the job file, which {problem.problem}" if rest else problem.problem
+        )
         return Problem(self._written(self.origins[longest]), text, problem.example)
 
     def _as_today(self, value: Mapping[str, Any], path: str, level: type[Level]) -> dict[str, Any]:
@@ -132,6 +149,8 @@ class Findings:
                 names = sorted(str(info.alias) for info in level.model_fields.values())
                 self.refuse(place, "is not a known field", f"one of {', '.join(names)}")
             else:
-                self.refuse(place, f"is {quoted(detail['input'])}: {detail['msg'].lower()}", _LEAVE_OUT)
+                self.refuse(
+                    place, f"is {quoted(detail['input'])}: {detail['msg'].lower()}", _LEAVE_OUT
+                )
             known.pop(str(detail["loc"][0]), None)
         return level.model_validate(known)

@@ -41,7 +41,12 @@ class Manifest:
         return frozenset(secrets) if isinstance(secrets, Mapping) else frozenset()
 
     def names(
-        self, hosts: re.Pattern[str], primary: str, pods: int, injected: Mapping[str, str], **more: bool
+        self,
+        hosts: re.Pattern[str],
+        primary: str,
+        pods: int,
+        injected: Mapping[str, str],
+        **more: bool,
     ) -> Names:
         return Names(hosts, primary, pods, self.secrets, injected=injected, **more)
 
@@ -74,10 +79,14 @@ def read_manifest(document: Mapping[str, Any], findings: Findings) -> Manifest:
             findings.refuse(ANNOTATION_PATH, invalid.problems[0].problem, "region: us-central1")
     spec = document.get("spec")
     spec = spec if isinstance(spec, Mapping) else {}
-    return Manifest(str(document.get("apiVersion")), str(document.get("kind")), metadata, spec, extension)
+    return Manifest(
+        str(document.get("apiVersion")), str(document.get("kind")), metadata, spec, extension
+    )
 
 
-def job_file(manifest: Manifest, content: ManifestContent, region: str | None, findings: Findings) -> dict[str, Any]:
+def job_file(
+    manifest: Manifest, content: ManifestContent, region: str | None, findings: Findings
+) -> dict[str, Any]:
     """Return the job file of a manifest. `region` overrides that of the manifest."""
     _drop_annotations(manifest.metadata, findings)
     spec: dict[str, Any] = {"workerPoolSpecs": worker_pools(content.roles, findings)}
@@ -101,14 +110,20 @@ def job_file(manifest: Manifest, content: ManifestContent, region: str | None, f
     document: dict[str, Any] = {"jobId": _job_id(manifest.metadata), "displayName": manifest.name}
     if labels := _labels(manifest.metadata.labels, findings):
         document["labels"] = labels
-    return {**document, "jobSpec": spec, "trainmaster": {**extension, CONVERTED_FROM: converted_from}}
+    return {
+        **document,
+        "jobSpec": spec,
+        "trainmaster": {**extension, CONVERTED_FROM: converted_from},
+    }
 
 
 def _job_id(metadata: Metadata) -> str:
     """Return the job id of a name. A generated name ends in the time, because job ids are used once."""
     if metadata.name:
         return metadata.name.replace("-", "_").replace(".", "_")
-    return f"{(metadata.generate_name or '').rstrip('-').replace('-', '_').replace('.', '_')}_{{time}}"
+    return (
+        f"{(metadata.generate_name or '').rstrip('-').replace('-', '_').replace('.', '_')}_{{time}}"
+    )
 
 
 def _labels(labels: Mapping[str, str], findings: Findings) -> dict[str, str]:
@@ -123,7 +138,13 @@ def _labels(labels: Mapping[str, str], findings: Findings) -> dict[str, str]:
 
 
 def _drop_annotations(metadata: Metadata, findings: Findings) -> None:
-    used = (ANNOTATION, "iam.gke.io/gcp-service-account", "kubectl.kubernetes.io/last-applied-configuration")
+    used = (
+        ANNOTATION,
+        "iam.gke.io/gcp-service-account",
+        "kubectl.kubernetes.io/last-applied-configuration",
+    )
     for name, value in metadata.annotations.items():
         if name not in used:
-            findings.drop(f"metadata.annotations[{name}]", value or '""', "Jobs here have no annotations.")
+            findings.drop(
+                f"metadata.annotations[{name}]", value or '""', "Jobs here have no annotations."
+            )

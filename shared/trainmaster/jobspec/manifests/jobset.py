@@ -44,7 +44,8 @@ class Network(Level):
     subdomain: str | None = None
 
     dropped: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("publishNotReadyAddresses", "enableDNSHostnames"), "VMs always have host names, before the VMs exist."
+        ("publishNotReadyAddresses", "enableDNSHostnames"),
+        "VMs always have host names, before the VMs exist.",
     )
 
 
@@ -56,7 +57,9 @@ class SuccessPolicy(Level):
 class FailurePolicy(Level):
     max_restarts: Count = 0
 
-    dropped: ClassVar[Mapping[str, str]] = {"restartStrategy": "A rerun starts when no replica runs any more."}
+    dropped: ClassVar[Mapping[str, str]] = {
+        "restartStrategy": "A rerun starts when no replica runs any more."
+    }
     refused: ClassVar[Mapping[str, str]] = {"rules": "name exit codes in trainmaster.exitPolicy"}
 
 
@@ -67,7 +70,9 @@ class ReplicatedJob(Level):
     network: Mapping[str, Any] | None = None
     """Of JobSet 0.1, where each replicated job had its own."""
 
-    dropped: ClassVar[Mapping[str, str]] = {"groupName": "Environment variables describe the whole job."}
+    dropped: ClassVar[Mapping[str, str]] = {
+        "groupName": "Environment variables describe the whole job."
+    }
     refused: ClassVar[Mapping[str, str]] = {"dependsOn": "submit the jobs one after another"}
 
 
@@ -138,25 +143,38 @@ def convert_groups(
     )
     pods = sum(group.pods for group in groups)
     index_is_rank = len(groups) == 1 and groups[0].replicas == 1
-    names = manifest.names(hosts, f"{groups[0].name}-0-0", pods, injected, index_is_rank=index_is_rank)
+    names = manifest.names(
+        hosts, f"{groups[0].name}-0-0", pods, injected, index_is_rank=index_is_rank
+    )
     roles: list[Role] = []
     for index, group in enumerate(groups):
-        pod = convert_pod(group.batch.template, f"{group.batch_path}.template", container, names, findings)
+        pod = convert_pod(
+            group.batch.template, f"{group.batch_path}.template", container, names, findings
+        )
         if pod is None:
             continue
         count = _replicas(group, pod, findings)
         role = Role("worker", count, pod, pod.restart_policy or "OnFailure", group.path)
         roles += split_first(role) if index == 0 else [role]
     _check_success(fields, groups, findings)
-    deadlines = [group.batch.active_deadline_seconds for group in groups if group.batch.active_deadline_seconds]
-    deadline = scheduling(min(deadlines, default=None), f"{groups[0].batch_path}.activeDeadlineSeconds", findings)
+    deadlines = [
+        group.batch.active_deadline_seconds
+        for group in groups
+        if group.batch.active_deadline_seconds
+    ]
+    deadline = scheduling(
+        min(deadlines, default=None), f"{groups[0].batch_path}.activeDeadlineSeconds", findings
+    )
     return ManifestContent(roles, deadline, _restarts(fields, groups, roles, findings))
 
 
 def _groups(fields: JobSetFields, findings: Findings) -> list[Group] | None:
     """Return the replicated jobs, the one with the primary first; None if they cannot be one job."""
     path = "spec.replicatedJobs"
-    groups = [read_group(job, f"{path}[{index}]", findings) for index, job in enumerate(fields.replicated_jobs)]
+    groups = [
+        read_group(job, f"{path}[{index}]", findings)
+        for index, job in enumerate(fields.replicated_jobs)
+    ]
     groups = [group for group in groups if group.pods]
     if len(groups) == 1:
         return groups
@@ -183,7 +201,10 @@ def read_group(value: Mapping[str, Any], path: str, findings: Findings) -> Group
 
 def _replicas(group: Group, pod: Pod, findings: Findings) -> int:
     """Return the number of replicas: one for each pod, or for each TPU slice."""
-    topology, machine = pod.machine.get("tpuTopology"), TPU_VMS.get(str(pod.machine.get("machineType")))
+    topology, machine = (
+        pod.machine.get("tpuTopology"),
+        TPU_VMS.get(str(pod.machine.get("machineType"))),
+    )
     if topology is None or machine is None:
         return group.pods
     table = machine.generation_table
@@ -208,7 +229,12 @@ def _check_success(fields: JobSetFields, groups: Sequence[Group], findings: Find
         findings.refuse("spec.successPolicy.targetReplicatedJobs", problem, primary.name)
     elif targets != [primary.name] or primary.pods > 1:
         reason = "The job succeeds when its primary has exited 0, and not when all pods have."
-        findings.substitute("spec.successPolicy", f"{policy.operator} of {', '.join(targets)}", "the primary", reason)
+        findings.substitute(
+            "spec.successPolicy",
+            f"{policy.operator} of {', '.join(targets)}",
+            "the primary",
+            reason,
+        )
 
 
 def _restarts(
@@ -219,13 +245,15 @@ def _restarts(
     never = [role for role in roles if role.restart_policy == "Never"]
     restarts_pods = any(group.batch.backoff_limit for group in groups)
     # A failed pod with Never is replaced by its Job as long as backoffLimit allows.
-    effective = [replace(role, restart_policy="OnFailure") if restarts_pods else role for role in roles]
+    effective = [
+        replace(role, restart_policy="OnFailure") if restarts_pods else role for role in roles
+    ]
     if policy.max_restarts:
         path = "spec.failurePolicy.maxRestarts"
-        reason = (
-            "The restart of any replica reruns the whole job, at most three times; a rerun after a lost VM is free."
+        reason = "The restart of any replica reruns the whole job, at most three times; a rerun after a lost VM is free."
+        findings.substitute(
+            path, str(policy.max_restarts), "restartJobOnWorkerRestart, 3 reruns", reason
         )
-        findings.substitute(path, str(policy.max_restarts), "restartJobOnWorkerRestart, 3 reruns", reason)
         return {"restartJobOnWorkerRestart": True, "exitPolicy": {"preset": "restart"}}
     if not restarts_pods and len(never) == len(roles):
         return {"disableRetries": True}

@@ -14,7 +14,12 @@ from typing import Final
 
 from trainmaster.core.machines.machine_types import MACHINE_TYPES
 from trainmaster.core.machines.tpus import GENERATIONS
-from trainmaster.jobspec.catalog.machine_types import BUILT_IN_GPUS, GPU_NAMES, Gpu, valid_gpu_counts
+from trainmaster.jobspec.catalog.machine_types import (
+    BUILT_IN_GPUS,
+    GPU_NAMES,
+    Gpu,
+    valid_gpu_counts,
+)
 
 GIB: Final = 1 << 30
 CPU_LEAST: Final = 4
@@ -23,7 +28,9 @@ MEMORY_GIB_LEAST: Final = 15
 
 GPU_LABELS: Final = {name: accelerator for accelerator, name in GPU_NAMES.items()}
 """Value of `cloud.google.com/gke-accelerator` → the API's accelerator type. GKE uses Compute Engine's names."""
-TPU_FAMILIES: Final = {table.gke_label: table.machine_family for table in GENERATIONS.values() if table.gke_label}
+TPU_FAMILIES: Final = {
+    table.gke_label: table.machine_family for table in GENERATIONS.values() if table.gke_label
+}
 """Value of `cloud.google.com/gke-tpu-accelerator` → machine family."""
 
 _QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:([eE][0-9]{1,2})|([A-Za-z]{0,2}))")
@@ -48,7 +55,10 @@ class Demand:
 
 def select_machine(demand: Demand) -> str | None:
     """Return the smallest machine type for the demand; None if no known one is large enough."""
-    vcpus, memory = max(demand.vcpus, Decimal(CPU_LEAST)), max(demand.memory_gib, Decimal(MEMORY_GIB_LEAST))
+    vcpus, memory = (
+        max(demand.vcpus, Decimal(CPU_LEAST)),
+        max(demand.memory_gib, Decimal(MEMORY_GIB_LEAST)),
+    )
     fitting = [shape for shape in _shapes(demand) if shape[0] >= vcpus and shape[1] >= memory]
     return min(fitting, key=lambda shape: shape[:2])[2] if fitting else None
 

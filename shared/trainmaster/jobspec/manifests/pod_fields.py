@@ -16,7 +16,14 @@ class Metadata(Level):
 
     dropped: ClassVar[Mapping[str, str]] = dict.fromkeys(
         (
-            *("namespace", "creationTimestamp", "uid", "resourceVersion", "generation", "managedFields"),
+            *(
+                "namespace",
+                "creationTimestamp",
+                "uid",
+                "resourceVersion",
+                "generation",
+                "managedFields",
+            ),
             *("finalizers", "ownerReferences", "selfLink"),
         ),
         "Jobs here have no Kubernetes API server.",
@@ -28,7 +35,9 @@ class Template(Level):
 
     spec: Mapping[str, Any] = {}
 
-    dropped: ClassVar[Mapping[str, str]] = {"metadata": "Labels of the job are those of its own metadata."}
+    dropped: ClassVar[Mapping[str, str]] = {
+        "metadata": "Labels of the job are those of its own metadata."
+    }
 
 
 class PodSpec(Level):
@@ -46,7 +55,13 @@ class PodSpec(Level):
         "securityContext": "A container has its VM to itself.",
         "terminationGracePeriodSeconds": "A VM that is shut down gives programs as long as Compute Engine allows.",
         **dict.fromkeys(
-            ("affinity", "tolerations", "topologySpreadConstraints", "schedulerName", "runtimeClassName"),
+            (
+                "affinity",
+                "tolerations",
+                "topologySpreadConstraints",
+                "schedulerName",
+                "runtimeClassName",
+            ),
             "Each replica has a VM of its own; VMs of a job are placed in one zone.",
         ),
         **dict.fromkeys(
@@ -54,7 +69,13 @@ class PodSpec(Level):
             "Converted jobs have the priority 0 in the admission queue.",
         ),
         **dict.fromkeys(
-            ("automountServiceAccountToken", "enableServiceLinks", "subdomain", "hostname", "setHostnameAsFQDN"),
+            (
+                "automountServiceAccountToken",
+                "enableServiceLinks",
+                "subdomain",
+                "hostname",
+                "setHostnameAsFQDN",
+            ),
             "Jobs here have no Kubernetes API server and no services.",
         ),
     }
@@ -86,7 +107,8 @@ class ContainerFields(Level):
         "ports": "Containers use the network of their VM, whose ports are open within the job.",
         "securityContext": "A container has its VM to itself.",
         **dict.fromkeys(
-            ("livenessProbe", "readinessProbe", "startupProbe"), "trainmaster.stallTimeout ends a program that hangs."
+            ("livenessProbe", "readinessProbe", "startupProbe"),
+            "trainmaster.stallTimeout ends a program that hangs.",
         ),
         **dict.fromkeys(
             ("tty", "stdin", "stdinOnce", "terminationMessagePath", "terminationMessagePolicy"),

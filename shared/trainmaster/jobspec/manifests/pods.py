@@ -10,7 +10,14 @@ from typing import Any, Final
 from trainmaster.core.machines.tpus import TPU_VMS
 from trainmaster.jobspec.manifests.environment import Names, convert_environment
 from trainmaster.jobspec.manifests.findings import Findings
-from trainmaster.jobspec.manifests.machines import GIB, GPU_LABELS, TPU_FAMILIES, Demand, parse_quantity, select_machine
+from trainmaster.jobspec.manifests.machines import (
+    GIB,
+    GPU_LABELS,
+    TPU_FAMILIES,
+    Demand,
+    parse_quantity,
+    select_machine,
+)
 from trainmaster.jobspec.manifests.pod_fields import ContainerFields, PodSpec, Resources, Template
 from trainmaster.jobspec.manifests.volumes import check_volumes
 
@@ -68,7 +75,9 @@ def convert_pod(
     check_volumes(pod.volumes, container, f"{spec_path}.volumes", findings)
     resources = findings.read(container.resources, f"{container_path}.resources", Resources)
     # Requests of CPU and memory may be smaller than the limits; without requests the limits count.
-    smaller = {name: amount for name, amount in resources.requests.items() if name in ("cpu", "memory")}
+    smaller = {
+        name: amount for name, amount in resources.requests.items() if name in ("cpu", "memory")
+    }
     requests = {**resources.requests, **resources.limits, **smaller}
     labels = pod.node_selector
     _check_labels(labels, f"{spec_path}.nodeSelector", findings)
@@ -92,35 +101,55 @@ def convert_pod(
 def _find_container(pod: PodSpec, path: str, name: str, findings: Findings) -> int | None:
     """Return the index of the program's container. Other containers are refused."""
     if not pod.containers:
-        findings.refuse(f"{path}.containers", "is required", f"containers: [{{name: {name}, image: …}}]")
+        findings.refuse(
+            f"{path}.containers", "is required", f"containers: [{{name: {name}, image: …}}]"
+        )
         return None
-    indexes = [index for index, container in enumerate(pod.containers) if container.get("name") == name] or [0]
+    indexes = [
+        index for index, container in enumerate(pod.containers) if container.get("name") == name
+    ] or [0]
     for index in range(len(pod.containers)):
         if index != indexes[0]:
-            problem = "is an additional container, which is not supported: do its work in the program"
+            problem = (
+                "is an additional container, which is not supported: do its work in the program"
+            )
             findings.refuse(f"{path}.containers[{index}]", problem, "leave it out")
     return indexes[0]
 
 
-def _container_spec(container: ContainerFields, path: str, names: Names, findings: Findings) -> dict[str, Any]:
+def _container_spec(
+    container: ContainerFields, path: str, names: Names, findings: Findings
+) -> dict[str, Any]:
     if not container.image:
-        findings.refuse(f"{path}.image", "is required", "us-docker.pkg.dev/my-project/training/trainer:1")
+        findings.refuse(
+            f"{path}.image", "is required", "us-docker.pkg.dev/my-project/training/trainer:1"
+        )
     for index, mount in enumerate(container.volume_mounts):
         if str(mount.get("mountPath")) != "/dev/shm":  # noqa: S108 - the path that manifests name
             reason = "The directory is part of the container, and is created only by the image or the program."
-            findings.substitute(f"{path}.volumeMounts[{index}]", mount.get("mountPath"), "the container's disk", reason)
+            findings.substitute(
+                f"{path}.volumeMounts[{index}]",
+                mount.get("mountPath"),
+                "the container's disk",
+                reason,
+            )
     spec: dict[str, Any] = {"imageUri": container.image or ""}
     for name, texts in (("command", container.command), ("args", container.args)):
         if texts:
             spec[name] = [
-                names.replace_hosts(text, f"{path}.{name}[{index}]", findings) for index, text in enumerate(texts)
+                names.replace_hosts(text, f"{path}.{name}[{index}]", findings)
+                for index, text in enumerate(texts)
             ]
     environment = convert_environment(container.env, f"{path}.env", names, findings)
     return {**spec, "env": environment} if environment else spec
 
 
 def _machine_spec(
-    requests: Mapping[str, Any], labels: Mapping[str, str], spec_path: str, container_path: str, findings: Findings
+    requests: Mapping[str, Any],
+    labels: Mapping[str, str],
+    spec_path: str,
+    container_path: str,
+    findings: Findings,
 ) -> dict[str, Any]:
     resources_path, selector_path = f"{container_path}.resources", f"{spec_path}.nodeSelector"
     _check_resources(requests, resources_path, findings)
@@ -134,8 +163,14 @@ def _machine_spec(
         problem = f"requests {GPU} without a GPU type"
         findings.refuse(selector_path, problem, f'nodeSelector: {{{GPU_LABEL}: "nvidia-l4"}}')
     elif label is not None and gpu_type is None:
-        findings.refuse(f"{selector_path}[{GPU_LABEL}]", f"is {label}, which is not known", " or ".join(GPU_LABELS))
-    accelerator = {"acceleratorType": gpu_type, "acceleratorCount": int(gpus)} if gpus and gpu_type else {}
+        findings.refuse(
+            f"{selector_path}[{GPU_LABEL}]",
+            f"is {label}, which is not known",
+            " or ".join(GPU_LABELS),
+        )
+    accelerator = (
+        {"acceleratorType": gpu_type, "acceleratorCount": int(gpus)} if gpus and gpu_type else {}
+    )
     if named is not None:
         return {"machineType": named, **accelerator}
     memory = _number(requests.get("memory", 0), f"{resources_path}.requests.memory", findings) / GIB
@@ -144,7 +179,9 @@ def _machine_spec(
     machine = select_machine(demand)
     if machine is None:
         example = f'nodeSelector: {{{MACHINE_LABEL}: "n2-standard-128"}}'
-        findings.refuse(resources_path, "is more than any machine type that is selected by itself has", example)
+        findings.refuse(
+            resources_path, "is more than any machine type that is selected by itself has", example
+        )
         return {}
     reason = f"The smallest machine type that fits; {MACHINE_LABEL} names another. The program gets the whole VM."
     findings.substitute(resources_path, dict(requests), machine, reason)
@@ -162,17 +199,27 @@ def _tpu_machine(
     family = TPU_FAMILIES.get(labels.get(TPU_LABEL, ""))
     topology = labels.get(TOPOLOGY_LABEL)
     if family is None or topology is None:
-        problem = (
-            f"must have {TPU_LABEL} ({', '.join(TPU_FAMILIES)}) and {TOPOLOGY_LABEL}, because a pod requests {TPU}"
+        problem = f"must have {TPU_LABEL} ({', '.join(TPU_FAMILIES)}) and {TOPOLOGY_LABEL}, because a pod requests {TPU}"
+        findings.refuse(
+            selector_path, problem, f'{TPU_LABEL}: "tpu-v6e-slice", {TOPOLOGY_LABEL}: "4x4"'
         )
-        findings.refuse(selector_path, problem, f'{TPU_LABEL}: "tpu-v6e-slice", {TOPOLOGY_LABEL}: "4x4"')
         return {}
     machine = f"{family}-{chips}t"
     if machine not in TPU_VMS:
-        example = ", ".join(str(vm.chips) for name, vm in TPU_VMS.items() if name.startswith(family))
-        findings.refuse(f"{resources_path}.limits[{TPU}]", f"is {chips}, which no host of this type has", example)
-    elif (size := TPU_VMS[machine].generation_table.size_of(topology)) and not TPU_VMS[machine].is_host_of(size):
-        whole = next(name for name, vm in TPU_VMS.items() if name.startswith(family) and vm.is_host_of(size))
+        example = ", ".join(
+            str(vm.chips) for name, vm in TPU_VMS.items() if name.startswith(family)
+        )
+        findings.refuse(
+            f"{resources_path}.limits[{TPU}]",
+            f"is {chips}, which no host of this type has",
+            example,
+        )
+    elif (size := TPU_VMS[machine].generation_table.size_of(topology)) and not TPU_VMS[
+        machine
+    ].is_host_of(size):
+        whole = next(
+            name for name, vm in TPU_VMS.items() if name.startswith(family) and vm.is_host_of(size)
+        )
         reason = f"Cloud TPU has no other hosts for the topology {topology}; the program of a host gets all its chips."
         findings.substitute(f"{resources_path}.limits[{TPU}]", str(chips), whole, reason)
         machine = whole
@@ -183,10 +230,15 @@ def _disk_spec(requests: Mapping[str, Any], path: str, findings: Findings) -> di
     requested = requests.get("ephemeral-storage")
     if requested is None:
         return None
-    needed = int((_number(requested, path, findings) / GIB).to_integral_value(ROUND_UP)) + DISK_GIB // 2
+    needed = (
+        int((_number(requested, path, findings) / GIB).to_integral_value(ROUND_UP)) + DISK_GIB // 2
+    )
     size = max(DISK_GIB, needed)
     findings.substitute(
-        path, f"ephemeral-storage: {requested}", f"a boot disk of {size} GB", "It contains the image too."
+        path,
+        f"ephemeral-storage: {requested}",
+        f"a boot disk of {size} GB",
+        "It contains the image too.",
     )
     return {"bootDiskSizeGb": size}
 
@@ -194,15 +246,27 @@ def _disk_spec(requests: Mapping[str, Any], path: str, findings: Findings) -> di
 def _check_resources(requests: Mapping[str, Any], path: str, findings: Findings) -> None:
     for name in requests:
         if name not in ("cpu", "memory", "ephemeral-storage", GPU, TPU):
-            findings.refuse(f"{path}.limits[{name}]", "is a resource that VMs do not have", f"{GPU} or {TPU}")
+            findings.refuse(
+                f"{path}.limits[{name}]", "is a resource that VMs do not have", f"{GPU} or {TPU}"
+            )
 
 
 def _check_labels(labels: Mapping[str, str], path: str, findings: Findings) -> None:
-    known = (GPU_LABEL, TPU_LABEL, TOPOLOGY_LABEL, *SPOT_LABELS, MACHINE_LABEL, ZONE_LABEL, REGION_LABEL)
+    known = (
+        GPU_LABEL,
+        TPU_LABEL,
+        TOPOLOGY_LABEL,
+        *SPOT_LABELS,
+        MACHINE_LABEL,
+        ZONE_LABEL,
+        REGION_LABEL,
+    )
     for name, value in labels.items():
         if name not in (*known, RESERVATION_LABEL):
             findings.drop(
-                f"{path}[{name}]", value, "It selects among the nodes of a cluster; jobs here create their VMs."
+                f"{path}[{name}]",
+                value,
+                "It selects among the nodes of a cluster; jobs here create their VMs.",
             )
 
 

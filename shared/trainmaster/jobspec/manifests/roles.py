@@ -57,18 +57,30 @@ def _pool(index: int, role: Role, findings: Findings) -> dict[str, Any]:
         f"{path}.containerSpec": pod.container_path,
         f"{path}.containerSpec.imageUri": f"{pod.container_path}.image",
     }
-    pool = {"machineSpec": dict(pod.machine), "replicaCount": role.count, "containerSpec": dict(pod.container)}
+    pool = {
+        "machineSpec": dict(pod.machine),
+        "replicaCount": role.count,
+        "containerSpec": dict(pod.container),
+    }
     return {**pool, "diskSpec": dict(pod.disk)} if pod.disk else pool
 
 
 def placement(roles: Sequence[Role], findings: Findings) -> dict[str, Any]:
     """Return the fields of `trainmaster` that the node selectors lead to."""
     fields: dict[str, Any] = {}
-    for name, label in (("region", "region"), ("zone", "zone"), ("reservation", "reservation-name")):
+    for name, label in (
+        ("region", "region"),
+        ("zone", "zone"),
+        ("reservation", "reservation-name"),
+    ):
         values = {value for role in roles if (value := getattr(role.pod, name))}
         if len(values) > 1:
             path = f"{roles[0].pod.path}.nodeSelector"
-            findings.refuse(path, f"selects the {label} {' and '.join(sorted(values))}; a job has one", "one value")
+            findings.refuse(
+                path,
+                f"selects the {label} {' and '.join(sorted(values))}; a job has one",
+                "one value",
+            )
         elif values:
             fields[name] = values.pop()
     if zone := fields.pop("zone", None):
@@ -81,7 +93,11 @@ def placement(roles: Sequence[Role], findings: Findings) -> dict[str, Any]:
         fields["spot"] = "workers"
     elif spot:
         path = f"{roles[0].pod.path}.nodeSelector"
-        findings.refuse(path, f"selects Spot VMs for {', '.join(sorted(spot))} only", "all roles, or Worker only")
+        findings.refuse(
+            path,
+            f"selects Spot VMs for {', '.join(sorted(spot))} only",
+            "all roles, or Worker only",
+        )
     return fields
 
 
@@ -93,7 +109,9 @@ def restart_fields(
     if policies == {"Never"}:
         return {"disableRetries": True}
     if backoff_limit == 0:
-        reason = "The first failure of any replica ends the job; a lost VM is replaced nevertheless."
+        reason = (
+            "The first failure of any replica ends the job; a lost VM is replaced nevertheless."
+        )
         findings.substitute(backoff_path, "0", "trainmaster.disableRetries", reason)
         return {"disableRetries": True}
     policy: dict[str, Any] = {"preset": "restart"}
@@ -103,7 +121,9 @@ def restart_fields(
         if role.restart_policy == "Always":
             reason = "A replica that exits 0 is complete here, and is not restarted."
             findings.substitute(f"{role.path}.restartPolicy", "Always", "OnFailure", reason)
-    requested = "unlimited restarts" if backoff_limit is None else f"{backoff_limit} restarts in all"
+    requested = (
+        "unlimited restarts" if backoff_limit is None else f"{backoff_limit} restarts in all"
+    )
     reason = "The budgets of restarts are fixed; restarts after lost VMs are free."
     findings.substitute(backoff_path, requested, _BUDGETS, reason)
     return {"exitPolicy": policy}
@@ -131,7 +151,9 @@ def scheduling(deadline_s: int | None, path: str, findings: Findings) -> dict[st
     return {"timeout": f"{deadline_s}s"}
 
 
-def service_account(roles: Sequence[Role], annotations: Mapping[str, str], findings: Findings) -> str | None:
+def service_account(
+    roles: Sequence[Role], annotations: Mapping[str, str], findings: Findings
+) -> str | None:
     """Return the e-mail address of the VMs' service account; None: the installation's default."""
     email = annotations.get("iam.gke.io/gcp-service-account")
     for role in roles:
@@ -142,5 +164,7 @@ def service_account(roles: Sequence[Role], annotations: Mapping[str, str], findi
             findings.refuse(f"{role.pod.path}.serviceAccountName", problem, example)
             break
     if email:
-        findings.origins["jobSpec.serviceAccount"] = "metadata.annotations[iam.gke.io/gcp-service-account]"
+        findings.origins["jobSpec.serviceAccount"] = (
+            "metadata.annotations[iam.gke.io/gcp-service-account]"
+        )
     return email

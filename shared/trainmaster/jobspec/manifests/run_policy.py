@@ -57,5 +57,7 @@ def check_run_policy(policy: RunPolicy, pods: int, findings: Findings) -> dict[s
         return {}
     findings.origins["jobSpec.scheduling.maxWaitDuration"] = f"{path}.scheduleTimeoutSeconds"
     reason = "The time is counted until RUNNING, and the job then ends as CANCELLED."
-    findings.substitute(f"{path}.scheduleTimeoutSeconds", str(timeout_s), f"maxWaitDuration: {timeout_s}s", reason)
+    findings.substitute(
+        f"{path}.scheduleTimeoutSeconds", str(timeout_s), f"maxWaitDuration: {timeout_s}s", reason
+    )
     return {"maxWaitDuration": f"{timeout_s}s"}

@@ -33,7 +33,9 @@ class ElasticPolicy(Level):
     }
 
 
-def torch_variables(pods: int, nproc: str | int | None, path: str, findings: Findings) -> dict[str, str]:
+def torch_variables(
+    pods: int, nproc: str | int | None, path: str, findings: Findings
+) -> dict[str, str]:
     """Return the variables of every pod. `nproc`: processes per node: a number, auto, cpu or gpu."""
     per_node = "auto" if nproc is None else str(nproc)
     if per_node not in ("auto", "cpu", "gpu", "1") and not per_node.isdecimal():
@@ -52,18 +54,26 @@ def torch_variables(pods: int, nproc: str | int | None, path: str, findings: Fin
     }
 
 
-def elastic_variables(policy: ElasticPolicy, job_name: str, workers: int, findings: Findings) -> dict[str, str]:
+def elastic_variables(
+    policy: ElasticPolicy, job_name: str, workers: int, findings: Findings
+) -> dict[str, str]:
     """Return the variables of an elastic job, each round of which has a fixed size. More workers are refused."""
     path = "spec.elasticPolicy"
     least = workers if policy.min_replicas is None else policy.min_replicas
     most = workers if policy.max_replicas is None else policy.max_replicas
     if most != workers or not 1 <= least <= workers:
         problem = f"allows {least} to {most} workers, and Worker.replicas is {workers}, the most that a job can have"
-        findings.refuse(path, problem, f"minReplicas: {min(max(least, 1), workers)}, maxReplicas: {workers}")
+        findings.refuse(
+            path, problem, f"minReplicas: {min(max(least, 1), workers)}, maxReplicas: {workers}"
+        )
     if policy.rdzv_backend not in (None, "c10d"):
-        findings.refuse(f"{path}.rdzvBackend", f"is {policy.rdzv_backend}; jobs have no etcd", "c10d")
+        findings.refuse(
+            f"{path}.rdzvBackend", f"is {policy.rdzv_backend}; jobs have no etcd", "c10d"
+        )
     if policy.rdzv_host is not None:
-        findings.drop(f"{path}.rdzvHost", policy.rdzv_host, "The rendezvous is at the primary, MASTER_ADDR.")
+        findings.drop(
+            f"{path}.rdzvHost", policy.rdzv_host, "The rendezvous is at the primary, MASTER_ADDR."
+        )
     variables = {
         "PET_NNODES": f"{NODES}:{NODES}",
         "PET_RDZV_ENDPOINT": f"{MASTER}:{MASTER_PORT}",
@@ -71,7 +81,9 @@ def elastic_variables(policy: ElasticPolicy, job_name: str, workers: int, findin
         "PET_RDZV_ID": policy.rdzv_id or job_name,
     }
     if policy.rdzv_conf:
-        variables["PET_RDZV_CONF"] = ",".join(f"{item.get('key')}={item.get('value')}" for item in policy.rdzv_conf)
+        variables["PET_RDZV_CONF"] = ",".join(
+            f"{item.get('key')}={item.get('value')}" for item in policy.rdzv_conf
+        )
     if policy.max_restarts is not None:
         variables["PET_MAX_RESTARTS"] = str(policy.max_restarts)
     if policy.n_proc_per_node is not None:

@@ -13,9 +13,19 @@ from typing import Any, ClassVar, Final
 from trainmaster.jobspec.manifests.findings import Findings, Level
 from trainmaster.jobspec.manifests.job_file import Manifest, ManifestContent
 from trainmaster.jobspec.manifests.pods import convert_pod
-from trainmaster.jobspec.manifests.roles import Role, TaskType, restart_fields, scheduling, split_first
+from trainmaster.jobspec.manifests.roles import (
+    Role,
+    TaskType,
+    restart_fields,
+    scheduling,
+    split_first,
+)
 from trainmaster.jobspec.manifests.run_policy import UNDER_SPEC, RunPolicy, check_run_policy
-from trainmaster.jobspec.manifests.torch_environment import ElasticPolicy, elastic_variables, torch_variables
+from trainmaster.jobspec.manifests.torch_environment import (
+    ElasticPolicy,
+    elastic_variables,
+    torch_variables,
+)
 
 POLICIES: Final = ("Always", "OnFailure", "Never", "ExitCode")
 _COUNT_MAX: Final = 1_000
@@ -34,14 +44,18 @@ class Kind:
     """Replica type → task type here."""
 
 
-PYTORCH: Final = Kind("pytorchReplicaSpecs", "pytorch", "OnFailure", {"Master": "chief", "Worker": "worker"})
+PYTORCH: Final = Kind(
+    "pytorchReplicaSpecs", "pytorch", "OnFailure", {"Master": "chief", "Worker": "worker"}
+)
 TENSORFLOW: Final = Kind(
     "tfReplicaSpecs",
     "tensorflow",
     "Never",
     {"Chief": "chief", "Master": "chief", "Worker": "worker", "PS": "ps", "Evaluator": "evaluator"},
 )
-XGBOOST: Final = Kind("xgbReplicaSpecs", "xgboost", "Never", {"Master": "chief", "Worker": "worker"})
+XGBOOST: Final = Kind(
+    "xgbReplicaSpecs", "xgboost", "Never", {"Master": "chief", "Worker": "worker"}
+)
 
 
 class ReplicaSpec(Level):
@@ -66,7 +80,9 @@ class JobFields(Level):
 
 
 def convert_pytorch(manifest: Manifest, findings: Findings) -> ManifestContent:
-    fields = _read_fields(manifest, findings, "pytorchReplicaSpecs", "nprocPerNode", "elasticPolicy")
+    fields = _read_fields(
+        manifest, findings, "pytorchReplicaSpecs", "nprocPerNode", "elasticPolicy"
+    )
     counts = _counts(fields.pytorch_replica_specs, PYTORCH, findings)
     pods, workers, extension = sum(counts.values()), counts.get("Worker", 0), {}
     injected = torch_variables(pods, fields.nproc_per_node, "spec.nprocPerNode", findings)
@@ -86,11 +102,15 @@ def convert_pytorch(manifest: Manifest, findings: Findings) -> ManifestContent:
 
 
 def convert_tensorflow(manifest: Manifest, findings: Findings) -> ManifestContent:
-    fields = _read_fields(manifest, findings, "tfReplicaSpecs", "successPolicy", "enableDynamicWorker")
+    fields = _read_fields(
+        manifest, findings, "tfReplicaSpecs", "successPolicy", "enableDynamicWorker"
+    )
     counts = _counts(fields.tf_replica_specs, TENSORFLOW, findings)
     workers = counts.get("Worker", 0)
     if "Chief" in counts and "Master" in counts:
-        findings.refuse("spec.tfReplicaSpecs.Master", "cannot be combined with Chief", "one of them")
+        findings.refuse(
+            "spec.tfReplicaSpecs.Master", "cannot be combined with Chief", "one of them"
+        )
     if fields.success_policy == "AllWorkers" and workers > 1:
         problem = "is AllWorkers; a job here succeeds when its chief, or worker 0, has exited 0"
         findings.refuse("spec.successPolicy", problem, "leave it out")
@@ -100,8 +120,15 @@ def convert_tensorflow(manifest: Manifest, findings: Findings) -> ManifestConten
         reason = "TF_CONFIG calls worker 0 the chief. The job succeeds when it has exited 0, as in Kubeflow."
         findings.substitute(path, f"{workers} workers", f"chief and {workers - 1} workers", reason)
     if "Evaluator" in counts:
-        reason = "TF_CONFIG's cluster has no evaluator, as TensorFlow expects; its task is evaluator."
-        findings.substitute("spec.tfReplicaSpecs.Evaluator", "a member of the cluster", "outside the cluster", reason)
+        reason = (
+            "TF_CONFIG's cluster has no evaluator, as TensorFlow expects; its task is evaluator."
+        )
+        findings.substitute(
+            "spec.tfReplicaSpecs.Evaluator",
+            "a member of the cluster",
+            "outside the cluster",
+            reason,
+        )
     return _content(roles, fields.run_policy, sum(counts.values()), findings)
 
 
@@ -109,11 +136,15 @@ def convert_xgboost(manifest: Manifest, findings: Findings) -> ManifestContent:
     fields = _read_fields(manifest, findings, "xgbReplicaSpecs")
     counts = _counts(fields.xgb_replica_specs, XGBOOST, findings)
     if "Master" not in counts:
-        findings.refuse("spec.xgbReplicaSpecs.Master", "is required", "Master: {replicas: 1, template: …}")
+        findings.refuse(
+            "spec.xgbReplicaSpecs.Master", "is required", "Master: {replicas: 1, template: …}"
+        )
     roles = _roles(manifest, fields.xgb_replica_specs, XGBOOST, {"PYTHONUNBUFFERED": "1"}, findings)
     if counts.get("Worker"):
         reason = "LightGBM programs read the addresses of the workers from TF_CONFIG here."
-        findings.substitute("spec.xgbReplicaSpecs.Worker", "WORKER_ADDRS, WORKER_PORT", "TF_CONFIG", reason)
+        findings.substitute(
+            "spec.xgbReplicaSpecs.Worker", "WORKER_ADDRS, WORKER_PORT", "TF_CONFIG", reason
+        )
     return _content(roles, fields.run_policy, sum(counts.values()), findings)
 
 
@@ -121,8 +152,16 @@ def _read_fields(manifest: Manifest, findings: Findings, *own: str) -> JobFields
     """Return the fields of `spec`; those of other kinds are refused."""
     for name in manifest.spec:
         if name not in ("runPolicy", *UNDER_SPEC, *own):
-            findings.refuse(f"spec.{name}", f"is not a field of {manifest.kind}", f"one of runPolicy, {', '.join(own)}")
-    kept = {name: value for name, value in manifest.spec.items() if name in ("runPolicy", *UNDER_SPEC, *own)}
+            findings.refuse(
+                f"spec.{name}",
+                f"is not a field of {manifest.kind}",
+                f"one of runPolicy, {', '.join(own)}",
+            )
+    kept = {
+        name: value
+        for name, value in manifest.spec.items()
+        if name in ("runPolicy", *UNDER_SPEC, *own)
+    }
     return findings.read(kept, "spec", JobFields)
 
 
@@ -134,9 +173,13 @@ def _counts(specs: Mapping[str, Any], kind: Kind, findings: Findings) -> dict[st
         canonical = _canonical(name, kind)
         replicas = spec.get("replicas", 1) if isinstance(spec, Mapping) else 1
         if canonical is None:
-            findings.refuse(f"{path}.{name}", "is not a replica type of this kind", " or ".join(kind.types))
+            findings.refuse(
+                f"{path}.{name}", "is not a replica type of this kind", " or ".join(kind.types)
+            )
         elif not isinstance(replicas, int) or not 0 <= replicas <= _COUNT_MAX:
-            findings.refuse(f"{path}.{name}.replicas", f"must be from 0 to {_COUNT_MAX}, not {replicas}", "1")
+            findings.refuse(
+                f"{path}.{name}.replicas", f"must be from 0 to {_COUNT_MAX}, not {replicas}", "1"
+            )
         elif kind.types[canonical] == "chief" and replicas != 1:
             findings.refuse(f"{path}.{name}.replicas", f"must be 1, not {replicas}", "1")
         elif replicas:
@@ -152,13 +195,19 @@ def _canonical(name: str, kind: Kind) -> str | None:
 
 
 def _roles(
-    manifest: Manifest, specs: Mapping[str, Any], kind: Kind, injected: Mapping[str, str], findings: Findings
+    manifest: Manifest,
+    specs: Mapping[str, Any],
+    kind: Kind,
+    injected: Mapping[str, str],
+    findings: Findings,
 ) -> list[Role]:
     counts = _counts(specs, kind, Findings())
     has_chief = any(kind.types[name] == "chief" for name in counts)
     primary = next((name.lower() for name in counts if kind.types[name] == "chief"), "worker")
     types = "|".join(name.lower() for name in kind.types)
-    hosts = re.compile(rf"\b{re.escape(manifest.name)}-(?P<id>(?:{types})-[0-9]+)(?:\.[a-z0-9.-]*[a-z0-9])?")
+    hosts = re.compile(
+        rf"\b{re.escape(manifest.name)}-(?P<id>(?:{types})-[0-9]+)(?:\.[a-z0-9.-]*[a-z0-9])?"
+    )
     names = manifest.names(hosts, f"{primary}-0", sum(counts.values()), injected)
     roles: list[Role] = []
     for written, spec in specs.items():
@@ -169,22 +218,30 @@ def _roles(
         replica = findings.read(spec, path, ReplicaSpec)
         policy = replica.restart_policy or kind.restart_policy
         if policy not in POLICIES:
-            findings.refuse(f"{path}.restartPolicy", f"is {policy}, which is not known", " or ".join(POLICIES))
+            findings.refuse(
+                f"{path}.restartPolicy", f"is {policy}, which is not known", " or ".join(POLICIES)
+            )
         pod = convert_pod(replica.template, f"{path}.template", kind.container, names, findings)
         if pod is None:
             continue
         if pod.is_tpu:
             problem = "requests TPUs; a slice is one replica here"
-            findings.refuse(f"{pod.container_path}.resources", problem, "a JobSet with one pod per host")
+            findings.refuse(
+                f"{pod.container_path}.resources", problem, "a JobSet with one pod per host"
+            )
         role = Role(kind.types[name], counts[name], pod, policy, path)
         roles += split_first(role) if role.task_type == "worker" and not has_chief else [role]
     return roles
 
 
-def _content(roles: Sequence[Role], run_policy: Mapping[str, Any], pods: int, findings: Findings) -> ManifestContent:
+def _content(
+    roles: Sequence[Role], run_policy: Mapping[str, Any], pods: int, findings: Findings
+) -> ManifestContent:
     policy = findings.read(run_policy, "spec.runPolicy", RunPolicy)
     limits = check_run_policy(policy, pods, findings)
-    deadline = scheduling(policy.active_deadline_seconds, "spec.runPolicy.activeDeadlineSeconds", findings)
+    deadline = scheduling(
+        policy.active_deadline_seconds, "spec.runPolicy.activeDeadlineSeconds", findings
+    )
     restarts = restart_fields(roles, policy.backoff_limit, "spec.runPolicy.backoffLimit", findings)
     return ManifestContent(roles, {**deadline, **limits}, restarts)
 
@@ -210,21 +267,34 @@ def convert_mpi(manifest: Manifest, findings: Findings) -> ManifestContent:
     counts = _counts(fields.mpi_replica_specs, kind, findings)
     workers = counts.get("Worker", 0) + (1 if fields.run_launcher_as_worker else 0)
     if "Launcher" not in counts:
-        findings.refuse("spec.mpiReplicaSpecs.Launcher", "is required", "Launcher: {replicas: 1, template: …}")
+        findings.refuse(
+            "spec.mpiReplicaSpecs.Launcher", "is required", "Launcher: {replicas: 1, template: …}"
+        )
     if workers > 1:
         problem = f"leads to {workers} workers; mpirun on several machines needs SSH between them"
         example = "one worker with all GPUs, or a PyTorchJob"
         findings.refuse("spec.mpiReplicaSpecs.Worker.replicas", problem, example)
-    roles = {role.task_type: role for role in _roles(manifest, fields.mpi_replica_specs, kind, {}, findings)}
+    roles = {
+        role.task_type: role
+        for role in _roles(manifest, fields.mpi_replica_specs, kind, {}, findings)
+    }
     launcher, worker = roles.get("chief"), roles.get("worker")
     if launcher and worker:
         unused = f"{launcher.pod.container_path}.resources"
-        findings.substitutions[:] = [item for item in findings.substitutions if item["field"] != unused]
-        machine = replace(worker.pod, container=launcher.pod.container, container_path=launcher.pod.container_path)
+        findings.substitutions[:] = [
+            item for item in findings.substitutions if item["field"] != unused
+        ]
+        machine = replace(
+            worker.pod, container=launcher.pod.container, container_path=launcher.pod.container_path
+        )
         launcher = replace(launcher, pod=machine)
         reason = "The launcher's command runs on a machine as the worker requests, with the launcher's image."
         findings.substitute("spec.mpiReplicaSpecs", "launcher and worker", "one replica", reason)
     if launcher:
         reason = "Without a hostfile, mpirun counts the cores of the machine as slots; -np in the command limits them."
-        findings.substitute("spec.slotsPerWorker", str(fields.slots_per_worker), "the machine's cores", reason)
-    return _content([launcher] if launcher else [], fields.run_policy, sum(counts.values()), findings)
+        findings.substitute(
+            "spec.slotsPerWorker", str(fields.slots_per_worker), "the machine's cores", reason
+        )
+    return _content(
+        [launcher] if launcher else [], fields.run_policy, sum(counts.values()), findings
+    )

@@ -40,7 +40,8 @@ class TrainJobFields(Level):
         "initializer": "load data and model at the beginning of the program",
         "suspend": NOT_SUSPENDED,
         **dict.fromkeys(
-            ("runtimePatches", "podTemplateOverrides", "podSpecOverrides"), "write the runtime into the same file"
+            ("runtimePatches", "podTemplateOverrides", "podSpecOverrides"),
+            "write the runtime into the same file",
         ),
         "labels": "set them in metadata",
         "annotations": "set them in metadata",
@@ -61,7 +62,9 @@ class RuntimeSpec(Level):
     ml_policy: Mapping[str, Any] = {}
     template: Mapping[str, Any] = {}
 
-    dropped: ClassVar[Mapping[str, str]] = {"podGroupPolicy": "All VMs of a job are requested together."}
+    dropped: ClassVar[Mapping[str, str]] = {
+        "podGroupPolicy": "All VMs of a job are requested together."
+    }
 
 
 class MlPolicy(Level):
@@ -98,7 +101,9 @@ def convert_trainjob(
     jobs = _list(_mapping(jobset_spec).get("replicatedJobs"))
     path = "runtime.spec.template.spec.replicatedJobs"
     if len(jobs) != 1 or not isinstance(jobs[0], Mapping):
-        findings.refuse(path, f"has {len(jobs)} jobs; a runtime has one, which trains", "the job node only")
+        findings.refuse(
+            path, f"has {len(jobs)} jobs; a runtime has one, which trains", "the job node only"
+        )
         return ManifestContent(())
     group = read_group(_with_trainer(jobs[0], trainer, nodes), f"{path}[0]", findings)
     injected = _variables(policy, trainer, nodes, findings)
@@ -110,15 +115,22 @@ def convert_trainjob(
     return ManifestContent(content.roles, deadline, content.extension)
 
 
-def _find_runtime(name: object, others: Sequence[Mapping[str, Any]], findings: Findings) -> Mapping[str, Any] | None:
+def _find_runtime(
+    name: object, others: Sequence[Mapping[str, Any]], findings: Findings
+) -> Mapping[str, Any] | None:
     """Return the spec of the runtime of this name: in the file, or a stock runtime. None, with a problem, if there is
     none."""
     for other in others:
-        if other.get("kind") in RUNTIME_KINDS and _mapping(other.get("metadata")).get("name") == name:
+        if (
+            other.get("kind") in RUNTIME_KINDS
+            and _mapping(other.get("metadata")).get("name") == name
+        ):
             return _mapping(other.get("spec"))
     if isinstance(name, str) and name in STOCK_RUNTIMES:
         reason = "The file does not contain this runtime, so that of Kubeflow Trainer with the same name is used."
-        findings.substitute("spec.runtimeRef", name, f"{TORCH_IMAGE}, unless the trainer names an image", reason)
+        findings.substitute(
+            "spec.runtimeRef", name, f"{TORCH_IMAGE}, unless the trainer names an image", reason
+        )
         return STOCK_RUNTIMES[name]
     problem = f"names the runtime {name}, which the file does not contain"
     example = f"add the ClusterTrainingRuntime as another document of the file, or use {', '.join(STOCK_RUNTIMES)}"
@@ -132,8 +144,12 @@ def _with_trainer(job: Mapping[str, Any], trainer: Trainer, nodes: int) -> dict[
     batch = _mapping(template.get("spec"))
     pod_template = _mapping(batch.get("template"))
     pod = _mapping(pod_template.get("spec"))
-    containers = [_mapping(container) for container in _list(pod.get("containers"))] or [{"name": CONTAINER}]
-    target = next((container for container in containers if container.get("name") == CONTAINER), containers[0])
+    containers = [_mapping(container) for container in _list(pod.get("containers"))] or [
+        {"name": CONTAINER}
+    ]
+    target = next(
+        (container for container in containers if container.get("name") == CONTAINER), containers[0]
+    )
     for name in ("image", "command", "args"):
         if value := getattr(trainer, name):
             target[name] = value
@@ -157,7 +173,9 @@ def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _variables(policy: MlPolicy, trainer: Trainer, nodes: int, findings: Findings) -> dict[str, str]:
+def _variables(
+    policy: MlPolicy, trainer: Trainer, nodes: int, findings: Findings
+) -> dict[str, str]:
     """Return the variables that the runtime sets in every container."""
     if policy.jax is not None:
         return {
@@ -177,6 +195,8 @@ def _variables(policy: MlPolicy, trainer: Trainer, nodes: int, findings: Finding
     if policy.torch is None:
         return {}
     torch = findings.read(policy.torch, "runtime.spec.mlPolicy.torch", TorchPolicy)
-    nproc = torch.num_proc_per_node if trainer.num_proc_per_node is None else trainer.num_proc_per_node
+    nproc = (
+        torch.num_proc_per_node if trainer.num_proc_per_node is None else trainer.num_proc_per_node
+    )
     variables = torch_variables(nodes, nproc, "spec.trainer.numProcPerNode", findings)
     return {name: value for name, value in variables.items() if name.startswith("PET_")}

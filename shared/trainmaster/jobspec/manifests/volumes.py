@@ -31,16 +31,28 @@ def check_volumes(
         kinds = [name for name in volume if name != "name"]
         if kinds != ["emptyDir"]:
             variable = _credentials_in(volume.get("name"), container)
-            instead = _KEY.format(variable=variable) if variable else _INSTEAD.get(" ".join(kinds), _STORAGE)
-            problem = f"is a volume of the kind {' '.join(kinds) or 'none'}; only emptyDir is supported"
+            instead = (
+                _KEY.format(variable=variable)
+                if variable
+                else _INSTEAD.get(" ".join(kinds), _STORAGE)
+            )
+            problem = (
+                f"is a volume of the kind {' '.join(kinds) or 'none'}; only emptyDir is supported"
+            )
             findings.refuse(f"{path}[{index}]", problem, instead)
 
 
 def _credentials_in(volume: object, container: ContainerFields) -> str | None:
     """Return the variable that names a file of credentials in this volume; None: there is none."""
     folders = [
-        str(mount.get("mountPath")).rstrip("/") for mount in container.volume_mounts if mount.get("name") == volume
+        str(mount.get("mountPath")).rstrip("/")
+        for mount in container.volume_mounts
+        if mount.get("name") == volume
     ]
     values = {str(item.get("name")): str(item.get("value")) for item in container.env}
-    found = [name for name in CREDENTIALS if any(values.get(name, "").startswith(f"{folder}/") for folder in folders)]
+    found = [
+        name
+        for name in CREDENTIALS
+        if any(values.get(name, "").startswith(f"{folder}/") for folder in folders)
+    ]
     return found[0] if found else None

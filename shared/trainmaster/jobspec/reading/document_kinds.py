@@ -17,7 +17,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from trainmaster.jobspec.formats.ai_platform import AiPlatformJob, TrainingInput
-from trainmaster.jobspec.formats.base_model import WireModel, accepted_names, field_example, nested_models
+from trainmaster.jobspec.formats.base_model import (
+    WireModel,
+    accepted_names,
+    field_example,
+    nested_models,
+)
 from trainmaster.jobspec.formats.vertex import CustomJobSpec, VertexCustomJob, VertexPipeline
 from trainmaster.jobspec.formats.vertex_study import VertexTuningJob
 from trainmaster.jobspec.problems import FieldPath, snake_case
@@ -57,7 +62,9 @@ class DocumentKind:
         if any(names.get(name) == self.body for name in document):
             return {}
         return {
-            name: value for name, value in document.items() if name in accepted_names(self.body_model).keys() - names
+            name: value
+            for name, value in document.items()
+            if name in accepted_names(self.body_model).keys() - names
         }
 
     def wrapped(self, document: Mapping[str, object]) -> dict[str, object]:
@@ -138,7 +145,11 @@ def detect_kind(document: Mapping[str, object]) -> DocumentKind:
 
 def kinds_of(name: str) -> list[DocumentKind]:
     """Return the kinds of document that have a field of this name at the top level; those that it identifies first."""
-    identified = [kind for kind in KINDS if name in {*kind.identified_by, *map(snake_case, kind.identified_by)}]
+    identified = [
+        kind
+        for kind in KINDS
+        if name in {*kind.identified_by, *map(snake_case, kind.identified_by)}
+    ]
     return identified or [kind for kind in KINDS if name in accepted_names(kind.model)]
 
 
@@ -152,7 +163,9 @@ def describe_missing_body(found: Iterable[str]) -> str:
 
 def example_at(path: FieldPath) -> object:
     """Return a correct value for a known path; for a list item its first, for a label its value."""
-    model: type[WireModel] | None = AiPlatformJob if path[0] in nested_models(AiPlatformJob) else VertexTuningJob
+    model: type[WireModel] | None = (
+        AiPlatformJob if path[0] in nested_models(AiPlatformJob) else VertexTuningJob
+    )
     value: object = None
     for step in path:
         if isinstance(step, int) and model is not None:

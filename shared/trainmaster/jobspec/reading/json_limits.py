@@ -24,7 +24,9 @@ def invalid(problem: str, example: str) -> InvalidJob:
 
 
 def too_deep(where: str) -> InvalidJob:
-    return invalid(f"{where}: nested more than {DEPTH_MAX} levels deep", "trainingInput: {args: []}")
+    return invalid(
+        f"{where}: nested more than {DEPTH_MAX} levels deep", "trainingInput: {args: []}"
+    )
 
 
 def line_and_column(before: str) -> tuple[int, int]:
@@ -53,7 +55,9 @@ class _Copier:
         for name, item in value.items():
             if not isinstance(name, str):
                 self._drop(
-                    path, f"has the name {quoted(name)}; names must be strings: put it in quotes", f'"{name}": …'
+                    path,
+                    f"has the name {quoted(name)}; names must be strings: put it in quotes",
+                    f'"{name}": …',
                 )
                 continue
             if fault := _find_unprintable(name) or ("" if name.strip() else "nothing in it"):
@@ -71,20 +75,35 @@ class _Copier:
                 return self.copy_mapping(value, path, depth + 1)
             case list() | tuple():
                 self._check_depth(path, depth + 1)
-                return [self._copy_value(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
+                return [
+                    self._copy_value(item, f"{path}[{index}]", depth + 1)
+                    for index, item in enumerate(value)
+                ]
             case None | bool():
                 return value
             case int() | float():
                 return self._copy_number(value, path)
             case str():
                 unprintable = _find_unprintable(value)
-                return self._drop(path, f"contains {unprintable}", "plain text") if unprintable else value
+                return (
+                    self._drop(path, f"contains {unprintable}", "plain text")
+                    if unprintable
+                    else value
+                )
             case _:
-                return self._drop(path, f"is a {type(value).__name__}, which is not a JSON type", '"text in quotes"')
+                return self._drop(
+                    path,
+                    f"is a {type(value).__name__}, which is not a JSON type",
+                    '"text in quotes"',
+                )
 
     def _copy_number(self, value: float, path: str) -> object:
         if isinstance(value, int):
-            return value if value in _INT64 else self._drop(path, "is a number of more than 64 bits", "1000000")
+            return (
+                value
+                if value in _INT64
+                else self._drop(path, "is a number of more than 64 bits", "1000000")
+            )
         return value if math.isfinite(value) else self._drop(path, "is not a finite number", "0.5")
 
     def _check_depth(self, path: str, depth: int) -> None:
@@ -102,4 +121,8 @@ def _find_unprintable(text: str) -> str | None:
     """Name what neither an argument list nor Firestore can store; None if there is nothing."""
     if "\0" in text:
         return "a NUL character"
-    return None if text.isascii() or all(not "\ud800" <= char <= "\udfff" for char in text) else "half a surrogate pair"
+    return (
+        None
+        if text.isascii() or all(not "\ud800" <= char <= "\udfff" for char in text)
+        else "half a surrogate pair"
+    )

@@ -10,7 +10,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from trainmaster.jobspec.problems import InvalidJob
-from trainmaster.jobspec.reading.json_limits import JOB_EXAMPLE, copy_as_json, invalid, line_and_column, too_deep
+from trainmaster.jobspec.reading.json_limits import (
+    JOB_EXAMPLE,
+    copy_as_json,
+    invalid,
+    line_and_column,
+    too_deep,
+)
 
 DOCUMENT_BYTES_MAX: Final = 1 << 20
 
@@ -21,12 +27,17 @@ def parse_document(data: bytes, name: str) -> Mapping[str, object]:
     Raises InvalidJob. `name` is that of the file or message, for the problem's text.
     """
     if len(data) > DOCUMENT_BYTES_MAX:
-        raise invalid(f"{name} has {len(data)} bytes, more than {DOCUMENT_BYTES_MAX}", "a job file of a few kilobytes")
+        raise invalid(
+            f"{name} has {len(data)} bytes, more than {DOCUMENT_BYTES_MAX}",
+            "a job file of a few kilobytes",
+        )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line, column = line_and_column(data[: error.start].decode("utf-8", errors="replace"))
-        raise invalid(f"{name}, line {line}, column {column}: is not UTF-8", "save the file as UTF-8 text") from None
+        raise invalid(
+            f"{name}, line {line}, column {column}: is not UTF-8", "save the file as UTF-8 text"
+        ) from None
     if name.lower().endswith(".json"):
         document = _from_json(text, name)
     elif text.lstrip().startswith("{"):
@@ -52,7 +63,9 @@ def _from_json(text: str, name: str) -> object:
         mapping: dict[str, object] = {}
         for key, value in pairs:
             if key in mapping:
-                raise invalid(f"{name}: the name {key!r} is given twice in one mapping", f"{key!r} once")
+                raise invalid(
+                    f"{name}: the name {key!r} is given twice in one mapping", f"{key!r} once"
+                )
             mapping[key] = value
         return mapping
 
@@ -60,10 +73,14 @@ def _from_json(text: str, name: str) -> object:
         raise invalid(f"{name}: {word} is not a JSON number", "0.5")
 
     try:
-        parsed: object = json.loads(text, object_pairs_hook=reject_duplicates, parse_constant=reject_constant)
+        parsed: object = json.loads(
+            text, object_pairs_hook=reject_duplicates, parse_constant=reject_constant
+        )
     except json.JSONDecodeError as error:
         where = f"{name}, line {error.lineno}, column {error.colno}"
-        raise invalid(f"{where}: is not JSON: {error.msg}", '{"trainingInput": {"region": "us-central1"}}') from None
+        raise invalid(
+            f"{where}: is not JSON: {error.msg}", '{"trainingInput": {"region": "us-central1"}}'
+        ) from None
     except RecursionError:
         raise too_deep(name) from None
     except ValueError as error:  # Python refuses integers of thousands of digits

@@ -15,7 +15,12 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from trainmaster.jobspec.formats.ai_platform import AiPlatformJob
-from trainmaster.jobspec.formats.base_model import WireModel, accepted_names, nested_models, repeated_fields
+from trainmaster.jobspec.formats.base_model import (
+    WireModel,
+    accepted_names,
+    nested_models,
+    repeated_fields,
+)
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.formats.unsupported import UNSUPPORTED_DOCUMENTS
 from trainmaster.jobspec.formats.vertex import VertexCustomJob
@@ -32,10 +37,16 @@ from trainmaster.jobspec.reading.document_kinds import (
 
 TRAINING_INPUT_EXAMPLE: Final = f"{TRAINING_INPUT}: {json.dumps(example_at((TRAINING_INPUT,)))}"
 
-_TYPE_NAMES: Final = {"tuple_type": "a list", "model_type": "a mapping", "mapping_type": "a mapping"}
+_TYPE_NAMES: Final = {
+    "tuple_type": "a list",
+    "model_type": "a mapping",
+    "mapping_type": "a mapping",
+}
 
 
-def read_model(document: Mapping[str, object], problems: Problems) -> AiPlatformJob | VertexCustomJob:
+def read_model(
+    document: Mapping[str, object], problems: Problems
+) -> AiPlatformJob | VertexCustomJob:
     """Return the job without the fields that have a problem, and add the problems to `problems`."""
     kind = detect_kind(document)
     names = _NameReader(kind, problems)
@@ -78,7 +89,9 @@ def _with_lists(written: dict[str, object], model: type[WireModel]) -> dict[str,
             case dict() if inner:
                 result[name] = _with_lists(items, inner)
             case list() if inner:
-                result[name] = [_with_lists(item, inner) if isinstance(item, dict) else item for item in items]
+                result[name] = [
+                    _with_lists(item, inner) if isinstance(item, dict) else item for item in items
+                ]
             case _:
                 result[name] = items
     return result
@@ -87,7 +100,9 @@ def _with_lists(written: dict[str, object], model: type[WireModel]) -> dict[str,
 def _misplaced(bare: Mapping[str, object], kind: DocumentKind) -> Problem:
     problem = f"is missing: {', '.join(bare)} belong{'' if len(bare) > 1 else 's'} under it, not next to it"
     example = (
-        TRAINING_INPUT_EXAMPLE if kind.sent_body == TRAINING_INPUT else f"{kind.sent_body}: {{{', '.join(bare)}: …}}"
+        TRAINING_INPUT_EXAMPLE
+        if kind.sent_body == TRAINING_INPUT
+        else f"{kind.sent_body}: {{{', '.join(bare)}: …}}"
     )
     return Problem(kind.sent_body, problem, example)
 
@@ -99,7 +114,9 @@ class _NameReader:
         self._kind = kind
         self._problems = problems
 
-    def canonicalize(self, written: Mapping[str, object], model: type[WireModel], path: FieldPath) -> dict[str, object]:
+    def canonicalize(
+        self, written: Mapping[str, object], model: type[WireModel], path: FieldPath
+    ) -> dict[str, object]:
         """Return the mapping with canonical names, in nested models too, without fields that are null."""
         models, names = nested_models(model), accepted_names(model)
         result: dict[str, object] = {}
@@ -115,20 +132,27 @@ class _NameReader:
             else:
                 spellings[canonical] = self._problems.names[(*path, canonical)] = name
                 if value is not None:
-                    result[canonical] = self._canonical_value(value, models[canonical], (*path, canonical))
+                    result[canonical] = self._canonical_value(
+                        value, models[canonical], (*path, canonical)
+                    )
         of_another_kind = [name for name in unknown if not path and name in UNSUPPORTED_DOCUMENTS]
         for name in of_another_kind or unknown:
             self._refuse_unknown(name, model, path)
         return result
 
-    def _canonical_value(self, value: object, model: type[WireModel] | None, path: FieldPath) -> object:
+    def _canonical_value(
+        self, value: object, model: type[WireModel] | None, path: FieldPath
+    ) -> object:
         match value:
             case _ if model is None or value is None:
                 return value
             case dict():
                 return self.canonicalize(value, model, path)
             case list() if model.shorthand is None:
-                return [self._canonical_value(item, model, (*path, index)) for index, item in enumerate(value)]
+                return [
+                    self._canonical_value(item, model, (*path, index))
+                    for index, item in enumerate(value)
+                ]
             case _ if model.shorthand is not None:
                 self._problems.names[(*path, model.shorthand)] = ""
                 return {model.shorthand: value}
@@ -146,20 +170,35 @@ class _NameReader:
         in_body = accepted_names(self._kind.body_model).get(name) if is_root else None
         if is_root and name in UNSUPPORTED_DOCUMENTS:
             feature, example = UNSUPPORTED_DOCUMENTS[name]
-            problems.add_text(name_path, f"requests {feature}; this is not supported: submit a training job", example)
+            problems.add_text(
+                name_path,
+                f"requests {feature}; this is not supported: submit a training job",
+                example,
+            )
             problems.mark_misspelled((body,))
-        elif is_root and in_body is None and name not in self._kind.output_only and (others := kinds_of(name)):
+        elif (
+            is_root
+            and in_body is None
+            and name not in self._kind.output_only
+            and (others := kinds_of(name))
+        ):
             titles = " or ".join(kind.title for kind in others)
-            own = [spelled for field in self._kind.identified_by if (spelled := self._problems.names.get((field,)))]
+            own = [
+                spelled
+                for field in self._kind.identified_by
+                if (spelled := self._problems.names.get((field,)))
+            ]
             problem = f"belongs to a {titles}, but this document is a {self._kind.title}: a document describes one job"
             problems.add_text(name_path, problem, f"leave out {' or '.join([name, *own])}")
         elif is_root and name in MANIFEST_NAMES:
-            problem = (
-                "marks a manifest of Kubeflow or JobSet; here only a job file can be sent, with jobId and trainingInput"
+            problem = "marks a manifest of Kubeflow or JobSet; here only a job file can be sent, with jobId and trainingInput"
+            problems.add_text(
+                name_path, problem, "trainmaster convert MANIFEST prints the job file of a manifest"
             )
-            problems.add_text(name_path, problem, "trainmaster convert MANIFEST prints the job file of a manifest")
         elif is_root and name in self._kind.output_only:
-            problems.add_text(name_path, "is set by the service and cannot be submitted", "leave it out")
+            problems.add_text(
+                name_path, "is set by the service and cannot be submitted", "leave it out"
+            )
         elif in_body is not None:
             problems.mark_misspelled((body, in_body))
             spelled = problems.spelled_name((body,))
@@ -168,24 +207,32 @@ class _NameReader:
         elif in_extension := accepted_names(Extension).get(name):
             problems.mark_misspelled((EXTENSION, in_extension))
             example = f"{EXTENSION}: {{{yaml_line({name: example_at((EXTENSION, in_extension))})}}}"
-            problems.add_text(name_path, f"is not known here: it belongs under {EXTENSION}", example)
+            problems.add_text(
+                name_path, f"is not known here: it belongs under {EXTENSION}", example
+            )
         elif nearest := _nearest_name(name, known):
             meant = (*path, nearest) if nearest in nested_models(model) else (body, nearest)
             problems.mark_misspelled(meant)
             suggestion = problems.spelled_name(meant)
             example = yaml_line({suggestion: example_at(meant)})
-            problems.add_text(name_path, f"is not a known name; did you mean {suggestion}?", example)
+            problems.add_text(
+                name_path, f"is not a known name; did you mean {suggestion}?", example
+            )
         else:
             problems.add_text(name_path, "is not a known name", f"one of {', '.join(known)}")
 
 
 def _nearest_name(name: str, known: Mapping[str, object]) -> str | None:
     by_lower_case = {known_name.lower(): known_name for known_name in known}
-    nearest = difflib.get_close_matches(name.replace("_", "").lower(), by_lower_case, n=1, cutoff=0.7)
+    nearest = difflib.get_close_matches(
+        name.replace("_", "").lower(), by_lower_case, n=1, cutoff=0.7
+    )
     return by_lower_case[nearest[0]] if nearest else None
 
 
-def _validate(canonical: dict[str, object], model: type[WireModel], problems: Problems) -> WireModel:
+def _validate(
+    canonical: dict[str, object], model: type[WireModel], problems: Problems
+) -> WireModel:
     """Validate; on errors report all of them, leave the fields out and validate the rest, which is then correct."""
     try:
         return model.model_validate(canonical)

@@ -28,17 +28,24 @@ def parse_yaml(text: str, name: str) -> object:
     """Return what the document holds; None if it is empty. Raises InvalidJob."""
     try:
         _check_events(text, name)
-        documents = [document for document in yaml.load_all(text, Loader=_Loader) if document is not None]
+        documents = [
+            document for document in yaml.load_all(text, Loader=_Loader) if document is not None
+        ]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = _where(name, mark)
         if mark is not None and "\t" in _line_of(text, mark.line):
-            raise invalid(f"{where}: is indented with a tab, which YAML does not allow", "two spaces") from None
-        raise invalid(f"{where}: is not YAML: {error.problem or error.context}", JOB_EXAMPLE) from None
+            raise invalid(
+                f"{where}: is indented with a tab, which YAML does not allow", "two spaces"
+            ) from None
+        raise invalid(
+            f"{where}: is not YAML: {error.problem or error.context}", JOB_EXAMPLE
+        ) from None
     except yaml.reader.ReaderError as error:
         line, column = line_and_column(text[: error.position])
         raise invalid(
-            f"{name}, line {line}, column {column}: has a control character ({error.reason})", "plain text"
+            f"{name}, line {line}, column {column}: has a control character ({error.reason})",
+            "plain text",
         ) from None
     except ValueError as error:  # Python refuses integers of thousands of digits
         raise invalid(f"{name}: {error}", JOB_EXAMPLE) from None
@@ -51,9 +58,14 @@ def _one_of(documents: list[object], text: str, name: str) -> object:
         return documents[0] if documents else None
     if all(isinstance(document, dict) and "apiVersion" in document for document in documents):
         return {"apiVersion": "v1", "kind": "List", "items": documents}
-    starts = [event.start_mark for event in yaml.parse(text) if isinstance(event, yaml.DocumentStartEvent)]
+    starts = [
+        event.start_mark for event in yaml.parse(text) if isinstance(event, yaml.DocumentStartEvent)
+    ]
     where = _where(name, starts[1])
-    raise invalid(f"{where}: is another document; the file has {len(documents)}, a job file one", "a file for each job")
+    raise invalid(
+        f"{where}: is another document; the file has {len(documents)}, a job file one",
+        "a file for each job",
+    )
 
 
 def _line_of(text: str, number: int) -> str:
@@ -85,7 +97,8 @@ def _check_node(event: yaml.NodeEvent, where: str) -> None:
         raise invalid(f"{where}: anchors (&{event.anchor}) are not allowed", "write the value out")
     if isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent) and event.tag not in _TAGS:
         raise invalid(
-            f"{where}: the tag {event.tag} is not allowed", "the value without a tag; quotes make it a string"
+            f"{where}: the tag {event.tag} is not allowed",
+            "the value without a tag; quotes make it a string",
         )
 
 
@@ -104,16 +117,29 @@ class _Loader(yaml.CSafeLoader):
             if isinstance(key, yaml.ScalarNode):
                 if key.value in seen:
                     raise yaml.constructor.ConstructorError(
-                        None, None, f"the name {key.value!r} is given twice in one mapping", key.start_mark
+                        None,
+                        None,
+                        f"the name {key.value!r} is given twice in one mapping",
+                        key.start_mark,
                     )
                 seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
 
 
 for _tag, _pattern, _first in (
-    ("bool", r"yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF", "yYnNtTfFoO"),
+    (
+        "bool",
+        r"yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF",
+        "yYnNtTfFoO",
+    ),
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("int", r"[-+]?(0|[1-9][0-9]*)", "-+0123456789"),
-    ("float", r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+", "-+.0123456789"),
+    (
+        "float",
+        r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+",
+        "-+.0123456789",
+    ),
 ):
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_pattern})$"), list(_first))
+    _Loader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_pattern})$"), list(_first)
+    )

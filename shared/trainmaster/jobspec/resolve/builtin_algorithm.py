@@ -44,7 +44,9 @@ class RequestedAlgorithm:
     """None: there is no such algorithm, which is reported as a problem."""
 
 
-def request_algorithm(training: TrainingInput, extension: Extension, problems: Problems) -> RequestedAlgorithm | None:
+def request_algorithm(
+    training: TrainingInput, extension: Extension, problems: Problems
+) -> RequestedAlgorithm | None:
     """Return the algorithm that the job names; None for a job with a program of its own."""
     image, named = training.master_config.image_uri, extension.algorithm
     of_image = image_algorithm(image) if image is not None else None
@@ -66,10 +68,14 @@ def request_algorithm(training: TrainingInput, extension: Extension, problems: P
 def refuse_algorithm(extension: Extension, problems: Problems) -> None:
     """Add a problem if a CustomJob names an algorithm: only the other format has its fields."""
     if extension.algorithm is not None:
-        problems.add_text(ALGORITHM_PATH, "is only for jobs with a trainingInput", "trainingInput: {args: [...]}")
+        problems.add_text(
+            ALGORITHM_PATH, "is only for jobs with a trainingInput", "trainingInput: {args: [...]}"
+        )
 
 
-def algorithm_runtime(requested: RequestedAlgorithm, training: TrainingInput, problems: Problems) -> Runtime:
+def algorithm_runtime(
+    requested: RequestedAlgorithm, training: TrainingInput, problems: Problems
+) -> Runtime:
     """Return the runtime of the algorithm, and note the image that it replaces."""
     algorithm = requested.algorithm or next(iter(ALGORITHMS.values()))
     image = training.master_config.image_uri
@@ -92,7 +98,9 @@ def algorithm_programs(
     algorithm, args = requested.algorithm, training.args or training.master_config.container_args
     if algorithm is None:
         return {}
-    from trainmaster.jobspec.fields.algorithm_arguments import check_arguments  # only such jobs need the tables
+    from trainmaster.jobspec.fields.algorithm_arguments import (
+        check_arguments,
+    )  # only such jobs need the tables
 
     directory_path: FieldPath = (TRAINING_INPUT, "jobDir")
     require(training.job_dir, directory_path, problems)
@@ -119,7 +127,11 @@ def _refuse_name(name: str, path: FieldPath, problems: Problems) -> None:
     nearest = difflib.get_close_matches(name, ALGORITHMS, n=1, cutoff=0.4) or ["boosted_trees"]
     problem = f"names {quoted(name)}, which is not a built-in algorithm ({', '.join(ALGORITHMS)})"
     is_image = path == IMAGE_PATH
-    problems.add(path, problem, f"gcr.io/cloud-ml-algos/{ALGORITHMS[nearest[0]].images[0]}" if is_image else nearest[0])
+    problems.add(
+        path,
+        problem,
+        f"gcr.io/cloud-ml-algos/{ALGORITHMS[nearest[0]].images[0]}" if is_image else nearest[0],
+    )
 
 
 def _check_fields(training: TrainingInput, named_by: FieldPath, problems: Problems) -> None:

@@ -12,11 +12,20 @@ from typing import Final
 from trainmaster.core.model.plan import Dialect, Variable
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.catalog.machine_types import VERTEX_TPU_TYPES
-from trainmaster.jobspec.fields.google_resources import check_kms_key, check_network, check_service_account
+from trainmaster.jobspec.fields.google_resources import (
+    check_kms_key,
+    check_network,
+    check_service_account,
+)
 from trainmaster.jobspec.fields.programs import check_directory, require
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.formats.placement import SpotUse
-from trainmaster.jobspec.formats.vertex import MachineSpec, Strategy, VertexCustomJob, WorkerPoolSpec
+from trainmaster.jobspec.formats.vertex import (
+    MachineSpec,
+    Strategy,
+    VertexCustomJob,
+    WorkerPoolSpec,
+)
 from trainmaster.jobspec.machines.role_request import RolePaths, RoleRequest, request_accelerator
 from trainmaster.jobspec.problems import FieldPath, Problems
 from trainmaster.jobspec.reading.document_kinds import EXTENSION, JOB_SPEC, example_at
@@ -88,15 +97,25 @@ def _request_roles(pools: Sequence[WorkerPoolSpec], problems: Problems) -> tuple
     )
 
 
-def _request_role(index: int, pool: WorkerPoolSpec, task_type: TaskType, problems: Problems) -> RoleRequest:
+def _request_role(
+    index: int, pool: WorkerPoolSpec, task_type: TaskType, problems: Problems
+) -> RoleRequest:
     paths = _role_paths(index)
     machine = pool.machine_spec or MachineSpec()
     require(machine.machine_type, paths.machine, problems)
     count = pool.replica_count or 0
     if index == 0 and count != 1:
-        problems.add(paths.count, f"must be 1 in the first pool, which is the primary replica, not {count}", 1)
+        problems.add(
+            paths.count,
+            f"must be 1 in the first pool, which is the primary replica, not {count}",
+            1,
+        )
     elif count < 1:
-        problems.add(paths.count, f"must be at least 1, not {count}; to have no replicas, write {{}} for the pool", 1)
+        problems.add(
+            paths.count,
+            f"must be at least 1, not {count}; to have no replicas, write {{}} for the pool",
+            1,
+        )
     return RoleRequest(
         name=f"workerPoolSpecs[{index}]",
         task_type=task_type,

@@ -17,11 +17,19 @@ _NO_CONTAINER: Final = Container("")
 def resolve_gcs_folder(extension: Extension, spec: ResolvedSpec, problems: Problems) -> GcsFolder:
     """Return whether programs find buckets below /gcs, and add a note if the boot image is the user's."""
     programs = spec.programs.values()
-    texts = [text for program in programs for text in (*program.args, *(program.container or _NO_CONTAINER).command)]
+    texts = [
+        text
+        for program in programs
+        for text in (*program.args, *(program.container or _NO_CONTAINER).command)
+    ]
     texts += [variable.value for program in programs for variable in program.environment]
     named = next((text for text in texts if GCS in text), None)
     if extension.gcs is False and named is not None:
-        problems.add((EXTENSION, "gcs"), f"is false, and the job names a folder below {GCS}: {quoted(named)}", "true")
+        problems.add(
+            (EXTENSION, "gcs"),
+            f"is false, and the job names a folder below {GCS}: {quoted(named)}",
+            "true",
+        )
     if extension.gcs is False or not (extension.gcs or named or spec.dialect is Dialect.VERTEX):
         return GcsFolder.OFF
     if extension.image is not None and not any(role.is_tpu for role in spec.roles):

@@ -16,7 +16,12 @@ from trainmaster.jobspec.fields.tuning_parameters import (
     resolve_parameters,
     resolve_resumed_job,
 )
-from trainmaster.jobspec.formats.ai_platform import HyperparameterSpec, ParameterSpec, ScaleType, TrainingInput
+from trainmaster.jobspec.formats.ai_platform import (
+    HyperparameterSpec,
+    ParameterSpec,
+    ScaleType,
+    TrainingInput,
+)
 from trainmaster.jobspec.problems import FieldPath, Problems
 from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT
 
@@ -40,8 +45,14 @@ def resolve_hyperparameters(training: TrainingInput, problems: Problems) -> Tuni
     if spec is None:
         return None
     if not spec.params and not problems.has_any_at((*_PATH, "params")):
-        problems.add((*_PATH, "params"), "is required", [{"parameterName": "learning-rate", "type": "DOUBLE"}])
-    requests = [_request_parameter(param, index, problems) for index, param in enumerate(spec.params)]
+        problems.add(
+            (*_PATH, "params"),
+            "is required",
+            [{"parameterName": "learning-rate", "type": "DOUBLE"}],
+        )
+    requests = [
+        _request_parameter(param, index, problems) for index, param in enumerate(spec.params)
+    ]
     parameters = resolve_parameters(requests, problems)
     _check_grid(spec, problems)
     check_size(parameters, spec.max_trials or 1, (*_PATH, "maxTrials"), problems)
@@ -54,7 +65,9 @@ def resolve_hyperparameters(training: TrainingInput, problems: Problems) -> Tuni
         max_parallel=spec.max_parallel_trials or 1,
         max_failed=spec.max_failed_trials or 0,
         stopping=StoppingRule.MEDIAN if spec.enable_trial_early_stopping else StoppingRule.NONE,
-        resumes=resolve_resumed_job(spec.resume_previous_job_id, (*_PATH, "resumePreviousJobId"), problems),
+        resumes=resolve_resumed_job(
+            spec.resume_previous_job_id, (*_PATH, "resumePreviousJobId"), problems
+        ),
     )
 
 
@@ -79,7 +92,9 @@ def _request_parameter(spec: ParameterSpec, index: int, problems: Problems) -> P
     }
     for name, kinds in _KINDS_OF_FIELD.items():
         if spec.type is not None and spec.type not in kinds and values[name]:
-            problems.add_text((*path, name), f"cannot be set for a parameter of type {spec.type}", "leave it out")
+            problems.add_text(
+                (*path, name), f"cannot be set for a parameter of type {spec.type}", "leave it out"
+            )
     is_categorical = spec.type is ParameterKind.CATEGORICAL
     return ParameterRequest(
         name=spec.parameter_name,

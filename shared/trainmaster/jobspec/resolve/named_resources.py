@@ -18,7 +18,9 @@ KMS_KEYS: Final[dict[Dialect, FieldPath]] = {
 }
 
 
-def named_resources(spec: ResolvedSpec, extension: Extension, problems: Problems) -> tuple[NamedResource, ...]:
+def named_resources(
+    spec: ResolvedSpec, extension: Extension, problems: Problems
+) -> tuple[NamedResource, ...]:
     """Return the resources in the order of the document's own fields, then those of `trainmaster`.
 
     `trainmaster.image` of a job with TPU VMs is a software version, not a resource.
@@ -32,10 +34,21 @@ def named_resources(spec: ResolvedSpec, extension: Extension, problems: Problems
         (ResourceKind.IMAGE, extension.image if has_image else None, (EXTENSION, "image")),
         (ResourceKind.RESERVATION, extension.reservation, (EXTENSION, "reservation")),
         *(
-            (ResourceKind.RESERVATION, alternative.reservation, (EXTENSION, "placement", name, index, "reservation"))
-            for name, alternatives in (extension.placement.lists if extension.placement else {}).items()
+            (
+                ResourceKind.RESERVATION,
+                alternative.reservation,
+                (EXTENSION, "placement", name, index, "reservation"),
+            )
+            for name, alternatives in (
+                extension.placement.lists if extension.placement else {}
+            ).items()
             for index, alternative in enumerate(alternatives)
         ),
-        *((ResourceKind.SECRET, secret, (EXTENSION, "secrets", name)) for name, secret in extension.secrets.items()),
+        *(
+            (ResourceKind.SECRET, secret, (EXTENSION, "secrets", name))
+            for name, secret in extension.secrets.items()
+        ),
     ]
-    return tuple(NamedResource(kind, name, problems.spelled_path(path)) for kind, name, path in named if name)
+    return tuple(
+        NamedResource(kind, name, problems.spelled_path(path)) for kind, name, path in named if name
+    )

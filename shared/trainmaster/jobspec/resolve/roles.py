@@ -15,16 +15,19 @@ from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.catalog.machine_types import LEGACY_MACHINES, TPU_DEFAULT, TPU_MACHINES
 from trainmaster.jobspec.catalog.scale_tiers import TIERS
 from trainmaster.jobspec.formats.ai_platform import ReplicaConfig, ScaleTier, TrainingInput
-from trainmaster.jobspec.machines.role_request import AcceleratorRequest, RolePaths, RoleRequest, request_accelerator
+from trainmaster.jobspec.machines.role_request import (
+    AcceleratorRequest,
+    RolePaths,
+    RoleRequest,
+    request_accelerator,
+)
 from trainmaster.jobspec.problems import FieldPath, Problems
 from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT, example_at
 
 ROLE_NAMES: Final = ("master", "worker", "parameterServer", "evaluator")
 _TIER_PATH: Final[FieldPath] = (TRAINING_INPUT, "scaleTier")
 _TPU_HOST: Final = "one replica on the TPU's own host"
-_TPU_HOST_REASON: Final = (
-    "A Cloud TPU is no longer driven by a separate VM: the program runs on the TPU's host (a TPU VM)."
-)
+_TPU_HOST_REASON: Final = "A Cloud TPU is no longer driven by a separate VM: the program runs on the TPU's host (a TPU VM)."
 
 
 def role_configs(training: TrainingInput) -> dict[str, ReplicaConfig]:
@@ -37,7 +40,9 @@ def role_configs(training: TrainingInput) -> dict[str, ReplicaConfig]:
     }
 
 
-def request_roles(training: TrainingInput, primary: TaskType, problems: Problems) -> tuple[RoleRequest, ...]:
+def request_roles(
+    training: TrainingInput, primary: TaskType, problems: Problems
+) -> tuple[RoleRequest, ...]:
     """Return the roles that have replicas. `primary`: the task type of the master."""
     if problems.has_any_at(_TIER_PATH):
         return ()
@@ -52,10 +57,19 @@ def request_roles(training: TrainingInput, primary: TaskType, problems: Problems
 
 def _all_roles(training: TrainingInput, primary: TaskType) -> tuple[RoleRequest, ...]:
     tier = TIERS.get(training.scale_tier or ScaleTier.BASIC)
-    tier_roles = (tier.master, tier.worker, tier.parameter_server, None) if tier else (None,) * len(ROLE_NAMES)
+    tier_roles = (
+        (tier.master, tier.worker, tier.parameter_server, None)
+        if tier
+        else (None,) * len(ROLE_NAMES)
+    )
     counts = (1, training.worker_count, training.parameter_server_count, training.evaluator_count)
     types = (primary, TaskType.WORKER, TaskType.PS, TaskType.EVALUATOR)
-    machines = (training.master_type, training.worker_type, training.parameter_server_type, training.evaluator_type)
+    machines = (
+        training.master_type,
+        training.worker_type,
+        training.parameter_server_type,
+        training.evaluator_type,
+    )
     return tuple(
         RoleRequest(
             name=name,
@@ -63,7 +77,9 @@ def _all_roles(training: TrainingInput, primary: TaskType) -> tuple[RoleRequest,
             count=tier_role.count if tier_role else count or 0,
             machine=machine,
             paths=_role_paths(name),
-            accelerator=request_accelerator(config.accelerator_config.type, config.accelerator_config.count),
+            accelerator=request_accelerator(
+                config.accelerator_config.type, config.accelerator_config.count
+            ),
             disk=config.disk_config,
             tier=tier_role,
         )
@@ -99,16 +115,24 @@ def _refuse_custom_fields(roles: tuple[RoleRequest, ...], problems: Problems) ->
 
 def _check_custom(roles: tuple[RoleRequest, ...], problems: Problems) -> None:
     for role in roles:
-        type_path, count_path, is_master = role.paths.machine, role.paths.count, role.name == "master"
+        type_path, count_path, is_master = (
+            role.paths.machine,
+            role.paths.count,
+            role.name == "master",
+        )
         if problems.has_any_at(type_path) or (not is_master and problems.has_any_at(count_path)):
             continue
         if role.machine is None and role.count > 0:
             count_name = problems.spelled_path(count_path)
-            reason = "for scaleTier CUSTOM" if is_master else f"because {count_name} is {role.count}"
+            reason = (
+                "for scaleTier CUSTOM" if is_master else f"because {count_name} is {role.count}"
+            )
             problems.add(type_path, f"is required {reason}", example_at(type_path))
         elif role.machine is not None and role.count == 0:
             problem = f"needs {problems.spelled_path(count_path)} as well: the number of replicas"
-            problems.add_text(type_path, problem, f"{problems.spelled_name(count_path)}: {example_at(count_path)}")
+            problems.add_text(
+                type_path, problem, f"{problems.spelled_name(count_path)}: {example_at(count_path)}"
+            )
     _check_categories(roles, problems)
 
 
@@ -123,7 +147,9 @@ def _check_categories(roles: tuple[RoleRequest, ...], problems: Problems) -> Non
     first, others = (legacy[0], compute) if is_legacy_first else (compute[0], legacy)
     for role in others:
         machine = role.machine or ""
-        example = LEGACY_MACHINES[machine].machine_type if machine in LEGACY_MACHINES else "large_model"
+        example = (
+            LEGACY_MACHINES[machine].machine_type if machine in LEGACY_MACHINES else "large_model"
+        )
         problem = (
             f"must be of the same category as {problems.spelled_path(first.paths.machine)} ({first.machine}), not "
             f"{machine}: use either Compute Engine's machine types or the service's own for all roles"
@@ -144,7 +170,9 @@ def _move_to_tpu_host(
         problems.add(worker.paths.count, problem, 1)
     for role in others:
         if role.count > 0:
-            problem = f"must be 0 for a job with {worker.machine}: the TPU's host runs the whole program"
+            problem = (
+                f"must be 0 for a job with {worker.machine}: the TPU's host runs the whole program"
+            )
             problems.add(role.paths.count, problem, 0)
     name = tier if worker.tier else worker.machine_type
     requested = f"{name} ({_tpu_name(worker.accelerator)}), driven by {master.machine_type}"

@@ -25,7 +25,9 @@ from trainmaster.jobspec.formats.vertex_study import (
 from trainmaster.jobspec.problems import FieldPath, Problems
 
 _PATH: Final[FieldPath] = ("studySpec",)
-NO_PREDICTION: Final = "a trial is stopped if its best value is in the worst quarter of the completed trials' values"
+NO_PREDICTION: Final = (
+    "a trial is stopped if its best value is in the worst quarter of the completed trials' values"
+)
 _KINDS: Final = {
     "doubleValueSpec": ParameterKind.DOUBLE,
     "integerValueSpec": ParameterKind.INTEGER,
@@ -39,12 +41,17 @@ def resolve_study(job: VertexTuningJob, problems: Problems) -> Tuning:
     if not study.parameters and not problems.has_any_at((*_PATH, "parameters")):
         require(None, (*_PATH, "parameters"), problems)
     _note_ignored_fields(study, problems)
-    requests = [_request_parameter(parameter, index, problems) for index, parameter in enumerate(study.parameters)]
+    requests = [
+        _request_parameter(parameter, index, problems)
+        for index, parameter in enumerate(study.parameters)
+    ]
     parameters = resolve_parameters(requests, problems)
     for index, parameter in enumerate(study.parameters):
         if parameter.double_value_spec is not None and study.algorithm is Algorithm.GRID_SEARCH:
             problem = "cannot be set for GRID_SEARCH, which tries every value: a range of real numbers has no end"
-            problems.add_text((*_PATH, "parameters", index, "doubleValueSpec"), problem, "discreteValueSpec")
+            problems.add_text(
+                (*_PATH, "parameters", index, "doubleValueSpec"), problem, "discreteValueSpec"
+            )
     check_size(parameters, job.max_trial_count or 1, ("maxTrialCount",), problems)
     metric = _resolve_metric(study, problems)
     return Tuning(
@@ -52,7 +59,8 @@ def resolve_study(job: VertexTuningJob, problems: Problems) -> Tuning:
         goal=metric.goal or Goal.MAXIMIZE,
         algorithm=study.algorithm or Algorithm.BAYESIAN,
         metric_tag=metric.metric_id or "",
-        max_trials=job.max_trial_count or 1,  # Source: gcloud sends 1 for counts that its file lacks.
+        max_trials=job.max_trial_count
+        or 1,  # Source: gcloud sends 1 for counts that its file lacks.
         max_parallel=job.parallel_trial_count or 1,
         max_failed=job.max_failed_trial_count or 0,
         resumes=resolve_resumed_job(job.trainmaster.resume_previous_job_id, RESUMED, problems),
@@ -67,7 +75,9 @@ def _resolve_metric(study: StudySpec, problems: Problems) -> StudyMetric:
             require(None, path, problems)
         return StudyMetric()
     if len(metrics) > 1:
-        problems.add_text(path, f"has {len(metrics)} metrics; trials are compared by one metric", "one metric")
+        problems.add_text(
+            path, f"has {len(metrics)} metrics; trials are compared by one metric", "one metric"
+        )
     require(metrics[0].metric_id, (*path, 0, "metricId"), problems)
     return metrics[0]
 
@@ -84,20 +94,32 @@ def _resolve_stopping(study: StudySpec, problems: Problems) -> StoppingRule:
         return StoppingRule.NONE
     name, spec = given[0], specs[given[0]] or {}
     for other in given[1:]:
-        problems.add_text((*_PATH, other), f"cannot be combined with {name}: a study has one rule", "one of them")
+        problems.add_text(
+            (*_PATH, other), f"cannot be combined with {name}: a study has one rule", "one of them"
+        )
     if name != "medianAutomatedStoppingSpec":
-        problems.substitute((*_PATH, name), "a prediction of the final value", "the worst quarter", NO_PREDICTION)
-    by_time = next((key for key in ("useElapsedDuration", "use_elapsed_duration") if spec.get(key)), None)
+        problems.substitute(
+            (*_PATH, name), "a prediction of the final value", "the worst quarter", NO_PREDICTION
+        )
+    by_time = next(
+        (key for key in ("useElapsedDuration", "use_elapsed_duration") if spec.get(key)), None
+    )
     if by_time is not None:
-        problems.substitute((*_PATH, name, by_time), "true", "false", "trials are compared at the same step")
-    return StoppingRule.MEDIAN if name == "medianAutomatedStoppingSpec" else StoppingRule.WORST_QUARTER
+        problems.substitute(
+            (*_PATH, name, by_time), "true", "false", "trials are compared at the same step"
+        )
+    return (
+        StoppingRule.MEDIAN if name == "medianAutomatedStoppingSpec" else StoppingRule.WORST_QUARTER
+    )
 
 
 def _note_ignored_fields(study: StudySpec, problems: Problems) -> None:
     """Add a substitution for each given field that has no effect."""
     if study.measurement_selection_type is MeasurementSelection.BEST_MEASUREMENT:
         reason = "a trial's metric is the one that its program reported last"
-        problems.substitute((*_PATH, "measurementSelectionType"), "BEST_MEASUREMENT", "LAST_MEASUREMENT", reason)
+        problems.substitute(
+            (*_PATH, "measurementSelectionType"), "BEST_MEASUREMENT", "LAST_MEASUREMENT", reason
+        )
 
 
 def _request_parameter(spec: StudyParameter, index: int, problems: Problems) -> ParameterRequest:

@@ -39,7 +39,11 @@ def resolve_queue(
 
 
 def _check_single_slice(
-    queue: TpuQueue, path: FieldPath, spec: ResolvedSpec, groups: Sequence[TaskGroup], problems: Problems
+    queue: TpuQueue,
+    path: FieldPath,
+    spec: ResolvedSpec,
+    groups: Sequence[TaskGroup],
+    problems: Problems,
 ) -> None:
     if len(groups) < len(spec.roles) or not groups:
         return  # the roles have problems, which are already reported
@@ -58,19 +62,23 @@ def _check_single_slice(
         )
         problems.add_text(path, problem, example)
     elif (replicas := sum(group.count for group in groups)) > 1:
-        problem = (
-            f"cannot be {queue.name} for a job of {replicas} replicas: only a job of one TPU slice can wait in a queue"
-        )
+        problem = f"cannot be {queue.name} for a job of {replicas} replicas: only a job of one TPU slice can wait in a queue"
         problems.add_text(path, problem, example)
 
 
-def _check_flex_start(path: FieldPath, extension: Extension, spec: ResolvedSpec, problems: Problems) -> None:
+def _check_flex_start(
+    path: FieldPath, extension: Extension, spec: ResolvedSpec, problems: Problems
+) -> None:
     if (extension.spot.use or spec.spot) not in (None, SpotUse.NONE):
-        problems.add_text(path, "cannot combine FLEX_START with Spot", "leave out spot, or use the queue STANDARD")
+        problems.add_text(
+            path, "cannot combine FLEX_START with Spot", "leave out spot, or use the queue STANDARD"
+        )
     if extension.reservation:
         example = "leave out the reservation, or use the queue STANDARD"
         problems.add_text(path, "cannot combine FLEX_START with a reservation", example)
     if spec.max_running_s > FLEX_START_MAX_S:
         days = FLEX_START_MAX_S // 86400
         example = f'a running time of at most "{FLEX_START_MAX_S}s"'
-        problems.add_text(path, f"cannot be FLEX_START for a job that may run more than {days} days", example)
+        problems.add_text(
+            path, f"cannot be FLEX_START for a job that may run more than {days} days", example
+        )

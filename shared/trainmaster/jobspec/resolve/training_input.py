@@ -5,8 +5,16 @@ from __future__ import annotations
 from trainmaster.core.model.plan import Container, Dialect, Program, Variable
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.catalog.runtimes import CONTAINER_HOST, PAST_RUNTIMES, Runtime
-from trainmaster.jobspec.fields.container_images import check_image, note_prebuilt_image, prebuilt_image_version
-from trainmaster.jobspec.fields.google_resources import check_kms_key, check_network, check_service_account
+from trainmaster.jobspec.fields.container_images import (
+    check_image,
+    note_prebuilt_image,
+    prebuilt_image_version,
+)
+from trainmaster.jobspec.fields.google_resources import (
+    check_kms_key,
+    check_network,
+    check_service_account,
+)
 from trainmaster.jobspec.fields.placement import resolve_region
 from trainmaster.jobspec.fields.programs import check_directory, check_module, check_packages
 from trainmaster.jobspec.fields.runtime_version import (
@@ -35,7 +43,10 @@ from trainmaster.jobspec.resolve.roles import request_roles, role_configs
 
 
 def resolve_training_input(
-    training: TrainingInput, extension: Extension, variables: tuple[Variable, ...], problems: Problems
+    training: TrainingInput,
+    extension: Extension,
+    variables: tuple[Variable, ...],
+    problems: Problems,
 ) -> ResolvedSpec:
     image, scheduling = training.master_config.image_uri, training.scheduling
     algorithm = request_algorithm(training, extension, problems)
@@ -54,17 +65,23 @@ def resolve_training_input(
         runtime = algorithm_runtime(algorithm, training, problems)
         programs = algorithm_programs(algorithm, training, roles, variables, problems)
     else:
-        programs = _resolve_programs(training, roles, variables, problems, has_container=has_container)
+        programs = _resolve_programs(
+            training, roles, variables, problems, has_container=has_container
+        )
         runtime = _resolve_runtime(training, problems, has_container=has_container, on_tpu=on_tpu)
         if not has_container:
             where = IMAGE_PATH if image else RUNTIME_PATH
-            programs = keep_keras_2(programs, where, image or training.runtime_version or "", problems)
+            programs = keep_keras_2(
+                programs, where, image or training.runtime_version or "", problems
+            )
     return ResolvedSpec(
         dialect=Dialect.AI_PLATFORM,
         roles=roles,
         programs=programs,
         runtime=runtime,
-        is_runtime_requested=training.runtime_version is not None or image is not None or algorithm is not None,
+        is_runtime_requested=training.runtime_version is not None
+        or image is not None
+        or algorithm is not None,
         region=region,
         region_path=region_path,
         max_running_s=scheduling.max_running_time or MAX_RUNNING_S_DEFAULT,
@@ -99,15 +116,22 @@ def _uses_container(training: TrainingInput, problems: Problems) -> bool:
     return not (prebuilt_image_version(image) is not None and has_package)
 
 
-def _resolve_runtime(training: TrainingInput, problems: Problems, *, has_container: bool, on_tpu: bool) -> Runtime:
+def _resolve_runtime(
+    training: TrainingInput, problems: Problems, *, has_container: bool, on_tpu: bool
+) -> Runtime:
     image = training.master_config.image_uri
     if image is None:
         return resolve_runtime(training, problems, on_tpu=on_tpu)
     check_image(image, IMAGE_PATH, problems)
-    for path, value in ((RUNTIME_PATH, training.runtime_version), (PYTHON_PATH, training.python_version)):
+    for path, value in (
+        (RUNTIME_PATH, training.runtime_version),
+        (PYTHON_PATH, training.python_version),
+    ):
         if value is not None:
             problem = f"cannot be combined with {problems.spelled_path(IMAGE_PATH)}: the image determines it"
-            example = f"leave out {problems.spelled_name(path)} or {problems.spelled_name(IMAGE_PATH)}"
+            example = (
+                f"leave out {problems.spelled_name(path)} or {problems.spelled_name(IMAGE_PATH)}"
+            )
             problems.add_text(path, problem, example)
     version = None if has_container else prebuilt_image_version(image)
     if version is None:
@@ -137,11 +161,15 @@ def _resolve_programs(
         return {role.task_type: _container_program(training, role, variables) for role in roles}
     check_packages(packages, packages_path, problems)
     check_module(module, module_path, problems)
-    program = Program(packages, module or "", training.args, training.job_dir, environment=variables)
+    program = Program(
+        packages, module or "", training.args, training.job_dir, environment=variables
+    )
     return {role.task_type: program for role in roles}
 
 
-def _container_program(training: TrainingInput, role: RoleRequest, variables: tuple[Variable, ...]) -> Program:
+def _container_program(
+    training: TrainingInput, role: RoleRequest, variables: tuple[Variable, ...]
+) -> Program:
     """Return the program of a role. A role without an image runs the master's, and so does the primary on a TPU.
 
     Without command and arguments the image's own run. A command runs without the image's arguments; arguments go to the
@@ -149,13 +177,19 @@ def _container_program(training: TrainingInput, role: RoleRequest, variables: tu
     """
     is_primary = role.task_type in (TaskType.CHIEF, TaskType.MASTER)
     config = role_configs(training)["master" if is_primary else role.name]
-    container = Container(config.image_uri or training.master_config.image_uri or "", config.container_command)
+    container = Container(
+        config.image_uri or training.master_config.image_uri or "", config.container_command
+    )
     args = training.args or config.container_args
     return Program((), "", args, training.job_dir, container, variables)
 
 
 def _check_configs(
-    training: TrainingInput, roles: tuple[RoleRequest, ...], problems: Problems, *, has_container: bool
+    training: TrainingInput,
+    roles: tuple[RoleRequest, ...],
+    problems: Problems,
+    *,
+    has_container: bool,
 ) -> None:
     for name, config in role_configs(training).items():
         path = (TRAINING_INPUT, f"{name}Config")
@@ -165,25 +199,39 @@ def _check_configs(
 
 
 def _check_container_fields(
-    config: ReplicaConfig, path: FieldPath, training: TrainingInput, problems: Problems, *, has_container: bool
+    config: ReplicaConfig,
+    path: FieldPath,
+    training: TrainingInput,
+    problems: Problems,
+    *,
+    has_container: bool,
 ) -> None:
     if config.image_uri is not None and path[-1] != "masterConfig":
         check_image(config.image_uri, (*path, "imageUri"), problems)
         if not has_container:
             problem = f"needs {problems.spelled_path(IMAGE_PATH)} as well"
             problems.add_text((*path, "imageUri"), problem, "set imageUri in masterConfig")
-    for field, value in (("containerCommand", config.container_command), ("containerArgs", config.container_args)):
+    for field, value in (
+        ("containerCommand", config.container_command),
+        ("containerArgs", config.container_args),
+    ):
         if not value:
             continue
         if training.args:
             problem = f"cannot be combined with {problems.spelled_path((TRAINING_INPUT, 'args'))}"
-            problems.add_text((*path, field), problem, "set containerArgs in each role's config, and leave out args")
+            problems.add_text(
+                (*path, field),
+                problem,
+                "set containerArgs in each role's config, and leave out args",
+            )
         elif not has_container:
             problem = f"can only be set for a container, and {problems.spelled_path(IMAGE_PATH)} is not given"
             problems.add_text((*path, field), problem, "use args")
 
 
-def _check_tpu_version(config: ReplicaConfig, path: FieldPath, problems: Problems, *, is_tpu: bool) -> None:
+def _check_tpu_version(
+    config: ReplicaConfig, path: FieldPath, problems: Problems, *, is_tpu: bool
+) -> None:
     """Check `tpuTfVersion`. It named the TensorFlow version of the TPU; today the container has its own."""
     version = config.tpu_tf_version
     if version is None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from trainmaster.core.model.plan import Container, Program, Variable
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.catalog.runtimes import CONTAINER_HOST, Runtime
-from trainmaster.jobspec.fields.container_images import check_image, note_prebuilt_image, prebuilt_image_version
+from trainmaster.jobspec.fields.container_images import (
+    check_image,
+    note_prebuilt_image,
+    prebuilt_image_version,
+)
 from trainmaster.jobspec.fields.environment_variables import resolve_pool_variables
 from trainmaster.jobspec.fields.programs import check_module, check_packages, require
 from trainmaster.jobspec.fields.runtime_version import keep_keras_2, runtime_for, runtime_label
@@ -37,7 +41,9 @@ class PoolPrograms:
         elif package is not None:
             program = {task_type: self._package_program(package, package_path)}
             image_path = (*package_path, "executorImageUri")
-            self.by_type |= keep_keras_2(program, image_path, package.executor_image_uri or "", self._problems)
+            self.by_type |= keep_keras_2(
+                program, image_path, package.executor_image_uri or "", self._problems
+            )
         elif not self._problems.has_any_at(container_path, package_path):
             require(None, container_path, self._problems)
 
@@ -67,7 +73,9 @@ class PoolPrograms:
                 f"must be one of Google's prebuilt training images, not {quoted(image)}; to use another image, put the "
                 "package into it and use containerSpec"
             )
-            self._problems.add(path, problem, "us-docker.pkg.dev/vertex-ai/training/tf-gpu.2-17.py310:latest")
+            self._problems.add(
+                path, problem, "us-docker.pkg.dev/vertex-ai/training/tf-gpu.2-17.py310:latest"
+            )
             return
         runtime = runtime_for(version, path, self._problems, on_tpu=self._on_tpu)
         self._set_runtime(runtime, path)

@@ -47,9 +47,15 @@ class BudgetCount:
         """Raise ViolationError unless the stored budgets equal the count and are within their limits."""
         job = state.job
         used = (job.budgets.reruns_used, job.budgets.internal_used, job.attempt)
-        if used != (self._reruns, self._internal, 1 + self._reruns + self._internal + self._free_reruns):
+        if used != (
+            self._reruns,
+            self._internal,
+            1 + self._reruns + self._internal + self._free_reruns,
+        ):
             counted = f"{self._reruns} reruns, {self._internal} internal, {self._free_reruns} free"
-            raise ViolationError(f"I3: stored (reruns, internal, attempt) {used}; counted {counted}")
+            raise ViolationError(
+                f"I3: stored (reruns, internal, attempt) {used}; counted {counted}"
+            )
         if self._reruns > RERUNS_MAX or self._internal > INTERNAL_RETRIES_MAX:
             raise ViolationError(f"I3: over the limit: {job.budgets}")
         for replica in state.replicas:
@@ -57,4 +63,6 @@ class BudgetCount:
                 raise ViolationError(f"I3: over the limit: {replica}")
             expected = (self._restarts[replica.key], self._replaced[replica.key])
             if (replica.restarts_used, replica.replaced) != expected:
-                raise ViolationError(f"I3: stored {replica}; counted (restarts, replaced) {expected}")
+                raise ViolationError(
+                    f"I3: stored {replica}; counted (restarts, replaced) {expected}"
+                )

@@ -35,7 +35,9 @@ class ClusterInvariants:
     _delays_messages: bool = field(init=False)
     _zones: dict[ReplicaId, str] = field(default_factory=dict)
     """Zone from which each replica last became ready."""
-    _reported_hosts: defaultdict[tuple[str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
+    _reported_hosts: defaultdict[tuple[str, str], set[int]] = field(
+        default_factory=lambda: defaultdict(set)
+    )
     """Hosts that reported, by type of event and incarnation."""
     _ready_since: float | None = None
     """Since when all replicas are ready and the job is still PREPARING."""
@@ -48,7 +50,11 @@ class ClusterInvariants:
     def check_time_limits(self) -> None:
         """Raise ViolationError if a transitional state has lasted too long. Called after every action."""
         now = self.context.now
-        if self._ready_since is not None and not self._delays_messages and now - self._ready_since > READY_MAX_S:
+        if (
+            self._ready_since is not None
+            and not self._delays_messages
+            and now - self._ready_since > READY_MAX_S
+        ):
             raise ViolationError("ready: all replicas are ready, and the job is still PREPARING")
         if self._split_since is not None and now - self._split_since > REPAIR_MAX_S:
             raise ViolationError(f"zones: the replicas run in more than one zone: {self._zones}")
@@ -60,7 +66,11 @@ class ClusterInvariants:
         is_overdue = (
             state.job.state is JobState.PREPARING
             and not state.job.round.is_held
-            and all(replica.ever_ready for replica in state.replicas if is_required(state.job.plan, replica.replica_id))
+            and all(
+                replica.ever_ready
+                for replica in state.replicas
+                if is_required(state.job.plan, replica.replica_id)
+            )
         )
         self._ready_since = self._since(self._ready_since, condition=is_overdue)
 
@@ -90,6 +100,13 @@ class ClusterInvariants:
     def _track_zones(self, entry: LedgerEntry, state: State) -> None:
         if isinstance(entry.event, VmReady) and isinstance(entry.decision.action, MarkReady):
             self._zones[entry.event.subject.replica_id] = entry.event.subject.vm.zone
-        running = [replica.replica_id for replica in state.replicas if replica.state is ReplicaState.RUNNING]
-        is_split = len({self._zones[replica_id] for replica_id in running}) > 1 and not state.job.state.is_terminal
+        running = [
+            replica.replica_id
+            for replica in state.replicas
+            if replica.state is ReplicaState.RUNNING
+        ]
+        is_split = (
+            len({self._zones[replica_id] for replica_id in running}) > 1
+            and not state.job.state.is_terminal
+        )
         self._split_since = self._since(self._split_since, condition=is_split)

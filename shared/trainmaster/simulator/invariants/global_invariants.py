@@ -66,7 +66,9 @@ class GlobalInvariants:
             since = now if self._duplicate_name_since is None else self._duplicate_name_since
             self._duplicate_name_since = since
             if now - since > DUPLICATE_NAME_MAX_S:
-                raise ViolationError(f"I5: two VMs of one name for {DUPLICATE_NAME_MAX_S:.0f} s: {list(present)}")
+                raise ViolationError(
+                    f"I5: two VMs of one name for {DUPLICATE_NAME_MAX_S:.0f} s: {list(present)}"
+                )
         else:
             self._duplicate_name_since = None
         for invariants in self.jobs.values():
@@ -84,7 +86,11 @@ class GlobalInvariants:
         was_queued = self._queued_since.pop(job.job_id, None) is not None
         if not was_queued or job.state.is_terminal:
             return
-        live = [entry.job for entry in self.jobs.values() if entry.job and not entry.job.state.is_terminal]
+        live = [
+            entry.job
+            for entry in self.jobs.values()
+            if entry.job and not entry.job.state.is_terminal
+        ]
         admitted = [other for other in live if other.state is not JobState.QUEUED]
         self._check_limits(admitted, "limits: the admitted jobs need more than the limits allow")
         known_before = self.context.now if queue_read_at is None else queue_read_at
@@ -94,7 +100,9 @@ class GlobalInvariants:
             if self._queued_since.get(other.job_id, self.context.now) < known_before
             and _queue_position(other) < _queue_position(job)
         ]
-        self._check_limits([*admitted, *ahead], f"queue: {job.job_id} was admitted before jobs ahead of it")
+        self._check_limits(
+            [*admitted, *ahead], f"queue: {job.job_id} was admitted before jobs ahead of it"
+        )
 
     def _check_limits(self, jobs: list[Job], violation: str) -> None:
         total: Counter[str] = Counter()
@@ -110,7 +118,9 @@ def _queue_position(job: Job) -> tuple[object, ...]:
     return (-job.plan.priority, job.created_at, job.job_id)
 
 
-def check_submissions(submissions: Mapping[str, tuple[str, str]], store: MemoryStore, objects: MemoryObjects) -> None:
+def check_submissions(
+    submissions: Mapping[str, tuple[str, str]], store: MemoryStore, objects: MemoryObjects
+) -> None:
     """Check that each submission became its job, or was refused, but not both. Called when nothing is in flight.
 
     `submissions`: see `trainmaster.simulator.world.user_actions.UserActions`. Raises ViolationError.
@@ -121,6 +131,10 @@ def check_submissions(submissions: Mapping[str, tuple[str, str]], store: MemoryS
         is_the_job = loaded is not None and loaded.state.job.submission == source
         is_refused = source in refused or objects.read(uri + ERROR_SUFFIX, max_bytes=1) is not None
         if is_the_job and is_refused:
-            raise ViolationError(f"submissions: {source} became the job {job_id} and was refused as well")
+            raise ViolationError(
+                f"submissions: {source} became the job {job_id} and was refused as well"
+            )
         if not is_the_job and not is_refused:
-            raise ViolationError(f"submissions: {source} neither became the job {job_id} nor was refused")
+            raise ViolationError(
+                f"submissions: {source} neither became the job {job_id} nor was refused"
+            )

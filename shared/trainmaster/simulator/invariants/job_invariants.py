@@ -17,7 +17,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from trainmaster.core.actions import AcceptJob, DeleteJob, Ignore, RecordHostDone, SetLabels, SucceedJob
+from trainmaster.core.actions import (
+    AcceptJob,
+    DeleteJob,
+    Ignore,
+    RecordHostDone,
+    SetLabels,
+    SucceedJob,
+)
 from trainmaster.core.events import IncarnationRef, ReplicaEvent, ReplicaExited, VmLost
 from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.ledger import LedgerEntry, fold
@@ -81,7 +88,9 @@ class JobInvariants:
         self._entries_read = len(ledger)
         loaded = self.store.load_attempt(self.job_id)
         if loaded is None or loaded.state != self.state:
-            raise ViolationError(f"I9: stored {loaded and loaded.state}\nbut the ledger leads to {self.state}")
+            raise ViolationError(
+                f"I9: stored {loaded and loaded.state}\nbut the ledger leads to {self.state}"
+            )
 
     def check_deletion(self, vm: SimVm) -> None:
         """Check that this VM, which is about to be deleted, is not one that the stored state desires (I5)."""
@@ -93,7 +102,9 @@ class JobInvariants:
         Called when the faults are over and nothing happens any more.
         """
         if self.state is None or not self.has_ended:
-            raise ViolationError(f"I1: the job has not ended{self._suspected_cause()}: {self.state}")
+            raise ViolationError(
+                f"I1: the job has not ended{self._suspected_cause()}: {self.state}"
+            )
         if left := [vm.observed for vm in self.pool.present.values() if vm.job_id == self.job_id]:
             raise ViolationError(f"I6: VMs are left: {left}")
         if fold(self.store.ledger(self.job_id)) != self.state:
@@ -104,13 +115,18 @@ class JobInvariants:
         replicas = self.state.replicas if self.state else ()
         for replica in replicas:
             prefix = f"{replica.replica_id}-vm-{replica.vm_generation}-"
-            losses = (entry for entry in self.store.ledger(self.job_id) if entry.key.startswith(prefix))
+            losses = (
+                entry for entry in self.store.ledger(self.job_id) if entry.key.startswith(prefix)
+            )
             if (entry := next(losses, None)) and isinstance(entry.decision.action, Ignore):
                 vm = f"{replica.replica_id}, VM generation {replica.vm_generation}"
                 return f": the loss of {vm} was ignored ({entry.decision.reason})"
         names = {vm.observed.name for vm in self.pool.present.values()}
         for replica in replicas:
-            if replica.state is not ReplicaState.COMPLETED and vm_name(self.job_id, replica.replica_id) not in names:
+            if (
+                replica.state is not ReplicaState.COMPLETED
+                and vm_name(self.job_id, replica.replica_id) not in names
+            ):
                 return f": VM generation {replica.vm_generation} of {replica.replica_id} is missing and is not created"
         return ""
 
@@ -122,14 +138,20 @@ class JobInvariants:
         try:
             change = evolve(before, entry.decision, entry.at)
         except IllegalTransitionError as error:
-            raise ViolationError(f"I9: {entry.key} does not apply to the state of the ledger: {error}") from error
+            raise ViolationError(
+                f"I9: {entry.key} does not apply to the state of the ledger: {error}"
+            ) from error
         if isinstance(entry.decision.action, AcceptJob):
             self.state = State(entry.decision.action.job, change.replicas, whole=True)
         elif before is not None:
             self.state = apply(before, change)
         if self.state is None:
             raise ViolationError(f"{entry.key} was decided without a job")
-        if before is not None and before.job.state.is_terminal and not _is_same_end(before.job, self.state.job):
+        if (
+            before is not None
+            and before.job.state.is_terminal
+            and not _is_same_end(before.job, self.state.job)
+        ):
             raise ViolationError(f"I1: {entry.key} changed a job that had ended")
         self._budgets.add(entry.decision.action)
         self._budgets.check(self.state)
@@ -147,9 +169,15 @@ class JobInvariants:
         subject = event.subject
         if before.job.state.is_terminal:
             return  # decided before the end was stored; the replicas of an ended job may still change
-        replica = next((member for member in before.replicas if member.replica_id == subject.replica_id), None)
-        if replica is None or (subject.attempt != replica.attempt and not isinstance(event, VmLost)):
-            raise ViolationError(f"I4: {entry.key} is of an older attempt, and led to {decision.action.kind}")
+        replica = next(
+            (member for member in before.replicas if member.replica_id == subject.replica_id), None
+        )
+        if replica is None or (
+            subject.attempt != replica.attempt and not isinstance(event, VmLost)
+        ):
+            raise ViolationError(
+                f"I4: {entry.key} is of an older attempt, and led to {decision.action.kind}"
+            )
         if isinstance(decision.action, SucceedJob):
             return  # an exit 0 of the primary counts in any round, and on any VM of the attempt
         if not _is_current(before.job, subject, replica, is_loss=isinstance(event, VmLost)):
@@ -161,7 +189,11 @@ class JobInvariants:
         is_slice = before.job.plan.group(subject.replica_id.task_type).tpu is not None
         self.vms.check_accepted(entry, subject, is_slice=is_slice)
         is_alone = not is_member(before.job.plan, replica.replica_id)
-        if is_alone and isinstance(event, ReplicaExited | VmLost) and not isinstance(decision.action, RecordHostDone):
+        if (
+            is_alone
+            and isinstance(event, ReplicaExited | VmLost)
+            and not isinstance(decision.action, RecordHostDone)
+        ):
             incarnation = (replica.key, replica.incarnation)
             if incarnation in self._ended_incarnations:
                 raise ViolationError(f"I2: incarnation {incarnation} ended twice")
@@ -170,17 +202,24 @@ class JobInvariants:
     def _check_user_action(self, before: State | None, entry: LedgerEntry, job: Job) -> None:
         self._label_changes += isinstance(entry.decision.action, SetLabels)
         if job.labels_version != 1 + self._label_changes:
-            raise ViolationError(f"labels: version {job.labels_version} after {self._label_changes} changes")
+            raise ViolationError(
+                f"labels: version {job.labels_version} after {self._label_changes} changes"
+            )
         existed = before is not None and before.job.deleted_at is None
         if isinstance(entry.decision.action, DeleteJob) and not (existed and job.state.is_terminal):
-            raise ViolationError(f"deletion: of a live or deleted job: {job.state}, deleted at {job.deleted_at}")
+            raise ViolationError(
+                f"deletion: of a live or deleted job: {job.state}, deleted at {job.deleted_at}"
+            )
 
 
 def _is_current(job: Job, subject: IncarnationRef, replica: Replica, *, is_loss: bool) -> bool:
     """Return whether an event is about the replica's current VM and, unless it is a loss, its current incarnation."""
     if subject.vm_generation != replica.vm_generation:
         return False
-    return is_loss or subject.incarnation in (replica.incarnation, current_incarnation(job, replica))
+    return is_loss or subject.incarnation in (
+        replica.incarnation,
+        current_incarnation(job, replica),
+    )
 
 
 def _is_same_end(before: Job, after: Job) -> bool:

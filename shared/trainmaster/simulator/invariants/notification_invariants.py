@@ -13,7 +13,9 @@ from trainmaster.core.model.job import State
 from trainmaster.simulator.invariants import ViolationError
 
 
-def check_notifications(job_id: str, messages: Sequence[bytes], ledger: Sequence[LedgerEntry]) -> None:
+def check_notifications(
+    job_id: str, messages: Sequence[bytes], ledger: Sequence[LedgerEntry]
+) -> None:
     """Check the messages about one job when its history is over. Repeated messages must be equal."""
     received: dict[str, tuple[str, int]] = {}
     for message in map(json.loads, messages):
@@ -24,10 +26,14 @@ def check_notifications(job_id: str, messages: Sequence[bytes], ledger: Sequence
             raise ViolationError(f"notifications: {message['id']} was sent with different contents")
     expected = dict(_transitions(job_id, ledger))
     if received != expected:
-        raise ViolationError(f"notifications: subscribers got {received}, and the job's transitions are {expected}")
+        raise ViolationError(
+            f"notifications: subscribers got {received}, and the job's transitions are {expected}"
+        )
 
 
-def _transitions(job_id: str, ledger: Sequence[LedgerEntry]) -> Iterator[tuple[str, tuple[str, int]]]:
+def _transitions(
+    job_id: str, ledger: Sequence[LedgerEntry]
+) -> Iterator[tuple[str, tuple[str, int]]]:
     """Yield the id of each transition, and the job's state and attempt after it."""
     state: State | None = None
     for entry in ledger:

@@ -36,13 +36,21 @@ class RoundInvariants:
             replica_id = ReplicaId.parse(charged.partition("-")[2])
             causes = self.ends.causes(replica_id, event.attempt, event.round - 1)
             if EndCause.FAILED not in causes and not is_reboot:
-                raise ViolationError(f"F2: {entry.key} charges {charged}, whose program ended so: {causes}")
+                raise ViolationError(
+                    f"F2: {entry.key} charges {charged}, whose program ended so: {causes}"
+                )
         is_own = entry.decision.rule not in (Rule.INTERNAL, Rule.CAPACITY) and not is_reboot
         if isinstance(action, FailJob) and is_own and not self.ends.has(EndCause.FAILED):
-            raise ViolationError(f"F4: {entry.key} fails the job, and no program has failed: {entry.decision.text}")
+            raise ViolationError(
+                f"F4: {entry.key} fails the job, and no program has failed: {entry.decision.text}"
+            )
         job = state.job
-        if job.state is JobState.SUCCEEDED and not self.ends.has(EndCause.COMPLETED, job.plan.primary, job.attempt):
-            raise ViolationError(f"F5: {entry.key}: the primary has not exited 0 in attempt {job.attempt}")
+        if job.state is JobState.SUCCEEDED and not self.ends.has(
+            EndCause.COMPLETED, job.plan.primary, job.attempt
+        ):
+            raise ViolationError(
+                f"F5: {entry.key}: the primary has not exited 0 in attempt {job.attempt}"
+            )
 
 
 def _charged(entry: LedgerEntry) -> str | None:

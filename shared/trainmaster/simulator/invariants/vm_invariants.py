@@ -48,7 +48,9 @@ class VmInvariants:
                 f"I5: {_describe(generation)} is created in {observed.zone}, and was created in {zone}"
             )
 
-    def check_accepted(self, entry: LedgerEntry, subject: IncarnationRef, *, is_slice: bool) -> None:
+    def check_accepted(
+        self, entry: LedgerEntry, subject: IncarnationRef, *, is_slice: bool
+    ) -> None:
         """Check the VM of an event that changed something (I4). A VM that no longer exists has no id in its event.
 
         The hosts of a slice may not know the id of their node. A repeated request may therefore create the slice of a
@@ -60,21 +62,31 @@ class VmInvariants:
         generation = (subject.replica_id, subject.vm_generation)
         created_for = self._created.get(instance_id)
         if created_for != generation:
-            raise ViolationError(f"I4: {entry.key} is about VM {instance_id}, which was created for {created_for}")
+            raise ViolationError(
+                f"I4: {entry.key} is about VM {instance_id}, which was created for {created_for}"
+            )
         if is_slice:
             return
         accepted = self._accepted.setdefault(generation, instance_id)
         if accepted != instance_id:
-            raise ViolationError(f"I4: {entry.key} is about VM {instance_id}; {_describe(generation)} is VM {accepted}")
+            raise ViolationError(
+                f"I4: {entry.key} is about VM {instance_id}; {_describe(generation)} is VM {accepted}"
+            )
 
     @staticmethod
-    def check_silence(entry: LedgerEntry, subject: IncarnationRef, pool: VmPool, now_s: float) -> None:
+    def check_silence(
+        entry: LedgerEntry, subject: IncarnationRef, pool: VmPool, now_s: float
+    ) -> None:
         """Check that a host of this VM has written no sign of life for a while (I4)."""
         for vm in (*pool.present.values(), *pool.past):
             if vm.observed.instance_id == subject.vm.instance_id and not vm.is_gone:
-                off_since_s = [agent.off_since_s for agent in vm.agents if agent.off_since_s is not None]
+                off_since_s = [
+                    agent.off_since_s for agent in vm.agents if agent.off_since_s is not None
+                ]
                 if not off_since_s or now_s - min(off_since_s) < SILENCE_MIN_S:
-                    raise ViolationError(f"I4: {entry.key} says that VM {subject.vm.instance_id} is silent")
+                    raise ViolationError(
+                        f"I4: {entry.key} says that VM {subject.vm.instance_id} is silent"
+                    )
 
     def check_deletion(self, vm: SimVm, state: State | None) -> None:
         """Check that this VM, which is about to be deleted, is not one that the stored state desires (I5)."""

@@ -95,7 +95,9 @@ class Profile:
 CALM: Final = Profile("calm")
 MESSAGES: Final = Profile("messages", duplicate=0.2, late=0.15, lost=0.2, unreachable=0.2, fail=0.3)
 FUNCTIONS: Final = Profile("functions", crash=0.06, temporary_error=0.06, fail=0.3, loss_per_hour=6)
-RACES: Final = Profile("races", suspend=0.25, duplicate=0.3, fail=0.3, loss_per_hour=15, stockout=0.1, cancel=0.1)
+RACES: Final = Profile(
+    "races", suspend=0.25, duplicate=0.3, fail=0.3, loss_per_hour=15, stockout=0.1, cancel=0.1
+)
 CAPACITY: Final = Profile(
     "capacity",
     stockout=0.35,
@@ -110,15 +112,28 @@ CAPACITY: Final = Profile(
 MACHINES: Final = Profile("machines", loss_per_hour=40, lost_at_boot=0.1, agent_crash_per_hour=10)
 PROGRAMS: Final = Profile("programs", fail=0.6, setup_fail=0.1)
 SKEW: Final = Profile("skew", skew_s=2.0, fail=0.4, loss_per_hour=20)
-SLICES: Final = Profile("slices", fail=0.15, loss_per_hour=20, agent_crash_per_hour=6, duplicate=0.1, suspend=0.05)
+SLICES: Final = Profile(
+    "slices", fail=0.15, loss_per_hour=20, agent_crash_per_hour=6, duplicate=0.1, suspend=0.05
+)
 """For jobs on TPU slices with several hosts."""
 QUEUE: Final = Profile(
-    "queue", suspend=0.15, duplicate=0.1, lost=0.1, crash=0.02, fail=0.1, loss_per_hour=6, cancel=0.2
+    "queue",
+    suspend=0.15,
+    duplicate=0.1,
+    lost=0.1,
+    crash=0.02,
+    fail=0.1,
+    loss_per_hour=6,
+    cancel=0.2,
 )
 """For several jobs with a limit that does not fit all of them."""
-USERS: Final = Profile("users", duplicate=0.3, late=0.1, suspend=0.15, crash=0.04, cancel=0.5, meddling=1.0)
+USERS: Final = Profile(
+    "users", duplicate=0.3, late=0.1, suspend=0.15, crash=0.04, cancel=0.5, meddling=1.0
+)
 """Users upload job files, and submit, cancel, label and delete the same job at the same time."""
-STORM: Final = Profile("storm", suspend=0.35, instances_max=16, duplicate=0.2, fail=0.3, loss_per_hour=15, stockout=0.1)
+STORM: Final = Profile(
+    "storm", suspend=0.35, instances_max=16, duplicate=0.2, fail=0.3, loss_per_hour=15, stockout=0.1
+)
 """For gangs of up to a dozen replicas: many concurrent invocations, most of which decide on an outdated state."""
 EVERYTHING: Final = Profile(
     "everything",
@@ -159,7 +174,9 @@ LOST_EVENTS: Final = replace(
 
 Compute Engine remembers request ids: that is how the loss of a VM is found from which no report was handled."""
 REPLAYS: Final = replace(MACHINES, name="replays", replays_requests=True)
-HANGS: Final = Profile("hangs", hang_per_hour=10, fail=0.2, loss_per_hour=5, suspend=0.1, duplicate=0.1, crash=0.02)
+HANGS: Final = Profile(
+    "hangs", hang_per_hour=10, fail=0.2, loss_per_hour=5, suspend=0.1, duplicate=0.1, crash=0.02
+)
 """Only the heartbeats of agents let these jobs end."""
 
 PARTIAL: Final = Profile(

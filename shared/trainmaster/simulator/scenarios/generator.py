@@ -11,7 +11,14 @@ from typing import Final
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.timeouts import STARTUP_TIMEOUT_S
 from trainmaster.jobspec import accept, parse_document
-from trainmaster.simulator.scenarios.fault_profiles import PARTIAL, QUEUE, SLICES, STORM, USERS, Profile
+from trainmaster.simulator.scenarios.fault_profiles import (
+    PARTIAL,
+    QUEUE,
+    SLICES,
+    STORM,
+    USERS,
+    Profile,
+)
 from trainmaster.simulator.scenarios.scenario import Scenario, SimJob
 
 PACKAGE_URI: Final = "gs://bucket/trainer-0.1.tar.gz"
@@ -39,13 +46,21 @@ def rng_of(seed: int, profile: Profile) -> random.Random:
 def draw_scenario(rng: random.Random, profile: Profile) -> Scenario:
     """Draw the jobs that suit the profile: queued jobs, jobs on TPU slices, or one job of any other kind."""
     if profile.name == QUEUE.name:
-        jobs = tuple(_draw_queued_job(rng, number + 1) for number in range(rng.choice(QUEUE_JOB_COUNTS)))
+        jobs = tuple(
+            _draw_queued_job(rng, number + 1) for number in range(rng.choice(QUEUE_JOB_COUNTS))
+        )
         return Scenario(jobs, profile, QUEUE_LIMITS)
     if profile.name == SLICES.name:
         document, plan = slice_job(rng.choice((0, 0, 1)), rng.choice(("2x2", "4x4", "4x4")))
     else:
-        workers = rng.choice(STORM_WORKERS if profile.name in (STORM.name, PARTIAL.name) else WORKERS)
-        variant = rng.choice(PARTIAL_VARIANTS) if profile.name == PARTIAL.name else rng.randrange(VARIANTS)
+        workers = rng.choice(
+            STORM_WORKERS if profile.name in (STORM.name, PARTIAL.name) else WORKERS
+        )
+        variant = (
+            rng.choice(PARTIAL_VARIANTS)
+            if profile.name == PARTIAL.name
+            else rng.randrange(VARIANTS)
+        )
         document, plan = training_job(workers, variant)
     job = _draw_job(rng, JOB_ID, document, plan, is_uploaded=profile.name == USERS.name)
     if not plan.is_synchronous:  # programs that need all of their peers must not be in such a job
@@ -60,7 +75,11 @@ def _draw_queued_job(rng: random.Random, number: int) -> SimJob:
     job_id = f"sim_{number}"
     document, plan = training_job(rng.choice((0, 0, 1, 2)), 0, job_id, rng.choice((0, 0, 5)))
     return _draw_job(
-        rng, job_id, document, plan, submitted_s=rng.choice((0.0, rng.uniform(0, 15), rng.uniform(0, 120)))
+        rng,
+        job_id,
+        document,
+        plan,
+        submitted_s=rng.choice((0.0, rng.uniform(0, 15), rng.uniform(0, 120))),
     )
 
 
@@ -76,11 +95,15 @@ def _draw_job(
     duration_s = rng.uniform(20, 120)
     checkpoint_s = rng.choice((0.0, 10.0, 60.0))
     is_synchronous = rng.random() < SYNCHRONOUS_SHARE
-    return SimJob(job_id, document, plan, duration_s, checkpoint_s, is_synchronous, submitted_s, is_uploaded)
+    return SimJob(
+        job_id, document, plan, duration_s, checkpoint_s, is_synchronous, submitted_s, is_uploaded
+    )
 
 
 @cache
-def training_job(workers: int, variant: int, job_id: str = JOB_ID, priority: int = 0) -> tuple[bytes, Plan]:
+def training_job(
+    workers: int, variant: int, job_id: str = JOB_ID, priority: int = 0
+) -> tuple[bytes, Plan]:
     """Return job file and plan of a job on n1-standard-4. `variant` selects its zones and policies."""
     training: dict[str, object] = {
         "scaleTier": "CUSTOM",
@@ -93,7 +116,9 @@ def training_job(workers: int, variant: int, job_id: str = JOB_ID, priority: int
     }
     if workers:
         training |= {"workerType": "n1-standard-4", "workerCount": workers}
-    extension: dict[str, object] = {"zones": ["us-central1-a", "us-central1-b", "us-central1-f"][: 1 + variant % 3]}
+    extension: dict[str, object] = {
+        "zones": ["us-central1-a", "us-central1-b", "us-central1-f"][: 1 + variant % 3]
+    }
     match variant:
         case 1:
             training.pop("scheduling")
@@ -118,7 +143,11 @@ def training_job(workers: int, variant: int, job_id: str = JOB_ID, priority: int
 def slice_job(workers: int, topology: str) -> tuple[bytes, Plan]:
     """Return job file and plan of a job on TPU slices of one host (2x2) or four hosts (4x4)."""
     machine = {"machineType": "ct5lp-hightpu-4t", "tpuTopology": topology}
-    pool = {"machineSpec": machine, "replicaCount": 1, "containerSpec": {"imageUri": "gcr.io/p/image"}}
+    pool = {
+        "machineSpec": machine,
+        "replicaCount": 1,
+        "containerSpec": {"imageUri": "gcr.io/p/image"},
+    }
     scheduling = {"timeout": "7200s", "maxWaitDuration": "3600s"}
     spec = {"workerPoolSpecs": [pool] * (1 + workers), "scheduling": scheduling}
     return _accept({"jobId": JOB_ID, "jobSpec": spec, "trainmaster": {"region": "us-central1"}})

@@ -52,8 +52,16 @@ class _Disk:
 class SimAgent:
     """The agent of one VM, or of one host of a slice. Each host has its own agent, with its own disk."""
 
-    def __init__(self, vm: SimVm, host: int | None, training: Training, bus: SimBus, context: Context) -> None:
-        self._vm, self._host, self._training, self._bus, self._context = vm, host, training, bus, context
+    def __init__(
+        self, vm: SimVm, host: int | None, training: Training, bus: SimBus, context: Context
+    ) -> None:
+        self._vm, self._host, self._training, self._bus, self._context = (
+            vm,
+            host,
+            training,
+            bus,
+            context,
+        )
         self._disk = _Disk()
         self._boots = 0  # actions that were planned before the last boot are dropped
         self._is_up = False
@@ -65,8 +73,12 @@ class SimAgent:
     def _reset(self) -> None:
         self.program: Program | None = None
         self._running: Key | None = None
-        self._unwanted = self._setting_up = self._stopping = self._past_settled = self._end_is_announced = False
-        self._events, self._fault_events = (EventSender(self._bus, self._context, self._plan_within) for _ in range(2))
+        self._unwanted = self._setting_up = self._stopping = self._past_settled = (
+            self._end_is_announced
+        ) = False
+        self._events, self._fault_events = (
+            EventSender(self._bus, self._context, self._plan_within) for _ in range(2)
+        )
         self._known_causes = list(self._disk.announced)
         self._unsent_causes: list[str] = []
         self._is_stopping_program = False
@@ -229,7 +241,12 @@ class SimAgent:
 
     def _repeat_ready(self, key: Key, waited_s: float) -> None:
         desired = self._disk.desired
-        if desired and _key(desired) == key and desired.action is DirectiveAction.HOLD and not self._stopping:
+        if (
+            desired
+            and _key(desired) == key
+            and desired.action is DirectiveAction.HOLD
+            and not self._stopping
+        ):
             self._send_ready(key)
             repeat_s = min(2 * waited_s, HELD_REPEAT_S[1])
             self._plan_within((repeat_s, repeat_s), lambda: self._repeat_ready(key, repeat_s))
@@ -238,7 +255,11 @@ class SimAgent:
         disk = self._disk
         details: dict[str, object] = {"agent_started_at": self._agent_started_at.isoformat()}
         if disk.started is not None and not disk.closed and disk.exit is not None:
-            details["ended"] = {"attempt": disk.started[0], "incarnation": disk.started[1], **disk.exit}
+            details["ended"] = {
+                "attempt": disk.started[0],
+                "incarnation": disk.started[1],
+                **disk.exit,
+            }
         self._send(self._events, topics.VM_READY, key, details, lambda: None)
 
     def _start_when_allowed(self, key: Key) -> None:
@@ -258,11 +279,20 @@ class SimAgent:
         self._context.log("start", observed.replica_id, *key)
         vm_incarnation = (observed.instance_id, *key)
         self.program = self._training.start(
-            observed.replica_id, self._host or 0, vm_incarnation, lambda exit_: self._on_exit(boots, key, exit_)
+            observed.replica_id,
+            self._host or 0,
+            vm_incarnation,
+            lambda exit_: self._on_exit(boots, key, exit_),
         )
 
     def _on_exit(self, boots: int, key: Key, exit_: Exit) -> None:
-        self._context.log("exit", self._vm.observed.replica_id, *key, exit_.get("exit_status"), exit_.get("signal"))
+        self._context.log(
+            "exit",
+            self._vm.observed.replica_id,
+            *key,
+            exit_.get("exit_status"),
+            exit_.get("signal"),
+        )
         if boots == self._boots:
             self._on_program_ended(key, {**exit_, "ran_s": self._context.now - self._started_at})
 
@@ -280,7 +310,10 @@ class SimAgent:
         if disk.started is None or disk.closed:
             return
         if _key(directive) > disk.started:
-            disk.exit = disk.exit or {"at": self._context.scheduler.clock().isoformat(), "cause": "vm_restarted"}
+            disk.exit = disk.exit or {
+                "at": self._context.scheduler.clock().isoformat(),
+                "cause": "vm_restarted",
+            }
         elif disk.exit is not None:
             self._send_exit(disk.started, disk.exit)
         elif directive.action is DirectiveAction.RUN:
@@ -297,12 +330,30 @@ class SimAgent:
 
     def _send_fault(self, key: Key, cause: str) -> None:
         announced = self._disk.announced
-        self._send(self._fault_events, topics.MAINTENANCE, key, {"cause": cause}, lambda: announced.append(cause))
+        self._send(
+            self._fault_events,
+            topics.MAINTENANCE,
+            key,
+            {"cause": cause},
+            lambda: announced.append(cause),
+        )
 
     def _send(
-        self, sender: EventSender, topic: str, key: Key, details: dict[str, object], on_accepted: Callable[[], None]
+        self,
+        sender: EventSender,
+        topic: str,
+        key: Key,
+        details: dict[str, object],
+        on_accepted: Callable[[], None],
     ) -> None:
-        body = event_body(self._vm.observed, self._vm.job_id, self._host, key, self._context.scheduler.clock(), details)
+        body = event_body(
+            self._vm.observed,
+            self._vm.job_id,
+            self._host,
+            key,
+            self._context.scheduler.clock(),
+            details,
+        )
         sender.put(Event(topic, key, body, on_accepted))
 
 

@@ -41,7 +41,13 @@ class SimBus:
 
     def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
         context, faults = self.context, self.context.faults
-        lost = faults.lost if topic in REPAIRED_BY_SWEEP else faults.lost_event if topic in REPEATED_BY_AGENT else 0.0
+        lost = (
+            faults.lost
+            if topic in REPAIRED_BY_SWEEP
+            else faults.lost_event
+            if topic in REPEATED_BY_AGENT
+            else 0.0
+        )
         if context.chance(lost):
             context.log("lost", topic)
             return
@@ -54,7 +60,11 @@ class SimBus:
         self.published += 1
         message = Message(data, attributes, str(self.published), context.scheduler.clock(0.0))
         for _ in range(2 if context.chance(faults.duplicate) else 1):  # both have one id
-            delay_s = context.between(1, LATE_S) if context.chance(faults.late) else context.between(0.02, 0.4)
+            delay_s = (
+                context.between(1, LATE_S)
+                if context.chance(faults.late)
+                else context.between(0.02, 0.4)
+            )
             self.in_flight += 1
             context.scheduler.after(delay_s, lambda: self._attempt(topic, message, 1))
 

@@ -46,7 +46,9 @@ class Context:
     def format_trace(self, last: int | None = None) -> str:
         """Return the last lines of the trace as text, or all of them."""
         lines = self.trace_lines if last is None else self.trace_lines[-last:]
-        return "\n".join(f"{at:10.3f}  {kind:12s} {' '.join(map(str, details))}" for at, kind, details in lines)
+        return "\n".join(
+            f"{at:10.3f}  {kind:12s} {' '.join(map(str, details))}" for at, kind, details in lines
+        )
 
     def digest(self) -> str:
         """Return a hash of the whole trace: equal for equal histories."""

@@ -55,17 +55,25 @@ class SimFleet:
     _operations: dict[str, _Operation] = field(default_factory=dict)
     _last_instance_id: int = 1000
 
-    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()) -> tuple[Vm, ...]:
+    def list_vms(
+        self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()
+    ) -> tuple[Vm, ...]:
         del tpu_zones, zones
         return tuple(vm.observed for vm in self.pool.present.values() if vm.job_id == job_id)
 
     def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
         del zones
-        return tuple(LabelledVm(vm.observed, job_label(vm.job_id)) for vm in self.pool.present.values())
+        return tuple(
+            LabelledVm(vm.observed, job_label(vm.job_id)) for vm in self.pool.present.values()
+        )
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         present = self.pool.present
-        existing = {name: present[name, create.zone] for name in create.names if (name, create.zone) in present}
+        existing = {
+            name: present[name, create.zone]
+            for name in create.names
+            if (name, create.zone) in present
+        }
         operation = self._operation_of(create.request_key(job.job_id))
         if operation is None and existing:
             if any(
@@ -100,7 +108,9 @@ class SimFleet:
             return False
         fingerprint = str(int(vm.fingerprint) + 1)
         existing.observed = replace(existing.observed, directive=directive, fingerprint=fingerprint)
-        self.context.log("directed", vm.name, directive.attempt, directive.incarnation, directive.action)
+        self.context.log(
+            "directed", vm.name, directive.attempt, directive.incarnation, directive.action
+        )
         for agent in existing.agents:
             agent.wake()
         return True
@@ -145,7 +155,9 @@ class SimFleet:
         if error := self._draw_immediate_error(create.zone):
             self._operations[key] = _Operation(context.now, error, [], is_done=True)
             return self._operations[key]
-        create_s = context.between(*(SLOW_CREATE_S if context.chance(faults.slow_create) else CREATE_S))
+        create_s = context.between(
+            *(SLOW_CREATE_S if context.chance(faults.slow_create) else CREATE_S)
+        )
         error = _stockout(create.zone) if context.chance(faults.stockout_late) else None
         names = create.names
         if create.partial and len(names) > 1 and context.chance(faults.partial):
@@ -161,12 +173,18 @@ class SimFleet:
         if context.chance(faults.stockout):
             return _stockout(zone)
         if context.chance(faults.quota):
-            return NotCreated(CapacityErrorKind.QUOTA, "QUOTA_EXCEEDED", "Quota 'CPUS' exceeded. Limit: 24.0")
+            return NotCreated(
+                CapacityErrorKind.QUOTA, "QUOTA_EXCEEDED", "Quota 'CPUS' exceeded. Limit: 24.0"
+            )
         if context.chance(faults.internal):
-            return NotCreated(CapacityErrorKind.INTERNAL, "INTERNAL_ERROR", "Internal error. Please try again")
+            return NotCreated(
+                CapacityErrorKind.INTERNAL, "INTERNAL_ERROR", "Internal error. Please try again"
+            )
         if context.chance(faults.denied):
             return NotCreated(
-                CapacityErrorKind.DENIED, "PERMISSIONS_ERROR", "Required 'compute.instances.create' permission"
+                CapacityErrorKind.DENIED,
+                "PERMISSIONS_ERROR",
+                "Required 'compute.instances.create' permission",
             )
         return None
 
@@ -185,7 +203,9 @@ class SimFleet:
             created_at=self.context.scheduler.clock(),
             is_tpu=create.group.tpu is not None,
         )
-        expires_s = self.context.now + job.plan.max_running_s + (job.plan.max_wait_s or 0) + EXPIRY_SLACK_S
+        expires_s = (
+            self.context.now + job.plan.max_running_s + (job.plan.max_wait_s or 0) + EXPIRY_SLACK_S
+        )
         vm = SimVm(observed, job.job_id, metadata, self.context.now, expires_s, create.group.hosts)
         self.pool.add(vm)
         self.on_create(vm)
@@ -204,5 +224,7 @@ class SimFleet:
 
 def _stockout(zone: str) -> NotCreated:
     return NotCreated(
-        CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED", f"{zone} does not have enough resources"
+        CapacityErrorKind.STOCKOUT,
+        "ZONE_RESOURCE_POOL_EXHAUSTED",
+        f"{zone} does not have enough resources",
     )

@@ -91,7 +91,9 @@ class Functions:
         faults = self.context.faults
         self._instances_max = faults.instances_max
         self._handlers = {
-            topics.SUBMIT: lambda message, deps: submit.handle(message.data, message.attributes.get("source"), deps),
+            topics.SUBMIT: lambda message, deps: submit.handle(
+                message.data, message.attributes.get("source"), deps
+            ),
             topics.VM_READY: lambda message, deps: vm_ready.handle(
                 agent_messages.decode_vm_ready(message.data, message.published_at), deps
             ),
@@ -114,10 +116,19 @@ class Functions:
                 cast("Objects", InterceptedPort(self.objects, self._intercept)),
                 deps,
             ),
-            CANCEL: lambda message, deps: user_requests.cancel_job(_parse_action(message.data)[0], "a user", deps),
-            DELETE: lambda message, deps: user_requests.delete_job(*_parse_action(message.data), deps, by="a user"),
+            CANCEL: lambda message, deps: user_requests.cancel_job(
+                _parse_action(message.data)[0], "a user", deps
+            ),
+            DELETE: lambda message, deps: user_requests.delete_job(
+                *_parse_action(message.data), deps, by="a user"
+            ),
             LABEL: lambda message, deps: user_requests.change_labels(
-                _parse_action(message.data)[0], {"a": "b"}, _parse_action(message.data)[1], None, deps, by="a user"
+                _parse_action(message.data)[0],
+                {"a": "b"},
+                _parse_action(message.data)[1],
+                None,
+                deps,
+                by="a user",
             ),
         }
 
@@ -152,7 +163,10 @@ class Functions:
         skew_s = self.context.faults.skew_s
         skew_s = self.context.between(-skew_s, skew_s) if skew_s else 0.0
         return CreationDeps(
-            cast("Store", InterceptedPort(self.store, partial(self._intercept, queue_read=QueueRead()))),
+            cast(
+                "Store",
+                InterceptedPort(self.store, partial(self._intercept, queue_read=QueueRead())),
+            ),
             cast("Bus", InterceptedPort(self.bus, self._intercept)),
             clock=lambda: self.context.scheduler.clock(skew_s),
             sleep=self._sleep_of_flow,
@@ -167,7 +181,9 @@ class Functions:
 
     def _sleep_of_flow(self, seconds: float) -> None:
         """Sleep. Jitter, which the flow drew from a generator without a seed, is drawn from the history's generator."""
-        self.context.sleep(seconds if seconds in PROVISION_WAITS_S else self.context.between(0, JITTER_S))
+        self.context.sleep(
+            seconds if seconds in PROVISION_WAITS_S else self.context.between(0, JITTER_S)
+        )
 
     def _intercept(self, name: str, call: partial[Any], queue_read: QueueRead | None = None) -> Any:
         context, faults = self.context, self.context.faults

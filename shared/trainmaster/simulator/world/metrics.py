@@ -32,7 +32,9 @@ class SimMetrics:
         ]
         if query.reducer is Reducer.COUNT:
             counts = Counter(vm.job_id for vm, _, _ in last_points)
-            return [_series({Label.JOB: job_id}, query.end, count) for job_id, count in counts.items()]
+            return [
+                _series({Label.JOB: job_id}, query.end, count) for job_id, count in counts.items()
+            ]
         return [
             _series(
                 {

@@ -49,6 +49,8 @@ class ProgramEnds:
     def has(self, cause: EndCause, replica_id: ReplicaId | None = None, attempt: int = 0) -> bool:
         """Whether a program ended so; with a replica and an attempt, one of these."""
         return any(
-            end.cause is cause and replica_id in (None, end.replica_id) and attempt in (0, end.vm_incarnation[1])
+            end.cause is cause
+            and replica_id in (None, end.replica_id)
+            and attempt in (0, end.vm_incarnation[1])
             for end in self._ends
         )

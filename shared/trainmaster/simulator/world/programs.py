@@ -19,7 +19,12 @@ from trainmaster.core.model.members import is_member
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.simulator.world.context import Context
-from trainmaster.simulator.world.program_ends import EndCause, ProgramEnd, ProgramEnds, VmIncarnation
+from trainmaster.simulator.world.program_ends import (
+    EndCause,
+    ProgramEnd,
+    ProgramEnds,
+    VmIncarnation,
+)
 
 Exit = dict[str, object]
 """The details of a replica-exit event."""
@@ -40,8 +45,18 @@ PEER_ENDS: Final[tuple[Exit | None, ...]] = (
 )
 """How programs end whose peer has left; None: they hang."""
 COMPLETED: Final[Exit] = {"cause": "process", "exit_status": 0}
-BUG: Final = {"type": "ValueError", "message": "x", "frame": "task.py:1 in f", "own_frame": "task.py:1 in f"}
-IO_ERROR: Final = {"type": "OSError", "message": "x", "frame": "task.py:2 in g", "own_frame": "task.py:2 in g"}
+BUG: Final = {
+    "type": "ValueError",
+    "message": "x",
+    "frame": "task.py:1 in f",
+    "own_frame": "task.py:1 in f",
+}
+IO_ERROR: Final = {
+    "type": "OSError",
+    "message": "x",
+    "frame": "task.py:2 in g",
+    "own_frame": "task.py:2 in g",
+}
 FAILURES: Final[tuple[Exit, ...]] = (
     {"cause": "process", "exit_status": 1},
     {"cause": "process", "exit_status": 1, "error": BUG},
@@ -121,7 +136,11 @@ class Training:
         self._size = sum(group.count * group.hosts for group in cluster)
 
     def start(
-        self, replica_id: ReplicaId, host: int, vm_incarnation: VmIncarnation, on_exit: Callable[[Exit], None]
+        self,
+        replica_id: ReplicaId,
+        host: int,
+        vm_incarnation: VmIncarnation,
+        on_exit: Callable[[Exit], None],
     ) -> Program:
         program = Program(replica_id, host, vm_incarnation, on_exit)
         context = self.context
@@ -162,7 +181,9 @@ class Training:
             self._training_since = self.context.now
             self._round += 1
             this_round = self._round
-            self.context.scheduler.after(self.duration_s - self.done_s, lambda: self._finish(this_round))
+            self.context.scheduler.after(
+                self.duration_s - self.done_s, lambda: self._finish(this_round)
+            )
 
     def _finish(self, training_round: int) -> None:
         if training_round != self._round or self._training_since is None:
@@ -174,8 +195,12 @@ class Training:
                 within = EXPORT_S if program.replica_id == self._primary else EXIT_S
                 self._plan_exit(program, within, COMPLETED, EndCause.COMPLETED)
 
-    def _plan_exit(self, program: Program, within: tuple[float, float], exit_: Exit, cause: EndCause) -> None:
-        self.context.scheduler.after(self.context.between(*within), lambda: self._exit(program, exit_, cause))
+    def _plan_exit(
+        self, program: Program, within: tuple[float, float], exit_: Exit, cause: EndCause
+    ) -> None:
+        self.context.scheduler.after(
+            self.context.between(*within), lambda: self._exit(program, exit_, cause)
+        )
 
     def _exit(self, program: Program, exit_: Exit, cause: EndCause) -> None:
         if program.is_alive:
@@ -187,7 +212,10 @@ class Training:
         if not is_member(self.plan, program.replica_id):
             return
         for other in self._alive:
-            if is_member(self.plan, other.replica_id) and other.vm_incarnation[1:] != program.vm_incarnation[1:]:
+            if (
+                is_member(self.plan, other.replica_id)
+                and other.vm_incarnation[1:] != program.vm_incarnation[1:]
+            ):
                 raise MixedRoundsError(f"F1: {program} starts beside {other}")
 
     def _end(self, program: Program, cause: EndCause) -> None:

@@ -37,7 +37,9 @@ class UserActions:
         if context.chance(faults.cancel):
             self._plan_action(200, CANCEL, job, "")
         if context.chance(faults.meddling):
-            context.scheduler.after(job.submitted_s + context.between(0, 60), lambda: self._submit(job, "rival"))
+            context.scheduler.after(
+                job.submitted_s + context.between(0, 60), lambda: self._submit(job, "rival")
+            )
             for request in range(3):
                 self._plan_action(400, DELETE, job, f"{request}")
                 self._plan_action(400, LABEL, job, f"{request}")

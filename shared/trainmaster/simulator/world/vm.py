@@ -58,16 +58,26 @@ class VmPool:
     def add(self, vm: SimVm) -> None:
         """Add a VM that is being created, and plan its deletion at `expires_s`."""
         self.present[vm.observed.name, vm.observed.zone] = vm
-        self.context.scheduler.after(vm.expires_s - self.context.now, lambda: self.remove(vm, "maximum run duration"))
+        self.context.scheduler.after(
+            vm.expires_s - self.context.now, lambda: self.remove(vm, "maximum run duration")
+        )
 
     def start(self, vm: SimVm) -> None:
         """Creation or a reboot has succeeded: boot the agents, or lose the VM before they report anything."""
         context = self.context
         address = f"10.0.0.{vm.observed.instance_id}" if vm.observed.is_tpu else ""
         vm.observed = replace(
-            vm.observed, status=VmStatus.RUNNING, started_at=context.scheduler.clock(), address=address
+            vm.observed,
+            status=VmStatus.RUNNING,
+            started_at=context.scheduler.clock(),
+            address=address,
         )
-        context.log("up", vm.observed.name, vm.observed.instance_id, f"generation {vm.observed.vm_generation}")
+        context.log(
+            "up",
+            vm.observed.name,
+            vm.observed.instance_id,
+            f"generation {vm.observed.vm_generation}",
+        )
         if context.chance(context.faults.lost_at_boot):
             context.scheduler.after(context.between(0.1, 4), lambda: self._lose_at_boot(vm))
         vm.agents = vm.agents or self.make_agents(vm)
@@ -91,7 +101,9 @@ class VmPool:
         self.context.log("stopping", vm.observed.name, vm.observed.instance_id)
         for agent in vm.agents if was_up else ():
             agent.shut_down()
-        end = (lambda: self.stop(vm, "shut down")) if stays else (lambda: self.remove(vm, "deleted"))
+        end = (
+            (lambda: self.stop(vm, "shut down")) if stays else (lambda: self.remove(vm, "deleted"))
+        )
         self.context.scheduler.after(within_s, end)
 
     def stop(self, vm: SimVm, reason: str) -> None:

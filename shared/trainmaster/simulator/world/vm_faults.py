@@ -67,13 +67,17 @@ class VmFaults:
         delay_s = self._context.between(2, 120)
         for agent in vm.agents:
             agent.receive_maintenance_window(delay_s)
-        self._context.scheduler.after(delay_s, lambda: self._pool.shut_down(vm, NOTICE_S, stays=True))
+        self._context.scheduler.after(
+            delay_s, lambda: self._pool.shut_down(vm, NOTICE_S, stays=True)
+        )
 
     def _reboot(self, vm: SimVm) -> None:
         agent = self._choose_agent(vm)
         self._context.log("reboot", vm.observed.name)
         agent.power_off()
-        self._context.scheduler.after(self._context.between(5, 30), lambda: self._finish_reboot(vm, agent))
+        self._context.scheduler.after(
+            self._context.between(5, 30), lambda: self._finish_reboot(vm, agent)
+        )
 
     def _finish_reboot(self, vm: SimVm, agent: SimAgent) -> None:
         if not vm.is_live or vm.observed.status is not VmStatus.RUNNING:
@@ -91,7 +95,11 @@ class VmFaults:
         """Stop all that the VM does. If all VMs of a job hung, no heartbeat would show that heartbeats still work."""
         peers = [peer for peer in self._pool.present.values() if peer.job_id == vm.job_id]
         is_running = not vm.is_gone and vm.observed.status is VmStatus.RUNNING
-        if not is_running or not self._context.faults.hang_per_hour or any(peer.hung_s is not None for peer in peers):
+        if (
+            not is_running
+            or not self._context.faults.hang_per_hour
+            or any(peer.hung_s is not None for peer in peers)
+        ):
             return
         self._context.log("hangs", vm.observed.name, vm.observed.instance_id)
         vm.hung_s = self._context.now
@@ -110,7 +118,9 @@ class VmFaults:
                     "methodName": method,
                     "resourceName": f"projects/p/zones/{observed.zone}/instances/{observed.name}",
                 },
-                "resource": {"labels": {"instance_id": observed.instance_id, "zone": observed.zone}},
+                "resource": {
+                    "labels": {"instance_id": observed.instance_id, "zone": observed.zone}
+                },
                 "timestamp": self._context.scheduler.clock().isoformat(),
             }
             self._bus.publish(topics.MAINTENANCE, json.dumps(entry).encode(), {})

@@ -24,7 +24,10 @@ def main() -> None:
     begin = time.time()
     for second in range(1, options.seconds + 1):
         burn(begin + second) if is_burner else time.sleep(max(begin + second - time.time(), 0))
-        print(f"used {time.process_time():.3f} s of {time.time() - begin:.3f} s at {time.time():.3f}", flush=True)
+        print(
+            f"used {time.process_time():.3f} s of {time.time() - begin:.3f} s at {time.time():.3f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -21,13 +21,22 @@ signalled: list[float] = []
 def saved(uri: str, rank: str, content: "str | None" = None) -> str:
     """Return what the rank has saved, after replacing it by `content`."""
     bucket, _, folder = uri.removeprefix("gs://").partition("/")
-    name, host = urllib.parse.quote(f"{folder}/saved-{rank}", safe=""), os.environ["STORAGE_EMULATOR_HOST"]
+    name, host = (
+        urllib.parse.quote(f"{folder}/saved-{rank}", safe=""),
+        os.environ["STORAGE_EMULATOR_HOST"],
+    )
     if content is not None:
         url = f"{host}/upload/storage/v1/b/{bucket}/o?uploadType=media&name={name}"
-        urllib.request.urlopen(urllib.request.Request(url, content.encode(), {"Content-Type": "text/plain"})).read()
+        urllib.request.urlopen(
+            urllib.request.Request(url, content.encode(), {"Content-Type": "text/plain"})
+        ).read()
         return content
     try:
-        return urllib.request.urlopen(f"{host}/storage/v1/b/{bucket}/o/{name}?alt=media").read().decode()
+        return (
+            urllib.request.urlopen(f"{host}/storage/v1/b/{bucket}/o/{name}?alt=media")
+            .read()
+            .decode()
+        )
     except urllib.error.HTTPError:
         return "0"
 

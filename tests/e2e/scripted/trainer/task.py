@@ -102,9 +102,15 @@ def main() -> None:
     action, _, at_step = action_at_step.partition("@")
     progress = Path.home() / "progress"
     done = int(progress.read_text()) if progress.exists() else 0
-    print(f"{task['type']} {task['index']} begins after step {done}, job dir {options.job_dir}", flush=True)
+    print(
+        f"{task['type']} {task['index']} begins after step {done}, job dir {options.job_dir}",
+        flush=True,
+    )
     if "MEGASCALE_SLICE_ID" in os.environ:
-        values = [os.environ[name] for name in ("MEGASCALE_SLICE_ID", "MEGASCALE_COORDINATOR_ADDRESS", "MASTER_ADDR")]
+        values = [
+            os.environ[name]
+            for name in ("MEGASCALE_SLICE_ID", "MEGASCALE_COORDINATOR_ADDRESS", "MASTER_ADDR")
+        ]
         print("slice", *values, flush=True)
     peers = Peers(config, done) if options.together else None
     for step in range((peers.done if peers else done) + 1, options.steps + 1):

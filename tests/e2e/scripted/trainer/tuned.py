@@ -18,7 +18,9 @@ def main() -> None:
     parser.add_argument("--depth", type=int, required=True)
     parser.add_argument("--fail-at-depth", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=0.0)
-    parser.add_argument("--hang-at-depth", type=int, default=0, help="wait for long after the first report")
+    parser.add_argument(
+        "--hang-at-depth", type=int, default=0, help="wait for long after the first report"
+    )
     parser.add_argument("--summaries", action="store_true")
     parser.add_argument("--job-dir", default="")
     options = parser.parse_args()
@@ -34,7 +36,9 @@ def main() -> None:
     events = record(b"")
     for step in (1, 2, 3):
         score = step / 3 * (options.depth - abs(options.rate - 0.5))
-        lines.append({tag: str(score), "global_step": str(step), "timestamp": time.time(), "trial": trial})
+        lines.append(
+            {tag: str(score), "global_step": str(step), "timestamp": time.time(), "trial": trial}
+        )
         if options.summaries:
             events += record(scalar_event(step, tag.encode(), score))
             upload(f"{options.job_dir}/train/events.out.tfevents.1.host", events)
@@ -50,7 +54,13 @@ def scalar_event(step: int, tag: bytes, value: float) -> bytes:
     scalar = b"\x0a" + bytes([len(tag)]) + tag + b"\x15" + struct.pack("<f", value)
     summary = b"\x0a" + bytes([len(scalar)]) + scalar
     return (
-        b"\x09" + struct.pack("<d", time.time()) + b"\x10" + bytes([step]) + b"\x2a" + bytes([len(summary)]) + summary
+        b"\x09"
+        + struct.pack("<d", time.time())
+        + b"\x10"
+        + bytes([step])
+        + b"\x2a"
+        + bytes([len(summary)])
+        + summary
     )
 
 

@@ -47,7 +47,9 @@ class Cloud:
         self._changed = threading.Condition()
         self._metadata: dict[str, str] = {}
         self._closed = False
-        self.objects: dict[str, bytes] = {}  # gs://bucket/name, or gs://bucket/name#generation -> content
+        self.objects: dict[
+            str, bytes
+        ] = {}  # gs://bucket/name, or gs://bucket/name#generation -> content
         self.secrets: dict[str, bytes] = {}  # projects/…/versions/… -> value
         self.secret_statuses: list[int] = []  # for the next reads; 200 when empty
         self.messages: list[Message] = []
@@ -65,7 +67,9 @@ class Cloud:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
         self._server.daemon_threads = True
         self.host = f"127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}
+        )
         self._thread.start()
 
     def close(self) -> None:
@@ -85,10 +89,17 @@ class Cloud:
                 self._metadata[path] = value
             self._changed.notify_all()
 
-    def direct(self, attempt: int, incarnation: int, action: str = "run", **fields: object) -> float:
+    def direct(
+        self, attempt: int, incarnation: int, action: str = "run", **fields: object
+    ) -> float:
         """Set the directive; return the time of that."""
         at = time.monotonic()
-        self.set(DIRECTIVE, json.dumps({"attempt": attempt, "incarnation": incarnation, "action": action, **fields}))
+        self.set(
+            DIRECTIVE,
+            json.dumps(
+                {"attempt": attempt, "incarnation": incarnation, "action": action, **fields}
+            ),
+        )
         return at
 
     def wait_for(self, what: str, is_there: Callable[[list[Message]], bool]) -> None:
@@ -96,13 +107,21 @@ class Cloud:
             if not self._changed.wait_for(lambda: is_there(self.messages), TIMEOUT_S):
                 raise AssertionError(f"{what} was not published; messages: {self.messages}")
 
-    def wait_for_message(self, topic: str, subject: tuple[int, int] | None = None, number: int = 1) -> Message:
+    def wait_for_message(
+        self, topic: str, subject: tuple[int, int] | None = None, number: int = 1
+    ) -> Message:
         """Return the first message of this topic, or a later one, optionally about this incarnation."""
 
         def matching(messages: list[Message]) -> list[Message]:
-            return [m for m in messages if m.topic == topic and (subject is None or m.subject == subject)]
+            return [
+                m
+                for m in messages
+                if m.topic == topic and (subject is None or m.subject == subject)
+            ]
 
-        self.wait_for(f"{topic} {subject or ''}", lambda messages: len(matching(messages)) >= number)
+        self.wait_for(
+            f"{topic} {subject or ''}", lambda messages: len(matching(messages)) >= number
+        )
         return matching(self.messages)[number - 1]
 
     def set_and_wait(self, path: str, value: str) -> None:
@@ -114,11 +133,15 @@ class Cloud:
         with self._changed:
             before = polls()
             self.set(path, value)
-            assert self._changed.wait_for(lambda: polls() > before, TIMEOUT_S), f"{path} is not watched"
+            assert self._changed.wait_for(lambda: polls() > before, TIMEOUT_S), (
+                f"{path} is not watched"
+            )
 
     def wait_for_refusal(self, topic: str) -> None:
         with self._changed:
-            assert self._changed.wait_for(lambda: topic in self.refused, TIMEOUT_S), f"nothing was published to {topic}"
+            assert self._changed.wait_for(lambda: topic in self.refused, TIMEOUT_S), (
+                f"nothing was published to {topic}"
+            )
 
     def published(self) -> list[tuple[str, tuple[int, int]]]:
         """Return topic and incarnation of all published messages, in order."""
@@ -137,17 +160,30 @@ class Cloud:
     def metadata(self, path: str, query: dict[str, str]) -> tuple[int, str, str]:
         """Status, value, etag."""
         if path == "instance/service-accounts/default/identity":
-            return self.identity_status, f"token-for:{query['audience']}:{query['format']}:" + "x" * TOKEN_CHARS, ""
+            return (
+                self.identity_status,
+                f"token-for:{query['audience']}:{query['format']}:" + "x" * TOKEN_CHARS,
+                "",
+            )
         if path == "instance/service-accounts/default/token":
-            token = {"access_token": "secret", "expires_in": self.token_lasts_s, "token_type": "Bearer"}
+            token = {
+                "access_token": "secret",
+                "expires_in": self.token_lasts_s,
+                "token_type": "Bearer",
+            }
             return 200, json.dumps(token), ""
         with self._changed:
             if query.get("wait_for_change") == "true" and path in self._metadata:
                 self._changed.wait_for(
-                    lambda: self._closed or self._etag(path) != query.get("last_etag"), float(query["timeout_sec"])
+                    lambda: self._closed or self._etag(path) != query.get("last_etag"),
+                    float(query["timeout_sec"]),
                 )
             value = self._metadata.get(path)
-            return (404, "not found", "") if value is None or self._closed else (200, value, self._etag(path))
+            return (
+                (404, "not found", "")
+                if value is None or self._closed
+                else (200, value, self._etag(path))
+            )
 
     def store(self, path: str, data: bytes) -> None:
         parts = urlsplit(path)
@@ -158,12 +194,22 @@ class Cloud:
 
     def publish(self, topic: str, call: dict[str, Any]) -> int:
         with self._changed:
-            values = [value for message in call["messages"] for value in message.get("attributes", {}).values()]
-            status = 400 if any(len(value.encode()) > VALUE_BYTES_MAX for value in values) else self.publish_status
+            values = [
+                value
+                for message in call["messages"]
+                for value in message.get("attributes", {}).values()
+            ]
+            status = (
+                400
+                if any(len(value.encode()) > VALUE_BYTES_MAX for value in values)
+                else self.publish_status
+            )
             if status == 200:
                 for message in call["messages"]:
                     body = json.loads(base64.b64decode(message["data"]))
-                    self.messages.append(Message(topic, body, message.get("attributes", {}), time.monotonic()))
+                    self.messages.append(
+                        Message(topic, body, message.get("attributes", {}), time.monotonic())
+                    )
             else:
                 self.refused.append(topic)
             self._changed.notify_all()
@@ -196,7 +242,9 @@ class Cloud:
         ]
         start = int(query.get("pageToken", "0"))
         page: dict[str, Any] = {"items": items[start : start + 2]} if items else {}
-        return json.dumps({**page, "nextPageToken": str(start + 2)} if items[start + 2 :] else page).encode()
+        return json.dumps(
+            {**page, "nextPageToken": str(start + 2)} if items[start + 2 :] else page
+        ).encode()
 
     def access(self, version: str) -> tuple[int, bytes]:
         if self.secret_statuses:
@@ -235,7 +283,11 @@ def part_of(status: int, content: bytes, range_header: str | None) -> tuple[int,
     if status != 200 or range_header is None:
         return status, content
     first, last = (int(position) for position in range_header.removeprefix("bytes=").split("-"))
-    return (206, content[first : last + 1]) if first < len(content) else (416, b"Request range not satisfiable")
+    return (
+        (206, content[first : last + 1])
+        if first < len(content)
+        else (416, b"Request range not satisfiable")
+    )
 
 
 def _handler_of(cloud: Cloud) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - a class of many short methods
@@ -253,7 +305,9 @@ def _handler_of(cloud: Cloud) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - a
                 if self.headers.get("Metadata-Flavor") != "Google":
                     self._answer(403, b"Missing Metadata-Flavor:Google header")
                     return
-                status, value, etag = cloud.metadata(url.path.removeprefix("/computeMetadata/v1/"), query)
+                status, value, etag = cloud.metadata(
+                    url.path.removeprefix("/computeMetadata/v1/"), query
+                )
                 self._answer(status, value.encode(), etag)
             elif url.path.startswith("/storage/v1/b/"):
                 if cloud.storage_stalls and "Range" in self.headers:
@@ -278,7 +332,9 @@ def _handler_of(cloud: Cloud) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - a
         def do_PUT(self) -> None:
             value = self.rfile.read(int(self.headers["Content-Length"])).decode()
             path = self.path.removeprefix("/computeMetadata/v1/instance/guest-attributes/")
-            self._answer(cloud.write_guest_attribute(path, value, self.headers.get("Metadata-Flavor")), b"")
+            self._answer(
+                cloud.write_guest_attribute(path, value, self.headers.get("Metadata-Flavor")), b""
+            )
 
         def _answer(self, status: int, body: bytes, etag: str = "") -> None:
             with contextlib.suppress(ConnectionError):

@@ -22,12 +22,28 @@ if TYPE_CHECKING:
     from typing import IO, Any, NoReturn
 
 ENGINE = f"{os.path.dirname(os.path.realpath(sys.argv[0]))}/engine"
-VALUED = ("--name", "--label", "--network", "--ipc", "--log-driver", "--env", "--env-file", "--mount", "--entrypoint")
+VALUED = (
+    "--name",
+    "--label",
+    "--network",
+    "--ipc",
+    "--log-driver",
+    "--env",
+    "--env-file",
+    "--mount",
+    "--entrypoint",
+)
 NEVER = "0001-01-01T00:00:00Z"
 # Commands that the engine's init cannot run: its message and its exit status. First docker's init, then podman's.
 INITS = {
-    "what-tini-cannot-find": ("[FATAL tini (7)] exec what-tini-cannot-find failed: No such file or directory", 127),
-    "what-catatonit-cannot-find": ("ERROR (catatonit:6): failed to exec pid1: No such file or directory", 1),
+    "what-tini-cannot-find": (
+        "[FATAL tini (7)] exec what-tini-cannot-find failed: No such file or directory",
+        127,
+    ),
+    "what-catatonit-cannot-find": (
+        "ERROR (catatonit:6): failed to exec pid1: No such file or directory",
+        1,
+    ),
     "what-catatonit-cannot-run": ("ERROR (catatonit:6): failed to exec pid1: Permission denied", 1),
 }
 
@@ -57,7 +73,9 @@ def main(argv: list[str]) -> None:
             label = condition.removeprefix("label=")
             print(
                 "\n".join(
-                    name for name in sorted(os.listdir(f"{ENGINE}/containers")) if label in state_of(name)["labels"]
+                    name
+                    for name in sorted(os.listdir(f"{ENGINE}/containers"))
+                    if label in state_of(name)["labels"]
                 )
             )
         case ["rm", "--force", "--volumes", *names]:
@@ -97,30 +115,55 @@ def run(words: list[str]) -> None:
     env = environment(options)
     if os.path.exists(f"{ENGINE}/broken"):
         fail(125, "docker: Error response from daemon: could not select device driver")
-    store(name, {"labels": options["--label"], "pid": 0, "exit": 127, "started": NEVER, "oom": False})
-    command = [sys.executable, f"{ENGINE}/images/{file_name(image)}", *options.get("--entrypoint", []), *arguments]
+    store(
+        name, {"labels": options["--label"], "pid": 0, "exit": 127, "started": NEVER, "oom": False}
+    )
+    command = [
+        sys.executable,
+        f"{ENGINE}/images/{file_name(image)}",
+        *options.get("--entrypoint", []),
+        *arguments,
+    ]
     if options.get("--entrypoint") == ["nothing"]:
-        fail(127, 'docker: Error response from daemon: exec: "nothing": executable file not found in $PATH')
+        fail(
+            127,
+            'docker: Error response from daemon: exec: "nothing": executable file not found in $PATH',
+        )
     for entrypoint, (message, status) in INITS.items():
         if options.get("--entrypoint") == [entrypoint]:
             source = f"import sys; print({message!r}, file=sys.stderr); exit({status})"
             command = [sys.executable, "-c", source]
-    child = subprocess.Popen(command, env=env, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = subprocess.Popen(
+        command, env=env, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     pumps = [
-        threading.Thread(target=forward, args=pair, daemon=True) for pair in ((child.stdout, 1), (child.stderr, 2))
+        threading.Thread(target=forward, args=pair, daemon=True)
+        for pair in ((child.stdout, 1), (child.stderr, 2))
     ]
     for pump in pumps:
         pump.start()
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ")
     for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, lambda number, _: child.send_signal(number))
-    store(name, {"labels": options["--label"], "pid": child.pid, "exit": 0, "started": started, "oom": False})
+    store(
+        name,
+        {
+            "labels": options["--label"],
+            "pid": child.pid,
+            "exit": 0,
+            "started": started,
+            "oom": False,
+        },
+    )
     status = child.wait()
     for pump in pumps:
         pump.join()
     status = status if status >= 0 else 128 - status
     oom = os.path.exists(f"{ENGINE}/out-of-memory")
-    store(name, {"labels": options["--label"], "pid": 0, "exit": status, "started": started, "oom": oom})
+    store(
+        name,
+        {"labels": options["--label"], "pid": 0, "exit": status, "started": started, "oom": oom},
+    )
     sys.exit(status)
 
 
@@ -134,7 +177,8 @@ def environment(options: dict[str, list[str]]) -> dict[str, str]:
         parts = dict(part.partition("=")[::2] for part in mount.split(","))
         inside = re.compile(rf"{re.escape(parts['target'])}(?=/|$)")
         env = {
-            name: inside.sub(parts["source"], value, 1) if inside.match(value) else value for name, value in env.items()
+            name: inside.sub(parts["source"], value, 1) if inside.match(value) else value
+            for name, value in env.items()
         }
     return env
 
@@ -150,7 +194,12 @@ def inspect(name: str) -> None:
         fail(1, f"Error response from daemon: No such container: {name}")
     state = state_of(name)
     status = "created" if state["started"] == NEVER else "running" if state["pid"] else "exited"
-    answer = {"Status": status, "ExitCode": state["exit"], "OOMKilled": state["oom"], "StartedAt": state["started"]}
+    answer = {
+        "Status": status,
+        "ExitCode": state["exit"],
+        "OOMKilled": state["oom"],
+        "StartedAt": state["started"],
+    }
     print(json.dumps(answer))
 
 

@@ -35,7 +35,10 @@ def main(folder: Path, gcsfuse: bytes, source: str) -> None:
         into.write_bytes(gcsfuse)
 
     workspace = Workspace(work, {**os.environ, "WORK": str(work)}, Console(sys.stderr.fileno()))
-    metadata, storage = cast(Any, SimpleNamespace(find=find)), cast(Any, SimpleNamespace(download=download))
+    metadata, storage = (
+        cast(Any, SimpleNamespace(find=find)),
+        cast(Any, SimpleNamespace(download=download)),
+    )
     config = cast(Any, SimpleNamespace(gcs=bool(gcsfuse), container=None))
     mount = gcs_mount.GcsMount(config, workspace, metadata, storage, CancellableRunner(), point)
     try:

@@ -14,11 +14,15 @@ class PackageIndex:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}/simple/"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}
+        )
         self._thread.start()
 
     def add(self, name: str, version: str, wheel: bytes) -> None:
-        self._wheels.setdefault(name, {})[f"{name.replace('-', '_')}-{version}-py3-none-any.whl"] = wheel
+        self._wheels.setdefault(name, {})[
+            f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
+        ] = wheel
 
     def close(self) -> None:
         self._server.shutdown()
@@ -30,10 +34,21 @@ class PackageIndex:
         _, folder, *rest = path.split("/")
         if folder == "simple":
             self.requested.append(rest[0])
-            links = "".join(f'<a href="/files/{rest[0]}/{file}">{file}</a>' for file in self._wheels.get(rest[0], {}))
-            return (200 if links else 404), "text/html", f"<!DOCTYPE html><html><body>{links}</body></html>".encode()
+            links = "".join(
+                f'<a href="/files/{rest[0]}/{file}">{file}</a>'
+                for file in self._wheels.get(rest[0], {})
+            )
+            return (
+                (200 if links else 404),
+                "text/html",
+                f"<!DOCTYPE html><html><body>{links}</body></html>".encode(),
+            )
         content = self._wheels.get(rest[0], {}).get(rest[1])
-        return (404, "text/plain", b"") if content is None else (200, "application/octet-stream", content)
+        return (
+            (404, "text/plain", b"")
+            if content is None
+            else (200, "application/octet-stream", content)
+        )
 
 
 def _handler_of(index: PackageIndex) -> type[BaseHTTPRequestHandler]:

@@ -30,7 +30,9 @@ def tarball(files: dict[str, str]) -> bytes:
     return buffer.getvalue()
 
 
-def sdist(name: str, task: str, requires: tuple[str, ...] = (), extra: dict[str, str] | None = None) -> bytes:
+def sdist(
+    name: str, task: str, requires: tuple[str, ...] = (), extra: dict[str, str] | None = None
+) -> bytes:
     """What `python setup.py sdist` makes of a trainer, as `gcloud` runs it."""
     top = f"{name}-0.1"
     files = {
@@ -47,7 +49,9 @@ def wheel(name: str, module: str, version: str = "0.1") -> bytes:
     return wheel_of(name, {f"{name}/__init__.py": module}, version)
 
 
-def wheel_of(name: str, files: dict[str, str], version: str = "0.1", requires: Sequence[str] = ()) -> bytes:
+def wheel_of(
+    name: str, files: dict[str, str], version: str = "0.1", requires: Sequence[str] = ()
+) -> bytes:
     info = f"{name}-{version}.dist-info"
     files = {
         **files,

@@ -20,5 +20,9 @@ def report(*values):
 
 def configure_trial(vm: Vm, **changes: Any) -> None:
     """Make the job of this VM a trial; `changes` as for `Vm.configure`."""
-    environment = {**vm_config()["environment"], "CLOUD_ML_TRIAL_ID": "3", "CLOUD_ML_HP_METRIC_TAG": TAG}
+    environment = {
+        **vm_config()["environment"],
+        "CLOUD_ML_TRIAL_ID": "3",
+        "CLOUD_ML_HP_METRIC_TAG": TAG,
+    }
     vm.configure(environment=environment, **changes)

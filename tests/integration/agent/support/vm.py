@@ -43,9 +43,19 @@ def vm_config(**changes: Any) -> dict[str, Any]:
             "job": {"args": ["ü"]},
             "environment": "cloud",
         },
-        "cluster_spec": {"cluster": CLUSTER, "environment": "cloud", "task": {"type": "worker"}, "job": "{}"},
+        "cluster_spec": {
+            "cluster": CLUSTER,
+            "environment": "cloud",
+            "task": {"type": "worker"},
+            "job": "{}",
+        },
         "rank_base": 1,
-        "environment": {"WORLD_SIZE": "3", "MASTER_ADDR": "h0", "MASTER_PORT": "2222", "CLOUD_ML_JOB_ID": "digits_1"},
+        "environment": {
+            "WORLD_SIZE": "3",
+            "MASTER_ADDR": "h0",
+            "MASTER_PORT": "2222",
+            "CLOUD_ML_JOB_ID": "digits_1",
+        },
         "package_uris": [],
         "python_module": "trainer.task",
         "args": [],
@@ -121,7 +131,9 @@ class Vm:
         self.configure()
 
     def configure(self, **changes: Any) -> None:
-        self.cloud.set("instance/attributes/trainmaster-vm-config", json.dumps(vm_config(**changes)))
+        self.cloud.set(
+            "instance/attributes/trainmaster-vm-config", json.dumps(vm_config(**changes))
+        )
 
     def program(self, source: str) -> None:
         """Set the source that `python3 -m trainer.task` runs unless a package is installed."""
@@ -135,7 +147,9 @@ class Vm:
         module.write_text(textwrap.dedent(source))
 
     def boot(self, environ: Mapping[str, str | None] | None = None) -> None:
-        environment = {k: v for k, v in {**self.environ, **(environ or {})}.items() if v is not None}
+        environment = {
+            k: v for k, v in {**self.environ, **(environ or {})}.items() if v is not None
+        }
         self._process = subprocess.Popen(
             ["/bin/bash", str(self._script)],
             env=environment,
@@ -191,7 +205,9 @@ class Vm:
         with self._changed:
             if not self._changed.wait_for(lambda: len(matches()) >= count, TIMEOUT_S):
                 console = b"\n".join(self._console).decode("utf-8", "replace")
-                raise AssertionError(f"no line {start!r} (number {count}) on the console:\n{console}")
+                raise AssertionError(
+                    f"no line {start!r} (number {count}) on the console:\n{console}"
+                )
             return matches()[count - 1].decode()
 
     def wait_for_number(self, start: str, count: int = 1) -> float:

@@ -25,7 +25,9 @@ def call_error(call: Callable[[], object]) -> list[str]:
 
 
 def container() -> list[Any]:
-    job = aiplatform.CustomContainerTrainingJob("good", IMAGE, command=["python", "t.py"], labels={"team": "a"})
+    job = aiplatform.CustomContainerTrainingJob(
+        "good", IMAGE, command=["python", "t.py"], labels={"team": "a"}
+    )
     model = job.run(
         args=["--n", 5, 0.5],
         replica_count=3,
@@ -39,11 +41,19 @@ def container() -> list[Any]:
     again = aiplatform.CustomContainerTrainingJob.get(job.resource_name)
     backing = again.gca_resource.training_task_metadata["backingCustomJob"]
     custom_job = aiplatform.CustomJob.get(backing)
-    return [model is None, job.state.name, again.state.name, custom_job.state.name, again.end_time is not None]
+    return [
+        model is None,
+        job.state.name,
+        again.state.name,
+        custom_job.state.name,
+        again.end_time is not None,
+    ]
 
 
 def package() -> list[Any]:
-    job = aiplatform.CustomPythonPackageTrainingJob("good", "gs://bucket/p.tar.gz", "trainer.task", SKLEARN)
+    job = aiplatform.CustomPythonPackageTrainingJob(
+        "good", "gs://bucket/p.tar.gz", "trainer.task", SKLEARN
+    )
     job.run(args=["--epochs", "6"], base_output_dir="gs://bucket/out")
     return [job.state.name, job.has_failed]
 
@@ -59,11 +69,16 @@ def cancelled() -> list[Any]:
     job.cancel()
     result = [first, job.state.name, job.error.code]
     job.delete()
-    return [*result, *call_error(lambda: aiplatform.CustomContainerTrainingJob.get(job.resource_name))]
+    return [
+        *result,
+        *call_error(lambda: aiplatform.CustomContainerTrainingJob.get(job.resource_name)),
+    ]
 
 
 def refused() -> list[str]:
-    serving = aiplatform.CustomContainerTrainingJob("model", IMAGE, model_serving_container_image_uri=IMAGE)
+    serving = aiplatform.CustomContainerTrainingJob(
+        "model", IMAGE, model_serving_container_image_uri=IMAGE
+    )
     return call_error(lambda: serving.run(model_display_name="m"))
 
 

@@ -36,7 +36,9 @@ def from_package(package: str) -> list[str]:
 
 def from_container() -> list[str]:
     """Submit a container, and cancel it: it needs a container engine to run."""
-    job = aiplatform.CustomContainerTrainingJob("container", "us-docker.pkg.dev/my-project/training/trainer:1")
+    job = aiplatform.CustomContainerTrainingJob(
+        "container", "us-docker.pkg.dev/my-project/training/trainer:1"
+    )
     job.submit(args=["--epochs", 7])
     again = aiplatform.CustomContainerTrainingJob.get(job.resource_name)
     again.cancel()
@@ -54,7 +56,9 @@ aiplatform.init(
     credentials=Credentials(token),
 )
 results = {"script": from_script()}
-inputs = aiplatform.CustomTrainingJob.list(filter='display_name="script"')[0].gca_resource.training_task_inputs
+inputs = aiplatform.CustomTrainingJob.list(filter='display_name="script"')[
+    0
+].gca_resource.training_task_inputs
 package_uris = inputs["worker_pool_specs"][0]["python_package_spec"]["package_uris"]
 results["package"] = from_package(package_uris[0])
 results["container"] = from_container()

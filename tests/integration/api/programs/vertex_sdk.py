@@ -17,7 +17,11 @@ from google.oauth2.credentials import Credentials
 POOL: dict[str, Any] = {
     "machine_spec": {"machine_type": "n1-standard-4"},
     "replica_count": 1,
-    "container_spec": {"image_uri": "gcr.io/p/i:1", "args": ["--epochs", "5"], "env": [{"name": "A", "value": "b"}]},
+    "container_spec": {
+        "image_uri": "gcr.io/p/i:1",
+        "args": ["--epochs", "5"],
+        "env": [{"name": "A", "value": "b"}],
+    },
 }
 PYTHON_POOL = {
     "machine_spec": {
@@ -44,7 +48,9 @@ def init(token: str) -> None:
 
 
 def a_job(name: str, *pools: dict[str, Any]) -> aiplatform.CustomJob:
-    return aiplatform.CustomJob(name, list(pools) or [POOL], base_output_dir="gs://bucket/o", labels={"team": "a"})
+    return aiplatform.CustomJob(
+        name, list(pools) or [POOL], base_output_dir="gs://bucket/o", labels={"team": "a"}
+    )
 
 
 def submitted() -> dict[str, Any]:
@@ -57,7 +63,9 @@ def submitted() -> dict[str, Any]:
         "number": job.name,
         "labels": dict(again.labels),
         "counts": [pool.replica_count for pool in again.gca_resource.job_spec.worker_pool_specs],
-        "accelerator": again.gca_resource.job_spec.worker_pool_specs[1].machine_spec.accelerator_type.name,
+        "accelerator": again.gca_resource.job_spec.worker_pool_specs[
+            1
+        ].machine_spec.accelerator_type.name,
         "scheduling": [scheduling.timeout.seconds, scheduling.restart_job_on_worker_restart],
         "created": again.create_time.isoformat(),
     }
@@ -77,7 +85,10 @@ def run() -> dict[str, Any]:
         failed = "did not"
     except RuntimeError as error:
         failed = str(error)
-    return {"good": [good.state.name, good.start_time is not None, good.end_time is not None], "bad": failed}
+    return {
+        "good": [good.state.name, good.start_time is not None, good.end_time is not None],
+        "bad": failed,
+    }
 
 
 def listed() -> dict[str, Any]:
@@ -86,8 +97,13 @@ def listed() -> dict[str, Any]:
     every = aiplatform.CustomJob.list()
     return {
         "every": [job.display_name for job in every],
-        "named": [job.display_name for job in aiplatform.CustomJob.list(filter='display_name="x2"')],
-        "ended": [job.display_name for job in aiplatform.CustomJob.list(filter='state="JOB_STATE_SUCCEEDED"')],
+        "named": [
+            job.display_name for job in aiplatform.CustomJob.list(filter='display_name="x2"')
+        ],
+        "ended": [
+            job.display_name
+            for job in aiplatform.CustomJob.list(filter='state="JOB_STATE_SUCCEEDED"')
+        ],
         "ordered": [job.display_name for job in aiplatform.CustomJob.list(order_by="display_name")],
     }
 
@@ -114,14 +130,22 @@ def tuned() -> dict[str, Any]:
     study = again.gca_resource.study_spec
     result = {
         "counts": [again.gca_resource.max_trial_count, again.gca_resource.parallel_trial_count],
-        "study": [study.algorithm.name, study.metrics[0].goal.name, study.parameters[0].scale_type.name],
+        "study": [
+            study.algorithm.name,
+            study.metrics[0].goal.name,
+            study.parameters[0].scale_type.name,
+        ],
         "listed": [job.display_name for job in aiplatform.HyperparameterTuningJob.list()],
-        "not_a_custom_job": [job.display_name for job in aiplatform.CustomJob.list(filter='display_name="tuned"')],
+        "not_a_custom_job": [
+            job.display_name for job in aiplatform.CustomJob.list(filter='display_name="tuned"')
+        ],
     }
     again.cancel()  # not `job`, whose own thread would print the cancellation
     result["cancelled"] = again.state.name
     again.delete()
-    result["deleted"] = call_error(lambda: aiplatform.HyperparameterTuningJob.get(job.resource_name))
+    result["deleted"] = call_error(
+        lambda: aiplatform.HyperparameterTuningJob.get(job.resource_name)
+    )
     return result
 
 
@@ -138,9 +162,13 @@ def call_error(call: Callable[[], object]) -> list[str]:
 def refused() -> dict[str, Any]:
     result = {
         "unknown": call_error(lambda: aiplatform.CustomJob.get("17")),
-        "wrong": call_error(lambda: a_job("wrong", {**POOL, "machine_spec": {"machine_type": "n9-huge-4"}}).submit()),
+        "wrong": call_error(
+            lambda: a_job("wrong", {**POOL, "machine_spec": {"machine_type": "n9-huge-4"}}).submit()
+        ),
         "account": call_error(
-            lambda: a_job("account").submit(service_account="other@my-project.iam.gserviceaccount.com")
+            lambda: a_job("account").submit(
+                service_account="other@my-project.iam.gserviceaccount.com"
+            )
         ),
     }
     init(sys.argv[3])

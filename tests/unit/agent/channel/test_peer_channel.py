@@ -58,7 +58,9 @@ class Member:
         self.running: IncarnationKey | None = ROUND
         self.handled: list[Datagram] = []
         config, inbox = ChannelConfig(KEY, 1, members), DirectInbox()
-        self.channel = PeerChannel(config, agent_identity(), inbox, Console(-1), lambda: self.running)
+        self.channel = PeerChannel(
+            config, agent_identity(), inbox, Console(-1), lambda: self.running
+        )
         self.channel.on("save", self.handled.append)
 
     def receive(self, *datagrams: bytes) -> list[Datagram]:
@@ -86,7 +88,15 @@ def with_body(body: bytes) -> bytes:
     return MAGIC + hmac.digest(KEY, body, "sha256") + body
 
 
-FIELDS = {"job": "digits_1", "attempt": 1, "round": 3, "from": 0, "kind": "save", "serial": 1, "answers": False}
+FIELDS = {
+    "job": "digits_1",
+    "attempt": 1,
+    "round": 3,
+    "from": 0,
+    "kind": "save",
+    "serial": 1,
+    "answers": False,
+}
 
 
 def test_datagram_of_a_peer_is_handled_and_answered(member: Member) -> None:
@@ -104,7 +114,9 @@ def test_datagram_of_a_peer_is_handled_and_answered(member: Member) -> None:
         pytest.param(b"TM2" + signed(SAVE)[3:], id="other version"),
         pytest.param(signed(SAVE, key=OTHER_KEY), id="key of another job"),
         pytest.param(signed(SAVE, job_id="digits_2"), id="another job"),
-        pytest.param(signed(SAVE).replace(b'"round":3', b'"round":4'), id="round changed on its way"),
+        pytest.param(
+            signed(SAVE).replace(b'"round":3', b'"round":4'), id="round changed on its way"
+        ),
         pytest.param(signed(replace(SAVE, key=IncarnationKey(1, 2))), id="late: an older round"),
         pytest.param(signed(replace(SAVE, key=IncarnationKey(2, 3))), id="early: a later attempt"),
         pytest.param(signed(replace(SAVE, sender=2)), id="own number"),
@@ -113,7 +125,9 @@ def test_datagram_of_a_peer_is_handled_and_answered(member: Member) -> None:
         pytest.param(signed(replace(SAVE, kind="unknown")), id="unknown kind"),
         pytest.param(signed(replace(SAVE, seconds={"in": float("nan")})), id="no number"),
         pytest.param(signed(replace(SAVE, seconds={"in": 1e30})), id="huge number"),
-        pytest.param(signed(replace(SAVE, seconds={str(n): 0.0 for n in range(BYTES_MAX)})), id="too long"),
+        pytest.param(
+            signed(replace(SAVE, seconds={str(n): 0.0 for n in range(BYTES_MAX)})), id="too long"
+        ),
         *(
             pytest.param(with_body(body), id=f"malformed {number}")
             for number, body in enumerate(
@@ -140,15 +154,21 @@ def test_repeated_datagram_is_handled_once_and_answered_again(member: Member) ->
     assert member.handled == [SAVE]
 
 
-def test_question_that_the_handler_denies_is_not_answered_until_it_is_asked_anew(member: Member) -> None:
+def test_question_that_the_handler_denies_is_not_answered_until_it_is_asked_anew(
+    member: Member,
+) -> None:
     answers = iter([False, True])
     member.channel.on("still", lambda _: next(answers))
     still = replace(SAVE, kind="still")
     assert member.receive(*[signed(still)] * 3, signed(still, key=OTHER_KEY)) == []
-    assert member.receive(signed(replace(still, serial=2))) == [Datagram(ROUND, 2, "still", 2, answers=True)]
+    assert member.receive(signed(replace(still, serial=2))) == [
+        Datagram(ROUND, 2, "still", 2, answers=True)
+    ]
 
 
-def test_later_question_and_each_peer_are_handled_and_an_older_question_is_not(member: Member) -> None:
+def test_later_question_and_each_peer_are_handled_and_an_older_question_is_not(
+    member: Member,
+) -> None:
     again, other = replace(SAVE, serial=2), replace(SAVE, sender=1)
     assert len(member.receive(signed(SAVE), signed(again), signed(SAVE), signed(other))) == 4
     assert member.handled == [SAVE, again, other]
@@ -168,7 +188,9 @@ def test_nothing_is_handled_before_the_first_round(member: Member) -> None:
 
 
 def test_answers_that_were_not_asked_for_do_not_count(member: Member) -> None:
-    member.receive(signed(replace(SAVE, answers=True)), signed(replace(SAVE, answers=True, serial=7)))
+    member.receive(
+        signed(replace(SAVE, answers=True)), signed(replace(SAVE, answers=True, serial=7))
+    )
     assert member.channel._answers == {}
     assert member.handled == []
 
@@ -229,7 +251,9 @@ def test_peer_of_another_round_does_not_answer(gang: list[Member]) -> None:
     assert ask(gang[0], 0.3) == [2]
 
 
-def test_flood_of_forged_datagrams_costs_little_and_a_peer_still_gets_through(gang: list[Member]) -> None:
+def test_flood_of_forged_datagrams_costs_little_and_a_peer_still_gets_through(
+    gang: list[Member],
+) -> None:
     address = cast("socket.socket", gang[1].channel._socket).getsockname()
     forged, stop = signed(SAVE, key=OTHER_KEY), threading.Event()
     sent = [0]

@@ -29,7 +29,10 @@ GOAL_S = 2.0
 
 def free_addresses(count: int) -> list[str]:
     with ExitStack() as stack:
-        sockets = [stack.enter_context(closing(socket.socket(type=socket.SOCK_DGRAM))) for _ in range(count)]
+        sockets = [
+            stack.enter_context(closing(socket.socket(type=socket.SOCK_DGRAM)))
+            for _ in range(count)
+        ]
         for one in sockets:
             one.bind(("127.0.0.1", 0))
         return [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
@@ -48,7 +51,9 @@ def last_arrivals(size: int) -> Iterator[float]:
         identity = agent_identity()
         configs = [ChannelConfig(KEY, number - identity.index, members) for number in range(size)]
         channels = [
-            PeerChannel(config, identity, DirectInbox(), Console(-1), lambda: IncarnationKey(1, rounds[0]))
+            PeerChannel(
+                config, identity, DirectInbox(), Console(-1), lambda: IncarnationKey(1, rounds[0])
+            )
             for config in configs
         ]
         for channel in channels:
@@ -63,7 +68,9 @@ def last_arrivals(size: int) -> Iterator[float]:
             arrivals.clear()
             answers: SimpleQueue[Sequence[int]] = SimpleQueue()
             began = time.monotonic()
-            channels[-1].ask(KIND, IncarnationKey(1, number), lambda: {"in": MOMENT_S}, ASK_S, answers.put)
+            channels[-1].ask(
+                KIND, IncarnationKey(1, number), lambda: {"in": MOMENT_S}, ASK_S, answers.put
+            )
             assert answers.get(timeout=30) == []
             yield max(arrivals) - began
 
@@ -72,5 +79,7 @@ def last_arrivals(size: int) -> Iterator[float]:
 @pytest.mark.parametrize("size", [2, 4, 16])
 def test_notice_reaches_all_members_long_before_the_goal(size: int) -> None:
     times = sorted(last_arrivals(size))
-    print(f"N = {size}: median {times[NOTICES // 2]:.3f} s, p99 {times[-1]:.3f} s, load {os.getloadavg()[0]:.0f}")
+    print(
+        f"N = {size}: median {times[NOTICES // 2]:.3f} s, p99 {times[-1]:.3f} s, load {os.getloadavg()[0]:.0f}"
+    )
     assert MOMENT_S + times[-1] < GOAL_S

@@ -53,7 +53,9 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     return Disk(monkeypatch)
 
 
-def test_agent_that_dies_at_any_time_starts_nothing_twice_and_reports_true_ends(disk: Disk, tmp_path: Path) -> None:
+def test_agent_that_dies_at_any_time_starts_nothing_twice_and_reports_true_ends(
+    disk: Disk, tmp_path: Path
+) -> None:
     choice = random.Random(2)  # noqa: S311 - reproducible histories, no secrets
     events = [event for event in EVENTS if event != SHUTDOWN]
     carried = set()
@@ -68,8 +70,13 @@ def test_agent_that_dies_at_any_time_starts_nothing_twice_and_reports_true_ends(
         assert len(starts) == len(set(starts)), vm.facts
         carried |= ends_in(vm)
         if vm.action == "hold":
-            used_up = {f"{cause} {vm.incarnation}" for cause in ("setup", "start", "process", "vm_restarted")}
-            assert used_up & set(vm.facts) or vm.facts[-1].startswith(f"held {vm.incarnation}"), vm.facts
+            used_up = {
+                f"{cause} {vm.incarnation}"
+                for cause in ("setup", "start", "process", "vm_restarted")
+            }
+            assert used_up & set(vm.facts) or vm.facts[-1].startswith(f"held {vm.incarnation}"), (
+                vm.facts
+            )
     assert {("process", "own"), ("vm_restarted", "crash")} <= carried
 
 

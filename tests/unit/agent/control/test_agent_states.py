@@ -60,11 +60,24 @@ def test_gang_that_saves_together_takes_no_other_edge() -> None:
         ((PEER_ASKS, PROGRAM_ENDS, TIMER), ["process 1"]),
         ((PEER_ASKS, TIMER, STOP), ["save together", "end"]),
         ((PEER_ASKS, TIMER, HOLD_NEXT, PROGRAM_ENDS, SET_UP), ["save together", "held 2"]),
-        ((PEER_ASKS, TIMER, PROGRAM_ENDS, HOLD_NEXT, SET_UP), ["save together", "saved 1", "held 2, saved 1"]),
-        ((PREEMPTED, TIMER, TIMER, PROGRAM_ENDS, HOLD_NEXT), ["asks for 1", "save together", "preemption 1"]),
+        (
+            (PEER_ASKS, TIMER, PROGRAM_ENDS, HOLD_NEXT, SET_UP),
+            ["save together", "saved 1", "held 2, saved 1"],
+        ),
+        (
+            (PREEMPTED, TIMER, TIMER, PROGRAM_ENDS, HOLD_NEXT),
+            ["asks for 1", "save together", "preemption 1"],
+        ),
         (
             (PREEMPTED, SHUTDOWN, TIMER, PROGRAM_ENDS),
-            ["asks for 1", "save together", "preemption 1", "vm_stopping 1", "flushed", "agent exits"],
+            [
+                "asks for 1",
+                "save together",
+                "preemption 1",
+                "vm_stopping 1",
+                "flushed",
+                "agent exits",
+            ],
         ),
         ((MAINTENANCE, CANCELLED, TIMER, PROGRAM_ENDS), ["asks for 1", "save together", "saved 1"]),
     ],
@@ -79,11 +92,15 @@ def test_gang_that_saves_together_takes_no_other_edge() -> None:
         "withdrawn",
     ],
 )
-def test_program_of_a_gang_that_is_asked_to_save(history: tuple[str, ...], facts: list[str]) -> None:
+def test_program_of_a_gang_that_is_asked_to_save(
+    history: tuple[str, ...], facts: list[str]
+) -> None:
     assert ScriptedVm(is_gang=True).run(RUN, SET_UP, *history).facts[2:] == facts
 
 
-def test_missing_edge_is_logged_and_does_not_stop_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_edge_is_logged_and_does_not_stop_the_agent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delitem(EDGES, (AgentState.IDLE, AgentState.SETTING_UP))
     vm = ScriptedVm().run(RUN, SET_UP)
     assert "Unexpected change of the agent's state: IDLE -> SETTING_UP." in vm.console.lines
@@ -99,7 +116,9 @@ def test_program_that_a_directive_ends_during_a_shutdown_is_not_reported() -> No
     expected = ["ready 1", "start 1", "end", "end", "flushed", "agent exits"]
     assert ScriptedVm().run(RUN, SET_UP, HOLD, SHUTDOWN, PROGRAM_ENDS).facts == expected
     after_shutdown = ScriptedVm().run(RUN, SET_UP, SHUTDOWN, HOLD, PROGRAM_ENDS)
-    assert after_shutdown.facts[-3:] == ["vm_stopping 1", "flushed", "agent exits"], "the shutdown ended it"
+    assert after_shutdown.facts[-3:] == ["vm_stopping 1", "flushed", "agent exits"], (
+        "the shutdown ended it"
+    )
 
 
 def test_maintenance_before_the_first_directive_is_reported_with_it() -> None:
@@ -112,10 +131,14 @@ def test_setup_that_ends_after_the_shutdown_starts_nothing() -> None:
 
 def test_held_vm_sets_up_and_reports_once_that_it_could_start() -> None:
     vm = ScriptedVm().run(HOLD_NEXT, SET_UP, ACCEPTED, HOLD, RUN_HELD)
-    assert vm.facts == ["held 1", "quiet", "start 1"], "a vm-ready under hold is not published again"
+    assert vm.facts == ["held 1", "quiet", "start 1"], (
+        "a vm-ready under hold is not published again"
+    )
 
 
-def test_start_is_reported_if_the_agent_died_before_pubsub_accepted_the_vm_ready(tmp_path: Path) -> None:
+def test_start_is_reported_if_the_agent_died_before_pubsub_accepted_the_vm_ready(
+    tmp_path: Path,
+) -> None:
     for history, words in (((), ["ready 1"]), ((ACCEPTED,), ["quiet"])):
         vm = ScriptedVm(tmp_path / f"{words[0]}.json").run(HOLD_NEXT, SET_UP, *history).crash()
         assert vm.run(RUN_HELD, SET_UP).facts == ["held 1", *words, "start 1"]
@@ -131,7 +154,9 @@ def test_start_is_reported_if_the_agent_died_before_pubsub_accepted_the_vm_ready
         ((PREEMPTED, HOLD_NEXT, PROGRAM_ENDS), ""),
     ],
 )
-def test_end_is_evidence_exactly_if_no_directive_caused_it(history: tuple[str, ...], words: str) -> None:
+def test_end_is_evidence_exactly_if_no_directive_caused_it(
+    history: tuple[str, ...], words: str
+) -> None:
     vm = ScriptedVm().run(RUN, SET_UP, *history, SET_UP)
     assert vm.facts[-1] == f"held 2{words}"
     assert "vm_stopping 1" not in vm.facts, "the directive supersedes the delayed report"

@@ -32,7 +32,9 @@ def test_exit_after_preemption_is_reported_at_once_on_shutdown() -> None:
     expected = [*FACTS, "vm_stopping 1", "flushed"]
     assert ScriptedVm().run(*HISTORY, SHUTDOWN).facts == [*expected, "agent exits"]
     vm = ScriptedVm().run(*HISTORY, SHUTDOWN, TIMER)
-    assert vm.facts == [*expected, "agent exits"], "the delayed report finds that the exit is reported"
+    assert vm.facts == [*expected, "agent exits"], (
+        "the delayed report finds that the exit is reported"
+    )
 
 
 def test_exit_after_preemption_is_dropped_if_another_incarnation_started() -> None:

@@ -10,7 +10,15 @@ from typing import Any, cast
 import pytest
 
 from trainmaster.agent.channel.datagrams import Datagram
-from trainmaster.agent.control.saving import AGAIN_S, ASK_S, FINISH_S, GROW_AGAIN_S, LATE_S, MOMENT_S, Saving
+from trainmaster.agent.control.saving import (
+    AGAIN_S,
+    ASK_S,
+    FINISH_S,
+    GROW_AGAIN_S,
+    LATE_S,
+    MOMENT_S,
+    Saving,
+)
 from trainmaster.agent.model.vm_config import IncarnationKey, ReceivedDirective
 
 ROUND, NEXT = IncarnationKey(1, 3), IncarnationKey(1, 4)
@@ -36,7 +44,9 @@ class Gang:
             show_notice=lambda: None,
             prepare_save=lambda: self.catches,
         )
-        self.run_state = SimpleNamespace(last_started=ROUND, desired=None, report_notice=self.report)
+        self.run_state = SimpleNamespace(
+            last_started=ROUND, desired=None, report_notice=self.report
+        )
         config = SimpleNamespace(
             saves_together=self.mode == "gang",
             save_on_notice=self.mode,
@@ -48,7 +58,12 @@ class Gang:
             cast("Any", SimpleNamespace(log=lambda text: None)),
             cast("Any", self.launcher),
             cast("Any", self.run_state),
-            cast("Any", SimpleNamespace(on=lambda kind, handler: setattr(self, "receive", handler), ask=self.ask)),
+            cast(
+                "Any",
+                SimpleNamespace(
+                    on=lambda kind, handler: setattr(self, "receive", handler), ask=self.ask
+                ),
+            ),
             enter=lambda: self.note("saving"),
             clock=lambda: self.now,
         )
@@ -79,7 +94,9 @@ class Gang:
 
     def advance(self, seconds: float) -> None:
         until = self.now + seconds
-        while due := sorted((timer for timer in self.timers if timer[0] <= until), key=lambda timer: timer[0]):
+        while due := sorted(
+            (timer for timer in self.timers if timer[0] <= until), key=lambda timer: timer[0]
+        ):
             self.timers.remove(due[0])
             self.now = due[0][0]
             due[0][1]()
@@ -89,7 +106,9 @@ class Gang:
         return self.saving.request(cast("Any", self.program), gives_up_s)
 
     def peer_asks(self, in_s: float, gives_up_s: float = 25.0, key: IncarnationKey = ROUND) -> None:
-        cast("Any", self).receive(Datagram(key, 0, "save", 1, seconds={"in": in_s, "gives_up": gives_up_s}))
+        cast("Any", self).receive(
+            Datagram(key, 0, "save", 1, seconds={"in": in_s, "gives_up": gives_up_s})
+        )
 
     def end_round(self, action: str = "hold") -> float:
         self.run_state.desired = ReceivedDirective(NEXT, action)
@@ -100,7 +119,10 @@ def test_agent_with_the_notice_tells_its_peers_the_rest_of_the_time_and_acts_wit
     gang = Gang()
     assert gang.notice()
     gang.advance(0.2)
-    assert {name: round(value, 3) for name, value in gang.asked["seconds"]().items()} == {"in": 0.3, "gives_up": 24.8}
+    assert {name: round(value, 3) for name, value in gang.asked["seconds"]().items()} == {
+        "in": 0.3,
+        "gives_up": 24.8,
+    }
     gang.asked["done"]([1])
     gang.advance(1)
     assert gang.facts == [(0.2, "notice 3 24.8 [1]"), (MOMENT_S, "saving"), (MOMENT_S, "asked")]
@@ -201,7 +223,9 @@ def test_stop_and_a_round_without_notice_do_not_wait() -> None:
     assert gang.end_round() > 0
 
 
-@pytest.mark.parametrize(("mode", "facts"), [("replica", [(0, "saving"), (0, "notify SIGUSR1")]), ("off", [])])
+@pytest.mark.parametrize(
+    ("mode", "facts"), [("replica", [(0, "saving"), (0, "notify SIGUSR1")]), ("off", [])]
+)
 def test_other_modes_ask_at_most_the_own_program(mode: str, facts: list[tuple[float, str]]) -> None:
     gang = Gang(mode)
     assert gang.notice()
@@ -212,7 +236,9 @@ def test_other_modes_ask_at_most_the_own_program(mode: str, facts: list[tuple[fl
 
 
 @pytest.mark.parametrize("catches", [True, False])
-def test_directive_asks_a_program_without_peers_only_if_it_catches_the_signal(*, catches: bool) -> None:
+def test_directive_asks_a_program_without_peers_only_if_it_catches_the_signal(
+    *, catches: bool
+) -> None:
     """The exit 0 of a program that knows no request completes the job."""
     gang = Gang("replica", catches=catches)
     gang.saving.on_directive(ReceivedDirective(ROUND, "save", gives_up_at=2e9))
@@ -234,7 +260,11 @@ def test_directive_to_grow_lets_the_agent_ask_all_members() -> None:
     grow(gang)
     gang.asked["done"]([2])
     gang.advance(1)
-    assert gang.facts == [(0, f"notice 3 {FINISH_S} [2]"), (MOMENT_S, "saving"), (MOMENT_S, "asked")]
+    assert gang.facts == [
+        (0, f"notice 3 {FINISH_S} [2]"),
+        (MOMENT_S, "saving"),
+        (MOMENT_S, "asked"),
+    ]
     assert gang.saving.was_asked(ROUND)
 
 
@@ -247,14 +277,19 @@ def test_program_that_is_not_ready_to_save_is_asked_later(*, is_started: bool) -
     assert (gang.asked, gang.facts) == ({}, [])
     gang.catches, gang.run_state.last_started = True, ROUND
     gang.advance(GROW_AGAIN_S + MOMENT_S)
-    assert gang.facts == [(3 * GROW_AGAIN_S + MOMENT_S, "saving"), (3 * GROW_AGAIN_S + MOMENT_S, "asked")]
+    assert gang.facts == [
+        (3 * GROW_AGAIN_S + MOMENT_S, "saving"),
+        (3 * GROW_AGAIN_S + MOMENT_S, "asked"),
+    ]
     grow(gang)
     gang.advance(10 * GROW_AGAIN_S)
     assert len(gang.facts) == 2, "once in a round"
     gang.advance(AGAIN_S)
     grow(gang)
     gang.advance(MOMENT_S)
-    assert len(gang.facts) == 4, "unless the last request is old: its notice may have been withdrawn"
+    assert len(gang.facts) == 4, (
+        "unless the last request is old: its notice may have been withdrawn"
+    )
 
 
 def test_round_that_has_ended_does_not_grow() -> None:

@@ -37,15 +37,21 @@ class Gang:
         self.waits: list[float] = []
         self.ended: list[int] = []
         self.unreachable: set[int] = set()
-        self.handlers: list[dict[str, Callable[[Datagram], bool | None]]] = [{} for _ in range(members)]
-        self.watches = [self._watch(number, has_channel=members > 1, **config) for number in range(members)]
+        self.handlers: list[dict[str, Callable[[Datagram], bool | None]]] = [
+            {} for _ in range(members)
+        ]
+        self.watches = [
+            self._watch(number, has_channel=members > 1, **config) for number in range(members)
+        ]
         for watch in self.watches:
             watch.start(ROUND, cast("Any", SimpleNamespace(printed_at=0.0, stacks=lambda: STACKS)))
 
     def _watch(self, number: int, *, has_channel: bool, **config: Any) -> StallWatch:
         launcher: Any = SimpleNamespace(end_stalled=lambda *given: self._note(number, given[-1]))
         channel = SimpleNamespace(
-            number=number, on=self.handlers[number].__setitem__, ask=lambda *asked: self._ask(number, *asked)
+            number=number,
+            on=self.handlers[number].__setitem__,
+            ask=lambda *asked: self._ask(number, *asked),
         )
         inbox = SimpleNamespace(
             start_thread=lambda work: work() if work.func is launcher.end_stalled else None,
@@ -54,7 +60,10 @@ class Gang:
         console = SimpleNamespace(log=lambda _: None)
         parts = cast("tuple[Any, Any, Any]", (inbox, console, launcher))
         return StallWatch(
-            agent_identity(**config), *parts, cast("Any", channel) if has_channel else None, clock=lambda: self.now
+            agent_identity(**config),
+            *parts,
+            cast("Any", channel) if has_channel else None,
+            clock=lambda: self.now,
         )
 
     def _note(self, number: int, in_s: float) -> None:
@@ -74,7 +83,12 @@ class Gang:
         done(silent)
 
     def receive(
-        self, peer: int, kind: str, key: IncarnationKey = ROUND, sender: int = 0, seconds: Mapping[str, float] = NOW
+        self,
+        peer: int,
+        kind: str,
+        key: IncarnationKey = ROUND,
+        sender: int = 0,
+        seconds: Mapping[str, float] = NOW,
     ) -> bool | None:
         handler = self.handlers[peer].get(kind)
         return handler(Datagram(key, sender, kind, 1, seconds=seconds)) if handler else False
@@ -111,8 +125,12 @@ def test_all_members_are_ended_once_all_are_still_and_only_the_first_one_asks() 
     assert (end.cause, end.error) == ("stalled", error)
 
 
-@pytest.mark.parametrize("why", ["it works", "it cannot be reached", "its agent is of an earlier release"])
-def test_one_member_without_evidence_keeps_all_alive_and_is_asked_again_a_minute_later(why: str) -> None:
+@pytest.mark.parametrize(
+    "why", ["it works", "it cannot be reached", "its agent is of an earlier release"]
+)
+def test_one_member_without_evidence_keeps_all_alive_and_is_asked_again_a_minute_later(
+    why: str,
+) -> None:
     gang = Gang(3, still_s=600)
     if why == "it cannot be reached":
         gang.unreachable.add(2)
@@ -150,8 +168,18 @@ def test_valid_datagram_of_a_peer_ends_no_program_that_works_or_of_another_round
 @pytest.mark.parametrize(
     ("config", "stalled", "silent_s", "error"),
     [
-        ({"stall_timeout_s": 60}, [0, 1], 53, ("PeerSilent", "another member printed nothing (stallTimeout)")),
-        ({"stall_timeout_s": 60}, [0, 1], 54, ("Silent", "printed nothing for 54 s (stallTimeout)")),
+        (
+            {"stall_timeout_s": 60},
+            [0, 1],
+            53,
+            ("PeerSilent", "another member printed nothing (stallTimeout)"),
+        ),
+        (
+            {"stall_timeout_s": 60},
+            [0, 1],
+            54,
+            ("Silent", "printed nothing for 54 s (stallTimeout)"),
+        ),
         ({}, [], 60, None),
     ],
     ids=["printed later", "in lockstep", "no time"],

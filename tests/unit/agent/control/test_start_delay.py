@@ -15,9 +15,13 @@ class Delay:
         self.now = 100.0
         self._delay = StartDelay(config, lambda: self.now)
 
-    def after(self, attempt: int, incarnation: int, pause_s: float = 0.0, *, is_after_hold: bool = False) -> float:
+    def after(
+        self, attempt: int, incarnation: int, pause_s: float = 0.0, *, is_after_hold: bool = False
+    ) -> float:
         """Return the delay that remains after this directive."""
-        self._delay.on_directive(ReceivedDirective(IncarnationKey(attempt, incarnation), "run", (), pause_s))
+        self._delay.on_directive(
+            ReceivedDirective(IncarnationKey(attempt, incarnation), "run", (), pause_s)
+        )
         return self._delay.remaining_s(is_after_hold=is_after_hold)
 
     @property
@@ -30,7 +34,9 @@ def test_delay_of_a_slice_counts_from_the_first_directive_for_an_incarnation() -
     assert delay.after(1, 1) == 0, "no program ran before the first incarnation"
     assert delay.after(1, 2) == 30
     delay.now = 120.0
-    assert delay.after(1, 2) == 10, "first held, now to be run: the hold already ended the older programs"
+    assert delay.after(1, 2) == 10, (
+        "first held, now to be run: the hold already ended the older programs"
+    )
     delay.now = 131.0
     assert delay.after(1, 2) == 0
     assert delay.after(2, 1) == 30

@@ -12,7 +12,12 @@ from trainmaster.agent.program.process_table import ProcessUse
 BEFORE = Sample(100.0, 50.0, {7: ProcessUse(3.0, 10_000), 8: ProcessUse(1.0, 0)}, 1_000_000)
 
 
-def after(printed_at: float = 50.0, cpu_s: float = 3.0, moved: int = 10_000, traffic: int | None = 1_000_000) -> Sample:
+def after(
+    printed_at: float = 50.0,
+    cpu_s: float = 3.0,
+    moved: int = 10_000,
+    traffic: int | None = 1_000_000,
+) -> Sample:
     return Sample(110.0, printed_at, {7: ProcessUse(cpu_s, moved), 8: ProcessUse(1.0, 0)}, traffic)
 
 
@@ -37,7 +42,9 @@ def test_program_has_worked_if_it_printed_computed_or_moved_bytes_or_nobody_know
     assert has_worked(Sample(100.0, 50.0, {}), sample) is True
 
 
-def still_after(*printed_at: float, step_s: float = 10.0, is_device_busy: bool = False) -> Stillness:
+def still_after(
+    *printed_at: float, step_s: float = 10.0, is_device_busy: bool = False
+) -> Stillness:
     """Return what is known after samples of a program that only printed at these times, and 660 s more."""
     stillness, end = Stillness(600), printed_at[-1] + 660
     for number in range(int(end / step_s) + 1):

@@ -16,7 +16,13 @@ from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
 
 from tests.support.each_row import each_row
 from tests.support.event_files import event, event_file
-from trainmaster.agent.metric.event_records import CorruptRecordError, Scalar, masked_crc32c, parse_event, parse_records
+from trainmaster.agent.metric.event_records import (
+    CorruptRecordError,
+    Scalar,
+    masked_crc32c,
+    parse_event,
+    parse_records,
+)
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.tfevents"))
 TAG = "accuracy"
@@ -30,12 +36,20 @@ def test_files_of_real_writers_are_read(path: Path) -> None:
     assert [(scalar.step, scalar.value) for scalar in parsed.scalars] == [(10, 0.25), (20, 0.75)]
     assert (parsed.consumed, parsed.incomplete) == (len(data), 0)
     assert parsed.scalars[0].wall_time == pytest.approx(1795450000, abs=100_000)
-    assert [(scalar.step, scalar.value) for scalar in parse_records(data, "loss").scalars] == [(20, 2.5)]
+    assert [(scalar.step, scalar.value) for scalar in parse_records(data, "loss").scalars] == [
+        (20, 2.5)
+    ]
     assert parse_records(data, "accurac").scalars == []
 
 
 def test_golden_files_are_those_of_five_writers() -> None:
-    assert [path.stem for path in GOLDEN] == ["tensorboardx", "tensorflow1", "tensorflow2", "torch", "torch_double"]
+    assert [path.stem for path in GOLDEN] == [
+        "tensorboardx",
+        "tensorflow1",
+        "tensorflow2",
+        "torch",
+        "torch_double",
+    ]
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
@@ -105,7 +119,9 @@ def tensor(dtype: int, *sizes: int, **content: object) -> TensorProto:
     ],
 )
 def test_finite_number_is_a_scalar(value: dict[str, object], expected: list[float]) -> None:
-    message = Event(wall_time=1.5, step=-7, summary=Summary(value=[Summary.Value(tag=TAG, **value)]))
+    message = Event(
+        wall_time=1.5, step=-7, summary=Summary(value=[Summary.Value(tag=TAG, **value)])
+    )
     assert parse_event(message.SerializeToString(), TAG.encode()) == [
         Scalar(1.5, -7, number, TAG) for number in expected
     ]

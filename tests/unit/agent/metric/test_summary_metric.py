@@ -45,7 +45,10 @@ class Bucket:
         if self.is_down:
             raise new_setup_error("DownloadError", f"cannot list {folder}", transient=True)
         names = [uri for uri in self.objects if uri.startswith(f"{folder}/")]
-        return [StoredObject(uri, f"2026-11-21T03:{at:02}:00Z", len(self.objects[uri])) for at, uri in enumerate(names)]
+        return [
+            StoredObject(uri, f"2026-11-21T03:{at:02}:00Z", len(self.objects[uri]))
+            for at, uri in enumerate(names)
+        ]
 
     def read_range(self, uri: str, start: int, length: int) -> bytes:
         if uri in self.forbidden:
@@ -79,7 +82,9 @@ def points(*steps: int) -> bytes:
     return event_file(event(float(step), step, TAG, step / 4) for step in steps)
 
 
-def test_measurements_of_all_files_are_in_the_order_of_their_times(metric: SummaryMetric, bucket: Bucket) -> None:
+def test_measurements_of_all_files_are_in_the_order_of_their_times(
+    metric: SummaryMetric, bucket: Bucket
+) -> None:
     bucket.objects = {
         f"{FOLDER}/train/events.out.tfevents.1.host": points(1, 3),
         f"{FOLDER}/eval/events.out.tfevents.2.host": points(2, 4),
@@ -100,7 +105,9 @@ def test_only_what_was_added_is_read(metric: SummaryMetric, bucket: Bucket) -> N
     assert bucket.reads == [(NAME, 0, len(first)), (NAME, len(first), len(both) - len(first))]
 
 
-def test_incomplete_record_is_read_when_it_is_complete(metric: SummaryMetric, bucket: Bucket) -> None:
+def test_incomplete_record_is_read_when_it_is_complete(
+    metric: SummaryMetric, bucket: Bucket
+) -> None:
     first, both = points(1), points(1, 2)
     for end in range(len(first), len(both)):
         bucket.objects[NAME] = both[:end]
@@ -118,10 +125,14 @@ def test_corrupt_file_is_named_once_and_other_files_are_read(
     bucket.objects = {corrupt: points(1, 3, 5), other: points(2, 4)}
     assert read(metric, bucket) == [(1, 0.25), (2, 0.5), (4, 1.0)]
     problems = [line for line in log if "not read any further" in line]
-    assert problems == [f"Summary events in {corrupt} are not read any further: the checksum of 8 bytes is wrong."]
+    assert problems == [
+        f"Summary events in {corrupt} are not read any further: the checksum of 8 bytes is wrong."
+    ]
 
 
-def test_storage_that_does_not_answer_is_logged_once(metric: SummaryMetric, bucket: Bucket, log: list[str]) -> None:
+def test_storage_that_does_not_answer_is_logged_once(
+    metric: SummaryMetric, bucket: Bucket, log: list[str]
+) -> None:
     bucket.objects[NAME], bucket.is_down = points(1), True
     assert read(metric, bucket) == read(metric, bucket) == []
     assert log == [f"Summary events cannot be read now: cannot list {FOLDER}."]
@@ -203,7 +214,9 @@ def test_large_record_is_skipped_without_reading_it(
     assert sum(length for _, _, length in bucket.reads) < 1000
 
 
-def test_latest_fifty_measurements_of_a_file_are_kept(metric: SummaryMetric, bucket: Bucket) -> None:
+def test_latest_fifty_measurements_of_a_file_are_kept(
+    metric: SummaryMetric, bucket: Bucket
+) -> None:
     bucket.objects[NAME] = points(*range(1, 101))
     assert [step for step, _ in read(metric, bucket)] == list(range(51, 101))
 
@@ -213,7 +226,9 @@ def test_step_out_of_range_is_unknown(metric: SummaryMetric, bucket: Bucket) -> 
     assert read(metric, bucket) == [(0, 0.5), (0, 0.25)]
 
 
-def test_rest_is_read_without_waiting_for_the_next_minute(metric: SummaryMetric, bucket: Bucket) -> None:
+def test_rest_is_read_without_waiting_for_the_next_minute(
+    metric: SummaryMetric, bucket: Bucket
+) -> None:
     read(metric, bucket)
     bucket.objects[NAME] = points(1)
     metric.read_rest()
@@ -228,16 +243,24 @@ def test_cancelled_metric_reads_nothing(metric: SummaryMetric, bucket: Bucket) -
 
 
 def test_newest_files_are_selected() -> None:
-    stored = [StoredObject(f"gs://b/{at}", f"2026-11-21T03:{at:02}:00.000Z", 1) for at in range(FILES_MAX + 5)]
+    stored = [
+        StoredObject(f"gs://b/{at}", f"2026-11-21T03:{at:02}:00.000Z", 1)
+        for at in range(FILES_MAX + 5)
+    ]
     assert select_newest(stored) == stored[:4:-1]
 
 
 def test_all_tags_are_read_without_a_tag(bucket: Bucket) -> None:
     everything = SummaryMetric("", FOLDER, bucket, lambda text: None, lambda: bucket.clock)  # type: ignore[arg-type]
     bucket.objects[f"{FOLDER}/train/events.out.tfevents.1.host"] = event_file(
-        [event(50.0, 0, "old", 9.0), *(event(100.0 + step, step, "epoch_loss", 1 / (step + 1)) for step in range(4))]
+        [
+            event(50.0, 0, "old", 9.0),
+            *(event(100.0 + step, step, "epoch_loss", 1 / (step + 1)) for step in range(4)),
+        ]
     )
-    bucket.objects[f"{FOLDER}/validation/events.out.tfevents.1.host"] = event_file([event(103.5, 3, "epoch_loss", 0.5)])
+    bucket.objects[f"{FOLDER}/validation/events.out.tfevents.1.host"] = event_file(
+        [event(103.5, 3, "epoch_loss", 0.5)]
+    )
     everything.read_if_due()
     reading = everything.latest(since=100.0)
     assert (reading.share, reading.step, reading.steps) == (None, 3, None)
@@ -247,7 +270,10 @@ def test_all_tags_are_read_without_a_tag(bucket: Bucket) -> None:
 def test_all_tags_of_a_hostile_file_are_bounded(bucket: Bucket) -> None:
     everything = SummaryMetric("", FOLDER, bucket, lambda text: None, lambda: bucket.clock)  # type: ignore[arg-type]
     bucket.objects[NAME] = event_file(
-        [event(100.0, -5, f"tag {number}", float("nan") if number % 2 else 1e30) for number in range(1000)]
+        [
+            event(100.0, -5, f"tag {number}", float("nan") if number % 2 else 1e30)
+            for number in range(1000)
+        ]
     )
     everything.read_if_due()
     reading = everything.latest(since=0.0)

@@ -12,8 +12,16 @@ from hypothesis import strategies as st
 
 from tests.integration.agent.support.vm import agent_identity
 from tests.support.each_row import each_row
-from trainmaster.agent.program.conventions import launch_variables, log_folder_variables, run_variables
-from trainmaster.agent.program.environment import environment_of, platform_variables, program_package
+from trainmaster.agent.program.conventions import (
+    launch_variables,
+    log_folder_variables,
+    run_variables,
+)
+from trainmaster.agent.program.environment import (
+    environment_of,
+    platform_variables,
+    program_package,
+)
 
 PLATFORM: Final = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "chief", "MASTER_PORT": "2222"}
 TORCH: Final = {
@@ -23,7 +31,11 @@ TORCH: Final = {
     "PET_MASTER_PORT": "2222",
     "PET_NPROC_PER_NODE": "1",
 }
-JAX: Final = {"JAX_COORDINATOR_ADDRESS": "chief:2222", "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "1"}
+JAX: Final = {
+    "JAX_COORDINATOR_ADDRESS": "chief:2222",
+    "JAX_NUM_PROCESSES": "2",
+    "JAX_PROCESS_ID": "1",
+}
 KERAS: Final = {
     "KERAS_DISTRIBUTION_JOB_ADDRESSES": "chief:2222",
     "KERAS_DISTRIBUTION_NUM_PROCESSES": "2",
@@ -80,13 +92,19 @@ def test_summary_events_are_written_where_those_of_the_job_are_looked_for(
         ("trainer.task", ["-m", "resnet"], "trainer"),
         ("torch.distributed.run", ["--nnodes", "2", "-m", "trainer.ddp", "x"], "trainer"),
         ("accelerate.commands.launch", ["-m", "trainer.ddp"], "trainer"),
-        ("deepspeed.launcher.runner", ["--num_gpus", "8", "--module", "trainer.ddp", "-m", "x"], "trainer"),
+        (
+            "deepspeed.launcher.runner",
+            ["--num_gpus", "8", "--module", "trainer.ddp", "-m", "x"],
+            "trainer",
+        ),
         ("ray.scripts.scripts", ["symmetric-run", "--", "python", "-m", "own.train"], "own"),
         ("torch.distributed.run", ["train.py"], "torch"),
         ("torch.distributed.run", ["-m"], "torch"),
     ],
 )
-def test_program_is_the_module_that_a_launcher_starts(module: str, args: list[str], expected: str) -> None:
+def test_program_is_the_module_that_a_launcher_starts(
+    module: str, args: list[str], expected: str
+) -> None:
     assert program_package(agent_identity(python_module=module, args=args).config) == expected
 
 
@@ -103,16 +121,25 @@ def test_program_is_the_module_that_a_launcher_starts(module: str, args: list[st
         (("MLFLOW_TRACKING_URI",), set()),
     ],
 )
-def test_tracker_that_the_job_names_gets_one_run(names: tuple[str, ...], expected: set[str]) -> None:
+def test_tracker_that_the_job_names_gets_one_run(
+    names: tuple[str, ...], expected: set[str]
+) -> None:
     assert set(run_variables("p", "digits_1", names)) == expected
 
 
 def test_tracking_run_adds_mlflow_or_leaves_all_to_the_trackers() -> None:
     names = ("WANDB_API_KEY",)
     one = run_variables("p", "digits_1", names, "one")
-    assert set(one) == {"SERVERLESS_GPU_COMPUTE_ASSOCIATED_JOB_RUN_ID", "WANDB_RUN_ID", "WANDB_RESUME"}
+    assert set(one) == {
+        "SERVERLESS_GPU_COMPUTE_ASSOCIATED_JOB_RUN_ID",
+        "WANDB_RUN_ID",
+        "WANDB_RESUME",
+    }
     assert one == run_variables("p", "digits_1", names, "one")
-    assert one["SERVERLESS_GPU_COMPUTE_ASSOCIATED_JOB_RUN_ID"] not in run_variables("p", "d", names, "one").values()
+    assert (
+        one["SERVERLESS_GPU_COMPUTE_ASSOCIATED_JOB_RUN_ID"]
+        not in run_variables("p", "d", names, "one").values()
+    )
     assert run_variables("p", "digits_1", names, "each") == {}
 
 
@@ -127,7 +154,9 @@ def test_run_is_valid_for_its_tracker_and_its_jobs_own(job_id: str, other: str) 
         is_same = (project, job) == ("p", job_id)
         run = run_variables(project, job, names)
         assert all(
-            is_same is (run[name] == variables[name]) for name in variables if not name.endswith(("RESUME", "RATEGY"))
+            is_same is (run[name] == variables[name])
+            for name in variables
+            if not name.endswith(("RESUME", "RATEGY"))
         )
 
 
@@ -135,7 +164,10 @@ VALUES = st.text(max_size=3)
 
 
 @given(
-    st.dictionaries(st.sampled_from(sorted({**TORCH, **JAX, **KERAS, **RAY, "WANDB_RUN_ID": "", "A": ""})), VALUES),
+    st.dictionaries(
+        st.sampled_from(sorted({**TORCH, **JAX, **KERAS, **RAY, "WANDB_RUN_ID": "", "A": ""})),
+        VALUES,
+    ),
     st.dictionaries(st.sampled_from(["PET_NNODES", "WANDB_API_KEY", "RANK"]), VALUES),
     st.integers(0, 8),
 )

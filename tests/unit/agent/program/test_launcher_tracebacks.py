@@ -17,7 +17,10 @@ RECORDED = Path(__file__).with_name("launcher_output")
 SPAWN = "trainer/spawn.py"
 TB = "Traceback (most recent call last):\n"
 WORKER = TB + '  File "/app/trainer/task.py", line 7, in main\n    step()\nValueError: bad batch\n'
-LAUNCHER = TB + '  File "/usr/local/lib/python3.11/site-packages/launcher/run.py", line 9, in launch\n    raise error\n'
+LAUNCHER = (
+    TB
+    + '  File "/usr/local/lib/python3.11/site-packages/launcher/run.py", line 9, in launch\n    raise error\n'
+)
 ROOT_CAUSE = "Root Cause (first observed failure):\n[0]:\n  rank      : 1 (local_rank: 1)\n  exitcode  : 1 (pid: 7)\n"
 CHILD_FAILED = LAUNCHER + "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n"
 
@@ -25,7 +28,8 @@ LAUNCHER_ERRORS = {
     "torchrun": CHILD_FAILED + ROOT_CAUSE,
     "torch.multiprocessing": LAUNCHER
     + "torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with exit code 1\n",
-    "accelerate": LAUNCHER + "subprocess.CalledProcessError: Command '['/usr/local/bin/python', 'trainer/task.py']' "
+    "accelerate": LAUNCHER
+    + "subprocess.CalledProcessError: Command '['/usr/local/bin/python', 'trainer/task.py']' "
     "returned non-zero exit status 1.\n",
     "accelerate without Python": LAUNCHER.replace("in launch", "in simple_launcher")
     + "subprocess.CalledProcessError: Command '['./train.sh']' returned non-zero exit status 1.\n",
@@ -33,11 +37,13 @@ LAUNCHER_ERRORS = {
     + ROOT_CAUSE
     + LAUNCHER
     + "subprocess.CalledProcessError: Command 'torchrun trainer/task.py' died with <Signals.SIGTERM: 15>.\n",
-    "horovodrun": LAUNCHER + "RuntimeError: Horovod detected that one or more processes exited with non-zero status, "
+    "horovodrun": LAUNCHER
+    + "RuntimeError: Horovod detected that one or more processes exited with non-zero status, "
     "thus causing the job to be terminated. The first process to do so was:\nProcess name: 0\nExit code: 1\n",
     "horovodrun with mpirun": LAUNCHER + "RuntimeError: mpirun failed with exit code 1\n",
     "ray": LAUNCHER + "ray.train.base_trainer.TrainingFailedError: The Ray Train run failed.\n",
-    "ray actor": LAUNCHER + "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n",
+    "ray actor": LAUNCHER
+    + "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n",
 }
 
 
@@ -49,18 +55,27 @@ def prefixed(prefix: str, text: str) -> str:
     "name, expected",
     [
         ("torchrun.culprit", ("ValueError", "bad batch", "trainer/train.py:7 in <module>")),
-        ("torchrun.peer", ("RuntimeError", "Connection closed by peer", "trainer/train.py:9 in <module>")),
+        (
+            "torchrun.peer",
+            ("RuntimeError", "Connection closed by peer", "trainer/train.py:9 in <module>"),
+        ),
         ("torchrun.ranks", ("ValueError", "bad batch", "trainer/train.py:5 in <module>")),
         ("torchrun.killed", ("ChildFailedError", "Signal 9 (SIGKILL) received by PID 2056", "")),
         ("spawn.culprit", ("ValueError", "bad batch", "trainer/spawn.py:7 in f")),
         ("spawn.peer", ("RuntimeError", "Connection closed by peer", "trainer/spawn.py:8 in f")),
         (
             "spawn.killed",
-            ("ProcessExitedException", "terminated with signal SIGKILL", "trainer/spawn.py:9 in <module>"),
+            (
+                "ProcessExitedException",
+                "terminated with signal SIGKILL",
+                "trainer/spawn.py:9 in <module>",
+            ),
         ),
     ],
 )
-def test_error_in_recorded_output_is_that_of_the_worker(name: str, expected: tuple[str, str, str]) -> None:
+def test_error_in_recorded_output_is_that_of_the_worker(
+    name: str, expected: tuple[str, str, str]
+) -> None:
     error = parse_traceback((RECORDED / f"{name}.txt").read_text())
     assert error is not None
     assert (error["type"].rpartition(".")[2], error["own_frame"]) == (expected[0], expected[2])
@@ -82,7 +97,9 @@ def test_signal_that_ended_a_worker_counts_before_the_errors_of_its_peers(
     """Launchers end the other workers by SIGTERM."""
     end = message.replace("SIGKILL", signal)
     first_lines = LAUNCHER_ERRORS[launcher].partition("returned")[0].partition("terminated")[0]
-    error = parse_traceback(WORKER + first_lines.rstrip("\n") + ("\n" if launcher == "torchrun" else "") + end + "\n")
+    error = parse_traceback(
+        WORKER + first_lines.rstrip("\n") + ("\n" if launcher == "torchrun" else "") + end + "\n"
+    )
     assert error is not None
     assert error["message"] == (message if signal == "SIGKILL" else "bad batch")
 
@@ -122,13 +139,20 @@ LAUNCHED_ABORT = CHILD_FAILED + ROOT_CAUSE + "  traceback : Signal 6 (SIGABRT) r
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        (JAX_ABORT, "Terminating process because the JAX distributed service detected fatal errors."),
+        (
+            JAX_ABORT,
+            "Terminating process because the JAX distributed service detected fatal errors.",
+        ),
         (NCCL_ABORT + LAUNCHED_ABORT, NCCL_ABORT.splitlines()[1].partition("  what():  ")[2]),
     ],
     ids=["JAX", "NCCL below torchrun"],
 )
 def test_words_with_which_a_runtime_aborts_itself_are_the_error(output: str, message: str) -> None:
-    assert parse_traceback("step 1\n" + output) == {"type": "Aborted", "message": message, "frame": ""}
+    assert parse_traceback("step 1\n" + output) == {
+        "type": "Aborted",
+        "message": message,
+        "frame": "",
+    }
 
 
 def test_worker_of_ray_that_died_counts_before_the_traceback_of_its_peer() -> None:
@@ -156,10 +180,10 @@ def test_abort_of_a_launched_process_without_words_is_named() -> None:
     ],
 )
 def test_signal_that_ended_a_process_of_deepspeed_is_the_error(code: str, expected: str) -> None:
-    log = "[2026-11-26 21:37:21,421] [INFO] [launch.py:253:sigkill_handler] Killing subprocess 4728\n"
-    log += (
-        f"[2026-11-26 21:37:21,422] [ERROR] [launch.py:259:sigkill_handler] ['a.py'] exits with return code = {code}\n"
+    log = (
+        "[2026-11-26 21:37:21,421] [INFO] [launch.py:253:sigkill_handler] Killing subprocess 4728\n"
     )
+    log += f"[2026-11-26 21:37:21,422] [ERROR] [launch.py:259:sigkill_handler] ['a.py'] exits with return code = {code}\n"
     error = parse_traceback(WORKER + log)
     assert error is not None
     assert error["message"] == expected
@@ -169,7 +193,11 @@ def test_signal_that_ended_a_process_of_deepspeed_is_the_error(code: str, expect
 def test_error_before_that_of_the_launcher_counts(launcher: str) -> None:
     error = parse_traceback("step 1\n" + WORKER + LAUNCHER_ERRORS[launcher])
     assert error is not None
-    assert (error["type"], error["message"], error["frame"]) == ("ValueError", "bad batch", "trainer/task.py:7 in main")
+    assert (error["type"], error["message"], error["frame"]) == (
+        "ValueError",
+        "bad batch",
+        "trainer/task.py:7 in main",
+    )
 
 
 @each_row("launcher", LAUNCHER_ERRORS)
@@ -183,7 +211,9 @@ def test_handled_error_long_before_that_of_the_launcher_does_not_count(launcher:
 
 
 def test_module_that_no_worker_finds_counts() -> None:
-    error = parse_traceback("/usr/bin/python3: No module named trainer.tsk\n" + LAUNCHER_ERRORS["torchrun"])
+    error = parse_traceback(
+        "/usr/bin/python3: No module named trainer.tsk\n" + LAUNCHER_ERRORS["torchrun"]
+    )
     assert error is not None
     assert error["type"] == "ModuleNotFoundError"
 
@@ -200,7 +230,11 @@ def test_rank_that_torchrun_names_as_root_cause_counts() -> None:
 
 
 def test_error_of_a_command_of_the_program_is_its_own() -> None:
-    output = WORKER + LAUNCHER + "subprocess.CalledProcessError: Command '['gsutil', 'cp']' returned non-zero exit "
+    output = (
+        WORKER
+        + LAUNCHER
+        + "subprocess.CalledProcessError: Command '['gsutil', 'cp']' returned non-zero exit "
+    )
     error = parse_traceback(output + "status 1.\n")
     assert error is not None
     assert error["type"] == "subprocess.CalledProcessError"

@@ -26,7 +26,11 @@ DEAF = [PYTHON, "-c", f"print('up', flush=True); {WAIT}"]
 def starting(*children: list[str], first: str = "pass") -> list[str]:
     """Return the command line of a process that starts others after `first`."""
     started = f"ps = [s.Popen(c) for c in {children!r}]"
-    return [PYTHON, "-c", f"{first}; import subprocess as s; {started}; print('up', flush=True); {WAIT}"]
+    return [
+        PYTHON,
+        "-c",
+        f"{first}; import subprocess as s; {started}; print('up', flush=True); {WAIT}",
+    ]
 
 
 @pytest.fixture
@@ -40,9 +44,13 @@ def request_(tmp_path: Path) -> SaveRequest:
 def start(request_: SaveRequest) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     programs = []
 
-    def run(command: list[str], processes: int = 1, folder: Path | None = None) -> subprocess.Popen[bytes]:
+    def run(
+        command: list[str], processes: int = 1, folder: Path | None = None
+    ) -> subprocess.Popen[bytes]:
         env = request_.variables(in_container=False)
-        program = subprocess.Popen(command, stdout=subprocess.PIPE, env=env, start_new_session=True, cwd=folder)
+        program = subprocess.Popen(
+            command, stdout=subprocess.PIPE, env=env, start_new_session=True, cwd=folder
+        )
         programs.append(program)
         assert program.stdout is not None
         for _ in range(processes):
@@ -72,8 +80,15 @@ def caught(program: subprocess.Popen[bytes]) -> list[list[str]]:
     [
         pytest.param(CATCHER, 1, [CATCHER], id="the program itself"),
         pytest.param(DEAF, 1, [], id="nobody: SIGUSR1 would end it"),
-        pytest.param(starting(CATCHER, CATCHER, DEAF), 4, [CATCHER, CATCHER], id="workers of a parent that is deaf"),
-        pytest.param(["sh", "-c", f"{shlex.join(CATCHER)}; true"], 1, [CATCHER], id="behind a shell"),
+        pytest.param(
+            starting(CATCHER, CATCHER, DEAF),
+            4,
+            [CATCHER, CATCHER],
+            id="workers of a parent that is deaf",
+        ),
+        pytest.param(
+            ["sh", "-c", f"{shlex.join(CATCHER)}; true"], 1, [CATCHER], id="behind a shell"
+        ),
     ],
 )
 def test_topmost_process_that_catches_the_signal_gets_it(
@@ -136,7 +151,9 @@ def test_request_creates_the_file_and_signals(
     request_: SaveRequest, start: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     exits = "signal.signal(signal.SIGUSR1, lambda *_: sys.exit(7))"
-    program = start([PYTHON, "-c", f"import signal, sys; {exits}; print('up', flush=True); signal.pause()"])
+    program = start(
+        [PYTHON, "-c", f"import signal, sys; {exits}; print('up', flush=True); signal.pause()"]
+    )
     file = Path(*request_.variables(in_container=False).values())
     assert not file.exists()
     request_.create_file()

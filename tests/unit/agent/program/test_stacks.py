@@ -41,20 +41,27 @@ Current thread 0x00007f0000000001 (most recent call first):
 
 Extension modules: numpy.linalg._umath_linalg, torch._C (total: 2)
 """
-C_THREAD = ABORTED.replace("Current thread 0x00007f0000000001", "Thread 0x00007f0000000001").replace(
+C_THREAD = ABORTED.replace(
+    "Current thread 0x00007f0000000001", "Thread 0x00007f0000000001"
+).replace(
     "\nThread 0x00007f0000000002",
     "\nCurrent thread 0x1 (most recent call first):\n  <no Python frame>\n\nThread 0x2",
     1,
 )
 
 
-def ended_with_stacks(code: str, tmp_path: Path, *, is_stopped: bool = False) -> tuple[list[str], float]:
+def ended_with_stacks(
+    code: str, tmp_path: Path, *, is_stopped: bool = False
+) -> tuple[list[str], float]:
     """Return the functions that the program hung in, one for each process, and how long that took."""
     request = SaveRequest(tmp_path, "4711", signal.SIGTERM)
     errors = tmp_path / "stderr"
     with errors.open("wb") as stderr:
         program = subprocess.Popen(
-            [*PYTHON, code], stdout=subprocess.PIPE, stderr=stderr, env=request.variables(in_container=False)
+            [*PYTHON, code],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env=request.variables(in_container=False),
         )
     assert program.stdout is not None
     assert program.stdout.readline() == b"up\n"
@@ -70,12 +77,15 @@ def ended_with_stacks(code: str, tmp_path: Path, *, is_stopped: bool = False) ->
     program.stdout.close()
     dumps = errors.read_text().split("Fatal Python error: Aborted")[1:]
     return [
-        innermost_frames(f"Fatal Python error: Aborted{dump}", "")[0].rpartition(" in ")[2] for dump in dumps
+        innermost_frames(f"Fatal Python error: Aborted{dump}", "")[0].rpartition(" in ")[2]
+        for dump in dumps
     ], took_s
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
-def test_process_prints_its_stacks_also_while_it_is_stopped(tmp_path: Path, *, is_stopped: bool) -> None:
+def test_process_prints_its_stacks_also_while_it_is_stopped(
+    tmp_path: Path, *, is_stopped: bool
+) -> None:
     functions, took_s = ended_with_stacks(CHILD, tmp_path, is_stopped=is_stopped)
     assert functions == ["load"]
     assert took_s < 5
@@ -86,7 +96,9 @@ def test_children_print_their_stacks_before_a_parent_that_notices_their_end(tmp_
     assert (functions[0], len(functions)) == ("load", 2)
 
 
-@pytest.mark.parametrize("output", [ABORTED, C_THREAD], ids=["main thread", "signal in a thread of C"])
+@pytest.mark.parametrize(
+    "output", [ABORTED, C_THREAD], ids=["main thread", "signal in a thread of C"]
+)
 def test_frames_are_those_of_the_main_thread(output: str) -> None:
     expected = ("distributed/distributed_c10d.py:3252 in all_reduce", "trainer/task.py:7 in step")
     assert innermost_frames(find_stacks(output), "") == expected

@@ -55,7 +55,9 @@ class Bench:
         own = Path(variables["KUBEFLOW_TRAINER_SERVER_TOKEN"]).read_text("ascii")
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {own if token is None else token}"}
-        request = urllib.request.Request(variables["KUBEFLOW_TRAINER_SERVER_URL"], data, headers, method="POST")
+        request = urllib.request.Request(
+            variables["KUBEFLOW_TRAINER_SERVER_URL"], data, headers, method="POST"
+        )
         if length is not None:
             request.add_header("Content-Length", length)
         try:
@@ -65,7 +67,9 @@ class Bench:
             return error.code
 
     def report(self, percent: float | None = None, **metrics: object) -> None:
-        status = {"metrics": [{"name": name, "value": str(value)} for name, value in metrics.items()]}
+        status = {
+            "metrics": [{"name": name, "value": str(value)} for name, value in metrics.items()]
+        }
         assert self.post({"trainerStatus": {**status, "progressPercentage": percent}}) == 200
 
 
@@ -169,7 +173,9 @@ def test_names_of_metrics_are_limited_over_all_reports(bench: Bench) -> None:
         ({"metrics": [{"name": "loss", "value": value} for value in ("nan", "inf", "-inf", "1e999", "", "x")]}, {}),
     ],
 )  # fmt: skip
-def test_hostile_report_shows_nothing_false(bench: Bench, status: object, expected: set[str]) -> None:
+def test_hostile_report_shows_nothing_false(
+    bench: Bench, status: object, expected: set[str]
+) -> None:
     assert bench.post({"trainerStatus": status}) == 200
     assert set(bench.minute()) == set(expected)
 
@@ -190,7 +196,9 @@ def test_hostile_report_shows_nothing_false(bench: Bench, status: object, expect
         ({"trainerStatus": {"metrics": 7}}, {}, 400),
     ],
 )
-def test_wrong_report_is_refused(bench: Bench, body: Any, arguments: dict[str, str], status: int) -> None:
+def test_wrong_report_is_refused(
+    bench: Bench, body: Any, arguments: dict[str, str], status: int
+) -> None:
     assert bench.post(body, **arguments) == status
     assert bench.minute() == {}
     bench.report(5)

@@ -7,7 +7,14 @@ import pytest
 from tests.support.each_row import each_row
 from trainmaster.agent.setup.framework_builds import is_framework, versions_to_keep
 
-OF_TENSORFLOW = ("tensorflow", "tensorflow-tpu", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-intel", "tf-nightly")
+OF_TENSORFLOW = (
+    "tensorflow",
+    "tensorflow-tpu",
+    "tensorflow-cpu",
+    "tensorflow-gpu",
+    "tensorflow-intel",
+    "tf-nightly",
+)
 
 
 @pytest.mark.parametrize(
@@ -20,11 +27,16 @@ OF_TENSORFLOW = ("tensorflow", "tensorflow-tpu", "tensorflow-cpu", "tensorflow-g
             {"torch": "2.9.0+cu129", "torchvision": "0.24.0+cu129"},
         ),
         ({"xgboost-cpu": "3.2.0"}, {}),
-        ({"xgboost": "3.2.0", "xgboost-cpu": "3.1.0"}, {"xgboost": "3.2.0", "xgboost-cpu": "3.1.0"}),
+        (
+            {"xgboost": "3.2.0", "xgboost-cpu": "3.1.0"},
+            {"xgboost": "3.2.0", "xgboost-cpu": "3.1.0"},
+        ),
         ({"numpy": "2.1"}, {}),
     ],
 )
-def test_every_name_of_an_installed_framework_keeps_its_build(installed: dict[str, str], kept: dict[str, str]) -> None:
+def test_every_name_of_an_installed_framework_keeps_its_build(
+    installed: dict[str, str], kept: dict[str, str]
+) -> None:
     assert versions_to_keep(installed) == kept
 
 
@@ -40,5 +52,7 @@ def test_every_name_of_an_installed_framework_keeps_its_build(installed: dict[st
         ("tensorflow-hub", False),
     ],
 )
-def test_requirement_of_a_framework_is_recognized_in_every_spelling(requirement: str, expected: bool) -> None:
+def test_requirement_of_a_framework_is_recognized_in_every_spelling(
+    requirement: str, expected: bool
+) -> None:
     assert is_framework(requirement) is expected

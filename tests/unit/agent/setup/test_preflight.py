@@ -30,12 +30,18 @@ LISTS: Final = (  # what nvidia-smi prints on a healthy machine with eight GPUs:
     (ZEROES, ROWS.replace("0, 0\n", "No, No\n")),
     (ZEROES, ""),  # a driver before 450 knows no rows, and exits with status 1
     (NOT_AVAILABLE, ""),  # ECC is off, or the GPU has none
-    (NOT_AVAILABLE.replace("N/A", "Not Supported"), ROWS.replace("0, 0\n", "[Not Supported], [Not Supported]\n")),
+    (
+        NOT_AVAILABLE.replace("N/A", "Not Supported"),
+        ROWS.replace("0, 0\n", "[Not Supported], [Not Supported]\n"),
+    ),
     (NOT_AVAILABLE, ROWS.replace("0, 0\n", "[N/A], [N/A]\n")),  # T4, L4, MIG
     (ZEROES.replace("0\n", "[Unknown Error]\n"), ""),
     ("", ""),  # no nvidia-smi, as in Container-Optimized OS; or it takes too long
     ("No devices were found\n", "No devices were found\n"),
-    ("Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.95\n", ""),
+    (
+        "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.95\n",
+        "",
+    ),
     ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n", ""),
 )
 XID: Final = "[   90.117] NVRM: Xid (PCI:0000:04:00): {}, pid=2142, name=python3, {}\n"
@@ -48,14 +54,21 @@ KERNEL_LOG: Final = (  # lines of healthy machines: the driver's start, and what
     "[   48.000] EXT4-fs (sda1): mounted filesystem with ordered data mode. Opts: (null). Quota mode: none.\n",
     "[   79.095] Memory cgroup out of memory: Killed process 640 (python3) total-vm:79488kB, anon-rss:95140kB\n",
     XID.format(13, "Graphics SM Warp Exception on (GPC 0, TPC 1, SM 0): Out Of Range Address"),
-    XID.format(31, "Ch 00000048, intr 00000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_0 faulted @ 0x7f79_95000000"),
+    XID.format(
+        31,
+        "Ch 00000048, intr 00000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_0 faulted @ 0x7f79_95000000",
+    ),
     XID.format(43, "Ch 00000079"),
     XID.format(45, "Ch 00000048"),
-    XID.format(63, "Row Remapper: New row (0x0000000000000048) marked for remapping, reset gpu to activate."),
+    XID.format(
+        63,
+        "Row Remapper: New row (0x0000000000000048) marked for remapping, reset gpu to activate.",
+    ),
     XID.format(92, "High single-bit ECC error rate"),
     XID.format(94, "Contained: CE User Channel (0x9). RST: No, D-RST: No"),
     XID.format(
-        119, "Timeout after 6s of waiting for RPC response from GPU0 GSP! Expected function 76 (GSP_RM_CONTROL)"
+        119,
+        "Timeout after 6s of waiting for RPC response from GPU0 GSP! Expected function 76 (GSP_RM_CONTROL)",
     ),
     XID.format(154, "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"),
 )
@@ -68,7 +81,9 @@ def test_no_machine_of_1000_healthy_gangs_is_blamed() -> None:
     machines = 0
     for _ in range(1000):
         gpus = rng.choice((1, 2, 4, 8))
-        ecc, rows = ("".join(listed.splitlines(keepends=True)[:gpus]) for listed in rng.choice(LISTS))
+        ecc, rows = (
+            "".join(listed.splitlines(keepends=True)[:gpus]) for listed in rng.choice(LISTS)
+        )
         for _ in range(rng.randint(2, 16)):
             machines += 1
             log = "".join(rng.sample(KERNEL_LOG, rng.randint(0, len(KERNEL_LOG))))
@@ -81,8 +96,18 @@ def test_no_machine_of_1000_healthy_gangs_is_blamed() -> None:
     ("ecc", "rows", "found"),
     [
         (ZEROES.replace("7, 0\n", ""), "", "7 of 8 GPUs answer"),
-        (ZEROES.replace("7, 0\n", "Unable to determine the device handle for GPU7: GPU is lost.\n"), ROWS, "7 of 8"),
-        (ZEROES.replace("3, 0", "3, 2"), ROWS, "the memory of GPU 3 has failed (uncorrected errors: 2)"),
+        (
+            ZEROES.replace(
+                "7, 0\n", "Unable to determine the device handle for GPU7: GPU is lost.\n"
+            ),
+            ROWS,
+            "7 of 8",
+        ),
+        (
+            ZEROES.replace("3, 0", "3, 2"),
+            ROWS,
+            "the memory of GPU 3 has failed (uncorrected errors: 2)",
+        ),
         (
             ZEROES,
             ROWS.replace("06:00.0, 0", "06:00.0, 1"),
@@ -103,7 +128,9 @@ def test_fault_of_a_gpu_is_named(ecc: str, rows: str, found: str) -> None:
 def test_xid_of_failed_hardware_is_named_with_its_gpu(xid: int) -> None:
     log = "".join(KERNEL_LOG) + XID.format(xid, "…")
     assert describe_xid(log).startswith(f"Xid (PCI:0000:04:00): {xid}, ")
-    assert describe_xid(f"NVRM: Xid (0000:04:00): {xid}, 0x7").startswith(f"Xid (0000:04:00): {xid}")  # an old driver
+    assert describe_xid(f"NVRM: Xid (0000:04:00): {xid}, 0x7").startswith(
+        f"Xid (0000:04:00): {xid}"
+    )  # an old driver
 
 
 class Machine:
@@ -126,16 +153,23 @@ class Machine:
     def time(self) -> str:
         if not self.is_reachable:
             raise HttpError(0, "timed out")
-        return time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() - next(self.skews_s)))
+        return time.strftime(
+            "%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() - next(self.skews_s))
+        )
 
     def examine(self, *, is_first: bool = True) -> str:
         """Return why the machine is unfit; empty: it is not."""
         workspace = Workspace(self.folder, self.environ, Console())
-        examined = Preflight(self.config, workspace, cast("MetadataServer", self), self.pauses.append)
+        examined = Preflight(
+            self.config, workspace, cast("MetadataServer", self), self.pauses.append
+        )
         examined.start(is_first=is_first)
         failure = examined.failure()
         assert (failure.error["message"] if failure else "") == examined.finding
-        assert failure is None or (failure.cause, failure.error["type"]) == ("setup", "UnfitMachine")
+        assert failure is None or (failure.cause, failure.error["type"]) == (
+            "setup",
+            "UnfitMachine",
+        )
         return examined.finding
 
 
@@ -169,7 +203,9 @@ def test_four_faults_are_named_together(machine: Machine, monkeypatch: pytest.Mo
 
 def test_fault_that_is_gone_at_the_second_reading_is_none(machine: Machine) -> None:
     """A driver that is starting, and a clock that NTP sets."""
-    machine.install("nvidia-smi", 'test -e "$0.started" && exit 9; touch "$0.started"; echo 0, 0; echo 1, 0')
+    machine.install(
+        "nvidia-smi", 'test -e "$0.started" && exit 9; touch "$0.started"; echo 0, 0; echo 1, 0'
+    )
     machine.skews_s = iter((-3600.0, 0.4))
     assert machine.examine() == ""
     assert machine.pauses == [preflight.AGAIN_S] * 2
@@ -182,7 +218,9 @@ def test_wrong_clock_is_named_however_it_is_wrong(machine: Machine, skew_s: floa
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.EACCES])
-def test_disk_that_is_only_full_is_no_fault(machine: Machine, error: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_that_is_only_full_is_no_fault(
+    machine: Machine, error: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(_: int) -> None:
         raise OSError(error, os.strerror(error))
 
@@ -190,7 +228,9 @@ def test_disk_that_is_only_full_is_no_fault(machine: Machine, error: int, monkey
     assert machine.examine() == ""
 
 
-def test_check_that_takes_too_long_has_found_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_that_takes_too_long_has_found_nothing(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     machine.install("nvidia-smi", f"exec {shutil.which('sleep')} 5")
     monkeypatch.setattr(preflight, "LIMIT_S", 0.1)
     began_at = time.monotonic()
@@ -198,7 +238,9 @@ def test_check_that_takes_too_long_has_found_nothing(machine: Machine, monkeypat
     assert time.monotonic() - began_at < 4
 
 
-def test_later_starts_examine_the_gpus_only(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_starts_examine_the_gpus_only(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     machine.skews_s = itertools.repeat(3600.0)
     monkeypatch.setattr(os, "fsync", pytest.fail)
     assert machine.examine(is_first=False) == ""
@@ -209,7 +251,10 @@ def test_report_names_the_fault_and_off_looks_for_none(tmp_path: Path) -> None:
         machine = Machine(tmp_path, preflight=mode)
         machine.skews_s = itertools.repeat(60.0)
         examined = Preflight(
-            machine.config, Workspace(tmp_path, {}, Console()), cast("MetadataServer", machine), machine.pauses.append
+            machine.config,
+            Workspace(tmp_path, {}, Console()),
+            cast("MetadataServer", machine),
+            machine.pauses.append,
         )
         examined.start(is_first=True)
         assert examined.failure() is None
@@ -229,5 +274,8 @@ def test_emulated_vm_does_not_look_at_the_developers_machine(tmp_path: Path) -> 
     machine, developer = Machine(tmp_path / "vm"), Machine(tmp_path / "developer")
     developer.install("nvidia-smi", "echo 0, 0")
     (machine.folder / "nvidia-smi").unlink()
-    machine.environ = {"PATH": f"{machine.folder}{os.pathsep}{developer.folder}", "TRAINMASTER_EMULATED_VM": "vm"}
+    machine.environ = {
+        "PATH": f"{machine.folder}{os.pathsep}{developer.folder}",
+        "TRAINMASTER_EMULATED_VM": "vm",
+    }
     assert machine.examine() == ""

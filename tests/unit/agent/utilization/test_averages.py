@@ -29,7 +29,9 @@ def test_cpu_is_the_share_of_all_cpus_over_the_interval() -> None:
 
 def test_memory_and_gpus_are_means_of_their_samples() -> None:
     averages = Averages(a_sample(0))
-    averages.add(a_sample(15, memory=0.2, gpus=(GpuReading(0, 1.0, 0.5), GpuReading(1, None, 0.25))))
+    averages.add(
+        a_sample(15, memory=0.2, gpus=(GpuReading(0, 1.0, 0.5), GpuReading(1, None, 0.25)))
+    )
     averages.add(a_sample(30, memory=0.4, gpus=(GpuReading(0, 0.5, 0.7),)))
     report = averages.take()
     assert report is not None

@@ -19,9 +19,13 @@ def install(folder: Path, script: str) -> dict[str, str]:
 
 
 def test_each_sample_is_one_run_for_all_gpus(tmp_path: Path) -> None:
-    environ = install(tmp_path, f'echo "$@" >> {tmp_path}/runs; printf "0, 97, 8000, 16000\\n1, 3, 0, 16000\\n"')
+    environ = install(
+        tmp_path, f'echo "$@" >> {tmp_path}/runs; printf "0, 97, 8000, 16000\\n1, 3, 0, 16000\\n"'
+    )
     assert Gpus(environ, pytest.fail).read() == [GpuReading(0, 0.97, 0.5), GpuReading(1, 0.03, 0.0)]
-    query = "--query-gpu=index,utilization.gpu,memory.used,memory.total --format=csv,noheader,nounits"
+    query = (
+        "--query-gpu=index,utilization.gpu,memory.used,memory.total --format=csv,noheader,nounits"
+    )
     assert (tmp_path / "runs").read_text().splitlines() == [query]
 
 

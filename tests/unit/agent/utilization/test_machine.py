@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.agent.utilization.machine import OwnCgroup, OwnProcesses, WholeMachine, find_machine
+from trainmaster.agent.utilization.machine import (
+    OwnCgroup,
+    OwnProcesses,
+    WholeMachine,
+    find_machine,
+)
 
 MEMINFO = """\
 MemTotal:       4000000 kB
@@ -31,7 +36,9 @@ def write(root: Path, name: str, text: str) -> None:
     path.write_text(text)
 
 
-def write_cgroup(root: Path, cpu_max: str = "150000 100000", memory_max: str = "2048000000") -> None:
+def write_cgroup(
+    root: Path, cpu_max: str = "150000 100000", memory_max: str = "2048000000"
+) -> None:
     folder = root / "sys/fs/cgroup"
     folder.mkdir(parents=True)
     (folder / "cpu.stat").write_text("usage_usec 12500000\nuser_usec 1\n")
@@ -41,7 +48,9 @@ def write_cgroup(root: Path, cpu_max: str = "150000 100000", memory_max: str = "
     (folder / "memory.stat").write_text("anon 1\ninactive_file 512000000\n")
 
 
-def a_process(root: Path, pid: int, parent: int, ticks: str, pages: int, command: str = "python") -> None:
+def a_process(
+    root: Path, pid: int, parent: int, ticks: str, pages: int, command: str = "python"
+) -> None:
     """`ticks`: utime, stime, cutime and cstime."""
     before = f"{pid} ({command}) S {parent} 1 1 0 -1 4194304 1 2 3 4"
     write(root, f"proc/{pid}/stat", f"{before} {ticks} 20 0 1 0 99 1000000 {pages} 184467")
@@ -102,15 +111,23 @@ def test_cpu_time_of_an_ended_child_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("environ", "has_cgroup", "expected"),
-    [({"TRAINMASTER_EMULATED_VM": "x"}, True, OwnProcesses), ({}, True, OwnCgroup), ({}, False, WholeMachine)],
+    [
+        ({"TRAINMASTER_EMULATED_VM": "x"}, True, OwnProcesses),
+        ({}, True, OwnCgroup),
+        ({}, False, WholeMachine),
+    ],
     ids=["local stack", "container", "VM"],
 )
-def test_machine_is_recognized(tmp_path: Path, environ: dict[str, str], has_cgroup: bool, expected: type) -> None:
+def test_machine_is_recognized(
+    tmp_path: Path, environ: dict[str, str], has_cgroup: bool, expected: type
+) -> None:
     """The root cgroup of a VM has cpu.stat, but no memory.current."""
     write(tmp_path, "sys/fs/cgroup/cpu.stat", "usage_usec 1\n")
     if has_cgroup:
         write_cgroup(tmp_path / "container")
-    assert isinstance(find_machine(environ, tmp_path / "container" if has_cgroup else tmp_path), expected)
+    assert isinstance(
+        find_machine(environ, tmp_path / "container" if has_cgroup else tmp_path), expected
+    )
 
 
 def test_this_machine_can_be_read() -> None:

@@ -37,9 +37,13 @@ class Bench:
         self.reads = 0
 
     def start(self, interval_s: float) -> UtilizationMonitor:
-        sources = Sources(self._read_machine, lambda: [GpuReading(1, 0.5, None)], lambda: Traffic(10, 20))
+        sources = Sources(
+            self._read_machine, lambda: [GpuReading(1, 0.5, None)], lambda: Traffic(10, 20)
+        )
         origin = SeriesOrigin.of(agent_identity())
-        self.monitor = UtilizationMonitor(origin, sources, self._post, lambda: self.key, self.lines.append, interval_s)
+        self.monitor = UtilizationMonitor(
+            origin, sources, self._post, lambda: self.key, self.lines.append, interval_s
+        )
         self.thread = threading.Thread(target=self.monitor.run, daemon=True)
         self.thread.start()
         return self.monitor
@@ -80,7 +84,11 @@ def test_report_has_a_point_for_each_series(bench: Bench) -> None:
         "network/sent_bytes_count",
     }
     assert all(len(one["points"]) == 1 for one in series.values())
-    assert series[CPU]["metric"]["labels"] == {"attempt": "2", "generation": "1", "task_type": "worker"}
+    assert series[CPU]["metric"]["labels"] == {
+        "attempt": "2",
+        "generation": "1",
+        "task_type": "worker",
+    }
     assert series[CPU]["resource"] == {
         "type": "generic_task",
         "labels": {
@@ -104,7 +112,9 @@ def test_nothing_is_measured_before_the_first_program(bench: Bench) -> None:
     eventually(lambda: bench.bodies)
 
 
-def test_end_of_the_program_sends_what_was_measured(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_end_of_the_program_sends_what_was_measured(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Otherwise a job of less than an interval would leave nothing."""
     monkeypatch.setattr(module, "DISTANCE_MIN_S", 0.0)
     monitor = bench.start(3600)
@@ -144,14 +154,18 @@ def test_permission_that_is_new_is_tried_again(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("status", [0, 429, 503])
-def test_unavailable_service_is_tried_again_without_end_and_without_a_line(bench: Bench, status: int) -> None:
+def test_unavailable_service_is_tried_again_without_end_and_without_a_line(
+    bench: Bench, status: int
+) -> None:
     bench.errors = [HttpError(status, "later")] * (2 * REFUSALS_MAX)
     bench.start(0.05)
     eventually(lambda: bench.bodies)
     assert bench.lines == []
 
 
-@pytest.mark.parametrize("error", [FileNotFoundError("/proc/stat"), ValueError("x"), ZeroDivisionError("a bug")])
+@pytest.mark.parametrize(
+    "error", [FileNotFoundError("/proc/stat"), ValueError("x"), ZeroDivisionError("a bug")]
+)
 def test_error_turns_metrics_off_and_not_the_agent(bench: Bench, error: Exception) -> None:
     bench.failure = error
     bench.start(0.05)

@@ -19,7 +19,12 @@ def write(root: Path, *lines: str, cards: tuple[str, ...] = ()) -> None:
 
 
 def test_bridge_of_a_container_engine_does_not_count_twice(tmp_path: Path) -> None:
-    lines = a_line("    lo", 7, 7), a_line("  ens4", 1000, 200), a_line("  ens5", 30, 4), a_line("docker0", 900, 100)
+    lines = (
+        a_line("    lo", 7, 7),
+        a_line("  ens4", 1000, 200),
+        a_line("  ens5", 30, 4),
+        a_line("docker0", 900, 100),
+    )
     write(tmp_path, *lines, cards=("ens4", "ens5"))
     assert read_traffic(tmp_path) == Traffic(received=1030, sent=204)
 

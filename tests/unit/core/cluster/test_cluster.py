@@ -52,7 +52,9 @@ def test_job_in_tf_config_is_the_training_input_in_snake_case() -> None:
 
 
 def test_evaluator_is_not_a_member_of_the_cluster() -> None:
-    cluster = a_cluster(a_group(TaskType.CHIEF), a_group(TaskType.PS, 2), a_group(TaskType.EVALUATOR))
+    cluster = a_cluster(
+        a_group(TaskType.CHIEF), a_group(TaskType.PS, 2), a_group(TaskType.EVALUATOR)
+    )
     assert list(cluster.roles()) == ["chief", "ps"]
     assert cluster.tf_config(TaskType.EVALUATOR)["task"]["type"] == "evaluator"  # type: ignore[index]
 
@@ -67,8 +69,13 @@ def test_single_replica_has_the_loopback_address() -> None:
 
 
 def test_ranks_count_the_primary_first_and_then_the_workers() -> None:
-    cluster = a_cluster(a_group(TaskType.MASTER), a_group(TaskType.WORKER, 3), a_group(TaskType.PS, 2))
-    assert [cluster.rank_base(task_type) for task_type in (TaskType.MASTER, TaskType.WORKER, TaskType.PS)] == [
+    cluster = a_cluster(
+        a_group(TaskType.MASTER), a_group(TaskType.WORKER, 3), a_group(TaskType.PS, 2)
+    )
+    assert [
+        cluster.rank_base(task_type)
+        for task_type in (TaskType.MASTER, TaskType.WORKER, TaskType.PS)
+    ] == [
         0,
         1,
         None,
@@ -79,14 +86,18 @@ def test_ranks_count_the_primary_first_and_then_the_workers() -> None:
 
 
 def test_every_host_of_a_slice_has_a_rank() -> None:
-    slices = TaskGroup(TaskType.WORKER, 2, "", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4))
+    slices = TaskGroup(
+        TaskType.WORKER, 2, "", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4)
+    )
     cluster = a_cluster(a_group(TaskType.CHIEF), slices)
     assert (cluster.world_size(), cluster.rank_base(TaskType.WORKER)) == (9, 1)
 
 
 def test_slices_with_peers_have_placeholders_for_their_addresses() -> None:
     tpu = Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4)
-    cluster = a_cluster(TaskGroup(TaskType.CHIEF, 1, "", tpu=tpu), TaskGroup(TaskType.WORKER, 2, "", tpu=tpu))
+    cluster = a_cluster(
+        TaskGroup(TaskType.CHIEF, 1, "", tpu=tpu), TaskGroup(TaskType.WORKER, 2, "", tpu=tpu)
+    )
     assert cluster.roles() == {
         "chief": ["slice-0.trainmaster.internal:2222"],
         "worker": ["slice-1.trainmaster.internal:2222", "slice-2.trainmaster.internal:2222"],
@@ -98,7 +109,10 @@ def test_slices_with_peers_have_placeholders_for_their_addresses() -> None:
         "MEGASCALE_NUM_SLICES": "3",
         "MEGASCALE_PORT": "8080",
     }
-    assert [cluster.slice_base(task_type) for task_type in (TaskType.CHIEF, TaskType.WORKER)] == [0, 1]
+    assert [cluster.slice_base(task_type) for task_type in (TaskType.CHIEF, TaskType.WORKER)] == [
+        0,
+        1,
+    ]
 
 
 def test_slice_base_exists_only_for_several_slices_of_one_type() -> None:
@@ -109,14 +123,21 @@ def test_slice_base_exists_only_for_several_slices_of_one_type() -> None:
     ):
         cluster = a_cluster(*groups)
         assert cluster.slice_base(TaskType.WORKER) is None
-        assert not [name for name in variables_of(cluster, TaskType.WORKER) if name.startswith("MEGASCALE")]
+        assert not [
+            name for name in variables_of(cluster, TaskType.WORKER) if name.startswith("MEGASCALE")
+        ]
     with_vm = a_cluster(a_group(TaskType.CHIEF), TaskGroup(TaskType.WORKER, 2, "", tpu=large))
-    assert [with_vm.slice_base(task_type) for task_type in (TaskType.CHIEF, TaskType.WORKER)] == [None, 0]
+    assert [with_vm.slice_base(task_type) for task_type in (TaskType.CHIEF, TaskType.WORKER)] == [
+        None,
+        0,
+    ]
     assert with_vm.address(ReplicaId(TaskType.CHIEF, 0)) == "chief-0.internal:2222"
 
 
 def test_program_on_a_tpu_gets_its_node_and_the_name_local() -> None:
-    cluster = a_cluster(TaskGroup(TaskType.CHIEF, 1, "", tpu=Tpu("v5litepod-8", "v2-alpha-tpuv5-lite")))
+    cluster = a_cluster(
+        TaskGroup(TaskType.CHIEF, 1, "", tpu=Tpu("v5litepod-8", "v2-alpha-tpuv5-lite"))
+    )
     variables = variables_of(cluster)
     assert json.loads(variables["TPU_CONFIG"]) == {
         "project": "my-project",
@@ -136,22 +157,32 @@ def test_worker_0_is_the_primary_without_a_master() -> None:
 
 def test_environment_of_an_ai_platform_job_describes_the_job() -> None:
     variables = variables_of(a_cluster())
-    assert (variables["CLOUD_ML_JOB_ID"], variables["CLOUD_ML_REGION"]) == ("digits_1", "us-central1")
+    assert (variables["CLOUD_ML_JOB_ID"], variables["CLOUD_ML_REGION"]) == (
+        "digits_1",
+        "us-central1",
+    )
     assert json.loads(variables["CLOUD_ML_JOB"])["python_module"] == "trainer.task"
-    assert json.loads(str(a_cluster().cluster_spec(TaskType.CHIEF)["job"]))["region"] == "us-central1"
+    assert (
+        json.loads(str(a_cluster().cluster_spec(TaskType.CHIEF)["job"]))["region"] == "us-central1"
+    )
     assert not any(name.startswith("AIP_") for name in variables)
 
 
 def a_vertex_cluster() -> Cluster:
     groups = (
         a_group(TaskType.CHIEF),
-        replace(a_group(TaskType.WORKER, 2), program=Program((), "", ("--fast",), None, Container("img:1", ("run",)))),
+        replace(
+            a_group(TaskType.WORKER, 2),
+            program=Program((), "", ("--fast",), None, Container("img:1", ("run",))),
+        ),
         a_group(TaskType.EVALUATOR),
     )
     base = "gs://bucket/out/"
     plan = a_plan(groups=groups, dialect=Dialect.VERTEX, output_directory=base)
     return Cluster(
-        a_job(plan=plan), "my-project", {replica_id: f"{replica_id}.internal:2222" for replica_id in plan.replica_ids}
+        a_job(plan=plan),
+        "my-project",
+        {replica_id: f"{replica_id}.internal:2222" for replica_id in plan.replica_ids},
     )
 
 

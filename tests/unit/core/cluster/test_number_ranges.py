@@ -13,7 +13,10 @@ from trainmaster.core.cluster.number_ranges import as_number_range
 
 
 def test_numbered_names_are_a_rule() -> None:
-    names = [f"tm-v2-3f2a1c5b7d9e8046-worker-{index}.us-central1-a.c.p2.internal:2222" for index in range(1000)]
+    names = [
+        f"tm-v2-3f2a1c5b7d9e8046-worker-{index}.us-central1-a.c.p2.internal:2222"
+        for index in range(1000)
+    ]
     rule = as_number_range(names)
     assert rule == {
         "head": "tm-v2-3f2a1c5b7d9e8046-worker-",
@@ -40,8 +43,15 @@ def test_other_texts_stay_a_list(texts: list[str]) -> None:
     assert as_number_range(texts) == texts
 
 
-@given(st.text("ab-01", max_size=4), st.integers(0, 120), st.integers(0, 30), st.text("ab-01", max_size=4))
-def test_agent_expands_what_the_control_plane_sends(head: str, first: int, count: int, tail: str) -> None:
+@given(
+    st.text("ab-01", max_size=4),
+    st.integers(0, 120),
+    st.integers(0, 30),
+    st.text("ab-01", max_size=4),
+)
+def test_agent_expands_what_the_control_plane_sends(
+    head: str, first: int, count: int, tail: str
+) -> None:
     texts = [f"{head}{number}{tail}" for number in range(first, first + count)]
     assert expand(json.loads(json.dumps(as_number_range(texts)))) == texts
 

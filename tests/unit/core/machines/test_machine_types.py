@@ -31,7 +31,9 @@ RECORDED: Final = [line for lines in (LISTED, NEWER) for line in lines.splitline
 def recorded(line: str) -> compute_v1.MachineType:
     name, cpus, memory_mb, *rest = line.split()
     gpu, ssds = rest[:2], int(rest[2]) if len(rest) > 2 else 0
-    accelerators = [{"guest_accelerator_type": gpu[0], "guest_accelerator_count": int(gpu[1])}] if gpu else []
+    accelerators = (
+        [{"guest_accelerator_type": gpu[0], "guest_accelerator_count": int(gpu[1])}] if gpu else []
+    )
     return compute_v1.MachineType(
         name=name,
         guest_cpus=int(cpus),
@@ -61,29 +63,44 @@ def test_machine_type_has_the_figures_of_the_recorded_answer(lines: Sequence[str
         assert machine.vcpus == expected.guest_cpus, expected.name
         assert machine.memory_gib is not None, expected.name
         assert round(machine.memory_gib * 1024) == expected.memory_mb, expected.name
-        assert machine.local_ssd_gib == LOCAL_SSD_GIB * expected.bundled_local_ssds.partition_count, expected.name
-        gpus = [(gpu.guest_accelerator_type, gpu.guest_accelerator_count) for gpu in expected.accelerators]
-        assert gpus == ([(machine.gpu.type, machine.gpu.count)] if machine.gpu else []), expected.name
+        assert (
+            machine.local_ssd_gib == LOCAL_SSD_GIB * expected.bundled_local_ssds.partition_count
+        ), expected.name
+        gpus = [
+            (gpu.guest_accelerator_type, gpu.guest_accelerator_count)
+            for gpu in expected.accelerators
+        ]
+        assert gpus == ([(machine.gpu.type, machine.gpu.count)] if machine.gpu else []), (
+            expected.name
+        )
 
 
 @each_row("names", by_series(EMULATED))
-def test_machine_type_of_the_emulator_is_in_the_table_with_the_same_figures(names: Sequence[str]) -> None:
+def test_machine_type_of_the_emulator_is_in_the_table_with_the_same_figures(
+    names: Sequence[str],
+) -> None:
     for name in names:
         machine, emulated = find_machine_type(name), EMULATED[name]
         assert machine is not None, f"{name} is missing in core/machines/families.py"
         assert machine.vcpus == emulated["guestCpus"], name
-        assert machine.memory_gib is None or round(machine.memory_gib * 1024) == emulated["memoryMb"], name
+        assert (
+            machine.memory_gib is None or round(machine.memory_gib * 1024) == emulated["memoryMb"]
+        ), name
         gpus = ((machine.gpu.type, machine.gpu.count),) if machine.gpu else ()
         assert EMULATOR.accelerators_of(ZONE, name) == gpus, name
         assert set(EMULATOR.disk_types_of(name)) == set(machine.family.boot_disks), name
 
 
 @each_row("names", by_series(name for name in MACHINE_TYPES if not name.startswith("e2-")))
-def test_listed_machine_type_is_in_the_emulator_and_sold_in_the_same_ways(names: Sequence[str]) -> None:
+def test_listed_machine_type_is_in_the_emulator_and_sold_in_the_same_ways(
+    names: Sequence[str],
+) -> None:
     """The emulator has its own table, so that a wrong figure here cannot agree with itself."""
     words = {Sale.ON_DEMAND: "STANDARD", Sale.SPOT: "SPOT", Sale.RESERVATION: "RESERVATION_BOUND"}
     for name in names:
-        assert name in EMULATED, f"{name} is missing in emulators/trainmaster_emulators/machines/catalog.py"
+        assert name in EMULATED, (
+            f"{name} is missing in emulators/trainmaster_emulators/machines/catalog.py"
+        )
         sales = MACHINE_TYPES[name].family.sales
         sold = scheduling.MODELS.get(name, tuple(words.values()))
         remedy = f"{name}: compare machines/scheduling.py of the emulator"
@@ -91,7 +108,9 @@ def test_listed_machine_type_is_in_the_emulator_and_sold_in_the_same_ways(names:
 
 
 def test_every_gpu_of_the_table_is_in_the_emulator() -> None:
-    assert set(GPUS) == set(ACCELERATOR_TYPES), "compare emulators/trainmaster_emulators/machines/catalog.py"
+    assert set(GPUS) == set(ACCELERATOR_TYPES), (
+        "compare emulators/trainmaster_emulators/machines/catalog.py"
+    )
     assert {family.gpu for family in FAMILIES if family.gpu} <= set(GPUS)
 
 
@@ -99,7 +118,9 @@ def test_every_gpu_of_the_table_is_in_the_emulator() -> None:
 def test_family_with_gpus_has_a_recorded_machine_type(family: Family) -> None:
     name = next(name for name, machine in MACHINE_TYPES.items() if machine.family == family)
     is_recorded = any(line.startswith(f"{family.name}-") for line in RECORDED)
-    assert is_recorded, f"add a line of {name} to tests/unit/core/machines/recorded_machine_types.py, with its source"
+    assert is_recorded, (
+        f"add a line of {name} to tests/unit/core/machines/recorded_machine_types.py, with its source"
+    )
 
 
 @each_row("family", [family for family in FAMILIES if family.gpu])
@@ -109,9 +130,17 @@ def test_family_with_gpus_has_memory_and_gpus_for_each_size(family: Family) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "vcpus"), [("c5-standard-8", 8), ("n5d-highmem-64", 64), ("e4-highcpu-4", 4), ("c6-standard-16-lssd", 16)]
+    ("name", "vcpus"),
+    [
+        ("c5-standard-8", 8),
+        ("n5d-highmem-64", 64),
+        ("e4-highcpu-4", 4),
+        ("c6-standard-16-lssd", 16),
+    ],
 )
-def test_newer_general_purpose_family_is_usable_and_boots_from_hyperdisk(name: str, vcpus: int) -> None:
+def test_newer_general_purpose_family_is_usable_and_boots_from_hyperdisk(
+    name: str, vcpus: int
+) -> None:
     machine = find_machine_type(name)
     assert machine is not None
     assert (machine.vcpus, machine.memory_gib, machine.gpu) == (vcpus, None, None)
@@ -137,14 +166,20 @@ def test_machine_type_that_no_job_can_use_is_refused_with_a_reason(name: str, re
     assert re.search(reason, refusal_of(name) or "")
 
 
-@pytest.mark.parametrize("name", ["n1-standard-5", "g2-standard-5", "n3-standard-4", "a2-highgpu-3g", "g1-small", ""])
+@pytest.mark.parametrize(
+    "name", ["n1-standard-5", "g2-standard-5", "n3-standard-4", "a2-highgpu-3g", "g1-small", ""]
+)
 def test_other_unknown_name_has_no_reason(name: str) -> None:
     assert find_machine_type(name) is None
     assert refusal_of(name) is None
 
 
 def test_machine_type_of_the_table_is_never_refused() -> None:
-    assert {name: refusal for name in (*EMULATED, *MACHINE_TYPES) if (refusal := refusal_of(name)) is not None} == {}
+    assert {
+        name: refusal
+        for name in (*EMULATED, *MACHINE_TYPES)
+        if (refusal := refusal_of(name)) is not None
+    } == {}
 
 
 @pytest.mark.parametrize("name", GENERATIONS)
@@ -157,4 +192,6 @@ def test_slices_of_a_generation_consist_of_its_hosts(name: str) -> None:
             chips *= int(edge)
         assert table.chips(size) == chips
         assert chips in table.hosts_by_chips or chips == table.hosts(size) * CHIPS_PER_HOST
-    assert bool(table.machine_family) is bool(table.gke_label), "GKE names every host that is a machine type"
+    assert bool(table.machine_family) is bool(table.gke_label), (
+        "GKE names every host that is a machine type"
+    )

@@ -17,13 +17,20 @@ EVALUATOR = TaskGroup(TaskType.EVALUATOR, 1, "n1-standard-4")
 
 def names(*groups: TaskGroup, **changes: object) -> list[str]:
     plan = a_plan(2, **changes)
-    return [str(replica_id) for replica_id in required_replicas(replace(plan, groups=(*plan.groups, *groups)))]
+    return [
+        str(replica_id)
+        for replica_id in required_replicas(replace(plan, groups=(*plan.groups, *groups)))
+    ]
 
 
 @pytest.mark.parametrize(
     ("groups", "changes", "required"),
     [
-        ((SERVERS, EVALUATOR), {}, ["chief-0", "worker-0", "worker-1", "ps-0", "ps-1", "evaluator-0"]),
+        (
+            (SERVERS, EVALUATOR),
+            {},
+            ["chief-0", "worker-0", "worker-1", "ps-0", "ps-1", "evaluator-0"],
+        ),
         ((SERVERS, EVALUATOR), {"gang": False}, ["chief-0", "ps-0", "ps-1"]),
         ((EVALUATOR,), {"gang": False}, ["chief-0", "worker-0", "worker-1"]),
         ((SERVERS,), {"gang": False, "independent": True}, ["chief-0"]),
@@ -36,6 +43,9 @@ def test_required_replicas_follow_from_the_jobs_roles(
 
 
 def test_worker_0_is_required_where_it_is_the_primary() -> None:
-    plan = replace(a_plan(2, gang=False, independent=True), groups=(TaskGroup(TaskType.WORKER, 3, "n1-standard-4"),))
+    plan = replace(
+        a_plan(2, gang=False, independent=True),
+        groups=(TaskGroup(TaskType.WORKER, 3, "n1-standard-4"),),
+    )
     assert is_required(plan, ReplicaId(TaskType.WORKER, 0))
     assert not is_required(plan, ReplicaId(TaskType.WORKER, 1))

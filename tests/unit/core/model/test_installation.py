@@ -22,9 +22,13 @@ NAMES = ("", "aa", "aab", "1a", "staging", "staging2", LONGEST)
 WRONG = ("a", "my-team", "Staging", "team_a", "é" * 3, " ab", "ab\n", LONGEST + "1")
 
 
-def test_installation_without_a_name_has_the_names_of_earlier_releases(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installation_without_a_name_has_the_names_of_earlier_releases(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for value in (None, ""):
-        monkeypatch.setenv(VARIABLE, value) if value is not None else monkeypatch.delenv(VARIABLE, raising=False)
+        monkeypatch.setenv(VARIABLE, value) if value is not None else monkeypatch.delenv(
+            VARIABLE, raising=False
+        )
         for name in ("trainmaster-upload", "trainmaster", "tm-", "(default)", "-nightly"):
             assert own(name) == name
         assert vm_name("digits_1", CHIEF).startswith("tm-digits-1-")
@@ -69,7 +73,8 @@ def test_vms_have_legal_names_that_no_other_installation_takes_for_its_own(
 @each_row("name", [*NAMES, *WRONG])
 def test_settings_and_variables_of_terraform_have_one_rule_and_one_message(name: str) -> None:
     rule = re.search(
-        r'regex\("\^([^"]+)\$", var\.installation\)\)\s+error_message = "([^"]+)"', VARIABLES.read_text("utf-8")
+        r'regex\("\^([^"]+)\$", var\.installation\)\)\s+error_message = "([^"]+)"',
+        VARIABLES.read_text("utf-8"),
     )
     assert rule
     pattern, message = rule.groups()

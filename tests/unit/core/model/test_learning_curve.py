@@ -63,7 +63,9 @@ def test_thinned_curve_keeps_its_last_point_and_does_not_change_with_the_same_re
 def test_curve_of_many_reports_stays_within_its_limit_and_in_order() -> None:
     known: tuple[Measurement, ...] = ()
     for last in range(10, 2000, 7):
-        known = merge_measurements(known, curve(*((step, 1.0) for step in range(last - 9, last + 1))), LIMIT)
+        known = merge_measurements(
+            known, curve(*((step, 1.0) for step in range(last - 9, last + 1))), LIMIT
+        )
         assert len(known) <= LIMIT
         assert [point.step for point in known] == sorted({point.step for point in known})
         assert known[-1].step == last

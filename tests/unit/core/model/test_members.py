@@ -24,7 +24,9 @@ def test_members_of_a_held_round_are_stopping_until_they_report_and_then_held() 
     world.silent |= {CHIEF, WORKER_0, WORKER_1}
     world.exit_program(WORKER_0)
     world.deliver()
-    assert states(world) == ["STOPPING", "STOPPING", "STOPPING"], "nobody has reported that its program ended"
+    assert states(world) == ["STOPPING", "STOPPING", "STOPPING"], (
+        "nobody has reported that its program ended"
+    )
     assert situation(world.job, None) == "round 2 waits for its members"
     world.send("vm-ready", WORKER_0)
     assert states(world) == ["STOPPING", "HELD", "STOPPING"]

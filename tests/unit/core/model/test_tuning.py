@@ -13,10 +13,22 @@ from trainmaster.core.model.tuning import Goal, Tuning, trial_id, trial_number, 
 
 
 def test_best_trials_come_first_and_those_without_a_metric_last() -> None:
-    trials = (a_trial(1, "s", 0.3), a_trial(2, "f"), a_trial(3, "s", 0.9), a_trial(4, "r"), a_trial(5, "s", 0.3))
+    trials = (
+        a_trial(1, "s", 0.3),
+        a_trial(2, "f"),
+        a_trial(3, "s", 0.9),
+        a_trial(4, "r"),
+        a_trial(5, "s", 0.3),
+    )
     maximized = Tuning((RATE,), trials=trials)
     assert [trial.number for trial in maximized.best_first()] == [3, 1, 5, 2, 4]
-    assert [trial.number for trial in replace(maximized, goal=Goal.MINIMIZE).best_first()] == [1, 5, 3, 2, 4]
+    assert [trial.number for trial in replace(maximized, goal=Goal.MINIMIZE).best_first()] == [
+        1,
+        5,
+        3,
+        2,
+        4,
+    ]
 
 
 def test_trial_id_contains_the_tuning_jobs_id_and_the_trials_number() -> None:
@@ -32,7 +44,14 @@ def test_public_id_of_a_trial_is_that_of_its_tuning_job() -> None:
 
 @pytest.mark.parametrize(
     ("number", "text"),
-    [(1.0, "1"), (0.5, "0.5"), (-3.0, "-3"), (1e-05, "1e-05"), (1e300, "1e+300"), (0.1 + 0.2, "0.30000000000000004")],
+    [
+        (1.0, "1"),
+        (0.5, "0.5"),
+        (-3.0, "-3"),
+        (1e-05, "1e-05"),
+        (1e300, "1e+300"),
+        (0.1 + 0.2, "0.30000000000000004"),
+    ],
 )
 def test_format_number_writes_whole_numbers_without_a_point(number: float, text: str) -> None:
     assert format_number(number) == text

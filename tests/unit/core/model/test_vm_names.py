@@ -23,7 +23,9 @@ from trainmaster.core.model.vm_names import (
 
 @each_row("job_id", ["digits_1", "A" * 128, "Z_", "x__y"])
 @each_row("replica_id", [CHIEF, replace(WORKER_0, index=99_999)])
-def test_vm_name_is_legal_and_contains_replica_and_job_hash(job_id: str, replica_id: ReplicaId) -> None:
+def test_vm_name_is_legal_and_contains_replica_and_job_hash(
+    job_id: str, replica_id: ReplicaId
+) -> None:
     name = vm_name(job_id, replica_id)
     assert re.fullmatch(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", name), name
     assert replica_id_from_vm_name(name) == replica_id
@@ -44,7 +46,9 @@ def test_names_and_labels_of_similar_job_ids_differ() -> None:
         ("niGhtLY______________________________TRaiN", "niGHTlY____________________train"),
     ],
 )
-def test_job_ids_that_were_found_to_share_a_short_hash_have_other_names_and_labels(victim: str, attacker: str) -> None:
+def test_job_ids_that_were_found_to_share_a_short_hash_have_other_names_and_labels(
+    victim: str, attacker: str
+) -> None:
     """A search of seconds found these ids: their hashes begin with the same 24 bits, in the last pair with 32."""
     assert slug(victim, 60) == slug(attacker, 60)
     assert vm_name(victim, CHIEF) != vm_name(attacker, CHIEF)

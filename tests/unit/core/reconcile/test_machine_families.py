@@ -61,7 +61,9 @@ def test_boot_disk_type_is_the_requested_one_or_the_machine_types_default(
         (a_group("e2-standard-4"), False),
     ],
 )
-def test_only_on_demand_vms_without_gpus_support_live_migration(group: TaskGroup, *, gpus: bool) -> None:
+def test_only_on_demand_vms_without_gpus_support_live_migration(
+    group: TaskGroup, *, gpus: bool
+) -> None:
     assert has_gpus(group) is gpus
     assert supports_live_migration(group, spot=False) is not gpus
     assert not supports_live_migration(group, spot=True)
@@ -78,7 +80,11 @@ def test_only_on_demand_vms_without_gpus_support_live_migration(group: TaskGroup
         (a_group("c3-standard-8"), False),
     ],
 )
-def test_gangs_of_machine_types_with_a_fast_network_need_compact_placement(group: TaskGroup, *, compact: bool) -> None:
+def test_gangs_of_machine_types_with_a_fast_network_need_compact_placement(
+    group: TaskGroup, *, compact: bool
+) -> None:
     plan = replace(a_plan(), groups=(group,))
     assert needs_compact_placement(plan, group) is compact
-    assert not needs_compact_placement(replace(plan, reservation="r"), group), "a reservation has its own placement"
+    assert not needs_compact_placement(replace(plan, reservation="r"), group), (
+        "a reservation has its own placement"
+    )

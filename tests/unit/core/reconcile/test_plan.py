@@ -39,7 +39,16 @@ ALL = (CHIEF, WORKER_0, WORKER_1)
 
 
 def a_vm(replica_id: ReplicaId = CHIEF, **changes: object) -> Vm:
-    vm = Vm(vm_name("digits_1", replica_id), "us-central1-a", "1001", VmStatus.RUNNING, replica_id, 1, RUN_1, "1")
+    vm = Vm(
+        vm_name("digits_1", replica_id),
+        "us-central1-a",
+        "1001",
+        VmStatus.RUNNING,
+        replica_id,
+        1,
+        RUN_1,
+        "1",
+    )
     return replace(vm, **changes)  # type: ignore[arg-type]
 
 
@@ -86,20 +95,31 @@ def test_vm_that_is_being_created_is_awaited() -> None:
 @pytest.mark.parametrize("state", [JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED])
 def test_ended_job_needs_no_vm(state: JobState) -> None:
     stopping = a_vm(WORKER_0, status=VmStatus.STOPPING)
-    assert steps(a_state(job=a_job(state)), a_vm(CHIEF), stopping) == (Delete(a_vm(CHIEF)), Await(stopping))
+    assert steps(a_state(job=a_job(state)), a_vm(CHIEF), stopping) == (
+        Delete(a_vm(CHIEF)),
+        Await(stopping),
+    )
 
 
 def test_vm_of_a_completed_replica_is_deleted() -> None:
-    assert steps(a_state(a_replica(WORKER_0, ReplicaState.COMPLETED)), *all_vms()) == (Delete(a_vm(WORKER_0)),)
+    assert steps(a_state(a_replica(WORKER_0, ReplicaState.COMPLETED)), *all_vms()) == (
+        Delete(a_vm(WORKER_0)),
+    )
 
 
 def test_replaced_vm_is_deleted_before_the_next_of_its_name_is_created() -> None:
-    state = alone.a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2))
+    state = alone.a_state(
+        a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2)
+    )
     assert steps(state, *all_vms()) == (Delete(a_vm(WORKER_0)),)
     stopping = a_vm(WORKER_0, status=VmStatus.STOPPING)
     assert steps(state, *all_vms(stopping)) == (Await(stopping),)
     (create,) = creates(state, a_vm(CHIEF), a_vm(WORKER_1))
-    assert (create.replica_ids, create.vm_generation, create.directive.incarnation) == ((WORKER_0,), 2, 2)
+    assert (create.replica_ids, create.vm_generation, create.directive.incarnation) == (
+        (WORKER_0,),
+        2,
+        2,
+    )
 
 
 def test_vms_in_the_zone_that_the_gang_left_are_deleted() -> None:
@@ -132,7 +152,9 @@ def test_vm_that_only_a_later_state_can_have_ordered_is_deleted(
     round_: Round, found: dict[str, Any], *, is_deleted: bool
 ) -> None:
     vm = a_vm(WORKER_0, **found)
-    assert delete_newer(a_state(job=a_job(round=round_)), (vm,)) == ((Delete(vm),) if is_deleted else ())
+    assert delete_newer(a_state(job=a_job(round=round_)), (vm,)) == (
+        (Delete(vm),) if is_deleted else ()
+    )
 
 
 def test_deletion_of_a_newer_vm_is_awaited_and_vms_of_no_replica_are_not_judged() -> None:
@@ -196,13 +218,25 @@ def test_members_of_a_held_round_are_held_and_run_when_it_begins() -> None:
     [
         (held(), HELD_VMS, Readiness.READY),
         (held(a_replica(CHIEF)), HELD_VMS, Readiness.AWAITED),
-        (held(), (*HELD_VMS, a_vm(CHIEF, zone="us-central1-b", vm_generation=0)), Readiness.AWAITED),
+        (
+            held(),
+            (*HELD_VMS, a_vm(CHIEF, zone="us-central1-b", vm_generation=0)),
+            Readiness.AWAITED,
+        ),
         (held(), HELD_VMS[1:], Readiness.AWAITED),
         (held(a_replica(CHIEF, ReplicaState.WAITING)), HELD_VMS[1:], Readiness.REPORTED),
         (held(is_held=False), HELD_VMS, Readiness.NOT_HELD),
         (a_state(), all_vms(), Readiness.NOT_HELD),
     ],
-    ids=["ready", "not reported", "VM that was given up", "lost VM", "no VM", "running", "first round"],
+    ids=[
+        "ready",
+        "not reported",
+        "VM that was given up",
+        "lost VM",
+        "no VM",
+        "running",
+        "first round",
+    ],
 )
 def test_round_may_begin_when_all_members_are_ready_and_no_other_vm_is_left(
     state: State, vms: tuple[Vm, ...], expected: Readiness
@@ -215,7 +249,9 @@ def test_agent_of_an_earlier_release_counts_as_ready_when_it_must_have_stopped()
     state = held(a_replica(CHIEF, reports_held=False))
     readiness = [plan(state, HELD_VMS, at(90 + seconds)).readiness for seconds in (29, 30)]
     assert readiness == [Readiness.AWAITED, Readiness.READY]
-    assert plan(state, tuple(all_vms(*HELD_VMS[1:])), at(120)).readiness is Readiness.AWAITED, "it has no directive yet"
+    assert plan(state, tuple(all_vms(*HELD_VMS[1:])), at(120)).readiness is Readiness.AWAITED, (
+        "it has no directive yet"
+    )
 
 
 def test_running_round_without_the_vm_of_a_member_is_reported_before_anything_else() -> None:
@@ -247,7 +283,9 @@ def test_running_vm_in_another_zone_than_the_gang_is_deleted() -> None:
 
 
 def test_vm_whose_agent_reports_nothing_is_reported_lost_after_the_startup_timeout() -> None:
-    state = alone.a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2, ordered_at=at(0)))
+    state = alone.a_state(
+        a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2, ordered_at=at(0))
+    )
     vms = tuple(all_vms(a_vm(WORKER_0, directive=RUN_2, started_at=at(0))))
     assert plan(state, vms, at(STARTUP_TIMEOUT_S - 1)).is_done
     (step,) = plan(state, vms, at(STARTUP_TIMEOUT_S)).steps
@@ -258,8 +296,13 @@ def test_vm_whose_agent_reports_nothing_is_reported_lost_after_the_startup_timeo
 def test_insert_that_created_vms_which_vanished_since_reports_them_lost() -> None:
     state = preparing()
     chief, workers = creates(state)
-    answers = {chief.request_key("digits_1"): CREATED_ANSWERS_MAX, workers.request_key("digits_1"): 1}
-    worker_create, loss = sorted(plan(state, (), NOW, answers).steps, key=lambda step: isinstance(step, ReportLoss))
+    answers = {
+        chief.request_key("digits_1"): CREATED_ANSWERS_MAX,
+        workers.request_key("digits_1"): 1,
+    }
+    worker_create, loss = sorted(
+        plan(state, (), NOW, answers).steps, key=lambda step: isinstance(step, ReportLoss)
+    )
     assert worker_create == workers
     assert isinstance(loss, ReportLoss)
     assert loss.replica.replica_id == CHIEF
@@ -272,7 +315,9 @@ def steps_for_request(status: VmStatus = VmStatus.QUEUED, **changes: Any) -> tup
     """Return the steps for a job of one slice that exists only as a request."""
     group = TaskGroup(TaskType.CHIEF, 1, "", tpu=Tpu("v5litepod-16", "r", queue=TpuQueue.STANDARD))
     job = a_job(JobState.PREPARING, a_plan(groups=(group,)))
-    return steps(a_state(a_replica(CHIEF, ReplicaState.WAITING), job=job), a_vm(status=status, **changes))
+    return steps(
+        a_state(a_replica(CHIEF, ReplicaState.WAITING), job=job), a_vm(status=status, **changes)
+    )
 
 
 def test_queued_request_with_a_present_or_newer_directive_is_awaited() -> None:
@@ -282,8 +327,12 @@ def test_queued_request_with_a_present_or_newer_directive_is_awaited() -> None:
     assert isinstance(newer, Await)
 
 
-@pytest.mark.parametrize("changes", [{"directive": Directive(1, 0, DirectiveAction.RUN)}, {"zone": "us-central1-b"}])
-def test_queued_request_with_an_older_directive_or_in_another_zone_is_deleted(changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "changes", [{"directive": Directive(1, 0, DirectiveAction.RUN)}, {"zone": "us-central1-b"}]
+)
+def test_queued_request_with_an_older_directive_or_in_another_zone_is_deleted(
+    changes: dict[str, Any],
+) -> None:
     assert [type(step) for step in steps_for_request(**changes)] == [Delete]
 
 
@@ -307,7 +356,9 @@ def test_refused_request_of_an_ended_job_is_deleted() -> None:
 
 def with_spot_workers(on_demand_after: int | None) -> Job:
     job_plan = a_plan(on_demand_after=on_demand_after)
-    groups = tuple(replace(group, spot=group.task_type is TaskType.WORKER) for group in job_plan.groups)
+    groups = tuple(
+        replace(group, spot=group.task_type is TaskType.WORKER) for group in job_plan.groups
+    )
     return a_job(JobState.PREPARING, replace(job_plan, groups=groups))
 
 
@@ -335,7 +386,11 @@ def test_spot_and_on_demand_vms_of_one_role_are_created_by_separate_inserts() ->
         ((WORKER_0,), True),
         ((WORKER_1,), False),
     ]
-    keys = {replace(create, spot=spot).request_key("digits_1") for create in inserts for spot in (False, True)}
+    keys = {
+        replace(create, spot=spot).request_key("digits_1")
+        for create in inserts
+        for spot in (False, True)
+    }
     assert len(keys) == 6, "the pricing is part of the request key"
 
 
@@ -349,4 +404,6 @@ def test_slices_that_save_have_the_addresses_of_all_slices(address: str, saves: 
     second = a_vm(WORKER_1, is_tpu=True, address=address, status=VmStatus.RUNNING)
     found = steps(a_state(a_replica(WORKER_0), a_replica(WORKER_1), job=job), first, second)
     directives = [step.directive for step in found if isinstance(step, Direct)]
-    assert [(d.action, d.slices) for d in directives] == [(DirectiveAction.SAVE, ("10.0.0.1", address))] * (2 * saves)
+    assert [(d.action, d.slices) for d in directives] == [
+        (DirectiveAction.SAVE, ("10.0.0.1", address))
+    ] * (2 * saves)

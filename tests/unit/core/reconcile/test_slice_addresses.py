@@ -34,7 +34,18 @@ def job_of(groups: tuple[TaskGroup, ...], job_state: JobState = JobState.RUNNING
 
 def a_slice(replica_id: ReplicaId, address: str, **changes: object) -> Vm:
     name = vm_name("digits_1", replica_id)
-    vm = Vm(name, "us-central1-a", "1001", VmStatus.RUNNING, replica_id, 1, RUN, "1", is_tpu=True, address=address)
+    vm = Vm(
+        name,
+        "us-central1-a",
+        "1001",
+        VmStatus.RUNNING,
+        replica_id,
+        1,
+        RUN,
+        "1",
+        is_tpu=True,
+        address=address,
+    )
     return replace(vm, **changes)  # type: ignore[arg-type]
 
 
@@ -53,7 +64,10 @@ def directives(state: State) -> list[Directive]:
 
 def preparing(groups: tuple[TaskGroup, ...] = TWO_SLICES) -> State:
     job = job_of(groups, JobState.PREPARING)
-    return a_state(*(a_replica(replica_id, ReplicaState.WAITING) for replica_id in job.plan.replica_ids), job=job)
+    return a_state(
+        *(a_replica(replica_id, ReplicaState.WAITING) for replica_id in job.plan.replica_ids),
+        job=job,
+    )
 
 
 def test_slices_are_created_held() -> None:
@@ -68,12 +82,17 @@ def test_vm_in_a_cluster_with_slices_is_created_held() -> None:
     "groups",
     [
         (TaskGroup(TaskType.CHIEF, 1, "", tpu=TPU),),
-        (TaskGroup(TaskType.CHIEF, 1, "", tpu=TPU), TaskGroup(TaskType.EVALUATOR, 1, "n1-standard-4")),
+        (
+            TaskGroup(TaskType.CHIEF, 1, "", tpu=TPU),
+            TaskGroup(TaskType.EVALUATOR, 1, "n1-standard-4"),
+        ),
         (TaskGroup(TaskType.WORKER, 2, "n1-standard-4"),),
     ],
     ids=["one slice", "one slice and an evaluator", "VMs"],
 )
-def test_cluster_without_several_members_on_slices_is_not_held(groups: tuple[TaskGroup, ...]) -> None:
+def test_cluster_without_several_members_on_slices_is_not_held(
+    groups: tuple[TaskGroup, ...],
+) -> None:
     assert set(directives(preparing(groups))) == {Directive(1, 1, DirectiveAction.RUN)}
 
 
@@ -100,7 +119,9 @@ def test_held_slices_are_awaited_until_all_run(second: Vm) -> None:
 def test_members_get_all_addresses_in_rank_order_when_all_slices_run() -> None:
     held = [replace(SECOND, directive=HOLD), replace(FIRST, directive=HOLD)]
     assert set(steps(preparing(), *held)) == {Direct(vm, RUN) for vm in held}
-    chief = Vm(vm_name("digits_1", CHIEF), "us-central1-a", "7", VmStatus.RUNNING, CHIEF, 1, HOLD, "1")
+    chief = Vm(
+        vm_name("digits_1", CHIEF), "us-central1-a", "7", VmStatus.RUNNING, CHIEF, 1, HOLD, "1"
+    )
     assert Direct(chief, RUN) in steps(preparing(WITH_CHIEF_VM), chief, *held)
 
 
@@ -118,7 +139,10 @@ READY_2 = [a_replica(replica_id, incarnation=2) for replica_id in (WORKER_0, WOR
 
 def test_slices_get_the_addresses_again_when_the_next_round_begins() -> None:
     run = Directive(1, 2, DirectiveAction.RUN, (ADDRESS_0, ADDRESS_1))
-    assert steps(in_round_2(*READY_2, is_held=False), FIRST, SECOND) == (Direct(FIRST, run), Direct(SECOND, run))
+    assert steps(in_round_2(*READY_2, is_held=False), FIRST, SECOND) == (
+        Direct(FIRST, run),
+        Direct(SECOND, run),
+    )
 
 
 def test_round_begins_with_the_address_of_a_replaced_slice() -> None:
@@ -127,7 +151,11 @@ def test_round_begins_with_the_address_of_a_replaced_slice() -> None:
     direct, create = steps(in_round_2(a_replica(WORKER_0), lost, is_held=True), FIRST)
     assert direct == Direct(FIRST, HOLD_2)
     assert isinstance(create, Create)
-    assert (create.names, create.vm_generation, create.directive) == ((vm_name("digits_1", WORKER_1),), 2, HOLD_2)
+    assert (create.names, create.vm_generation, create.directive) == (
+        (vm_name("digits_1", WORKER_1),),
+        2,
+        HOLD_2,
+    )
     first = replace(FIRST, directive=HOLD_2)
     second = a_slice(WORKER_1, NEW_ADDRESS_1, vm_generation=2, directive=HOLD_2)
     run = Directive(1, 2, DirectiveAction.RUN, (ADDRESS_0, NEW_ADDRESS_1))
@@ -143,7 +171,9 @@ def test_completed_slice_has_an_empty_address_and_is_not_awaited() -> None:
 
 def test_startup_timeout_counts_from_the_start_of_the_last_slice() -> None:
     state = preparing()
-    state = replace(state, replicas=tuple(replace(replica, ordered_at=at(0)) for replica in state.replicas))
+    state = replace(
+        state, replicas=tuple(replace(replica, ordered_at=at(0)) for replica in state.replicas)
+    )
     vms = (replace(FIRST, started_at=at(60)), replace(SECOND, started_at=at(3000)))
     held = tuple(replace(vm, directive=HOLD) for vm in vms)
     assert find_startup_timeouts(state, held, at(99_999)) == ()

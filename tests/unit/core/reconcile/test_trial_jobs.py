@@ -21,7 +21,10 @@ TRIAL = Trial(1, ("0.01", "2"))
 
 def test_every_role_of_a_trial_gets_its_values_and_its_directory() -> None:
     server = Program((), "", ("--serve",), None, Container("image"))
-    groups = (TaskGroup(TaskType.CHIEF, 1, "n1-standard-4"), TaskGroup(TaskType.PS, 1, "n1-standard-4", program=server))
+    groups = (
+        TaskGroup(TaskType.CHIEF, 1, "n1-standard-4"),
+        TaskGroup(TaskType.PS, 1, "n1-standard-4", program=server),
+    )
     parent = replace(a_tuning_job("q"), plan=a_plan(groups=groups, output_directory="gs://b/out/"))
     plan = trial_job(parent, replace(TRIAL, number=3), at(100)).plan
     flags = ("--learning-rate", "0.01", "--layers", "2")
@@ -37,7 +40,10 @@ def test_trial_job_has_its_own_id_and_limits_but_no_wait_deadline() -> None:
     job = trial_job(parent, replace(TRIAL, number=3), at(100))
     assert (job.job_id, job.spec_json, job.tuning) == ("digits_1-trial-3", parent.spec_json, None)
     assert job.plan.max_wait_s is None, "the wait of the tuning job ended when it began to run"
-    assert (job.plan.max_running_s, job.plan.zones) == (parent.plan.max_running_s, parent.plan.zones)
+    assert (job.plan.max_running_s, job.plan.zones) == (
+        parent.plan.max_running_s,
+        parent.plan.zones,
+    )
 
 
 def test_repeated_trial_job_differs_only_in_its_time_of_creation() -> None:
@@ -49,7 +55,11 @@ def test_repeated_trial_job_differs_only_in_its_time_of_creation() -> None:
 def a_trial_cluster(dialect: Dialect = Dialect.AI_PLATFORM) -> Cluster:
     parent = a_tuning_job("q")
     parent = replace(parent, plan=replace(parent.plan, dialect=dialect))
-    return Cluster(trial_job(parent, TRIAL, at(100)), "my-project", {ReplicaId(TaskType.CHIEF, 0): "chief:2222"})
+    return Cluster(
+        trial_job(parent, TRIAL, at(100)),
+        "my-project",
+        {ReplicaId(TaskType.CHIEF, 0): "chief:2222"},
+    )
 
 
 def test_tf_config_of_a_trial_has_the_documented_fields() -> None:
@@ -89,8 +99,12 @@ def test_cluster_spec_of_a_trial_has_its_number(dialect: Dialect) -> None:
 
 
 @pytest.mark.parametrize("dialect", Dialect)
-def test_environment_of_a_trial_has_its_number_its_metric_and_the_tuning_jobs_id(dialect: Dialect) -> None:
-    variables = environment(a_trial_cluster(dialect), TaskType.CHIEF, "us-central1-a", ("tm-digits-chief-0",))
+def test_environment_of_a_trial_has_its_number_its_metric_and_the_tuning_jobs_id(
+    dialect: Dialect,
+) -> None:
+    variables = environment(
+        a_trial_cluster(dialect), TaskType.CHIEF, "us-central1-a", ("tm-digits-chief-0",)
+    )
     assert variables["CLOUD_ML_JOB_ID"] == "digits_1"
     assert variables["CLOUD_ML_TRIAL_ID"] == "1"
     assert variables["CLOUD_ML_HP_METRIC_TAG"] == "training/hptuning/metric"
@@ -109,6 +123,8 @@ def test_results_to_resume_are_earlier_results_and_own_successful_trials() -> No
 
 def test_results_to_resume_are_the_latest_that_fit_into_a_ledger_entry() -> None:
     prompt = Parameter("prompt", ParameterKind.CATEGORICAL, choices=("x" * 9_998, "y" * 9_998))
-    earlier = tuple(EarlierTrial((prompt.choices[number % 2],), number / 100) for number in range(30))
+    earlier = tuple(
+        EarlierTrial((prompt.choices[number % 2],), number / 100) for number in range(30)
+    )
     results = results_to_resume(Tuning((prompt,), earlier=earlier))
     assert [result.value for result in results] == [number / 100 for number in range(10, 30)]

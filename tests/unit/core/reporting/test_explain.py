@@ -16,7 +16,13 @@ from trainmaster.core.model.job import JobState, Placement, State
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.round import Round
-from trainmaster.core.reporting.explain import differences, next_steps, replica_of, rules_passed_over, shown_entries
+from trainmaster.core.reporting.explain import (
+    differences,
+    next_steps,
+    replica_of,
+    rules_passed_over,
+    shown_entries,
+)
 from trainmaster.core.rules.admission_queue import Wait
 from trainmaster.core.rules.judge import judge
 
@@ -51,7 +57,11 @@ def test_rules_passed_over_are_those_before_the_one_that_applied() -> None:
 
 
 def test_entries_that_concern_a_replica_are_its_own_and_the_jobs() -> None:
-    keys = [entry.key for entry in a_world().ledger if replica_of(entry) in (None, ReplicaId(TaskType.WORKER, 0))]
+    keys = [
+        entry.key
+        for entry in a_world().ledger
+        if replica_of(entry) in (None, ReplicaId(TaskType.WORKER, 0))
+    ]
     assert keys == [
         "submitted",
         "preparing",
@@ -81,7 +91,9 @@ def test_next_step_of_a_queued_job_is_its_admission() -> None:
     queued = a_job(JobState.QUEUED)
     (sentence,) = next_steps(queued, a_state(a_replica(CHIEF, ReplicaState.WAITING)).replicas)
     assert sentence == "The job waits to be admitted; the sweep looks at it every minute."
-    wait = Wait(queued.job_id, 2, "it needs 8 vcpus, and 8 of 8 are in use or reserved for jobs before it")
+    wait = Wait(
+        queued.job_id, 2, "it needs 8 vcpus, and 8 of 8 are in use or reserved for jobs before it"
+    )
     assert next_steps(queued, (), (), wait) == (
         "Position 2 in the admission queue: it needs 8 vcpus, and 8 of 8 are in use or reserved for jobs before it.",
     )
@@ -113,11 +125,16 @@ def test_next_steps_distinguish_missing_quota_from_missing_capacity(
     event = VmsNotCreated("digits_1", 1, "us-central1-a", 0, kind, "CODE", message, world.now)
     decision = judge(State(world.job, tuple(world.replicas)), event, world.now)
     entry = replace(world.ledger[-1], event=event, decision=decision)
-    state = a_state(a_replica(CHIEF, ReplicaState.WAITING), job=a_job(JobState.PREPARING, placement=Placement(0, 3)))
+    state = a_state(
+        a_replica(CHIEF, ReplicaState.WAITING),
+        job=a_job(JobState.PREPARING, placement=Placement(0, 3)),
+    )
     sentences = next_steps(state.job, state.replicas, (*world.ledger, entry))
     assert f"after 3 capacity errors so far (the last one: {problem})" in sentences[1]
     other_attempt = replace(state.job, attempt=2)
-    assert "the last one" not in next_steps(other_attempt, state.replicas, (*world.ledger, entry))[1]
+    assert (
+        "the last one" not in next_steps(other_attempt, state.replicas, (*world.ledger, entry))[1]
+    )
 
 
 def test_differences_are_the_exits_that_another_policy_would_judge_differently() -> None:
@@ -125,7 +142,10 @@ def test_differences_are_the_exits_that_another_policy_would_judge_differently()
     assert differences(ledger, ExitPolicy()) == ()
     assert differences(ledger, ExitPolicy(Preset.RESTART)) == ()
     (different,) = differences(ledger, ExitPolicy(Preset.SERVICE))
-    assert (different.entry.key, different.would_be.action.kind) == ("1-worker-0-1-vm-1-exit", "fail_job")
+    assert (different.entry.key, different.would_be.action.kind) == (
+        "1-worker-0-1-vm-1-exit",
+        "fail_job",
+    )
     (rerun,) = differences(ledger, ExitPolicy(rules=(ExitRule(1, 1, ExitAction.RERUN),)))
     assert rerun.would_be.action.kind == "rerun_job"
 
@@ -135,22 +155,33 @@ def test_fold_of_a_complete_ledger_is_the_stored_state() -> None:
     stored = world.store.load_attempt(world.job_id)
     assert stored is not None
     assert fold(world.ledger) == stored.state
-    assert fold([entry for entry in world.ledger if entry.key != "1-worker-0-1-vm-1-exit"][:-2]) != stored.state
+    assert (
+        fold([entry for entry in world.ledger if entry.key != "1-worker-0-1-vm-1-exit"][:-2])
+        != stored.state
+    )
 
 
 def test_each_round_has_one_sentence_and_all_ends_on_request() -> None:
     world = World()
     world.start_running()
-    world.exit_program(WORKER_0, error={"type": "ValueError", "message": "bad", "frame": "a.py:1 in f"})
-    stopped = [entry.decision.text for entry, _ in shown_entries(world.ledger, None, everything=False)][-1]
+    world.exit_program(
+        WORKER_0, error={"type": "ValueError", "message": "bad", "frame": "a.py:1 in f"}
+    )
+    stopped = [
+        entry.decision.text for entry, _ in shown_entries(world.ledger, None, everything=False)
+    ][-1]
     assert stopped.startswith("worker 0 exited with status 1 (ValueError): round 1 ends")
     world.deliver()
-    shown = [entry.decision.text for entry, _ in shown_entries(world.ledger, None, everything=False)]
+    shown = [
+        entry.decision.text for entry, _ in shown_entries(world.ledger, None, everything=False)
+    ]
     verdict = (
         "Round 1 ended: worker 0 failed first: ValueError: bad (a.py:1 in f). "
         "Restart 1 of 5 of worker 0, in the same VM."
     )
     assert [text for text in shown if "ound 1" in text or "round 2" in text] == [verdict]
-    everything = [entry.decision.text for entry, _ in shown_entries(world.ledger, None, everything=True)]
+    everything = [
+        entry.decision.text for entry, _ in shown_entries(world.ledger, None, everything=True)
+    ]
     assert sum("is ready for round 2" in text for text in everything) == 3
     assert any("Before, it exited with status 1 (ValueError)." in text for text in everything)

@@ -100,7 +100,9 @@ def test_job_spans_are_the_states_before_the_end() -> None:
 def test_machine_time_of_a_job_with_faults_sums_to_its_usage() -> None:
     world = a_job_with_faults()
     result = world_goodput(world)
-    assert result.counted_s == pytest.approx(3 * (world.job.ended_at - world.job.started_at).total_seconds())  # type: ignore[operator]
+    assert result.counted_s == pytest.approx(
+        3 * (world.job.ended_at - world.job.started_at).total_seconds()
+    )  # type: ignore[operator]
     assert round(result.counted_s / 3600, 2) == usage(world.job, world.now).machine_hours
 
 
@@ -108,12 +110,19 @@ def test_machine_time_of_a_running_job_sums_to_its_usage_so_far() -> None:
     world = World(is_independent=True)
     world.start_running()
     world.wait(600)
-    assert round(world_goodput(world).counted_s / 3600, 2) == usage(world.job, world.now).machine_hours
+    assert (
+        round(world_goodput(world).counted_s / 3600, 2) == usage(world.job, world.now).machine_hours
+    )
 
 
 def test_machine_time_of_each_attempt_is_listed() -> None:
     world = World(is_independent=True)
-    world.submit({**a_spec(), "trainmaster": {"restartJobOnWorkerRestart": True, "independentReplicas": True}})
+    world.submit(
+        {
+            **a_spec(),
+            "trainmaster": {"restartJobOnWorkerRestart": True, "independentReplicas": True},
+        }
+    )
     world.deliver()
     world.report_all_ready()
     world.wait(100)
@@ -123,7 +132,10 @@ def test_machine_time_of_each_attempt_is_listed() -> None:
     world.wait(50)
     attempts = world_goodput(world).attempts
     assert [attempt.attempt for attempt in attempts] == [1, 2]
-    assert [span.phase for span in spans_of(world, attempt=2, index=1)] == [Phase.STARTING, Phase.RUNNING]
+    assert [span.phase for span in spans_of(world, attempt=2, index=1)] == [
+        Phase.STARTING,
+        Phase.RUNNING,
+    ]
     assert attempts[0].counted_s[Phase.RUNNING] == 3 * 101
     assert attempts[1].counted_s[Phase.RUNNING] == 3 * 50 + 2 + 1
 
@@ -145,7 +157,9 @@ def test_lost_work_is_at_most_the_time_of_incarnations_that_did_not_end_well() -
     world.send("vm-ready", WORKER_0)
     world.wait(100)
     result = world_goodput(world)
-    assert result.lost.at_most_s == 101, "from its vm-ready, one second before RUNNING, until its end"
+    assert result.lost.at_most_s == 101, (
+        "from its vm-ready, one second before RUNNING, until its end"
+    )
     assert result.lost.at_least_s == 0
     assert result.at_least is not None
     assert result.at_most is not None

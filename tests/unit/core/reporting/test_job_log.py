@@ -20,13 +20,21 @@ NOW = at(100)
 BEGINS = TrialSuggested("digits_1", 2, ("0.01", "2"), NOW)
 SUCCEEDS = TrialEnded("digits_1", 1, TrialState.SUCCEEDED, at(60), NOW, Measurement(0.5, 100))
 WITHOUT_METRIC = TrialEnded("digits_1", 1, TrialState.SUCCEEDED, at(60), NOW)
-FAILS = TrialEnded("digits_1", 1, TrialState.FAILED, at(60), NOW, error="The replica exited. \nTraceback")
+FAILS = TrialEnded(
+    "digits_1", 1, TrialState.FAILED, at(60), NOW, error="The replica exited. \nTraceback"
+)
 
 
 def an_entry(job: Job, event: Event) -> LedgerEntry:
     state = State(job, (), whole=True)
     return LedgerEntry(
-        job.job_id, event.key, NOW, event, judge(state, event, NOW), counters(state, None), counters(state, None)
+        job.job_id,
+        event.key,
+        NOW,
+        event,
+        judge(state, event, NOW),
+        counters(state, None),
+        counters(state, None),
     )
 
 
@@ -34,7 +42,11 @@ def an_entry(job: Job, event: Event) -> LedgerEntry:
     ("event", "severity", "message"),
     [
         (BEGINS, Severity.INFO, "Trial 2 begins: --learning-rate 0.01 --layers 2."),
-        (SUCCEEDS, Severity.INFO, "Trial 1 succeeded with training/hptuning/metric 0.5 at step 100."),
+        (
+            SUCCEEDS,
+            Severity.INFO,
+            "Trial 1 succeeded with training/hptuning/metric 0.5 at step 100.",
+        ),
         (
             WITHOUT_METRIC,
             Severity.WARNING,
@@ -50,8 +62,12 @@ def test_each_change_of_a_trial_is_one_line(event: Event, severity: Severity, me
 
 
 def test_substitutions_are_warnings_before_the_job_is_queued() -> None:
-    old = Substitution("trainingInput.runtimeVersion", "1.15", "2.21", "the service ended this version")
-    unseen = Substitution("trainingInput.masterConfig.imageUri", "a/b:1", "a/b:1", "It was not checked.")
+    old = Substitution(
+        "trainingInput.runtimeVersion", "1.15", "2.21", "the service ended this version"
+    )
+    unseen = Substitution(
+        "trainingInput.masterConfig.imageUri", "a/b:1", "a/b:1", "It was not checked."
+    )
     job = a_job(JobState.QUEUED, plan=a_plan(substitutions=(old, unseen)))
     decision = Decision(Rule.LIFECYCLE, Reason.ACCEPTED, "accepted", AcceptJob(job))
     event = JobSubmitted(job, NOW)

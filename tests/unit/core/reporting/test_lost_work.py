@@ -21,7 +21,9 @@ LOSS = Loss(WORKER_0, 1, 1, machines=2, start=at(100), at=at(500), resumed_at=at
 
 
 def checkpoints(*seconds: float) -> WrittenObjects:
-    return written_objects([(f"ckpt-{number}.index", at(second)) for number, second in enumerate(seconds)])
+    return written_objects(
+        [(f"ckpt-{number}.index", at(second)) for number, second in enumerate(seconds)]
+    )
 
 
 @each_row(
@@ -36,12 +38,17 @@ def checkpoints(*seconds: float) -> WrittenObjects:
         (checkpoints(460, 700), LostWork(80, 80)),
         (written_objects([("ckpt-1", at(460)), ("last.ckpt", at(700))]), LostWork(0, 80)),
         (
-            written_objects([("ckpt-1.index", at(460)), ("ckpt-2.index", at(700)), ("checkpoint", at(700))]),
+            written_objects(
+                [("ckpt-1.index", at(460)), ("ckpt-2.index", at(700)), ("checkpoint", at(700))]
+            ),
             LostWork(80, 80),
         ),
         (checkpoints(700), LostWork(0, 800)),
         (replace(checkpoints(460), is_complete=False), LostWork(0, 80)),
-        (written_objects([("ckpt-1", at(300)), ("events.out.tfevents.1.host", at(490))]), LostWork(20, 400)),
+        (
+            written_objects([("ckpt-1", at(300)), ("events.out.tfevents.1.host", at(490))]),
+            LostWork(20, 400),
+        ),
     ],
     ids=[
         "not listed",
@@ -92,15 +99,23 @@ def test_checkpoints_are_distinguished_from_event_files_and_logs(name: str, expe
             "o/checkpoint-5/trainer_state.json x/final.pt",
         ),
         # TensorFlow
-        ("c/checkpoint c/ckpt-1.data-00000-of-00001 c/ckpt-1.index c/ckpt-2.data-00000-of-00001", "c/ckpt-1.index"),
+        (
+            "c/checkpoint c/ckpt-1.data-00000-of-00001 c/ckpt-1.index c/ckpt-2.data-00000-of-00001",
+            "c/ckpt-1.index",
+        ),
         ("c/faiss.index c/model.pt", "c/faiss.index c/model.pt"),
         # NeMo
         ("n/step=1/weights n/step=2/weights n/step=2-unfinished", "n/step=1/weights"),
         # a save at the top of the job's directory
-        ("checkpoint-5/trainer_state.json checkpoint-9/model.bin", "checkpoint-5/trainer_state.json"),
+        (
+            "checkpoint-5/trainer_state.json checkpoint-9/model.bin",
+            "checkpoint-5/trainer_state.json",
+        ),
     ],
 )
-def test_only_markers_of_complete_saves_are_checkpoints_where_a_library_writes_them(names: str, expected: str) -> None:
+def test_only_markers_of_complete_saves_are_checkpoints_where_a_library_writes_them(
+    names: str, expected: str
+) -> None:
     assert checkpoints_of(names.split()) == set(expected.split())
 
 
@@ -134,7 +149,9 @@ def test_loss_of_a_gang_loses_the_time_of_each_machine() -> None:
     world.deliver()
     for replica_id in (WORKER_0, CHIEF):
         world.send("vm-ready", replica_id)
-    assert world_goodput(world, checkpoints(checkpoint_s)).lost == LostWork(40 + 41 + 42, 40 + 41 + 42)
+    assert world_goodput(world, checkpoints(checkpoint_s)).lost == LostWork(
+        40 + 41 + 42, 40 + 41 + 42
+    )
 
 
 def test_work_of_a_completed_replica_is_not_lost() -> None:

@@ -42,7 +42,11 @@ def test_start_is_split_into_search_and_setup_where_the_agent_reports_its_start(
     world.wait(89)
     report_ready(world, CHIEF, agent_started_s=60)
     world.wait(10)
-    assert lengths(world, CHIEF) == [(Phase.GETTING_MACHINES, 60), (Phase.SETTING_UP, 30), (Phase.RUNNING, 10)]
+    assert lengths(world, CHIEF) == [
+        (Phase.GETTING_MACHINES, 60),
+        (Phase.SETTING_UP, 30),
+        (Phase.RUNNING, 10),
+    ]
 
 
 def test_start_is_not_split_without_the_start_of_the_agent() -> None:
@@ -53,8 +57,12 @@ def test_start_is_not_split_without_the_start_of_the_agent() -> None:
     assert world_goodput(world).unsplit_s == 90
 
 
-@pytest.mark.parametrize(("agent_started_s", "phases"), [(-500, [Phase.SETTING_UP]), (500, [Phase.GETTING_MACHINES])])
-def test_wrong_clock_of_a_vm_moves_no_span_out_of_its_bounds(agent_started_s: float, phases: list[Phase]) -> None:
+@pytest.mark.parametrize(
+    ("agent_started_s", "phases"), [(-500, [Phase.SETTING_UP]), (500, [Phase.GETTING_MACHINES])]
+)
+def test_wrong_clock_of_a_vm_moves_no_span_out_of_its_bounds(
+    agent_started_s: float, phases: list[Phase]
+) -> None:
     world = submitted()
     world.wait(89)
     report_ready(world, CHIEF, agent_started_s=agent_started_s)
@@ -85,7 +93,12 @@ def test_replacement_is_split_and_restart_is_not() -> None:
 
 def test_rerun_in_the_same_vm_has_a_setup_and_no_search() -> None:
     world = World(is_independent=True)
-    world.submit({**a_spec(), "trainmaster": {"restartJobOnWorkerRestart": True, "independentReplicas": True}})
+    world.submit(
+        {
+            **a_spec(),
+            "trainmaster": {"restartJobOnWorkerRestart": True, "independentReplicas": True},
+        }
+    )
     world.deliver()
     for replica_id in MACHINES:
         report_ready(world, replica_id, agent_started_s=0)
@@ -96,7 +109,10 @@ def test_rerun_in_the_same_vm_has_a_setup_and_no_search() -> None:
     for replica_id in MACHINES:
         report_ready(world, replica_id, agent_started_s=0)
     assert world.job.attempt == 2
-    assert [span.phase for span in spans_of(world, WORKER_1) if span.attempt == 2] == [Phase.SETTING_UP, Phase.RUNNING]
+    assert [span.phase for span in spans_of(world, WORKER_1) if span.attempt == 2] == [
+        Phase.SETTING_UP,
+        Phase.RUNNING,
+    ]
 
 
 def test_paid_time_is_that_of_the_phases_with_a_vm() -> None:
@@ -123,13 +139,25 @@ def test_split_phases_follow_each_other_without_a_gap() -> None:
 
 def test_span_of_a_spot_vm_is_marked_until_the_replica_gets_one_on_demand() -> None:
     world = World(is_independent=True)
-    world.submit({**a_spec(), "trainmaster": {"spot": {"use": "all", "onDemandAfter": 1}, "independentReplicas": True}})
+    world.submit(
+        {
+            **a_spec(),
+            "trainmaster": {
+                "spot": {"use": "all", "onDemandAfter": 1},
+                "independentReplicas": True,
+            },
+        }
+    )
     world.deliver()
     world.report_all_ready()
     world.send("maintenance", WORKER_1, cause="preemption")
     world.deliver()
     world.send("vm-ready", WORKER_1)
-    assert [(span.phase, span.is_spot) for span in spans_of(world, WORKER_1) if span.phase is not Phase.QUEUED] == [
+    assert [
+        (span.phase, span.is_spot)
+        for span in spans_of(world, WORKER_1)
+        if span.phase is not Phase.QUEUED
+    ] == [
         (Phase.STARTING, True),
         (Phase.RUNNING, True),
         (Phase.REPLACING, False),

@@ -24,7 +24,9 @@ from trainmaster.core.rules.admission_queue import (
 T4 = "nvidia-tesla-t4"
 
 
-def a_gpu_job(job_id: str, gpus: int, state: JobState = JobState.QUEUED, priority: int = 0, created: int = 0) -> Job:
+def a_gpu_job(
+    job_id: str, gpus: int, state: JobState = JobState.QUEUED, priority: int = 0, created: int = 0
+) -> Job:
     group = TaskGroup(TaskType.CHIEF, 1, "n1-standard-8", Accelerator(T4, gpus) if gpus else None)
     plan = a_plan(groups=(group,), priority=priority)
     return replace(a_job(state, plan), job_id=job_id, created_at=at(created))
@@ -70,14 +72,21 @@ def test_resource_needs_are_those_of_all_replicas() -> None:
 
 def test_job_with_huge_disks_or_an_endless_run_time_is_refused_by_limits() -> None:
     plan = a_plan(
-        groups=(TaskGroup(TaskType.CHIEF, 8, "n1-standard-4", boot_disk_gib=65_536),), max_running_s=8_640_000
+        groups=(TaskGroup(TaskType.CHIEF, 8, "n1-standard-4", boot_disk_gib=65_536),),
+        max_running_s=8_640_000,
     )
     exceeds = "The request for {} exceeds the allowed maximum of {}."
-    assert limit_problem(plan, {"vcpus": 32, "disk_gib": 2000}) == exceeds.format("524288 disk_gib", "2000 disk_gib")
-    assert limit_problem(plan, {"run_hours": 2399}) == exceeds.format("2400 run_hours", "2399 run_hours")
+    assert limit_problem(plan, {"vcpus": 32, "disk_gib": 2000}) == exceeds.format(
+        "524288 disk_gib", "2000 disk_gib"
+    )
+    assert limit_problem(plan, {"run_hours": 2399}) == exceeds.format(
+        "2400 run_hours", "2399 run_hours"
+    )
     assert limit_problem(plan, {"run_hours": 2400, "disk_gib": 524_288}) is None
     job = replace(a_job(JobState.QUEUED, plan), job_id="a")
-    assert queued_jobs([job, replace(job, job_id="b")], {"run_hours": 2400}) == (), "run times do not add up"
+    assert queued_jobs([job, replace(job, job_id="b")], {"run_hours": 2400}) == (), (
+        "run times do not add up"
+    )
 
 
 def test_no_job_waits_without_limits() -> None:
@@ -85,7 +94,11 @@ def test_no_job_waits_without_limits() -> None:
 
 
 def test_job_that_exceeds_what_is_left_waits_with_position_and_reason() -> None:
-    jobs = [a_gpu_job("runs", 4, JobState.RUNNING), a_gpu_job("fits", 2, created=1), a_gpu_job("waits", 4, created=2)]
+    jobs = [
+        a_gpu_job("runs", 4, JobState.RUNNING),
+        a_gpu_job("fits", 2, created=1),
+        a_gpu_job("waits", 4, created=2),
+    ]
     (wait,) = queued_jobs(jobs, {T4: 8})
     assert (wait.job_id, wait.position) == ("waits", 1)
     assert wait.reason == f"it needs 4 {T4}, and 6 of 8 are in use or reserved for jobs before it"
@@ -106,24 +119,37 @@ def test_higher_priority_goes_first_and_then_the_older_job() -> None:
         a_gpu_job("young", 8, created=2),
         a_gpu_job("urgent", 8, created=3, priority=1),
     ]
-    assert [(wait.job_id, wait.position) for wait in queued_jobs(jobs, {T4: 8})] == [("old", 1), ("young", 2)]
+    assert [(wait.job_id, wait.position) for wait in queued_jobs(jobs, {T4: 8})] == [
+        ("old", 1),
+        ("young", 2),
+    ]
 
 
 def test_job_that_needs_no_short_resource_does_not_wait() -> None:
-    jobs = [a_gpu_job("runs", 8, JobState.RUNNING), a_gpu_job("waits", 8, created=1), a_gpu_job("cpu", 0, created=2)]
+    jobs = [
+        a_gpu_job("runs", 8, JobState.RUNNING),
+        a_gpu_job("waits", 8, created=1),
+        a_gpu_job("cpu", 0, created=2),
+    ]
     assert [wait.job_id for wait in queued_jobs(jobs, {T4: 8})] == ["waits"]
 
 
 def test_job_that_can_never_start_does_not_delay_others_and_has_a_limit_problem() -> None:
     jobs = [a_gpu_job("never", 16, created=1), a_gpu_job("fits", 8, created=2)]
     assert [wait.job_id for wait in queued_jobs(jobs, {T4: 8})] == ["never"]
-    assert limit_problem(jobs[0].plan, {T4: 8}) == f"The request for 16 {T4} exceeds the allowed maximum of 8 {T4}."
+    assert (
+        limit_problem(jobs[0].plan, {T4: 8})
+        == f"The request for 16 {T4} exceeds the allowed maximum of 8 {T4}."
+    )
     assert limit_problem(jobs[1].plan, {T4: 8}) is None
 
 
 JOBS = st.lists(
     st.tuples(
-        st.integers(0, 6), st.sampled_from([JobState.QUEUED, JobState.RUNNING]), st.integers(0, 3), st.integers(0, 9)
+        st.integers(0, 6),
+        st.sampled_from([JobState.QUEUED, JobState.RUNNING]),
+        st.integers(0, 3),
+        st.integers(0, 9),
     ),
     max_size=8,
 )
@@ -136,12 +162,18 @@ def test_admitted_jobs_fit_beside_running_ones(drawn: list[tuple[int, JobState, 
     waiting = {wait.job_id for wait in queued_jobs(jobs, {"gpus": 8})}
     running = sum(resource_needs(job.plan)["gpus"] for job in jobs if job.state is JobState.RUNNING)
     starting = sum(
-        resource_needs(job.plan)["gpus"] for job in jobs if job.state is JobState.QUEUED and job.job_id not in waiting
+        resource_needs(job.plan)["gpus"]
+        for job in jobs
+        if job.state is JobState.QUEUED and job.job_id not in waiting
     )
     assert running + starting <= max(8, running)
-    queued = [job for job in jobs if job.state is JobState.QUEUED and resource_needs(job.plan)["gpus"]]
+    queued = [
+        job for job in jobs if job.state is JobState.QUEUED and resource_needs(job.plan)["gpus"]
+    ]
     if queued and running == 0:
-        assert any(job.job_id not in waiting for job in queued), "the first job in the queue starts in an idle project"
+        assert any(job.job_id not in waiting for job in queued), (
+            "the first job in the queue starts in an idle project"
+        )
 
 
 def admissible(jobs: list[Job], limits: Limits) -> tuple[Job, ...]:
@@ -154,7 +186,9 @@ def of_team(team: str, job: Job) -> Job:
 
 def test_team_with_the_smallest_share_per_weight_goes_first_whatever_the_priority() -> None:
     limits = {"gpus": 12, "team:vision": 2, "team:speech": 1}
-    flood = [of_team("vision", a_gpu_job(f"v{n:02}", 1, priority=1000, created=n)) for n in range(12)]
+    flood = [
+        of_team("vision", a_gpu_job(f"v{n:02}", 1, priority=1000, created=n)) for n in range(12)
+    ]
     late = [of_team("speech", a_gpu_job(f"s{n}", 1, created=100 + n)) for n in range(8)]
     admitted = [job.job_id for job in admissible([*flood, *late], limits)]
     assert sorted(admitted) == [*(f"s{n}" for n in range(4)), *(f"v{n:02}" for n in range(8))]
@@ -168,14 +202,20 @@ def test_team_with_the_smallest_share_per_weight_goes_first_whatever_the_priorit
 def test_team_that_is_alone_borrows_everything_and_waits_when_another_one_comes() -> None:
     limits = {"gpus": 8, "team:vision": 1}
     running = [of_team("vision", a_gpu_job(f"r{n}", 2, JobState.RUNNING)) for n in range(3)]
-    waiting = [of_team("vision", a_gpu_job("v", 2)), of_team("unknown", a_gpu_job("u", 2, created=9))]
+    waiting = [
+        of_team("vision", a_gpu_job("v", 2)),
+        of_team("unknown", a_gpu_job("u", 2, created=9)),
+    ]
     assert [job.job_id for job in admissible([*running, waiting[0]], limits)] == ["v"]
     assert [job.job_id for job in admissible([*running, *waiting], limits)] == ["u"]
 
 
 def test_share_is_that_of_the_resource_of_which_a_team_uses_most() -> None:
     limits = {"gpus": 100, "vcpus": 64, "team:vision": 1, "team:speech": 1}
-    running = [of_team("vision", a_gpu_job("g", 8, JobState.RUNNING)), of_team("speech", a_gpu_job("c", 0))]
+    running = [
+        of_team("vision", a_gpu_job("g", 8, JobState.RUNNING)),
+        of_team("speech", a_gpu_job("c", 0)),
+    ]
     queued = [of_team("vision", a_gpu_job("v", 1)), of_team("speech", a_gpu_job("s", 0, created=9))]
     running[1] = replace(running[1], state=JobState.RUNNING)
     busier = of_team("speech", a_gpu_job("c2", 0, JobState.RUNNING))

@@ -9,7 +9,17 @@ import pytest
 
 from tests.support.decisions import Case, action_of, check_case
 from tests.support.each_row import each_row
-from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at
+from tests.support.jobs import (
+    CHIEF,
+    START,
+    WORKER_0,
+    WORKER_1,
+    a_job,
+    a_plan,
+    a_replica,
+    a_state,
+    at,
+)
 from trainmaster.core.actions import ContinueProvisioning, RerunJob
 from trainmaster.core.events import CapacityErrorKind, VmsNotCreated, VmsQueued
 from trainmaster.core.evolve import evolve
@@ -22,11 +32,15 @@ NOW = at(100)
 WEEK_S = 7 * 86400
 PREPARING = a_state(a_replica(WORKER_0, ReplicaState.WAITING), job=a_job(JobState.PREPARING))
 IN_ZONE_B = a_state(job=a_job(JobState.PREPARING, placement=Placement(1, 1)))
-BLOCKED_FOR_AN_HOUR = a_state(job=a_job(JobState.PREPARING, placement=Placement(blocked_since=NOW - BLOCKED_MAX)))
+BLOCKED_FOR_AN_HOUR = a_state(
+    job=a_job(JobState.PREPARING, placement=Placement(blocked_since=NOW - BLOCKED_MAX))
+)
 WEEK_OLD = a_job(JobState.PREPARING, placement=Placement(0, 99), created_at=at(100 - WEEK_S))
 FEW_ERRORS = a_state(job=replace(WEEK_OLD, placement=Placement(0, 98)))
 YOUNGER = a_state(job=replace(WEEK_OLD, created_at=at(101 - WEEK_S)))
-REPLACING = a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, ordered_at=at(50))
+REPLACING = a_replica(
+    WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, ordered_at=at(50)
+)
 PARTIAL = a_plan(gang=False, independent=True)
 MISSING_FOR_50_S = a_state(REPLACING)
 MISSING_FOR_899_S = a_state(replace(REPLACING, ordered_at=at(100 - 899)))
@@ -34,7 +48,10 @@ MISSING_FOR_900_S = a_state(replace(REPLACING, ordered_at=at(100 - 900)))
 
 
 def capacity_error(
-    kind: CapacityErrorKind = CapacityErrorKind.STOCKOUT, *, rounds: int = 0, zones_available: tuple[str, ...] = ()
+    kind: CapacityErrorKind = CapacityErrorKind.STOCKOUT,
+    *,
+    rounds: int = 0,
+    zones_available: tuple[str, ...] = (),
 ) -> VmsNotCreated:
     return VmsNotCreated(
         "digits_1",
@@ -59,16 +76,28 @@ CASES: Final[dict[str, Case]] = {
     "stockout before running": (PREPARING, STOCKOUT, CONTINUES),
     "request in Cloud TPU's queue": (PREPARING, QUEUED, "11 ignore queued"),
     "no quota": (PREPARING, QUOTA, "11 continue_provisioning quota"),
-    "internal error": (PREPARING, capacity_error(CapacityErrorKind.INTERNAL), "5 rerun_job create_failed"),
+    "internal error": (
+        PREPARING,
+        capacity_error(CapacityErrorKind.INTERNAL),
+        "5 rerun_job create_failed",
+    ),
     "permanent error": (PREPARING, capacity_error(CapacityErrorKind.DENIED), "5 fail_job denied"),
-    "permanent error after running": (MISSING_FOR_900_S, capacity_error(CapacityErrorKind.DENIED), BLOCKED),
+    "permanent error after running": (
+        MISSING_FOR_900_S,
+        capacity_error(CapacityErrorKind.DENIED),
+        BLOCKED,
+    ),
     "error for an operator": (PREPARING, capacity_error(CapacityErrorKind.BLOCKED), BLOCKED),
     "error for an operator since an hour": (
         BLOCKED_FOR_AN_HOUR,
         capacity_error(CapacityErrorKind.BLOCKED),
         "5 fail_job denied",
     ),
-    "error for an operator after running": (MISSING_FOR_900_S, capacity_error(CapacityErrorKind.BLOCKED), BLOCKED),
+    "error for an operator after running": (
+        MISSING_FOR_900_S,
+        capacity_error(CapacityErrorKind.BLOCKED),
+        BLOCKED,
+    ),
     "hundredth stockout after a week": (
         a_state(job=WEEK_OLD),
         capacity_error(rounds=99),
@@ -79,8 +108,16 @@ CASES: Final[dict[str, Case]] = {
     "stockout of an older round": (IN_ZONE_B, STOCKOUT, "1 ignore nothing_to_do"),
     "queued request of an older round": (IN_ZONE_B, QUEUED, "1 ignore nothing_to_do"),
     "stockout while part of the gang runs": (MISSING_FOR_50_S, STOCKOUT, CONTINUES),
-    "stockout while part of the gang ran for just less than 15 minutes": (MISSING_FOR_899_S, STOCKOUT, CONTINUES),
-    "lasting stockout while part of the gang runs": (MISSING_FOR_900_S, STOCKOUT, "11 rerun_job stockout_lasts"),
+    "stockout while part of the gang ran for just less than 15 minutes": (
+        MISSING_FOR_899_S,
+        STOCKOUT,
+        CONTINUES,
+    ),
+    "lasting stockout while part of the gang runs": (
+        MISSING_FOR_900_S,
+        STOCKOUT,
+        "11 rerun_job stockout_lasts",
+    ),
 }
 
 
@@ -97,14 +134,22 @@ def test_gang_moves_to_a_zone_that_google_names_else_to_the_next_one() -> None:
     assert action_of(judge(PREPARING, same_zone, NOW), ContinueProvisioning).zone_index == 1
 
 
-ALL_LOST = a_state(*(replace(REPLACING, replica_id=replica_id) for replica_id in (CHIEF, WORKER_0, WORKER_1)))
+ALL_LOST = a_state(
+    *(replace(REPLACING, replica_id=replica_id) for replica_id in (CHIEF, WORKER_0, WORKER_1))
+)
 OPTIONAL_RUNS = a_state(
-    replace(REPLACING, replica_id=CHIEF), replace(REPLACING, replica_id=WORKER_1), job=a_job(plan=PARTIAL)
+    replace(REPLACING, replica_id=CHIEF),
+    replace(REPLACING, replica_id=WORKER_1),
+    job=a_job(plan=PARTIAL),
 )
 
 
-@pytest.mark.parametrize("state", [ALL_LOST, OPTIONAL_RUNS], ids=["all lost", "an optional worker runs"])
-def test_gang_that_has_lost_all_required_vms_moves_at_once_and_keeps_its_attempt(state: State) -> None:
+@pytest.mark.parametrize(
+    "state", [ALL_LOST, OPTIONAL_RUNS], ids=["all lost", "an optional worker runs"]
+)
+def test_gang_that_has_lost_all_required_vms_moves_at_once_and_keeps_its_attempt(
+    state: State,
+) -> None:
     """VMs that were lost together are gone for hours. Nothing runs that a wait in this zone could keep."""
     action = action_of(judge(state, STOCKOUT, NOW), ContinueProvisioning)
     assert (action.zone_index, action.next_at) == (1, None)
@@ -118,7 +163,12 @@ def test_moving_the_whole_gang_is_free_and_requests_all_of_it_in_the_other_zone(
     assert isinstance(decision.action, RerunJob)
     job = evolve(MISSING_FOR_900_S, decision, NOW).job
     assert job is not None
-    assert (job.attempt, job.budgets, job.zone, job.placement.round) == (2, Budgets(), "us-central1-b", 1)
+    assert (job.attempt, job.budgets, job.zone, job.placement.round) == (
+        2,
+        Budgets(),
+        "us-central1-b",
+        1,
+    )
 
 
 def test_missing_quota_does_not_move_the_gang_because_zones_of_a_region_share_it() -> None:
@@ -126,9 +176,15 @@ def test_missing_quota_does_not_move_the_gang_because_zones_of_a_region_share_it
     assert (action.zone_index, action.round) == (0, 1)
 
 
-@pytest.mark.parametrize("kind", [CapacityErrorKind.STOCKOUT, CapacityErrorKind.INTERNAL, CapacityErrorKind.QUOTA])
-@pytest.mark.parametrize("state", [PREPARING, MISSING_FOR_900_S], ids=["before RUNNING", "after 15 minutes"])
-def test_error_for_an_optional_vm_keeps_the_job_in_its_zone_and_attempt(kind: CapacityErrorKind, state: State) -> None:
+@pytest.mark.parametrize(
+    "kind", [CapacityErrorKind.STOCKOUT, CapacityErrorKind.INTERNAL, CapacityErrorKind.QUOTA]
+)
+@pytest.mark.parametrize(
+    "state", [PREPARING, MISSING_FOR_900_S], ids=["before RUNNING", "after 15 minutes"]
+)
+def test_error_for_an_optional_vm_keeps_the_job_in_its_zone_and_attempt(
+    kind: CapacityErrorKind, state: State
+) -> None:
     decision = judge(state, replace(capacity_error(kind), required_present=True), NOW)
     action = decision.action
     assert isinstance(action, ContinueProvisioning)
@@ -148,4 +204,9 @@ def test_error_for_an_operator_is_asked_again_in_the_same_zone_until_a_named_tim
     assert blocked is not None
     assert blocked.placement.blocked_since == NOW
     again = State(blocked, PREPARING.replicas)
-    assert action_of(judge(again, capacity_error(rounds=1), at(60)), ContinueProvisioning).blocked_since is None
+    assert (
+        action_of(
+            judge(again, capacity_error(rounds=1), at(60)), ContinueProvisioning
+        ).blocked_since
+        is None
+    )

@@ -21,25 +21,34 @@ from trainmaster.core.rules.judge import judge
 
 ZONES = ("us-central1-a", "us-central1-b", "us-central1-f")
 WEEK_S = 7 * 24 * 3600
-MISSING = a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, ordered_at=at(0))
+MISSING = a_replica(
+    WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, ordered_at=at(0)
+)
 
 
 def preparing() -> State:
     job = a_job(JobState.PREPARING, a_plan(zones=ZONES, max_wait_s=None))
     waiting = tuple(
-        a_replica(replica_id, ReplicaState.WAITING, ordered_at=at(0)) for replica_id in job.plan.replica_ids
+        a_replica(replica_id, ReplicaState.WAITING, ordered_at=at(0))
+        for replica_id in job.plan.replica_ids
     )
     return State(job, waiting, whole=True)
 
 
-def decide(state: State, seconds: float, kind: CapacityErrorKind = CapacityErrorKind.STOCKOUT) -> Decision:
+def decide(
+    state: State, seconds: float, kind: CapacityErrorKind = CapacityErrorKind.STOCKOUT
+) -> Decision:
     """Judge a capacity error of the present round."""
     job = state.job
-    event = VmsNotCreated(job.job_id, job.attempt, job.zone, job.placement.round, kind, "X", "no", at(seconds))
+    event = VmsNotCreated(
+        job.job_id, job.attempt, job.zone, job.placement.round, kind, "X", "no", at(seconds)
+    )
     return judge(state, event, at(seconds))
 
 
-def after_error(state: State, seconds: float, kind: CapacityErrorKind = CapacityErrorKind.STOCKOUT) -> State:
+def after_error(
+    state: State, seconds: float, kind: CapacityErrorKind = CapacityErrorKind.STOCKOUT
+) -> State:
     return apply(state, evolve(state, decide(state, seconds, kind), at(seconds)))
 
 
@@ -103,7 +112,9 @@ def test_later_search_for_capacity_begins_with_short_intervals_again() -> None:
     """VMs were created after a day of errors. One was lost in the second week, before the job ever ran."""
     long_ago = Placement(0, 300, since=at(0))
     lost = replace(MISSING, ordered_at=at(100_000))
-    state = a_state(lost, job=a_job(JobState.PREPARING, a_plan(zones=ZONES[:1]), placement=long_ago))
+    state = a_state(
+        lost, job=a_job(JobState.PREPARING, a_plan(zones=ZONES[:1]), placement=long_ago)
+    )
     action = action_of(decide(state, 100_010), ContinueProvisioning)
     assert action.since == at(100_010)
     assert action.next_at is not None
@@ -125,7 +136,9 @@ def test_missing_part_of_a_gang_is_requested_for_15_minutes_until_the_gang_moves
 
 def after_move() -> State:
     """A running job whose whole gang has moved to a zone that has no capacity either."""
-    state = a_state(MISSING, job=a_job(plan=a_plan(zones=ZONES), placement=Placement(0, 5, since=at(60))))
+    state = a_state(
+        MISSING, job=a_job(plan=a_plan(zones=ZONES), placement=Placement(0, 5, since=at(60)))
+    )
     return after_error(state, 900)
 
 
@@ -134,7 +147,9 @@ def test_gang_that_moved_tries_zone_after_zone_without_another_rerun() -> None:
     assert (state.job.attempt, state.job.placement.since) == (2, at(60))
     for errors in range(1, 300):
         seconds = 900 + 300 * errors
-        assert action_of(decide(state, seconds), ContinueProvisioning).zone_index == (1 + errors) % 3
+        assert (
+            action_of(decide(state, seconds), ContinueProvisioning).zone_index == (1 + errors) % 3
+        )
         state = after_error(state, seconds)
     assert state.job.attempt == 2
 

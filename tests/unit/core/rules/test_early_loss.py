@@ -18,7 +18,13 @@ from trainmaster.core.model.job import Job, JobState, Placement, State
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.vm import LossCause
 from trainmaster.core.rules.judge import judge
-from trainmaster.core.timeouts import EARLY_LOSS_AGE_MAX, EARLY_LOSSES_MAX, EARLY_LOSSES_PER_ZONE, RETRY_MAX, RETRY_MIN
+from trainmaster.core.timeouts import (
+    EARLY_LOSS_AGE_MAX,
+    EARLY_LOSSES_MAX,
+    EARLY_LOSSES_PER_ZONE,
+    RETRY_MAX,
+    RETRY_MIN,
+)
 
 PREPARING = a_job(JobState.PREPARING)
 ONE_ZONE = a_job(JobState.PREPARING, a_plan(zones=("us-central1-a",)))
@@ -26,7 +32,11 @@ ONE_ZONE = a_job(JobState.PREPARING, a_plan(zones=("us-central1-a",)))
 
 def nothing_up(job: Job = PREPARING) -> State:
     return a_state(
-        *(a_replica(replica_id, ReplicaState.WAITING) for replica_id in (CHIEF, WORKER_0, WORKER_1)), job=job
+        *(
+            a_replica(replica_id, ReplicaState.WAITING)
+            for replica_id in (CHIEF, WORKER_0, WORKER_1)
+        ),
+        job=job,
     )
 
 
@@ -41,9 +51,13 @@ def lose(state: State, now: datetime, cause: LossCause = LossCause.PREEMPTION) -
     return judge_and_apply(state, replace(event, at=now), now)
 
 
-def judge_and_apply(state: State, event: VmLost | VmReady | ReplicaExited, now: datetime) -> tuple[str, State]:
+def judge_and_apply(
+    state: State, event: VmLost | VmReady | ReplicaExited, now: datetime
+) -> tuple[str, State]:
     """Judge an event of worker 0's current attempt. Return the decision and the state after it."""
-    decision = judge(state, replace(event, subject=replace(event.subject, attempt=worker(state).attempt)), now)
+    decision = judge(
+        state, replace(event, subject=replace(event.subject, attempt=worker(state).attempt)), now
+    )
     return summarize(decision), apply(state, evolve(state, decision, now))
 
 
@@ -86,13 +100,19 @@ def test_second_early_loss_is_replaced_after_a_pause() -> None:
     decision, state = lose(state, at(110))
     assert decision == "4 replace_vm vms_lost_early"
     assert state.job.placement == Placement(0, 1, None, at(110) + RETRY_MIN)
-    assert (worker(state).vm_generation, worker(state).incarnation, worker(state).replaced) == (3, 3, 2)
+    assert (worker(state).vm_generation, worker(state).incarnation, worker(state).replaced) == (
+        3,
+        3,
+        2,
+    )
 
 
 def test_early_loss_during_a_pause_does_not_write_the_job() -> None:
     _, state = lose(nothing_up(), at(100))
     _, state = lose(state, at(110))
-    paused = replace(state, replicas=tuple(replace(replica, early_losses=1) for replica in state.replicas))
+    paused = replace(
+        state, replicas=tuple(replace(replica, early_losses=1) for replica in state.replicas)
+    )
     decision = judge(paused, lost(CHIEF), at(120))
     assert isinstance(decision.action, ReplaceVm), decision
     assert evolve(paused, decision, at(120)).job is None
@@ -112,12 +132,21 @@ def test_third_early_loss_in_a_zone_moves_what_has_not_reported_to_the_next_zone
 def test_third_early_loss_while_the_rest_of_the_gang_runs_reruns_the_job_in_the_next_zone() -> None:
     state = a_state(
         a_replica(
-            WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, early_losses=2, early_losses_in_zone=2
+            WORKER_0,
+            ReplicaState.REPLACING,
+            incarnation=2,
+            vm_generation=2,
+            early_losses=2,
+            early_losses_in_zone=2,
         )
     )
     decision, state = lose(state, at(300))
     assert decision == "4 rerun_job vms_lost_early"
-    assert (state.job.zone, state.job.attempt, state.job.budgets.reruns_used) == ("us-central1-b", 2, 0)
+    assert (state.job.zone, state.job.attempt, state.job.budgets.reruns_used) == (
+        "us-central1-b",
+        2,
+        0,
+    )
     assert (worker(state).early_losses, worker(state).early_losses_in_zone) == (3, 0)
 
 
@@ -137,7 +166,11 @@ def test_losses_in_a_row_end_the_job_after_hours_with_the_cause() -> None:
 
 def test_losses_in_the_only_zone_also_end_the_job() -> None:
     decisions, _, state = lose_all(nothing_up(ONE_ZONE))
-    assert (len(decisions), state.job.state, state.job.attempt) == (EARLY_LOSSES_MAX, JobState.FAILED, 1)
+    assert (len(decisions), state.job.state, state.job.attempt) == (
+        EARLY_LOSSES_MAX,
+        JobState.FAILED,
+        1,
+    )
 
 
 SOON = EARLY_LOSS_AGE_MAX - timedelta(seconds=1)
@@ -178,7 +211,11 @@ def test_third_loss_soon_after_a_report_reruns_a_running_job_in_the_next_zone() 
     state = a_state(a_replica(WORKER_0, vm_since=at(0), early_losses=2, early_losses_in_zone=2))
     decision, state = lose(state, at(30))
     assert (decision, state.job.zone) == ("4 rerun_job vms_lost_early", "us-central1-b")
-    assert (worker(state).early_losses, worker(state).early_losses_in_zone, worker(state).vm_since) == (3, 0, None)
+    assert (
+        worker(state).early_losses,
+        worker(state).early_losses_in_zone,
+        worker(state).vm_since,
+    ) == (3, 0, None)
     assert state.job.placement.next_at == at(30) + 2 * RETRY_MIN
 
 
@@ -193,7 +230,13 @@ def test_exit_while_a_young_vm_shuts_down_is_an_early_loss() -> None:
 def test_restart_in_the_same_vm_neither_ends_the_series_nor_makes_the_vm_younger() -> None:
     state = report(lose(nothing_up(), at(100))[1], at(200))
     replica = worker(state)
-    failed = exited(WORKER_0, 1, incarnation=replica.incarnation, vm_generation=replica.vm_generation, seconds=210)
+    failed = exited(
+        WORKER_0,
+        1,
+        incarnation=replica.incarnation,
+        vm_generation=replica.vm_generation,
+        seconds=210,
+    )
     _, state = judge_and_apply(state, failed, at(210))
     assert worker(state).early_losses == 1
     state = report(state, at(220))
@@ -208,7 +251,9 @@ def test_rerun_keeps_the_age_of_the_vm() -> None:
     assert (state.job.attempt, worker(state).vm_since, worker(state).early_losses) == (2, at(0), 1)
 
 
-@pytest.mark.parametrize(("age", "losses", "pause"), [(SOON, 2, RETRY_MIN), (EARLY_LOSS_AGE_MAX, 0, None)])
+@pytest.mark.parametrize(
+    ("age", "losses", "pause"), [(SOON, 2, RETRY_MIN), (EARLY_LOSS_AGE_MAX, 0, None)]
+)
 def test_early_loss_with_restart_job_on_worker_restart_reruns_the_job_after_a_pause(
     age: timedelta, losses: int, pause: timedelta | None
 ) -> None:
@@ -221,7 +266,9 @@ def test_early_loss_with_restart_job_on_worker_restart_reruns_the_job_after_a_pa
 
 
 def test_rerun_by_an_early_loss_during_a_pause_keeps_the_pause() -> None:
-    job = a_job(plan=a_plan(restart_job_on_worker_restart=True), placement=Placement(next_at=at(500)))
+    job = a_job(
+        plan=a_plan(restart_job_on_worker_restart=True), placement=Placement(next_at=at(500))
+    )
     state = lose(a_state(a_replica(WORKER_0, vm_since=at(0), early_losses=1), job=job), at(30))[1]
     assert (state.job.attempt, state.job.placement.next_at) == (2, at(500))
 

@@ -13,7 +13,13 @@ from tests.support.each_row import each_row
 from tests.support.jobs import START, a_job, at
 from tests.support.tuning_jobs import LAYERS, RATE, a_tuning_job
 from trainmaster.core.actions import CancelJob, RecordMeasurements
-from trainmaster.core.events import Event, StopRequested, TrialEnded, TrialsMeasured, TrialUnpromising
+from trainmaster.core.events import (
+    Event,
+    StopRequested,
+    TrialEnded,
+    TrialsMeasured,
+    TrialUnpromising,
+)
 from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.learning_curve import TrialReport
@@ -30,7 +36,9 @@ IGNORED = "1 ignore nothing_to_do"
 
 def measured(round_number: int = 1, **values: float) -> TrialsMeasured:
     """Return an event in which each trial, such as `t1`, reports one value at step 5."""
-    reports = tuple(TrialReport(int(name[1:]), (Measurement(value, 5),)) for name, value in values.items())
+    reports = tuple(
+        TrialReport(int(name[1:]), (Measurement(value, 5),)) for name, value in values.items()
+    )
     return TrialsMeasured("digits_1", round_number, reports, NOW)
 
 
@@ -41,15 +49,31 @@ def stopping(job: Job) -> Job:
 
 
 CASES: Final[dict[str, tuple[Job, Event, str]]] = {
-    "running trial reports": (a_tuning_job("r"), measured(t1=0.5), "13 record_measurements trials_measured"),
-    "two deliveries read at once": (a_tuning_job("r", rounds_measured=1), measured(t1=0.5), IGNORED),
+    "running trial reports": (
+        a_tuning_job("r"),
+        measured(t1=0.5),
+        "13 record_measurements trials_measured",
+    ),
+    "two deliveries read at once": (
+        a_tuning_job("r", rounds_measured=1),
+        measured(t1=0.5),
+        IGNORED,
+    ),
     "trial that has ended reports": (a_tuning_job("s"), measured(t1=0.5), IGNORED),
     "unknown trial reports": (a_tuning_job("r"), measured(t3=0.5), IGNORED),
-    "running trial is unpromising": (a_tuning_job("r"), UNPROMISING, "13 stop_trial trial_unpromising"),
+    "running trial is unpromising": (
+        a_tuning_job("r"),
+        UNPROMISING,
+        "13 stop_trial trial_unpromising",
+    ),
     "ended trial is unpromising": (a_tuning_job("s"), UNPROMISING, IGNORED),
     "queued trial is unpromising": (a_tuning_job("q"), UNPROMISING, IGNORED),
     "unpromising trial again": (stopping(a_tuning_job("r")), UNPROMISING, IGNORED),
-    "tuning job has ended": (a_tuning_job("r", JobState.CANCELLED), UNPROMISING, "1 ignore job_ended"),
+    "tuning job has ended": (
+        a_tuning_job("r", JobState.CANCELLED),
+        UNPROMISING,
+        "1 ignore job_ended",
+    ),
     "stopped trial ends": (stopping(a_tuning_job("r")), STOPPED, "13 end_trial trial_stopped"),
 }
 
@@ -70,7 +94,9 @@ def test_report_that_changes_nothing_is_not_recorded_again() -> None:
 
 def test_text_of_many_reports_names_some_of_them() -> None:
     values = {f"t{number}": number / 10 for number in range(1, 9)}
-    decision = judge(State(a_tuning_job("r" * 8, max_trials=8), (), whole=True), measured(1, **values), NOW)
+    decision = judge(
+        State(a_tuning_job("r" * 8, max_trials=8), (), whole=True), measured(1, **values), NOW
+    )
     assert "trial 5 0.5 at step 5 and 3 more." in decision.text
     assert "trial 6" not in decision.text
 
@@ -87,11 +113,17 @@ def test_stopped_trial_counts_as_completed_with_its_last_measurement() -> None:
 def test_stop_ends_the_trials_own_job_with_the_comparison_as_its_message() -> None:
     job = a_job(JobState.RUNNING, trial_of=TrialOf("digits_1", 1, "accuracy"))
     decision = judge(State(job, (), whole=True), StopRequested(job.job_id, COMPARISON, NOW), NOW)
-    assert action_of(decision, CancelJob).message == f"Trial is stopped early by its tuning job: {COMPARISON}."
+    assert (
+        action_of(decision, CancelJob).message
+        == f"Trial is stopped early by its tuning job: {COMPARISON}."
+    )
 
 
 def running_since(age: timedelta, count: int = 1) -> Tuning:
-    trials = tuple(Trial(number, ("0.1", "1"), TrialState.RUNNING, START - age) for number in range(1, count + 1))
+    trials = tuple(
+        Trial(number, ("0.1", "1"), TrialState.RUNNING, START - age)
+        for number in range(1, count + 1)
+    )
     return Tuning((RATE, LAYERS), trials=trials, max_trials=count)
 
 

@@ -8,10 +8,27 @@ from typing import Any
 import pytest
 
 from tests.support.decisions import action_of, summarize
-from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at, exited, lost
+from tests.support.jobs import (
+    CHIEF,
+    WORKER_0,
+    WORKER_1,
+    a_job,
+    a_plan,
+    a_replica,
+    a_state,
+    at,
+    exited,
+    lost,
+)
 from trainmaster.core.actions import BeginRound, ContinueProvisioning
 from trainmaster.core.decisions import Reason
-from trainmaster.core.events import AllReady, CapacityErrorKind, ExitCause, MembersJoin, VmsNotCreated
+from trainmaster.core.events import (
+    AllReady,
+    CapacityErrorKind,
+    ExitCause,
+    MembersJoin,
+    VmsNotCreated,
+)
 from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.job import Job, JobState, Placement, State
 from trainmaster.core.model.members import can_spare
@@ -43,7 +60,9 @@ def held(*missing: ReplicaId, plan: Plan | None = None, **round_: Any) -> State:
 def short(*missing: ReplicaId, plan: Plan | None = None, **round_: Any) -> State:
     job = job_of(plan, **round_)
     replicas = (
-        a_replica(r, MISSING, vm_generation=2, ordered_at=at(90)) if r in missing else a_replica(r, incarnation=3)
+        a_replica(r, MISSING, vm_generation=2, ordered_at=at(90))
+        if r in missing
+        else a_replica(r, incarnation=3)
         for r in job.plan.replica_ids
     )
     return a_state(*replicas, job=job)
@@ -67,7 +86,9 @@ def after(state: State, event: Any) -> State:
         (CapacityErrorKind.INTERNAL, "stockout"),
     ],
 )
-def test_any_refusal_of_a_spare_member_is_noted_and_keeps_the_zone(kind: CapacityErrorKind, reason: str) -> None:
+def test_any_refusal_of_a_spare_member_is_noted_and_keeps_the_zone(
+    kind: CapacityErrorKind, reason: str
+) -> None:
     state = held(WORKER_1)
     decision = judge(state, refusal(kind), NOW)
     assert summarize(decision) == f"11 continue_provisioning {reason}"
@@ -81,9 +102,16 @@ def test_alternatives_that_keep_the_other_vms_come_first() -> None:
     plan = elastic()
     spot = tuple(replace(group, spot=True) for group in plan.groups)
     options = (Option(spot), Option(plan.groups))
-    plan = replace(plan, zones=("us-central1-a",) * 2, options=options, candidates=(Candidate(0, 0), Candidate(1, 1)))
+    plan = replace(
+        plan,
+        zones=("us-central1-a",) * 2,
+        options=options,
+        candidates=(Candidate(0, 0), Candidate(1, 1)),
+    )
     state = held(WORKER_1, plan=plan)
-    state = replace(state, job=replace(state.job, placement=Placement(remaining=(1,), since=at(95))))
+    state = replace(
+        state, job=replace(state.job, placement=Placement(remaining=(1,), since=at(95)))
+    )
     action = action_of(judge(state, refusal(), NOW), ContinueProvisioning)
     assert (action.zone_index, action.next_at, action.only_optional) == (1, None, True)
 
@@ -111,26 +139,40 @@ def test_round_begins_without_members_that_the_event_names_if_enough_are_left(
 def test_member_with_a_vm_is_never_left_out() -> None:
     """Its program of the last round may still run."""
     state = held()
-    silent = tuple(replace(r, incarnation=2) if r.replica_id == WORKER_1 else r for r in state.replicas)
-    decision = judge(replace(state, replicas=silent), AllReady("digits_1", 1, NOW, 3, (), (WORKER_1,)), NOW)
+    silent = tuple(
+        replace(r, incarnation=2) if r.replica_id == WORKER_1 else r for r in state.replicas
+    )
+    decision = judge(
+        replace(state, replicas=silent), AllReady("digits_1", 1, NOW, 3, (), (WORKER_1,)), NOW
+    )
     assert decision.reason is Reason.NOT_YET
 
 
 def spare(state: ReplicaState = MISSING, **changes: Any) -> Replica:
-    return a_replica(WORKER_1, state, **{"vm_generation": 2, "incarnation": 3, "ordered_at": at(90), **changes})
+    return a_replica(
+        WORKER_1, state, **{"vm_generation": 2, "incarnation": 3, "ordered_at": at(90), **changes}
+    )
 
 
 def with_spare(replica: Replica, **round_: Any) -> State:
     return a_state(
-        *(a_replica(r, incarnation=3) for r in (CHIEF, WORKER_0)), replica, job=job_of(without=(WORKER_1,), **round_)
+        *(a_replica(r, incarnation=3) for r in (CHIEF, WORKER_0)),
+        replica,
+        job=job_of(without=(WORKER_1,), **round_),
     )
 
 
 @pytest.mark.parametrize(
     ("replica", "event"),
     [
-        (spare(startup_timeouts=1), lost(WORKER_1, LossCause.STARTUP_TIMEOUT, incarnation=3, vm_generation=2)),
-        (spare(early_losses=29, early_losses_in_zone=2), lost(WORKER_1, incarnation=3, vm_generation=2)),
+        (
+            spare(startup_timeouts=1),
+            lost(WORKER_1, LossCause.STARTUP_TIMEOUT, incarnation=3, vm_generation=2),
+        ),
+        (
+            spare(early_losses=29, early_losses_in_zone=2),
+            lost(WORKER_1, incarnation=3, vm_generation=2),
+        ),
         (spare(), exited(WORKER_1, cause=ExitCause.SETUP, incarnation=3, vm_generation=2)),
         (spare(), exited(WORKER_1, 1, cause=ExitCause.INSTALL, incarnation=3, vm_generation=2)),
         (spare(), exited(WORKER_1, cause=ExitCause.UNFIT, incarnation=3, vm_generation=2)),
@@ -139,7 +181,14 @@ def with_spare(replica: Replica, **round_: Any) -> State:
             lost(WORKER_1, LossCause.AGENT_SILENT, incarnation=3, vm_generation=2),
         ),
     ],
-    ids=["second startup timeout", "thirtieth early loss", "set-up", "installation", "unfit", "silent"],
+    ids=[
+        "second startup timeout",
+        "thirtieth early loss",
+        "set-up",
+        "installation",
+        "unfit",
+        "silent",
+    ],
 )
 def test_spare_member_gets_another_vm_whatever_happens_to_it(replica: Replica, event: Any) -> None:
     for is_held in (False, True):
@@ -152,7 +201,10 @@ def test_spare_member_gets_another_vm_whatever_happens_to_it(replica: Replica, e
 def test_end_of_a_spare_members_vm_is_no_evidence() -> None:
     loss = lost(WORKER_1, incarnation=3, vm_generation=2)
     assert round_end(with_spare(spare(ReplicaState.RUNNING)), loss) is None
-    end = round_end(with_spare(spare(ReplicaState.RUNNING, incarnation=2), is_held=True, ordered_at=at(95)), loss)
+    end = round_end(
+        with_spare(spare(ReplicaState.RUNNING, incarnation=2), is_held=True, ordered_at=at(95)),
+        loss,
+    )
     assert end is not None
     assert end.round == "1-3-held"
 
@@ -165,9 +217,13 @@ def test_loss_that_leaves_too_few_makes_all_missing_members_required_again() -> 
 
 
 @pytest.mark.parametrize(
-    ("changes", "round_"), [({}, 2), ({"is_held": True}, 3), ({"without": ()}, 3)], ids=["late", "held", "complete"]
+    ("changes", "round_"),
+    [({}, 2), ({"is_held": True}, 3), ({"without": ()}, 3)],
+    ids=["late", "held", "complete"],
 )
-def test_report_of_a_member_that_can_join_no_longer_is_ignored(changes: dict[str, Any], round_: int) -> None:
+def test_report_of_a_member_that_can_join_no_longer_is_ignored(
+    changes: dict[str, Any], round_: int
+) -> None:
     state = with_spare(spare(ReplicaState.RUNNING))
     state = replace(state, job=replace(state.job, round=replace(state.job.round, **changes)))
     assert judge(state, MembersJoin("digits_1", 1, round_, NOW), NOW).is_provisional
@@ -181,7 +237,9 @@ def test_rerun_waits_for_all_members_again() -> None:
 
 
 @pytest.mark.parametrize("is_complete", [True, False])
-def test_member_of_a_complete_gang_is_spared_before_its_start_is_recorded(*, is_complete: bool) -> None:
+def test_member_of_a_complete_gang_is_spared_before_its_start_is_recorded(
+    *, is_complete: bool
+) -> None:
     """A loss may be judged between the last report and the commit of RUNNING."""
     job = a_job(JobState.PREPARING, elastic(1))
     state = a_state(*(() if is_complete else (a_replica(WORKER_1, ReplicaState.WAITING),)), job=job)

@@ -21,7 +21,18 @@ from tests.support.held_rounds import (
     held,
     judge_held,
 )
-from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at, exited, lost
+from tests.support.jobs import (
+    CHIEF,
+    WORKER_0,
+    WORKER_1,
+    a_job,
+    a_plan,
+    a_replica,
+    a_state,
+    at,
+    exited,
+    lost,
+)
 from trainmaster.core.actions import BeginRound, Budget, RerunJob
 from trainmaster.core.events import End, ExitCause, ProgramError, ReplicaExited
 from trainmaster.core.evolve import apply, evolve
@@ -39,7 +50,9 @@ CHIEF_SILENT: Final = "chief 0 printed nothing for 60 s"
 
 
 def test_verdict_does_not_name_one_of_several_members_that_stalled() -> None:
-    stalls = [exited(replica_id, signal=15, cause=ExitCause.STALLED) for replica_id in (CHIEF, WORKER_0)]
+    stalls = [
+        exited(replica_id, signal=15, cause=ExitCause.STALLED) for replica_id in (CHIEF, WORKER_0)
+    ]
     assert judge_held(held(), *stalls).text == (
         "Round 1 ended: several members printed nothing for the job's stallTimeout. "
         "All members restart in their VMs (stall 1 of 3)."
@@ -63,8 +76,14 @@ def test_verdict_does_not_name_one_of_several_members_that_stalled() -> None:
         ([(PEER_SILENT, "")], "another member"),
     ],
 )  # fmt: skip
-def test_verdict_on_a_stall_says_where_the_members_hung(errors: list[tuple[str, str]], text: str) -> None:
-    words = {STILL: "still for 10 minutes", "Silent": "printed nothing for 60 s", PEER_SILENT: "another member"}
+def test_verdict_on_a_stall_says_where_the_members_hung(
+    errors: list[tuple[str, str]], text: str
+) -> None:
+    words = {
+        STILL: "still for 10 minutes",
+        "Silent": "printed nothing for 60 s",
+        PEER_SILENT: "another member",
+    }
     stalls = [
         exited(
             replica_id,
@@ -74,15 +93,27 @@ def test_verdict_on_a_stall_says_where_the_members_hung(errors: list[tuple[str, 
         )
         for replica_id, (kind, own) in zip((CHIEF, WORKER_0, WORKER_1), errors, strict=False)
     ]
-    decision = judge_held(held(), *stalls, *stalls)  # an exit may be reported, and be part of a vm-ready, too
-    assert decision.text == f"Round 1 ended: {text}. All members restart in their VMs (stall 1 of 3)."
+    decision = judge_held(
+        held(), *stalls, *stalls
+    )  # an exit may be reported, and be part of a vm-ready, too
+    assert (
+        decision.text == f"Round 1 ended: {text}. All members restart in their VMs (stall 1 of 3)."
+    )
 
 
 @pytest.mark.parametrize(
     ("worker", "ends", "absent"),
     [
-        (a_replica(WORKER_1, incarnation=2, ordered_at=at(10)), (CHIEF, WORKER_0), "; worker 1 reported no failure"),
-        (a_replica(WORKER_1, incarnation=2, ordered_at=at(90)), (CHIEF, WORKER_0), "; worker 1 had exited 0"),
+        (
+            a_replica(WORKER_1, incarnation=2, ordered_at=at(10)),
+            (CHIEF, WORKER_0),
+            "; worker 1 reported no failure",
+        ),
+        (
+            a_replica(WORKER_1, incarnation=2, ordered_at=at(90)),
+            (CHIEF, WORKER_0),
+            "; worker 1 had exited 0",
+        ),
         (a_replica(WORKER_1, incarnation=2, ordered_at=at(10)), (CHIEF,), ""),
         (a_replica(WORKER_1, incarnation=2, ordered_at=at(10)), MEMBERS, ""),
     ],
@@ -92,7 +123,10 @@ def test_verdict_names_the_only_member_that_reports_no_failure_if_all_others_los
     worker: Replica, ends: tuple[ReplicaId, ...], absent: str
 ) -> None:
     decision = judge_held(held(2, worker), *(exited(member, 1, error=PEER_LOSS) for member in ends))
-    assert f"chief 0 failed first: UnavailableError: Socket closed (ops.py:1 in f){absent}. Restart 1" in decision.text
+    assert (
+        f"chief 0 failed first: UnavailableError: Socket closed (ops.py:1 in f){absent}. Restart 1"
+        in decision.text
+    )
     own = judge_held(held(2, worker), *(exited(member, 1, error=BUG) for member in ends))
     assert "; worker" not in own.text
 
@@ -101,20 +135,32 @@ HUNG: Final = a_replica(WORKER_1, incarnation=2, ordered_at=at(10))
 SILENCE: Final = (
     *(error for error in LATE_PEERS if not re.search("clients|keys|unhealthy", error[1])),
     ("Aborted", "Terminating process because … absl::Status: DEADLINE_EXCEEDED: Deadline Exceeded"),
-    ("DeadlineExceededError", "Collective ops is aborted by: …\n\nRPC: /tensorflow.CoordinationService/Heartbeat"),
-    ("UnavailableError", "Error reported from /job:worker/task:0: tasks are unhealthy (stopped sending heartbeats):"),
+    (
+        "DeadlineExceededError",
+        "Collective ops is aborted by: …\n\nRPC: /tensorflow.CoordinationService/Heartbeat",
+    ),
+    (
+        "UnavailableError",
+        "Error reported from /job:worker/task:0: tasks are unhealthy (stopped sending heartbeats):",
+    ),
 )
 
 
 def silence(replica_id: ReplicaId, **fields: object) -> ReplicaExited:
-    error = ProgramError("Aborted", f"{JAX_ABORT.message} UNAVAILABLE: … (stopped sending heartbeats):", "")
+    error = ProgramError(
+        "Aborted", f"{JAX_ABORT.message} UNAVAILABLE: … (stopped sending heartbeats):", ""
+    )
     return exited(replica_id, signal=6, **{"error": error, **fields})  # type: ignore[arg-type]
 
 
 @each_row("error", SILENCE, ids=[message[:30] for _, message in SILENCE])
-def test_verdict_charges_the_only_member_that_did_not_answer_the_others(error: tuple[str, str]) -> None:
+def test_verdict_charges_the_only_member_that_did_not_answer_the_others(
+    error: tuple[str, str],
+) -> None:
     state = held(2, HUNG, stalls=1)
-    ends = [exited(member, 1, error=ProgramError(*error, OWN)) for member in (CHIEF, CHIEF, WORKER_0)]
+    ends = [
+        exited(member, 1, error=ProgramError(*error, OWN)) for member in (CHIEF, CHIEF, WORKER_0)
+    ]
     decision = judge_held(state, *ends)
     assert decision.text.startswith("Round 1 ended: worker 1 did not answer, and chief 0 failed: ")
     assert decision.text.endswith(". Restart 1 of 5 of worker 1, in the same VM.")
@@ -126,7 +172,9 @@ def test_member_that_did_not_answer_is_charged_in_a_gang_of_two_whichever_it_is(
     for hung, other in ((CHIEF, WORKER_0), (WORKER_0, CHIEF)):
         job, key = a_job(plan=a_plan(1)), a_replica(hung).key
         two = [a_replica(member, incarnation=2, ordered_at=at(10)) for member in (CHIEF, WORKER_0)]
-        state = a_state(*two, job=replace(job, round=Round(2, is_held=True, began_at=at(10), ordered_at=at(90))))
+        state = a_state(
+            *two, job=replace(job, round=Round(2, is_held=True, began_at=at(10), ordered_at=at(90)))
+        )
         action = action_of(judge_held(state, silence(other), silence(other)), BeginRound)
         assert (action.replica, action.charge) == (key, Budget.RESTARTS)
 
@@ -139,7 +187,10 @@ def test_member_that_did_not_answer_is_charged_in_a_gang_of_two_whichever_it_is(
         (held(2, HUNG), (exited(WORKER_0, signal=6), silence(CHIEF))),
         (held(2, HUNG), tuple(exited(member, 1, error=PEER_LOSS) for member in (CHIEF, WORKER_0))),
         (held(2, replace(HUNG, ordered_at=at(90))), (silence(CHIEF), silence(WORKER_0))),
-        (held(2, replace(HUNG, ordered_at=at(95), vm_generation=2)), (silence(CHIEF), silence(WORKER_0))),
+        (
+            held(2, replace(HUNG, ordered_at=at(95), vm_generation=2)),
+            (silence(CHIEF), silence(WORKER_0)),
+        ),
         (held(2, HUNG, without=(WORKER_1,)), (silence(CHIEF), silence(WORKER_0))),
     ],
     ids=[
@@ -167,10 +218,15 @@ def test_verdict_charges_the_first_end_if_no_single_member_is_known_to_have_hung
         (lost(WORKER_1), "Round 1 ended: the VM of worker 1 was preempted. Free of charge."),
         (exited(WORKER_1, 1, error=BUG), "worker 1 failed first: ValueError"),
         (exited(WORKER_1, 1), "worker 1 failed first: it exited with status 1"),
-        (exited(WORKER_1, signal=9, cause=ExitCause.STALLED), "worker 1 printed nothing for the job's stallTimeout"),
+        (
+            exited(WORKER_1, signal=9, cause=ExitCause.STALLED),
+            "worker 1 printed nothing for the job's stallTimeout",
+        ),
     ],
 )
-def test_end_that_is_stronger_evidence_decides_before_the_silence_of_a_member(end: End, text: str) -> None:
+def test_end_that_is_stronger_evidence_decides_before_the_silence_of_a_member(
+    end: End, text: str
+) -> None:
     assert text in judge_held(held(2, HUNG), end, silence(CHIEF), silence(WORKER_0)).text
 
 
@@ -179,7 +235,10 @@ def test_member_that_did_not_answer_has_the_limits_and_exit_rules_of_its_peers_e
     spent = judge_held(held(2, replace(HUNG, restarts=(NOW,) * 5)), *ends)
     assert action_of(spent, RerunJob).lost == f"1-{WORKER_1}"
     assert "the whole job is rerun (rerun 1 of 3), worker 1 on another VM." in spent.text
-    for task_type, expected in ((TaskType.CHIEF, "8 fail_job exit_policy"), (TaskType.WORKER, "10 begin_round")):
+    for task_type, expected in (
+        (TaskType.CHIEF, "8 fail_job exit_policy"),
+        (TaskType.WORKER, "10 begin_round"),
+    ):
         rule = ExitRule(134, 134, ExitAction.FAIL, (task_type,))
         state = held(2, HUNG, job=a_job(plan=a_plan(2, exit_policy=ExitPolicy(rules=(rule,)))))
         assert summarize(judge_held(state, *ends)).startswith(expected)

@@ -51,16 +51,28 @@ RUNNING_DEADLINE = DeadlinePassed("digits_1", Deadline.RUNNING, NOW)
 WAIT_DEADLINE = DeadlinePassed("digits_1", Deadline.WAIT, NOW)
 
 CASES: Final[dict[str, Case]] = {
-    "new job is accepted": (None, JobSubmitted(a_job(JobState.QUEUED), NOW), "0 accept_job accepted"),
+    "new job is accepted": (
+        None,
+        JobSubmitted(a_job(JobState.QUEUED), NOW),
+        "0 accept_job accepted",
+    ),
     "same submission is the same job": (RUNNING, SAME_JOB, "1 ignore nothing_to_do"),
     "other submission of a used job id is ignored": (RUNNING, OTHER_JOB, "1 ignore job_id_taken"),
     "queued job begins provisioning": (QUEUED, STARTED, "0 begin_preparing preparing"),
     "preparing job begins provisioning only once": (PREPARING, STARTED, "1 ignore nothing_to_do"),
     "waiting replica becomes ready": (WORKER_0_WAITING, ready(WORKER_0), "0 mark_ready ready"),
-    "restarting replica becomes ready": (WORKER_0_RESTARTING, ready(WORKER_0, 2), "0 mark_ready ready"),
+    "restarting replica becomes ready": (
+        WORKER_0_RESTARTING,
+        ready(WORKER_0, 2),
+        "0 mark_ready ready",
+    ),
     "running replica is ready only once": (RUNNING, ready(WORKER_0), "1 ignore nothing_to_do"),
     "last ready replica starts the job": (PREPARING, ALL_READY, "0 begin_running all_ready"),
-    "readiness that was counted before a move does not start the job": (MOVED, ALL_READY, "1 ignore not_yet"),
+    "readiness that was counted before a move does not start the job": (
+        MOVED,
+        ALL_READY,
+        "1 ignore not_yet",
+    ),
     "readiness that was counted after a move starts the job": (
         MOVED,
         AllReady("digits_1", 1, NOW, floor=3),
@@ -75,7 +87,11 @@ CASES: Final[dict[str, Case]] = {
         exited(WORKER_0, 1),
         "1 ignore old_incarnation",
     ),
-    "exit on an older VM is ignored": (WORKER_0_REPLACED, exited(WORKER_0, 1), "1 ignore old_vm_generation"),
+    "exit on an older VM is ignored": (
+        WORKER_0_REPLACED,
+        exited(WORKER_0, 1),
+        "1 ignore old_vm_generation",
+    ),
     "exit of a later incarnation than ordered is ignored": (
         RUNNING,
         exited(WORKER_0, 1, incarnation=9),
@@ -100,11 +116,19 @@ CASES: Final[dict[str, Case]] = {
     "running job is cancelled": (RUNNING, CANCEL, "12 cancel_job cancelled_by_user"),
     "deadline that has not passed is ignored": (RUNNING, RUNNING_DEADLINE, "1 ignore not_yet"),
     "ended job is deleted": (FAILED, DELETE, "0 delete_job deleted_by_user"),
-    "deleted job is deleted only once": (DELETED, replace(DELETE, change="b"), "1 ignore nothing_to_do"),
+    "deleted job is deleted only once": (
+        DELETED,
+        replace(DELETE, change="b"),
+        "1 ignore nothing_to_do",
+    ),
     "running job is not deleted": (RUNNING, DELETE, "1 ignore not_ended"),
     "running job is labelled": (RUNNING, LABEL, "0 set_labels labels_changed"),
     "ended job is labelled": (FAILED, LABEL_SEEN_1, "0 set_labels labels_changed"),
-    "labels that changed since they were read are kept": (RELABELLED, LABEL_SEEN_1, "1 ignore changed_meanwhile"),
+    "labels that changed since they were read are kept": (
+        RELABELLED,
+        LABEL_SEEN_1,
+        "1 ignore changed_meanwhile",
+    ),
 }
 
 
@@ -120,7 +144,10 @@ def test_judge_has_a_rule_for_every_type_of_event() -> None:
 def test_running_deadline_counts_from_running_to_the_second() -> None:
     assert isinstance(judge(RUNNING, RUNNING_DEADLINE, at(10 + 3599)).action, Ignore)
     action = action_of(judge(RUNNING, RUNNING_DEADLINE, at(10 + 3600)), CancelJob)
-    assert action.message == "Job was cancelled for exceeding the maximum allowed duration of 3600 seconds."
+    assert (
+        action.message
+        == "Job was cancelled for exceeding the maximum allowed duration of 3600 seconds."
+    )
 
 
 def test_wait_deadline_counts_from_creation_and_ends_with_running() -> None:

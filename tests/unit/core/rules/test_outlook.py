@@ -9,11 +9,23 @@ import pytest
 
 from tests.support.each_row import each_row
 from tests.support.jobs import a_plan, at
-from trainmaster.core.model.capacity import Outcome, Prospect, advisable, decisive_kinds, machine_kind
+from trainmaster.core.model.capacity import (
+    Outcome,
+    Prospect,
+    advisable,
+    decisive_kinds,
+    machine_kind,
+)
 from trainmaster.core.model.plan import Accelerator, TaskGroup, Tpu
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.rules.outlook import in_order, is_fresh, look_out
-from trainmaster.core.timeouts import ADVICE_DOUBTED, CAPACITY_FRESH, CAPACITY_HALF_LIFE, RETRY_JITTER, RETRY_MIN
+from trainmaster.core.timeouts import (
+    ADVICE_DOUBTED,
+    CAPACITY_FRESH,
+    CAPACITY_HALF_LIFE,
+    RETRY_JITTER,
+    RETRY_MIN,
+)
 
 CPU, GPU = "n1-standard-4", "n1-standard-4 with 1 x nvidia-l4"
 HALF_S = CAPACITY_HALF_LIFE.total_seconds()
@@ -26,11 +38,17 @@ WITH_GPU = replace(WORKER, accelerator=Accelerator("nvidia-l4", 1))
     [
         (WORKER, False, CPU),
         (replace(WORKER, count=9), True, f"Spot {CPU}"),
-        (replace(WITH_GPU, accelerator=Accelerator("nvidia-l4", 2)), False, f"{CPU} with 2 x nvidia-l4"),
+        (
+            replace(WITH_GPU, accelerator=Accelerator("nvidia-l4", 2)),
+            False,
+            f"{CPU} with 2 x nvidia-l4",
+        ),
         (TaskGroup(TaskType.WORKER, 1, "", tpu=Tpu("v5litepod-16", "r", 4)), False, "v5litepod-16"),
     ],
 )
-def test_machine_kind_names_pricing_machine_type_and_gpus(group: TaskGroup, words: str, *, spot: bool) -> None:
+def test_machine_kind_names_pricing_machine_type_and_gpus(
+    group: TaskGroup, words: str, *, spot: bool
+) -> None:
     assert machine_kind(group, spot=spot) == words
 
 
@@ -45,15 +63,25 @@ def test_machine_kind_names_pricing_machine_type_and_gpus(group: TaskGroup, word
     ],
     ids=["one kind", "accelerators decide", "two pricings", "Spot first", "never Spot"],
 )
-def test_kinds_that_decide(groups: tuple[TaskGroup, ...], on_demand_after: int | None, kinds: tuple[str, ...]) -> None:
+def test_kinds_that_decide(
+    groups: tuple[TaskGroup, ...], on_demand_after: int | None, kinds: tuple[str, ...]
+) -> None:
     assert decisive_kinds(a_plan(groups=groups, on_demand_after=on_demand_after)) == kinds
 
 
 @pytest.mark.parametrize(
     ("age_s", "is_created", "chance"),
-    [(0, False, 0.0), (0, True, 1.0), (HALF_S, False, 0.25), (HALF_S, True, 0.75), (2 * HALF_S, False, 0.375)],
+    [
+        (0, False, 0.0),
+        (0, True, 1.0),
+        (HALF_S, False, 0.25),
+        (HALF_S, True, 0.75),
+        (2 * HALF_S, False, 0.375),
+    ],
 )
-def test_chance_returns_to_a_half_as_its_outcome_ages(age_s: float, chance: float, *, is_created: bool) -> None:
+def test_chance_returns_to_a_half_as_its_outcome_ages(
+    age_s: float, chance: float, *, is_created: bool
+) -> None:
     outcome = Outcome("z", CPU, at(0), is_created)
     (seen, unknown) = look_out([[outcome.key], [("y", CPU)]], [outcome], at(age_s))
     assert (seen.chance, seen.failed_at) == (chance, None if is_created else at(0))
@@ -62,7 +90,9 @@ def test_chance_returns_to_a_half_as_its_outcome_ages(age_s: float, chance: floa
 
 def test_least_likely_role_decides_and_a_clock_that_is_behind_does_no_harm() -> None:
     created, failed = Outcome("z", CPU, at(60), is_created=True), Outcome("z", GPU, at(0))
-    assert look_out([[created.key, failed.key]], [created, failed], at(0)) == (Prospect(0.0, at(0)),)
+    assert look_out([[created.key, failed.key]], [created, failed], at(0)) == (
+        Prospect(0.0, at(0)),
+    )
 
 
 MANY_S = 40 * HALF_S
@@ -79,7 +109,15 @@ MANY_S = 40 * HALF_S
         (False, -60, 0.0),
         (False, MANY_S, 0.7 * 0.9 + 0.3 * 0.5),
     ],
-    ids=["no outcome", "created", "created before", "stockout", "stockout before", "clock is behind", "forgotten"],
+    ids=[
+        "no outcome",
+        "created",
+        "created before",
+        "stockout",
+        "stockout before",
+        "clock is behind",
+        "forgotten",
+    ],
 )
 def test_advice_counts_more_than_an_outcome_except_a_recent_stockout(
     outcome: bool | None, age_s: float, chance: float
@@ -133,7 +171,15 @@ A, B, C, D = Prospect(0.4), Prospect(0.9), Prospect(0.29, OLD), Prospect(0.05, O
         ((A, Prospect(0.0, at(0)), B), (0, 0, 1), (0, 2)),
         ((Prospect(0.0, at(0)),), (0,), ()),
     ],
-    ids=["chance", "any order", "rank before chance", "unlikely last", "equal", "fresh failure", "all fresh"],
+    ids=[
+        "chance",
+        "any order",
+        "rank before chance",
+        "unlikely last",
+        "equal",
+        "fresh failure",
+        "all fresh",
+    ],
 )
 def test_pass_requests_likely_candidates_by_rank_and_then_the_unlikely_ones(
     prospects: tuple[Prospect, ...], ranks: tuple[int, ...], order: tuple[int, ...]
@@ -145,4 +191,6 @@ def test_fresh_failure_counts_until_just_before_the_next_pass_of_the_same_job() 
     failed = Prospect(0.0, at(0))
     assert is_fresh(failed, at(0) + CAPACITY_FRESH - timedelta(microseconds=1))
     assert not is_fresh(failed, at(0) + CAPACITY_FRESH)
-    assert CAPACITY_FRESH < RETRY_MIN * (1 - RETRY_JITTER), "no pass leaves out what the pass before requested last"
+    assert CAPACITY_FRESH < RETRY_MIN * (1 - RETRY_JITTER), (
+        "no pass leaves out what the pass before requested last"
+    )

@@ -29,7 +29,9 @@ TENSORFLOW_PEER_LOSS = ProgramError(
     "tensorflow.python.framework.errors_impl.UnavailableError", "{{node x}}", "ops.py:12 in execute"
 )
 GLOO_PEER_LOSS = ProgramError(
-    "RuntimeError", "[gloo/transport/tcp/pair.cc:534] Connection closed by peer", "c10d.py:9 in all_reduce"
+    "RuntimeError",
+    "[gloo/transport/tcp/pair.cc:534] Connection closed by peer",
+    "c10d.py:9 in all_reduce",
 )
 XGBOOST_PEER_LOSS = ProgramError(
     "xgboost.core.XGBoostError",
@@ -119,7 +121,11 @@ CASES: Final[dict[str, Case]] = {
     "usage error": (RUNNING, exited(WORKER_0, 2), COMMON_ERROR),
     "command cannot execute": (RUNNING, exited(WORKER_0, 126), COMMON_ERROR),
     "command not found": (RUNNING, exited(WORKER_0, 127), COMMON_ERROR),
-    "package cannot be installed": (RUNNING, exited(WORKER_0, 1, cause=ExitCause.INSTALL), INSTALL_FAILED),
+    "package cannot be installed": (
+        RUNNING,
+        exited(WORKER_0, 1, cause=ExitCause.INSTALL),
+        INSTALL_FAILED,
+    ),
     "module cannot be imported": (RUNNING, exited(WORKER_0, 1, error=IMPORT_ERROR), INSTALL_FAILED),
     "module cannot be imported soon after the start": (
         RUNNING,
@@ -142,32 +148,58 @@ CASES: Final[dict[str, Case]] = {
         REPEATED,
     ),
     "same failure in a library, called from the same line": (
-        *second_exit(replace(BUG, frame="keras/a.py:1 in f"), replace(BUG, frame="keras/a.py:1 in f")),
+        *second_exit(
+            replace(BUG, frame="keras/a.py:1 in f"), replace(BUG, frame="keras/a.py:1 in f")
+        ),
         REPEATED,
     ),
     "failure of another type": (*second_exit(replace(BUG, type="KeyError"), BUG), RESTARTED),
-    "failure with another message": (*second_exit(replace(BUG, message="bad type"), BUG), RESTARTED),
-    "failure in another line": (*second_exit(replace(BUG, own_frame="trainer/task.py:7 in main"), BUG), RESTARTED),
+    "failure with another message": (
+        *second_exit(replace(BUG, message="bad type"), BUG),
+        RESTARTED,
+    ),
+    "failure in another line": (
+        *second_exit(replace(BUG, own_frame="trainer/task.py:7 in main"), BUG),
+        RESTARTED,
+    ),
     "same failure outside the job's own code": (
         *second_exit(replace(BUG, own_frame=""), replace(BUG, own_frame="")),
         RESTARTED,
     ),
-    "same failure after the program trained for a while": (*second_exit(BUG, BUG, second_ran_s=600), RESTARTED),
-    "same failure just before that time": (*second_exit(BUG, BUG, first_ran_s=599, second_ran_s=599), REPEATED),
-    "same failure as one after the program trained for a while": (*second_exit(BUG, BUG, first_ran_s=600), RESTARTED),
-    "same failure of programs that ran for an unknown time": (*second_exit(BUG, BUG, second_ran_s=None), RESTARTED),
+    "same failure after the program trained for a while": (
+        *second_exit(BUG, BUG, second_ran_s=600),
+        RESTARTED,
+    ),
+    "same failure just before that time": (
+        *second_exit(BUG, BUG, first_ran_s=599, second_ran_s=599),
+        REPEATED,
+    ),
+    "same failure as one after the program trained for a while": (
+        *second_exit(BUG, BUG, first_ran_s=600),
+        RESTARTED,
+    ),
+    "same failure of programs that ran for an unknown time": (
+        *second_exit(BUG, BUG, second_ran_s=None),
+        RESTARTED,
+    ),
     "same failure as two incarnations before": (
         a_state(a_replica(WORKER_0, incarnation=3)),
         exited(WORKER_0, 1, error=BUG, incarnation=3, ran_s=5),
         RESTARTED,
     ),
     "second failure without a traceback": (*second_exit(None, None), RESTARTED),
-    "peer lost twice, by TensorFlow": (*second_exit(TENSORFLOW_PEER_LOSS, TENSORFLOW_PEER_LOSS), RESTARTED),
+    "peer lost twice, by TensorFlow": (
+        *second_exit(TENSORFLOW_PEER_LOSS, TENSORFLOW_PEER_LOSS),
+        RESTARTED,
+    ),
     "peer lost twice, by gloo": (*second_exit(GLOO_PEER_LOSS, GLOO_PEER_LOSS), RESTARTED),
     "peer lost twice, by XGBoost": (*second_exit(XGBOOST_PEER_LOSS, XGBOOST_PEER_LOSS), RESTARTED),
     "peer lost twice, by torchrun": (*second_exit(RENDEZVOUS_LOSS, RENDEZVOUS_LOSS), RESTARTED),
     **{
-        f"same transient failure again: {error.type} {error.message}": (*second_exit(error, error), RESTARTED)
+        f"same transient failure again: {error.type} {error.message}": (
+            *second_exit(error, error),
+            RESTARTED,
+        )
         for error in TRANSIENT_FAILURES
     },
     "any exit with the preset service": (SERVICE, EXIT_1, COMMON_ERROR),
@@ -186,30 +218,62 @@ CASES: Final[dict[str, Case]] = {
         exited(WORKER_0, 1, error=TENSORFLOW_PEER_LOSS),
         "6 fail_job retries_disabled",
     ),
-    "abort without retries": (NO_RETRIES, exited(WORKER_0, signal=6), "6 fail_job retries_disabled"),
+    "abort without retries": (
+        NO_RETRIES,
+        exited(WORKER_0, signal=6),
+        "6 fail_job retries_disabled",
+    ),
     "crash with the preset service": (SERVICE, exited(WORKER_0, 134), CRASHED),
-    "out of memory with the preset restart": (with_policy(Preset.RESTART), OUT_OF_MEMORY, RESTARTED),
-    "user rule: permanent": (with_rule(64, 80, ExitAction.FAIL), exited(WORKER_0, 70), "8 fail_job exit_policy"),
-    "user rule: rerun": (with_rule(3, 3, ExitAction.RERUN), exited(WORKER_0, 3), "9 rerun_job exit_policy"),
+    "out of memory with the preset restart": (
+        with_policy(Preset.RESTART),
+        OUT_OF_MEMORY,
+        RESTARTED,
+    ),
+    "user rule: permanent": (
+        with_rule(64, 80, ExitAction.FAIL),
+        exited(WORKER_0, 70),
+        "8 fail_job exit_policy",
+    ),
+    "user rule: rerun": (
+        with_rule(3, 3, ExitAction.RERUN),
+        exited(WORKER_0, 3),
+        "9 rerun_job exit_policy",
+    ),
     "user rule: restart": (with_rule(2, 2, ExitAction.RESTART), exited(WORKER_0, 2), RESTARTED),
     "user rule: signal as a code": (
         with_rule(137, 137, ExitAction.FAIL),
         exited(WORKER_0, signal=9),
         "8 fail_job exit_policy",
     ),
-    "user rule: other task type": (with_rule(1, 1, ExitAction.FAIL, TaskType.PS), EXIT_1, RESTARTED),
+    "user rule: other task type": (
+        with_rule(1, 1, ExitAction.FAIL, TaskType.PS),
+        EXIT_1,
+        RESTARTED,
+    ),
     # Rule 9
     "SIGSEGV": (RUNNING, exited(WORKER_0, signal=11), CRASHED),
     "SIGABRT": (RUNNING, exited(WORKER_0, signal=6), CRASHED),
     "exit code of SIGABRT": (RUNNING, exited(WORKER_0, 134), CRASHED),
     "exit code of SIGSEGV": (RUNNING, exited(WORKER_0, 139), CRASHED),
-    "fourth crash": (a_state(job=RERUNS_USED_3), exited(WORKER_0, signal=11), "9 fail_job reruns_spent"),
-    "fourth abort": (a_state(job=RERUNS_USED_3), exited(WORKER_0, signal=6), "9 fail_job reruns_spent"),
+    "fourth crash": (
+        a_state(job=RERUNS_USED_3),
+        exited(WORKER_0, signal=11),
+        "9 fail_job reruns_spent",
+    ),
+    "fourth abort": (
+        a_state(job=RERUNS_USED_3),
+        exited(WORKER_0, signal=6),
+        "9 fail_job reruns_spent",
+    ),
     # Rule 10
     "SIGKILL": (RUNNING, exited(WORKER_0, signal=9), RESTARTED),
     "exit 1": (RUNNING, exited(CHIEF, 1, error=BUG), RESTARTED),
     "exit 1 before the replica was ready": (WAITING, EXIT_1, RESTARTED),
-    "sixth failure": (RESTARTS_USED_5, exited(WORKER_0, 1, incarnation=6), "10 rerun_job restarts_spent"),
+    "sixth failure": (
+        RESTARTS_USED_5,
+        exited(WORKER_0, 1, incarnation=6),
+        "10 rerun_job restarts_spent",
+    ),
     "sixth failure in the fourth attempt": (
         replace(RESTARTS_USED_5, job=RERUNS_USED_3),
         exited(WORKER_0, 1, incarnation=6),
@@ -234,22 +298,33 @@ def test_error_message_of_a_failed_job_has_the_services_words_and_the_traceback(
     decision = judge(state, exited(WORKER_1, 1, error=BUG, tail=tail, incarnation=2, ran_s=5), NOW)
     message = action_of(decision, FailJob).message
     cause = f"ValueError: bad shape ({OWN})"
-    assert message == f"The replica worker 1 exited with a non-zero status of 1. \n{cause}\n\n{tail}"
+    assert (
+        message == f"The replica worker 1 exited with a non-zero status of 1. \n{cause}\n\n{tail}"
+    )
 
 
 def test_error_message_of_an_out_of_memory_exit_has_the_services_words() -> None:
     decision = judge(RUNNING, exited(CHIEF, signal=9, out_of_memory=True), NOW)
     message = action_of(decision, FailJob).message
-    assert message == "The replica chief 0 ran out-of-memory and exited with a non-zero status of 9(SIGKILL)."
+    assert (
+        message
+        == "The replica chief 0 ran out-of-memory and exited with a non-zero status of 9(SIGKILL)."
+    )
 
 
 def test_each_kind_of_failure_is_charged_to_its_own_budget() -> None:
-    reboot = action_of(judge(RUNNING, exited(WORKER_0, cause=ExitCause.VM_RESTARTED), NOW), RestartReplica)
+    reboot = action_of(
+        judge(RUNNING, exited(WORKER_0, cause=ExitCause.VM_RESTARTED), NOW), RestartReplica
+    )
     restart = action_of(judge(RUNNING, EXIT_1, NOW), RestartReplica)
     rerun = action_of(judge(RUNNING, exited(WORKER_0, signal=11), NOW), RerunJob)
     internal = action_of(judge(RUNNING, exited(WORKER_0, cause=ExitCause.SETUP), NOW), RerunJob)
     assert reboot.charge is Budget.FREE
-    assert (restart.charge, rerun.charge, internal.charge) == (Budget.RESTARTS, Budget.RERUNS, Budget.INTERNAL)
+    assert (restart.charge, rerun.charge, internal.charge) == (
+        Budget.RESTARTS,
+        Budget.RERUNS,
+        Budget.INTERNAL,
+    )
 
 
 def test_pause_doubles_with_each_quick_failure_and_ends_with_a_long_run() -> None:
@@ -277,8 +352,13 @@ def test_restart_is_at_once_if_the_policy_has_no_pauses() -> None:
 
 
 def test_only_the_replica_that_failed_pauses_after_a_rerun() -> None:
-    state, _ = after_failure(a_state(a_replica(CHIEF), a_replica(WORKER_0, quick_failures=1)), 1, ran_s=5, signal=11)
-    pauses = {target.replica.replica_id: target.directive.pause_s for target in desired_vms(state.job, state.replicas)}
+    state, _ = after_failure(
+        a_state(a_replica(CHIEF), a_replica(WORKER_0, quick_failures=1)), 1, ran_s=5, signal=11
+    )
+    pauses = {
+        target.replica.replica_id: target.directive.pause_s
+        for target in desired_vms(state.job, state.replicas)
+    }
     assert pauses == {CHIEF: 0, WORKER_0: 1, WORKER_1: 0}
 
 
@@ -290,21 +370,39 @@ def test_replacement_of_the_vm_ends_the_pauses() -> None:
 
 @pytest.mark.parametrize(
     ("error", "expected"),
-    [(None, True), (BUG, True), (replace(BUG, type="ServiceUnavailable"), False), (GLOO_PEER_LOSS, False)],
+    [
+        (None, True),
+        (BUG, True),
+        (replace(BUG, type="ServiceUnavailable"), False),
+        (GLOO_PEER_LOSS, False),
+    ],
 )
-def test_message_of_the_third_quick_failure_suggests_a_bug(error: ProgramError | None, *, expected: bool) -> None:
+def test_message_of_the_third_quick_failure_suggests_a_bug(
+    error: ProgramError | None, *, expected: bool
+) -> None:
     replica = a_replica(WORKER_0, incarnation=3, restarts_used=2, quick_failures=2)
-    decision = judge(a_state(replica), exited(WORKER_0, 1, error=error, incarnation=3, ran_s=5), NOW)
+    decision = judge(
+        a_state(replica), exited(WORKER_0, 1, error=error, incarnation=3, ran_s=5), NOW
+    )
     assert "it restarts in the same VM after a pause of 2 s (restart 3 of 5)." in decision.text
     advice = "3 failures in a row, each within 10 minutes of the start, look like a bug."
     assert (advice in decision.text) is expected
 
 
-def after_failure(state: State, incarnation: int, *, ran_s: float, signal: int | None = None) -> tuple[State, int]:
+def after_failure(
+    state: State, incarnation: int, *, ran_s: float, signal: int | None = None
+) -> tuple[State, int]:
     """Return the state after worker 0's program failed and was ordered again, and the pause before its next start."""
     status = None if signal else 1
     (worker,) = (replica for replica in state.replicas if replica.replica_id == WORKER_0)
-    event = exited(WORKER_0, status, signal=signal, incarnation=incarnation, attempt=state.job.attempt, ran_s=ran_s)
+    event = exited(
+        WORKER_0,
+        status,
+        signal=signal,
+        incarnation=incarnation,
+        attempt=state.job.attempt,
+        ran_s=ran_s,
+    )
     event = replace(event, subject=replace(event.subject, vm_generation=worker.vm_generation))
     change = evolve(state, judge(state, event, NOW), NOW)
     job = change.job or state.job
@@ -315,7 +413,9 @@ def after_failure(state: State, incarnation: int, *, ran_s: float, signal: int |
     following = State(job, replicas, whole=True)
     (target,) = [one for one in desired_vms(job, replicas) if one.replica.replica_id == WORKER_0]
     running = tuple(
-        replace(replica, state=ReplicaState.RUNNING, ready_at=at(101)) if replica is target.replica else replica
+        replace(replica, state=ReplicaState.RUNNING, ready_at=at(101))
+        if replica is target.replica
+        else replica
         for replica in following.replicas
     )
     return replace(following, replicas=running), target.directive.pause_s

@@ -17,7 +17,18 @@ from tests.support.held_rounds import (
     of_ready,
     running,
 )
-from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, exited, lost, ready
+from tests.support.jobs import (
+    CHIEF,
+    WORKER_0,
+    WORKER_1,
+    a_job,
+    a_plan,
+    a_replica,
+    a_state,
+    exited,
+    lost,
+    ready,
+)
 from trainmaster.core.decisions import Reason
 from trainmaster.core.events import Event, ExitCause, MemberMissing
 from trainmaster.core.evolve import apply, evolve
@@ -84,8 +95,14 @@ def test_first_failure_holds_the_next_round_and_later_ones_change_nothing() -> N
         (lost(WORKER_0, LossCause.AGENT_SILENT), "4 stop_round agent_silent"),
         (exited(WORKER_0, 0), "3 record_completion exited_zero"),
         (exited(WORKER_0, 1, cause=ExitCause.INSTALL), "8 fail_job install_failed"),
-        (exited(WORKER_0, 1, error=replace(BUG, type="ImportError"), ran_s=599), "8 fail_job install_failed"),
-        (exited(WORKER_0, 1, error=replace(BUG, type="ImportError"), ran_s=600), "7 stop_round member_failed"),
+        (
+            exited(WORKER_0, 1, error=replace(BUG, type="ImportError"), ran_s=599),
+            "8 fail_job install_failed",
+        ),
+        (
+            exited(WORKER_0, 1, error=replace(BUG, type="ImportError"), ran_s=600),
+            "7 stop_round member_failed",
+        ),
         (exited(WORKER_0, cause=ExitCause.SETUP), "5 rerun_job setup_failed"),
         (exited(WORKER_0, cause=ExitCause.UNFIT), "4 stop_round unfit"),
     ],
@@ -119,12 +136,16 @@ def test_loss_of_a_vm_ends_the_round_and_orders_another_vm() -> None:
 
 
 def test_completed_member_is_recalled_when_its_round_ends() -> None:
-    rebooted = a_state(a_replica(CHIEF), a_replica(WORKER_0, reboots=1, reports_held=False), a_replica(WORKER_1))
+    rebooted = a_state(
+        a_replica(CHIEF), a_replica(WORKER_0, reboots=1, reports_held=False), a_replica(WORKER_1)
+    )
     completed = after(rebooted, exited(WORKER_0, 0))
     stopped = after(completed, exited(CHIEF, 1))
     (worker,) = (replica for replica in stopped.replicas if replica.replica_id == WORKER_0)
     assert (worker.state, worker.vm_generation, worker.awaits_vm) == (ReplicaState.WAITING, 2, True)
-    assert {field: getattr(worker, field) for field in NO_VM} == NO_VM, "nothing is known of the VM that it gets"
+    assert {field: getattr(worker, field) for field in NO_VM} == NO_VM, (
+        "nothing is known of the VM that it gets"
+    )
     assert worker.version == completed.replicas[1].version, "no document is written"
 
 
@@ -145,7 +166,9 @@ def test_member_that_awaits_its_vm_ends_a_running_round() -> None:
         (held(2, a_replica(CHIEF)), of_ready(CHIEF, 2, exited(CHIEF, 0))),
     ],
 )
-def test_exit_0_of_the_primary_is_success_in_any_round_and_on_any_vm(state: State, event: Event) -> None:
+def test_exit_0_of_the_primary_is_success_in_any_round_and_on_any_vm(
+    state: State, event: Event
+) -> None:
     assert summarize(judge(state, event, NOW)) == "2 succeed_job primary_exited_zero"
 
 
@@ -167,9 +190,13 @@ def test_member_is_ready_for_the_round_that_its_vm_reports() -> None:
 
 def test_host_that_exited_0_is_ready_for_the_next_round() -> None:
     chief = Replica(1, CHIEF, state=ReplicaState.RUNNING, hosts_done=(0, 2))
-    state = State(a_job(plan=a_plan(groups=(SLICE,)), round=Round(2, is_held=True)), (chief,), whole=True)
+    state = State(
+        a_job(plan=a_plan(groups=(SLICE,)), round=Round(2, is_held=True)), (chief,), whole=True
+    )
     event = of_ready(CHIEF, 2, exited(CHIEF, 0))
     of_host = replace(event, subject=replace(event.subject, host=1))
     assert of_host.ended is not None
-    of_host = replace(of_host, ended=replace(of_host.ended, subject=replace(of_host.ended.subject, host=1)))
+    of_host = replace(
+        of_host, ended=replace(of_host.ended, subject=replace(of_host.ended.subject, host=1))
+    )
     assert summarize(judge(state, of_host, NOW)) == "0 mark_host_ready host_ready"

@@ -20,7 +20,13 @@ from trainmaster.core.rules.judge import judge
 
 SLICE = ReplicaId(TaskType.CHIEF, 0)
 HOSTS = 4
-PLAN = a_plan(groups=(TaskGroup(TaskType.CHIEF, 1, "", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=HOSTS)),))
+PLAN = a_plan(
+    groups=(
+        TaskGroup(
+            TaskType.CHIEF, 1, "", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=HOSTS)
+        ),
+    )
+)
 
 
 def a_slice(job_state: JobState = JobState.RUNNING, **replica: object) -> State:
@@ -42,7 +48,9 @@ def after(state: State, *events: Event) -> State:
 
 
 @pytest.mark.parametrize("order", list(permutations(range(HOSTS)))[::5])
-def test_slice_is_ready_when_the_last_host_is_in_any_order_and_despite_repetitions(order: tuple[int, ...]) -> None:
+def test_slice_is_ready_when_the_last_host_is_in_any_order_and_despite_repetitions(
+    order: tuple[int, ...],
+) -> None:
     reports = [of_host(host, ready(SLICE)) for host in order[:-1]]
     waiting = after(a_slice(JobState.PREPARING), *reports, *reports)
     assert waiting.replicas[0].state is ReplicaState.WAITING
@@ -54,7 +62,10 @@ def test_slice_is_ready_when_the_last_host_is_in_any_order_and_despite_repetitio
 def test_slice_completes_when_the_last_host_exits_0(order: tuple[int, ...]) -> None:
     done = [of_host(host, exited(SLICE, 0)) for host in order]
     partly_done = after(a_slice(state=ReplicaState.RUNNING), *done[:-1], *done[:-1])
-    assert (partly_done.job.state, len(partly_done.replicas[0].hosts_done)) == (JobState.RUNNING, HOSTS - 1)
+    assert (partly_done.job.state, len(partly_done.replicas[0].hosts_done)) == (
+        JobState.RUNNING,
+        HOSTS - 1,
+    )
     assert after(partly_done, done[-1]).job.state is JobState.SUCCEEDED
 
 
@@ -68,11 +79,19 @@ def test_first_failure_of_a_host_stops_the_round_and_the_others_are_only_read() 
 
 
 def test_slice_is_ready_for_the_next_round_when_all_its_hosts_are() -> None:
-    stopped = after(a_slice(state=ReplicaState.RUNNING), of_host(1, exited(SLICE, 0)), of_host(2, exited(SLICE, 1)))
+    stopped = after(
+        a_slice(state=ReplicaState.RUNNING),
+        of_host(1, exited(SLICE, 0)),
+        of_host(2, exited(SLICE, 1)),
+    )
     reports = [of_host(host, ready(SLICE, 2)) for host in range(HOSTS)]
     waiting = after(stopped, *reports[:-1])
     (replica,) = waiting.replicas
-    assert (replica.state, replica.ready_for, replica.hosts_done) == (ReplicaState.RESTARTING, None, ())
+    assert (replica.state, replica.ready_for, replica.hosts_done) == (
+        ReplicaState.RESTARTING,
+        None,
+        (),
+    )
     assert after(waiting, reports[-1]).replicas[0].ready_for == "1-2"
 
 

@@ -45,7 +45,9 @@ def test_fourth_stall_reruns_the_job_until_its_reruns_are_spent() -> None:
     decision = judge(after_stalls(STALLS_MAX), a_stall(STALLS_MAX + 1), NOW)
     assert (decision.rule, decision.reason) == (Rule.STALLED, Reason.STALLS_SPENT)
     rerun = action_of(decision, RerunJob)
-    assert (rerun.charge, rerun.lost) == (Budget.RERUNS, f"1-{WORKER_0}"), "the machine may be the cause"
+    assert (rerun.charge, rerun.lost) == (Budget.RERUNS, f"1-{WORKER_0}"), (
+        "the machine may be the cause"
+    )
     spent = after_stalls(STALLS_MAX, RERUNS_MAX)
     failed = action_of(judge(spent, a_stall(STALLS_MAX + 1), NOW), FailJob)
     assert "printed nothing for the job's stallTimeout" in failed.message

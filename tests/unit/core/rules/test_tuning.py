@@ -37,7 +37,9 @@ def suggested(number: int) -> TrialSuggested:
     return TrialSuggested("digits_1", number, ("0.01", "2"), NOW)
 
 
-def trial_ended(number: int, state: TrialState, value: float | None = None, error: str = "") -> TrialEnded:
+def trial_ended(
+    number: int, state: TrialState, value: float | None = None, error: str = ""
+) -> TrialEnded:
     measurement = None if value is None else Measurement(value, 100)
     return TrialEnded("digits_1", number, state, at(60), NOW, measurement, error)
 
@@ -79,7 +81,11 @@ CASES: Final[dict[str, tuple[Job, Event, str]]] = {
     ),
     "trial fails": (a_tuning_job("r"), FIRST_FAILED, "13 end_trial trial_failed"),
     "trial is cancelled": (a_tuning_job("q"), FIRST_CANCELLED, TRIAL_CANCELLED),
-    "trial ends after its tuning job": (a_tuning_job("r", JobState.CANCELLED), FIRST_CANCELLED, TRIAL_CANCELLED),
+    "trial ends after its tuning job": (
+        a_tuning_job("r", JobState.CANCELLED),
+        FIRST_CANCELLED,
+        TRIAL_CANCELLED,
+    ),
     "trial ends again": (a_tuning_job("s"), FIRST_FAILED, IGNORED),
     "unknown trial ends": (a_tuning_job("r"), trial_ended(2, TrialState.FAILED), IGNORED),
     "all trials ended": (a_tuning_job("sfsc"), ENDED, "13 complete_tuning trials_done"),
@@ -89,7 +95,11 @@ CASES: Final[dict[str, tuple[Job, Event, str]]] = {
     "one failed after another succeeded": (a_tuning_job("sfr"), ENDED, NOT_YET),
     "fewer failed than maxFailedTrials": (a_tuning_job("fr", max_failed=2), ENDED, NOT_YET),
     "maxFailedTrials failed": (a_tuning_job("fsf", max_failed=2), ENDED, FAILS),
-    "all failed, fewer than maxFailedTrials": (a_tuning_job("ffff", max_failed=9), ENDED, NONE_SUCCEEDED),
+    "all failed, fewer than maxFailedTrials": (
+        a_tuning_job("ffff", max_failed=9),
+        ENDED,
+        NONE_SUCCEEDED,
+    ),
     "all were cancelled": (a_tuning_job("cccc"), ENDED, NONE_SUCCEEDED),
     "first trial is provisioned": (
         a_tuning_job("q", JobState.QUEUED),
@@ -117,7 +127,17 @@ def test_judge_decides_about_a_tuning_job(case: tuple[Job, Event, str]) -> None:
 
 @each_row(
     "letters, count",
-    [("", 2), ("q", 1), ("qr", 0), ("s", 2), ("sss", 1), ("sssr", 0), ("f", 0), ("sf", 2), ("ssss", 0)],
+    [
+        ("", 2),
+        ("q", 1),
+        ("qr", 0),
+        ("s", 2),
+        ("sss", 1),
+        ("sssr", 0),
+        ("f", 0),
+        ("sf", 2),
+        ("ssss", 0),
+    ],
 )
 def test_trials_to_begin_follow_from_the_trials_so_far(letters: str, count: int) -> None:
     assert trials_to_begin(a_tuning_job(letters)) == count
@@ -131,7 +151,11 @@ def test_planned_trials_are_limited_by_the_values_left_in_a_finite_space() -> No
     optimizer = Parameter("optimizer", ParameterKind.CATEGORICAL, choices=("adam", "sgd"))
     finite = Tuning((LAYERS, optimizer), max_trials=100)
     assert (finite.size, planned_trials(finite)) == (6, 6)
-    earlier = (EarlierTrial(("1", "adam"), 0.5), EarlierTrial(("1", "adam"), 0.6), EarlierTrial(("3", "sgd"), 0.1))
+    earlier = (
+        EarlierTrial(("1", "adam"), 0.5),
+        EarlierTrial(("1", "adam"), 0.6),
+        EarlierTrial(("3", "sgd"), 0.1),
+    )
     assert planned_trials(replace(finite, earlier=earlier)) == 4
     assert planned_trials(replace(finite, max_trials=5)) == 5
     assert planned_trials(Tuning((LAYERS, RATE), max_trials=100)) == 100
@@ -150,7 +174,13 @@ def test_message_of_too_many_failed_trials_is_the_services() -> None:
         max_trials=10,
         max_failed=5,
         trials=tuple(
-            Trial(n, ("0.1", "0.01", "Adam"), TrialState.FAILED if n < 6 else TrialState.SUCCEEDED, at(n), at(60 + n))
+            Trial(
+                n,
+                ("0.1", "0.01", "Adam"),
+                TrialState.FAILED if n < 6 else TrialState.SUCCEEDED,
+                at(n),
+                at(60 + n),
+            )
             for n in range(1, 8)
         ),
         last_error="The replica master 0 exited with a non-zero status of 1.",
@@ -166,7 +196,9 @@ def test_message_of_too_many_failed_trials_is_the_services() -> None:
 def test_message_names_the_last_failed_trial_in_any_order_of_the_reports() -> None:
     state = State(a_tuning_job("rr", max_failed=2), (), whole=True)
     for number, seconds in ((2, 70), (1, 60)):
-        failed = TrialEnded("digits_1", number, TrialState.FAILED, at(seconds), NOW, None, f"error of {number}")
+        failed = TrialEnded(
+            "digits_1", number, TrialState.FAILED, at(seconds), NOW, None, f"error of {number}"
+        )
         state = apply(state, evolve(state, judge(state, failed, NOW), NOW))
     message = error_message(state.job)
     assert "The last trial to fail was #2" in message
@@ -183,8 +215,12 @@ def test_message_names_the_trial_that_ended_last_as_the_last_to_fail() -> None:
 
 def test_message_of_a_first_failed_trial_names_the_trial_its_values_and_its_error() -> None:
     message = error_message(a_tuning_job("rf"))
-    assert message.startswith("Hyperparameter Tuning Trial #2 failed before any other trial succeeded")
-    assert message.endswith("learning-rate=0.002, layers=2, .  The trial's error message was: out of luck")
+    assert message.startswith(
+        "Hyperparameter Tuning Trial #2 failed before any other trial succeeded"
+    )
+    assert message.endswith(
+        "learning-rate=0.002, layers=2, .  The trial's error message was: out of luck"
+    )
 
 
 def test_message_without_a_successful_trial_names_the_last_failed_one_if_any() -> None:

@@ -44,7 +44,11 @@ def test_unfit_machines_cost_no_restart_and_leave_their_zone_and_then_the_job(ki
     """`alone`: replicas that are judged alone; `jobs`: members of a synchronous job."""
     job = kind.a_job(JobState.PREPARING)  # type: ignore[attr-defined]
     state = kind.a_state(  # type: ignore[attr-defined]
-        *(a_replica(replica_id, ReplicaState.WAITING) for replica_id in (CHIEF, WORKER_0, WORKER_1)), job=job
+        *(
+            a_replica(replica_id, ReplicaState.WAITING)
+            for replica_id in (CHIEF, WORKER_0, WORKER_1)
+        ),
+        job=job,
     )
     decisions, zones = [], []
     while not state.job.state.is_terminal:
@@ -53,7 +57,10 @@ def test_unfit_machines_cost_no_restart_and_leave_their_zone_and_then_the_job(ki
         zones.append(state.job.zone)
         assert len(decisions) <= EARLY_LOSSES_MAX
         if len(decisions) == 1:
-            assert "of worker 0 failed the preflight (7 of 8 GPUs answer; `trainmaster.preflight: report`" in text
+            assert (
+                "of worker 0 failed the preflight (7 of 8 GPUs answer; `trainmaster.preflight: report`"
+                in text
+            )
     assert len(decisions) == EARLY_LOSSES_MAX
     assert decisions[0] in ("4 replace_vm unfit", "4 stop_round unfit")
     assert zones[EARLY_LOSSES_PER_ZONE - 1] != zones[0]
@@ -70,7 +77,9 @@ def test_machine_that_becomes_unfit_after_a_failure_is_replaced() -> None:
     state = apply(state, evolve(state, failed, NOW))
     decision, _, state = unfit_again(state)
     assert decision == "4 replace_vm unfit"
-    assert [len(replica.restarts) for replica in state.replicas if replica.replica_id == WORKER_0] == [1]
+    assert [
+        len(replica.restarts) for replica in state.replicas if replica.replica_id == WORKER_0
+    ] == [1]
 
 
 def test_release_without_this_cause_reruns_the_job_and_then_replaces_the_vm() -> None:
@@ -82,5 +91,7 @@ def test_release_without_this_cause_reruns_the_job_and_then_replaces_the_vm() ->
 
 def test_report_of_a_ready_replica_names_what_its_preflight_found() -> None:
     state = alone.a_state(a_replica(WORKER_0, ReplicaState.WAITING))
-    text = judge(state, replace(ready(WORKER_0), finding="7 of 8 GPUs answer", at=at(100)), NOW).text
+    text = judge(
+        state, replace(ready(WORKER_0), finding="7 of 8 GPUs answer", at=at(100)), NOW
+    ).text
     assert text.endswith("Its VM failed the preflight: 7 of 8 GPUs answer.")

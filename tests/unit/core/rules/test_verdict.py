@@ -23,7 +23,18 @@ from tests.support.held_rounds import (
     of_ready,
     running,
 )
-from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, at, exited, lost, ready
+from tests.support.jobs import (
+    CHIEF,
+    WORKER_0,
+    WORKER_1,
+    a_job,
+    a_plan,
+    a_replica,
+    at,
+    exited,
+    lost,
+    ready,
+)
 from trainmaster.core.actions import BeginRound, Budget, RerunJob, StopRound
 from trainmaster.core.decisions import Reason
 from trainmaster.core.events import AllReady, End, ExitCause, ProgramError, ReplicaExited
@@ -52,8 +63,16 @@ CHIEF_KEY: Final = a_replica(CHIEF).key
         (exited(WORKER_0, 137), Rank.OWN),
         (exited(WORKER_0, 1, out_of_memory=True), Rank.OWN),
         (exited(WORKER_0, 1, error=PEER_LOSS), Rank.PEER),
-        *((exited(WORKER_0, 1, error=ProgramError(*error, OWN)), Rank.PEER) for error in LATE_PEERS),
-        (exited(WORKER_0, 1, error=ProgramError("ValueError", "the queue was aborted: empty", OWN)), Rank.OWN),
+        *(
+            (exited(WORKER_0, 1, error=ProgramError(*error, OWN)), Rank.PEER)
+            for error in LATE_PEERS
+        ),
+        (
+            exited(
+                WORKER_0, 1, error=ProgramError("ValueError", "the queue was aborted: empty", OWN)
+            ),
+            Rank.OWN,
+        ),
         (exited(WORKER_0, signal=6, error=JAX_ABORT), Rank.PEER),
         (exited(WORKER_0, 1, error=LAUNCHED_KILL), Rank.OWN),
         (exited(WORKER_0, 1, error=LAUNCHED_ABORT), Rank.OTHER),
@@ -72,7 +91,11 @@ def test_end_counts_for_the_round_that_it_ended_and_not_before_its_start() -> No
     early = replace(exited(WORKER_0, 1, incarnation=2), at=at(-50))
     assert round_end(running(2, began_at=at(60)), early) == ("1-2", Rank.OTHER, at(60))
     state = held(3, began_at=at(60))
-    assert round_end(state, of_ready(WORKER_0, 3, exited(WORKER_0, 1, incarnation=2))) == ("1-2", Rank.OTHER, at(100))
+    assert round_end(state, of_ready(WORKER_0, 3, exited(WORKER_0, 1, incarnation=2))) == (
+        "1-2",
+        Rank.OTHER,
+        at(100),
+    )
     assert round_end(state, of_ready(WORKER_0, 3, exited(WORKER_0, 1, incarnation=1))) is None
     assert round_end(state, of_ready(WORKER_0, 3, exited(WORKER_0, 0, incarnation=2))) is None
     assert round_end(state, ready(WORKER_0, 3)) is None
@@ -85,12 +108,23 @@ IN_THE_HOLD: Final = ("1-3-held", Rank.MACHINE, at(100))
     ("worker", "expected"),
     [
         (a_replica(WORKER_0, incarnation=2, ordered_at=at(10)), ("1-2", Rank.MACHINE, at(100))),
-        (a_replica(WORKER_0, incarnation=3, ordered_at=at(10)), IN_THE_HOLD),  # it has reported how the round ended
-        (a_replica(WORKER_0, ReplicaState.REPLACING, ordered_at=at(95)), IN_THE_HOLD),  # its VM was ordered since
-        (a_replica(WORKER_0, ReplicaState.WAITING, ordered_at=at(90)), IN_THE_HOLD),  # it completed, and is recalled
+        (
+            a_replica(WORKER_0, incarnation=3, ordered_at=at(10)),
+            IN_THE_HOLD,
+        ),  # it has reported how the round ended
+        (
+            a_replica(WORKER_0, ReplicaState.REPLACING, ordered_at=at(95)),
+            IN_THE_HOLD,
+        ),  # its VM was ordered since
+        (
+            a_replica(WORKER_0, ReplicaState.WAITING, ordered_at=at(90)),
+            IN_THE_HOLD,
+        ),  # it completed, and is recalled
     ],
 )
-def test_loss_while_a_round_is_held_counts_if_the_vm_was_in_the_round_before(worker: Replica, expected: object) -> None:
+def test_loss_while_a_round_is_held_counts_if_the_vm_was_in_the_round_before(
+    worker: Replica, expected: object
+) -> None:
     assert round_end(held(3, worker), lost(WORKER_0)) == expected
     rerun = held(1, worker, job=a_job(attempt=2))
     end = round_end(rerun, lost(WORKER_0))
@@ -172,20 +206,32 @@ def test_own_failure_charges_one_restart_to_its_member() -> None:
     assert decision.text == expected
     begun = apply(state, evolve(state, decision, NOW))
     assert [replica.restarts_used for replica in begun.replicas] == [0, 0, 1]
-    assert (begun.job.round.number, begun.job.round.is_held, begun.job.round.began_at) == (2, False, NOW)
+    assert (begun.job.round.number, begun.job.round.is_held, begun.job.round.began_at) == (
+        2,
+        False,
+        NOW,
+    )
 
 
 @each_row(
     "event, plan, expected",
     [
         (exited(WORKER_0, 1), {"disable_retries": True}, "6 fail_job retries_disabled"),
-        (exited(WORKER_0, 1), {"restart_job_on_worker_restart": True}, "10 rerun_job restart_job_on_worker_restart"),
+        (
+            exited(WORKER_0, 1),
+            {"restart_job_on_worker_restart": True},
+            "10 rerun_job restart_job_on_worker_restart",
+        ),
         (exited(WORKER_0, signal=9, out_of_memory=True), {}, "8 fail_job out_of_memory"),
         (exited(WORKER_0, 2), {}, "8 fail_job common_error"),
         (exited(WORKER_0, signal=11), {}, "9 rerun_job crash_signal"),
         (exited(WORKER_0, signal=6), {}, "9 rerun_job crash_signal"),
         (exited(WORKER_0, 1, error=PEER_LOSS), {}, "10 begin_round non_zero_exit"),
-        (exited(WORKER_0, 1), {"exit_policy": ExitPolicy(Preset.SERVICE)}, "8 fail_job common_error"),
+        (
+            exited(WORKER_0, 1),
+            {"exit_policy": ExitPolicy(Preset.SERVICE)},
+            "8 fail_job common_error",
+        ),
         (exited(WORKER_0, signal=15, cause=ExitCause.STALLED), {}, "14 begin_round stalled"),
     ],
 )
@@ -198,8 +244,14 @@ def test_the_deciding_end_is_judged_by_the_rules_of_exits(
 def test_abort_is_a_crash_only_if_no_other_member_failed() -> None:
     abort = exited(WORKER_0, signal=6)
     assert summarize(judge_held(held(), abort, abort)) == "9 rerun_job crash_signal"
-    assert summarize(judge_held(held(), abort, exited(CHIEF, 1, error=PEER_LOSS))) == "10 begin_round non_zero_exit"
-    assert summarize(judge_held(held(), replace(abort, error=JAX_ABORT))) == "10 begin_round non_zero_exit"
+    assert (
+        summarize(judge_held(held(), abort, exited(CHIEF, 1, error=PEER_LOSS)))
+        == "10 begin_round non_zero_exit"
+    )
+    assert (
+        summarize(judge_held(held(), replace(abort, error=JAX_ABORT)))
+        == "10 begin_round non_zero_exit"
+    )
     crash = replace(abort, error=replace(JAX_ABORT, message="Check failed: n > 0"))
     assert summarize(judge_held(held(), crash)) == "9 rerun_job crash_signal"
     assert rank_of(crash) is Rank.OTHER
@@ -209,10 +261,15 @@ def test_spent_restarts_rerun_the_job_on_another_vm_of_the_culprit_only() -> Non
     state = held(7, a_replica(WORKER_0, incarnation=7, restarts_used=5))
     decision = judge_held(state, exited(WORKER_0, 1, incarnation=6))
     assert action_of(decision, RerunJob).lost == f"1-{WORKER_0}"
-    assert "After 5 restarts, the whole job is rerun (rerun 1 of 3), worker 0 on another VM." in decision.text
+    assert (
+        "After 5 restarts, the whole job is rerun (rerun 1 of 3), worker 0 on another VM."
+        in decision.text
+    )
     rerun = apply(state, evolve(state, decision, NOW))
     assert [replica.vm_generation for replica in rerun.replicas] == [1, 2, 1]
-    assert (rerun.job.round.number, rerun.job.round.is_held) == (1, True), "no old program joins the new attempt"
+    assert (rerun.job.round.number, rerun.job.round.is_held) == (1, True), (
+        "no old program joins the new attempt"
+    )
 
 
 def test_restarts_that_are_older_than_the_window_do_not_count() -> None:
@@ -285,7 +342,9 @@ def test_rerun_keeps_the_vm_that_replaced_the_one_on_which_the_member_failed() -
 def test_round_begins_without_a_report_of_an_agent_of_an_earlier_release() -> None:
     """It does not report while its round is held."""
     state = held(2, a_replica(WORKER_1, reports_held=False))
-    decisions = [judge(state, AllReady(state.job.job_id, 1, at(90 + s), 2, ()), at(90 + s)) for s in (29, 30)]
+    decisions = [
+        judge(state, AllReady(state.job.job_id, 1, at(90 + s), 2, ()), at(90 + s)) for s in (29, 30)
+    ]
     assert [decision.is_provisional for decision in decisions] == [True, False]
     assert action_of(decisions[1], BeginRound).number == 2
     replaced = held(2, a_replica(WORKER_1, ReplicaState.REPLACING, reports_held=False))

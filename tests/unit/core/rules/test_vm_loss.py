@@ -30,7 +30,9 @@ WAITING = a_replica(WORKER_0, ReplicaState.WAITING)
 RESTARTING = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2))
 COMPLETED = a_state(a_replica(WORKER_0, ReplicaState.COMPLETED))
 REPLACED_AND_RUNNING = a_state(a_replica(WORKER_0, vm_generation=2, incarnation=2))
-REPLACED_ONCE = a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, replaced=1)
+REPLACED_ONCE = a_replica(
+    WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, replaced=1
+)
 TIMED_OUT_ONCE = replace(REPLACED_ONCE, startup_timeouts=1)
 TIMEOUT_1 = lost(WORKER_0, LossCause.STARTUP_TIMEOUT)
 TIMEOUT_2 = lost(WORKER_0, LossCause.STARTUP_TIMEOUT, incarnation=2)
@@ -45,7 +47,11 @@ CASES: Final[dict[str, Case]] = {
     "host error": (RUNNING, lost(WORKER_0, LossCause.HOST_ERROR), "4 replace_vm host_error"),
     "VM is gone": (RUNNING, lost(WORKER_1, LossCause.GONE), "4 replace_vm gone"),
     "first startup timeout": (RESTARTING, TIMEOUT_2, "4 replace_vm startup_timeout"),
-    "second startup timeout in a row": (a_state(TIMED_OUT_ONCE), TIMEOUT_ON_SECOND_VM, "5 rerun_job startup_timeout"),
+    "second startup timeout in a row": (
+        a_state(TIMED_OUT_ONCE),
+        TIMEOUT_ON_SECOND_VM,
+        "5 rerun_job startup_timeout",
+    ),
     "startup timeout after a preemption": (
         a_state(REPLACED_ONCE),
         TIMEOUT_ON_SECOND_VM,
@@ -53,7 +59,11 @@ CASES: Final[dict[str, Case]] = {
     ),
     "startup timeout of an older incarnation": (RESTARTING, TIMEOUT_1, "1 ignore old_incarnation"),
     "startup timeout of a running replica": (RUNNING, TIMEOUT_1, "1 ignore nothing_to_do"),
-    "loss reported for an older incarnation": (RESTARTING, lost(WORKER_0), "4 replace_vm preemption"),
+    "loss reported for an older incarnation": (
+        RESTARTING,
+        lost(WORKER_0),
+        "4 replace_vm preemption",
+    ),
     "loss before the agent reported": (a_state(WAITING), lost(WORKER_0), "4 replace_vm preemption"),
     "loss of an older VM": (REPLACED_AND_RUNNING, lost(WORKER_0), "1 ignore old_vm_generation"),
     "loss of a completed replica's VM": (COMPLETED, lost(WORKER_0), "1 ignore nothing_to_do"),
@@ -65,9 +75,21 @@ CASES: Final[dict[str, Case]] = {
     ),
     "reboot": (RUNNING, REBOOTED, "4 restart_replica vm_restarted"),
     "loss without retries": (NO_RETRIES, lost(WORKER_0), "4 replace_vm preemption"),
-    "loss with restartJobOnWorkerRestart": (a_state(job=RERUN_ON_RESTART), lost(WORKER_0), "4 rerun_job preemption"),
-    "shutdown with restartJobOnWorkerRestart": (a_state(job=RERUN_ON_RESTART), STOPPING, "4 rerun_job vm_stopping"),
-    "reboot with restartJobOnWorkerRestart": (a_state(job=RERUN_ON_RESTART), REBOOTED, "4 rerun_job vm_restarted"),
+    "loss with restartJobOnWorkerRestart": (
+        a_state(job=RERUN_ON_RESTART),
+        lost(WORKER_0),
+        "4 rerun_job preemption",
+    ),
+    "shutdown with restartJobOnWorkerRestart": (
+        a_state(job=RERUN_ON_RESTART),
+        STOPPING,
+        "4 rerun_job vm_stopping",
+    ),
+    "reboot with restartJobOnWorkerRestart": (
+        a_state(job=RERUN_ON_RESTART),
+        REBOOTED,
+        "4 rerun_job vm_restarted",
+    ),
     "loss before the first start with restartJobOnWorkerRestart": (
         a_state(WAITING, job=RERUN_ON_RESTART),
         lost(WORKER_0),
@@ -89,7 +111,10 @@ def after_reboot(state: State) -> State:
     """Return the state after worker 0's VM rebooted."""
     (worker,) = (replica for replica in state.replicas if replica.replica_id == WORKER_0)
     event = exited(
-        WORKER_0, cause=ExitCause.VM_RESTARTED, incarnation=worker.incarnation, vm_generation=worker.vm_generation
+        WORKER_0,
+        cause=ExitCause.VM_RESTARTED,
+        incarnation=worker.incarnation,
+        vm_generation=worker.vm_generation,
     )
     return apply(state, evolve(state, judge(state, event, NOW), NOW))
 
@@ -112,7 +137,9 @@ def test_reboots_end_the_job_when_its_budgets_are_spent() -> None:
 
 
 def test_second_internal_retry_is_on_another_vm() -> None:
-    retries = [action_of(judge(state, SETUP_FAILED, NOW), RerunJob) for state in (RUNNING, INTERNAL_USED_1)]
+    retries = [
+        action_of(judge(state, SETUP_FAILED, NOW), RerunJob) for state in (RUNNING, INTERNAL_USED_1)
+    ]
     assert [retry.lost for retry in retries] == [None, f"1-{WORKER_0}"]
 
 

@@ -25,14 +25,21 @@ def main() -> int:
     parser.add_argument("--job-dir", default="")
     parser.add_argument("--exit", type=int, default=0, help="exit with this status")
     parser.add_argument(
-        "--fail-once", metavar="OBJECT", help="exit with status 3 in the first incarnation, which creates this object"
+        "--fail-once",
+        metavar="OBJECT",
+        help="exit with status 3 in the first incarnation, which creates this object",
     )
-    parser.add_argument("--eat", action="store_true", help="allocate memory until there is none left")
+    parser.add_argument(
+        "--eat", action="store_true", help="allocate memory until there is none left"
+    )
     parser.add_argument("--for-ever", action="store_true", help="run until SIGTERM")
     options = parser.parse_args()
     config = json.loads(os.environ["TF_CONFIG"])
     task, cluster = config["task"], config["cluster"]
-    print(f"{task['type']} {task['index']} says {options.greeting!r}, job dir {options.job_dir!r}", flush=True)
+    print(
+        f"{task['type']} {task['index']} says {options.greeting!r}, job dir {options.job_dir!r}",
+        flush=True,
+    )
     if options.eat:
         eaten = []
         while True:
@@ -82,13 +89,17 @@ def exists_or_create(name: str) -> bool:
     bucket, _, path = name.removeprefix("gs://").partition("/")
     base = os.environ["STORAGE_EMULATOR_HOST"]
     try:
-        with urllib.request.urlopen(f"{base}/storage/v1/b/{bucket}/o/{path.replace('/', '%2F')}", timeout=30):
+        with urllib.request.urlopen(
+            f"{base}/storage/v1/b/{bucket}/o/{path.replace('/', '%2F')}", timeout=30
+        ):
             return True
     except urllib.error.HTTPError as error:
         if error.code != 404:
             raise
     address = f"{base}/upload/storage/v1/b/{bucket}/o?uploadType=media&name={path}"
-    urllib.request.urlopen(urllib.request.Request(address, b"seen", method="POST"), timeout=30).close()
+    urllib.request.urlopen(
+        urllib.request.Request(address, b"seen", method="POST"), timeout=30
+    ).close()
     return False
 
 

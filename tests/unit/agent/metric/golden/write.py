@@ -35,7 +35,9 @@ def write_tensorflow1(folder: str) -> None:
     value_type = tf1.Summary.Value
     for step, value in POINTS:
         loss = [value_type(tag="loss", simple_value=2.5)] if step == 20 else []
-        writer.add_summary(tf1.Summary(value=[*loss, value_type(tag="accuracy", simple_value=value)]), step)
+        writer.add_summary(
+            tf1.Summary(value=[*loss, value_type(tag="accuracy", simple_value=value)]), step
+        )
     writer.close()
 
 
