@@ -1,4 +1,5 @@
-"""Benchmarks: `make bench` of the control plane, `make bench-peers` of whole jobs beside other systems.
+"""Benchmarks: `make bench` of the control plane, `make bench-peers` of whole jobs beside other
+systems.
 
 cloud           the Firestore emulator, a store whose calls are counted, the VMs' identity tokens
 control_plane   the real flows on several threads, the bus between them in memory, VMs that are dictionary entries

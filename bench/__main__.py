@@ -1,4 +1,7 @@
-"""Measure, print and store the figures. `make bench` runs everything, `make bench-quick` one small size."""
+"""Measure, print and store the figures.
+
+`make bench` runs everything, `make bench-quick` one small size.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ QUICK: Final[dict[str, Measure]] = {
 
 
 def run(measurements: dict[str, Measure], cloud: Emulators, page: Path | None = None) -> Figures:
-    """Measure and print. After each part, its figures replace those in the data file of the page."""
+    """Measure and print.
+
+    After each part, its figures replace those in the data file of the page.
+    """
     figures: Figures = {}
     for name, measure in measurements.items():
         _print([f"-- {name}"])

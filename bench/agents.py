@@ -36,7 +36,10 @@ class Agents:
         return AuthDeps(IdentityTokens(self.keys_url), store, self.project, ACCOUNT)
 
     def message(self, job_id: str, vm: Vm, **fields: object) -> Message:
-        """Return a message about the incarnation in the VM's directive. `fields` are added to the common ones."""
+        """Return a message about the incarnation in the VM's directive.
+
+        `fields` are added to the common ones.
+        """
         if vm.directive is None:
             raise ValueError(f"{vm.name} has no directive")
         attempt, incarnation = vm.directive.attempt, vm.directive.incarnation

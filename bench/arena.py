@@ -5,9 +5,9 @@
     cheapest first   the rule of SkyPilot 0.14.1: by price, each once; then again, after a pause of one to five minutes
     one region       the rules of the product for a job without alternatives
 
-A job has 36 candidates: two machines, three zones in each of three regions, Spot and on demand. All times count until
-the gang is ready, and are cut at 48 hours. The rules are the real ones: each capacity error is judged and folded into
-the job's state. No cloud is called, and no time passes.
+A job has 36 candidates: two machines, three zones in each of three regions, Spot and on demand. All
+times count until the gang is ready, and are cut at 48 hours. The rules are the real ones: each
+capacity error is judged and folded into the job's state. No cloud is called, and no time passes.
 """
 
 from __future__ import annotations
@@ -101,7 +101,10 @@ def one_region() -> Market:
 
 
 def anywhere(seed: int) -> Market:
-    """Return a job with alternatives (`anyOf`). Spot VMs cost 28 to 45 % of the others; regions differ by 20 %."""
+    """Return a job with alternatives (`anyOf`).
+
+    Spot VMs cost 28 to 45 % of the others; regions differ by 20 %.
+    """
     rng = random.Random(f"{seed}/prices")  # noqa: S311 - as in weather
     regions = {zone.rpartition("-")[0]: 0.0 for zone in ZONES}
     factors = {region: rng.uniform(1, 1.2) for region in regions}
@@ -124,7 +127,10 @@ def anywhere(seed: int) -> Market:
 
 @dataclass
 class Search:
-    """One search for capacity. Each arm gets one of its own, with the same weather and the same answers of Google."""
+    """One search for capacity.
+
+    Each arm gets one of its own, with the same weather and the same answers of Google.
+    """
 
     weather: Weather
     market: Market
@@ -265,7 +271,9 @@ ARMS: Final[dict[str, tuple[Callable[[Search], None], Callable[[float], float] |
 
 
 def compare(weathers: Iterable[int], climate: Climate) -> dict[str, tuple[float, float]]:
-    """Return per arm the geometric means of its time over the oracle's and of its price over the cheapest with room."""
+    """Return per arm the geometric means of its time over the oracle's and of its price over the
+    cheapest with room.
+    """
     found: dict[str, list[tuple[float, float]]] = {arm: [] for arm in ARMS}
     for seed in weathers:
         weather, market = Weather(seed, climate), anywhere(seed)

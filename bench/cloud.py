@@ -1,7 +1,7 @@
 """The service below the control plane in a benchmark: Google's emulator of Firestore.
 
-The VMs are those of `memory.fleet`: dictionary entries that exist as soon as they are requested. A benchmark
-measures the control plane, not Compute Engine.
+The VMs are those of `memory.fleet`: dictionary entries that exist as soon as they are requested. A
+benchmark measures the control plane, not Compute Engine.
 """
 
 from __future__ import annotations

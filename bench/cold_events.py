@@ -1,6 +1,8 @@
-"""The first event of each function, for `cold_starts`: it is loaded, judged and committed, on real emulators.
+"""The first event of each function, for `cold_starts`: it is loaded, judged and committed, on real
+emulators.
 
-An agent's event has the identity token of its VM, signed as Google signs it: verifying one is part of the work.
+An agent's event has the identity token of its VM, signed as Google signs it: verifying one is part
+of the work.
 """
 
 from __future__ import annotations
@@ -62,7 +64,10 @@ class World:
     iap: IapIssuer
 
     def first_request(self, function: str, job_id: str) -> Request:
-        """Return the function's first request. `submit` creates the job that the other events are about."""
+        """Return the function's first request.
+
+        `submit` creates the job that the other events are about.
+        """
         if function == "api":
             return (
                 "GET",

@@ -1,16 +1,17 @@
-"""`make bench-cold`: what a cold start of each staged function costs, beside a bare app with the same client libraries.
+"""`make bench-cold`: what a cold start of each staged function costs, beside a bare app with the
+same client libraries.
 
     start    the process as Cloud Functions starts it, until it answers: what a user waits for
     import   the part of it in which the function is loaded, measured in an interpreter that does nothing else
     event    from there until its first event is answered (cold_events.py)
     memory   of its processes together, when the first event has been answered
 
-A bare app is a functions-framework app of three lines that imports the client libraries of its function and nothing
-else. Each function and its bare app run in an environment with the function's locked requirements and nothing else,
-as on Cloud Functions, because Google's libraries import more packages, and start later, where more are installed.
-Times are seconds of CPU, which other programs on the machine change little. Each figure is the median of several
-runs, which take turns. The limits are those of docs/decisions/0026-google-clients.md; `--check` fails if one is
-exceeded.
+A bare app is a functions-framework app of three lines that imports the client libraries of its
+function and nothing else. Each function and its bare app run in an environment with the function's
+locked requirements and nothing else, as on Cloud Functions, because Google's libraries import more
+packages, and start later, where more are installed. Times are seconds of CPU, which other programs
+on the machine change little. Each figure is the median of several runs, which take turns. The
+limits are those of docs/decisions/0026-google-clients.md; `--check` fails if one is exceeded.
 """
 
 from __future__ import annotations
@@ -53,10 +54,12 @@ START_EXTRA_S_MAX: Final = 0.15
 EXTRA_MIB_MAX: Final = 40.0
 CONSOLE_START_EXTRA_S_MAX: Final = 0.25
 CONSOLE_EXTRA_MIB_MAX: Final = 50.0
-"""The console imports templates, the job format and prices, which no other function needs together."""
+"""The console imports templates, the job format and prices, which no other function needs together.
+"""
 LIGHT_MIB_MAX: Final = 160.0
 ENVIRONMENTS: Final = ROOT / ".images"
-"""`make bench-cold` installs each file of locked requirements into an environment in this folder."""
+"""`make bench-cold` installs each file of locked requirements into an environment in this folder.
+"""
 HEALTH: Final = "/robots.txt"
 """functions-framework itself answers it, as soon as the function is loaded."""
 
@@ -152,13 +155,17 @@ def _python(function: str) -> Path:
     python = ENVIRONMENTS / f"function-{_requirements(function)}" / "bin" / "python"
     if not python.exists():
         raise SystemExit(
-            f"{python} is missing: run `make bench-cold`, which installs the functions' requirements"
+            f"{python} is missing: run `make bench-cold`, which installs the functions'"
+            " requirements"
         )
     return python
 
 
 def _bare_name(function: str) -> str:
-    """Return the folder of the function's bare app. Functions with the same environment and clients share one."""
+    """Return the folder of the function's bare app.
+
+    Functions with the same environment and clients share one.
+    """
     return "-".join(("bare", _requirements(function), *MORE.get(function, ())))
 
 
@@ -265,19 +272,24 @@ def exceeded(comparisons: Mapping[str, Comparison]) -> dict[str, list[str]]:
 
 def table(comparisons: Mapping[str, Comparison]) -> Iterator[str]:
     over = exceeded(comparisons)
-    columns = f"{'start':>8s} {'bare':>8s} {'ratio':>6s} {'import':>8s} {'event':>8s} {'memory':>11s} {'bare':>11s}"
+    columns = (
+        f"{'start':>8s} {'bare':>8s} {'ratio':>6s} {'import':>8s} {'event':>8s} {'memory':>11s}"
+        f" {'bare':>11s}"
+    )
     yield f"{'':14s} {columns}"
     for name, comparison in comparisons.items():
         cold, bare = comparison.function, comparison.bare
         verdict = f"over the limit: {', '.join(over[name])}" if name in over else "ok"
         yield (
-            f"{name:14s} {cold.start:6.2f} s {bare.start:6.2f} s {cold.start / bare.start:6.2f} {cold.imports:6.2f} s "
-            f"{cold.event:6.2f} s {cold.memory:7.1f} MiB {bare.memory:7.1f} MiB  {verdict}"
+            f"{name:14s} {cold.start:6.2f} s {bare.start:6.2f} s {cold.start / bare.start:6.2f}"
+            f" {cold.imports:6.2f} s {cold.event:6.2f} s {cold.memory:7.1f} MiB {bare.memory:7.1f}"
+            f" MiB  {verdict}"
         )
     yield (
-        f"limits, beside the bare app: start {START_EXTRA_S_MAX} s more (console {CONSOLE_START_EXTRA_S_MAX}), "
-        f"memory {EXTRA_MIB_MAX:.0f} MiB more (console {CONSOLE_EXTRA_MIB_MAX:.0f}); "
-        f"{LIGHT_MIB_MAX:.0f} MiB in all, but for {' and '.join(HEAVY)}"
+        f"limits, beside the bare app: start {START_EXTRA_S_MAX} s more (console"
+        f" {CONSOLE_START_EXTRA_S_MAX}), memory {EXTRA_MIB_MAX:.0f} MiB more (console"
+        f" {CONSOLE_EXTRA_MIB_MAX:.0f}); {LIGHT_MIB_MAX:.0f} MiB in all, but for"
+        f" {' and '.join(HEAVY)}"
     )
 
 

@@ -1,7 +1,8 @@
 """The real flows of one installation on several threads, as in several function instances.
 
-Events and the requests that follow them are handled side by side. The bus between the functions is in memory; the store
-is the caller's. A delivery that fails with a transient error is repeated, as Pub/Sub repeats it.
+Events and the requests that follow them are handled side by side. The bus between the functions is
+in memory; the store is the caller's. A delivery that fails with a transient error is repeated, as
+Pub/Sub repeats it.
 """
 
 from __future__ import annotations
@@ -156,7 +157,9 @@ PREFIX: Final = topics.PROVISION.removesuffix("provision")
 
 
 def run_all(threads: int, tasks: Sequence[Callable[[], None]]) -> None:
-    """Run all tasks to their end, and then raise the first error, as `trainmaster.wiring.fleet` does."""
+    """Run all tasks to their end, and then raise the first error, as `trainmaster.wiring.fleet`
+    does.
+    """
     with ThreadPoolExecutor(threads) as pool:
         futures = [pool.submit(task) for task in tasks]
     for future in futures:

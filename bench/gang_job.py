@@ -88,14 +88,18 @@ class Gang:
         sleep: Callable[[float], None] = time.sleep,
         threads: int = THREADS,
     ) -> None:
-        """Submit the job. `meter` counts the calls of `store`; `observer` has the same documents and is not counted.
+        """Submit the job.
+
+        `meter` counts the calls of `store`; `observer` has the same documents and is not counted.
 
         `sleep` waits in the flows.
         """
         self.size = size
         self._senders = senders
         self._agents_s = 0.0
-        """Time that the agents needed for their messages in this phase, which is not the control plane's."""
+        """Time that the agents needed for their messages in this phase, which is not the control
+        plane's.
+        """
         self._fleet = CountedFleet()
         self.functions = ControlPlane(
             store, senders.auth(store), threads, fleet=self._fleet, sleep=sleep
@@ -199,7 +203,9 @@ class Gang:
             self.functions.arrivals.put(ready)
 
     def _report(self, vm: Vm) -> Delivery | None:
-        """Return the agent's report that the incarnation in its directive is ready; None if it has sent it."""
+        """Return the agent's report that the incarnation in its directive is ready; None if it has
+        sent it.
+        """
         if vm.directive is None or vm.directive.action is DirectiveAction.STOP:
             return None
         key = (vm.instance_id, vm.directive.attempt, vm.directive.incarnation)

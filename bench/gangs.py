@@ -1,4 +1,5 @@
-"""Events that a whole job of N replicas sends at once, handled by 16 threads, until the job is settled again.
+"""Events that a whole job of N replicas sends at once, handled by 16 threads, until the job is
+settled again.
 
     start    N ready reports, until the job is RUNNING
     rerun    the chief crashes, and the whole job runs its next attempt
@@ -27,7 +28,8 @@ def measure(emulators: Emulators, sizes: Sequence[int]) -> Iterator[Figures]:
             meter = Meter()
             attach(project.client, meter)
             gang = Gang(project.store, project.observer, meter, senders, size)
-            phases = {  # in this order: a crash soon after a failure or a loss is taken for its consequence
+            # In this order: a crash soon after a failure or a loss is taken for its consequence.
+            phases = {
                 "start": gang.start,
                 "rerun": gang.rerun,
                 "restart": gang.restart_one,

@@ -87,7 +87,10 @@ def measure_sweep(emulators: Emulators, sizes: Sequence[int]) -> Iterator[Figure
 
 
 def running_jobs(project: Project, jobs: int) -> ControlPlane:
-    """Store `jobs` running jobs. One is run by the flows in memory; the others are copies under other ids."""
+    """Store `jobs` running jobs.
+
+    One is run by the flows in memory; the others are copies under other ids.
+    """
     in_memory = ControlPlane(MemoryStore())
     in_memory.run([in_memory.submit(COPIED, job_spec(SWEEP_REPLICAS))])
     with agents(project.name) as senders:

@@ -1,4 +1,5 @@
-"""Count the operations that Firestore would charge for the calls of a client, at the client's connection.
+"""Count the operations that Firestore would charge for the calls of a client, at the client's
+connection.
 
     read     each document that a request returns or reports as missing; at least one per query
              a count: one for each 1,000 index entries, at least one

@@ -1,4 +1,7 @@
-"""The rows of docs/benchmarks.md. The page and its plots are made of docs/benchmarks.json, which has every value."""
+"""The rows of docs/benchmarks.md.
+
+The page and its plots are made of docs/benchmarks.json, which has every value.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +74,9 @@ def rows_of(figures: Figures) -> Iterator[Row]:
 def store(
     measured: Iterable[Row], versions: Mapping[str, str] | None = None, page: Path = PAGE
 ) -> None:
-    """Replace the cells of these rows and systems in the data file, keep the others, and make the page of it."""
+    """Replace the cells of these rows and systems in the data file, keep the others, and make the
+    page of it.
+    """
     path = page.with_suffix(".json")
     data: dict[str, Any] = (
         json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rows": []}

@@ -2,8 +2,8 @@
 
     python examples/algorithm_data.py algorithm_boosted_trees OUT_DIR
 
-The files have no header and the target in the first column. Their paths below OUT_DIR are those that the job file names
-in the bucket. Needs scikit-learn.
+The files have no header and the target in the first column. Their paths below OUT_DIR are those
+that the job file names in the bucket. Needs scikit-learn.
 """
 
 import argparse
@@ -56,7 +56,9 @@ def wine() -> dict[str, Iterable[Row]]:
 
 
 def diabetes() -> dict[str, Iterable[Row]]:
-    """Return scikit-learn's diabetes patients: 442 rows, the progression of the disease, 10 numbers."""
+    """Return scikit-learn's diabetes patients: 442 rows, the progression of the disease, 10
+    numbers.
+    """
     from sklearn.datasets import load_diabetes
 
     return {"diabetes.csv": _rows(*load_diabetes(return_X_y=True))}
@@ -70,7 +72,9 @@ def breast_cancer() -> dict[str, Iterable[Row]]:
 
 
 def digits() -> dict[str, Iterable[Row]]:
-    """Return scikit-learn's digits: 1,797 rows, 10 classes, 64 numbers, in six files for training and three others."""
+    """Return scikit-learn's digits: 1,797 rows, 10 classes, 64 numbers, in six files for training
+    and three others.
+    """
     from sklearn.datasets import load_digits
 
     rows = _rows(*load_digits(return_X_y=True))
@@ -86,10 +90,11 @@ def digits() -> dict[str, Iterable[Row]]:
 
 
 def subscribers() -> dict[str, Iterable[Row]]:
-    """Return invented subscribers: a unique id, categories of text and of number, missing values, a constant.
+    """Return invented subscribers: a unique id, categories of text and of number, missing values, a
+    constant.
 
-    Plan, city, age and months decide whether a subscriber leaves, with some noise. A row misses at most one of its ten
-    features, because preprocessing drops rows that miss more than 10 %.
+    Plan, city, age and months decide whether a subscriber leaves, with some noise. A row misses at
+    most one of its ten features, because preprocessing drops rows that miss more than 10 %.
     """
     chance = random.Random(SEED)  # noqa: S311 - no secret
     return {"subscribers.csv": [_subscriber(number, chance) for number in range(SUBSCRIBERS)]}
@@ -111,7 +116,10 @@ def _subscriber(number: int, chance: random.Random) -> Row:
 
 
 def _rows(features: Iterable[Sequence[float]], targets: Iterable[float]) -> list[Row]:
-    """Return rows with the target first. Numbers of features have a point, so that none is taken for a category."""
+    """Return rows with the target first.
+
+    Numbers of features have a point, so that none is taken for a category.
+    """
     return [[target, *map(float, row)] for target, row in zip(targets, features, strict=True)]
 
 

@@ -1,4 +1,6 @@
-"""The HTTP API: methods of AI Platform Training and Vertex AI, at their own addresses and with Google's responses."""
+"""The HTTP API: methods of AI Platform Training and Vertex AI, at their own addresses and with
+Google's responses.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ def api(request: Request) -> Response:
     )
     api_response = handler.serve(api_request, service())
     body = json.dumps(api_response.body, ensure_ascii=False, indent=2) + "\n"
-    # functions-framework would read the rest of the request into memory, unless the response is a stream.
+    # functions-framework would read the rest of the request into memory, unless the response is a
+    # stream.
     is_truncated = len(api_request.body) == BODY_BYTES_READ
     content = iter([body]) if is_truncated else body
     return Response(

@@ -1,4 +1,6 @@
-"""The console for a team, behind Identity-Aware Proxy: pages about jobs, and on the operator's console, actions."""
+"""The console for a team, behind Identity-Aware Proxy: pages about jobs, and on the operator's
+console, actions.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ def _app() -> Flask:
 
 @functions_framework.http
 def console(request: Request) -> Response:
-    # functions-framework reads the body after the response, and would find it consumed. Cloud Run limits it to 32 MiB.
+    # functions-framework reads the body after the response, and would find it consumed. Cloud Run
+    # limits it to 32 MiB.
     body = BytesIO(request.get_data())
     with _app().request_context({**request.environ, "wsgi.input": body}):
         return _app().full_dispatch_request()

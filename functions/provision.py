@@ -1,4 +1,5 @@
-"""A job's VMs may differ from what its stored state requires: create, delete and direct VMs until they are equal.
+"""A job's VMs may differ from what its stored state requires: create, delete and direct VMs until
+they are equal.
 
 This is the only function that may touch VMs.
 """

@@ -1,4 +1,6 @@
-"""A replica's program ended: decide whether it restarts, waits, is replaced, or ends or reruns the job."""
+"""A replica's program ended: decide whether it restarts, waits, is replaced, or ends or reruns the
+job.
+"""
 
 from __future__ import annotations
 

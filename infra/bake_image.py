@@ -1,9 +1,11 @@
-"""Build a boot image with a runtime's packages and a container engine: `make image RUNTIME=2.21 PROJECT=… ZONE=…`.
+"""Build a boot image with a runtime's packages and a container engine: `make image RUNTIME=2.21
+PROJECT=… ZONE=…`.
 
-It starts a VM from Google's image, which installs what the agent would install at every start (bake.sh); stops the VM;
-makes an image of its disk; and deletes the VM. It needs gcloud. Afterwards, add the image to the variable `boot_images`
-of infra/. Build a new image when a release of Trainmaster changes the runtime. An image with older packages stays
-correct, because the agent installs what is missing.
+It starts a VM from Google's image, which installs what the agent would install at every start
+(bake.sh); stops the VM; makes an image of its disk; and deletes the VM. It needs gcloud.
+Afterwards, add the image to the variable `boot_images` of infra/. Build a new image when a release
+of Trainmaster changes the runtime. An image with older packages stays correct, because the agent
+installs what is missing.
 """
 
 from __future__ import annotations
@@ -63,7 +65,9 @@ class Target:
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Return the packages for VMs with GPUs, which also work without GPUs, and those of the algorithms."""
+        """Return the packages for VMs with GPUs, which also work without GPUs, and those of the
+        algorithms.
+        """
         packages = self.runtime.gpu_packages or self.runtime.packages
         has_algorithms = any(
             RUNTIMES[algorithm.runtime] == self.runtime for algorithm in ALGORITHMS.values()

@@ -1,4 +1,5 @@
-"""`make stage`: build the agent, and one source archive per function, with its modules and locked requirements.
+"""`make stage`: build the agent, and one source archive per function, with its modules and locked
+requirements.
 
     build/stage/submit.zip
     ├── main.py             module in which Cloud Functions looks for the entry point
@@ -46,7 +47,9 @@ DATA: Final = {
     ),
     "provision": ("trainmaster/agent/startup.sh", "trainmaster/agent/shutdown.sh"),
 }
-"""Files that a function reads: `provision` gives VMs their scripts, `console` renders templates and texts."""
+"""Files that a function reads: `provision` gives VMs their scripts, `console` renders templates and
+texts.
+"""
 AGENT: Final = "agent.zip"
 PACKAGES: Final = {"functions": ROOT, "trainmaster": ROOT / "shared"}
 """Packages of which an archive may contain modules → the folder that contains the package."""
@@ -69,7 +72,9 @@ __all__ = ["{function}"]
 
 
 def stage(folder: Path) -> dict[str, Path]:
-    """Build the agent and all archives in a folder, replacing older ones; return the archives by function."""
+    """Build the agent and all archives in a folder, replacing older ones; return the archives by
+    function.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / AGENT).write_bytes(agent_archive())
     (folder / WHEEL).write_bytes(algorithms_archive())
@@ -119,7 +124,9 @@ def _files(module: str) -> set[Path]:
 
 
 def _name(path: Path) -> str:
-    """Return the name that a file has in an archive: its path below the folder that contains its package."""
+    """Return the name that a file has in an archive: its path below the folder that contains its
+    package.
+    """
     root = ROOT / "shared" if ROOT / "shared" in path.parents else ROOT
     return str(path.relative_to(root))
 

@@ -1,6 +1,7 @@
 """`python -m smoke --project P --region R`, or `--local` for the realistic local stack.
 
-Exit status: 0 every step succeeded and no assumption is wrong · 1 otherwise · 2 wrong usage · 130 interrupted.
+Exit status: 0 every step succeeded and no assumption is wrong · 1 otherwise · 2 wrong usage · 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -84,7 +85,8 @@ def _account() -> str:
     )
     if "@" not in done.stdout:
         raise StepError(
-            "gcloud has no account: run `gcloud auth login` and `gcloud auth application-default login`"
+            "gcloud has no account: run `gcloud auth login` and `gcloud auth application-default"
+            " login`"
         )
     return done.stdout.strip()
 

@@ -20,7 +20,9 @@ class Assumption:
     sources: tuple[str, ...]
     """Files that document it, relative to the repository."""
     expected: str
-    """The assumed value, `at most N s`, or `either`: the code handles all values, and the table shows which is real."""
+    """The assumed value, `at most N s`, or `either`: the code handles all values, and the table
+    shows which is real.
+    """
     read_from: str
     """How the smoke test sees it. For a fact that it does not read, the reason."""
     local: str = ""

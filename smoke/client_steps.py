@@ -1,4 +1,6 @@
-"""Steps that look at the installation as its users do: doctor, logs, gcloud, the Python client, and listings."""
+"""Steps that look at the installation as its users do: doctor, logs, gcloud, the Python client, and
+listings.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,10 @@ def run_doctor(world: World) -> None:
 
 
 def look_up_disabled_api(world: World) -> None:
-    """Note whether the project's permissions include one of an API that is not enabled. Skipped where it is enabled."""
+    """Note whether the project's permissions include one of an API that is not enabled.
+
+    Skipped where it is enabled.
+    """
     if world.is_local:
         raise SkippedError("the local IAM has no APIs to enable")
     enabled = world.check(
@@ -169,7 +174,9 @@ def ask_for_advice(world: World) -> None:
 
 
 def list_tpus(world: World) -> None:
-    """List TPU nodes and queued resources of all zones in one call each, as the search for orphans does."""
+    """List TPU nodes and queued resources of all zones in one call each, as the search for orphans
+    does.
+    """
     for key, kind in (("tpu_nodes", "tpu-vm"), ("tpu_queue", "queued-resources")):
         done = world.run(
             "gcloud", "compute", "tpus", kind, "list", ALL_ZONES, f"--project={world.project}"

@@ -1,4 +1,6 @@
-"""Steps that disturb a running job of three VMs: a killed program, host maintenance, and a VM deleted by hand."""
+"""Steps that disturb a running job of three VMs: a killed program, host maintenance, and a VM
+deleted by hand.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ HEARTBEAT_MAX_S: Final = 180.0
 def start_probe(world: World) -> None:
     """Start the job that the next steps disturb, and note which VM generations it runs on.
 
-    They may be later than the first generation: VMs that could not be created, or were lost, have been replaced.
+    They may be later than the first generation: VMs that could not be created, or were lost, have
+    been replaced.
     """
     mark = new_mark()
     world.saw("mark", mark)
@@ -62,7 +65,9 @@ def await_restart_after_kill(world: World) -> None:
 
 
 def simulate_maintenance(world: World) -> None:
-    """Simulate host maintenance for the primary's VM: it should migrate, and its program should not notice."""
+    """Simulate host maintenance for the primary's VM: it should migrate, and its program should not
+    notice.
+    """
     job_id = world.jobs[PROBE]
     primary = world.state(job_id).job.plan.primary
     vm, incarnation = world.vm(job_id, primary), world.replica(job_id, primary).incarnation
@@ -86,7 +91,9 @@ def simulate_maintenance(world: World) -> None:
 
 
 def delete_vm_by_hand(world: World) -> None:
-    """Delete a worker's VM as a user may do: the worker should run again on another VM of the same name."""
+    """Delete a worker's VM as a user may do: the worker should run again on another VM of the same
+    name.
+    """
     job_id = world.jobs[PROBE]
     vm = world.vm(job_id, DELETED)
     world.check(

@@ -1,4 +1,6 @@
-"""Whether a run of the smoke test confirms the assumptions: one finding for each row of the table."""
+"""Whether a run of the smoke test confirms the assumptions: one finding for each row of
+the table.
+"""
 
 from __future__ import annotations
 

@@ -22,13 +22,16 @@ from smoke.world import SkippedError, StepError, World
 LINES_MAX_S: Final = 180.0
 """How long Cloud Logging may take to show a line."""
 MACHINE_LINE: Final = re.compile(
-    r"This VM: (?P<image>.*?), Python (?P<python>\d+\.\d+)[^,]*, (?P<accelerator>[^,]*), (?P<engine>.*)\.$"
+    r"This VM: (?P<image>.*?), Python (?P<python>\d+\.\d+)[^,]*, (?P<accelerator>[^,]*),"
+    r" (?P<engine>.*)\.$"
 )
 """Source: `trainmaster.agent.setup.machine_report`."""
 
 
 def train_digits(world: World) -> None:
-    """Train the example on three CPU VMs with the default runtime, and note what its VMs are made of."""
+    """Train the example on three CPU VMs with the default runtime, and note what its VMs are made
+    of.
+    """
     job_id = submit_by_upload(world, digits_job(world), "digits")
     wait_for_success(world, job_id)
     world.saw("gang", "created")
@@ -87,7 +90,10 @@ def _has_engine(world: World) -> bool:
 
 
 def note_facts(world: World, job_id: str, keys: tuple[str, ...]) -> None:
-    """Note the facts that the probe prints as `smoke-fact KEY VALUE`. Raises StepError if one is missing."""
+    """Note the facts that the probe prints as `smoke-fact KEY VALUE`.
+
+    Raises StepError if one is missing.
+    """
 
     def are_logged() -> bool:
         for key, value in re.findall(r"smoke-fact (\w+) (\S+)", job_log(world, job_id)):

@@ -30,7 +30,10 @@ def opened_world(
     is_local: bool,
     report: Callable[[str], None],
 ) -> Iterator[World]:
-    """Yield the world of the installation that the variables describe. They are set while the block runs."""
+    """Yield the world of the installation that the variables describe.
+
+    They are set while the block runs.
+    """
     with mock.patch.dict(os.environ, variables), tempfile.TemporaryDirectory() as packages:
         project = variables["TRAINMASTER_PROJECT"]
         store = FirestoreStore(clients.firestore_client(project))

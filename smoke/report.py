@@ -1,4 +1,6 @@
-"""The result of a run as text: the steps, then each assumption with what was expected and what was seen."""
+"""The result of a run as text: the steps, then each assumption with what was expected and what was
+seen.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,10 @@ def lines(results: Sequence[Result], findings: Sequence[Finding]) -> Iterator[st
 
 
 def exit_status(results: Sequence[Result], findings: Sequence[Finding]) -> int:
-    """Return 0 if no step failed and no assumption is wrong. An assumption that was not seen counts as neither."""
+    """Return 0 if no step failed and no assumption is wrong.
+
+    An assumption that was not seen counts as neither.
+    """
     is_wrong = any(row.verdict is Verdict.DIFFERENT for row in findings)
     return int(is_wrong or any(row.outcome is Outcome.FAILED for row in results))
 
@@ -46,4 +51,6 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]
     widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
     cells.insert(1, ["-" * max(width, 3) for width in widths])
     for row in cells:
-        yield f"| {' | '.join(text.ljust(width) for text, width in zip(row, widths, strict=True))} |"
+        yield (
+            f"| {' | '.join(text.ljust(width) for text, width in zip(row, widths, strict=True))} |"
+        )

@@ -16,10 +16,15 @@ from trainmaster.errors import PermanentError, TemporaryError
 
 
 class Installation(Protocol):
-    """An installation that is created for the smoke test, and removed at its end, whatever happened in between."""
+    """An installation that is created for the smoke test, and removed at its end, whatever happened
+    in between.
+    """
 
     def running(self) -> AbstractContextManager[World]:
-        """Install, and remove everything at the end. Raises StepError if installing or removing fails."""
+        """Install, and remove everything at the end.
+
+        Raises StepError if installing or removing fails.
+        """
         ...
 
 
@@ -28,7 +33,8 @@ def smoke(
 ) -> int:
     """Run the steps on an installation and print the result. Return the exit status.
 
-    Everything is removed also after a failed step, an error or Ctrl-C, and the result shows what was seen until then.
+    Everything is removed also after a failed step, an error or Ctrl-C, and the result shows what
+    was seen until then.
     """
     results: list[Result] = []
     facts: dict[str, str] = {}

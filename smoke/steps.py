@@ -1,8 +1,10 @@
-"""The steps of the smoke test, in their order. Each is a function over a `World`; `run` runs them all.
+"""The steps of the smoke test, in their order.
 
-A step notes facts with `World.saw`. It raises StepError if something does not work at all, which is a failure of the
-smoke test; that a fact differs from an assumption is found later (`findings`). A step runs only if the steps that it
-needs have succeeded.
+Each is a function over a `World`; `run` runs them all.
+
+A step notes facts with `World.saw`. It raises StepError if something does not work at all, which is
+a failure of the smoke test; that a fact differs from an assumption is found later (`findings`). A
+step runs only if the steps that it needs have succeeded.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""The smoke test on Google Cloud: install with Terraform into a state of its own, and destroy everything.
+"""The smoke test on Google Cloud: install with Terraform into a state of its own, and destroy
+everything.
 
     build/smoke/PROJECT/infra/   a copy of infra/ with the state of this run; the state of a user's installation is
                                  neither read nor written. The folder is deleted when everything has been destroyed.
 
-The resources have the same names as in every installation. The test therefore refuses a project that has an
-installation or a Firestore database, before it creates anything.
+The resources have the same names as in every installation. The test therefore refuses a project
+that has an installation or a Firestore database, before it creates anything.
 """
 
 from __future__ import annotations
@@ -87,7 +88,10 @@ class GoogleInstallation:
             self.remove()
 
     def remove(self) -> None:
-        """Destroy what the state contains. Repeatable; does nothing without a state. Raises StepError."""
+        """Destroy what the state contains.
+
+        Repeatable; does nothing without a state. Raises StepError.
+        """
         if not self._infra.is_dir():
             return
         if not (self._infra / STATE_FILE).exists():  # Terraform has created nothing
@@ -97,8 +101,9 @@ class GoogleInstallation:
         done = self._terraform("destroy", "-auto-approve", *self._variables)
         if done.status:
             raise StepError(
-                f"not everything was removed: {last_line(done.errors)}. Run `make smoke PROJECT={self.project} "
-                f"REGION={self.region} REMOVE=1` until it succeeds; the state is in {self._infra}"
+                f"not everything was removed: {last_line(done.errors)}. Run `make smoke"
+                f" PROJECT={self.project} REGION={self.region} REMOVE=1` until it succeeds; the"
+                f" state is in {self._infra}"
             )
         shutil.rmtree(self.folder)
 
@@ -131,7 +136,10 @@ class GoogleInstallation:
             )
 
     def _enable_apis(self) -> None:
-        """Do what infra/README.md asks for before the first apply. Enabled APIs work after a minute or more."""
+        """Do what infra/README.md asks for before the first apply.
+
+        Enabled APIs work after a minute or more.
+        """
         self.report("enabling the first APIs")
         project = f"--project={self.project}"
         self._check(
@@ -181,7 +189,9 @@ class GoogleInstallation:
         return {
             "TRAINMASTER_PROJECT": self.project,
             "TRAINMASTER_BUCKET": outputs["bucket"],
-            "TRAINMASTER_WORKER_SERVICE_ACCOUNT": f"trainmaster-worker@{self.project}.iam.gserviceaccount.com",
+            "TRAINMASTER_WORKER_SERVICE_ACCOUNT": (
+                f"trainmaster-worker@{self.project}.iam.gserviceaccount.com"
+            ),
             "TRAINMASTER_API_ENDPOINT": outputs["api"],
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_ML": f"{outputs['api']}/",
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM": f"{outputs['api']}/",

@@ -22,12 +22,18 @@ from trainmaster.ports import Advisor, Fleet, Objects, Store
 
 COMMAND_S: Final = 300.0
 INTERRUPT_S: Final = 600.0
-"""How long an interrupted program may take to end. Terraform first waits for the resources that it is creating."""
+"""How long an interrupted program may take to end.
+
+Terraform first waits for the resources that it is creating.
+"""
 POLL_S: Final = 1.0
 
 
 class StepError(Exception):
-    """A step did not get the expected result. The message names the actual result, and where to look."""
+    """A step did not get the expected result.
+
+    The message names the actual result, and where to look.
+    """
 
 
 class SkippedError(Exception):
@@ -45,7 +51,10 @@ class Output:
 
 class Commands(Protocol):
     def __call__(self, *argv: str, timeout_s: float = COMMAND_S) -> Output:
-        """Run a program in the environment of the installation. A program that does not end gets the status 124."""
+        """Run a program in the environment of the installation.
+
+        A program that does not end gets the status 124.
+        """
         ...
 
 
@@ -84,7 +93,9 @@ class ProcessCommands:
 
 
 def _interrupt(process: subprocess.Popen[str]) -> None:
-    """End a program as Ctrl-C does, and wait: Terraform then stores the state of what it has created."""
+    """End a program as Ctrl-C does, and wait: Terraform then stores the state of what it has
+    created.
+    """
     process.send_signal(signal.SIGINT)
     try:
         process.communicate(timeout=INTERRUPT_S)
@@ -134,7 +145,10 @@ class World:
         return done.text
 
     def until(self, condition: Callable[[], object], within_s: float, what: str) -> None:
-        """Wait until the condition holds. Transient errors count as "not yet". Raises StepError that names `what`."""
+        """Wait until the condition holds.
+
+        Transient errors count as "not yet". Raises StepError that names `what`.
+        """
         deadline = time.monotonic() + within_s
         problem = ""
         while True:

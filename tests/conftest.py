@@ -1,6 +1,7 @@
 """Configure the whole test suite: fixtures, hypothesis profiles, and the reports at its end.
 
-With `--processes` the suite runs in several processes (tests/support/forks.py), which `make test` does.
+With `--processes` the suite runs in several processes (tests/support/forks.py), which `make test`
+does.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ pytest_plugins = [
     "tests.support.stack",
 ]
 
-# For property tests that do not set max_examples themselves. `make test-all` selects the second profile.
+# For property tests that do not set max_examples themselves. `make test-all` selects the second
+# profile.
 hypothesis.settings.register_profile("every change", max_examples=30, deadline=None)
 hypothesis.settings.register_profile("thorough", max_examples=1000, deadline=None)
 hypothesis.settings.load_profile("every change")
@@ -42,11 +44,13 @@ FOLDERS_SHOWN_MAX: Final = 15
 EMULATOR_FIXTURES: Final = frozenset(
     {"stack", "firestore_emulator", "pubsub_emulator", "storage_emulator"}
 )
-"""A test that uses one of these, directly or through another fixture, gets the marker `emulator`."""
+"""A test that uses one of these, directly or through another fixture, gets the marker `emulator`.
+"""
 
 
 def pytest_configure() -> None:
-    """Handle SIGINT as at a terminal: programs in the background of a shell ignore it, and so do their children.
+    """Handle SIGINT as at a terminal: programs in the background of a shell ignore it, and so do
+    their children.
 
     Run the emulators with the archives of their classes, if there are any.
     """
@@ -58,7 +62,10 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect without garbage collections. Later ones leave out what exists now, which lives until the end."""
+    """Collect without garbage collections.
+
+    Later ones leave out what exists now, which lives until the end.
+    """
     gc.disable()
     try:
         return (yield)

@@ -1,4 +1,7 @@
-"""Measure all systems in turn: `python -m bench.peers --page`. `make bench-peers` installs them first."""
+"""Measure all systems in turn: `python -m bench.peers --page`.
+
+`make bench-peers` installs them first.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,9 @@ class Comparison:
         self._numbers = itertools.count(1)
 
     def measure(self, measures: Measures, systems: Sequence[System], threads: int) -> None:
-        """Measure each thing on one system after the other, or on `threads` of them at the same time."""
+        """Measure each thing on one system after the other, or on `threads` of them at the same
+        time.
+        """
         for name, (measure, row) in measures.items():
             if name in self._selected:
                 with ThreadPoolExecutor(max(threads, 1)) as pool:  # no system may have started
@@ -79,7 +84,10 @@ def words(reason: Exception) -> str:
 
 
 def compare(systems: Sequence[System], rounds: int, comparison: Comparison) -> None:
-    """Measure all systems. What is measured once comes before the rounds, which end when the time does."""
+    """Measure all systems.
+
+    What is measured once comes before the rounds, which end when the time does.
+    """
     for system in systems:
         if system.program:
             comparison.add("program: lines", system, len(system.lines()))

@@ -1,4 +1,6 @@
-"""torchrun, and launchers made from it: two of them on one machine stand for two nodes of one process each."""
+"""torchrun, and launchers made from it: two of them on one machine stand for two nodes of one
+process each.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is measured on each system. A measure yields values by the name of their row, and may raise NotMeasured."""
+"""What is measured on each system.
+
+A measure yields values by the name of their row, and may raise NotMeasured.
+"""
 
 from __future__ import annotations
 
@@ -79,10 +82,9 @@ def stockout(system: System, one: Run, fewest: int) -> Iterator[Values]:
         yield {f"{name}: steps/s of one process": (len(alone) - 1) / (alone[-1] - alone[0])}
     until(lambda: run.is_training(offered), "step of all ranks in that minute, nor")
     yield {
-        f"{name}: from the new machine to the next step of all ranks": run.firsts("step", offered)[
-            -1
-        ]
-        - offered
+        f"{name}: from the new machine to the next step of all ranks": (
+            run.firsts("step", offered)[-1] - offered
+        )
     }
 
 
@@ -117,7 +119,9 @@ def trials(system: System, run: Run) -> Iterator[Values]:
 
 
 def controller(system: System, run: Run) -> Iterator[Values]:
-    """Kill the processes that decide, look how many processes train on, and let one of them fail."""
+    """Kill the processes that decide, look how many processes train on, and let one of
+    them fail.
+    """
     started(system, run)
     old = set(run.processes.values())
     for pid in system.controller():
@@ -157,7 +161,9 @@ IN_TURN: Final[dict[str, tuple[Measure, str]]] = {
     "notice": (notice, "notice of the end of a machine: processes that saved"),
     "trials": (trials, "eight trials of a second, two at a time: end of the last"),
 }
-"""What is measured once in each round, one system after the other, and the row that says why there is no value."""
+"""What is measured once in each round, one system after the other, and the row that says why there
+is no value.
+"""
 AT_ONCE: Final[dict[str, tuple[Measure, str]]] = {
     "idle": (idle, "idle: processes"),
     "hang": (hang, f"hang of a process, 60 s allowed: {NEXT}"),

@@ -85,7 +85,8 @@ class Ray(System):
         shutil.rmtree(self.temporary, ignore_errors=True)
 
     def keep(self, count: int) -> None:
-        # To a job server, in place of the cluster of the other rows. They wait for more CPUs than it has.
+        # To a job server, in place of the cluster of the other rows. They wait for more CPUs than
+        # it has.
         if len(self.services) > 1:
             self.down()
             head = (

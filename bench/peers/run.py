@@ -53,7 +53,9 @@ class Run:
         return {moment.rank: moment.pid for moment in self.moments if moment.moment == "start"}
 
     def firsts(self, moment: str, after: float = 0.0) -> list[float]:
-        """Return when each rank first had the moment in a process that began after a time, in order of time."""
+        """Return when each rank first had the moment in a process that began after a time, in order
+        of time.
+        """
         found: dict[int, float] = {}
         begun = set()
         for one in self.moments:
@@ -82,7 +84,9 @@ def until(is_so: Callable[[], object], what: str, within_s: float = LIMIT_S) -> 
 
 
 def recovery(run: Run, fault: Callable[[], None], within_s: float = LIMIT_S) -> dict[str, float]:
-    """Inject the fault and return the seconds from it to each phase, until every rank steps in a new process."""
+    """Inject the fault and return the seconds from it to each phase, until every rank steps in a
+    new process.
+    """
     old, gone = list(run.processes.values()), list[float]()
     began = time.time()
     fault()
@@ -125,7 +129,9 @@ def kill(*pids: int) -> None:
 
 
 def footprint(processes: list[psutil.Process], seconds: float) -> dict[str, float]:
-    """Return the number of processes, the memory that is theirs (PSS), and what share of a core they use."""
+    """Return the number of processes, the memory that is theirs (PSS), and what share of a core
+    they use.
+    """
 
     def usage() -> Iterator[tuple[int, float]]:
         for process in processes:

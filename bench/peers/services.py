@@ -1,4 +1,6 @@
-"""Systems without gangs here: servers whose jobs need a cloud, or machines by SSH, and libraries of one process."""
+"""Systems without gangs here: servers whose jobs need a cloud, or machines by SSH, and libraries of
+one process.
+"""
 
 from __future__ import annotations
 
@@ -81,6 +83,7 @@ class Dbos(System):
     ranks: ClassVar = 1
 
     def start(self, run: Run) -> None:
-        # The shell stands for the service manager that starts the user's process again: no part of DBOS does.
+        # The shell stands for the service manager that starts the user's process again: no part of
+        # DBOS does.
         again = ("sh", "-c", 'until "$@"; do :; done', "sh")
         self.started = [self.spawn(*again, self.bin / "python", PROGRAMS / self.program, run.file)]

@@ -1,4 +1,7 @@
-"""What the harness asks of a system. What it cannot do raises NotMeasured: the reason is a cell of the table."""
+"""What the harness asks of a system.
+
+What it cannot do raises NotMeasured: the reason is a cell of the table.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ STARTS_S: Final = 300.0
 
 
 class System:
-    """One system. `up` comes first and `down` last; in between it runs one program after another."""
+    """One system.
+
+    `up` comes first and `down` last; in between it runs one program after another.
+    """
 
     name: ClassVar[str]
     package: ClassVar[str]
@@ -133,7 +139,9 @@ class System:
 
     @classmethod
     def lines(cls) -> Sequence[str]:
-        """Return the lines that the program needs for this system, beside `steps.py`, which knows no system."""
+        """Return the lines that the program needs for this system, beside `steps.py`, which knows
+        no system.
+        """
         if cls.program == System.program:
             return []
         text = (PROGRAMS / cls.program).read_text(encoding="utf-8")
@@ -156,7 +164,10 @@ def free_port() -> int:
 
 
 def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Wait until the server accepts connections. Raises NotMeasured if it ends, or takes minutes."""
+    """Wait until the server accepts connections.
+
+    Raises NotMeasured if it ends, or takes minutes.
+    """
     deadline = time.monotonic() + STARTS_S
     while time.monotonic() < deadline and process.poll() is None:
         with socket.socket() as probe:

@@ -1,6 +1,8 @@
-"""This project's local stack: the real functions and agents, on Google's emulators and with processes for VMs.
+"""This project's local stack: the real functions and agents, on Google's emulators and with
+processes for VMs.
 
-The VMs exist at once, as the nodes of the peers do. The local stack has the times of its emulators, not Google's.
+The VMs exist at once, as the nodes of the peers do. The local stack has the times of its emulators,
+not Google's.
 """
 
 from __future__ import annotations
@@ -117,7 +119,8 @@ class Trainmaster(System):
         return vm_name(self.job, ReplicaId(TaskType.WORKER, 0))
 
     def keep(self, count: int) -> None:
-        # One waits for capacity that does not come, and the others for the only GPU that the limit allows.
+        # One waits for capacity that does not come, and the others for the only GPU that the limit
+        # allows.
         FaultClient(self.state).change(stockout_zones=REGION_ZONES[REGION])
         package = {
             "packageUris": ["gs://bucket/trainer-0.1.tar.gz#1"],

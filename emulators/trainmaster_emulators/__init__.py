@@ -6,9 +6,10 @@
           services       Firestore, Pub/Sub, Cloud Storage, Cloud Logging, Compute Engine with Cloud TPU,
                          the googleapis proxy, Cloud Scheduler, and one functions host per function
 
-The stack runs Google's own emulators and the real functions, agents and programs. Google offers no emulators of Compute
-Engine, Cloud TPU, Cloud Logging, Cloud Monitoring, Cloud Scheduler and Cloud Billing's catalogue. `compute/`, `tpu/`,
-`logging/`, `monitoring/`, `scheduler/` and `billing/` emulate them.
+The stack runs Google's own emulators and the real functions, agents and programs. Google offers no
+emulators of Compute Engine, Cloud TPU, Cloud Logging, Cloud Monitoring, Cloud Scheduler and Cloud
+Billing's catalogue. `compute/`, `tpu/`, `logging/`, `monitoring/`, `scheduler/` and `billing/`
+emulate them.
 """
 
 from __future__ import annotations
@@ -18,4 +19,6 @@ from typing import Final
 
 _INSTALLED: Final = Path(__file__).parent / "_checkout"
 ROOT: Final = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).resolve().parents[2]
-"""The checkout; in an installed package, a folder with the files that a stack reads (pyproject.toml)."""
+"""The checkout; in an installed package, a folder with the files that a stack reads
+(pyproject.toml).
+"""

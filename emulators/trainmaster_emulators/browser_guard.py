@@ -1,14 +1,15 @@
 """Refuse requests of web pages, which must not control the local stack.
 
-A page that the user visits can send requests to this machine, and the stack starts programs. Browsers mark requests of
-pages with these headers, and pages cannot change them:
+A page that the user visits can send requests to this machine, and the stack starts programs.
+Browsers mark requests of pages with these headers, and pages cannot change them:
 
     Host              a foreign name, if the page's own name was rebound to a loopback address
     Origin            on every request except GET and HEAD, and on every request whose response the page can read
     Sec-Fetch-Site    the relation between the page and this server; `none` if the user typed the address
 
-Clients of Google Cloud send neither `Origin` nor `Sec-Fetch-Site`, and use the address of the stack as `Host`.
-Sources: https://fetch.spec.whatwg.org/#origin-header, https://www.w3.org/TR/fetch-metadata/.
+Clients of Google Cloud send neither `Origin` nor `Sec-Fetch-Site`, and use the address of the stack
+as `Host`. Sources: https://fetch.spec.whatwg.org/#origin-header,
+https://www.w3.org/TR/fetch-metadata/.
 """
 
 from __future__ import annotations
@@ -37,18 +38,23 @@ def find_refusal(origin: str | None, fetch_site: str | None) -> str | None:
 
 
 def find_host_refusal(host: str | None) -> str | None:
-    """Return why a request with this Host header is refused; None if the header contains an address of the stack."""
+    """Return why a request with this Host header is refused; None if the header contains an address
+    of the stack.
+    """
     name = (host or "").partition(":")[0].lower()
     if name == "localhost" or _is_loopback_address(name):
         return None
-    return f"the local stack is called by its address, 127.0.0.1:PORT or localhost:PORT, not Host: {host}"
+    return (
+        "the local stack is called by its address, 127.0.0.1:PORT or localhost:PORT, not Host:"
+        f" {host}"
+    )
 
 
 def _is_loopback_address(name: str) -> bool:
     """Return whether `name` is an address in 127.0.0.0/8.
 
-    No host name is accepted, because its owner can make it resolve to this machine. All of 127.0.0.0/8 counts, because
-    each host of an emulated slice has its own loopback address.
+    No host name is accepted, because its owner can make it resolve to this machine. All of
+    127.0.0.0/8 counts, because each host of an emulated slice has its own loopback address.
     """
     try:
         return ipaddress.IPv4Address(name).is_loopback
@@ -94,7 +100,10 @@ class GuardedHandler(BaseHTTPRequestHandler):
     """False for a proxy, whose clients send the name of the host behind it."""
 
     def parse_request(self) -> bool:
-        """Return whether the server calls the method of the request. Otherwise, the response is complete."""
+        """Return whether the server calls the method of the request.
+
+        Otherwise, the response is complete.
+        """
         if not super().parse_request():
             return False
         reason = find_refusal(self.headers.get("Origin"), self.headers.get("Sec-Fetch-Site"))
@@ -112,7 +121,10 @@ class GuardedHandler(BaseHTTPRequestHandler):
         headers: Mapping[str, str] = JSON_HEADERS,
         reason: str | None = None,
     ) -> None:
-        """Send a whole response. `headers`: without its length. `reason` None: the usual phrase of the status."""
+        """Send a whole response.
+
+        `headers`: without its length. `reason` None: the usual phrase of the status.
+        """
         self.send_response(status, reason)
         for name, value in headers.items():
             self.send_header(name, value)

@@ -1,8 +1,11 @@
-"""Packaging of the trainer: `python setup.py sdist` builds its archive, and so does `trainmaster submit`."""
+"""Packaging of the trainer: `python setup.py sdist` builds its archive, and so does `trainmaster
+submit`.
+"""
 
 from setuptools import setup
 
-# TensorFlow and tf_keras come with the runtime version. Requirements here would install them again on every VM.
+# TensorFlow and tf_keras come with the runtime version. Requirements here would install them again
+# on every VM.
 setup(
     name="digits-trainer",
     version="0.1",

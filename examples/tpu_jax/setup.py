@@ -1,8 +1,11 @@
-"""Packaging of the trainer: `python setup.py sdist` builds its archive, and so does `trainmaster submit`."""
+"""Packaging of the trainer: `python setup.py sdist` builds its archive, and so does `trainmaster
+submit`.
+"""
 
 from setuptools import setup
 
-# Cloud TPU's software versions include no framework. pip installs the newest JAX for their Python and its TPU library.
+# Cloud TPU's software versions include no framework. pip installs the newest JAX for their Python
+# and its TPU library.
 setup(
     name="tpu-jax-trainer",
     version="0.1",

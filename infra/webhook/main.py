@@ -1,7 +1,9 @@
-"""Post notifications of jobs to a webhook of Slack, Mattermost or Google Chat: all of them take `{"text": …}`.
+"""Post notifications of jobs to a webhook of Slack, Mattermost or Google Chat: all of them take
+`{"text": …}`.
 
-An optional function of the installation (`notification_webhook` in infra/variables.tf), and an example of a subscriber.
-It is deployed as this one file. Settings: WEBHOOK_ADDRESS, from Secret Manager; CONSOLE_ADDRESS, or empty.
+An optional function of the installation (`notification_webhook` in infra/variables.tf), and an
+example of a subscriber. It is deployed as this one file. Settings: WEBHOOK_ADDRESS, from Secret
+Manager; CONSOLE_ADDRESS, or empty.
 
     204  posted, or permanently refused by the webhook, which is logged: not delivered again
     503  the webhook was not reached, or is overloaded: Pub/Sub delivers the message again
@@ -26,8 +28,9 @@ ERROR_LENGTH_MAX: Final = 500
 SIGNS: Final = {"succeeded": "✅", "failed": "❌", "cancelled": "⏹", "rerun": "🔁"}
 """First character of the text, by transition. Others have none."""
 MARKUP: Final = {"<": "(", ">": ")", "@": "(at)", "](": "] ("}
-"""Text that begins a labelled link, or a mention of a person or a channel, in Slack, Mattermost and Google Chat → its
-replacement."""
+"""Text that begins a labelled link, or a mention of a person or a channel, in Slack, Mattermost and
+Google Chat → its replacement.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +50,10 @@ def post_notification(request: Request) -> tuple[str, int]:
 
 
 def text_of(job: dict[str, Any], console: str) -> str:
-    """Return the message about a transition, in one or two lines. Raises KeyError if a required field is missing."""
+    """Return the message about a transition, in one or two lines.
+
+    Raises KeyError if a required field is missing.
+    """
     attempt = f", attempt {job['attempt']}" if job["attempt"] > 1 else ""
     sign = SIGNS.get(job["transition"], "")
     head = f"{sign} {job['job_id']}: {job['transition']} ({job['state']}{attempt})".strip()
@@ -57,7 +63,9 @@ def text_of(job: dict[str, Any], console: str) -> str:
 
 
 def _make_harmless(text: str) -> str:
-    """Return the text, which a program may have chosen, in one line that neither mentions anyone nor hides a link."""
+    """Return the text, which a program may have chosen, in one line that neither mentions anyone
+    nor hides a link.
+    """
     text = " ".join(text.split())
     for markup, replacement in MARKUP.items():
         text = text.replace(markup, replacement)

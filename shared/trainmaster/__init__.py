@@ -46,7 +46,9 @@ _MODULES: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name at its first use: functions and VMs import this package, too, and need no client."""
+    """Import a public name at its first use: functions and VMs import this package, too, and need
+    no client.
+    """
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,7 +1,8 @@
-"""The two families of errors that a function, a command or a call of the Python client may end with.
+"""The two families of errors that a function, a command or a call of the Python client may end
+with.
 
-An unknown replica or a late event is not an error: the rules decide about it. Any other exception is a bug. It
-propagates, the message is redelivered, and ends in the dead-letter topic.
+An unknown replica or a late event is not an error: the rules decide about it. Any other exception
+is a bug. It propagates, the message is redelivered, and ends in the dead-letter topic.
 """
 
 from __future__ import annotations
@@ -13,25 +14,34 @@ PUBLIC: Final = "trainmaster"
 
 
 class PermanentError(Exception):
-    """The message can never succeed: acknowledge it and keep it in the dead-letter topic with this reason."""
+    """The message can never succeed: acknowledge it and keep it in the dead-letter topic with this
+    reason.
+    """
 
     __module__ = PUBLIC
 
 
 class InvalidJobError(PermanentError):
-    """The Python client's job was refused. The text has one line for each problem, with its field."""
+    """The Python client's job was refused.
+
+    The text has one line for each problem, with its field.
+    """
 
     __module__ = PUBLIC
 
 
 class TemporaryError(Exception):
-    """The message may succeed later: answer 503, so that Pub/Sub delivers it again after a backoff."""
+    """The message may succeed later: answer 503, so that Pub/Sub delivers it again
+    after a backoff.
+    """
 
     __module__ = PUBLIC
 
 
 class RefusedError(TemporaryError):
-    """Google refuses a call, which an operator can repair: a permission, a disabled API, suspended billing."""
+    """Google refuses a call, which an operator can repair: a permission, a disabled API, suspended
+    billing.
+    """
 
     __module__ = PUBLIC
 

@@ -25,7 +25,10 @@ _IMAGE: Final = re.compile(
 
 
 def _text(parse: Callable[[str], object]) -> tuple[Any, Any]:
-    """Return the metadata of a type whose text `parse` reads. NoDecode: pydantic-settings does not read it as JSON."""
+    """Return the metadata of a type whose text `parse` reads.
+
+    NoDecode: pydantic-settings does not read it as JSON.
+    """
     return NoDecode, BeforeValidator(
         lambda value: parse(value) if isinstance(value, str) else value
     )
@@ -47,7 +50,10 @@ def _parse_resources(text: str) -> tuple[str, ...]:
 
 
 def _pairs(text: str, is_legal: Callable[[str, str], object], form: str) -> dict[str, str]:
-    """Parse `NAME=VALUE,NAME=VALUE`. Raises ValueError for a pair that is not legal, or whose name occurs twice."""
+    """Parse `NAME=VALUE,NAME=VALUE`.
+
+    Raises ValueError for a pair that is not legal, or whose name occurs twice.
+    """
     pairs: dict[str, str] = {}
     for item in _items(text):
         name, _, value = item.partition("=")
@@ -64,7 +70,10 @@ def _parse_account_networks(text: str) -> dict[str, str]:
 
 
 def _parse_regions(text: str) -> tuple[str, ...]:
-    """Parse `us-central1,europe-west4`. Regions need not be in our table: Google adds some every year."""
+    """Parse `us-central1,europe-west4`.
+
+    Regions need not be in our table: Google adds some every year.
+    """
     regions = tuple(_items(text))
     for region in regions:
         if not REGION_NAME.fullmatch(region):

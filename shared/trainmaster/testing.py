@@ -1,4 +1,5 @@
-"""A client whose installation is in memory, for the unit tests of programs that use `trainmaster.Client`.
+"""A client whose installation is in memory, for the unit tests of programs that use
+`trainmaster.Client`.
 
     from trainmaster.testing import Installation
 
@@ -9,7 +10,8 @@
     installation.exit(job, "chief-0", 0)
     assert installation.client.wait(job).state == "SUCCEEDED"
 
-The API, the flows and the rules are the real ones. There is no network, no thread, and no time but `now`.
+The API, the flows and the rules are the real ones. There is no network, no thread, and no time but
+`now`.
 """
 
 from __future__ import annotations
@@ -51,7 +53,10 @@ STEP: Final = timedelta(seconds=1)
 
 
 class MemoryClient(Client):
-    """A Client of an Installation. `wait` does not wait: it raises TimeoutError if the job has not ended."""
+    """A Client of an Installation.
+
+    `wait` does not wait: it raises TimeoutError if the job has not ended.
+    """
 
     def __init__(self, project: str, api: Any, log: MemoryJobLog) -> None:
         self.project, self._api, self._log, self._poll_s, self._known = project, api, log, 0.0, {}
@@ -64,9 +69,16 @@ class MemoryClient(Client):
         return super().wait(current, timeout_s)
 
     def logs(
-        self, job: Job | str, *, follow: bool = False, since: datetime | None = None
-    ) -> Iterator[LogLine]:  # noqa: ARG002 - of Client
-        """Yield the lines of Trainmaster itself: no program runs. `follow` and `since` have no effect."""
+        self,
+        job: Job | str,
+        *,
+        follow: bool = False,  # noqa: ARG002
+        since: datetime | None = None,  # noqa: ARG002
+    ) -> Iterator[LogLine]:
+        """Yield the lines of Trainmaster itself: no program runs.
+
+        `follow` and `since` have no effect.
+        """
         for line in self._log.lines(self.describe(job).job_id):
             yield LogLine(
                 line.at.isoformat(), line.key, "service", "", line.severity, line.message, {}
@@ -75,7 +87,9 @@ class MemoryClient(Client):
 
 @dataclass
 class MemoryApi:
-    """The API in this process; the methods are those of `trainmaster.gcp.tools.jobs_api.JobsApi`."""
+    """The API in this process; the methods are those of
+    `trainmaster.gcp.tools.jobs_api.JobsApi`.
+    """
 
     service: Service
 
@@ -100,7 +114,9 @@ class MemoryApi:
 
 @dataclass
 class Installation:
-    """An installation in memory. Its `client` submits jobs; the methods let their programs start and end.
+    """An installation in memory.
+
+    Its `client` submits jobs; the methods let their programs start and end.
 
     A tuning job gets no trials.
     """
@@ -117,7 +133,8 @@ class Installation:
             MemoryJobLog(),
         )
         self._fleet.clock = lambda: self.now
-        # By instance id of each VM whose agent runs: how its last program ended by itself; empty: it did not.
+        # By instance id of each VM whose agent runs: how its last program ended by itself; empty:
+        # it did not.
         self._ends: dict[str, dict[str, Any]] = {}
         self._deps = CreationDeps(
             self._store, self._bus, clock=lambda: self.now, sleep=self._sleep, job_log=log
@@ -129,7 +146,9 @@ class Installation:
         self.client = MemoryClient(self.project, MemoryApi(service), log)
 
     def start(self, job: Job | str) -> None:
-        """Create the VMs that the job needs now, and report every replica that is to start or restart as ready."""
+        """Create the VMs that the job needs now, and report every replica that is to start or
+        restart as ready.
+        """
         self._provision()
         for _ in range(
             2
@@ -143,8 +162,8 @@ class Installation:
     def exit(self, job: Job | str, replica: str, status: int) -> None:
         """End the program of a replica, such as `worker-0`, with an exit status.
 
-        If the replica runs in rounds, all of its peers stop, too. The next round begins at once if all of its VMs have
-        been started; else `start` begins it.
+        If the replica runs in rounds, all of its peers stop, too. The next round begins at once if
+        all of its VMs have been started; else `start` begins it.
 
         Raises PermanentError if the job has no such replica with a VM, or its program does not run.
         """
@@ -167,7 +186,11 @@ class Installation:
         self._provision()
 
     def _sleep(self, seconds: float) -> None:
-        """Wait. Meanwhile agents that run obey `hold`: they end their programs, and report that nothing older runs."""
+        """Wait.
+
+        Meanwhile agents that run obey `hold`: they end their programs, and report that nothing
+        older runs.
+        """
         self.now += timedelta(seconds=seconds)
         for job in self._store.live_jobs().jobs:
             if (loaded := self._store.load_attempt(job.job_id)) is None:
@@ -215,7 +238,8 @@ class Installation:
         vm_ready.handle(agent_messages.decode_vm_ready(data), self._deps)
 
     def _running(self, state: State, vm: Vm) -> dict[str, int]:
-        """Return the incarnation of the VM's program: under `hold` that of the round before, which may fail yet.
+        """Return the incarnation of the VM's program: under `hold` that of the round before, which
+        may fail yet.
 
         Raises PermanentError if that program had no start, or ended by itself.
         """
@@ -231,7 +255,10 @@ class Installation:
         return running
 
     def _message(self, state: State, vm: Vm, **more: object) -> bytes:
-        """Return a message of the agent on the VM about the incarnation in its directive. `more` overrides fields."""
+        """Return a message of the agent on the VM about the incarnation in its directive.
+
+        `more` overrides fields.
+        """
         self.now += STEP
         directive = _directive(vm)
         key = (directive.attempt, directive.incarnation)

@@ -55,5 +55,7 @@ def client(firestore_emulator: str, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 @pytest.fixture
 def job() -> Job:
-    """Return a job with a new id for each test, because request ids are remembered longer than VMs exist."""
+    """Return a job with a new id for each test, because request ids are remembered longer than VMs
+    exist.
+    """
     return a_job(job_id=f"digits_{uuid.uuid4().hex[:8]}")

@@ -2,8 +2,9 @@
 
     .venv/bin/python -m tests.contract.release_corpus     writes tests/contract/releases/SCHEMA/ again
 
-The corpus is written once for each schema version, and extended by new kinds. Existing entries were written by other
-releases and are never changed to make a test pass. `whole` has every field, `least` only those without a default.
+The corpus is written once for each schema version, and extended by new kinds. Existing entries were
+written by other releases and are never changed to make a test pass. `whole` has every field,
+`least` only those without a default.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ from trainmaster.ports import Orphan, Rejection
 
 FOLDER: Final = Path(__file__).parent / "releases"
 SCHEMAS: Final = Path(__file__).parents[2] / "infra" / "schemas"
-"""Schemas of the agents' topics. tests/infra/test_topic_schemas.py compares them with those of releases."""
+"""Schemas of the agents' topics. tests/infra/test_topic_schemas.py compares them with those of
+releases.
+"""
 AT: Final = datetime(2026, 11, 21, 3, 0, 0, 123456, UTC)
 KINDS: Final[dict[str, Any]] = {
     "job": (Job, documents.job_document),
@@ -81,7 +84,9 @@ _SYSTEM_EVENT: Final = {
     "logName": "projects/p/logs/cloudaudit.googleapis.com%2Fsystem_event",
     "protoPayload": {
         "methodName": "compute.instances.preempted",
-        "resourceName": "projects/p/zones/us-central1-a/instances/tm-digits-1-a1b2c3d4e5f60718-worker-0",
+        "resourceName": (
+            "projects/p/zones/us-central1-a/instances/tm-digits-1-a1b2c3d4e5f60718-worker-0"
+        ),
     },
     "resource": {"type": "gce_instance", "labels": {"instance_id": "4711"}},
     "timestamp": "2026-11-21T03:00:00.123456Z",
@@ -158,7 +163,9 @@ def least(kind: Any, **given: object) -> Any:
 
 
 def needed(value: Any, document: Any) -> Any:
-    """Return the part of the document that a reader requires: fields without a default, and discriminators."""
+    """Return the part of the document that a reader requires: fields without a default, and
+    discriminators.
+    """
     if dataclasses.is_dataclass(value):
         names = [
             field.name

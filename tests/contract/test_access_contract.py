@@ -90,7 +90,9 @@ def test_permissions_on_another_project_are_that_projects(access: Access) -> Non
 def test_token_that_a_service_account_signed_carries_its_scopes(
     claims: dict[str, str], *, is_full: bool
 ) -> None:
-    """Such a token is not known to tokeninfo; its signature is verified by the call that asks for permissions."""
+    """Such a token is not known to tokeninfo; its signature is verified by the call that asks for
+    permissions.
+    """
     token = jwt.encode(TokenIssuer()._signer, {"iss": ACCOUNT, "sub": ACCOUNT, **claims}).decode()
     access = ProjectAccess(
         "my-project", "http://127.0.0.1:1", "http://127.0.0.1:1", "", "http://127.0.0.1:1"
@@ -119,7 +121,9 @@ def test_invalid_token_raises_unknown_token_error(access: Access) -> None:
 
 @pytest.fixture
 def google() -> Iterator[tuple[str, list[tuple[int, object]]]]:
-    """An HTTP endpoint that returns the responses that the test puts into the list, one after another."""
+    """An HTTP endpoint that returns the responses that the test puts into the list, one after
+    another.
+    """
     answers: list[tuple[int, object]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -163,8 +167,8 @@ def test_forbidden_project_grants_nothing(google: tuple[str, list[tuple[int, obj
 class ForeignAccount:
     """Google's answers to the token of a service account whose own project has not enabled the API.
 
-    Source: "System parameters": the header X-Goog-User-Project names the project whose quota and APIs count. The caller
-    needs serviceusage.services.use in it.
+    Source: "System parameters": the header X-Goog-User-Project names the project whose quota and
+    APIs count. The caller needs serviceusage.services.use in it.
     """
 
     may_use_project: bool

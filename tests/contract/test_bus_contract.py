@@ -118,7 +118,9 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[FailingPubSub, Pu
 
 
 def test_many_messages_are_published_in_batches(failing: tuple[FailingPubSub, PubsubBus]) -> None:
-    """One request per message would take the sweep of thousands of jobs longer than until the next sweep."""
+    """One request per message would take the sweep of thousands of jobs longer than until the next
+    sweep.
+    """
     pubsub, bus = failing
     bus.publish_all("trainmaster-provision", [b"{}"] * 2001)
     assert pubsub.messages == [1000, 1000, 1]

@@ -1,4 +1,6 @@
-"""The event files of jobs on Cloud Storage's emulator, as `trainmaster tensorboard` lists, reads and copies them."""
+"""The event files of jobs on Cloud Storage's emulator, as `trainmaster tensorboard` lists, reads
+and copies them.
+"""
 
 from __future__ import annotations
 

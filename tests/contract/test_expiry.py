@@ -1,4 +1,6 @@
-"""Documents on Firestore's emulator that TTL policies may delete. tests/infra/test_indexes.py compares the policies."""
+"""Documents on Firestore's emulator that TTL policies may delete. tests/infra/test_indexes.py
+compares the policies.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Guest attributes on Compute Engine's emulator: a VM writes heartbeats and metrics, and `provision` reads them."""
+"""Guest attributes on Compute Engine's emulator: a VM writes heartbeats and metrics, and
+`provision` reads them.
+"""
 
 from __future__ import annotations
 

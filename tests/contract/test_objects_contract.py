@@ -91,7 +91,9 @@ def test_generation_of_an_object_in_a_missing_bucket_is_none(objects: Objects) -
 
 
 class Forbidding(BaseHTTPRequestHandler):
-    """Cloud Storage for a caller without storage.objects.list: 403 for an object that does not exist."""
+    """Cloud Storage for a caller without storage.objects.list: 403 for an object that does not
+    exist.
+    """
 
     def do_GET(self) -> None:
         self.do_DELETE()

@@ -1,4 +1,6 @@
-"""Early stopping with Optuna: which running trials are given up, and what the ledger says about it."""
+"""Early stopping with Optuna: which running trials are given up, and what the ledger
+says about it.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def completed(number: int, values: Sequence[float], every: int = 100) -> Trial:
 def a_study(
     running: Sequence[float], rule: StoppingRule = StoppingRule.MEDIAN, **changes: object
 ) -> Tuning:
-    """Return a study of rising trials, of which the last one runs, and has reported these values."""
+    """Return a study of rising trials, of which the last one runs, and has reported
+    these values.
+    """
     done = [completed(number, [value + number / 100 for value in RISING]) for number in range(1, 9)]
     trial = Trial(9, ("0.02",), TrialState.RUNNING, reported=curve(running))
     study = Tuning(
@@ -41,9 +45,10 @@ def a_study(
 
 def test_trial_below_the_median_of_the_means_is_given_up_with_the_values() -> None:
     text = suggester.find_unpromising(a_study([0.1, 0.2]))[9]
-    assert text == (
-        "its best accuracy up to step 200 is 0.2, worse than 0.345, the median of the means of 8 completed trials "
-        "up to this step"
+    assert (
+        text
+        == "its best accuracy up to step 200 is 0.2, worse than 0.345, the median of the means of 8"
+        " completed trials up to this step"
     )
 
 
@@ -107,7 +112,10 @@ def test_suggestions_continue_after_a_trial_was_stopped_early() -> None:
 
 
 def test_stopping_saves_steps_without_losing_the_best_trial() -> None:
-    """Trials approach their own limit. Good ones are never stopped; most bad ones are stopped after a few steps."""
+    """Trials approach their own limit.
+
+    Good ones are never stopped; most bad ones are stopped after a few steps.
+    """
     rng = random.Random(7)  # noqa: S311 - reproducible randomness is the purpose
     limits = [rng.random() for _ in range(40)]
     study = Tuning((RATE,), metric_tag="accuracy", max_trials=40, stopping=StoppingRule.MEDIAN)

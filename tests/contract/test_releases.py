@@ -1,4 +1,5 @@
-"""Compatibility of releases with the same schema version, in both directions, and with the previous version.
+"""Compatibility of releases with the same schema version, in both directions, and with the previous
+version.
 
 documents of an older release           read, complete and with required fields only; all their fields are still written
 documents of a newer release            read: unknown fields are ignored

@@ -1,4 +1,6 @@
-"""One suite for Resources, on the adapter in memory and on Google Cloud's with the local stack's emulator."""
+"""One suite for Resources, on the adapter in memory and on Google Cloud's with the local stack's
+emulator.
+"""
 
 from __future__ import annotations
 

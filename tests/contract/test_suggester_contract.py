@@ -1,4 +1,6 @@
-"""The Suggester's contract on Optuna: values within bounds, repeatable, none twice, and better than chance."""
+"""The Suggester's contract on Optuna: values within bounds, repeatable, none twice, and better than
+chance.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +123,9 @@ def test_suggested_values_are_spread_along_their_scale(scale: Scale, middle: flo
 
 
 def optimum(goal: Goal, algorithm: Algorithm, trials: int) -> float:
-    """The distance of the best trial from the peak of a simple mountain (or the bottom of its pit)."""
+    """The distance of the best trial from the peak of a simple mountain (or the bottom
+    of its pit).
+    """
     tuning = Tuning(EVERY_KIND[:2], goal=goal, algorithm=algorithm, max_trials=trials)
     for number in range(1, trials + 1):
         values = suggester.suggest(tuning, f"m-trial-{number}")

@@ -1,4 +1,6 @@
-"""A job whose document this release cannot read: it stops no other job, and its VMs are left alone."""
+"""A job whose document this release cannot read: it stops no other job, and its VMs are
+left alone.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ BAD = "from_the_future"
     params=[{"schema": 3}, {"state": "SUSPENDED"}], ids=["another schema", "an unknown word"]
 )
 def world(request: pytest.FixtureRequest, client: Client) -> World:
-    """Two jobs have VMs. A later release then writes one of them, and this release is installed again."""
+    """Two jobs have VMs.
+
+    A later release then writes one of them, and this release is installed again.
+    """
     world = World(store=FirestoreStore(client), limits={"vcpus": 36})  # type: ignore[arg-type]
     for job_id in (BAD, "digits_1"):
         world.job_id = job_id

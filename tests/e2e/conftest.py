@@ -1,4 +1,6 @@
-"""One local stack for all end-to-end tests, and `Lab`, which submits jobs to it and inspects them."""
+"""One local stack for all end-to-end tests, and `Lab`, which submits jobs to it and
+inspects them.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ MANY_STEPS = 100_000
 
 @cache
 def scripted_wheel() -> bytes:
-    """Return the scripted trainer as a wheel, which VMs install faster than a source distribution."""
+    """Return the scripted trainer as a wheel, which VMs install faster than a source
+    distribution.
+    """
     files = {
         f"trainer/{path.name}": path.read_text() for path in (SCRIPTED / "trainer").glob("*.py")
     }
@@ -95,7 +99,9 @@ class Lab:
 
     @contextmanager
     def stopped(self, *services: str, and_then: signal.Signals) -> Iterator[None]:
-        """Stop the processes of these services, so that they answer nothing, and send them a signal afterwards."""
+        """Stop the processes of these services, so that they answer nothing, and send them a signal
+        afterwards.
+        """
         processes: list[psutil.Process] = []
         for name in services:
             main = psutil.Process(self.stack.state.services[name].pid)
@@ -149,7 +155,10 @@ class Lab:
         return uri
 
     def _put_package(self, uri: str, content: bytes) -> None:
-        """Upload a package once. The emulator keeps no earlier generations, which jobs that still run may need."""
+        """Upload a package once.
+
+        The emulator keeps no earlier generations, which jobs that still run may need.
+        """
         if self.objects.generation(uri) is None:
             self.objects.write(uri, content, content_type="application/octet-stream")
 
@@ -169,7 +178,9 @@ class Lab:
         return job_ids[0]
 
     def until(self, is_so: Callable[[], object], within_s: float) -> None:
-        """Wait until the condition holds: `within_s` on an idle machine, SLOWDOWN_MAX times as long at most."""
+        """Wait until the condition holds: `within_s` on an idle machine, SLOWDOWN_MAX times as long
+        at most.
+        """
         deadline = time.monotonic() + SLOWDOWN_MAX * within_s
         while not is_so():
             assert time.monotonic() < deadline, (
@@ -178,7 +189,10 @@ class Lab:
             time.sleep(POLL_S)
 
     def wait(self, job_id: str, word: str, within_s: float = 60) -> State:
-        """Wait for a job state. Another terminal state fails at once, with the job's error message."""
+        """Wait for a job state.
+
+        Another terminal state fails at once, with the job's error message.
+        """
 
         def is_so() -> bool:
             job = self.state(job_id).job
@@ -193,8 +207,8 @@ class Lab:
     def finish(self, job_id: str) -> None:
         """Make the scripted trainers of the job exit with status 0 after their current step.
 
-        Tests that inject a fault give the job many steps and call this afterwards: on a busy machine, a job with few
-        steps could end before the fault is judged.
+        Tests that inject a fault give the job many steps and call this afterwards: on a busy
+        machine, a job with few steps could end before the fault is judged.
         """
         for vm in self.fleet.list_vms(job_id):
             (self.stack.state_dir / "compute" / "vms" / vm.instance_id / "home" / "finish").touch()
@@ -206,7 +220,10 @@ class Lab:
         self.until(lambda: not self.fleet.list_vms(job_id), 30)
 
     def wait_for_success(self, job_id: str, within_s: float = 60) -> State:
-        """Wait for SUCCEEDED, no VMs and no pending effects. The ledger's fold must equal the stored state."""
+        """Wait for SUCCEEDED, no VMs and no pending effects.
+
+        The ledger's fold must equal the stored state.
+        """
         self.wait(job_id, "SUCCEEDED", within_s)
         self.until(lambda: not self.fleet.list_vms(job_id), 30)
         self.until(lambda: not self.store.pending_keys(job_id), 30)

@@ -1,4 +1,6 @@
-"""Explore histories: `python -m tests.explorer [--profile NAME] [--seeds FROM:TO] [--trace]`, or `make explore`."""
+"""Explore histories: `python -m tests.explorer [--profile NAME] [--seeds FROM:TO] [--trace]`, or
+`make explore`.
+"""
 
 from __future__ import annotations
 

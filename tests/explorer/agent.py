@@ -1,7 +1,8 @@
 """The agent of one VM, or of one host of a TPU slice, as docs/interfaces.md promises it.
 
-Under `hold` of (attempt, incarnation) it ends what runs, sets up if necessary, and reports vm-ready: nothing older runs
-here, and this is how the last program ended. Under `run` it starts the program.
+Under `hold` of (attempt, incarnation) it ends what runs, sets up if necessary, and reports
+vm-ready: nothing older runs here, and this is how the last program ended. Under `run` it starts the
+program.
 """
 
 from __future__ import annotations
@@ -122,7 +123,9 @@ class Agent:
         return self.silent_since_s if self.silent_since_s is not None else self.world.now_s
 
     def notice(self, cause: str) -> None:
-        """The metadata server announces the end of the VM. Some programs save a checkpoint and exit 0."""
+        """The metadata server announces the end of the VM. Some programs save a checkpoint and exit
+        0.
+        """
         if not self.is_up or self.desired is None or cause in self.told:
             return
         self.told.add(cause)
@@ -151,7 +154,10 @@ class Agent:
         return job.plan.save_on_notice == "gang" and job.is_member(self.vm.replica_id)
 
     def _save_together(self, key: Key, cause: str) -> None:
-        """Tell the peers, some of which the datagrams do not reach, and report them. Give the VM up in time."""
+        """Tell the peers, some of which the datagrams do not reach, and report them.
+
+        Give the VM up in time.
+        """
         self._ask_all(key, GIVES_UP_S)
         self._later((GIVES_UP_S, GIVES_UP_S), self._give_up, cause)
 
@@ -178,7 +184,10 @@ class Agent:
         self._later((0.6, 3.0), self._send, topics.MAINTENANCE, key, facts)
 
     def ask(self, key: Key, gives_up_s: float) -> None:
-        """Ask the program to save. Some save and exit, some save and go on, and some know no signal."""
+        """Ask the program to save.
+
+        Some save and exit, some save and go on, and some know no signal.
+        """
         if self.program and self.program.key == key and self.asked != key:
             self.asked, self.gives_up_s, self.round_ended_s = key, gives_up_s, math.inf
             self.program.was_asked = True
@@ -336,7 +345,10 @@ class Agent:
     # What is reported.
 
     def on_exit(self, program: Program, facts: Facts) -> None:
-        """The agent sees that the program ended. If a directive came first, its end is no evidence."""
+        """The agent sees that the program ended.
+
+        If a directive came first, its end is no evidence.
+        """
         if self.program is not program:
             return
         self.program, self.is_stopping = None, False
@@ -364,7 +376,10 @@ class Agent:
             self._later((REPEAT_S, REPEAT_S), self._report_exit, key, facts)
 
     def _report_ready(self, repeat_s: float = REPEAT_READY_S) -> None:
-        """Report that nothing older runs here. Repeat it while the incarnation is held, more and more rarely."""
+        """Report that nothing older runs here.
+
+        Repeat it while the incarnation is held, more and more rarely.
+        """
         directive = self.desired
         assert directive
         key = _key(directive)

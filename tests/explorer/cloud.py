@@ -1,4 +1,5 @@
-"""Compute Engine and Cloud TPU: VMs as they really are, and the fleet through which the flows see them.
+"""Compute Engine and Cloud TPU: VMs as they really are, and the fleet through which the flows see
+them.
 
     insert ──► CREATING ──► RUNNING ──► STOPPING ──► STOPPED or removed
                    └ stockout     └ preemption, maintenance, host error, reboot, hang
@@ -65,7 +66,10 @@ class ExploredVm:
         self.agents: list[Agent] = []
         self.is_gone = self.is_hung = False
         self.failed_s: float | None = None
-        """When the machine failed, or its end was announced. A deletion by the service is no failure."""
+        """When the machine failed, or its end was announced.
+
+        A deletion by the service is no failure.
+        """
 
     def observe(self) -> Vm:
         return Vm(

@@ -1,4 +1,5 @@
-"""What must be true of a job, in facts: why each program really ended, and which machine existed when.
+"""What must be true of a job, in facts: why each program really ended, and which machine existed
+when.
 
 F1  No program of a round starts beside a program of another round.
 F2  A stopped round has one verdict. A charged member's program failed by itself, and no machine of the round had failed
@@ -9,7 +10,8 @@ F5  SUCCEEDED exactly if the primary exited 0.
 F6  The VMs of a job with `maxCost` cost no more, at list prices.
 F7  A job begins to run when each required replica has reported from a VM where the gang is now, or has completed.
 
-Besides: a sentence of `why` names a machine or program that really failed, budgets, leaks, and the ledger's replay.
+Besides: a sentence of `why` names a machine or program that really failed, budgets, leaks, and the
+ledger's replay.
 """
 
 from __future__ import annotations
@@ -88,7 +90,9 @@ class Examiner:
     # What happens.
 
     def on_start(self, program: Program) -> None:
-        """F1: nothing of another round, and no second program of the same member, runs beside it."""
+        """F1: nothing of another round, and no second program of the same member, runs
+        beside it.
+        """
         if self.round.key == program.key:
             self.round.vms.add(program.agent.vm.instance_id)
         self._examine_member_set(program)
@@ -107,7 +111,9 @@ class Examiner:
                     self._world.violate("F1 runs twice", program, other.agent.vm, program.agent.vm)
 
     def _examine_member_set(self, program: Program) -> None:
-        """All members of a round have one member set, with the primary and at least `minReplicas`."""
+        """All members of a round have one member set, with the primary and at least
+        `minReplicas`.
+        """
         others = [
             p
             for p in self._job.programs.all
@@ -247,7 +253,9 @@ class Examiner:
             self._world.violate("F2 several charges", *charges)
 
     def _examine_round(self, before: State, entry: LedgerEntry, charges: list[Charge]) -> None:
-        """F2: a round that has ended gets one verdict, with the commit that ends the hold, the attempt or the job."""
+        """F2: a round that has ended gets one verdict, with the commit that ends the hold, the
+        attempt or the job.
+        """
         assert self.state
         job, round_ = self.state.job, self.round
         if charges and round_.is_judged:
@@ -271,7 +279,10 @@ class Examiner:
             self.round = Round(key, self._world.now_s, vms)
 
     def _examine_free(self, text: str) -> None:
-        """F2: nobody pays only if a machine failed, or a program hung. The sentence names one of these."""
+        """F2: nobody pays only if a machine failed, or a program hung.
+
+        The sentence names one of these.
+        """
         ends = [program for program in self._programs_of_round() if program.ended_s is not None]
         faults = [(at_s, vm) for at_s, vm, _ in self._faults_of_round(ends)]
         own = [p for p in ends if p.cause == OWN and not p.is_hidden and not p.was_asked]
@@ -295,7 +306,8 @@ class Examiner:
             self._world.violate("false why", text, *self._facts(ends))
 
     def _examine_charge(self, charge: Charge) -> None:
-        """F2: the charged member failed by itself, and no machine of its round had failed before the first program did.
+        """F2: the charged member failed by itself, and no machine of its round had failed before
+        the first program did.
 
         The machine of a program that had completed is none of them.
         """
@@ -357,12 +369,16 @@ class Examiner:
             self._world.violate("false why", charge)
 
     def _is_hung_unknown(self, ends: list[Program]) -> bool:
-        """Whether not only the member that hung reported no end of its own: a directive stopped others."""
+        """Whether not only the member that hung reported no end of its own: a directive stopped
+        others.
+        """
         reported = {p.replica_id for p in ends if p.cause == PEER and not p.is_hidden}
         return len({p.replica_id for p in self._programs_of_round()} - reported) != 1
 
     def _unfound(self) -> set[str]:
-        """Instance ids of VMs that the service gave up, or left behind in another zone, without a recorded loss."""
+        """Instance ids of VMs that the service gave up, or left behind in another zone, without a
+        recorded loss.
+        """
         assert self.state
         floor = self.state.job.placement.floor
         left = {
@@ -371,8 +387,9 @@ class Examiner:
         return (left | {vm.instance_id for vm in self._given_up}) - self._lost
 
     def _is_known(self, vm: ExploredVm, began: Mapping[ExploredVm, float]) -> bool:
-        """Whether the machine took part, as far as the service can know: in the first round, members come one by one,
-        and one that vanishes before its report has never been there."""
+        """Whether the machine took part, as far as the service can know: in the first round,
+        members come one by one, and one that vanishes before its report has never been there.
+        """
         return self.round.key != FIRST or (vm in began and vm.instance_id in self._reported)
 
     def _facts(self, ends: list[Program]) -> list[str]:
@@ -416,7 +433,9 @@ class Examiner:
     # Replicas that are judged alone.
 
     def _examine_exit(self, event: ReplicaExited, charges: list[Charge]) -> None:
-        """A replica that is judged alone pays for each failure of its program, whoever caused it, and no other end."""
+        """A replica that is judged alone pays for each failure of its program, whoever caused it,
+        and no other end.
+        """
         subject, assertable = (
             event.subject,
             [charge for charge in charges if charge.kind != "fail" or charge.replica_id],
@@ -512,7 +531,9 @@ class Examiner:
         return [vm for vms in self._vms.values() for vm in vms if not vm.is_gone]
 
     def _examine_failure(self) -> None:
-        """F4, and F5's other half: a failed job had a reason, and its primary had not exited 0 in this attempt."""
+        """F4, and F5's other half: a failed job had a reason, and its primary had not exited 0 in
+        this attempt.
+        """
         assert self.state
         assert self.ended_s is not None
         job, profile = self.state.job, self._world.profile
@@ -532,7 +553,9 @@ class Examiner:
 
 
 def is_evident(program: Program) -> bool:
-    """Whether the program failed by itself, and its agent sees that: a traceback of its own, or a signal."""
+    """Whether the program failed by itself, and its agent sees that: a traceback of its own, or a
+    signal.
+    """
     facts = program.facts or {}
     return program.cause == OWN and ("error" in facts or facts.get("signal", 6) != 6)
 

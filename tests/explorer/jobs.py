@@ -66,7 +66,9 @@ class ExploredJob:
         self.programs = Programs(self)
         self.examiner = Examiner(self, store)
         self.cost = 0.0
-        """What its VMs have cost, in USD: each from the beginning of a successful insert until it has stopped."""
+        """What its VMs have cost, in USD: each from the beginning of a successful insert until it
+        has stopped.
+        """
 
     def accept(self, plan: Plan) -> None:
         """Learn what the platform made of the document."""
@@ -78,7 +80,9 @@ class ExploredJob:
 
     @property
     def is_synchronous(self) -> bool:
-        """Whether its members run in rounds: more than one machine, no parameter server, not independent."""
+        """Whether its members run in rounds: more than one machine, no parameter server, not
+        independent.
+        """
         has_servers = any(group.task_type == "ps" for group in self.plan.groups)
         return self.members > 1 and not has_servers and not self.plan.independent
 

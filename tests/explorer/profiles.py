@@ -8,7 +8,10 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Probabilities, unless the name ends with a unit. Faults end after `faults_s`; then the job must end."""
+    """Probabilities, unless the name ends with a unit.
+
+    Faults end after `faults_s`; then the job must end.
+    """
 
     name: str
     # functions and messages

@@ -1,7 +1,8 @@
 """Training programs, and the fact why each of them ended.
 
-Members of a coupled cluster join it, train while all of them take part, and exit 0 by themselves, the primary last.
-When one goes, the others fail as their framework does, or hang. Work since the last checkpoint is lost.
+Members of a coupled cluster join it, train while all of them take part, and exit 0 by themselves,
+the primary last. When one goes, the others fail as their framework does, or hang. Work since the
+last checkpoint is lost.
 """
 
 from __future__ import annotations
@@ -183,7 +184,10 @@ class Programs:
                 world.within((0.0, most_s), self.exit, program, {"exit_status": 0}, DONE)
 
     def _freeze(self, program: Program) -> None:
-        """The program stops. Its peers give it up, or none of them makes progress and their agents end them all."""
+        """The program stops.
+
+        Its peers give it up, or none of them makes progress and their agents end them all.
+        """
         if program in self._training:
             training = self._interrupt()
             program.is_frozen = self._world.chance(0.5)

@@ -1,4 +1,6 @@
-"""One job whose faults a test chooses, in the world of the histories, with its agents, machines and programs."""
+"""One job whose faults a test chooses, in the world of the histories, with its agents, machines and
+programs.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,10 @@ class Scripted(History):
             self.world.now_s = until_s
 
     def train(self, seconds: float = 0.0) -> None:
-        """Wait until all members train together, then `seconds` more. Fails if they do not within an hour."""
+        """Wait until all members train together, then `seconds` more.
+
+        Fails if they do not within an hour.
+        """
         until_s = self.world.now_s + 3600
         assert self.world.run(
             until_s, lambda: self.explored.programs.are_training or self.has_ended

@@ -1,4 +1,6 @@
-"""Cases in which decisions and facts once disagreed: who pays, and what `why` says, after one chosen fault."""
+"""Cases in which decisions and facts once disagreed: who pays, and what `why` says, after one
+chosen fault.
+"""
 
 from __future__ import annotations
 

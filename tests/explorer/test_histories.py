@@ -22,7 +22,10 @@ from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import agent_messages
 
 SEEDS = 300 if hypothesis.settings().max_examples > 150 else 4
-"""300 per profile in the thorough profile of `make test-all`. `make explore` explores 20,000 histories."""
+"""300 per profile in the thorough profile of `make test-all`.
+
+`make explore` explores 20,000 histories.
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -132,7 +135,9 @@ def test_missing_defence_is_found(
     invariants: set[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """If the explorer draws other numbers, another seed may find it: the search begins with the known one."""
+    """If the explorer draws other numbers, another seed may find it: the search begins with the
+    known one.
+    """
     break_defence(monkeypatch)
     seeds = (known_seed, *range(60))
     violations = (

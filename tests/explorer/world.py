@@ -1,7 +1,8 @@
-"""Virtual time, and the function invocations of one history, which may be suspended at every port call.
+"""Virtual time, and the function invocations of one history, which may be suspended at every port
+call.
 
-Each invocation is a greenlet. While it is suspended, everything else may run and end in any order. (The simulator of
-the package nests invocations: there, the one that began later always ends first.)
+Each invocation is a greenlet. While it is suspended, everything else may run and end in any order.
+(The simulator of the package nests invocations: there, the one that began later always ends first.)
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ SUSPENDED_S: Final = (0.01, 12.0)
 
 
 class CrashedError(BaseException):
-    """The function's instance ended within an invocation. Not an Exception, so that no flow catches it."""
+    """The function's instance ended within an invocation.
+
+    Not an Exception, so that no flow catches it.
+    """
 
 
 class World:
@@ -74,7 +78,10 @@ class World:
         self.after(self.between(span_s), action, *args)
 
     def run(self, until_s: float, stop_when: Callable[[], bool]) -> bool:
-        """Run everything that is due until `until_s`. Return whether `stop_when` became true before."""
+        """Run everything that is due until `until_s`.
+
+        Return whether `stop_when` became true before.
+        """
         while self._planned and self._planned[0][0] <= until_s:
             at_s, _, action = heapq.heappop(self._planned)
             self.now_s = max(self.now_s, at_s)
@@ -96,7 +103,9 @@ class World:
 
 
 class Port:
-    """A port as an invocation sees it: every call may be suspended, fail, or be the last of its instance."""
+    """A port as an invocation sees it: every call may be suspended, fail, or be the last of its
+    instance.
+    """
 
     def __init__(
         self, world: World, port: object, on_commit: Callable[..., None] = lambda *_: None

@@ -1,6 +1,8 @@
-"""Every place at which text of others is read: what it is given, and the errors with which it may refuse it.
+"""Every place at which text of others is read: what it is given, and the errors with which it may
+refuse it.
 
-An entrance returns for an input that it accepts. `ACCEPTED` are the documents that the inputs are made of.
+An entrance returns for an input that it accepts. `ACCEPTED` are the documents that the inputs are
+made of.
 """
 
 from __future__ import annotations
@@ -55,7 +57,10 @@ class Entrance:
     seeds: Sequence[object]
     errors: tuple[type[Exception], ...] = REFUSED
     memory_mib: int = 32
-    """Memory of one input. The functions have 512 MiB, need some 130 themselves, and parse one message at a time."""
+    """Memory of one input.
+
+    The functions have 512 MiB, need some 130 themselves, and parse one message at a time.
+    """
 
 
 def agent_message() -> dict[str, Any]:
@@ -75,7 +80,10 @@ def agent_message() -> dict[str, Any]:
 
 
 def served(world: World) -> Callable[[bytes], None]:
-    """Serve a push request. Its dead letter must fit Pub/Sub's limits, which the bus in memory has."""
+    """Serve a push request.
+
+    Its dead letter must fit Pub/Sub's limits, which the bus in memory has.
+    """
 
     def read(body: bytes) -> None:
         request = SimpleNamespace(stream=SimpleNamespace(read=lambda size: body[:size]))
@@ -97,7 +105,9 @@ def submitted(world: World) -> Callable[[bytes], None]:
 
 
 def called(world: World) -> Callable[[bytes], None]:
-    """Serve a request of the API whose parts are in a JSON object, or whose body or filter is the input."""
+    """Serve a request of the API whose parts are in a JSON object, or whose body or filter is the
+    input.
+    """
     numbers = count()
     permissions = frozenset(EQUIVALENT_PERMISSIONS.values())
     service = Service(
@@ -182,7 +192,9 @@ def tokens(data: bytes) -> None:
 
 
 def shown(data: bytes) -> None:
-    """Read what programs print, and what they write to Cloud Logging, Cloud Monitoring and guest attributes."""
+    """Read what programs print, and what they write to Cloud Logging, Cloud Monitoring and guest
+    attributes.
+    """
     text = data[: 256 << 10].decode(errors="replace")  # Cloud Logging's limit of an entry
     list(parse_measurements(text, "loss"))
     decode_reported_metric(text)

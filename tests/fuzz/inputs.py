@@ -1,7 +1,8 @@
-"""Hostile input: documents of a kind that an entrance accepts, changed at random places, or nothing but a shape.
+"""Hostile input: documents of a kind that an entrance accepts, changed at random places, or nothing
+but a shape.
 
-An input follows from its number alone. It has at most `BYTES_MAX` bytes, more than any entrance accepts. Most inputs
-are small, so that an hour has room for many.
+An input follows from its number alone. It has at most `BYTES_MAX` bytes, more than any entrance
+accepts. Most inputs are small, so that an hour has room for many.
 """
 
 from __future__ import annotations
@@ -92,7 +93,9 @@ WORDS: Final = (
 
 
 def shapes(random: Random) -> bytes:
-    """Return a shape that is expensive for some parser: deep, wide, long, repeated, or not text at all."""
+    """Return a shape that is expensive for some parser: deep, wide, long, repeated, or not text at
+    all.
+    """
     size = int(10 ** (6 * random.random() ** 4))
     made: tuple[Callable[[], bytes], ...] = (
         lambda: (

@@ -21,9 +21,14 @@ from tests.fuzz.entrances import entrances
 from tests.fuzz.inputs import hostile
 
 CPU_S_MAX: Final = 10.0
-"""CPU time of one input. On this machine's share of the functions' CPUs it is far below every timeout."""
+"""CPU time of one input.
+
+On this machine's share of the functions' CPUs it is far below every timeout.
+"""
 QUICK_S: Final = 0.01
-"""An input that took less time is measured only with those after it: it cannot have exceeded the budget."""
+"""An input that took less time is measured only with those after it: it cannot have exceeded the
+budget.
+"""
 MEASURED_EVERY: Final = 100
 """At most so many quick inputs count for the next slow one."""
 
@@ -39,7 +44,9 @@ class Report:
     inputs: int = 0
     accepted: int = 0
     worst: dict[str, tuple[float, float, int]] = field(default_factory=dict)
-    """`accepted` and `refused` → CPU seconds of the slowest input, largest memory in MiB, number of the slowest."""
+    """`accepted` and `refused` → CPU seconds of the slowest input, largest memory in MiB, number of
+    the slowest.
+    """
     defects: list[str] = field(default_factory=list)
 
     def add(self, outcome: str, cpu_s: float, memory_mib: float, number: int) -> None:
@@ -49,14 +56,19 @@ class Report:
 
 
 class Used:
-    """What this process uses. Each look takes a millisecond where system calls are slow, longer than most inputs."""
+    """What this process uses.
+
+    Each look takes a millisecond where system calls are slow, longer than most inputs.
+    """
 
     def __init__(self) -> None:
         self._cpu_s, self._memory_mib = 0.0, 0.0
         self.since_last_call()
 
     def since_last_call(self) -> tuple[float, float]:
-        """Return the CPU seconds since the last call, and the most memory in MiB beyond what was used then."""
+        """Return the CPU seconds since the last call, and the most memory in MiB beyond what was
+        used then.
+        """
         cpu_s, memory = time.process_time() - self._cpu_s, memory_mib(b"VmHWM") - self._memory_mib
         Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
         self._cpu_s, self._memory_mib = time.process_time(), memory_mib(b"VmRSS")
@@ -95,7 +107,8 @@ def fuzz(name: str, seed: int, seconds: float, inputs_max: int = sys.maxsize) ->
         except (Exception, MemoryError, RecursionError) as error:  # noqa: BLE001 - each is a defect
             where = traceback.extract_tb(error.__traceback__)[-1]
             report.defects.append(
-                f"{name} {number}: {type(error).__name__} {str(error)[:200]} at {where.filename}:{where.lineno}"
+                f"{name} {number}: {type(error).__name__} {str(error)[:200]} at"
+                f" {where.filename}:{where.lineno}"
             )
             continue
         if time.monotonic() - started < QUICK_S and report.inputs % MEASURED_EVERY:
@@ -104,7 +117,8 @@ def fuzz(name: str, seed: int, seconds: float, inputs_max: int = sys.maxsize) ->
         report.add(outcome, cpu_s, memory, number)
         if cpu_s > CPU_S_MAX or memory > entrance.memory_mib:
             report.defects.append(
-                f"{name} {number}: {outcome} after {cpu_s:.1f} s and {memory:.0f} MiB ({len(data)} bytes)"
+                f"{name} {number}: {outcome} after {cpu_s:.1f} s and {memory:.0f} MiB ({len(data)}"
+                " bytes)"
             )
     return report
 
@@ -130,7 +144,8 @@ def main(argv: list[str] | None = None) -> int:
             )
         )
     print(
-        "| entrance | inputs | accepted | worst accepted | worst refused |\n| --- | --- | --- | --- | --- |"
+        "| entrance | inputs | accepted | worst accepted | worst refused |\n| --- | --- | --- | ---"
+        " | --- |"
     )
     for name, report in reports.items():
         worst = [report.worst.get(outcome) for outcome in ("accepted", "refused")]

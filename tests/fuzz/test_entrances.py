@@ -1,4 +1,7 @@
-"""No hostile input ends in an unexpected error, or costs more than its budget. `make soak` tries many more."""
+"""No hostile input ends in an unexpected error, or costs more than its budget.
+
+`make soak` tries many more.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,14 @@
-"""Terraform providers google and time with their schemas and no cloud, for `terraform validate` and `plan`.
+"""Terraform providers google and time with their schemas and no cloud, for `terraform validate` and
+`plan`.
 
-Terraform itself resolves references, checks types, evaluates expressions and expands `for_each`. From a provider it
-needs the schema and, for a plan, the values that the provider adds to each resource; here these are always "known
-after apply". Checks of the google provider itself, such as ranges of values, do not happen.
+Terraform itself resolves references, checks types, evaluates expressions and expands `for_each`.
+From a provider it needs the schema and, for a plan, the values that the provider adds to each
+resource; here these are always "known after apply". Checks of the google provider itself, such as
+ranges of values, do not happen.
 
-They implement version 5 of Terraform's plugin protocol over gRPC and are attached with TF_REATTACH_PROVIDERS, so
-nothing is downloaded. Source of the field numbers: docs/plugin-protocol/tfplugin5.proto of hashicorp/terraform.
+They implement version 5 of Terraform's plugin protocol over gRPC and are attached with
+TF_REATTACH_PROVIDERS, so nothing is downloaded. Source of the field numbers:
+docs/plugin-protocol/tfplugin5.proto of hashicorp/terraform.
 """
 
 from __future__ import annotations

@@ -95,7 +95,8 @@ def terraform(
 ) -> Iterator[Terraform]:
     """Return a function that runs terraform on an initialized copy of infra/.
 
-    The provider has only the types that infra/ uses: terraform reads the schema of every type in each command.
+    The provider has only the types that infra/ uses: terraform reads the schema of every type in
+    each command.
     """
     program = terraform_program()
     folder = tmp_path_factory.mktemp("terraform") / "infra"
@@ -145,7 +146,8 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def extract(archive: Path, folder: Path) -> None:
-    """Extract a function's archive, with the compiled modules that the checkout has of the same sources.
+    """Extract a function's archive, with the compiled modules that the checkout has of the same
+    sources.
 
     The archives have most sources in common: those are links to files that are extracted once.
     """
@@ -181,7 +183,9 @@ def _copy_compiled(module: Path, name: Path) -> None:
 def planned(
     terraform: Terraform, archives: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., Plan]:
-    """Return a function that plans an apply in an empty project with these variables: `planned(budget=100)`."""
+    """Return a function that plans an apply in an empty project with these variables:
+    `planned(budget=100)`.
+    """
     folder = next(iter(archives.values())).parent
 
     def plan(**variables: object) -> Plan:
@@ -204,7 +208,9 @@ def planned(
 
 @pytest.fixture(scope="session")
 def full_variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
-    """Return the variables with everything that is off by default, and no default value that a variable can change."""
+    """Return the variables with everything that is off by default, and no default value that a
+    variable can change.
+    """
     gcsfuse = tmp_path_factory.mktemp("gcsfuse") / "gcsfuse"
     gcsfuse.write_bytes(GCSFUSE)
     return {
@@ -251,7 +257,9 @@ def full_plan(planned: Callable[..., Plan], full_variables: dict[str, object]) -
 
 @pytest.fixture(scope="session")
 def reduced_plan(planned: Callable[..., Plan]) -> Plan:
-    """Return the plan without anything that can be left out, in a landing zone, with other values of some variables."""
+    """Return the plan without anything that can be left out, in a landing zone, with other values
+    of some variables.
+    """
     return planned(
         tpu=False,
         metrics="off",

@@ -1,4 +1,6 @@
-"""The table of IAM grants in infra/README.md, read from infra/*.tf: `python -m tests.infra.iam_table` prints it."""
+"""The table of IAM grants in infra/README.md, read from infra/*.tf: `python -m
+tests.infra.iam_table` prints it.
+"""
 
 from __future__ import annotations
 
@@ -105,11 +107,13 @@ def _expand(body: dict[str, Any]) -> Iterator[Grant]:
     for key in _keys(for_each):
         function, _, topic = key.partition("→")
         arguments = {
-            name: _text(value)
-            .replace("each.value.function", function)
-            .replace("each.value.topic", topic)
-            .replace("each.value.name", f"[{key}]")
-            .replace("each.key", key)
+            name: (
+                _text(value)
+                .replace("each.value.function", function)
+                .replace("each.value.topic", topic)
+                .replace("each.value.name", f"[{key}]")
+                .replace("each.key", key)
+            )
             for name, value in body.items()
             if isinstance(value, str)
         }
@@ -169,7 +173,9 @@ def _console_keys(for_each: str, consoles: dict[str, Any]) -> list[str]:
 
 
 def _users(for_each: str, member: str) -> str:
-    """Return the variable that lists the members; empty: `member` is not an element of a variable."""
+    """Return the variable that lists the members; empty: `member` is not an element of
+    a variable.
+    """
     if member not in ("each.key", "each.value"):
         return ""
     (variable,) = re.findall(r"var\.(\w+)\b(?! *\?)", for_each)
@@ -190,7 +196,9 @@ def _role(expression: str) -> str:
 
 
 def _resource_name(argument: str, expression: str) -> str:
-    """Return the name with a leading space, such as ` submit` for a topic; nothing for the project."""
+    """Return the name with a leading space, such as ` submit` for a topic; nothing for
+    the project.
+    """
     if argument == "project":
         return ""
     if expression == "google_cloudfunctions2_function.this.name":

@@ -1,8 +1,10 @@
-"""The schema of Terraform's google provider, read from the type description in the provider's CDK bindings.
+"""The schema of Terraform's google provider, read from the type description in the provider's CDK
+bindings.
 
-`python tests/infra/provider_schema.py WHEEL OUTPUT` extracts what terraform needs from a provider: for each resource
-and data source its attributes (type, required, computed) and nested blocks. The bindings have names in camel case.
-Terraform's names are taken from the links to its registry; those of read-only attributes are derived.
+`python tests/infra/provider_schema.py WHEEL OUTPUT` extracts what terraform needs from a provider:
+for each resource and data source its attributes (type, required, computed) and nested blocks. The
+bindings have names in camel case. Terraform's names are taken from the links to its registry; those
+of read-only attributes are derived.
 """
 
 from __future__ import annotations
@@ -77,7 +79,9 @@ class Block:
 
 
 def load(path: Path) -> dict[str, Block]:
-    """Return schemas by name: `google_pubsub_topic`, `data.google_project` (a data source), `provider`."""
+    """Return schemas by name: `google_pubsub_topic`, `data.google_project` (a data source),
+    `provider`.
+    """
     stored = json.loads(path.read_text(encoding="utf-8"))
     return {name: Block.read(block) for name, block in stored.items()}
 
@@ -95,7 +99,10 @@ def reduce(wheel: Path) -> dict[str, object]:
 
 
 def _block(types: dict[str, Any], config: str, readable: str, depth: int) -> dict[str, object]:
-    """Return a block's schema. `config` is the type with its arguments, `readable` the class with all attributes."""
+    """Return a block's schema.
+
+    `config` is the type with its arguments, `readable` the class with all attributes.
+    """
     attributes: dict[str, object] = {}
     blocks: dict[str, object] = {}
     for prop in types[config].get("properties", []):

@@ -1,4 +1,6 @@
-"""The table of docs/settings.md, from trainmaster.settings: `python -m tests.infra.settings_table` prints it."""
+"""The table of docs/settings.md, from trainmaster.settings: `python -m tests.infra.settings_table`
+prints it.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,10 @@ LISTS: Final = {
 
 
 def table() -> str:
-    head = "| setting | takes | default | set by `infra/` | what for, and why so |\n| --- | --- | --- | --- | --- |\n"
+    head = (
+        "| setting | takes | default | set by `infra/` | what for, and why so |\n| --- | --- | ---"
+        " | --- | --- |\n"
+    )
     in_infra = set_by_infra()
     return head + "".join(
         f"| `{PREFIX}{name.upper()}` | {_takes(name, field)} | {_default(field)} | "

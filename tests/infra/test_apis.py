@@ -35,21 +35,30 @@ API_OF_RESOURCE: Final = {
     "terraform_data": "run",
     "time_sleep": "serviceusage",
 }
-"""Prefix of Terraform's resource types → the API that manages them. The longest matching prefix counts. `time_sleep`
-calls none; the only command of a `terraform_data` is one of Cloud Run."""
+"""Prefix of Terraform's resource types → the API that manages them.
+
+The longest matching prefix counts. `time_sleep` calls none; the only command of a `terraform_data`
+is one of Cloud Run.
+"""
 
 API_OF_LIBRARY: Final = {"scheduler": "cloudscheduler"}
 """Package below google.cloud → API, where the names differ."""
 
 NOT_CALLED_BY_NAME: Final = {
-    "aiplatform": "the function `api` checks its permissions, which Cloud Resource Manager evaluates",
+    "aiplatform": (
+        "the function `api` checks its permissions, which Cloud Resource Manager evaluates"
+    ),
     "cloudbuild": "Cloud Functions builds with it",
 }
 ALWAYS_ENABLED: Final = {
-    "billing": "only `trainmaster prices update` calls it, in the project of its caller (docs/cost.md)",
+    "billing": (
+        "only `trainmaster prices update` calls it, in the project of its caller (docs/cost.md)"
+    ),
     "iap": "enabled with the console (tests/infra/test_console.py)",
     "openidconnect": "returns whose token it is; not enabled per project",
-    "serviceusage": "enables the others; `gcloud services enable` is the first command of infra/README.md",
+    "serviceusage": (
+        "enables the others; `gcloud services enable` is the first command of infra/README.md"
+    ),
     "www": "publishes keys; not enabled per project",
 }
 MENTION: Final = re.compile(r"googleapis|google\.cloud|\bapi\(")

@@ -16,7 +16,10 @@ NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 
 
 class Gcloud:
-    """The answers of Google Cloud to the commands of one build. `consoles`: the serial console at each poll."""
+    """The answers of Google Cloud to the commands of one build.
+
+    `consoles`: the serial console at each poll.
+    """
 
     def __init__(self, consoles: Sequence[str] = ("Booting", COMPLETE)) -> None:
         self.calls: list[tuple[str, ...]] = []
@@ -86,7 +89,9 @@ COMMAND = '#!/bin/bash\necho "$(basename "$0") $*" >>"{calls}"\n{behaviour}\n'
 
 
 def run_script(tmp_path: Path, pip: str, *, has_engine: bool = False) -> tuple[str, str]:
-    """Run bake.sh with stand-ins for the programs of the VM. Return its last line, and the calls."""
+    """Run bake.sh with stand-ins for the programs of the VM. Return its last line, and
+    the calls.
+    """
     calls = tmp_path / "calls"
     behaviours = {"curl": "echo 'torch==2.9.* torchvision==0.24.*'", "python3": pip}
     engine = ("docker",) if has_engine else ()

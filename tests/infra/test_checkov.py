@@ -1,4 +1,6 @@
-"""checkov's rules for Google Cloud on infra/. An exception is a comment with its reason next to the resource."""
+"""checkov's rules for Google Cloud on infra/. An exception is a comment with its reason next to the
+resource.
+"""
 
 from __future__ import annotations
 

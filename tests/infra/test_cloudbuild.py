@@ -1,4 +1,6 @@
-"""The builds: Cloud Build knows their fields, tests have no rights, and only a tested commit is delivered."""
+"""The builds: Cloud Build knows their fields, tests have no rights, and only a tested commit is
+delivered.
+"""
 
 from __future__ import annotations
 
@@ -165,7 +167,9 @@ def test_image_of_the_delivery_is_set_by_its_trigger(delivery: cloudbuild_v1.Bui
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout with a provider lock, and a gcloud that lists the triggers of successful builds of two commits."""
+    """A checkout with a provider lock, and a gcloud that lists the triggers of successful builds of
+    two commits.
+    """
     (tmp_path / "infra").mkdir()
     (tmp_path / "infra" / ".terraform.lock.hcl").touch()
     gcloud = tmp_path / "bin" / "gcloud"

@@ -1,4 +1,7 @@
-"""Limits of a cold start (docs/decisions/0026-google-clients.md). `make bench-cold` measures the exact figures."""
+"""Limits of a cold start (docs/decisions/0026-google-clients.md).
+
+`make bench-cold` measures the exact figures.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ from infra import stage
 from tests.infra.conftest import extract
 
 MODULES_EXTRA_MAX = 100
-"""Modules that a function may load beside functions-framework, its client libraries and their transports."""
+"""Modules that a function may load beside functions-framework, its client libraries and their
+transports.
+"""
 
 LOAD = """
 import importlib, json, os, sys
@@ -37,8 +42,10 @@ for name in (*sys.argv[2:], *libraries):
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
 """
-"""Load each function, and the client libraries of some, in a fork of its own. What all functions need is imported
-before."""
+"""Load each function, and the client libraries of some, in a fork of its own.
+
+What all functions need is imported before.
+"""
 LIBRARIES = {
     f"libraries of {function}": [*CLIENTS, *MORE.get(function, ()), "pydantic_settings"]
     for function in ("replica_exit", "api", "upload")
@@ -58,7 +65,9 @@ RESTRICTED = {
 def loaded(
     archives: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, list[str]]:
-    """Load each function as functions-framework does, from its own archive alone; return its modules."""
+    """Load each function as functions-framework does, from its own archive alone; return its
+    modules.
+    """
     folder = tmp_path_factory.mktemp("cold")
     for function, archive in archives.items():
         extract(archive, folder / function)

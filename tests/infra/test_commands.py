@@ -1,7 +1,8 @@
 """Commands in the documentation and in infra/ exist: gcloud, trainmaster, make and terraform.
 
-gcloud's commands are compared with the tree that its shell completion reads, trainmaster's with the program, make's
-with the Makefile, terraform's with its help. A word in capitals, `…` or `${…}` is a placeholder.
+gcloud's commands are compared with the tree that its shell completion reads, trainmaster's with the
+program, make's with the Makefile, terraform's with its help. A word in capitals, `…` or `${…}` is a
+placeholder.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ class WrongError(Exception):
 
 
 def commands(page: Path, text: str) -> Iterator[Command]:
-    """Yield the commands in code spans and blocks of a Markdown page, or in the lines of another file."""
+    """Yield the commands in code spans and blocks of a Markdown page, or in the lines of another
+    file.
+    """
     if page.suffix == ".md":
         blocks = _BLOCK.findall(text)
         spans = _SPAN.findall(_BLOCK.sub("", text))
@@ -122,7 +125,10 @@ def trainmaster_tree() -> Any:
 
 @cache
 def subcommand(group: Any, name: str) -> Any:
-    """Return a command of a group, or None. The group imports and builds the command with each call."""
+    """Return a command of a group, or None.
+
+    The group imports and builds the command with each call.
+    """
     return group.get_command(None, name)
 
 
@@ -174,7 +180,10 @@ def terraform_help(*command: str) -> str:
 
 
 def check_terraform(words: tuple[str, ...]) -> None:
-    """Compare a command with terraform's help, which lists the commands at each level. A flag has one dash."""
+    """Compare a command with terraform's help, which lists the commands at each level.
+
+    A flag has one dash.
+    """
     words = tuple(word for word in words if not word.startswith("-chdir="))
     command: list[str] = []
     for word in words[1:]:

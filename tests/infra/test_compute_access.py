@@ -1,4 +1,6 @@
-"""The local IAM of Compute Engine has the grants of infra/ to `provision`, and knows the calls of the fleet."""
+"""The local IAM of Compute Engine has the grants of infra/ to `provision`, and knows the calls of
+the fleet.
+"""
 
 from __future__ import annotations
 

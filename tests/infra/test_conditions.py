@@ -21,7 +21,10 @@ PYTHON: Final = (
     ("!resource", "not resource"),
     ("startsWith", "startswith"),
 )
-"""Operators and methods of Common Expression Language → Python. The conditions in infra/ use no others."""
+"""Operators and methods of Common Expression Language → Python.
+
+The conditions in infra/ use no others.
+"""
 
 
 class Name(str):
@@ -30,7 +33,8 @@ class Name(str):
     __slots__ = ()
 
     def extract(self, template: str) -> Name:
-        """Return the part in place of `{…}` up to the next slash; empty if the text before it is absent.
+        """Return the part in place of `{…}` up to the next slash; empty if the text before it is
+        absent.
 
         Source: "Resource attributes for IAM Conditions", the function extract.
         """
@@ -56,7 +60,9 @@ def conditions(grant: dict[str, Any]) -> list[str]:
 
 
 def object_access(plan: Plan, bucket: str, name: str, grants: str) -> set[str]:
-    """Return what the grants whose address contains `grants` permit for an object: `read`, `write`."""
+    """Return what the grants whose address contains `grants` permit for an object:
+    `read`, `write`.
+    """
     resource = f"projects/_/buckets/{bucket}/objects/{name}"
     return {
         permission
@@ -83,7 +89,9 @@ def object_access(plan: Plan, bucket: str, name: str, grants: str) -> set[str]:
 def test_workers_write_neither_code_nor_job_files_and_do_not_read_job_files(
     plan: Plan, name: str, expected: set[str]
 ) -> None:
-    """A worker that may overwrite a package runs code in every other job; a job file contains the job's variables."""
+    """A worker that may overwrite a package runs code in every other job; a job file contains the
+    job's variables.
+    """
     assert object_access(plan, BUCKET, name, ".worker") == expected
 
 
@@ -146,7 +154,9 @@ def test_users_of_ssh_log_in_to_training_vms_and_to_no_other_vm(
 
 
 def test_builder_has_no_role_on_all_buckets_or_repositories_of_the_project(plan: Plan) -> None:
-    """A build runs pip: its account must not replace the images that workers run, or read models."""
+    """A build runs pip: its account must not replace the images that workers run, or
+    read models.
+    """
     on_project = {
         grant["role"]: grant.get("condition")
         for address, grant in plan.of("google_project_iam_member").items()

@@ -1,4 +1,6 @@
-"""The console for a team in infra/: absent by default, behind Identity-Aware Proxy, with few permissions."""
+"""The console for a team in infra/: absent by default, behind Identity-Aware Proxy, with few
+permissions.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The first apply in an empty project of an organisation: it waits where Google Cloud needs time, and breaks no policy
-that Google sets for new organisations.
+"""The first apply in an empty project of an organisation: it waits where Google Cloud needs time,
+and breaks no policy that Google sets for new organisations.
 
-Sources: "Access change propagation" (IAM), "Eventual consistency" of service accounts (IAM), and Google's Terraform
-example for a function with its own build account, which sleeps 60 s after the grants of that account.
+Sources: "Access change propagation" (IAM), "Eventual consistency" of service accounts (IAM), and
+Google's Terraform example for a function with its own build account, which sleeps 60 s after the
+grants of that account.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ Graph = Mapping[str, set[str]]
 
 @pytest.fixture(scope="module")
 def graph(terraform: Terraform) -> Graph:
-    """Return the dependencies that terraform itself finds: address → addresses, direct and indirect."""
+    """Return the dependencies that terraform itself finds: address → addresses, direct and
+    indirect.
+    """
     done = terraform("graph")
     assert done.returncode == 0, done.stderr
     direct: dict[str, set[str]] = {}
@@ -137,7 +140,8 @@ def test_api_access_selects_who_passes_cloud_runs_check(
 
 
 def test_upload_may_list_objects_so_that_a_missing_one_is_not_found(plan: Plan) -> None:
-    """Cloud Storage answers 403 instead of 404 for a missing object to a caller without storage.objects.list.
+    """Cloud Storage answers 403 instead of 404 for a missing object to a caller without
+    storage.objects.list.
 
     That permission is checked on the bucket, so the condition on object names must not cover it.
     """

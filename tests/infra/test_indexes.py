@@ -1,8 +1,9 @@
-"""The store's queries, compared with the indexes in infra/. Firestore requires them; the emulator does not.
+"""The store's queries, compared with the indexes in infra/. Firestore requires them; the emulator
+does not.
 
-Every method of the Store is called on the emulator. The queries that its client sends are compared with the plan.
-Source: Firestore, "Index types": a query by one property of one collection uses an automatic index, unless the property
-is exempt; all other queries need an index of their own.
+Every method of the Store is called on the emulator. The queries that its client sends are compared
+with the plan. Source: Firestore, "Index types": a query by one property of one collection uses an
+automatic index, unless the property is exempt; all other queries need an index of their own.
 """
 
 from __future__ import annotations
@@ -259,7 +260,9 @@ def test_fields_that_the_store_writes_as_expiry_have_ttl_policies(plan: Plan) ->
 
 
 def test_query_without_an_index_is_detected(plan: Plan) -> None:
-    """The queries filter by two properties, over a collection group, by an exempt property, or order by another one."""
+    """The queries filter by two properties, over a collection group, by an exempt property, or
+    order by another one.
+    """
     for query in (
         Query(
             "x", "replicas", is_group=False, equal=frozenset({"attempt", "incarnation"}), ordered=()

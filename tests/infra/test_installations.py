@@ -1,4 +1,6 @@
-"""Several installations in one project: no two of them own a resource of one name, or a grant that is the same."""
+"""Several installations in one project: no two of them own a resource of one name, or a grant that
+is the same.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ NAMED_BY: Final = {
         "name",
     ),
 }
-"""Type of a resource → the attribute with which Google, or a person who looks for it, finds it in the project."""
+"""Type of a resource → the attribute with which Google, or a person who looks for it, finds it in
+the project.
+"""
 PARTS: Final = {
     "google_firestore_field",
     "google_firestore_index",
@@ -82,7 +86,9 @@ def names(*plans: Plan) -> list[str]:
 
 
 def grants(plan: Plan) -> Iterator[tuple[Any, ...]]:
-    """Yield the grants on the project, or on resources of others, to members that are not the installation's own."""
+    """Yield the grants on the project, or on resources of others, to members that are not the
+    installation's own.
+    """
     for resource in plan.resources:
         values, kind = resource.values, resource.type
         if (
@@ -111,7 +117,10 @@ def test_two_installations_have_no_name_in_common(plan: Plan, full_plan: Plan, n
 def test_removal_of_one_installation_takes_no_grant_of_the_other(
     full_plan: Plan, named: Plan
 ) -> None:
-    """A user may be in `ssh_users` of both. Google keeps one grant of those that are equal, with their condition."""
+    """A user may be in `ssh_users` of both.
+
+    Google keeps one grant of those that are equal, with their condition.
+    """
     assert len([*grants(named)]) == len([*grants(full_plan)]) > 0
     assert not {*grants(full_plan)} & {*grants(named)}
 

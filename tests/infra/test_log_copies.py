@@ -1,4 +1,6 @@
-"""The exclusion in infra/logging.tf, applied by the Logging emulator: each line of a program is stored once."""
+"""The exclusion in infra/logging.tf, applied by the Logging emulator: each line of a program is
+stored once.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ PROJECT = "projects/my-project"
 def runner_entry(
     line: str, vm: str = "tm-digits-1-a1b2c3-worker-0", log: str = "GCEMetadataScripts"
 ) -> dict[str, Any]:
-    """Return what Google's runner of startup scripts writes. Source: guest-agent and guest-logging-go of Google."""
+    """Return what Google's runner of startup scripts writes.
+
+    Source: guest-agent and guest-logging-go of Google.
+    """
     return {
         "logName": f"{PROJECT}/logs/{log}",
         "resource": {

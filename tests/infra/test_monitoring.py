@@ -1,4 +1,6 @@
-"""Alerts and dashboard: their metrics exist, the aligners fit the metric kinds, and each alert has a runbook."""
+"""Alerts and dashboard: their metrics exist, the aligners fit the metric kinds, and each alert has
+a runbook.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ METRICS: Final = {
     "run.googleapis.com/request_count": ("DELTA", "cloud_run_revision"),
     "run.googleapis.com/container/instance_count": ("GAUGE", "cloud_run_revision"),
 }
-"""Metric → kind and resource type. Source: "Google Cloud metrics", lists of Pub/Sub and Cloud Run."""
+"""Metric → kind and resource type.
+
+Source: "Google Cloud metrics", lists of Pub/Sub and Cloud Run.
+"""
 ALIGNERS: Final = {"GAUGE": {"ALIGN_MAX", "ALIGN_MEAN"}, "DELTA": {"ALIGN_DELTA", "ALIGN_RATE"}}
 ALERTS: Final = "google_monitoring_alert_policy"
 PAGES_WITHOUT_ALERT: Final = {"README", "restore", "upgrade", "uninstall"}
@@ -105,7 +110,9 @@ def test_readme_states_the_number_of_charged_conditions(plan: Plan) -> None:
 
 
 def test_sweep_alert_watches_for_absent_acknowledgements(plan: Plan) -> None:
-    """A missing tick leaves no message that could age, so an alert on waiting messages would not notice it."""
+    """A missing tick leaves no message that could age, so an alert on waiting messages would not
+    notice it.
+    """
     (body,) = [body for kind, body in conditions(plan) if kind == "condition_absent"]
     assert 'response_class="ack"' in body["filter"]
     assert body["duration"] == "600s"
@@ -123,7 +130,9 @@ def test_no_alert_uses_a_log_based_metric(plan: Plan) -> None:
 
 
 def test_log_alerts_match_fields_that_the_code_logs(plan: Plan) -> None:
-    """They match whole fields of ours: part of a message may be the text of a job that was refused."""
+    """They match whole fields of ours: part of a message may be the text of a job that
+    was refused.
+    """
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "shared").rglob("*.py")]
     filters = [body["filter"] for kind, body in conditions(plan) if kind == "condition_matched_log"]
     for text in filters:
@@ -152,7 +161,10 @@ def test_mail_about_a_failed_job_contains_no_sentence_of_a_program(full_plan: Pl
 def test_alert_on_failing_functions_does_not_count_messages_that_senders_make_up(
     plan: Plan,
 ) -> None:
-    """Senders can keep the dead-letter subscription from being empty. Only a failing function exhausts deliveries."""
+    """Senders can keep the dead-letter subscription from being empty.
+
+    Only a failing function exhausts deliveries.
+    """
     queries = [query for query, _ in metric_queries(plan)]
     assert [query for query in queries if "dead_letter_message_count" in query]
 
@@ -181,7 +193,9 @@ FILTER: Final = re.compile(r'(?m)^\s*(?:filter|time_series)\s*=\s*"((?:\$\{[^}]*
 
 
 def filters() -> list[str]:
-    """Return every filter of Cloud Logging and Cloud Monitoring in infra/, with a word in place of each reference."""
+    """Return every filter of Cloud Logging and Cloud Monitoring in infra/, with a word in place of
+    each reference.
+    """
     texts = [path.read_text(encoding="utf-8") for path in sorted(INFRA.glob("*.tf"))]
     found = [
         re.sub(r"\$\{[^}]*\}", "x", text) for content in texts for text in FILTER.findall(content)
@@ -190,7 +204,9 @@ def filters() -> list[str]:
 
 
 def test_filters_are_of_their_language() -> None:
-    """The two languages have different functions: `starts_with` is Monitoring's, and Logging has `=~`."""
+    """The two languages have different functions: `starts_with` is Monitoring's, and Logging has
+    `=~`.
+    """
     for text in filters():
         if text.startswith("select_"):  # a time-series selector stands in place of a filter
             assert text == 'select_slo_burn_rate("x", "3600s")'

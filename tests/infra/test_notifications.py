@@ -1,4 +1,6 @@
-"""Notifications in infra/: the schema of their topic, the webhook and the e-mails, which are off by default."""
+"""Notifications in infra/: the schema of their topic, the webhook and the e-mails, which are off by
+default.
+"""
 
 from __future__ import annotations
 

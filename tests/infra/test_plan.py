@@ -1,4 +1,6 @@
-"""`terraform validate` and `terraform plan` on infra/; the plan agrees with the code and the documentation."""
+"""`terraform validate` and `terraform plan` on infra/; the plan agrees with the code and the
+documentation.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def test_wrong_configuration_is_detected(terraform: Terraform, tmp_path: Path) -
 
 
 def test_plan_of_an_empty_project_has_every_function(plan: Plan) -> None:
-    """A count or for_each that depends on values known only after an apply would be an error of the plan."""
+    """A count or for_each that depends on values known only after an apply would be an error of the
+    plan.
+    """
     modules = {path.stem for path in (ROOT / "functions").glob("[a-z]*.py")} - {"console"}
     assert len(plan.of("google_cloudfunctions2_function")) == len(modules)
 
@@ -264,7 +268,9 @@ def test_functions_that_read_a_topic_allow_internal_traffic_only(plan: Plan) -> 
 def test_firewall_admits_all_traffic_between_workers_and_no_other(
     plan: Plan, full_plan: Plan
 ) -> None:
-    """The rule selects by address: TPU hosts are in a project of Google, and a job may have its own account."""
+    """The rule selects by address: TPU hosts are in a project of Google, and a job may have its own
+    account.
+    """
     (only,) = plan.of("google_compute_firewall").values()
     (rule,) = [
         rule

@@ -13,7 +13,9 @@ HEAD = "| from | grants | reaches | does not reach |"
 
 
 def cell(member: str) -> str:
-    """Return the grants of one member, as the table has them: role without its prefix, resources."""
+    """Return the grants of one member, as the table has them: role without its prefix,
+    resources.
+    """
     by_role: dict[str, list[str]] = defaultdict(list)
     for grant in iam_table.grants():
         if grant.member == member:

@@ -1,4 +1,6 @@
-"""The roles of each function, compared with its code: topics that it publishes to, and calls of Compute Engine."""
+"""The roles of each function, compared with its code: topics that it publishes to, and calls of
+Compute Engine.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from trainmaster.messaging import topics
 from trainmaster_emulators.process.state import ROOT
 
 OPERATOR: Final = "console_operator"
-"""The service of the function `console` whose users may act. tests/infra/test_console.py covers the other one."""
+"""The service of the function `console` whose users may act. tests/infra/test_console.py covers the
+other one.
+"""
 COMPUTE_CLIENTS: Final = ("_instances", "_zones", "_regions", "_policies", "_advice")
 PERMISSIONS: Final = {
     "advice.capacity": {"compute.advice.capacity"},
@@ -45,9 +49,12 @@ PERMISSIONS: Final = {
     "zones.list": {"compute.zoneOperations.list"},
     "zones.wait": {"compute.zoneOperations.get"},
 }
-"""Client and method → permissions that the call needs. For inserts, only those that our requests need.
+"""Client and method → permissions that the call needs.
 
-Source: Compute Engine's REST reference, "IAM permissions"."""
+For inserts, only those that our requests need.
+
+Source: Compute Engine's REST reference, "IAM permissions".
+"""
 PERMISSIONS_FOR_ARGUMENTS: Final = {
     "compute.disks.setLabels": "labels of boot disks",
     "compute.networks.get": "an insert that names a network without a subnetwork",
@@ -97,7 +104,10 @@ def records_events(source: str) -> bool:
 
 @pytest.fixture(scope="module")
 def modules() -> dict[str, list[str]]:
-    """Return the modules of each function's archive. Of those in `upload`, only its own flow publishes or records."""
+    """Return the modules of each function's archive.
+
+    Of those in `upload`, only its own flow publishes or records.
+    """
     graph = grimp.build_graph(
         "functions", "trainmaster", cache_dir=None, exclude_type_checking_imports=True
     )

@@ -1,4 +1,6 @@
-"""Resources, arguments and nested blocks in infra/, checked against the schema of Google's provider."""
+"""Resources, arguments and nested blocks in infra/, checked against the schema of Google's
+provider.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +50,8 @@ def test_wrong_argument_missing_argument_and_unknown_resource_are_detected(
 ) -> None:
     path = tmp_path / "wrong.tf"
     path.write_text(
-        'resource "google_pubsub_subscription" "a" {\n  name = "a"\n  retry_policy {\n    backoff = "1s"\n  }\n}\n'
-        'resource "google_pubsub_queue" "b" {}\n'
+        'resource "google_pubsub_subscription" "a" {\n  name = "a"\n  retry_policy {\n    backoff ='
+        ' "1s"\n  }\n}\nresource "google_pubsub_queue" "b" {}\n'
     )
     wrong = [
         problem
@@ -129,9 +131,10 @@ def test_only_provision_manages_vms_and_workers_write_no_job_files() -> None:
         for grant in grants
         if "Provisioner" in grant.role or "serviceAccountUser" in grant.role
     }
-    assert managers == {"function provision", "users (var.ssh_users)"}, (
-        "a login on a VM includes its account"
-    )
+    assert managers == {
+        "function provision",
+        "users (var.ssh_users)",
+    }, "a login on a VM includes its account"
     worker = [grant for grant in grants if grant.member == "worker"]
     assert {grant.resource for grant in worker if grant.role == "roles/pubsub.publisher"} == {
         "topic vm-ready",
@@ -153,7 +156,9 @@ def test_only_provision_manages_vms_and_workers_write_no_job_files() -> None:
 
 
 def test_workers_read_the_agent_and_cannot_write_it() -> None:
-    """A program with the worker's permissions must not be able to replace the agent of other jobs."""
+    """A program with the worker's permissions must not be able to replace the agent of
+    other jobs.
+    """
     stage = [grant for grant in iam_table.grants() if grant.resource == "bucket stage"]
     assert sorted((grant.member, grant.role, grant.condition) for grant in stage) == [
         ("builder", "roles/storage.objectViewer", ""),
@@ -171,7 +176,10 @@ def test_workers_read_the_agent_and_cannot_write_it() -> None:
 
 
 def resources(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield type, name and body. The type of a data source has the prefix `data.`, as in the schema."""
+    """Yield type, name and body.
+
+    The type of a data source has the prefix `data.`, as in the schema.
+    """
     content = iam_table.load(path)
     for kind, prefix in (("resource", ""), ("data", "data.")):
         for entry in content.get(kind, []):

@@ -1,4 +1,6 @@
-"""docs/settings.md agrees with shared/trainmaster/settings.py, and a function with a wrong setting does not start."""
+"""docs/settings.md agrees with shared/trainmaster/settings.py, and a function with a wrong setting
+does not start.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,9 @@ for name, value in json.loads(sys.argv[1]):
     os.environ.update(before)
     sys.modules.pop("main", None)
 """
-"""Import main.py, as functions-framework does first, once with each variable; print those with which it fails."""
+"""Import main.py, as functions-framework does first, once with each variable; print those with
+which it fails.
+"""
 
 
 def test_each_wrong_setting_and_a_missing_project_stop_the_start_and_are_named(

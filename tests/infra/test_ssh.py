@@ -27,7 +27,10 @@ def project_roles(plan: Plan, member: str) -> dict[str, str]:
     }
 
 
-TRAINING_VMS = "resource.type != 'compute.googleapis.com/Instance' || resource.name.extract('/instances/{name}').startsWith('tm-')"
+TRAINING_VMS = (
+    "resource.type != 'compute.googleapis.com/Instance' ||"
+    " resource.name.extract('/instances/{name}').startsWith('tm-')"
+)
 
 
 def test_no_vm_accepts_connections_by_default(plan: Plan) -> None:

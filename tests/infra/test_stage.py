@@ -1,4 +1,6 @@
-"""The source archives of the functions: their content, and the start of each function from its archive alone."""
+"""The source archives of the functions: their content, and the start of each function from its
+archive alone.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,9 @@ FOLDER = re.compile(r"objects\}?/(\w+)/'")
 
 
 def bucket_grants() -> set[tuple[str, str, str, str, tuple[str, ...]]]:
-    """Return account, role, bucket, kind of condition and folders of each grant of infra/ to functions and VMs."""
+    """Return account, role, bucket, kind of condition and folders of each grant of infra/ to
+    functions and VMs.
+    """
     found = set()
     files = ("iam.tf", "console.tf")
     for entry in (

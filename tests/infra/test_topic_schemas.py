@@ -1,7 +1,9 @@
-"""The schemas of the agents' topics: they accept the messages of agents of all releases and reject other messages.
+"""The schemas of the agents' topics: they accept the messages of agents of all releases and reject
+other messages.
 
-protoc compiles the schemas, and Protocol Buffers' JSON parser reads the messages, as in Pub/Sub with JSON encoding.
-The Pub/Sub emulator supports Avro schemas only. `trainmaster doctor` checks the schemas with Google's Pub/Sub.
+protoc compiles the schemas, and Protocol Buffers' JSON parser reads the messages, as in Pub/Sub
+with JSON encoding. The Pub/Sub emulator supports Avro schemas only. `trainmaster doctor` checks the
+schemas with Google's Pub/Sub.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ SAME: Final = {FieldDescriptor.TYPE_INT64: FieldDescriptor.TYPE_INT32}
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Descriptor]:
-    """Compile every schema in its own pool, because the messages of two releases have the same name."""
+    """Compile every schema in its own pool, because the messages of two releases have the same
+    name.
+    """
     return {
         path: compile_schema(path, tmp_path_factory.mktemp("proto") / "descriptors")
         for path in (*SCHEMAS.glob("*.proto"), *RELEASED.glob("*.proto"))
@@ -89,7 +93,9 @@ def released_messages(topic: str) -> list[dict[str, Any]]:
 def test_schema_has_exactly_the_fields_that_functions_read(
     topic: str, compiled: dict[Path, Descriptor]
 ) -> None:
-    """A field that was added to a schema in use is optional there, even if the functions require it."""
+    """A field that was added to a schema in use is optional there, even if the functions require
+    it.
+    """
     schema, model = fields(compiled[SCHEMAS / f"{topic}.proto"]), fields_of_model(MODELS[topic])
     assert without_required(schema) == without_required(model)
     assert {path for path in required(model) if not path.startswith(".ended.")} == required(schema)
@@ -135,7 +141,9 @@ def test_schema_rejects_incomplete_and_wrong_messages(
 def test_schema_changes_since_the_release_can_be_committed(
     topic: str, compiled: dict[Path, Descriptor]
 ) -> None:
-    """Source: "Commit a schema revision": optional fields of a Protocol Buffers schema may be added and removed."""
+    """Source: "Commit a schema revision": optional fields of a Protocol Buffers schema may be added
+    and removed.
+    """
     current, released = (
         list(every_field(compiled[folder / f"{topic}.proto"])) for folder in (SCHEMAS, RELEASED)
     )
@@ -215,7 +223,10 @@ def required(kind: Any, within: str = "") -> set[str]:
 
 
 def schema_type(annotation: Any) -> Any:
-    """Return the type in the schema. Enums and times are strings there, so that a new word needs no new schema."""
+    """Return the type in the schema.
+
+    Enums and times are strings there, so that a new word needs no new schema.
+    """
     if get_origin(annotation) in (Union, types.UnionType):
         (annotation,) = (member for member in get_args(annotation) if member is not type(None))
     if get_origin(annotation) is Annotated:
@@ -241,7 +252,9 @@ def every_field(descriptor: Descriptor, within: str = "") -> Iterator[tuple[str,
 
 
 def current_messages() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield topic and body of the messages that the agent's code builds, for a VM and for a host of a slice."""
+    """Yield topic and body of the messages that the agent's code builds, for a VM and for a host of
+    a slice.
+    """
     for host in (None, SimpleNamespace(number=3)):
         topics = {
             name: name.replace("_", "-") for name in ("vm_ready", "replica_exit", "maintenance")

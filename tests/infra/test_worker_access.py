@@ -87,7 +87,8 @@ def test_functions_that_accept_jobs_may_look_up_packages_where_workers_read(
     functions, buckets = ("upload", "submit", "api"), ("my-data", "my-models", "open.data")
     assert readers == {(function, bucket) for function in functions for bucket in buckets}
     assert {grant["role"] for grant in grants.values()} == {"roles/storage.objectViewer"}
-    # The accounts are known after an apply only; the table of grants has them as they are in the file.
+    # The accounts are known after an apply only; the table of grants has them as they are in the
+    # file.
     elsewhere = [
         grant for grant in iam_table.grants() if "worker_read_buckets and" in grant.resource
     ]

@@ -1,12 +1,15 @@
-"""Mutation tests of the rules: `make mutants`, or `make mutants MODULE=shared/trainmaster/core/rules/capacity.py`.
+"""Mutation tests of the rules: `make mutants`, or `make mutants
+MODULE=shared/trainmaster/core/rules/capacity.py`.
 
-cosmic-ray changes one expression of a module at a time (a mutant) and runs the tests that suites.toml names for the
-module: for the core, the unit tests of core and flows; for an adapter of Google Cloud, its contract on an emulator. A
-mutant survives if all of them pass. Then either a test is missing, or the mutant is equivalent to the original code:
-equivalent.toml lists such mutants with their reasons. The run fails if there is any other survivor.
+cosmic-ray changes one expression of a module at a time (a mutant) and runs the tests that
+suites.toml names for the module: for the core, the unit tests of core and flows; for an adapter of
+Google Cloud, its contract on an emulator. A mutant survives if all of them pass. Then either a test
+is missing, or the mutant is equivalent to the original code: equivalent.toml lists such mutants
+with their reasons. The run fails if there is any other survivor.
 
-Without MODULE, only the core is tested: a mutant of an adapter takes ten seconds. Mutants are made in copies of the
-project, one copy per core. A mutant whose tests did not end in time counts as a survivor.
+Without MODULE, only the core is tested: a mutant of an adapter takes ten seconds. Mutants are made
+in copies of the project, one copy per core. A mutant whose tests did not end in time counts as a
+survivor.
 """
 
 from __future__ import annotations
@@ -37,7 +40,9 @@ IMAGES: Final = ".images"
 EQUIVALENT: Final = Path(__file__).with_name("equivalent.toml")
 NOT_COPIED: Final = shutil.ignore_patterns(".*", "build", "dist", "__pycache__")
 TIMEOUT: Final = "timeout"
-"""Output of a run that exceeded `timeout`. cosmic-ray counts the mutant as killed, although no test failed."""
+"""Output of a run that exceeded `timeout`. cosmic-ray counts the mutant as killed, although no test
+failed.
+"""
 OPERATORS: Final = frozenset({
     "AddNot",
     "NumberReplacer",
@@ -61,7 +66,9 @@ OPERATORS: Final = frozenset({
     "ReplaceUnaryOperator_Delete_Not",
     "ZeroIterationForLoop",
 })  # fmt: skip
-"""One way to break each kind of expression. cosmic-ray has ten more ways to replace each arithmetic operator."""
+"""One way to break each kind of expression. cosmic-ray has ten more ways to replace each arithmetic
+operator.
+"""
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -100,7 +107,8 @@ def main(paths: list[str]) -> int:
     for survivor in unexplained:
         print(f"\n{survivor.function}: {survivor.operator}\n{survivor.diff}")
     print(
-        f"\n{len(survivors)} mutants survived; {len(unexplained)} of them are not listed in {EQUIVALENT.name}"
+        f"\n{len(survivors)} mutants survived; {len(unexplained)} of them are not listed in"
+        f" {EQUIVALENT.name}"
     )
     return 1 if unexplained else 0
 
@@ -112,7 +120,10 @@ def find_modules(paths: list[str]) -> Iterator[Path]:
 
 
 def copy_project(folder: Path, config: dict[str, Any], modules: Iterable[Path]) -> Path:
-    """Copy the project and run its tests, which must pass without a mutant. The run also writes the bytecode."""
+    """Copy the project and run its tests, which must pass without a mutant.
+
+    The run also writes the bytecode.
+    """
     shutil.copytree(ROOT, folder, ignore=NOT_COPIED)
     (folder / IMAGES).symlink_to(ROOT / IMAGES)
     for tests in sorted({tests_of(module.relative_to(ROOT)) for module in modules}):
@@ -123,7 +134,10 @@ def copy_project(folder: Path, config: dict[str, Any], modules: Iterable[Path]) 
 
 
 def tests_of(module: Path) -> str:
-    """Return the tests of a module, as arguments of pytest. Raises KeyError if suites.toml names none."""
+    """Return the tests of a module, as arguments of pytest.
+
+    Raises KeyError if suites.toml names none.
+    """
     suites: dict[str, str] = tomllib.loads(SUITES.read_text(encoding="utf-8"))
     paths = [module, *module.parents]
     found = next((suites[str(path)] for path in paths if str(path) in suites), None)
@@ -137,7 +151,10 @@ def test_command(config: dict[str, Any], tests: str) -> list[str]:
 
 
 def test_module(module: Path, copy: Path, config: dict[str, Any]) -> list[Survivor]:
-    """Test every mutant of one module. `module` is relative to the project, of which `copy` is a copy."""
+    """Test every mutant of one module.
+
+    `module` is relative to the project, of which `copy` is a copy.
+    """
     name = str(module).replace("/", "-")
     settings, session = str(copy / f"{name}.toml"), str(copy / f"{name}.sqlite")
     own = {
@@ -170,7 +187,9 @@ def test_module(module: Path, copy: Path, config: dict[str, Any]) -> list[Surviv
 
 
 def skip_unwanted(database: WorkDB, lines: list[str]) -> None:
-    """Skip the operators that are not in OPERATORS, and decorators: `frozen` and `slots` of a dataclass."""
+    """Skip the operators that are not in OPERATORS, and decorators: `frozen` and `slots` of a
+    dataclass.
+    """
     skipped = WorkResult(WorkerOutcome.SKIPPED)
     for item in list(database.pending_work_items):
         (mutation,) = item.mutations

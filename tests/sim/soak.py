@@ -1,6 +1,7 @@
 """Run many histories under all fault profiles: `python -m tests.sim.soak --seeds N --jobs J`.
 
-Prints the seeds that failed. Worker processes take small batches, so that one slow history delays only its batch.
+Prints the seeds that failed. Worker processes take small batches, so that one slow history delays
+only its batch.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ class Tally:
 
 
 def run_batch(seeds: Sequence[int], names: Sequence[str]) -> Tally:
-    """Run one history for each seed. The profiles take turns: seed N uses profile N modulo their number."""
+    """Run one history for each seed.
+
+    The profiles take turns: seed N uses profile N modulo their number.
+    """
     logging.disable()
     tally = Tally()
     for seed in seeds:
@@ -62,7 +66,10 @@ def run_batch(seeds: Sequence[int], names: Sequence[str]) -> Tally:
 
 
 def soak(first: int, seeds: int, jobs: int, names: Sequence[str]) -> Iterator[Tally]:
-    """Run `seeds` histories, starting at seed `first`, in `jobs` processes. Yield the totals after every batch."""
+    """Run `seeds` histories, starting at seed `first`, in `jobs` processes.
+
+    Yield the totals after every batch.
+    """
     total = Tally()
     starts = range(first, first + seeds, BATCH_SIZE)
     batches = [range(start, min(start + BATCH_SIZE, first + seeds)) for start in starts]
@@ -91,7 +98,8 @@ def main() -> int:
             reported = time.monotonic()
             rate = total.histories / (reported - started)
             sys.stderr.write(
-                f"{total.histories} of {options.seeds}, {rate:.0f}/s, {len(total.failures)} failed\n"
+                f"{total.histories} of {options.seeds}, {rate:.0f}/s, {len(total.failures)}"
+                " failed\n"
             )
     elapsed_s = time.monotonic() - started
     for name, seed, error in total.failures[:FAILURES_SHOWN_MAX]:
@@ -100,8 +108,8 @@ def main() -> int:
         )
     states = ", ".join(f"{count} {state}" for state, count in total.states.most_common())
     sys.stdout.write(
-        f"{total.histories} histories, {total.steps} steps in {elapsed_s:.0f} s ({total.histories / elapsed_s:.0f}/s): "
-        f"{states}; {len(total.failures)} failed\n"
+        f"{total.histories} histories, {total.steps} steps in {elapsed_s:.0f} s"
+        f" ({total.histories / elapsed_s:.0f}/s): {states}; {len(total.failures)} failed\n"
     )
     return 1 if total.failures else 0
 

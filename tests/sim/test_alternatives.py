@@ -1,4 +1,5 @@
-"""Jobs with alternatives in seeded weather, with random losses of VMs: invariants over what the cloud has seen.
+"""Jobs with alternatives in seeded weather, with random losses of VMs: invariants over what the
+cloud has seen.
 
 (a) a replica has no two VMs that were requested for its current generation
 (b) the VMs of a gang that is ready are in one zone, of one machine per role

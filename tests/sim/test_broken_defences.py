@@ -1,4 +1,6 @@
-"""The simulator can fail: with one defence removed, it finds violations in histories that pass with the defence."""
+"""The simulator can fail: with one defence removed, it finds violations in histories that pass with
+the defence.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +127,10 @@ def accept_events_of_any_incarnation(patch: pytest.MonkeyPatch) -> None:
 
 
 def grant_every_lease(patch: pytest.MonkeyPatch) -> None:
-    """Let deliveries of one job work side by side. The lease saves work, and no other defence may depend on it."""
+    """Let deliveries of one job work side by side.
+
+    The lease saves work, and no other defence may depend on it.
+    """
     patch.setattr(
         MemoryStore, "take_lease", lambda self, name, now, expires_at, holder="": Lease(name, None)
     )
@@ -140,7 +145,9 @@ def delete_vms_by_name(patch: pytest.MonkeyPatch) -> None:
 
 
 def delete_newer_vms(patch: pytest.MonkeyPatch) -> None:
-    """Delete every VM that differs from the state that was read, even if the VM belongs to a newer state."""
+    """Delete every VM that differs from the state that was read, even if the VM belongs to a newer
+    state.
+    """
     grant_every_lease(patch)
 
     def steps_with_deletions(job: Any, desired: Any, vms: Sequence[Vm], *replicas: Any) -> Any:
@@ -328,8 +335,10 @@ BROKEN: tuple[tuple[RemoveDefence, Profile, int], ...] = (
     (leave_second_submission_unanswered, USERS, 15),
     (delete_live_jobs, USERS, 0),
 )
-"""Defence, profile, and a seed whose history fails without the defence. If the simulator draws other numbers, it may be
-another seed: the search begins with this one."""
+"""Defence, profile, and a seed whose history fails without the defence.
+
+If the simulator draws other numbers, it may be another seed: the search begins with this one.
+"""
 
 
 def first_failure(profile: Profile, seeds: Iterator[int]) -> HistoryError | None:

@@ -1,4 +1,6 @@
-"""The real flows request the candidates in the order in which the arena's searches do, in the same weather."""
+"""The real flows request the candidates in the order in which the arena's searches do, in the same
+weather.
+"""
 
 from __future__ import annotations
 

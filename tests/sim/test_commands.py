@@ -1,4 +1,6 @@
-"""The commands `trainmaster simulate`, `python -m trainmaster.simulator`, `python -m tests.sim.soak`."""
+"""The commands `trainmaster simulate`, `python -m trainmaster.simulator`, `python -m
+tests.sim.soak`.
+"""
 
 from __future__ import annotations
 

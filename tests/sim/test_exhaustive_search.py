@@ -32,7 +32,10 @@ def search(allowance: Allowance, states_max: int, workers: int = 1) -> SearchRes
 
 
 STATES_MAX = 400_000
-"""The budget of a search. No time limits it: it takes as long as the machine needs for these states."""
+"""The budget of a search.
+
+No time limits it: it takes as long as the machine needs for these states.
+"""
 
 
 @pytest.mark.timeout(0)

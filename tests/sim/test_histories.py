@@ -31,7 +31,9 @@ REGRESSIONS = (
     (
         "replays",
         3,
-    ),  # a VM was lost before its agent reported, and its request id returned the first result forever
+        # A VM was lost before its agent reported, and its request id returned the first result
+        # forever.
+    ),
     (
         "machines",
         832,
@@ -39,7 +41,9 @@ REGRESSIONS = (
     (
         "races",
         81,
-    ),  # a commit did not notice that the job had been rerun meanwhile; the ledger could not be folded
+        # A commit did not notice that the job had been rerun meanwhile; the ledger could not be
+        # folded.
+    ),
     (
         "everything",
         90,
@@ -55,7 +59,9 @@ REGRESSIONS = (
     (
         "races",
         630,
-    ),  # a worker completed alongside the previous attempt's primary; the next primary waited for it
+        # A worker completed alongside the previous attempt's primary; the next primary waited for
+        # it.
+    ),
     (
         "slices",
         5004935,
@@ -80,7 +86,9 @@ REGRESSIONS = (
     (
         "skew",
         7658,
-    ),  # an exit that the agent reported after a reboot had the time of the report (in the simulator only)
+        # an exit that the agent reported after a reboot had the time of the report (in the
+        # simulator only)
+    ),
     (
         "lost-events",
         42,
@@ -88,7 +96,9 @@ REGRESSIONS = (
     (
         "races",
         429083,
-    ),  # a replica survived an end of the primary that a peer caused, and completed after the restart
+        # A replica survived an end of the primary that a peer caused, and completed after the
+        # restart.
+    ),
 )
 """Profile and seed of histories that violated an invariant before the described defect was fixed.
 
@@ -146,7 +156,9 @@ def test_jobs_without_faults_succeed_and_lose_no_work() -> None:
 
 
 def find_decisions(profiles: tuple[Profile, ...], kinds: set[str], at_least: int = 1) -> set[str]:
-    """Run up to 60 histories of each profile; return the kinds of decisions that were made at least that often."""
+    """Run up to 60 histories of each profile; return the kinds of decisions that were made at least
+    that often.
+    """
     decisions: Counter[str] = Counter()
     found: set[str] = set()
     for seed in range(60):

@@ -1,4 +1,6 @@
-"""Gangs of thirty, a hundred and a thousand replicas, under faults of a few of their VMs and programs."""
+"""Gangs of thirty, a hundred and a thousand replicas, under faults of a few of their VMs and
+programs.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ def quiet() -> Iterator[None]:
 
 
 def run_gang(replicas: int, seed: int) -> Outcome:
-    """Run a job of this many replicas and two parameter servers. The expected number of faults is always the same."""
+    """Run a job of this many replicas and two parameter servers.
+
+    The expected number of faults is always the same.
+    """
     rate = FAULTS_PER_HISTORY / replicas
     profile = replace(STORM, suspend=0.05, fail=rate, loss_per_hour=12 * rate, stockout=0.1)
     document, plan = training_job(replicas - 1, 2 if replicas > 2 else 0)
@@ -42,7 +47,8 @@ def run_gang(replicas: int, seed: int) -> Outcome:
 def test_large_gang_ends_without_violation(replicas: int, seed: int) -> None:
     outcome = run_gang(replicas, seed)
     print(
-        f"{replicas} replicas: {outcome.state}, {outcome.attempts} attempts, {dict(outcome.decisions)}"
+        f"{replicas} replicas: {outcome.state}, {outcome.attempts} attempts,"
+        f" {dict(outcome.decisions)}"
     )
     assert outcome.state.is_terminal
     assert outcome.decisions["mark_ready"] >= replicas

@@ -1,4 +1,6 @@
-"""Machine time of simulated jobs, against the VMs that really existed, and under every kind of fault."""
+"""Machine time of simulated jobs, against the VMs that really existed, and under every kind of
+fault.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +109,9 @@ def test_machine_time_of_any_simulated_job_adds_up(
 
 @pytest.mark.parametrize(("per_hour", "seed"), [(0.0, 1), (0.5, 3), (0.5, 4)])
 def test_paid_time_is_that_of_the_vms_that_existed(per_hour: float, seed: int) -> None:
-    """Each VM exists for up to 40 s before its agent starts, and for up to 20 s after its loss or the job's end."""
+    """Each VM exists for up to 40 s before its agent starts, and for up to 20 s after its loss or
+    the job's end.
+    """
     spec = accept({"jobId": "job", **a_spec()}, default_job_id="job")
     document = json.dumps({"jobId": "job", **a_spec()}).encode()
     job = SimJob("job", document, spec.plan, 6 * 3600.0, 600.0)

@@ -9,8 +9,8 @@
    it says so again.)
 3. Events of an earlier incarnation change nothing after a later one has been ordered, whenever they arrive.
 
-The order of failures matters, because the replica that failed first is charged, and because a job may end before later
-events arrive.
+The order of failures matters, because the replica that failed first is charged, and because a job
+may end before later events arrive.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ LOST: tuple[AgentEvent, ...] = tuple(
 
 
 def world_after(events: Sequence[AgentEvent], *, is_running: bool) -> World:
-    """Handle the events in this order. All are about the incarnations that existed before the first event."""
+    """Handle the events in this order.
+
+    All are about the incarnations that existed before the first event.
+    """
     world = World()
     if is_running:
         world.start_running()

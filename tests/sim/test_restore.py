@@ -1,4 +1,6 @@
-"""A database that is restored to an earlier time, while VMs go on: docs/runbooks/restore.md tells what to do then."""
+"""A database that is restored to an earlier time, while VMs go on: docs/runbooks/restore.md tells
+what to do then.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from trainmaster.simulator.world.program_ends import EndCause
 from trainmaster.simulator.world.programs import PEER_LOST
 
 RESTORED_S = 120.0
-"""The time to which the database is restored: the first job runs, and the second one was not submitted yet."""
+"""The time to which the database is restored: the first job runs, and the second one was not
+submitted yet.
+"""
 FIRST, SECOND = "sim_1", "sim_2"
 REPEATED = (
     topics.SUBMIT,
@@ -27,7 +31,10 @@ REPEATED = (
     topics.MAINTENANCE,
     topics.SYSTEM_EVENTS,
 )
-"""What the runbook lets Pub/Sub deliver again. Requests of functions to each other are made by the sweep."""
+"""What the runbook lets Pub/Sub deliver again.
+
+Requests of functions to each other are made by the sweep.
+"""
 
 
 class Installation(History):
@@ -78,7 +85,9 @@ class Installation(History):
         self._earlier = self.store.copy()
 
     def restore(self) -> None:
-        """Replace the content of the database by that of `RESTORED_S`, or of the latest call of `remember`."""
+        """Replace the content of the database by that of `RESTORED_S`, or of the latest call of
+        `remember`.
+        """
         earlier: MemoryStore = self._earlier.copy()
         vars(self.store).update(
             {key: value for key, value in vars(earlier).items() if key != "_lock"}
@@ -139,7 +148,9 @@ def restart_twice(installation: Installation) -> None:
 def test_job_that_has_restarted_since_then_goes_on_with_other_vms(
     event: Callable[[Installation], None], variant: int, restored_after_s: int
 ) -> None:
-    """Its agents run an incarnation that the restored job never ordered, and their reports are ignored."""
+    """Its agents run an incarnation that the restored job never ordered, and their reports are
+    ignored.
+    """
     installation = Installation(variant)
     event(installation)
     installation.run_until(installation.context.now + restored_after_s)
@@ -154,7 +165,9 @@ def test_job_that_has_restarted_since_then_goes_on_with_other_vms(
 def test_job_that_is_restored_into_a_held_round_goes_on(
     installation: Installation, *, fails: bool
 ) -> None:
-    """The agents run the round that the state still holds, and never report again that they are ready for it."""
+    """The agents run the round that the state still holds, and never report again that they are
+    ready for it.
+    """
     installation.fail()
     installation.run_until(200, stop_when=lambda: installation.first.round.is_held)
     installation.remember()

@@ -1,10 +1,10 @@
 """Tuning jobs under all faults at once.
 
-Messages are lost, repeated and reordered; functions crash after any port call, or are suspended between two of them
-while others run; trials fail, report measurements and are stopped early, VMs are lost, users cancel. Each seed is one
-history. During it, the ledgers lead to the
-stored state, not too many trials run, and no trial is created twice or with other values than the ledger's. After the
-faults, everything ends.
+Messages are lost, repeated and reordered; functions crash after any port call, or are suspended
+between two of them while others run; trials fail, report measurements and are stopped early, VMs
+are lost, users cancel. Each seed is one history. During it, the ledgers lead to the stored state,
+not too many trials run, and no trial is created twice or with other values than the ledger's. After
+the faults, everything ends.
 """
 
 from __future__ import annotations
@@ -129,7 +129,9 @@ class FaultyStudy(Study):
         return CreationDeps(cast("Store", store), cast("Bus", bus), deps.clock, deps.sleep)
 
     def handle(self, function: Callable[[], object]) -> None:
-        """Call the function until it succeeds: Pub/Sub redelivers a message that is not acknowledged."""
+        """Call the function until it succeeds: Pub/Sub redelivers a message that is not
+        acknowledged.
+        """
         self.depth += 1
         try:
             for _ in range(DELIVERIES_MAX):
@@ -144,7 +146,9 @@ class FaultyStudy(Study):
             self.depth -= 1
 
     def run_others(self) -> None:
-        """Let the user cancel, some time after the request was planned, and let one more message be handled."""
+        """Let the user cancel, some time after the request was planned, and let one more message be
+        handled.
+        """
         if self.cancel_requested and self.faults.chance(CANCEL_SHARE):
             self.cancel_requested = False
             self.handle(lambda: user_requests.cancel_job(STUDY, "the user", self.deps))
@@ -187,7 +191,10 @@ class FaultyStudy(Study):
         self.fleet.clock = lambda: self.now
 
     def run_and_measure_a_trial(self) -> None:
-        """Let a random live trial get ready and report; a negative value makes it unpromising. Then look at the job."""
+        """Let a random live trial get ready and report; a negative value makes it unpromising.
+
+        Then look at the job.
+        """
         trial = self.faults.rng.choice(self.tuning.live) if self.tuning.live else None
         vm = self.trial(trial.number).find_vm(CHIEF) if trial else None
         if trial is None or vm is None or vm.directive is None:
@@ -276,7 +283,9 @@ def run_to_end_without_faults(study: FaultyStudy) -> None:
 
 @cache
 def states_of(seed: int) -> tuple[TrialState, ...]:
-    """Run the history once for all tests of this module, and return the final states of its trials."""
+    """Run the history once for all tests of this module, and return the final states of
+    its trials.
+    """
     return tuple(trial.state for trial in run_history(seed).tuning.trials)
 
 

@@ -1,7 +1,7 @@
 """The fixture `caplog`, as a plugin for those tests alone that read logs.
 
-pytest's own plugin (`-p no:logging` in pyproject.toml) visits every logger six times per test, whether or not the test
-reads logs, and Google's libraries have a logger per module.
+pytest's own plugin (`-p no:logging` in pyproject.toml) visits every logger six times per test,
+whether or not the test reads logs, and Google's libraries have a logger per module.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import pytest
 
 
 class CapturedLogs(logging.Handler):
-    """The records of one test that reach the root logger, or one that passes nothing on to it (`json_log`)."""
+    """The records of one test that reach the root logger, or one that passes nothing on to it
+    (`json_log`).
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +33,9 @@ class CapturedLogs(logging.Handler):
         return "".join(f"{self.format(record)}\n" for record in self.records)
 
     def set_level(self, level: int, logger: str | None = None) -> None:
-        """Let a logger, by default the root logger, pass records of this level on until the end of the test."""
+        """Let a logger, by default the root logger, pass records of this level on until the end of
+        the test.
+        """
         changed = logging.getLogger(logger)
         self._levels.append((changed, changed.level))
         changed.setLevel(level)

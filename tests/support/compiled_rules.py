@@ -1,7 +1,8 @@
 """The pytest plugin: compile rules and templates once per process, not once per application.
 
-Hundreds of tests create an application of their own. The functions that build the addresses of its rules take most of
-that time, 15 ms for the console, and depend on the text of the rule alone. A template takes 30 ms.
+Hundreds of tests create an application of their own. The functions that build the addresses of its
+rules take most of that time, 15 ms for the console, and depend on the text of the rule alone. A
+template takes 30 ms.
 """
 
 from __future__ import annotations

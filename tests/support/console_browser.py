@@ -1,4 +1,6 @@
-"""The console in a real Chromium: served from adapters in memory, signed in, and watched for errors."""
+"""The console in a real Chromium: served from adapters in memory, signed in, and watched for
+errors.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ UPDATE_MS = 60_000
 """Longest wait for a poll on a busy machine; the pages poll every 5 or 10 seconds."""
 AXE = (resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 COLOURS = ("color-contrast", "link-in-text-block")
-"""The rules of axe-core that depend on the colour scheme. The others read elements, which are the same in both."""
+"""The rules of axe-core that depend on the colour scheme.
+
+The others read elements, which are the same in both.
+"""
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 JOB_PATHS = (
     "/jobs",
@@ -59,10 +64,13 @@ DISABLED = (
         "PaintHolding",
     ),
 )
-"""Features of Chromium: the address bar's own pages, which cost a second of CPU time per window, and those of
-Playwright's list that concern our pages, because this list replaces it."""
+"""Features of Chromium: the address bar's own pages, which cost a second of CPU time per window,
+and those of Playwright's list that concern our pages, because this list replaces it.
+"""
 FEW_PROCESSES = ("--in-process-gpu", "--renderer-process-limit=1")
-"""Each process of Chromium takes a tenth of a second of CPU time for its start, and compiles the pages' scripts."""
+"""Each process of Chromium takes a tenth of a second of CPU time for its start, and compiles the
+pages' scripts.
+"""
 PROMPT_POLLS = """
 const later = window.setTimeout;
 window.setTimeout = (callback, ms, ...rest) => later(callback, Math.min(ms, 300), ...rest);
@@ -135,7 +143,9 @@ def opened(
     is_signed_in: bool = True,
     expected: tuple[str, ...] = (),
 ) -> Iterator[tuple[Page, Site]]:
-    """Serve the console of a world, and yield an empty page of a signed-in user. Fail on any error or foreign request.
+    """Serve the console of a world, and yield an empty page of a signed-in user.
+
+    Fail on any error or foreign request.
 
     `expected`: parts of error messages that the test causes on purpose.
     """
@@ -158,7 +168,9 @@ def opened(
 
 @contextmanager
 def watched(chromium: Browser, origin: str) -> Iterator[Page]:
-    """Open a page in a context of its own, and fail on any error and on any request to another origin."""
+    """Open a page in a context of its own, and fail on any error and on any request to another
+    origin.
+    """
     context = chromium.new_context(base_url=origin)
     context.set_default_timeout(UPDATE_MS)
     with _without_problems(context.new_page(), origin) as page:
@@ -168,7 +180,10 @@ def watched(chromium: Browser, origin: str) -> Iterator[Page]:
 
 @contextmanager
 def _without_problems(page: Page, origin: str, expected: tuple[str, ...] = ()) -> Iterator[Page]:
-    """Close the page after the block. Fail on any other error of the page, and on any request to another origin."""
+    """Close the page after the block.
+
+    Fail on any other error of the page, and on any request to another origin.
+    """
     problems: list[str] = []
     page.on(
         "console",
@@ -219,7 +234,9 @@ def failed_world() -> World:
 
 
 def add_progress(site: Site, job_id: str, values: Mapping[str, Sequence[float]]) -> None:
-    """Let the job's program have reported these values, one each minute since its start: name → values."""
+    """Let the job's program have reported these values, one each minute since its start: name →
+    values.
+    """
     loaded = site.world.store.load(job_id)
     assert loaded is not None
     assert loaded.state.job.started_at is not None
@@ -232,7 +249,9 @@ def add_progress(site: Site, job_id: str, values: Mapping[str, Sequence[float]])
 
 
 def compared_world() -> World:
-    """Return a world whose job digits_1 has failed, and whose job digits_2, with other arguments, runs."""
+    """Return a world whose job digits_1 has failed, and whose job digits_2, with other arguments,
+    runs.
+    """
     world = failed_world()
     world.job_id = "digits_2"
     world.submit(
@@ -290,7 +309,8 @@ def log_entry(
 def has_only_rows_in_tables(page: Page) -> bool:
     """Return whether the bodies of the page's tables have rows, and no text between them.
 
-    Idiomorph compares each such text with all later rows: a new row among 1,000 took a task of 385 ms.
+    Idiomorph compares each such text with all later rows: a new row among 1,000 took a task of 385
+    ms.
     """
     nodes = "[...document.querySelectorAll('tbody')].flatMap(body => [...body.childNodes])"
     return set(page.evaluate(f"{nodes}.map(node => node.nodeName)")) == {"TR"}

@@ -1,4 +1,5 @@
-"""Budgets of the console's pages: the server's CPU time, and sizes. docs/benchmarks.md describes them.
+"""Budgets of the console's pages: the server's CPU time, and sizes. docs/benchmarks.md describes
+them.
 
 The store is in memory, so that Firestore's time is not measured.
 """
@@ -21,12 +22,16 @@ STATIC_KB_MAX: Final = 45.0
 POLL_BYTES_MAX: Final = 512.0
 ELEMENTS_MAX: Final = 12_000.0
 LANES_ELEMENTS_MAX: Final = 16_000.0
-"""Of a page on which each of 1,000 replicas has a lane: a lane has 8 elements, and 2 for each phase."""
+"""Of a page on which each of 1,000 replicas has a lane: a lane has 8 elements, and 2 for each
+phase.
+"""
 SMALL_MS_MAX: Final = 250.0
 
 
 def server_figures(site: LargeConsole, pages: Mapping[str, Page], repetitions: int) -> Figures:
-    """Return the figures that need no browser: of the static files, of a cold cache, and of each page."""
+    """Return the figures that need no browser: of the static files, of a cold cache, and of each
+    page.
+    """
     figures = {"console: static files": Figure(_static_kb(), "kB gz", value_max=STATIC_KB_MAX)}
     large = next(name for name, page in pages.items() if page.path == "/jobs/large")
     figures[f"console: server with a cold cache, {large}"] = Figure(
@@ -47,7 +52,9 @@ def prepare(site: LargeConsole, jobs: int, replicas: int, trials: int) -> None:
 
 
 class Page(NamedTuple):
-    """A page with its budgets: the server's time in milliseconds, and the number of elements (None: any)."""
+    """A page with its budgets: the server's time in milliseconds, and the number of elements (None:
+    any).
+    """
 
     path: str
     server_ms_max: float

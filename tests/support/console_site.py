@@ -71,7 +71,9 @@ class Site:
         return replace(self.console(), actions=actions)
 
     def _read_log(self, query: LogQuery) -> tuple[list[dict[str, Any]], str]:
-        """Answer as Cloud Logging does: the filter, the order and the pages are those of its emulator."""
+        """Answer as Cloud Logging does: the filter, the order and the pages are those of its
+        emulator.
+        """
         self.queries.append(query.filter)
         if self.log_calls_left is not None:
             if not self.log_calls_left:
@@ -89,7 +91,9 @@ class Site:
         return [json.loads(entry) for entry in found], json.dumps(last) if last else ""
 
     def _stored(self) -> Entries:
-        """Return a log with `entries`: the last one with the new entries, or a new one if an entry was removed."""
+        """Return a log with `entries`: the last one with the new entries, or a new one if an entry
+        was removed.
+        """
         if self._log is None or not self._logged.keys() <= set(map(id, self.entries)):
             self._log, self._logged = Entries(Path(":memory:")), {}
             weakref.finalize(self, self._log.close)

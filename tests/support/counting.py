@@ -63,7 +63,10 @@ class _Counting:
 
 
 def documents(result: object) -> int:
-    """Return how many documents were read for this result. Source: Firestore charges each request for at least one."""
+    """Return how many documents were read for this result.
+
+    Source: Firestore charges each request for at least one.
+    """
     match result:
         case Loaded():
             return 1 + len(result.state.replicas)

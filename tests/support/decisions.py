@@ -1,4 +1,6 @@
-"""How tests of the rules state what they expect: `8 fail_job out_of_memory` is rule 8, the action and the reason."""
+"""How tests of the rules state what they expect: `8 fail_job out_of_memory` is rule 8, the action
+and the reason.
+"""
 
 from __future__ import annotations
 

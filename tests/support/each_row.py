@@ -1,7 +1,7 @@
 """Run one test for each row of a table, as a single item.
 
-pytest takes 5 ms for an item, and collects all of them in every process. For a table of a hundred rows that need
-nothing of their own, that is more than the checks themselves take.
+pytest takes 5 ms for an item, and collects all of them in every process. For a table of a hundred
+rows that need nothing of their own, that is more than the checks themselves take.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ Test = Callable[..., None]
 def each_row(
     names: str, rows: Iterable[Any], ids: Iterable[object] | None = None
 ) -> Callable[[Test], Test]:
-    """Replace `pytest.mark.parametrize` where all rows may share their fixtures. The failure names each wrong row."""
+    """Replace `pytest.mark.parametrize` where all rows may share their fixtures.
+
+    The failure names each wrong row.
+    """
     arguments = [name.strip() for name in names.split(",")]
     table = [_values(row, len(arguments)) for row in rows]
     assert table, "the table is empty"

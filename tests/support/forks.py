@@ -1,11 +1,13 @@
-"""The pytest plugin: `--processes N` runs the tests in N processes, which the one that collected them forks.
+"""The pytest plugin: `--processes N` runs the tests in N processes, which the one that collected
+them forks.
 
-pytest-xdist starts each process anew. It then imports and collects the whole suite, which takes 14 CPU seconds, and
-twice as many before everything is compiled. A fork has it all at once.
+pytest-xdist starts each process anew. It then imports and collects the whole suite, which takes 14
+CPU seconds, and twice as many before everything is compiled. A fork has it all at once.
 
-A process asks for a unit of work (tests/support/work_units.py), runs it, and asks for the next one. Between units it
-keeps only the fixtures of the session, and not even those if the next unit needs no emulators: idle, a local stack
-still takes a tenth of a core. The first process reports: it gets the reports of all tests.
+A process asks for a unit of work (tests/support/work_units.py), runs it, and asks for the next one.
+Between units it keeps only the fixtures of the session, and not even those if the next unit needs
+no emulators: idle, a local stack still takes a tenth of a core. The first process reports: it gets
+the reports of all tests.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Run all tests in forks. pytest's own loop runs them without the option, and handles errors of the collection."""
+    """Run all tests in forks. pytest's own loop runs them without the option, and handles errors of
+    the collection.
+    """
     if (
         session.config.option.processes < 2
         or session.config.option.collectonly
@@ -93,7 +97,9 @@ class _Forks:
         self._forks[ours] = _Fork(process)
 
     def _receive(self, connection: Connection) -> None:
-        """Handle a message: the reports of a test, None (the process asks for a unit), or the end of the process."""
+        """Handle a message: the reports of a test, None (the process asks for a unit), or the end
+        of the process.
+        """
         fork, config = self._forks[connection], self._session.config
         try:
             message = connection.recv()
@@ -152,7 +158,9 @@ def _send(connection: Connection, message: int | None) -> None:
 
 
 class _Between(pytest.Item):
-    """What follows the last test of a unit: nothing that belongs to less than the session stays set up."""
+    """What follows the last test of a unit: nothing that belongs to less than the session stays set
+    up.
+    """
 
     def runtest(self) -> None:
         """Do nothing: this only sets up and tears down."""
@@ -199,9 +207,11 @@ def _run_units(
 def _tests(
     units: list[list[pytest.Item]], connection: Connection, between: pytest.Item
 ) -> Iterator[tuple[pytest.Item, pytest.Item | None]]:
-    """Yield each test with what follows it, as long as the first process hands out units and does not interrupt.
+    """Yield each test with what follows it, as long as the first process hands out units and does
+    not interrupt.
 
-    After the last unit, and where the emulators that a unit has used are of no more use, everything is torn down.
+    After the last unit, and where the emulators that a unit has used are of no more use, everything
+    is torn down.
     """
     emulators_may_run = False
     connection.send(None)
@@ -218,7 +228,9 @@ def _tests(
 
 
 def _separate(config: Any) -> None:
-    """Give this process what forks must not share: random numbers, files of captured output, temporary folders."""
+    """Give this process what forks must not share: random numbers, files of captured output,
+    temporary folders.
+    """
     random.seed()
     capture: CaptureManager = config.pluginmanager.getplugin("capturemanager")
     capture.stop_global_capturing()

@@ -59,7 +59,10 @@ def run_gcloud(
 
 
 def _run(command: str) -> int:
-    """Return the exit status of a command. A command that a timeout of pytest interrupts ends with its server."""
+    """Return the exit status of a command.
+
+    A command that a timeout of pytest interrupts ends with its server.
+    """
     server = _server()
     assert server.stdin is not None
     assert server.stdout is not None
@@ -75,7 +78,10 @@ def _run(command: str) -> int:
 
 @cache
 def _server() -> subprocess.Popen[str]:
-    """Start gcloud's interpreter with our server in place of gcloud's own program. It ends with this process."""
+    """Start gcloud's interpreter with our server in place of gcloud's own program.
+
+    It ends with this process.
+    """
     configuration = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, configuration)
     variables = {"CLOUDSDK_PYTHON_ARGS": f"-S {SERVER.name}", "CLOUDSDK_CONFIG": configuration}

@@ -1,8 +1,10 @@
-"""Run the real gcloud in forks of one process that has loaded it, because loading it takes over a second of CPU.
+"""Run the real gcloud in forks of one process that has loaded it, because loading it takes over a
+second of CPU.
 
-gcloud's own start script runs this file with gcloud's interpreter: `gcloud_server.py .../lib/gcloud.py`. Each line of
-the standard input is a command in JSON: arguments, environment, folder, and the files of both outputs. The answer is
-a line with its exit status. The server then imports what the command has imported, for the next ones.
+gcloud's own start script runs this file with gcloud's interpreter: `gcloud_server.py
+.../lib/gcloud.py`. Each line of the standard input is a command in JSON: arguments, environment,
+folder, and the files of both outputs. The answer is a line with its exit status. The server then
+imports what the command has imported, for the next ones.
 """
 
 from __future__ import annotations
@@ -51,7 +53,10 @@ def main() -> None:
 
 
 def _run(command: dict[str, Any], gcloud: Any, loaded: Any, writer: int) -> NoReturn:
-    """Run one command in this process, and end the process as the interpreter would. Write what it has imported."""
+    """Run one command in this process, and end the process as the interpreter would.
+
+    Write what it has imported.
+    """
     before = set(sys.modules)
     status = 1
     try:

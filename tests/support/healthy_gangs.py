@@ -1,10 +1,10 @@
 """Seeded gangs, second by second, of which the agents' own decisions judge whether they hang.
 
-`python -m tests.support.healthy_gangs --jobs 10000` counts false alarms. `--silence` counts what a limit of silence
-alone would have ended.
+`python -m tests.support.healthy_gangs --jobs 10000` counts false alarms. `--silence` counts what a
+limit of silence alone would have ended.
 
-A job is a list of phases. In each one every member prints, computes and moves bytes as such a phase does, or waits for
-another member. Sources of the figures: docs/decisions/0143-stalls-by-default.md.
+A job is a list of phases. In each one every member prints, computes and moves bytes as such a phase
+does, or waits for another member. Sources of the figures: docs/decisions/0143-stalls-by-default.md.
 """
 
 from __future__ import annotations
@@ -199,7 +199,9 @@ def _run(phases: list[Phase], rng: random.Random) -> Iterator[tuple[float, list[
 
 
 def _phases(kind: str, rng: random.Random) -> list[Phase]:
-    """Return a job: a start, and training with a long silent phase at the begin, in between or at the end."""
+    """Return a job: a start, and training with a long silent phase at the begin, in between or at
+    the end.
+    """
     silent = [_kind(kind, rng) for _ in range(rng.randint(1, 2))]
     training = [_train(rng) for _ in range(rng.randint(0, 2))]
     body = [*silent, *training]
@@ -208,7 +210,9 @@ def _phases(kind: str, rng: random.Random) -> list[Phase]:
 
 
 def false_alarm(kind: str, rng: random.Random) -> bool:
-    """Return whether all agents of a healthy job say at some moment that their programs are still."""
+    """Return whether all agents of a healthy job say at some moment that their programs
+    are still.
+    """
     return any(
         all(member.stillness.is_still for member in members)
         for _, members in _run(_phases(kind, rng), rng)
@@ -216,13 +220,17 @@ def false_alarm(kind: str, rng: random.Random) -> bool:
 
 
 def silent_alarm(kind: str, rng: random.Random) -> bool:
-    """Return whether a limit of silence alone would have ended the job: three times its longest quiet time."""
+    """Return whether a limit of silence alone would have ended the job: three times its longest
+    quiet time.
+    """
     jobs = _run(_phases(kind, rng), rng)
     return any(members[0].silent_s > max(LEAST_S, 3 * members[0].longest_s) for _, members in jobs)
 
 
 def found_after_s(hang: str, rng: random.Random) -> tuple[float, float]:
-    """Return after how many seconds a gang that hangs is found, and the longest limit of its members."""
+    """Return after how many seconds a gang that hangs is found, and the longest limit of its
+    members.
+    """
     training = [
         _start(rng),
         Phase(rng.uniform(5, 60) * MINUTE, rng.choice((1, 30, 120)), 0.8, None, 1e5, 1e5),

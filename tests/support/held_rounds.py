@@ -1,4 +1,6 @@
-"""A job of three members whose round is held or runs, and the ends of programs that its verdict reads."""
+"""A job of three members whose round is held or runs, and the ends of programs that its verdict
+reads.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ PEER_LOSS: Final = ProgramError("UnavailableError", "Socket closed", "ops.py:1 i
 LATE_PEERS: Final = (
     (
         "RuntimeError",
-        "[gloo/transport/unbound_buffer.cc:81] Timed out waiting 5000ms for recv operation to complete",
+        (
+            "[gloo/transport/unbound_buffer.cc:81] Timed out waiting 5000ms for recv operation to"
+            " complete"
+        ),
     ),
     ("RuntimeError", "Rank 1 failed to pass monitoredBarrier in 5000 ms"),
     (
@@ -59,9 +64,8 @@ def held(number: int = 2, *replicas: Replica, job: Job | None = None, **fields: 
 
 def running(number: int = 2, *replicas: Replica, **fields: object) -> State:
     state = held(number, *replicas)
-    return replace(
-        state, job=replace(state.job, round=replace(state.job.round, is_held=False, **fields))
-    )  # type: ignore[arg-type]
+    round_ = replace(state.job.round, is_held=False, **fields)  # type: ignore[arg-type]
+    return replace(state, job=replace(state.job, round=round_))
 
 
 def judge_held(state: State, *ends: End) -> Decision:

@@ -1,9 +1,11 @@
-"""Java with the classes of Google's emulators in archives, with which each starts with half of the CPU time.
+"""Java with the classes of Google's emulators in archives, with which each starts with half of the
+CPU time.
 
     python -m tests.support.java     write the archives and build/java/bin/java, which uses them
 
-`make test` runs this once. tests/conftest.py makes the folder the Java of all tests. Java ignores an archive that does
-not fit: of another Java, or another version of an emulator. Source: JEP 350, dynamic archives of class data.
+`make test` runs this once. tests/conftest.py makes the folder the Java of all tests. Java ignores
+an archive that does not fit: of another Java, or another version of an emulator. Source: JEP 350,
+dynamic archives of class data.
 """
 
 from __future__ import annotations
@@ -47,7 +49,10 @@ def main(folder: Path) -> None:
 
 
 def write_archives(backend: Backend, folder: Path) -> None:
-    """Run each emulator once. Java writes the archive of the classes that it has loaded when it ends."""
+    """Run each emulator once.
+
+    Java writes the archive of the classes that it has loaded when it ends.
+    """
     with reserved_ports() as ports:
         services = (
             firestore.service(backend, ports.take_blocked_addresses(firestore.ADDRESSES)),

@@ -12,7 +12,9 @@ USERS = ("anna@example.com", "boris@example.com", "carla@example.com")
 
 
 def world_of_jobs(count: int) -> World:
-    """Return a world of jobs of two teams and three users, of which every fourth is cancelled, the oldest first."""
+    """Return a world of jobs of two teams and three users, of which every fourth is cancelled, the
+    oldest first.
+    """
     world = World()
     for number in range(1, count + 1):
         add_job(world, number)

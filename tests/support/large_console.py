@@ -68,13 +68,18 @@ def _entry(number: int) -> dict[str, object]:
         "insertId": f"line{number:09d}",
         "severity": "INFO",
         "labels": {"ml.googleapis.com/task_name": f"worker-replica-{number % 8}"},
-        "textPayload": f"step {number}: loss = {1 / (1 + number):.6f}, accuracy = {number / (1 + number):.6f}",
+        "textPayload": (
+            f"step {number}: loss = {1 / (1 + number):.6f}, accuracy = {number / (1 + number):.6f}"
+        ),
     }
 
 
 @dataclass
 class SyntheticLog:
-    """A log of eight replicas. It answers queries for the end of the log, and for the lines before a given line."""
+    """A log of eight replicas.
+
+    It answers queries for the end of the log, and for the lines before a given line.
+    """
 
     lines: int = LINES
     growth: int = 0
@@ -91,7 +96,10 @@ class SyntheticLog:
 
 @dataclass
 class LargeConsole:
-    """A console, and a signed-in client of its application. Unlike a `Site`, it has thousands of jobs and replicas."""
+    """A console, and a signed-in client of its application.
+
+    Unlike a `Site`, it has thousands of jobs and replicas.
+    """
 
     store: MemoryStore = field(default_factory=TrialsStore)
     now: datetime = START
@@ -135,7 +143,9 @@ class LargeConsole:
         submit.handle(json.dumps({"jobId": job_id, **spec}).encode(), f"bench:{job_id}", self.deps)
 
     def run(self, job_id: str, replicas: int, incidents: int) -> None:
-        """Submit a job, let all of its replicas run, and let as many rounds end by the failure of one member."""
+        """Submit a job, let all of its replicas run, and let as many rounds end by the failure of
+        one member.
+        """
         self.submit(job_id, job_spec(replicas))
         fleet = FleetDeps(self.fleet, FixedAddresses(), "my-project", {}, _run_in_sequence)
         request = internal_requests.ProvisionRequest(job_id)

@@ -1,4 +1,6 @@
-"""Two contract types for import-linter. Its own types treat an external package as a whole, such as all of `google`.
+"""Two contract types for import-linter.
+
+Its own types treat an external package as a whole, such as all of `google`.
 
 Both types read the import statements, so that imports inside functions count as well.
 """

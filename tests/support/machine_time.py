@@ -9,5 +9,8 @@ from trainmaster.core.reporting.phases import replica_spans
 
 
 def world_goodput(world: World, written: WrittenObjects | None = None) -> Goodput:
-    """Return where the machine time went until now. `written`: what the job's directory contains, if it was listed."""
+    """Return where the machine time went until now.
+
+    `written`: what the job's directory contains, if it was listed.
+    """
     return goodput_of(world.job, replica_spans(world.history), world.now, written)

@@ -1,4 +1,6 @@
-"""Operations of the control plane, counted in one process: what Firestore, Pub/Sub and functions would charge."""
+"""Operations of the control plane, counted in one process: what Firestore, Pub/Sub and functions
+would charge.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,9 @@ class CountedWorld:
         self.world.deliver()
 
     def send(self, kind: str, replica_id: ReplicaId, **more: object) -> None:
-        """Send a message; deliver what follows with `deliver`, as a gang's events share one provisioning round."""
+        """Send a message; deliver what follows with `deliver`, as a gang's events share one
+        provisioning round.
+        """
         self.world.send(kind, replica_id, **more)
 
     def deliver(self) -> None:

@@ -14,7 +14,10 @@ from pathlib import Path
 
 @cache
 def bare_python() -> Path:
-    """Return a Python that has pip and no other package. It starts in half the time of the one that runs the tests."""
+    """Return a Python that has pip and no other package.
+
+    It starts in half the time of the one that runs the tests.
+    """
     folder = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, folder)
     venv.create(folder, symlinks=True)
@@ -25,7 +28,9 @@ def bare_python() -> Path:
 
 
 def create_python_image(folder: Path) -> None:
-    """Create a Python with a user site, and with pip and the setuptools of the tests, which can build wheels."""
+    """Create a Python with a user site, and with pip and the setuptools of the tests, which can
+    build wheels.
+    """
     venv.create(folder, system_site_packages=True, symlinks=True)
     site = _site(folder)
     pip, tools = distribution("pip"), distribution("setuptools")

@@ -1,4 +1,6 @@
-"""Take the screenshots of the console in docs/images: `python -m tests.support.screenshots [FOLDER]`."""
+"""Take the screenshots of the console in docs/images: `python -m tests.support.screenshots
+[FOLDER]`.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ WORKER_JOB = "resnet_imagenet_7"
 
 
 def incident_world() -> World:
-    """Return a job of four workers: one was killed, one was preempted, one is being replaced. Two jobs wait for it."""
+    """Return a job of four workers: one was killed, one was preempted, one is being replaced.
+
+    Two jobs wait for it.
+    """
     world = World(job_id=WORKER_JOB, limits={"vcpus": 40})
     world.submit(
         {**a_spec(workerType="n1-standard-8", workerCount=4), "labels": {"team": "vision"}}
@@ -64,7 +69,9 @@ def with_queue(world: World) -> World:
 
 
 def add_metrics(site: Site, path: str) -> None:
-    """Let the chief and two workers have used CPU and memory in each minute; the page of the job shows its training."""
+    """Let the chief and two workers have used CPU and memory in each minute; the page of the job
+    shows its training.
+    """
     minutes = 18
     first = site.world.now.replace(second=0, microsecond=0) - timedelta(minutes=minutes)
     for number, replica in enumerate((CHIEF, WORKER_0, WORKER_1)):
@@ -78,7 +85,9 @@ def add_metrics(site: Site, path: str) -> None:
 
 
 def add_training(site: Site, minutes: int) -> None:
-    """Let the program have reported its losses, and have printed a line for each epoch of a minute."""
+    """Let the program have reported its losses, and have printed a line for each epoch
+    of a minute.
+    """
     losses = [3 * exp(-minute / 8) for minute in range(minutes)]
     values = {"metric/loss": losses, "metric/val_loss": [1.1 * loss + 0.05 for loss in losses]}
     position = {

@@ -1,4 +1,6 @@
-"""The agent's decisions on a written history: one VM with fakes of setup, program, Pub/Sub and metadata server."""
+"""The agent's decisions on a written history: one VM with fakes of setup, program, Pub/Sub and
+metadata server.
+"""
 
 from __future__ import annotations
 
@@ -224,7 +226,10 @@ class ScriptedVm:
         self.agent.edges = set()
 
     def run(self, *history: str) -> ScriptedVm:
-        """Run the agent through these events. An event that cannot happen at its turn is left out."""
+        """Run the agent through these events.
+
+        An event that cannot happen at its turn is left out.
+        """
         self._history = list(history)
         try:
             self.agent.run()
@@ -270,7 +275,8 @@ class ScriptedVm:
         elif event == SHUTDOWN:
             self.inbox.shut_down()
             if self._history:
-                self._happen_next()  # an agent that has finished still handles what came at the same time
+                # An agent that has finished still handles what came at the same time.
+                self._happen_next()
 
     def _happen_to_program(self, event: str) -> None:
         threads = self.inbox.threads

@@ -1,4 +1,6 @@
-"""Run an HTTP server of the standard library or of werkzeug on a thread, for the length of a block."""
+"""Run an HTTP server of the standard library or of werkzeug on a thread, for the length
+of a block.
+"""
 
 from __future__ import annotations
 

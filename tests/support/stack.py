@@ -5,8 +5,9 @@
     pubsub_emulator      `host:port` of a Pub/Sub emulator
     storage_emulator     `host:port` of a Cloud Storage emulator (plain HTTP)
 
-Each starts with the first test that uses it and ends with the session. It fails where the emulators are not installed.
-The fixtures do not change the environment of the test process: a test that needs the variables uses monkeypatch.
+Each starts with the first test that uses it and ends with the session. It fails where the emulators
+are not installed. The fixtures do not change the environment of the test process: a test that needs
+the variables uses monkeypatch.
 """
 
 from __future__ import annotations
@@ -81,7 +82,9 @@ class LocalStack:
         return pubsub.PubSub(self.state.endpoints.pubsub, self.state.config.project)
 
     def refusals(self) -> Counter[str]:
-        """Return what the IAM of a realistic stack has refused: message → number of calls, except Cloud Storage's."""
+        """Return what the IAM of a realistic stack has refused: message → number of calls, except
+        Cloud Storage's.
+        """
         return read_refusals("".join(self.log(name) for name in (grpc_gate.NAME, http_gate.NAME)))
 
     def log(self, service: str) -> str:
@@ -89,7 +92,9 @@ class LocalStack:
         return Path(self.state.services[service].log).read_text(encoding="utf-8", errors="replace")
 
     def tails(self) -> str:
-        """Return the latest lines of all logs, and the dead letters, for the message of a failed test."""
+        """Return the latest lines of all logs, and the dead letters, for the message of a failed
+        test.
+        """
         letters = [
             f"{letter['attributes']} {letter['data']!r}"
             for letter in self.pubsub.pull(pubsub.DEAD_LETTER)
@@ -129,7 +134,9 @@ def local_stack(state_dir: Path, config: StackConfig) -> Iterator[LocalStack]:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the stack's logs to the report of a failed test: they are deleted with the folder of the session."""
+    """Add the stack's logs to the report of a failed test: they are deleted with the folder of the
+    session.
+    """
     report = yield
     values = getattr(item, "funcargs", {}).values()
     stack = next(
@@ -161,7 +168,9 @@ def recording_functions(folder: Path) -> Path:
 
 
 def clean_environment() -> dict[str, str]:
-    """Return this process's environment without variables of a cloud or another stack, with our programs on PATH."""
+    """Return this process's environment without variables of a cloud or another stack, with our
+    programs on PATH.
+    """
     variables = processes.service_environment("")
     del variables[processes.STACK_ID]
     variables["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), variables["PATH"]])

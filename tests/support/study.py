@@ -41,7 +41,9 @@ class Study(World):
         self.deliver()
 
     def write_metric(self, number: int, *values: float, attempt: int = 1) -> None:
-        """Let the agent of a trial write measurements at the steps 100, 200, … to its VM's guest attribute."""
+        """Let the agent of a trial write measurements at the steps 100, 200, … to its VM's guest
+        attribute.
+        """
         vm = self.trial(number).vm(CHIEF)
         points = [[100 * step, value] for step, value in enumerate(values, start=1)]
         self.fleet.report_metric(vm.name, json.dumps({"attempt": attempt, "measurements": points}))

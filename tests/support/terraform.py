@@ -13,7 +13,10 @@ REQUIRED: Final = "TRAINMASTER_TESTS_REQUIRE_TERRAFORM"
 
 
 def terraform_program() -> str:
-    """Return the path of terraform. Without it the test is skipped, or fails where terraform is required."""
+    """Return the path of terraform.
+
+    Without it the test is skipped, or fails where terraform is required.
+    """
     program = shutil.which("terraform")
     if program is None and os.environ.get(REQUIRED):
         pytest.fail(f"terraform is not installed, and {REQUIRED} is set")

@@ -24,7 +24,10 @@ _STATES: Final = {
 
 
 def a_trial(number: int, letter: str, value: float | None = None) -> Trial:
-    """Return a trial in the state of this letter. A successful one measured `value`, else a tenth of its number."""
+    """Return a trial in the state of this letter.
+
+    A successful one measured `value`, else a tenth of its number.
+    """
     state = _STATES[letter]
     measurement = (
         Measurement(number / 10 if value is None else value, 100) if letter == "s" else None
@@ -40,8 +43,11 @@ def a_trial(number: int, letter: str, value: float | None = None) -> Trial:
 
 
 def a_tuning_job(letters: str = "", state: JobState = JobState.RUNNING, **changes: object) -> Job:
-    """Return a tuning job of at most 4 trials, 2 at once. `letters` are its trials: queued, running, succeeded, failed,
-    cancelled. `changes` are fields of `Tuning`."""
+    """Return a tuning job of at most 4 trials, 2 at once.
+
+    `letters` are its trials: queued, running, succeeded, failed, cancelled. `changes` are fields of
+    `Tuning`.
+    """
     trials = tuple(a_trial(number, letter) for number, letter in enumerate(letters, start=1))
     tuning = Tuning(
         (RATE, LAYERS), trials=trials, max_trials=4, max_parallel=2, last_error="out of luck"

@@ -1,4 +1,6 @@
-"""Flows in seeded weather: a fleet with its capacity, advice about it, and the search that the arena makes of it."""
+"""Flows in seeded weather: a fleet with its capacity, advice about it, and the search that the
+arena makes of it.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What is scheduled as one, and in which order, when several processes run the tests.
 
-Each process starts an emulator, a stack or a browser once for all of its tests, so folders whose tests share one are
-one unit of work. Elsewhere a unit is a module, so that no process is busy long after the others. The longest units
-start first.
+Each process starts an emulator, a stack or a browser once for all of its tests, so folders whose
+tests share one are one unit of work. Elsewhere a unit is a module, so that no process is busy long
+after the others. The longest units start first.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ ORDER: Final = (
 BY_MODULE: Final = {"integration/agent": 0.3, "sim": 0.8, "unit": 1.0}
 """Folders that are scheduled by module, after all others: their tests share no emulator.
 
-Tests of the agent wait, the others compute. So modules of all three run side by side: those of a folder are spread
-evenly over this share of the queue. At its end are only quick ones.
+Tests of the agent wait, the others compute. So modules of all three run side by side: those of a
+folder are spread evenly over this share of the queue. At its end are only quick ones.
 """
 
 TOGETHER: Final = {
@@ -77,7 +77,9 @@ def folder_of(nodeid: str) -> str:
 
 
 def work_unit(nodeid: str) -> str:
-    """Return what a test is scheduled with: its folder, such as `infra` or `integration/api`, or its module."""
+    """Return what a test is scheduled with: its folder, such as `infra` or `integration/api`, or
+    its module.
+    """
     return _unit_of_module(nodeid.partition("::")[0])
 
 
@@ -90,7 +92,9 @@ def _unit_of_module(name: str) -> str:
 
 
 def _places(units: Iterable[str]) -> dict[str, tuple[int, float]]:
-    """Return the place of each unit in the queue: the rank of its folder, and its place in a folder of `BY_MODULE`."""
+    """Return the place of each unit in the queue: the rank of its folder, and its place in a folder
+    of `BY_MODULE`.
+    """
     places = {}
     modules: defaultdict[str, list[str]] = defaultdict(list)
     for unit in dict.fromkeys(units):

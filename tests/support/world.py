@@ -1,4 +1,6 @@
-"""A whole control plane in one process: the real flows, the in-memory adapters, and a clock that tests move."""
+"""A whole control plane in one process: the real flows, the in-memory adapters, and a clock that
+tests move.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ class Grid:
         return next(point for point in points if point not in tried)
 
     def find_unpromising(self, tuning: Tuning) -> Mapping[int, str]:
-        """Give up the running trials whose latest value is negative, if the tuning job stops trials early."""
+        """Give up the running trials whose latest value is negative, if the tuning job stops trials
+        early.
+        """
         if tuning.stopping is StoppingRule.NONE:
             return {}
         return {
@@ -80,7 +84,10 @@ def run_in_sequence(tasks: Sequence[Callable[[], None]]) -> None:
 
 @dataclass
 class World:
-    """The control plane of one job. `send` delivers a message of an agent, `deliver` those between the functions."""
+    """The control plane of one job.
+
+    `send` delivers a message of an agent, `deliver` those between the functions.
+    """
 
     job_id: str = "digits_1"
     now: datetime = START
@@ -112,7 +119,9 @@ class World:
     silent: set[ReplicaId] = field(default_factory=set)
     """Replicas whose agents do not report while their round is held."""
     ends: dict[str, dict[str, object]] = field(default_factory=dict)
-    """How the last program of each VM ended by itself, by instance id: the field `ended` of its next vm-ready."""
+    """How the last program of each VM ended by itself, by instance id: the field `ended` of its
+    next vm-ready.
+    """
 
     def __post_init__(self) -> None:
         self.fleet.clock = lambda: self.now
@@ -191,7 +200,10 @@ class World:
         sweep.handle(self.deps)
 
     def deliver(self) -> None:
-        """Deliver the published messages to their functions until there are none. Retry a TemporaryError once."""
+        """Deliver the published messages to their functions until there are none.
+
+        Retry a TemporaryError once.
+        """
         while message := self.bus.take():
             try:
                 self._deliver(message)
@@ -214,12 +226,18 @@ class World:
                 raise KeyError(topic)
 
     def _deliver_submission(self, message: Message) -> None:
-        """Create the job. A rejected submission ends here: the function acknowledges its message."""
+        """Create the job.
+
+        A rejected submission ends here: the function acknowledges its message.
+        """
         with suppress(PermanentError):
             submit.handle(message.data, message.attributes.get("source"), self.deps, self.now)
 
     def send(self, kind: str, replica_id: ReplicaId, **more: object) -> None:
-        """Deliver a message of an agent about the incarnation in its VM's latest directive. `more` overrides fields."""
+        """Deliver a message of an agent about the incarnation in its VM's latest directive.
+
+        `more` overrides fields.
+        """
         self.wait(1)
         fields = {**self.message_fields(replica_id), **more}
         vm_id = self.vm(replica_id).instance_id

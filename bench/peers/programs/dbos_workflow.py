@@ -1,4 +1,7 @@
-"""The program as a workflow of DBOS: `dbos_workflow.py FILE`. A second start goes on with the workflow."""
+"""The program as a workflow of DBOS: `dbos_workflow.py FILE`.
+
+A second start goes on with the workflow.
+"""
 
 import sys
 

@@ -1,4 +1,6 @@
-"""Draw the plots of docs/benchmarks.md: `plots.py DATA FOLDER`, in an environment with matplotlib."""
+"""Draw the plots of docs/benchmarks.md: `plots.py DATA FOLDER`, in an environment with
+matplotlib.
+"""
 
 import json
 import re

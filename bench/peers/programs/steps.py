@@ -1,10 +1,12 @@
-"""The program of every system: it takes a step each 0.1 s, and writes the time of each of its moments.
+"""The program of every system: it takes a step each 0.1 s, and writes the time of each of its
+moments.
 
-`steps.py FILE [FEWEST]` appends lines of JSON to FILE. It ends when FILE.finish exists. At SIGTERM it takes one more
-step, saves, and exits with status 0, as docs/save-on-notice.md asks.
+`steps.py FILE [FEWEST]` appends lines of JSON to FILE. It ends when FILE.finish exists. At SIGTERM
+it takes one more step, saves, and exits with status 0, as docs/save-on-notice.md asks.
 
-With FEWEST, two ranks share the work of a step, for which one alone needs 0.2 s. They meet after each step, and one
-fails when the other has gone, as in a collective. Launchers know how few ranks may go on: the program does not ask.
+With FEWEST, two ranks share the work of a step, for which one alone needs 0.2 s. They meet after
+each step, and one fails when the other has gone, as in a collective. Launchers know how few ranks
+may go on: the program does not ask.
 """
 
 import itertools

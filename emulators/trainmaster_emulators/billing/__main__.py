@@ -1,4 +1,6 @@
-"""`python -m trainmaster_emulators.billing --port PORT`: serve the catalogue until SIGTERM or SIGINT."""
+"""`python -m trainmaster_emulators.billing --port PORT`: serve the catalogue until SIGTERM or
+SIGINT.
+"""
 
 from __future__ import annotations
 

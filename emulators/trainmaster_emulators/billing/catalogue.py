@@ -1,7 +1,8 @@
 """SKUs as Cloud Billing's catalogue describes them.
 
-The JSON has Google's structure. The prices are examples, close to the list prices of November 2026. For each price
-there are also SKUs with similar descriptions that jobs do not use: custom machines, sole tenancy, commitments.
+The JSON has Google's structure. The prices are examples, close to the list prices of November 2026.
+For each price there are also SKUs with similar descriptions that jobs do not use: custom machines,
+sole tenancy, commitments.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ PLACES: Final = {
 _EUROPE: Final = 1.1
 """Prices in the Netherlands, as a multiple of those in the Americas."""
 _SERIES: Final = (
-    # name in descriptions, resource groups of cores and memory, USD per vCPU hour and GiB hour, the same for Spot
+    # name in descriptions, resource groups of cores and memory, USD per vCPU hour and GiB hour, the
+    # same for Spot
     (
         "N1 Predefined Instance",
         ("N1Standard", "N1Standard"),

@@ -1,6 +1,9 @@
-"""An emulator of the Compute Engine REST API whose VMs are real processes. Google offers no such emulator.
+"""An emulator of the Compute Engine REST API whose VMs are real processes.
 
-`docs/interfaces.md` section 6 is the contract. Start it with `python -m trainmaster_emulators.compute --help`.
+Google offers no such emulator.
+
+`docs/interfaces.md` section 6 is the contract. Start it with `python -m
+trainmaster_emulators.compute --help`.
 
     HTTP        server (routes, errors) · api (calls and lists) · batch · list_filter · field_mask · pages
                 control (calls that Google does not have: faults, addresses, keys)

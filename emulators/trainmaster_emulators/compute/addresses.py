@@ -1,10 +1,11 @@
-"""Loopback ports of replicas: the addresses at which peers reach a replica and its agent, known before its VM exists.
+"""Loopback ports of replicas: the addresses at which peers reach a replica and its agent, known
+before its VM exists.
 
-A replica's program gets a TCP port, and its agent a UDP port. The VM's processes must be able to bind them, so this
-process does not. Two rules keep each port free: it lies below the kernel's range for automatic ports, and this process
-reserves it towards other emulators on the machine by binding the port of the same number of the *other* protocol, which
-nothing uses. The kernel releases that port when this process ends for any reason. Source of the range: ip(7),
-ip_local_port_range.
+A replica's program gets a TCP port, and its agent a UDP port. The VM's processes must be able to
+bind them, so this process does not. Two rules keep each port free: it lies below the kernel's range
+for automatic ports, and this process reserves it towards other emulators on the machine by binding
+the port of the same number of the *other* protocol, which nothing uses. The kernel releases that
+port when this process ends for any reason. Source of the range: ip(7), ip_local_port_range.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The calls of the Compute API, one method each: arguments from the URL, responses in Google's JSON.
+"""The calls of the Compute API, one method each: arguments from the URL, responses in Google's
+JSON.
 
-The routes of `server` contain the methods' names. `cloud` carries out the calls; this module builds lists, pages and
-aggregated lists.
+The routes of `server` contain the methods' names. `cloud` carries out the calls; this module builds
+lists, pages and aggregated lists.
 """
 
 from __future__ import annotations
@@ -92,7 +93,10 @@ class ComputeApi:
         return self._list("compute#instanceList", instances, "zones", zone, "instances")
 
     def aggregated_instances(self) -> Json:
-        """List all instances. A zone that cannot be reached is named twice: by its warning and in `unreachables`."""
+        """List all instances.
+
+        A zone that cannot be reached is named twice: by its warning and in `unreachables`.
+        """
         links, zones = self._cloud.links, self._cloud.faults.now.unreachable_zones
         visible = (
             instance
@@ -246,7 +250,10 @@ class ComputeApi:
         return self._listing(kind, page, next_token, *collection)
 
     def _aggregated(self, kind: str, collection: str, items: Iterable[tuple[str, Json]]) -> Json:
-        """Return the items by scope. A zone without items is included with a warning, as Google does."""
+        """Return the items by scope.
+
+        A zone without items is included with a warning, as Google does.
+        """
         zone_scopes = {f"zones/{zone}" for zone in self._cloud.catalog.zone_names()}
         page, next_token = self._page((f"{zone}/{item['name']}", item) for zone, item in items)
         scopes: dict[str, Json] = {}

@@ -1,7 +1,9 @@
-"""`POST /batch/compute/v1`: several calls in one multipart/mixed request. gcloud sends it for more than one call.
+"""`POST /batch/compute/v1`: several calls in one multipart/mixed request. gcloud sends it for more
+than one call.
 
-Each part of type application/http contains a request. Its response has the same Content-ID with the prefix `response-`.
-Source: https://cloud.google.com/compute/docs/api/how-tos/batch and apitools' batch.py.
+Each part of type application/http contains a request. Its response has the same Content-ID with the
+prefix `response-`. Source: https://cloud.google.com/compute/docs/api/how-tos/batch and apitools'
+batch.py.
 """
 
 from __future__ import annotations

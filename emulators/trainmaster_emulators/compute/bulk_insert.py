@@ -10,7 +10,10 @@ BULK_COUNT_MAX: Final = 5000
 
 
 def bulk_names(body: Json) -> list[str]:
-    """Return the names of the VMs that a BulkInsertInstanceResource requests. Raises ApiError (400)."""
+    """Return the names of the VMs that a BulkInsertInstanceResource requests.
+
+    Raises ApiError (400).
+    """
     count = int(body.get("count") or 0)
     per_instance = body.get("perInstanceProperties") or {}
     if not 1 <= count <= BULK_COUNT_MAX:

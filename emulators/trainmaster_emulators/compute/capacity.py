@@ -53,7 +53,8 @@ class Capacity:
         return max(0, min([requested, *(limit - used for limit in limits if limit is not None)]))
 
     def advise(self, region: str, body: Json) -> Json:
-        """Return the answer of `advice.capacity`: zone and machine type that most likely have room for Spot VMs.
+        """Return the answer of `advice.capacity`: zone and machine type that most likely have room
+        for Spot VMs.
 
         Raises ApiError (400, 404). Source of the scores: "View the availability of Spot VMs".
         """
@@ -124,7 +125,10 @@ class Capacity:
             return weather.advice(zone, count, now_s, machine_type) if weather else max(ADVICE)
 
     def shortage(self, zone: str, properties: Properties, room: int) -> OperationError | None:
-        """Return the error by which an insert will fail because of the injected faults. `room` < 0: no capacity."""
+        """Return the error by which an insert will fail because of the injected faults.
+
+        `room` < 0: no capacity.
+        """
         faults = self._faults.now
         region = zone.rpartition("-")[0]
         if region in faults.quota_regions:
@@ -133,7 +137,9 @@ class Capacity:
         return None if has_capacity else self.stockout(zone, properties)
 
     def stockout(self, zone: str, properties: Properties) -> OperationError:
-        """Return Google's error, which suggests zones of the region without a stockout; not all if there is weather."""
+        """Return Google's error, which suggests zones of the region without a stockout; not all if
+        there is weather.
+        """
         prefix, machine_type = f"{zone.rpartition('-')[0]}-", properties.machine_type
         without_capacity = (zone, *self._faults.now.stockout_zones)
         available = [

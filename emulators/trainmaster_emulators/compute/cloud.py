@@ -76,7 +76,9 @@ class Cloud:
         self._quota: CallQuota | None = None
 
     def behave_like(self, profile: Profile) -> None:
-        """Limit the calls per minute, let lists lag, and let some inserts fail late, as on Google Cloud."""
+        """Limit the calls per minute, let lists lag, and let some inserts fail late, as on Google
+        Cloud.
+        """
         self.instances.list_lag = ListLag(profile.list_lag)
         self._quota = CallQuota(profile.calls_per_minute, profile.minute_s, time.time)
         self.lifecycle.fail_late(
@@ -104,7 +106,9 @@ class Cloud:
             return operation
 
     def bulk_insert(self, zone: str, body: Json, request_id: str | None) -> Operation:
-        """Create all VMs, or at least `minCount` of them if the zone has no capacity for more, or none."""
+        """Create all VMs, or at least `minCount` of them if the zone has no capacity for more, or
+        none.
+        """
         self.catalog.zone(zone)
         with self.instances.lock:
             if earlier := self.operations.find_by_request(request_id):
@@ -135,7 +139,9 @@ class Cloud:
         return properties
 
     def _register(self, zone: str, names: Sequence[str], properties: Properties) -> list[Instance]:
-        """Create instances of these names, or raise ApiError if one of the names is invalid or in use."""
+        """Create instances of these names, or raise ApiError if one of the names is invalid or in
+        use.
+        """
         for name in names:
             if not name:
                 raise required("resource.name")
@@ -230,7 +236,9 @@ class Cloud:
         request_id: str | None,
         change: Callable[[Instance], None],
     ) -> Operation:
-        """Apply a change at once, so that it happens together with the fingerprint check; the operation ends later."""
+        """Apply a change at once, so that it happens together with the fingerprint check; the
+        operation ends later.
+        """
         return self._act(
             type_,
             zone,

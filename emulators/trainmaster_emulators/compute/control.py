@@ -1,4 +1,5 @@
-"""The emulator's own calls, under `/emulator/v1`: faults, replica addresses, and the keys of identity tokens.
+"""The emulator's own calls, under `/emulator/v1`: faults, replica addresses, and the keys of
+identity tokens.
 
 `docs/interfaces.md` section 6 is the contract.
 """
@@ -41,7 +42,9 @@ class Control:
         return dict(self._certificates)
 
     def processes(self, name: str, arguments: Mapping[str, str]) -> Json:
-        """Return the process ids of a VM, or of a host of a TPU node, for a shell on it (`trainmaster ssh`)."""
+        """Return the process ids of a VM, or of a host of a TPU node, for a shell on it
+        (`trainmaster ssh`).
+        """
         node = self.tpus.find(name)
         instance = tpu_control.host_of(node, arguments) if node else self.cloud.instances.find(name)
         if instance.vm is None:
@@ -56,7 +59,10 @@ class Control:
         return self.faults()
 
     def act(self, name: str, verb: str, body: Json) -> Json:
-        """Inject a fault into one VM or TPU node. Returns at once; a VM's operation is done when the fault is over."""
+        """Inject a fault into one VM or TPU node.
+
+        Returns at once; a VM's operation is done when the fault is over.
+        """
         if node := self.tpus.find(name):
             if verb == "kill-program":
                 return self._kill_program(

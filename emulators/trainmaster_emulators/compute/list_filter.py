@@ -1,9 +1,10 @@
 """The `filter` parameter of Compute's list calls, as a predicate on a resource's JSON.
 
-`eq` and `ne` take an RE2 expression that must match the whole value; gcloud rewrites its own filters to them. `=`
-compares the text, `:` searches text without regard to case, and `field:*` tests whether the field exists. A path that
-leads through a list matches if one element does. AND may be omitted, and binds more tightly than OR. Source: the
-`filter` parameter in Compute's reference, and `googlecloudsdk/api_lib/compute/filter_rewrite.py`.
+`eq` and `ne` take an RE2 expression that must match the whole value; gcloud rewrites its own
+filters to them. `=` compares the text, `:` searches text without regard to case, and `field:*`
+tests whether the field exists. A path that leads through a list matches if one element does. AND
+may be omitted, and binds more tightly than OR. Source: the `filter` parameter in Compute's
+reference, and `googlecloudsdk/api_lib/compute/filter_rewrite.py`.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ _ORDER: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 
 
 def parse_filter(text: str) -> Predicate:
-    """Return the predicate of a filter. An empty filter matches everything. Raises ApiError (400)."""
+    """Return the predicate of a filter.
+
+    An empty filter matches everything. Raises ApiError (400).
+    """
     if not text.strip():
         return lambda _: True
     try:
@@ -60,7 +64,10 @@ def _parser() -> Lark:
 
 @v_args(inline=True)
 class _ToPredicate(Transformer[Token, Predicate]):
-    """Builds the predicate while the filter is parsed. Each method handles the grammar rule of its name."""
+    """Builds the predicate while the filter is parsed.
+
+    Each method handles the grammar rule of its name.
+    """
 
     def disjunction(self, *parts: Predicate) -> Predicate:
         return lambda resource: any(part(resource) for part in parts)
@@ -80,7 +87,8 @@ class _ToPredicate(Transformer[Token, Predicate]):
     def literal(self, token: Token) -> str:
         if token.type == "WORD":
             return str(token)
-        # Only the quotes are escaped: a backslash before another character belongs to a regular expression.
+        # Only the quotes are escaped: a backslash before another character belongs to a regular
+        # expression.
         return re.sub(r'\\(["\'])', r"\1", token[1:-1])
 
 
@@ -104,7 +112,10 @@ def _value_test(operator: str, literal: str) -> Callable[[str], bool]:
 
 
 def _is_ordered(value: str, operator: str, literal: str) -> bool:
-    """Return whether the comparison holds, for numbers or else for text. RFC 3339 times in one zone sort like text."""
+    """Return whether the comparison holds, for numbers or else for text.
+
+    RFC 3339 times in one zone sort like text.
+    """
     try:
         return _ORDER[operator](float(value), float(literal))
     except ValueError:
@@ -112,7 +123,10 @@ def _is_ordered(value: str, operator: str, literal: str) -> bool:
 
 
 def _values(node: Any, steps: tuple[str, ...]) -> Iterator[Any]:
-    """Yield the values at a path. A key may itself contain dots, as label keys do; the longest key wins."""
+    """Yield the values at a path.
+
+    A key may itself contain dots, as label keys do; the longest key wins.
+    """
     if isinstance(node, list):
         for element in node:
             yield from _values(element, steps)

@@ -3,8 +3,9 @@
     instance/upcoming-maintenance   {}  ──►  {"window_start_time": …}      at that time, ordinary maintenance begins:
     instance/maintenance-event      NONE ───────────────────► TERMINATE_ON_HOST_MAINTENANCE ──► stopped
 
-Source of the metadata: "Manage host events across compute instances" in AI Hypercomputer's documentation. All values
-are text; without an announcement the value is an empty object. Other VMs do not have the key.
+Source of the metadata: "Manage host events across compute instances" in AI Hypercomputer's
+documentation. All values are text; without an announcement the value is an empty object. Other VMs
+do not have the key.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ def take_page(
 ) -> tuple[list[Json], str | None]:
     """Return one page and the token of the next one.
 
-    `items` are resources with their sort keys, in the order of these keys. A token holds the last key of its page.
+    `items` are resources with their sort keys, in the order of these keys. A token holds the last
+    key of its page.
     """
     size = PAGE_SIZE_MAX if max_results is None else _page_size(max_results)
     after = _decode(token) if token else None

@@ -1,7 +1,9 @@
-"""Resource policies of a region. Only group placement policies are emulated; training jobs use no others.
+"""Resource policies of a region.
 
-They are created and deleted at once; the operations are done when the call returns. Source: Compute's reference of
-resourcePolicies, and "Placement policies overview" for the restrictions.
+Only group placement policies are emulated; training jobs use no others.
+
+They are created and deleted at once; the operations are done when the call returns. Source:
+Compute's reference of resourcePolicies, and "Placement policies overview" for the restrictions.
 """
 
 from __future__ import annotations
@@ -39,7 +41,10 @@ class Policy:
 
 
 class PolicyStore:
-    """The policies of one project. `instances` returns all VMs. The caller holds the cloud's lock."""
+    """The policies of one project.
+
+    `instances` returns all VMs. The caller holds the cloud's lock.
+    """
 
     def __init__(
         self,
@@ -95,14 +100,19 @@ class PolicyStore:
         with self._lock:
             policy = self._find(region, name)
             for instance in self._users(policy):
-                message = f"The resource_policy resource '{self._path(region, name)}' is already being used by "
+                message = (
+                    f"The resource_policy resource '{self._path(region, name)}' is already being"
+                    " used by "
+                )
                 used_by = instance.path(self._catalog.links)
                 raise ApiError(400, "resourceInUseByAnotherResource", f"{message}'{used_by}'")
             del self._policies[(region, name)]
             return self._done("delete", policy, request_id)
 
     def check(self, zone: str, properties: Properties) -> None:
-        """Raise ApiError (400) if a VM in that zone cannot use its policies: all VMs of a policy are in one zone."""
+        """Raise ApiError (400) if a VM in that zone cannot use its policies: all VMs of a policy
+        are in one zone.
+        """
         region = zone.rpartition("-")[0]
         for name in properties.resource_policies:
             with self._lock:
@@ -111,7 +121,10 @@ class PolicyStore:
                     (instance for instance in self._users(policy) if instance.zone != zone), None
                 )
             if properties.machine_type.startswith(_NO_COMPACT_PLACEMENT):
-                message = f"Compact placement is not supported for machine type {properties.machine_type}."
+                message = (
+                    "Compact placement is not supported for machine type"
+                    f" {properties.machine_type}."
+                )
                 raise invalid("resource.resourcePolicies", name, message)
             if elsewhere is not None:
                 why = f"Its group placement policy is used in zone {elsewhere.zone}."

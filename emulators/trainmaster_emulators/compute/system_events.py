@@ -1,8 +1,9 @@
-"""Compute's system-event audit log, exported to Pub/Sub: events of VMs that the user did not request.
+"""Compute's system-event audit log, exported to Pub/Sub: events of VMs that the user did not
+request.
 
-At Google a log sink exports the log `cloudaudit.googleapis.com/system_event` to a topic within seconds. Here the entry
-is published at once, or after the delay of a realistic stack. Source of its format: LogEntry and AuditLog of the Cloud
-Logging API, with Google's values for a `gce_instance`.
+At Google a log sink exports the log `cloudaudit.googleapis.com/system_event` to a topic within
+seconds. Here the entry is published at once, or after the delay of a realistic stack. Source of its
+format: LogEntry and AuditLog of the Cloud Logging API, with Google's values for a `gce_instance`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ from trainmaster_emulators.services.pubsub import PubSub
 
 PRINCIPAL: Final = "system@google.com"
 PUBLISH_ATTEMPTS: Final = 6
-"""A real sink stores entries that it cannot deliver. Here six attempts within 13 seconds replace that."""
+"""A real sink stores entries that it cannot deliver.
+
+Here six attempts within 13 seconds replace that.
+"""
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,8 @@
-"""The checks of a log entry, and the storage of entries: a table in a file, sorted by time and insertId.
+"""The checks of a log entry, and the storage of entries: a table in a file, sorted by time and
+insertId.
 
-Two writes with the same log, timestamp and insertId are one entry, as Cloud Logging guarantees for a retried write.
+Two writes with the same log, timestamp and insertId are one entry, as Cloud Logging guarantees for
+a retried write.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ class Row:
 def parse_entry(
     entry: Json, request: Json, now_ns: int, refused_types: Collection[str] = ()
 ) -> Row:
-    """Check an entry. Fields that it does not have are taken from the write request. Raises ApiError (400).
+    """Check an entry.
+
+    Fields that it does not have are taken from the write request. Raises ApiError (400).
 
     `refused_types`: resource types that the caller may not write.
     """
@@ -150,19 +154,22 @@ class Entries:
         *,
         descending: bool,
     ) -> tuple[list[str], Position | None]:
-        """Return at most `limit` entries after a position, as JSON, and the last one's position if there are more."""
+        """Return at most `limit` entries after a position, as JSON, and the last one's position if
+        there are more.
+        """
         order, comparison = ("DESC", "<") if descending else ("ASC", ">")
         where = [f"({' OR '.join('log_name GLOB ?' for _ in projects)})", condition.text]
         values: list[object] = [f"{project}/logs/*" for project in projects] + list(
             condition.values
         )
         if after is not None:
-            # The plus keeps SQLite from searching by a time in the filter, from which all earlier pages would follow.
+            # The plus keeps SQLite from searching by a time in the filter, from which all earlier
+            # pages would follow.
             where[-1] = f"+({condition.text})"
             where.append(f"(timestamp, insert_id, log_name) {comparison} (?, ?, ?)")
             values += after
         by = ", ".join(f"{column} {order}" for column in ("timestamp", "insert_id", "log_name"))
-        query = f"SELECT timestamp, insert_id, log_name, entry FROM entries WHERE {' AND '.join(where)} ORDER BY {by} LIMIT ?"  # noqa: S608, E501 - every value is a parameter
+        query = f"SELECT timestamp, insert_id, log_name, entry FROM entries WHERE {' AND '.join(where)} ORDER BY {by} LIMIT ?"  # noqa: S608 - every value is a parameter
         with self._lock:
             matches = self._database.execute(query, (*values, limit + 1)).fetchall()
         page = matches[:limit]
@@ -177,7 +184,10 @@ class Entries:
 def parse_entries(
     request: Json, now_ns: int, refused_types: Collection[str]
 ) -> tuple[list[Row], dict[int, ApiError]]:
-    """Check the entries of a write request. Return the valid ones, and the errors of the others by their index."""
+    """Check the entries of a write request.
+
+    Return the valid ones, and the errors of the others by their index.
+    """
     rows: list[Row] = []
     errors: dict[int, ApiError] = {}
     for index, entry in enumerate(request.get("entries", [])):

@@ -1,10 +1,11 @@
-"""The Logging query language, as far as gcloud and `trainmaster` use it, translated to an SQL condition.
+"""The Logging query language, as far as gcloud and `trainmaster` use it, translated to an SQL
+condition.
 
-`=` compares and `:` searches text without regard to case; `=~` searches for a regular expression, with regard to case;
-`field:*` tests whether the field exists. Times, severities and numbers are compared by value. AND may be omitted. OR
-binds more tightly than AND in this language. Other parts of the language (`!=`, `!~`, functions, text without a field)
-are refused with an error that names them.
-Source: the Logging query language reference.
+`=` compares and `:` searches text without regard to case; `=~` searches for a regular expression,
+with regard to case; `field:*` tests whether the field exists. Times, severities and numbers are
+compared by value. AND may be omitted. OR binds more tightly than AND in this language. Other parts
+of the language (`!=`, `!~`, functions, text without a field) are refused with an error that names
+them. Source: the Logging query language reference.
 """
 
 from __future__ import annotations
@@ -120,7 +121,10 @@ def _syntax_error(text: str, error: UnexpectedInput) -> ApiError:
 
 @v_args(inline=True)
 class _ToSql(Transformer[Token, Sql]):
-    """Builds the condition while the filter is parsed. Each method handles the grammar rule of its name."""
+    """Builds the condition while the filter is parsed.
+
+    Each method handles the grammar rule of its name.
+    """
 
     def conjunction(self, *parts: Sql) -> Sql:
         return _join("AND", parts)
@@ -163,7 +167,10 @@ class _ToSql(Transformer[Token, Sql]):
 
 
 def _comparison(path: str, operator: str) -> Callable[[_Literal], Sql]:
-    """Return the comparison of a field with a literal. Raises ApiError for a field that this emulator does not know."""
+    """Return the comparison of a field with a literal.
+
+    Raises ApiError for a field that this emulator does not know.
+    """
     if path in _TIME_COLUMNS:
         return lambda literal: _compare_number(
             _TIME_COLUMNS[path], operator, nanoseconds(literal.value)

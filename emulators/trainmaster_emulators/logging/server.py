@@ -26,7 +26,10 @@ ORDERS: Final = {"": False, "timestamp asc": False, "timestamp desc": True}
 
 
 class LoggingServer(RestServer):
-    """The WSGI application. `refused_types`: resource types that the project itself may not write."""
+    """The WSGI application.
+
+    `refused_types`: resource types that the project itself may not write.
+    """
 
     def __init__(
         self,
@@ -92,7 +95,10 @@ class LoggingServer(RestServer):
 
 
 def _partial_error(errors: dict[int, ApiError]) -> ApiError:
-    """Return the error of a write. Source: WriteLogEntriesPartialErrors in the API's discovery document."""
+    """Return the error of a write.
+
+    Source: WriteLogEntriesPartialErrors in the API's discovery document.
+    """
     first = next(iter(errors.values()))
     entry_errors = {
         str(index): {"code": 3, "message": error.message} for index, error in errors.items()

@@ -1,1 +1,3 @@
-"""What VMs and TPU hosts share: machines that are real processes, with metadata servers, power and faults."""
+"""What VMs and TPU hosts share: machines that are real processes, with metadata servers, power and
+faults.
+"""

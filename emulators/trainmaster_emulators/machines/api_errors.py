@@ -1,8 +1,10 @@
-"""Compute Engine's two kinds of errors: ApiError is the response of a call, OperationError the result of an operation.
+"""Compute Engine's two kinds of errors: ApiError is the response of a call, OperationError the
+result of an operation.
 
-Wording and structure are Google's, because clients match on both. Sources: responses quoted in public issue threads
-(kubernetes/k8s.io 9834 for the stockout with `zonesAvailable`, CCExtractor/sample-platform 901 for its operation) and
-`google.cloud.compute_v1.types.Errors`, `ErrorDetails`, `QuotaExceededInfo`.
+Wording and structure are Google's, because clients match on both. Sources: responses quoted in
+public issue threads (kubernetes/k8s.io 9834 for the stockout with `zonesAvailable`,
+CCExtractor/sample-platform 901 for its operation) and `google.cloud.compute_v1.types.Errors`,
+`ErrorDetails`, `QuotaExceededInfo`.
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ Json = api_errors.Json
 
 @dataclass(eq=False)
 class ApiError(api_errors.ApiError):
-    """An error response of a call, in the format of Google's older APIs. `status`: a reason, such as `notFound`."""
+    """An error response of a call, in the format of Google's older APIs.
+
+    `status`: a reason, such as `notFound`.
+    """
 
     location: str | None = None
     """Name of the wrong parameter or header."""
@@ -35,7 +40,10 @@ class ApiError(api_errors.ApiError):
 
 
 def not_found(resource: str) -> ApiError:
-    """Return the error of a missing resource. `resource`: its path, which starts with `projects/`."""
+    """Return the error of a missing resource.
+
+    `resource`: its path, which starts with `projects/`.
+    """
     return ApiError(404, "notFound", f"The resource '{resource}' was not found")
 
 
@@ -61,7 +69,9 @@ def condition_not_met(kind: str) -> ApiError:
 
 
 def rate_limited() -> ApiError:
-    """Return the error of an exhausted per-minute quota: Compute Engine returns 403 for it, not 429."""
+    """Return the error of an exhausted per-minute quota: Compute Engine returns 403 for it, not
+    429.
+    """
     quota = (
         "quota metric 'Queries' and limit 'Queries per minute' of service 'compute.googleapis.com'"
     )
@@ -69,10 +79,15 @@ def rate_limited() -> ApiError:
 
 
 def disabled(project: str) -> ApiError:
-    """Return the error of an API that is not enabled. Source: the message that Google's clients quote."""
+    """Return the error of an API that is not enabled.
+
+    Source: the message that Google's clients quote.
+    """
     message = (
-        f"Compute Engine API has not been used in project {project} before or it is disabled. Enable it by visiting "
-        f"https://console.developers.google.com/apis/api/compute.googleapis.com/overview?project={project} then retry."
+        f"Compute Engine API has not been used in project {project} before or it is disabled."
+        " Enable it by visiting"
+        f" https://console.developers.google.com/apis/api/compute.googleapis.com/overview?project={project}"
+        " then retry."
     )
     return ApiError(403, "accessNotConfigured", message)
 
@@ -114,14 +129,15 @@ def stockout(
     elsewhere = ",".join(zones_available)
     with_gpu = f" with {accelerators} accelerator(s)" if accelerators else ""
     hint = (
-        f"Consider trying your request in the {elsewhere} zone(s), which currently has capacity to accommodate your "
-        "request. Alternatively, you can try your request again "
+        f"Consider trying your request in the {elsewhere} zone(s), which currently has capacity to"
+        " accommodate your request. Alternatively, you can try your request again "
         if elsewhere
         else "Alternatively, you can try your request again "
     )
     sentence = (
-        f"A {machine_type} VM instance{with_gpu} is currently unavailable in the {zone} zone. {hint}with a different "
-        "VM hardware configuration or at a later time. For more information, see the troubleshooting documentation."
+        f"A {machine_type} VM instance{with_gpu} is currently unavailable in the {zone} zone."
+        f" {hint}with a different VM hardware configuration or at a later time. For more"
+        " information, see the troubleshooting documentation."
     )
     documentation = {
         "description": "Troubleshooting documentation",
@@ -135,8 +151,8 @@ def stockout(
     }
     return OperationError(
         "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
-        f"The zone 'projects/{project}/zones/{zone}' does not have enough resources available to fulfill the request.  "
-        "'(resource type:compute)'.",
+        f"The zone 'projects/{project}/zones/{zone}' does not have enough resources available to"
+        " fulfill the request.  '(resource type:compute)'.",
         HTTPStatus.SERVICE_UNAVAILABLE,
         (
             {"help": {"links": [documentation]}},
@@ -164,7 +180,9 @@ def quota_exceeded(region: str, metric: str, limit: float) -> OperationError:
 
 
 def too_few_created(desired: int) -> OperationError:
-    """Return the error that a bulk insert adds to the cause when it misses `minCount` and deletes its VMs again."""
+    """Return the error that a bulk insert adds to the cause when it misses `minCount` and deletes
+    its VMs again.
+    """
     message = f"Requested minimum count of {desired} VMs could not be created."
     return OperationError("VM_MIN_COUNT_NOT_REACHED", message)
 

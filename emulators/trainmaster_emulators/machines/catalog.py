@@ -1,7 +1,9 @@
-"""The fixed resources: regions, zones, machine types, accelerators, images; and the URLs of all resources.
+"""The fixed resources: regions, zones, machine types, accelerators, images; and the URLs of all
+resources.
 
-This is a selection: the regions of the examples, and the machine families that a training job may use. Capacity and
-prices are not modelled. Source of the sizes: https://cloud.google.com/compute/docs/machine-resource.
+This is a selection: the regions of the examples, and the machine families that a training job may
+use. Capacity and prices are not modelled. Source of the sizes:
+https://cloud.google.com/compute/docs/machine-resource.
 """
 
 from __future__ import annotations
@@ -96,7 +98,8 @@ _ACCELERATED: Final[Mapping[str, tuple[int, int, str, int]]] = {
 }
 
 _PERSISTENT: Final = ("pd-standard", "pd-balanced", "pd-ssd")
-# Boot disk types of the machine series that do not support all of Persistent Disk. Source: "Choose a disk type", 2025.
+# Boot disk types of the machine series that do not support all of Persistent Disk. Source: "Choose
+# a disk type", 2025.
 _DISKS: Final[Mapping[str, tuple[str, ...]]] = {
     "n4": ("hyperdisk-balanced",),
     "n4d": ("hyperdisk-balanced",),
@@ -138,7 +141,9 @@ def stable_id(text: str) -> int:
 
 
 def basename(reference: str) -> str:
-    """Return the last segment of a name, a partial or a full URL: Compute accepts all three as a reference."""
+    """Return the last segment of a name, a partial or a full URL: Compute accepts all three as a
+    reference.
+    """
     return reference.rstrip("/").rpartition("/")[2]
 
 
@@ -161,7 +166,8 @@ class Links:
 class Catalog:
     """The fixed resources of a project.
 
-    `images` maps an image or family name to a Python environment. The key `default` is for all other names.
+    `images` maps an image or family name to a Python environment. The key `default` is for all
+    other names.
     """
 
     links: Links
@@ -246,7 +252,10 @@ class Catalog:
         ]
 
     def environment_of(self, image: str) -> str | None:
-        """Return the Python environment of an image; None: only the machine's own programs. Raises ApiError (400)."""
+        """Return the Python environment of an image; None: only the machine's own programs.
+
+        Raises ApiError (400).
+        """
         if not self.images:
             return None
         name = basename(image)
@@ -260,7 +269,8 @@ class Catalog:
         return {
             "kind": kind,
             "id": str(stable_id("/".join((*collection, name)))),
-            "creationTimestamp": "1969-12-31T16:00:00.000-08:00",  # Google's value for all fixed resources
+            # Google's value for all fixed resources.
+            "creationTimestamp": "1969-12-31T16:00:00.000-08:00",
             "name": name,
             "description": name,
             "selfLink": self.links(*collection, name),

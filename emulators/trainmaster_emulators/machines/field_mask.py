@@ -2,9 +2,10 @@
 
     items/*/instances(name,labels,metadata/fingerprint),nextPageToken
 
-A path selects a field and everything below it. `*` selects every key of a map. Where a path leads through a list, the
-rest of the path applies to each item. Source: "Working with partial responses" and "System parameters" of Google's API
-documentation. Google refuses fields that a resource cannot have; this emulator only refuses malformed masks.
+A path selects a field and everything below it. `*` selects every key of a map. Where a path leads
+through a list, the rest of the path applies to each item. Source: "Working with partial responses"
+and "System parameters" of Google's API documentation. Google refuses fields that a resource cannot
+have; this emulator only refuses malformed masks.
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ def _parser() -> Lark:
 
 @v_args(inline=True)
 class _ToMask(Transformer[Token, Mask]):
-    """Builds the mask while the text is parsed. Each method handles the grammar rule of its name."""
+    """Builds the mask while the text is parsed.
+
+    Each method handles the grammar rule of its name.
+    """
 
     def fields(self, *paths: Mask) -> Mask:
         mask: Mask = {}

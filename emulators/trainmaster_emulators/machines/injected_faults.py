@@ -42,11 +42,16 @@ class InjectedFaults(BaseModel):
     unfit_zones: tuple[str, ...] = ()
     """Zones in which new VMs with GPUs have lost one: the VM's kernel log has an Xid."""
     unreachable_zones: tuple[str, ...] = ()
-    """Zones that Google's services cannot reach. Their VMs run, but calls about them fail, and lists lack them."""
+    """Zones that Google's services cannot reach.
+
+    Their VMs run, but calls about them fail, and lists lack them.
+    """
     strict_lists: bool = False
     """Whether a list of all zones fails while a zone is unreachable, instead of naming the zone."""
     refused_calls: tuple[str, ...] = ()
-    """Calls without permission, by their names in `compute.server` and `tpu.server`, such as `bulk_insert`."""
+    """Calls without permission, by their names in `compute.server` and `tpu.server`, such as
+    `bulk_insert`.
+    """
     disabled_apis: tuple[str, ...] = ()
     """`compute`, `tpu`."""
     weather: SeededWeather | None = None
@@ -62,7 +67,10 @@ class Trouble(Enum):
 
 
 def parse_injected_faults(body: Json) -> InjectedFaults:
-    """Return the requested faults. Faults that the body does not contain are off. Raises ApiError (400)."""
+    """Return the requested faults.
+
+    Faults that the body does not contain are off. Raises ApiError (400).
+    """
     try:
         return InjectedFaults.model_validate(body)
     except ValidationError as error:
@@ -108,7 +116,10 @@ class FaultInjector:
         raise rate_limited()
 
     def trouble(self, api: str, call: str, zone: str | None) -> Trouble | None:
-        """Return why the call fails; None: it does not. The zone `-` means all zones; None: the call has no zone."""
+        """Return why the call fails; None: it does not.
+
+        The zone `-` means all zones; None: the call has no zone.
+        """
         faults = self.now
         if api in faults.disabled_apis:
             return Trouble.DISABLED

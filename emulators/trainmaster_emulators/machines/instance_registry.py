@@ -63,7 +63,9 @@ class InstanceRegistry:
             return [self._instances[key] for key in sorted(self._instances)]
 
     def list_visible(self) -> Sequence[Instance]:
-        """Return the VMs that the API's lists contain: on a realistic stack, new ones are missing for some time."""
+        """Return the VMs that the API's lists contain: on a realistic stack, new ones are missing
+        for some time.
+        """
         lag = self.list_lag
         if lag is None:
             return self.list_all()

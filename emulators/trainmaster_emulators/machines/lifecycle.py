@@ -1,9 +1,9 @@
 """The states of VMs over time. Each request and each fault runs on its own thread.
 
-A thread holds the VM's `transition_lock` during its transition. Two requests for one VM therefore happen one after the
-other, as at Google. A crash powers the VM off before it takes the lock, so it cuts a running shutdown short. An event
-that was planned for one power-on (run limit, maintenance, unexpected end) compares `boots` and does nothing after a
-later power-on.
+A thread holds the VM's `transition_lock` during its transition. Two requests for one VM therefore
+happen one after the other, as at Google. A crash powers the VM off before it takes the lock, so it
+cuts a running shutdown short. An event that was planned for one power-on (run limit, maintenance,
+unexpected end) compares `boots` and does nothing after a later power-on.
 """
 
 from __future__ import annotations
@@ -72,9 +72,12 @@ class Lifecycle:
         instances: Sequence[tuple[Instance, Operation]],
         error: OperationError | None,
     ) -> None:
-        """Create VMs, all or none. The caller has acquired their `transition_lock`s; they are released at the end.
+        """Create VMs, all or none.
 
-        Each VM has its own operation, which for a single insert is `operation`. `error`: why the creation fails.
+        The caller has acquired their `transition_lock`s; they are released at the end.
+
+        Each VM has its own operation, which for a single insert is `operation`. `error`: why the
+        creation fails.
         """
         self._spawn(self._insert, operation, instances, error)
 
@@ -85,7 +88,9 @@ class Lifecycle:
         self._spawn(self._transition, operation, instance, step)
 
     def finish_soon(self, operation: Operation) -> None:
-        """Finish the operation of a change that is in effect already, such as a change of metadata."""
+        """Finish the operation of a change that is in effect already, such as a change
+        of metadata.
+        """
         self._spawn(self._finish_soon, operation)
 
     # Faults
@@ -93,8 +98,8 @@ class Lifecycle:
     def preempt(self, instance: Instance, notice_s: float | None = None) -> Operation:
         """Announce a preemption in the metadata, then shut the VM down.
 
-        Without `notice_s`, the shutdown begins after the notice that the VM requested, and lasts 30 s at most. With
-        `notice_s`, it begins at once and lasts that long at most.
+        Without `notice_s`, the shutdown begins after the notice that the VM requested, and lasts 30
+        s at most. With `notice_s`, it begins at once and lasts that long at most.
         """
         operation = self._begin_event(
             "compute.instances.preempted", instance, "Instance was preempted."
@@ -109,7 +114,8 @@ class Lifecycle:
     def maintain(
         self, instance: Instance, notice_s: float | None, requested: Operation | None = None
     ) -> Operation:
-        """Announce maintenance in the metadata, then migrate or stop the VM, as its `onHostMaintenance` says.
+        """Announce maintenance in the metadata, then migrate or stop the VM, as its
+        `onHostMaintenance` says.
 
         `requested`: the operation of the user's own request, which is finished as well.
         """
@@ -165,7 +171,10 @@ class Lifecycle:
     def _transition(
         self, operation: Operation, instance: Instance, step: Callable[[Instance], None]
     ) -> None:
-        """Run one step of a VM under its lock and finish the operation. Does nothing if the VM has been deleted."""
+        """Run one step of a VM under its lock and finish the operation.
+
+        Does nothing if the VM has been deleted.
+        """
         if operation.status == "PENDING":
             self.operations.start(operation)
         with instance.transition_lock, self._finishing(operation):
@@ -174,7 +183,10 @@ class Lifecycle:
 
     @contextmanager
     def _finishing(self, operation: Operation) -> Iterator[None]:
-        """Finish the operation after the block. An exception is a bug of the emulator: report it as well."""
+        """Finish the operation after the block.
+
+        An exception is a bug of the emulator: report it as well.
+        """
         try:
             yield
         except Exception as error:

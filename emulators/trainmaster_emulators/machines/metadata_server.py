@@ -1,7 +1,8 @@
-"""The metadata server of one VM: HTTP on its own loopback port, `GCE_METADATA_HOST` in the VM's environment.
+"""The metadata server of one VM: HTTP on its own loopback port, `GCE_METADATA_HOST` in the VM's
+environment.
 
-`metadata_tree` has the metadata and its query parameters. The server adds the checks of Google's server and the tokens
-of the VM's service account.
+`metadata_tree` has the metadata and its query parameters. The server adds the checks of Google's
+server and the tokens of the VM's service account.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ class MetadataServer(QuietServer):
         return f"{self.server_address[0]!s}:{self.server_port}"
 
     def stop(self) -> None:
-        """End long polls and stop. Returns at once; the accepting thread ends within its polling interval."""
+        """End long polls and stop.
+
+        Returns at once; the accepting thread ends within its polling interval.
+        """
         self.metadata_tree.close()
         threading.Thread(target=self._stop, daemon=True).start()
 
@@ -107,7 +111,9 @@ class MetadataHandler(QuietHandler):
         return tree.get(path, query)
 
     def _token(self, path: str, query: Mapping[str, str]) -> Response | None:
-        """Return a token of the service account, by its alias `default` or its e-mail; None for any other path."""
+        """Return a token of the service account, by its alias `default` or its e-mail; None for any
+        other path.
+        """
         server = cast(MetadataServer, self.server)
         match = re.fullmatch(r"instance/service-accounts/([^/]+)/(token|identity)", path)
         if (

@@ -3,11 +3,12 @@
     GET /computeMetadata/v1/PATH[/][?recursive=true][&alt=json|text]
                                 [&wait_for_change=true][&last_etag=E][&timeout_sec=N]
 
-A path that ends in `/` is a directory: the response lists its entries, one per line, or with `recursive` the whole
-subtree. A recursive response is JSON unless `alt=text`. In JSON the fixed keys are in camel case (`machine-type` is
-`machineType`), and attribute keys stay as the user set them. A long poll returns when the response differs from
-`last_etag` (without one: from the current response), or the current response after the timeout.
-Source: https://cloud.google.com/compute/docs/metadata/querying-metadata.
+A path that ends in `/` is a directory: the response lists its entries, one per line, or with
+`recursive` the whole subtree. A recursive response is JSON unless `alt=text`. In JSON the fixed
+keys are in camel case (`machine-type` is `machineType`), and attribute keys stay as the user set
+them. A long poll returns when the response differs from `last_etag` (without one: from the current
+response), or the current response after the timeout. Source:
+https://cloud.google.com/compute/docs/metadata/querying-metadata.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ class Document:
 
 
 class Secret:
-    """A leaf that the server creates at each request. Listings contain it, recursive responses do not."""
+    """A leaf that the server creates at each request.
+
+    Listings contain it, recursive responses do not.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,10 @@ class Response:
 
 
 def error_response(status: int, reason: str) -> Response:
-    page = f"<!DOCTYPE html><html lang=en><title>Error {status} ({reason})!!1</title><p>{status}. {reason}</html>\n"
+    page = (
+        f"<!DOCTYPE html><html lang=en><title>Error {status} ({reason})!!1</title><p>{status}."
+        f" {reason}</html>\n"
+    )
     return Response(page.encode(), "text/html; charset=UTF-8", status)
 
 
@@ -100,7 +107,10 @@ class MetadataTree:
             return self._render(path, query)
 
     def wait_for_change(self, path: str, query: Mapping[str, str]) -> Response | None:
-        """Block until the response changes or the timeout passes. Return None if the VM was powered off meanwhile."""
+        """Block until the response changes or the timeout passes.
+
+        Return None if the VM was powered off meanwhile.
+        """
         timeout_s = float(query["timeout_sec"]) if query.get("timeout_sec", "").isdigit() else None
         with self._changed:
             response = self._render(path, query)
@@ -140,7 +150,10 @@ class MetadataTree:
 
 
 def _as_json(node: Any, *, keep_keys: bool = False) -> Any:
-    """Return a node as a recursive JSON response shows it. `keep_keys`: the keys are the user's and do not change."""
+    """Return a node as a recursive JSON response shows it.
+
+    `keep_keys`: the keys are the user's and do not change.
+    """
     if isinstance(node, Document):
         return node.body
     if not isinstance(node, dict):

@@ -2,9 +2,10 @@
 
     PENDING ──start──► RUNNING ──finish──► DONE (progress 100, with or without `error`)
 
-A request id makes a call repeatable: a call with the same id returns the same operation, whatever its status. Events
-that the user did not request (preemption, host error) are operations as well. Their user is `system`, their names begin
-with `systemevent-`, and they are DONE when the event is over.
+A request id makes a call repeatable: a call with the same id returns the same operation, whatever
+its status. Events that the user did not request (preemption, host error) are operations as well.
+Their user is `system`, their names begin with `systemevent-`, and they are DONE when the event is
+over.
 """
 
 from __future__ import annotations
@@ -98,7 +99,10 @@ class OperationStore:
         self._ids = itertools.count(time.time_ns() // 1000)
 
     def find_by_request(self, request_id: str | None) -> Operation | None:
-        """Return the operation of an earlier call with this request id, or None. Raises ApiError for an invalid id."""
+        """Return the operation of an earlier call with this request id, or None.
+
+        Raises ApiError for an invalid id.
+        """
         if request_id is None:
             return None
         try:
@@ -152,7 +156,10 @@ class OperationStore:
             self._changed.notify_all()
 
     def get(self, location: str | None, name_or_id: str) -> Operation:
-        """Return an operation. `location`: its zone or region; None for an operation of the project."""
+        """Return an operation.
+
+        `location`: its zone or region; None for an operation of the project.
+        """
         with self._changed:
             operation = self._operations.get(name_or_id)
             if operation is None and name_or_id.isdigit():

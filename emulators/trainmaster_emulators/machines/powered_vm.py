@@ -26,7 +26,9 @@ from trainmaster_emulators.process import processes, vm_container_engine
 
 SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MARKER: Final = "TRAINMASTER_EMULATED_VM"
-"""Variable of every process of a VM. It identifies the processes that are left if `vm_init` itself is killed."""
+"""Variable of every process of a VM. It identifies the processes that are left if `vm_init` itself
+is killed.
+"""
 SERIAL_BYTES_MAX: Final = 1 << 20
 """Source: getSerialPortOutput returns at most the last 1 MB of a port's output."""
 _AGENT: Final = re.compile(r"(^|/)agent\.pyz?$")
@@ -34,7 +36,10 @@ _AGENT: Final = re.compile(r"(^|/)agent\.pyz?$")
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """The VM's files. `root` is deleted with the instance. The serial log stays, for diagnosis of a failed VM."""
+    """The VM's files.
+
+    `root` is deleted with the instance. The serial log stays, for diagnosis of a failed VM.
+    """
 
     root: Path
     serial_log: Path
@@ -85,7 +90,9 @@ class Disk:
             file.write(f"{timestamp()} {line}\n")
 
     def serial_output(self, start: int) -> tuple[int, str, int]:
-        """Return the output from byte `start`, or from the oldest available byte: (its start, the text, its end)."""
+        """Return the output from byte `start`, or from the oldest available byte: (its start, the
+        text, its end).
+        """
         if not self.serial_log.exists():  # no output yet
             return 0, "", 0
         with self.serial_log.open("rb") as file:
@@ -102,7 +109,8 @@ class Disk:
 class PoweredVm:
     """The processes of one power-on.
 
-    `on_unexpected_end` is called on another thread when the VM ends without `shutdown` or `power_off`.
+    `on_unexpected_end` is called on another thread when the VM ends without `shutdown` or
+    `power_off`.
     """
 
     def __init__(
@@ -141,7 +149,9 @@ class PoweredVm:
 
     @property
     def pid(self) -> int:
-        """Process id of `vm_init`, which has the VM's environment and mounts, and ends when the VM is powered off."""
+        """Process id of `vm_init`, which has the VM's environment and mounts, and ends when the VM
+        is powered off.
+        """
         return self._init.pid
 
     @property
@@ -166,7 +176,9 @@ class PoweredVm:
             self._on_unexpected_end(self)
 
     def shutdown(self, grace_s: float) -> None:
-        """Ask the VM to shut down, and power it off after `grace_s` or when all its processes have ended. Blocks."""
+        """Ask the VM to shut down, and power it off after `grace_s` or when all its processes have
+        ended. Blocks.
+        """
         self._ending = True
         self._init.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -174,7 +186,10 @@ class PoweredVm:
         self.power_off()
 
     def power_off(self) -> None:
-        """Kill every process of the VM and wait until none is left. Several threads may call it, repeatedly."""
+        """Kill every process of the VM and wait until none is left.
+
+        Several threads may call it, repeatedly.
+        """
         self._ending = True
         with contextlib.suppress(OSError):  # closed by another thread
             cast(IO[bytes], self._init.stdin).close()
@@ -188,7 +203,10 @@ class PoweredVm:
             vm_container_engine.remove_containers(self._label)
 
     def signal_program(self, signum: int) -> int | None:
-        """Signal the training program, in a container or not. Return its process id, None if none is running."""
+        """Signal the training program, in a container or not.
+
+        Return its process id, None if none is running.
+        """
         has_containers = self._container_marker.exists()
         pid = vm_container_engine.signal_container(self._label, signum) if has_containers else None
         if pid is None and (pid := self.find_program()) is not None:
@@ -196,7 +214,8 @@ class PoweredVm:
         return pid
 
     def find_program(self) -> int | None:
-        """Return the process id of the training program: the agent's child that leads a process group.
+        """Return the process id of the training program: the agent's child that leads a process
+        group.
 
         pip and gcsfuse lead groups of their own, too.
         """

@@ -1,8 +1,8 @@
 """The requested properties of an instance, with Compute's checks of a request.
 
-The checks are those that a control plane can violate: names, references, metadata sizes, disk types that a machine
-cannot boot from, and the rules of GPU and Spot VMs (`scheduling`). Source: Compute's reference for instances.insert and
-setMetadata.
+The checks are those that a control plane can violate: names, references, metadata sizes, disk types
+that a machine cannot boot from, and the rules of GPU and Spot VMs (`scheduling`). Source: Compute's
+reference for instances.insert and setMetadata.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ METADATA_BYTES_MAX: Final = 512 * 1024
 LABELS_MAX: Final = 64
 DISK_GB_MIN: Final = 10
 DEEP_LEARNING_GB: Final = 50
-"""Size of the Deep Learning VM images. Source: "Create a Deep Learning VM instance", boot disk size."""
+"""Size of the Deep Learning VM images.
+
+Source: "Create a Deep Learning VM instance", boot disk size.
+"""
 _DEEP_LEARNING: Final = "deeplearning-platform-release/"
 CLOUD_PLATFORM_SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 _SHOWN: Final = (
@@ -75,7 +78,8 @@ def parse_properties(
 ) -> Properties:
     """Check all of a request except the name. Raises the ApiError that Google returns.
 
-    `project_email`: the default service account. `run_s_min`: the shortest `maxRunDuration` that is accepted.
+    `project_email`: the default service account. `run_s_min`: the shortest `maxRunDuration` that is
+    accepted.
     """
     machine_type = parse_machine_type(body, zone, catalog)
     accelerators = parse_accelerators(body, zone, machine_type, catalog)
@@ -128,7 +132,10 @@ def parse_machine_type(body: Json, zone: str, catalog: Catalog) -> str:
 def parse_accelerators(
     body: Json, zone: str, machine_type: str, catalog: Catalog
 ) -> tuple[tuple[str, int], ...]:
-    """Return the accelerators of the machine type, or those attached to it. A request may repeat the built-in ones."""
+    """Return the accelerators of the machine type, or those attached to it.
+
+    A request may repeat the built-in ones.
+    """
     attached = []
     for requested in body.get("guestAccelerators") or ():
         kind = basename(str(requested.get("acceleratorType", "")))
@@ -191,7 +198,10 @@ def parse_metadata(body: Json) -> dict[str, str]:
         if key in items:
             raise invalid("metadata.items", key, f"Metadata has duplicate key: {key}.")
         if len(value.encode()) > METADATA_VALUE_BYTES_MAX:
-            why = f"The total length of a metadata value must be at most {METADATA_VALUE_BYTES_MAX} bytes."
+            why = (
+                f"The total length of a metadata value must be at most {METADATA_VALUE_BYTES_MAX}"
+                " bytes."
+            )
             raise invalid(f"metadata.items.{key}", f"{len(value.encode())} bytes", why)
         items[key] = value
     size = sum(len(key.encode()) + len(value.encode()) for key, value in items.items())
@@ -209,6 +219,9 @@ def parse_labels(labels: Mapping[str, Any]) -> dict[str, str]:
         raise invalid("resource.labels", f"{len(labels)} labels", f"Must be at most {LABELS_MAX}.")
     for key, value in labels.items():
         if not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(str(value)):
-            why = "Keys and values may have 63 lower case letters, digits, _ and -. Keys must begin with a letter."
+            why = (
+                "Keys and values may have 63 lower case letters, digits, _ and -. Keys must begin"
+                " with a letter."
+            )
             raise invalid("resource.labels", f"{key}={value}", why)
     return {key: str(value) for key, value in labels.items()}

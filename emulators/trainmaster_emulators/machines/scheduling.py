@@ -1,7 +1,8 @@
-"""The scheduling options of a VM: host maintenance, Spot VMs, and the run limit, with Compute's checks.
+"""The scheduling options of a VM: host maintenance, Spot VMs, and the run limit, with Compute's
+checks.
 
-Source of the rules: Compute's reference of Scheduling, "Set VM host maintenance policy", "Create and use Spot VMs",
-"Limit the run time of a VM".
+Source of the rules: Compute's reference of Scheduling, "Set VM host maintenance policy", "Create
+and use Spot VMs", "Limit the run time of a VM".
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ MODELS: Final = {
     **dict.fromkeys(("a3-highgpu-1g", "a3-highgpu-2g", "a3-highgpu-4g"), (SPOT,)),
     **dict.fromkeys(("a3-ultragpu-8g", "a4-highgpu-8g"), (SPOT, RESERVATION_BOUND)),
 }
-"""Machine types that are not sold on demand. Source: "Accelerator-optimized machine family"; flex-start left out."""
+"""Machine types that are not sold on demand.
+
+Source: "Accelerator-optimized machine family"; flex-start left out.
+"""
 _MIGRATE_ONLY: Final = "e2-"
 
 
@@ -89,14 +93,20 @@ def parse_scheduling(
             "resource.scheduling.instanceTerminationAction", action, "Must be STOP or DELETE."
         )
     if spot and (restart or maintenance == "MIGRATE"):
-        message = "Scheduling must have preemptible be false when AutomaticRestart is true or live migration is on."
+        message = (
+            "Scheduling must have preemptible be false when AutomaticRestart is true or live"
+            " migration is on."
+        )
         raise ApiError(400, "invalid", message)
     if has_gpus and maintenance == "MIGRATE":
         raise ApiError(
             400, "badRequest", "Instances with guest accelerators do not support live migration."
         )
     if maintenance == "TERMINATE" and not spot and machine_type.startswith(_MIGRATE_ONLY):
-        why = f"Instances of machine type {machine_type} can only live migrate, unless they are Spot VMs."
+        why = (
+            f"Instances of machine type {machine_type} can only live migrate, unless they are Spot"
+            " VMs."
+        )
         raise invalid("resource.scheduling.onHostMaintenance", maintenance, why)
     return Scheduling(
         restart, maintenance, model, action, _run_s(body, run_s_min), _notice_s(body, spot=spot)

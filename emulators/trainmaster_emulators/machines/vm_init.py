@@ -1,20 +1,26 @@
-"""The first process of an emulated VM: runs the startup script and is the ancestor of all processes of the VM.
+"""The first process of an emulated VM: runs the startup script and is the ancestor of all processes
+of the VM.
 
-`machines.powered_vm` runs this file without site packages, because there is one process for each VM:
+`machines.powered_vm` runs this file without site packages, because there is one process for each
+VM:
 
-    emulator ──stdin (held open)──► vm_init ──► bash startup-script ──► agent ──► training program (own session)
+    emulator ──stdin (held open)──► vm_init ──► bash startup-script ──► agent ──► training program
+    (own session)
 
-- It is a child subreaper: a process that loses its parent becomes its child, even in another session.
-- End of file on stdin means power-off: it kills all processes at once. The emulator holds the other end of the pipe, so
-  VMs end with the emulator, even if that is killed.
-- SIGTERM means shutdown. It forwards the signal as systemd does on Google's images: first to the startup script's
-  process group and, when that has ended, to all other processes. It exits when none is left.
-  Source: guest-configs' google-startup-scripts.service (KillMode=process) and systemd-shutdown(8).
+- It is a child subreaper: a process that loses its parent becomes its child, even in another
+  session.
+- End of file on stdin means power-off: it kills all processes at once. The emulator holds the other
+  end of the pipe, so VMs end with the emulator, even if that is killed.
+- SIGTERM means shutdown. It forwards the signal as systemd does on Google's images: first to the
+  startup script's process group and, when that has ended, to all other processes. It exits when
+  none is left. Source: guest-configs' google-startup-scripts.service (KillMode=process) and
+  systemd-shutdown(8).
 - The VM keeps running after the startup script has ended, as a real one does.
-- Each VM has its own /tmp, and a /gcs to mount gcsfuse at, in a mount namespace. If this process may not create
-  one, the VM only has its own TMPDIR. Folders of /tmp that the environment names, such as those of the stack and of the
-  interpreter, stay visible.
-- At the end it runs a clean-up program if a marker file exists: the VM has containers, which are not its descendants.
+- Each VM has its own /tmp, and a /gcs to mount gcsfuse at, in a mount namespace. If this process
+  may not create one, the VM only has its own TMPDIR. Folders of /tmp that the environment names,
+  such as those of the stack and of the interpreter, stay visible.
+- At the end it runs a clean-up program if a marker file exists: the VM has containers, which are
+  not its descendants.
 
 Usage: vm_init.py SCRIPT TMP MARKER CLEANUP ARG… Linux only, because of subreapers and /proc.
 """
@@ -60,7 +66,9 @@ TMPDIR_CHARS_MAX: Final = 60
 
 
 def use_own_root(own_tmp: Path) -> None:
-    """Give this process and its descendants a root of their own, or only a TMPDIR if that is not permitted."""
+    """Give this process and its descendants a root of their own, or only a TMPDIR if that is not
+    permitted.
+    """
     try:
         enter_namespaces()
         build_root(own_tmp)
@@ -74,7 +82,8 @@ def use_own_root(own_tmp: Path) -> None:
 def enter_namespaces() -> None:
     """Enter a mount namespace, and a user namespace if this process is not root. Raises OSError.
 
-    Programs keep their user. They get the right to mount, as those of a VM have it, by an ambient capability.
+    Programs keep their user. They get the right to mount, as those of a VM have it, by an ambient
+    capability.
     """
     uid, gid = os.geteuid(), os.getegid()
     if uid:
@@ -85,8 +94,8 @@ def enter_namespaces() -> None:
         if which("podman") and not which("docker"):
             raise OSError(errno.EPERM, "rootless podman does not work in a user namespace")
     check(LIBC.unshare(CLONE_NEWNS | (CLONE_NEWUSER if uid else 0)))
-    # Without this, the mounts would also appear in the machine's namespace. The recursive deletion of the VM's disk
-    # would then delete the machine's files.
+    # Without this, the mounts would also appear in the machine's namespace. The recursive deletion
+    # of the VM's disk would then delete the machine's files.
     mount("none", Path("/"), MS_REC | MS_PRIVATE)
     if uid:
         for name, text in (
@@ -104,7 +113,8 @@ def enter_namespaces() -> None:
 
 
 def build_root(own_tmp: Path) -> None:
-    """Change the root to one that has the machine's folders, `own_tmp` as /tmp, and an empty read-only /gcs.
+    """Change the root to one that has the machine's folders, `own_tmp` as /tmp, and an empty
+    read-only /gcs.
 
     Raises OSError, before anything has changed, if it is not permitted.
     """
@@ -175,7 +185,10 @@ def send_signal(pids: list[int], signum: int) -> None:
 
 
 def reap() -> tuple[dict[int, int], bool]:
-    """Reap the children that have ended. Return their wait statuses by pid, and whether any child is left."""
+    """Reap the children that have ended.
+
+    Return their wait statuses by pid, and whether any child is left.
+    """
     ended: dict[int, int] = {}
     while True:
         try:
@@ -188,7 +201,9 @@ def reap() -> tuple[dict[int, int], bool]:
 
 
 def kill_everything() -> None:
-    """Kill repeatedly: a process killed during a fork leaves a child, which the next round kills."""
+    """Kill repeatedly: a process killed during a fork leaves a child, which the next
+    round kills.
+    """
     while True:
         send_signal(descendants(os.getpid()), signal.SIGKILL)
         _, alive = reap()
@@ -224,7 +239,8 @@ class Init:
     def _listen(self) -> int:
         """Return a pipe that becomes readable at each signal.
 
-        Signals have handlers instead of SIG_IGN, because started programs would inherit an ignored signal.
+        Signals have handlers instead of SIG_IGN, because started programs would inherit an ignored
+        signal.
         """
         awake, wake = os.pipe()
         for end in (awake, wake):

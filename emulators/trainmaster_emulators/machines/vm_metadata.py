@@ -74,14 +74,19 @@ def build_tree(instance: Instance, project: Project, ip: str) -> Tree:
 
 
 def _image_name(instance: Instance) -> str:
-    """Return the name of the boot image, empty for a TPU host. For a family, Compute names the image it resolved to."""
+    """Return the name of the boot image, empty for a TPU host.
+
+    For a family, Compute names the image it resolved to.
+    """
     disks = instance.properties.shown.get("disks") or [{}]
     source = str((disks[0].get("initializeParams") or {}).get("sourceImage") or "")
     return re.sub(r"^.*?(?=projects/)", "", source.replace("/family/", "/"))
 
 
 def vm_identity(instance: Instance, project: Project) -> VmIdentity | None:
-    """Return the identity for tokens; None for a VM without a service account, which has no tokens."""
+    """Return the identity for tokens; None for a VM without a service account, which
+    has no tokens.
+    """
     if instance.properties.service_account is None:
         return None
     return VmIdentity(

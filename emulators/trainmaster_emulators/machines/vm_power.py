@@ -32,14 +32,18 @@ class VmPower:
     vm_environment: Mapping[str, str] = field(default_factory=dict)
     """Variables for all VMs."""
     tenant: Project | None = None
-    """Project that identity tokens name; None: `project`. The hosts of TPU slices belong to a project of Google's."""
+    """Project that identity tokens name; None: `project`.
+
+    The hosts of TPU slices belong to a project of Google's.
+    """
 
     def on(
         self, instance: Instance, *, on_unexpected_end: BootEvent, on_run_limit: BootEvent
     ) -> None:
         """Power on. The startup script is running when this returns.
 
-        `on_unexpected_end` is called if the processes end without `off`, `on_run_limit` when `maxRunDuration` is over.
+        `on_unexpected_end` is called if the processes end without `off`, `on_run_limit` when
+        `maxRunDuration` is over.
         """
         instance.boots += 1
         boot = instance.boots
@@ -90,7 +94,9 @@ class VmPower:
 
 
 def _path(instance: Instance) -> str:
-    """Return PATH of the VM's programs: its own Python, the image's other programs, the machine's."""
+    """Return PATH of the VM's programs: its own Python, the image's other programs, the
+    machine's.
+    """
     image = instance.properties.environment
     if image is None:
         return SYSTEM_PATH

@@ -1,18 +1,21 @@
 """The Python of a VM: an overlay of its runtime image, so that each VM has packages of its own.
 
-A runtime image is a virtual environment that all VMs share and never write to. pip installs nothing into the user site
-of a virtual environment that has another version of the package, because the environment's packages come first on
-`sys.path`. On a real VM, the image's packages are those of the base interpreter, and the user site comes first.
+A runtime image is a virtual environment that all VMs share and never write to. pip installs nothing
+into the user site of a virtual environment that has another version of the package, because the
+environment's packages come first on `sys.path`. On a real VM, the image's packages are those of the
+base interpreter, and the user site comes first.
 
-The overlay is a virtual environment without packages. Its `.pth` file makes the image the only one of `site.PREFIXES`,
-and Python puts the site-packages of these prefixes behind the user site. The order of `sys.path` is:
+The overlay is a virtual environment without packages. Its `.pth` file makes the image the only one
+of `site.PREFIXES`, and Python puts the site-packages of these prefixes behind the user site. The
+order of `sys.path` is:
 
     1. the standard library
     2. packages that a plain `pip install` added to the VM
     3. the user site, with packages of `pip install --user`
     4. packages of the image
 
-Packages of the interpreter on which the image was built, which are the developer's own, are not among them.
+Packages of the interpreter on which the image was built, which are the developer's own, are not
+among them.
 
 Source: https://docs.python.org/3/library/site.html.
 """
@@ -75,7 +78,9 @@ def _minor_version(settings: Json) -> str:
 
 
 def _write_programs(source: Path, target: Path) -> None:
-    """Copy the image's console scripts, such as torchrun, with the overlay's Python as their interpreter."""
+    """Copy the image's console scripts, such as torchrun, with the overlay's Python as their
+    interpreter.
+    """
     interpreter = b"#!%s/python3\n" % bytes(target)
     if b" " in interpreter or len(interpreter) > FIRST_LINE_BYTES_MAX:
         return  # the kernel could not run them; the image's own scripts follow on PATH

@@ -1,9 +1,10 @@
 """The tokens that a VM gets from its metadata server.
 
-Access tokens are random; the local stack does not check them. Identity tokens are RS256 JSON web tokens with Google's
-claims. Google serves their keys at `/oauth2/v1/certs`; here they are at `/emulator/v1/certs` (X.509, which
-`google.oauth2.id_token` reads without further packages). The key is new at each start of the emulator.
-Source of the claims: https://cloud.google.com/compute/docs/instances/verifying-instance-identity.
+Access tokens are random; the local stack does not check them. Identity tokens are RS256 JSON web
+tokens with Google's claims. Google serves their keys at `/oauth2/v1/certs`; here they are at
+`/emulator/v1/certs` (X.509, which `google.oauth2.id_token` reads without further packages). The key
+is new at each start of the emulator. Source of the claims:
+https://cloud.google.com/compute/docs/instances/verifying-instance-identity.
 """
 
 from __future__ import annotations
@@ -64,7 +65,10 @@ class TokenIssuer:
     def identity_token(
         self, identity: VmIdentity, audience: str, *, full: bool, now: datetime
     ) -> str:
-        """Return a signed token. `full`: include the VM; otherwise the token identifies the service account only."""
+        """Return a signed token.
+
+        `full`: include the VM; otherwise the token identifies the service account only.
+        """
         issued = int(now.timestamp())
         subject = str(stable_id(identity.email))
         claims: Json = {

@@ -28,7 +28,10 @@ class Timing:
     shutdown_s: float = 30.0
     """Time for the guest to shut down before it is powered off."""
     maintenance_notice_s: float = 5.0
-    """From the maintenance event in the VM's metadata to the stop. At Google it is 60 s, with GPUs an hour."""
+    """From the maintenance event in the VM's metadata to the stop.
+
+    At Google it is 60 s, with GPUs an hour.
+    """
     create: Span | None = None
     """From the insert to RUNNING. None: two changes of state."""
     delete: Span | None = None
@@ -78,7 +81,10 @@ class VmTransitions:
             self.power_on(instance)
 
     def reset(self, instance: Instance) -> None:
-        """Power off and on without a shutdown. The disk stays, and the status is RUNNING throughout."""
+        """Power off and on without a shutdown.
+
+        The disk stays, and the status is RUNNING throughout.
+        """
         if instance.status is Status.RUNNING:
             self.power.off(instance, 0)
             self.power_on(instance)
@@ -88,7 +94,10 @@ class VmTransitions:
             self.halt(instance, self.timing.shutdown_s)
 
     def halt(self, instance: Instance, grace_s: float, event: Operation | None = None) -> None:
-        """Stop a VM that runs. `event`: the system event that is the cause; it is logged when the status changes."""
+        """Stop a VM that runs.
+
+        `event`: the system event that is the cause; it is logged when the status changes.
+        """
         instance.status = Status.STOPPING
         if event is not None:
             self.system_events(event, instance)

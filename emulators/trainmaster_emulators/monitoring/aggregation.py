@@ -1,4 +1,6 @@
-"""`Aggregation` of `timeSeries.list`: align each series, then reduce the series of each group to one."""
+"""`Aggregation` of `timeSeries.list`: align each series, then reduce the series of each group to
+one.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ class Aggregation:
         return [self._reduce(key, values) for key, values in by_group.items() if any(values)]
 
     def _group(self, key: SeriesKey) -> SeriesKey:
-        """Return the key of the group, which has the labels that distinguish it, and the project."""
+        """Return the key of the group, which has the labels that distinguish it, and
+        the project.
+        """
         kept = [path.split(".") for path in self.groups]
         labels, resource_labels = (
             tuple(
@@ -84,7 +88,10 @@ class Aggregation:
 def parse_aggregation(
     aligner: str, period: str, reducer: str, groups: Sequence[str]
 ) -> Aggregation:
-    """Check the parameters of a list; an empty text stands for a parameter that is not set. Raises ApiError (400)."""
+    """Check the parameters of a list; an empty text stands for a parameter that is not set.
+
+    Raises ApiError (400).
+    """
     aligner, reducer = aligner or "ALIGN_NONE", reducer or NONE
     if aligner not in ALIGNERS:
         raise invalid(f"This emulator does not support the aligner {aligner}.")
@@ -93,7 +100,8 @@ def parse_aggregation(
     if aligner == "ALIGN_NONE":
         if reducer != NONE:
             raise invalid(
-                "Field aggregation.perSeriesAligner is required with aggregation.crossSeriesReducer."
+                "Field aggregation.perSeriesAligner is required with"
+                " aggregation.crossSeriesReducer."
             )
         return Aggregation()
     match = _DURATION.fullmatch(period)

@@ -1,4 +1,6 @@
-"""Aligners: the points of one series become one value for each period. Periods end at the end of the interval.
+"""Aligners: the points of one series become one value for each period.
+
+Periods end at the end of the interval.
 
 points      ·  ·  ·   ·  ·      ·  ·
 periods  |────────|────────|────────|   each is open at its start and closed at its end
@@ -29,7 +31,10 @@ ALIGNERS: Final = ("ALIGN_NONE", "ALIGN_RATE", *_OF_POINTS)
 
 
 def align(series: Series, aligner: str, period_ns: int, start_ns: int, end_ns: int) -> Values:
-    """Return the value of each period. Raises ApiError (400) for an aligner that does not fit the metric's kind."""
+    """Return the value of each period.
+
+    Raises ApiError (400) for an aligner that does not fit the metric's kind.
+    """
     if aligner == "ALIGN_RATE":
         if series.kind != "CUMULATIVE":
             raise _wrong_aligner(aligner, series)
@@ -44,7 +49,9 @@ def align(series: Series, aligner: str, period_ns: int, start_ns: int, end_ns: i
 
 
 def _rates(points: Sequence[Point], period_ns: int, start_ns: int, end_ns: int) -> Values:
-    """Return the increase per second; an increase between two points is spread evenly over the time between them."""
+    """Return the increase per second; an increase between two points is spread evenly over the time
+    between them.
+    """
     increases: Values = defaultdict(float)
     for begin, end, increase in _increases(points):
         at = max(begin, start_ns)
@@ -57,7 +64,9 @@ def _rates(points: Sequence[Point], period_ns: int, start_ns: int, end_ns: int) 
 
 
 def _increases(points: Sequence[Point]) -> Iterator[tuple[int, int, float]]:
-    """Yield begin, end and increase between two points; a new start time means that the counter began at zero again."""
+    """Yield begin, end and increase between two points; a new start time means that the counter
+    began at zero again.
+    """
     if points:
         yield points[0].start_ns, points[0].end_ns, points[0].value
     for before, after in pairwise(points):

@@ -1,9 +1,12 @@
-"""The filter of `timeSeries.list`, as far as it is used here: comparisons that are all joined by AND.
+"""The filter of `timeSeries.list`, as far as it is used here: comparisons that are all joined by
+AND.
 
-    metric.type = "custom.googleapis.com/x" AND resource.labels.job = "j" AND metric.labels.gpu = one_of("0", "1")
+    metric.type = "custom.googleapis.com/x" AND resource.labels.job = "j" AND metric.labels.gpu =
+    one_of("0", "1")
 
-Values are texts, `starts_with("…")` or `one_of("…", …)`. Other parts of the language (OR, NOT, other functions, groups,
-projects) are refused with an error that names them. Source: Cloud Monitoring's page "Monitoring filters".
+Values are texts, `starts_with("…")` or `one_of("…", …)`. Other parts of the language (OR, NOT,
+other functions, groups, projects) are refused with an error that names them. Source: Cloud
+Monitoring's page "Monitoring filters".
 """
 
 from __future__ import annotations
@@ -74,13 +77,15 @@ def _condition(
 
 def _metric_error(text: str) -> ApiError:
     return invalid(
-        f'Field filter had an invalid value of "{text}": must specify a single metric type by metric.type = "…".'
+        f'Field filter had an invalid value of "{text}": must specify a single metric type by'
+        ' metric.type = "…".'
     )
 
 
 def _syntax_error(text: str) -> ApiError:
     return invalid(
-        f"Field filter had an invalid value: this emulator cannot parse it at {text.strip()[:40]!r}."
+        "Field filter had an invalid value: this emulator cannot parse it at"
+        f" {text.strip()[:40]!r}."
     )
 
 

@@ -34,7 +34,9 @@ class SeriesKey:
     resource_labels: tuple[tuple[str, str], ...]
 
     def field(self, path: str) -> str | None:
-        """Return the value of `metric.labels.x`, `resource.type` and the like; None for a label that is not set."""
+        """Return the value of `metric.labels.x`, `resource.type` and the like; None for a label
+        that is not set.
+        """
         owner, _, name = path.partition(".")
         if name == "type":
             return self.metric if owner == "metric" else self.resource

@@ -1,4 +1,6 @@
-"""Descriptors and points in a SQLite file, with the checks that depend on earlier writes: kind, type, order, rate."""
+"""Descriptors and points in a SQLite file, with the checks that depend on earlier writes: kind,
+type, order, rate.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ from trainmaster_emulators.rest.times import SECOND
 SAMPLING_NS: Final = 5 * SECOND
 """Shortest time between two points of a series. Source: quotas page, "user-defined metrics"."""
 RESET_NS: Final = 1_000_000
-"""Shortest time from the last end to a new start. Source: TimeInterval in the API's discovery document."""
+"""Shortest time from the last end to a new start.
+
+Source: TimeInterval in the API's discovery document.
+"""
 
 _SCHEMA: Final = """
     PRAGMA journal_mode = WAL;
@@ -64,7 +69,10 @@ class SeriesStore:
         self._database.executescript(_SCHEMA)
 
     def add(self, project: str, new: NewPoint) -> None:
-        """Store a point. Raises ApiError (400) if it contradicts the descriptor or earlier points."""
+        """Store a point.
+
+        Raises ApiError (400) if it contradicts the descriptor or earlier points.
+        """
         with self._lock:
             self._check_descriptor(new)
             series_id = self._series_id(project, new.key)
@@ -87,9 +95,11 @@ class SeriesStore:
         start_ns: int,
         end_ns: int,
     ) -> Iterator[Series]:
-        """Yield the matching series with points in (start, end], and the last point before `start_ns`.
+        """Yield the matching series with points in (start, end], and the last point before
+        `start_ns`.
 
-        An aligner needs that point for a rate. Series without a point after `start_ns` are left out.
+        An aligner needs that point for a rate. Series without a point after `start_ns` are left
+        out.
         """
         with self._lock:
             found = self._database.execute(
@@ -109,19 +119,25 @@ class SeriesStore:
             self._database.close()
 
     def _points(self, series_id: int, start_ns: int, end_ns: int) -> tuple[Point, ...]:
-        query = "SELECT start, end, value FROM points WHERE series = ? AND end > ? AND end <= ? ORDER BY end"
+        query = (
+            "SELECT start, end, value FROM points WHERE series = ? AND end > ? AND end <= ? ORDER"
+            " BY end"
+        )
         with self._lock:
             rows = self._database.execute(query, (series_id, start_ns, end_ns)).fetchall()
             if not rows:
                 return ()
             before = self._database.execute(
-                "SELECT start, end, value FROM points WHERE series = ? AND end <= ? ORDER BY end DESC LIMIT 1",
+                "SELECT start, end, value FROM points WHERE series = ? AND end <= ? ORDER BY end"
+                " DESC LIMIT 1",
                 (series_id, start_ns),
             ).fetchall()
         return tuple(Point(*row) for row in (*before, *rows))
 
     def _check_descriptor(self, new: NewPoint) -> None:
-        """Create the metric's descriptor at its first write, and add labels that it does not have yet."""
+        """Create the metric's descriptor at its first write, and add labels that it does not have
+        yet.
+        """
         metric = new.key.metric
         labels = {name for name, _ in new.key.labels}
         row = self._database.execute(
@@ -173,6 +189,6 @@ class SeriesStore:
 
 def _order_error() -> ApiError:
     return invalid(
-        "Points must be written in order. One or more of the points specified had an older start time than the most"
-        " recent point."
+        "Points must be written in order. One or more of the points specified had an older start"
+        " time than the most recent point."
     )

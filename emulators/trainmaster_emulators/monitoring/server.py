@@ -67,7 +67,8 @@ class MonitoringServer(RestServer):
         written = request.get("timeSeries", [])
         if not isinstance(written, list) or not 1 <= len(written) <= SERIES_MAX:
             raise invalid(
-                f"Field timeSeries had an invalid value: a request has 1 to {SERIES_MAX} time series."
+                f"Field timeSeries had an invalid value: a request has 1 to {SERIES_MAX} time"
+                " series."
             )
         now_ns, seen, errors = self._clock_ns(), set[SeriesKey](), dict[int, ApiError]()
         for index, series in enumerate(written):
@@ -75,8 +76,8 @@ class MonitoringServer(RestServer):
                 new = parse_series(series, project, now_ns)
                 if new.key in seen:
                     raise invalid(
-                        f"Field timeSeries[{index}] had an invalid value: Duplicate TimeSeries encountered."
-                        " Only one point can be written per TimeSeries per request."
+                        f"Field timeSeries[{index}] had an invalid value: Duplicate TimeSeries"
+                        " encountered. Only one point can be written per TimeSeries per request."
                     )
                 seen.add(new.key)
                 self._store.add(project, new)
@@ -109,7 +110,10 @@ class MonitoringServer(RestServer):
             (known for known in self._store.descriptors() if known.metric == condition.metric), None
         )
         if descriptor is None:
-            text = "The metric referenced by the provided filter is unknown. Check the metric name and labels."
+            text = (
+                "The metric referenced by the provided filter is unknown. Check the metric name and"
+                " labels."
+            )
             raise ApiError(404, "NOT_FOUND", text)
         matches = self._store.read(project, condition.metric, condition.accepts, start_ns, end_ns)
         series = (
@@ -164,7 +168,10 @@ def _interval(start: str | None, end: str | None) -> tuple[int, int]:
 
 
 def _partial_error(errors: dict[int, ApiError], total: int) -> ApiError:
-    """Return the error of a write. Source: CreateTimeSeriesSummary in the API's discovery document."""
+    """Return the error of a write.
+
+    Source: CreateTimeSeriesSummary in the API's discovery document.
+    """
     texts = "; ".join(f"{error.message}: timeSeries[{index}]" for index, error in errors.items())
     counts = Counter(_CODES.get(error.status, 3) for error in errors.values())
     summary: Json = {

@@ -1,4 +1,6 @@
-"""The checks of one time series in `timeSeries.create`, except those that need earlier writes (`series_store`)."""
+"""The checks of one time series in `timeSeries.create`, except those that need earlier writes
+(`series_store`).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ RESOURCES: Final = {
     "gce_instance": {"project_id", "instance_id", "zone"},
     "global": {"project_id"},
 }
-"""Labels of the resource types that this emulator accepts. Source: the list of monitored resource types."""
+"""Labels of the resource types that this emulator accepts.
+
+Source: the list of monitored resource types.
+"""
 KINDS: Final = ("GAUGE", "CUMULATIVE")
 _TYPE: Final = re.compile(
     r"(custom\.googleapis\.com|external\.googleapis\.com)/[A-Za-z0-9_/.-]{1,200}"
@@ -61,12 +66,14 @@ def parse_series(series: Json, project: str, now_ns: int) -> NewPoint:
     value_type, value = _value(points[0], metric)
     if series.get("valueType", value_type) != value_type:
         raise invalid(
-            f"Field valueType is {series['valueType']}, but the point's value is of the type {value_type}."
+            f"Field valueType is {series['valueType']}, but the point's value is of the type"
+            f" {value_type}."
         )
     kind = series.get("metricKind", "GAUGE")
     if kind not in KINDS:
         raise invalid(
-            f"Field metricKind had an invalid value {kind!r}: a user-defined metric is {' or '.join(KINDS)}."
+            f"Field metricKind had an invalid value {kind!r}: a user-defined metric is"
+            f" {' or '.join(KINDS)}."
         )
     point = _interval(points[0], kind, now_ns)
     key = SeriesKey(metric, sorted_labels(labels), resource, sorted_labels(resource_labels))
@@ -78,7 +85,8 @@ def _metric(series: Json) -> tuple[str, dict[str, str]]:
     name = metric.get("type")
     if not isinstance(name, str) or not _TYPE.fullmatch(name):
         raise invalid(
-            f"Field metric.type had an invalid value {name!r}: must start with custom.googleapis.com/."
+            f"Field metric.type had an invalid value {name!r}: must start with"
+            " custom.googleapis.com/."
         )
     labels = metric.get("labels", {})
     if len(labels) > LABELS_MAX:
@@ -106,7 +114,8 @@ def _resource(series: Json, project: str) -> tuple[str, dict[str, str]]:
         )
     if labels["project_id"] != project:
         raise invalid(
-            f"Field resource.labels[project_id] is {labels['project_id']}, but the request is for {project}."
+            f"Field resource.labels[project_id] is {labels['project_id']}, but the request is for"
+            f" {project}."
         )
     return kind, labels
 
@@ -116,7 +125,8 @@ def _value(point: Json, metric: str) -> tuple[str, float]:
     types = [name for name, field in VALUE_FIELDS.items() if field in values]
     if len(types) != 1 or len(values) != 1:
         raise invalid(
-            f"Field points[0].value of {metric} must have one of {', '.join(VALUE_FIELDS.values())}."
+            f"Field points[0].value of {metric} must have one of"
+            f" {', '.join(VALUE_FIELDS.values())}."
         )
     (value_type,) = types
     raw = values[VALUE_FIELDS[value_type]]
@@ -139,24 +149,30 @@ def _interval(point: Json, kind: str, now_ns: int) -> tuple[int, int]:
     start = nanoseconds(interval["startTime"]) if "startTime" in interval else end
     if end > now_ns + FUTURE_MAX_NS:
         raise invalid(
-            "Field points[0].interval.end_time had an invalid value: more than five minutes in the future."
+            "Field points[0].interval.end_time had an invalid value: more than five minutes in the"
+            " future."
         )
     if end < now_ns - PAST_MAX_NS:
         raise invalid(
-            "Field points[0].interval.end_time had an invalid value: more than 25 hours in the past."
+            "Field points[0].interval.end_time had an invalid value: more than 25 hours in the"
+            " past."
         )
     if kind == "GAUGE" and start != end:
         raise invalid(
-            "Field points[0].interval.start_time had an invalid value: a gauge's equals its end time."
+            "Field points[0].interval.start_time had an invalid value: a gauge's equals its end"
+            " time."
         )
     if kind == "CUMULATIVE" and start >= end:
         raise invalid(
-            "Field points[0].interval.start_time had an invalid value: the start time must be before the end time"
-            " for the non-gauge metric."
+            "Field points[0].interval.start_time had an invalid value: the start time must be"
+            " before the end time for the non-gauge metric."
         )
     return start, end
 
 
 def frequency_error() -> ApiError:
-    text = "One or more points were written more frequently than the maximum sampling period configured for the metric."
+    text = (
+        "One or more points were written more frequently than the maximum sampling period"
+        " configured for the metric."
+    )
     return ApiError(400, "FAILED_PRECONDITION", text)

@@ -1,1 +1,3 @@
-"""Processes of the local stack: start and stop, ports, certificates, and what a running stack records."""
+"""Processes of the local stack: start and stop, ports, certificates, and what a running stack
+records.
+"""

@@ -1,4 +1,6 @@
-"""Choose what runs Google's emulators on this machine: the Cloud SDK, a container engine, or nothing."""
+"""Choose what runs Google's emulators on this machine: the Cloud SDK, a container engine, or
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ ENGINE: Final = "unix:///var/run/docker.sock"
 ENGINE_PORT: Final = 2375
 ENGINE_S: Final = 2.0
 
-# Without the second compiler tier and the parallel garbage collector, an emulator starts in a quarter of the default
-# time. Measured on two cores.
+# Without the second compiler tier and the parallel garbage collector, an emulator starts in a
+# quarter of the default time. Measured on two cores.
 JVM_OPTIONS: Final = (
     "-Xmx512m",
     "-XX:+UseSerialGC",
@@ -56,7 +58,8 @@ class Backend:
 def choose_backend(desired: str | None = None) -> Backend:
     """Return the requested backend, or the best one that this machine has. Nothing is downloaded.
 
-    `desired` None: read the request from the environment variable. Raises StackError for an unknown backend.
+    `desired` None: read the request from the environment variable. Raises StackError for an unknown
+    backend.
     """
     if desired is None:
         desired = os.environ.get(EMULATORS_VARIABLE, "")
@@ -82,16 +85,17 @@ def choose_backend(desired: str | None = None) -> Backend:
 def require_backend(desired: str | None = None, *, in_memory: bool = False) -> Backend:
     """Choose a backend and fetch the container images it needs.
 
-    `in_memory`: the caller keeps state and messages in memory, so nothing is needed. Otherwise raises StackError where
-    this machine cannot run the emulators.
+    `in_memory`: the caller keeps state and messages in memory, so nothing is needed. Otherwise
+    raises StackError where this machine cannot run the emulators.
     """
     if in_memory and sys.platform == "linux":
         return Backend(BackendKind.MEMORY, "the control plane runs in memory")
     backend = choose_backend(desired)
     if backend.kind is BackendKind.MEMORY:
         raise StackError(
-            f"cannot run Google's emulators: {backend.reason}. Install the Cloud SDK with its components "
-            "cloud-firestore-emulator and pubsub-emulator, and Java; or a container engine"
+            f"cannot run Google's emulators: {backend.reason}. Install the Cloud SDK with its"
+            " components cloud-firestore-emulator and pubsub-emulator, and Java; or a container"
+            " engine"
         )
     if backend.kind is BackendKind.CONTAINERS:
         container_service.fetch_images()
@@ -131,7 +135,9 @@ def _find_java() -> str | None:
 
 
 def _find_sdk_root() -> Path | None:
-    """Return the folder of the Cloud SDK. Try `gcloud info` last: it is certain but takes two seconds."""
+    """Return the folder of the Cloud SDK. Try `gcloud info` last: it is certain but takes two
+    seconds.
+    """
     if configured := os.environ.get("CLOUDSDK_ROOT_DIR"):
         return Path(configured)
     gcloud = shutil.which("gcloud")

@@ -3,8 +3,9 @@
     ca-key.pem, ca-cert.pem   a certificate authority for Google's names only, kept over restarts
     ca.pem                    bundle for clients: this authority, and all others that this machine trusts
 
-The library trustme issues the server's certificate. It cannot limit an authority to one domain or to one year, so the
-authority's own certificate is made here: a stolen key must not be able to sign for other sites.
+The library trustme issues the server's certificate. It cannot limit an authority to one domain or
+to one year, so the authority's own certificate is made here: a stolen key must not be able to sign
+for other sites.
 """
 
 import contextlib
@@ -26,7 +27,9 @@ GOOGLE_DOMAIN: Final = "googleapis.com"
 CERTIFICATE_NAMES: Final = (GOOGLE_DOMAIN, f"*.{GOOGLE_DOMAIN}", f"*.storage.{GOOGLE_DOMAIN}")
 CA_LIFETIME: Final = datetime.timedelta(days=365)
 CA_RENEWAL_MARGIN: Final = datetime.timedelta(days=30)
-"""An authority that expires within this time is replaced at the next start; also the server certificate's lifetime."""
+"""An authority that expires within this time is replaced at the next start; also the server
+certificate's lifetime.
+"""
 CLOCK_SKEW: Final = datetime.timedelta(days=1)
 PEM_BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
 PEM_END: Final = b"-----END CERTIFICATE-----"
@@ -119,7 +122,9 @@ def create_authority(state_dir: Path, now: datetime.datetime) -> trustme.CA:
 
 
 def machine_bundle(excluding: bytes) -> bytes:
-    """Return every authority that this machine trusts, each once: the variables', the system's, and certifi's."""
+    """Return every authority that this machine trusts, each once: the variables', the system's, and
+    certifi's.
+    """
     paths = [os.environ.get(name, "") for name in CA_VARIABLES]
     paths += [ssl.get_default_verify_paths().cafile or "", *SYSTEM_BUNDLES, certifi.where()]
     authorities: dict[bytes, None] = {}

@@ -2,12 +2,13 @@
 
     python -m trainmaster_emulators.process.container_service VOLUME LOCALHOST IMAGE ARG…
 
-The container uses the host's network, because Pub/Sub pushes to functions that listen on the loopback address.
+The container uses the host's network, because Pub/Sub pushes to functions that listen on the
+loopback address.
 
-The container ends with this process. This process holds the container's standard input; when it ends for any reason,
-the engine closes that input, and the shell around the emulator kills the emulator. Therefore testcontainers' reaper, a
-privileged extra container, is not needed. The container also carries the stack's id as a label, which
-`processes.kill_stack` uses.
+The container ends with this process. This process holds the container's standard input; when it
+ends for any reason, the engine closes that input, and the shell around the emulator kills the
+emulator. Therefore testcontainers' reaper, a privileged extra container, is not needed. The
+container also carries the stack's id as a label, which `processes.kill_stack` uses.
 """
 
 from __future__ import annotations
@@ -21,9 +22,13 @@ from trainmaster_emulators.process import processes
 GOOGLE: Final = "gcr.io/google.com/cloudsdktool/google-cloud-cli:emulators"
 """Contains the emulators and Java. Source: https://cloud.google.com/sdk/docs/downloads-docker."""
 FAKE_GCS: Final = "fsouza/fake-gcs-server:1.54.0"
-"""The same version as the program in the wheel. Source: https://hub.docker.com/r/fsouza/fake-gcs-server."""
+"""The same version as the program in the wheel.
+
+Source: https://hub.docker.com/r/fsouza/fake-gcs-server.
+"""
 EMULATOR_HOST: Final = "_EMULATOR_HOST"
-"""Suffix of the variables that hold other emulators' addresses; the container gets these variables."""
+"""Suffix of the variables that hold other emulators' addresses; the container gets these variables.
+"""
 
 _WHILE_STDIN: Final = """
 exec 3<&0
@@ -37,7 +42,8 @@ wait $emulator
 def command(image: str, arguments: list[str], volume: str = "", localhost: str = "") -> list[str]:
     """Return the command line that runs this module.
 
-    `volume`: a folder to mount at the same path, or empty. `localhost`: another address of that name, or empty.
+    `volume`: a folder to mount at the same path, or empty. `localhost`: another address of that
+    name, or empty.
     """
     return [
         sys.executable,
@@ -51,7 +57,10 @@ def command(image: str, arguments: list[str], volume: str = "", localhost: str =
 
 
 def fetch_images() -> None:
-    """Fetch the images of all emulators that the engine does not have yet. The first time takes minutes."""
+    """Fetch the images of all emulators that the engine does not have yet.
+
+    The first time takes minutes.
+    """
     import docker
 
     client = docker.from_env()
@@ -78,7 +87,8 @@ def main(argv: list[str]) -> int:
         network_mode="host",
         stdin_open=True,
         auto_remove=True,
-        # Files that the container writes into our folder must belong to us, so that we can remove them.
+        # Files that the container writes into our folder must belong to us, so that we can remove
+        # them.
         user=f"{os.getuid()}:{os.getgid()}" if volume else None,
         extra_hosts={"localhost": localhost} if localhost else None,
         labels={processes.STACK_ID: os.environ.get(processes.STACK_ID, "")},

@@ -1,4 +1,6 @@
-"""Run a Python module in a fork of this process: it need not start an interpreter, nor import what is imported here."""
+"""Run a Python module in a fork of this process: it need not start an interpreter, nor import what
+is imported here.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,11 @@ STANDARD_STREAMS = {0, 1, 2}
 
 
 def run(argv: list[str], environment: Mapping[str, str], kept: int, parent: int) -> NoReturn:
-    """Run `python -m MODULE ARG…` in the child process of a Popen, as its `preexec_fn`, and end the process.
+    """Run `python -m MODULE ARG…` in the child process of a Popen, as its `preexec_fn`, and end the
+    process.
 
-    The module has a function `main`, which returns the exit status. `kept`: a descriptor that it inherits. The parent
-    sees that the pipe of its Popen closes, and takes it for a successful exec.
+    The module has a function `main`, which returns the exit status. `kept`: a descriptor that it
+    inherits. The parent sees that the pipe of its Popen closes, and takes it for a successful exec.
     """
     status = 1
     try:

@@ -1,4 +1,6 @@
-"""HTTP calls to services of the stack. urllib is not used because it applies the proxy settings of the environment."""
+"""HTTP calls to services of the stack. urllib is not used because it applies the proxy settings of
+the environment.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,10 @@ TIMEOUT_S: Final = 30.0
 
 
 class CallError(Exception):
-    """The service returned an error. `status` is the HTTP status; the message includes the response body."""
+    """The service returned an error.
+
+    `status` is the HTTP status; the message includes the response body.
+    """
 
     def __init__(self, status: int, body: str) -> None:
         super().__init__(f"{status} {body}")
@@ -28,8 +33,8 @@ def call(
 ) -> dict[str, Any]:
     """Call a service and return the JSON object of its response, {} for an empty one.
 
-    `host` is `host:port`. A `body` of bytes is sent as it is, any other as JSON. Raises CallError for status 400 and
-    above, OSError when the service does not respond.
+    `host` is `host:port`. A `body` of bytes is sent as it is, any other as JSON. Raises CallError
+    for status 400 and above, OSError when the service does not respond.
     """
     connection = http.client.HTTPConnection(host, timeout=timeout_s)
     try:

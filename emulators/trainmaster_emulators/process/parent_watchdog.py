@@ -3,11 +3,14 @@
     trainmaster local up ──stdin pipe──► parent_watchdog ──► supervisor ──► Firestore, Pub/Sub, functions, VMs, …
                                          (subreaper)
 
-- The pipe closes because the command ended for any reason: the watchdog terminates the supervisor, then kills the rest.
-- The supervisor ends for any reason: the watchdog kills what is left. It is a child subreaper, so every orphan below
-  it becomes its child, even those that lead their own session or process group, as VMs do. Containers are children of
-  the container engine; the watchdog finds them by their label, the stack's id.
-- The watchdog is killed: the kernel sends the supervisor a signal (PR_SET_PDEATHSIG), and it stops in order.
+- The pipe closes because the command ended for any reason: the watchdog terminates the supervisor,
+  then kills the rest.
+- The supervisor ends for any reason: the watchdog kills what is left. It is a child subreaper, so
+  every orphan below it becomes its child, even those that lead their own session or process group,
+  as VMs do. Containers are children of the container engine; the watchdog finds them by their
+  label, the stack's id.
+- The watchdog is killed: the kernel sends the supervisor a signal (PR_SET_PDEATHSIG), and it stops
+  in order.
 
 Run as `python -m trainmaster_emulators.process.parent_watchdog [--lifeline] PROGRAM ARG…`.
 The exit status is the supervisor's.
@@ -60,7 +63,8 @@ def main(argv: list[str]) -> int:
 def _watch(child: int, stop_signals: list[int], *, lifeline: bool) -> int:
     """Wait until the child has ended and return its exit status.
 
-    Terminate the child after a stop signal or when the lifeline closes; kill it if it does not end within STOP_S.
+    Terminate the child after a stop signal or when the lifeline closes; kill it if it does not end
+    within STOP_S.
     """
     give_up_at: float | None = None
     while (status := _reap(child)) is None:
@@ -83,7 +87,10 @@ def _wait_closed(lifeline: int) -> bool:
 
 
 def _reap(child: int) -> int | None:
-    """Reap every process that has ended. Return the child's exit status (128 + signal, as in a shell) if it has."""
+    """Reap every process that has ended.
+
+    Return the child's exit status (128 + signal, as in a shell) if it has.
+    """
     exit_status: int | None = None
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):

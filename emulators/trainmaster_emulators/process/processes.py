@@ -1,7 +1,8 @@
 """The processes of a stack: their environment, how to find and kill them, and their ports.
 
-Every process of a stack, and every process it starts, carries the stack's id (128 random bits) in the environment
-variable `TRAINMASTER_STACK_ID`. Only processes with that id are killed, so a reused pid is harmless.
+Every process of a stack, and every process it starts, carries the stack's id (128 random bits) in
+the environment variable `TRAINMASTER_STACK_ID`. Only processes with that id are killed, so a reused
+pid is harmless.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from trainmaster_emulators.process import vm_container_engine
 STACK_ID: Final = "TRAINMASTER_STACK_ID"
 KILL_MAX_S: Final = 10.0
 
-# Ports lie below the kernel's range for outgoing connections (32768…): no connection can take the port of a function
-# that is being restarted. Source: net.ipv4.ip_local_port_range.
+# Ports lie below the kernel's range for outgoing connections (32768…): no connection can take the
+# port of a function that is being restarted. Source: net.ipv4.ip_local_port_range.
 PORTS_FIRST: Final = 15_000
 PORTS_END: Final = 32_000
 BLOCK_PORTS: Final = 64
@@ -42,13 +43,19 @@ BROWSER_BLOCKED_PORTS: Final = (
     5060,
     5061,
 )
-"""Ports to which no browser connects. Source: https://fetch.spec.whatwg.org/#port-blocking. Firestore's, Pub/Sub's and
-Cloud Storage's emulators, which do not refuse web pages, listen on them."""
+"""Ports to which no browser connects.
+
+Source: https://fetch.spec.whatwg.org/#port-blocking. Firestore's, Pub/Sub's and Cloud Storage's
+emulators, which do not refuse web pages, listen on them.
+"""
 BLOCK_NETWORK: Final = "127.84"
-"""Each block of ports has its own loopback address in this network, so that each stack has all blocked ports."""
+"""Each block of ports has its own loopback address in this network, so that each stack has all
+blocked ports.
+"""
 BLOCK_HOSTS: Final = 250
 
-# Variables that direct clients to a project, an account or another stack. Services do not inherit them from the shell.
+# Variables that direct clients to a project, an account or another stack. Services do not inherit
+# them from the shell.
 FOREIGN_PREFIXES: Final = (
     "BOTO_",
     "CLOUDSDK_",
@@ -80,7 +87,9 @@ def service_environment(
 
 
 def proxy_exceptions(addresses: Iterable[str], base: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables by which clients call these addresses without a proxy, and what `base` contains."""
+    """Return the variables by which clients call these addresses without a proxy, and what `base`
+    contains.
+    """
     hosts = base.get("no_proxy", base.get("NO_PROXY", "")).split(",")
     hosts += [LOOPBACK, "localhost", *(address.partition(":")[0] for address in addresses)]
     value = ",".join(dict.fromkeys(filter(None, hosts)))
@@ -94,7 +103,9 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def started_at(pid: int) -> float | None:
-    """Return when this process started, in seconds since the epoch; None if it has ended (a zombie has)."""
+    """Return when this process started, in seconds since the epoch; None if it has ended (a zombie
+    has).
+    """
     try:
         process = psutil.Process(pid)
         return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
@@ -114,7 +125,10 @@ def list_processes(stack_id: str) -> list[psutil.Process]:
 
 
 def with_variable(name: str, value: str) -> Iterator[psutil.Process]:
-    """Yield the processes whose environment has this variable. Those of other users are left out."""
+    """Yield the processes whose environment has this variable.
+
+    Those of other users are left out.
+    """
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if process.environ().get(name) == value:
@@ -122,9 +136,12 @@ def with_variable(name: str, value: str) -> Iterator[psutil.Process]:
 
 
 def kill_stack(stack_id: str) -> int:
-    """Kill the stack's processes until none is left, and remove its containers. Return how many were killed.
+    """Kill the stack's processes until none is left, and remove its containers.
 
-    Killing repeats because a process may start another one meanwhile. Containers carry the stack's id as a label.
+    Return how many were killed.
+
+    Killing repeats because a process may start another one meanwhile. Containers carry the stack's
+    id as a label.
     """
     killed: set[int] = set()
     end = time.monotonic() + KILL_MAX_S
@@ -145,9 +162,11 @@ def kill_group(leader: int, signal_number: int) -> None:
 
 
 class Ports:
-    """Free loopback ports for one stack, from a block that no other stack uses while this object exists.
+    """Free loopback ports for one stack, from a block that no other stack uses while this object
+    exists.
 
-    An abstract Unix socket reserves the block. The kernel releases it when the process ends for any reason.
+    An abstract Unix socket reserves the block. The kernel releases it when the process ends for any
+    reason.
     """
 
     def __init__(self) -> None:
@@ -185,7 +204,9 @@ class Ports:
         return f"{LOOPBACK}:{self.take()}"
 
     def take_blocked_addresses(self, count: int) -> list[str]:
-        """Return `host:port` of addresses to which no browser connects, and on which nothing listens."""
+        """Return `host:port` of addresses to which no browser connects, and on which nothing
+        listens.
+        """
         ports = list(itertools.islice(self._blocked_candidates, count))
         if len(ports) < count:
             raise RuntimeError(

@@ -37,20 +37,26 @@ class Service:
     address: str = ""
     """`host:port` it listens on; empty: it listens on none and counts as ready at once."""
     health: str | None = "/"
-    """A path that responds, with any status, as soon as the service is ready; None: accepting connections is enough."""
+    """A path that responds, with any status, as soon as the service is ready; None: accepting
+    connections is enough.
+    """
     restartable: bool = False
     """False where a restart would silently lose state."""
     stop_first: bool = False
     """True where the service starts processes that need the other services while they shut down."""
     keeps_socket: bool = False
-    """True where the service takes its socket by the option `--fd`. Calls wait in it while the service starts again."""
+    """True where the service takes its socket by the option `--fd`.
+
+    Calls wait in it while the service starts again.
+    """
 
 
 class Running:
     """A started service and its process, which leads its own session.
 
-    Create it on the main thread: the kernel sends the parent-death signal when the thread that forked ends. `forks`:
-    a service that keeps its socket is a fork of this process, which must have no other thread.
+    Create it on the main thread: the kernel sends the parent-death signal when the thread that
+    forked ends. `forks`: a service that keeps its socket is a fork of this process, which must have
+    no other thread.
     """
 
     def __init__(
@@ -100,10 +106,14 @@ class Running:
             self._socket.close()
 
     def is_ready(self) -> bool:
-        """Return whether the service responds. Raises StackError with the end of its log if the process has ended."""
+        """Return whether the service responds.
+
+        Raises StackError with the end of its log if the process has ended.
+        """
         if (status := self.exit_status()) is not None:
             raise StackError(
-                f"{self.service.name} ended with {describe_exit(status)} while starting:\n{self.log_tail()}"
+                f"{self.service.name} ended with {describe_exit(status)} while"
+                f" starting:\n{self.log_tail()}"
             )
         address, health = self.service.address, self.service.health
         return not address or (
@@ -114,7 +124,9 @@ class Running:
         processes.kill_group(self.pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kill the whole process group and wait: a worker that survives its master would keep the port."""
+        """Kill the whole process group and wait: a worker that survives its master would keep the
+        port.
+        """
         processes.kill_group(self.pid, signal.SIGKILL)
         self._process.wait()
 
@@ -149,7 +161,8 @@ def wait_ready(
         if time.monotonic() > deadline:
             names = ", ".join(process.service.name for process in waiting)
             raise StackError(
-                f"not ready after {within_s:g} s: {names} (see their logs in {waiting[0].log.parent})"
+                f"not ready after {within_s:g} s: {names} (see their logs in"
+                f" {waiting[0].log.parent})"
             )
         time.sleep(POLL_S)
 
@@ -157,7 +170,8 @@ def wait_ready(
 def stop(running: list[Running]) -> None:
     """Terminate the services, and kill those that do not end within STOP_S.
 
-    Services with `stop_first` end first. Restartable ones, of which functions end slowly, lose nothing and are killed.
+    Services with `stop_first` end first. Restartable ones, of which functions end slowly, lose
+    nothing and are killed.
     """
     for group in (
         [process for process in running if process.service.stop_first],

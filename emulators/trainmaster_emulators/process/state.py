@@ -1,4 +1,5 @@
-"""The configuration (StackConfig), the published state (StackState) and the state directory of a stack.
+"""The configuration (StackConfig), the published state (StackState) and the state directory of a
+stack.
 
 STATE_DIR/stack.json   the StackState; replaced as a whole on every change
           lock         locked by the supervisor while it runs: a stack is up if and only if this file is locked
@@ -34,7 +35,10 @@ STATE_FILE: Final = "stack.json"
 LOCK_FILE: Final = "lock"
 LOGS: Final = "logs"
 ALREADY_UP: Final = 75
-"""Exit status of a supervisor if another one holds this directory. Source: EX_TEMPFAIL in <sysexits.h>."""
+"""Exit status of a supervisor if another one holds this directory.
+
+Source: EX_TEMPFAIL in <sysexits.h>.
+"""
 SUPERVISOR_LOG: Final = "supervisor.log"
 DATA: Final = (
     "clients",
@@ -48,9 +52,15 @@ DATA: Final = (
 )
 """Directories that every start empties, because Firestore and Pub/Sub start empty, too."""
 PRIVATE: Final = 0o700
-"""Mode of the state directory. It contains an access token, the key of a certificate authority, and the VMs' disks."""
+"""Mode of the state directory.
+
+It contains an access token, the key of a certificate authority, and the VMs' disks.
+"""
 STATE_HOME_VARIABLE: Final = "XDG_STATE_HOME"
-"""Folder of programs' state, by default ~/.local/state. Source: XDG Base Directory Specification."""
+"""Folder of programs' state, by default ~/.local/state.
+
+Source: XDG Base Directory Specification.
+"""
 DEFAULT_STATE_DIR: Final = Path(".state/local")
 STATE_DIR_VARIABLE: Final = "TRAINMASTER_STATE_DIR"
 EMULATORS_VARIABLE: Final = "TRAINMASTER_EMULATORS"
@@ -71,11 +81,17 @@ _IS_INSTALLED: Final = ROOT.is_relative_to(Path(trainmaster_emulators.__file__).
 IMAGES: Final = (
     _CACHE.expanduser() / "trainmaster" / "images" if _IS_INSTALLED else ROOT / ".images"
 )
-"""Folder of the runtime images. An installed package has it in the user's cache, which outlives an upgrade."""
+"""Folder of the runtime images.
+
+An installed package has it in the user's cache, which outlives an upgrade.
+"""
 
 
 class StackError(PermanentError):
-    """The stack cannot do what the caller requested. The message is for the user at the terminal."""
+    """The stack cannot do what the caller requested.
+
+    The message is for the user at the terminal.
+    """
 
 
 class StackStatus(StrEnum):
@@ -104,18 +120,27 @@ class StackConfig(_StateModel):
     functions: tuple[str, ...] = FUNCTIONS
     """Functions that Pub/Sub delivers to."""
     public_buckets: dict[str, Path] = {}
-    """Bucket name → folder whose files the bucket contains at the start of the stack, in place of a public bucket."""
+    """Bucket name → folder whose files the bucket contains at the start of the stack, in place of a
+    public bucket.
+    """
     images_dir: Path = IMAGES
     """Python environments that replace VM images; see `runtime_images`."""
     sweep_every_s: float = 60.0
     realistic: bool = False
-    """Whether VMs and API are as slow and unreliable as on Google Cloud (`trainmaster_emulators.realism`)."""
+    """Whether VMs and API are as slow and unreliable as on Google Cloud
+    (`trainmaster_emulators.realism`).
+    """
     time_scale: float = 1.0
     """With `realistic`: factor of all durations."""
     infra_dir: Path = INFRA
-    """With `realistic`: folder with the IAM grants of the functions, as a table in README.md, and their roles."""
+    """With `realistic`: folder with the IAM grants of the functions, as a table in README.md, and
+    their roles.
+    """
     metrics: str = "30"
-    """Seconds between two reports of a VM to Cloud Monitoring, or `off`. Local jobs take minutes at most."""
+    """Seconds between two reports of a VM to Cloud Monitoring, or `off`.
+
+    Local jobs take minutes at most.
+    """
     compute: bool = True
     """Run the Compute emulator, and the googleapis proxy, which only VMs need."""
     emulators: str = Field(default_factory=lambda: os.environ.get(EMULATORS_VARIABLE, ""))
@@ -123,7 +148,10 @@ class StackConfig(_StateModel):
     gcs: bool | None = None
     """Whether VMs can mount gcsfuse; None: find out at the start."""
     control_plane: str = ""
-    """`host:port` of a control plane in memory. If set, Firestore, Pub/Sub and the functions are not started."""
+    """`host:port` of a control plane in memory.
+
+    If set, Firestore, Pub/Sub and the functions are not started.
+    """
     ready_within_s: float = 180.0
 
 
@@ -146,7 +174,9 @@ class Endpoints(_StateModel):
     firestore: str
     """Empty where the control plane runs in memory and needs no Firestore emulator."""
     pubsub: str
-    """The Pub/Sub emulator, or the control plane in memory, which accepts the agents' publish calls."""
+    """The Pub/Sub emulator, or the control plane in memory, which accepts the agents' publish
+    calls.
+    """
     storage: str
     storage_tls: str
     """Cloud Storage over TLS, which gsutil requires."""
@@ -187,14 +217,17 @@ class StackState(_StateModel):
 
 
 def read(state_dir: Path) -> StackState | None:
-    """Return the last state of the directory's stack, whether it is up or not; None if there was no stack."""
+    """Return the last state of the directory's stack, whether it is up or not; None if there was no
+    stack.
+    """
     try:
         return StackState.model_validate_json((state_dir / STATE_FILE).read_bytes())
     except FileNotFoundError:
         return None
     except ValidationError as error:
         raise StackError(
-            f"{state_dir / STATE_FILE}: cannot read the stack's state ({error.error_count()} invalid fields)"
+            f"{state_dir / STATE_FILE}: cannot read the stack's state ({error.error_count()}"
+            " invalid fields)"
         ) from error
 
 
@@ -236,12 +269,16 @@ def is_supervisor_alive(state: StackState) -> bool:
 
 
 def resolve_state_dir(given: Path | None) -> Path:
-    """Return the given directory, else the environment's (`trainmaster local env`), else the working directory's."""
+    """Return the given directory, else the environment's (`trainmaster local env`), else the
+    working directory's.
+    """
     return (given or Path(os.environ.get(STATE_DIR_VARIABLE) or DEFAULT_STATE_DIR)).absolute()
 
 
 def find_state_dir(given: Path | None) -> Path:
-    """Return the directory as `resolve_state_dir` does, but without a running stack there, that of the last `up`."""
+    """Return the directory as `resolve_state_dir` does, but without a running stack there, that of
+    the last `up`.
+    """
     folder = resolve_state_dir(given)
     if given or os.environ.get(STATE_DIR_VARIABLE) or is_up(folder):
         return folder

@@ -1,9 +1,10 @@
 """The container engine of an emulated VM: the engine of this machine, if it has one.
 
-A real VM has its own engine; emulated VMs share one. `bin/docker` (or `podman`), first in the VM's PATH, is therefore a
-script around the real client. It adds the VM's labels and environment (emulators, proxy, certificates) to each new
-container, and lists only the VM's containers. Containers are not processes of the VM, so killing its processes does not
-end them: `vm_init` and the stack's watchdog call `remove_containers`.
+A real VM has its own engine; emulated VMs share one. `bin/docker` (or `podman`), first in the VM's
+PATH, is therefore a script around the real client. It adds the VM's labels and environment
+(emulators, proxy, certificates) to each new container, and lists only the VM's containers.
+Containers are not processes of the VM, so killing its processes does not end them: `vm_init` and
+the stack's watchdog call `remove_containers`.
 
 This file uses the standard library only: `vm_init` runs it as a program without site packages.
 """
@@ -25,7 +26,8 @@ ENGINES: Final = ("docker", "podman")  # their command lines are compatible
 HOST: Final = "DOCKER_HOST"
 ENGINE_S: Final = 60.0
 REMOVE_ATTEMPTS: Final = 20
-"""Removal is repeated: a container may not be complete yet, or another process may be removing it."""
+"""Removal is repeated: a container may not be complete yet, or another process may be removing it.
+"""
 VM_ONLY_VARIABLES: Final = ("PATH", "HOME", "LANG")
 """Variables of a VM that its containers do not get."""
 
@@ -50,7 +52,10 @@ exec {client} "$@"
 def install_clients(
     disk: Path, environment: Mapping[str, str], label: str, *more_labels: str
 ) -> Path:
-    """Write the VM's engine clients and return their folder. `label` (`NAME=VALUE`) is unique to the VM."""
+    """Write the VM's engine clients and return their folder.
+
+    `label` (`NAME=VALUE`) is unique to the VM.
+    """
     folder = disk / "bin"
     folder.mkdir(exist_ok=True)
     options = [f"--label={name_and_value}" for name_and_value in (label, *more_labels)]
@@ -81,7 +86,10 @@ def container_marker(disk: Path) -> Path:
 
 
 def signal_container(label: str, signum: int) -> int | None:
-    """Signal the first process of the running container. Return its process id on this machine, None if none runs."""
+    """Signal the first process of the running container.
+
+    Return its process id on this machine, None if none runs.
+    """
     for client in _clients():
         for container in _run(client, "ps", "--quiet", "--filter", f"label={label}"):
             pid = _run(client, "inspect", "--format", "{{.State.Pid}}", container)

@@ -1,4 +1,6 @@
-"""Delays, limits and refusals of Google Cloud on the local stack: `trainmaster local up --realistic`.
+"""Delays, limits and refusals of Google Cloud on the local stack: `trainmaster local up
+--realistic`.
 
-`profile` names the figures with their sources; the other modules are behaviours that the emulators compose.
+`profile` names the figures with their sources; the other modules are behaviours that the emulators
+compose.
 """

@@ -1,8 +1,9 @@
-"""The permissions that calls of Pub/Sub and Firestore need, and those that infra/ grants to an account.
+"""The permissions that calls of Pub/Sub and Firestore need, and those that infra/ grants to an
+account.
 
-The grants are read from the table in infra/README.md, which `tests/infra/iam_table.py` generates from the .tf files.
-Sources of the permissions: "Access control with IAM" of Pub/Sub, and "Security for server client libraries" of
-Firestore.
+The grants are read from the table in infra/README.md, which `tests/infra/iam_table.py` generates
+from the .tf files. Sources of the permissions: "Access control with IAM" of Pub/Sub, and "Security
+for server client libraries" of Firestore.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ INFRA: Final = ROOT / "infra"
 TABLE_FILE: Final = "README.md"
 TABLE: Final = INFRA / TABLE_FILE
 REFUSED: Final = "refused: "
-"""Beginning of the line that an emulator prints for each call that it refuses for lack of a permission."""
+"""Beginning of the line that an emulator prints for each call that it refuses for lack of a
+permission.
+"""
 PUBLISH: Final = "pubsub.topics.publish"
 READ: Final = frozenset({"datastore.entities.get", "datastore.entities.list"})
 WRITE: Final = frozenset(
@@ -29,7 +32,10 @@ ROLES: Final = {
     "roles/datastore.viewer": READ,
     "roles/datastore.user": READ | WRITE,
 }
-"""Predefined role → its permissions, as far as these calls need them. Source: "Predefined roles" of each service."""
+"""Predefined role → its permissions, as far as these calls need them.
+
+Source: "Predefined roles" of each service.
+"""
 
 FIRESTORE: Final = "/google.firestore.v1.Firestore/"
 PUBSUB: Final = "/google.pubsub.v1."
@@ -45,8 +51,11 @@ FIRESTORE_METHODS: Final = {
     "Commit": WRITE,
     "BatchWrite": WRITE,
 }
-"""Method → permissions. A transaction needs those of its reads and of its commit. The roles that infra/ grants have all
-permissions to write or none, so the kinds of the writes in a commit make no difference."""
+"""Method → permissions.
+
+A transaction needs those of its reads and of its commit. The roles that infra/ grants have all
+permissions to write or none, so the kinds of the writes in a commit make no difference.
+"""
 PUBLISH_METHOD: Final = f"{PUBSUB}Publisher/Publish"
 _ROW: Final = re.compile(
     r"\| (?:function )?(\w+) \| `([^`]+)` \| ([^|]+?) \| *(?:training VMs only )?\|"
@@ -68,9 +77,11 @@ class Access:
 def granted_access(
     account: str, table: str, roles: Mapping[str, frozenset[str]] = ROLES
 ) -> frozenset[Access]:
-    """Return what the table grants to an account without a condition, or with that on the names of VMs.
+    """Return what the table grants to an account without a condition, or with that on the names of
+    VMs.
 
-    Roles that are not in `roles` grant nothing. `account`: the name of a function or of a console, or `worker`.
+    Roles that are not in `roles` grant nothing. `account`: the name of a function or of a console,
+    or `worker`.
     """
     return frozenset(
         Access(permission, resource)
@@ -90,7 +101,9 @@ def custom_roles(terraform: str) -> dict[str, frozenset[str]]:
 
 
 def required_access(method: str, topic: str) -> Iterator[Access]:
-    """Yield the permissions of a gRPC call. Raises KeyError for a method that is not in this module.
+    """Yield the permissions of a gRPC call.
+
+    Raises KeyError for a method that is not in this module.
 
     `topic`: path of the topic to which the call publishes.
     """
@@ -111,11 +124,16 @@ def topic_resource(path: str) -> str:
 
 
 def refusal(account: str, grants: frozenset[Access], method: str, topic: str) -> str:
-    """Return the message of a refused call, which names the account and the permission; empty: the call may be made."""
+    """Return the message of a refused call, which names the account and the permission; empty: the
+    call may be made.
+    """
     try:
         missing = [access for access in required_access(method, topic) if access not in grants]
     except KeyError:
-        return f"{account}: add the permissions of {method} to emulators/trainmaster_emulators/realism/call_access.py"
+        return (
+            f"{account}: add the permissions of {method} to"
+            " emulators/trainmaster_emulators/realism/call_access.py"
+        )
     if not missing:
         return ""
     return (

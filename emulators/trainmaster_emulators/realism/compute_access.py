@@ -1,7 +1,8 @@
-"""The permissions that calls of Compute Engine need. infra/ grants them to the account of `provision` only.
+"""The permissions that calls of Compute Engine need. infra/ grants them to the account of
+`provision` only.
 
-Source of the permissions: Compute Engine's REST reference, "IAM permissions" of each method. The condition of the grant
-names the training VMs: a call that names another VM is refused.
+Source of the permissions: Compute Engine's REST reference, "IAM permissions" of each method. The
+condition of the grant names the training VMs: a call that names another VM is refused.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ _CALLS: Final = {
     ("GET", r"resourcePolicies/[^/]+"): ("compute.resourcePolicies.get",),
     ("DELETE", r"resourcePolicies/[^/]+"): ("compute.resourcePolicies.delete",),
 }
-"""Method and path below the project, zone or region → permissions on the project. Inserts and operations are below."""
+"""Method and path below the project, zone or region → permissions on the project.
+
+Inserts and operations are below.
+"""
 _OPERATION: Final = re.compile(r"/(zones|regions)/[^/]+/operations(/[^/]+)?(/wait)?$")
 
 
@@ -75,7 +79,9 @@ def act_as(email: str) -> Access:
 
 
 def vm_prefix(infra: Path) -> str:
-    """Return the prefix of VM names that the condition of the grant requires; empty if there is no such condition."""
+    """Return the prefix of VM names that the condition of the grant requires; empty if there is no
+    such condition.
+    """
     return own("tm-") if _CONDITION in (infra / ROLES_FILE).read_text(encoding="utf-8") else ""
 
 
@@ -84,8 +90,8 @@ def refused_vm(
 ) -> str:
     """Return the error message if the call names a VM without the prefix; empty if it does not.
 
-    `name_of`: (zone, name or id) → name. Google does not document whether the condition applies to the VM names of a
-    bulk insert; here it does.
+    `name_of`: (zone, name or id) → name. Google does not document whether the condition applies to
+    the VM names of a bulk insert; here it does.
     """
     named = _INSTANCE.fullmatch(path)
     names = (
@@ -107,7 +113,10 @@ def refused_vm(
 
 
 def _insert_permissions(project: str, properties: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the permissions that an insert needs in its project. An image of another project needs none here."""
+    """Yield the permissions that an insert needs in its project.
+
+    An image of another project needs none here.
+    """
     yield "compute.instances.create"
     parameters = [
         disk["initializeParams"]

@@ -1,8 +1,10 @@
-"""The permissions that calls of Google's JSON APIs need, and those that infra/ grants to an account.
+"""The permissions that calls of Google's JSON APIs need, and those that infra/ grants to an
+account.
 
-Functions, consoles and VMs call these APIs: Pub/Sub (VMs only), Cloud Logging, Cloud Monitoring, Cloud TPU, IAM, Secret
-Manager, Artifact Registry, and Compute Engine, which only `provision` may call. Sources of the permissions: the REST
-reference of each API, "IAM permissions" of each method. `storage_access` has those of Cloud Storage.
+Functions, consoles and VMs call these APIs: Pub/Sub (VMs only), Cloud Logging, Cloud Monitoring,
+Cloud TPU, IAM, Secret Manager, Artifact Registry, and Compute Engine, which only `provision` may
+call. Sources of the permissions: the REST reference of each API, "IAM permissions" of each method.
+`storage_access` has those of Cloud Storage.
 """
 
 from __future__ import annotations
@@ -39,7 +41,10 @@ ROLES: Final = {
     "roles/tpu.admin": frozenset({ALL_OF_TPU}),
     "roles/iam.serviceAccountUser": frozenset({compute_access.ACT_AS}),
 }
-"""Predefined role → its permissions, as far as these calls need them. Source: "Predefined roles" of each service."""
+"""Predefined role → its permissions, as far as these calls need them.
+
+Source: "Predefined roles" of each service.
+"""
 
 
 class Api(StrEnum):
@@ -101,8 +106,11 @@ _CALLS: Final = (
     ("GET", rf"{_LOCATION}/[^/]+/operations(?:/[^/]+)?", Api.COMPUTE, "tpu.operations.get"),
     ("DELETE", rf"{_LOCATION}/[^/]+/operations/[^/]+", Api.COMPUTE, "tpu.operations.delete"),
 )
-"""Method, path, API, permission on the project. Names of permissions of queued resources are not documented; the role
-that infra/ grants has all permissions of Cloud TPU."""
+"""Method, path, API, permission on the project.
+
+Names of permissions of queued resources are not documented; the role that infra/ grants has all
+permissions of Cloud TPU.
+"""
 _PUBLISH: Final = re.compile(rf"{_PROJECT}/topics/(?P<topic>[^/:]+):publish")
 _ACCESS_SECRET: Final = re.compile(rf"(?P<secret>{_PROJECT}/secrets/[^/]+)/versions/[^/:]+:access")
 _TEST_PERMISSIONS: Final = re.compile(rf"{_PROJECT}(?:/serviceAccounts/[^/:]+)?:testIamPermissions")
@@ -112,14 +120,19 @@ _ADDRESS: Final = "/emulator/v1/address"
 
 
 def grants_of(account: str, infra: Path) -> frozenset[Access]:
-    """Return what infra/ grants to an account without a condition, or with that on the names of VMs."""
+    """Return what infra/ grants to an account without a condition, or with that on the names of
+    VMs.
+    """
     table = (infra / TABLE_FILE).read_text(encoding="utf-8")
     roles = ROLES | custom_roles((infra / compute_access.ROLES_FILE).read_text(encoding="utf-8"))
     return granted_access(account, table, roles)
 
 
 def required_access(method: str, path: str, body: Mapping[str, Any]) -> tuple[Api, list[Access]]:
-    """Return the API of a call and the permissions that it needs. Raises KeyError for an unknown call."""
+    """Return the API of a call and the permissions that it needs.
+
+    Raises KeyError for an unknown call.
+    """
     if method == "POST" and (match := _PUBLISH.fullmatch(path)):
         return Api.PUBSUB, [Access(PUBLISH, topic_resource(match["topic"]))]
     if method == "GET" and (match := _ACCESS_SECRET.fullmatch(path)):

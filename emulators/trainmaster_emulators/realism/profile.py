@@ -1,7 +1,8 @@
-"""The figures of a realistic local stack, with their sources, and the quota and the delay that they parametrise.
+"""The figures of a realistic local stack, with their sources, and the quota and the delay that they
+parametrise.
 
-`time_scale` shortens all durations for tests: 0.1 makes a minute last six seconds. Times that real programs need, such
-as the notice of a preemption and the time to shut down, are never scaled.
+`time_scale` shortens all durations for tests: 0.1 makes a minute last six seconds. Times that real
+programs need, such as the notice of a preemption and the time to shut down, are never scaled.
 """
 
 from __future__ import annotations
@@ -32,33 +33,56 @@ class Span:
 @dataclass(frozen=True, slots=True)
 class Profile:
     create: Span
-    """From the insert of a VM to RUNNING. Source: measurements of the time until SSH answers (2017: 42 s on average of
-    20 VMs; 2018: 23 to 25 s up to 32 vCPUs, less than 60 s with 96)."""
+    """From the insert of a VM to RUNNING. Source: measurements of the time until SSH answers (2017:
+    42 s on average of 20 VMs; 2018: 23 to 25 s up to 32 vCPUs, less than 60 s with 96).
+    """
     delete: Span
-    """From the power-off of a VM to the end of its deletion. Source: the time that a guest has after the ACPI signal,
-    30 s with Spot and about 90 s otherwise."""
+    """From the power-off of a VM to the end of its deletion.
+
+    Source: the time that a guest has after the ACPI signal, 30 s with Spot and about 90 s
+    otherwise.
+    """
     audit_log: Span
-    """From a system event to its entry in the audit log. Source: "Log entries usually arrive within seconds"."""
+    """From a system event to its entry in the audit log.
+
+    Source: "Log entries usually arrive within seconds".
+    """
     maintenance_notice_s: float
-    """From the maintenance event in a VM's metadata to its stop. Source: "Host maintenance": 60 s without GPUs."""
+    """From the maintenance event in a VM's metadata to its stop.
+
+    Source: "Host maintenance": 60 s without GPUs.
+    """
     calls_per_minute: int
-    """API calls of a project per minute: one quota for reads, an equal one for changes. Source: "Compute Engine rate
-    quotas"."""
+    """API calls of a project per minute: one quota for reads, an equal one for changes.
+
+    Source: "Compute Engine rate quotas".
+    """
     minute_s: float
     """Length of the minute of `calls_per_minute`."""
     list_lag: Span
-    """From the insert of a VM to its appearance in lists. Source: none; Compute Engine promises no time, and its own
-    tools wait for operations instead of listing."""
+    """From the insert of a VM to its appearance in lists.
+
+    Source: none; Compute Engine promises no time, and its own tools wait for operations instead of
+    listing.
+    """
     tpu_create: Span
-    """From the request of a TPU node to READY. Source: none; users report one to several minutes."""
+    """From the request of a TPU node to READY. Source: none; users report one to several minutes.
+    """
     tpu_delete: Span
-    """From the shutdown of a TPU node's hosts to the end of its deletion. Source: none; as for VMs."""
+    """From the shutdown of a TPU node's hosts to the end of its deletion.
+
+    Source: none; as for VMs.
+    """
     tpu_stockouts: float
-    """Share of the TPU nodes whose creation fails at its end, for lack of capacity. Source: none; users report that
-    on-demand nodes often fail in this way."""
+    """Share of the TPU nodes whose creation fails at its end, for lack of capacity.
+
+    Source: none; users report that on-demand nodes often fail in this way.
+    """
     late_failures: float
-    """Share of the inserts whose operation fails at its end, for lack of capacity. Source: none; chosen so that jobs of
-    a few VMs have some such failures."""
+    """Share of the inserts whose operation fails at its end, for lack of capacity.
+
+    Source: none; chosen so that jobs of a few VMs have some such failures.
+    """
 
     def scaled(self, factor: float) -> Profile:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -87,9 +111,9 @@ GOOGLE_CLOUD: Final = Profile(
 class CallQuota:
     """Counts the calls of each group within a minute, as Compute Engine does. Thread-safe.
 
-    Minutes begin with those of the clock, not with the first call. The quota of one minute may therefore be used up in
-    its last second, and the quota of the next minute one second later. Source: "Compute Engine rate quotas", "refilled
-    every 60 seconds".
+    Minutes begin with those of the clock, not with the first call. The quota of one minute may
+    therefore be used up in its last second, and the quota of the next minute one second later.
+    Source: "Compute Engine rate quotas", "refilled every 60 seconds".
     """
 
     def __init__(self, per_minute: int, minute_s: float, clock: Callable[[], float]) -> None:

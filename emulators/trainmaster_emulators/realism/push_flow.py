@@ -1,7 +1,9 @@
-"""Pub/Sub's flow control for an endpoint that sometimes fails: fewer messages at a time, and pauses.
+"""Pub/Sub's flow control for an endpoint that sometimes fails: fewer messages at a time, and
+pauses.
 
-Both apply to the whole subscription, not to one message. Source: "Push subscriptions" of Pub/Sub, "Push backoff" (100
-ms to 60 s) and "Delivery rate" (a window that grows with each success and shrinks with each failure).
+Both apply to the whole subscription, not to one message. Source: "Push subscriptions" of Pub/Sub,
+"Push backoff" (100 ms to 60 s) and "Delivery rate" (a window that grows with each success and
+shrinks with each failure).
 """
 
 from __future__ import annotations
@@ -33,11 +35,16 @@ class PushFlow:
         self._resumes_at = 0.0
         self.window = WINDOW_START
         self.backoff_s = 0.0
-        """Current pause after a failure, before `time_scale` is applied; 0 if the last delivery succeeded."""
+        """Current pause after a failure, before `time_scale` is applied; 0 if the last delivery
+        succeeded.
+        """
 
     @contextmanager
     def delivery(self) -> Iterator[Callable[[bool], None]]:
-        """Wait until a message may be delivered. The caller calls the yielded function with the result, once."""
+        """Wait until a message may be delivered.
+
+        The caller calls the yielded function with the result, once.
+        """
         with self._changed:
             while (
                 pause_s := self._resumes_at - self._clock()
@@ -62,7 +69,10 @@ class PushFlow:
 
 
 class PushedApplication:
-    """A WSGI application to which Pub/Sub pushes. POST requests wait as messages would; other requests do not."""
+    """A WSGI application to which Pub/Sub pushes.
+
+    POST requests wait as messages would; other requests do not.
+    """
 
     def __init__(self, application: Callable[..., Iterable[bytes]], flow: PushFlow) -> None:
         self._application, self._flow = application, flow

@@ -1,8 +1,9 @@
 """The permissions of each service account on objects, as infra/iam.tf grants them.
 
-`tests/infra/test_storage_access.py` compares the grants with infra/. Sources of the rules: "IAM permissions for JSON
-methods" of Cloud Storage, and "Conditions" of IAM: a permission on the bucket is checked with the bucket's name. A
-condition on object names therefore has the same result for all calls on the bucket itself.
+`tests/infra/test_storage_access.py` compares the grants with infra/. Sources of the rules: "IAM
+permissions for JSON methods" of Cloud Storage, and "Conditions" of IAM: a permission on the bucket
+is checked with the bucket's name. A condition on object names therefore has the same result for all
+calls on the bucket itself.
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ class StorageGrant:
     """Folders that the condition excludes."""
 
     def allows(self, permission: str, name: str) -> bool:
-        """Return whether the grant has the permission for this object. `name` empty: for the bucket."""
+        """Return whether the grant has the permission for this object.
+
+        `name` empty: for the bucket.
+        """
         if permission not in ROLES[self.role]:
             return False
         return (not self.only or name.startswith(self.only)) and not name.startswith(
@@ -100,9 +104,11 @@ class Access:
 
 
 def required_access(method: str, target: str, body: bytes) -> Iterator[Access]:
-    """Yield the permissions that a call of the JSON API needs; none for calls that this module does not know.
+    """Yield the permissions that a call of the JSON API needs; none for calls that this module does
+    not know.
 
-    `target` is path and query. The name of an uploaded object is in the query, or in the metadata in the body.
+    `target` is path and query. The name of an uploaded object is in the query, or in the metadata
+    in the body.
     """
     url = urlsplit(target)
     if match := _UPLOAD.fullmatch(url.path):
@@ -146,7 +152,8 @@ class StorageAccess:
     stage_bucket: str
 
     def allows(self, access: Access) -> bool:
-        # The proxy of the VMs sends this call in place of TensorFlow's getStorageLayout, which needs LIST.
+        # The proxy of the VMs sends this call in place of TensorFlow's getStorageLayout, which
+        # needs LIST.
         if self.account == WORKER and access.permission == GET_BUCKET:
             access = Access(LIST, access.bucket)
         resources = {self.bucket: "this", self.stage_bucket: "stage"}
@@ -160,9 +167,9 @@ class StorageAccess:
     def refusal(self, denied: Access) -> str:
         """Return the message of Google's error. Source of its text: Cloud Storage's JSON API."""
         return (
-            f"{self.account} does not have {denied.permission} access to the Google Cloud Storage "
-            f"{'object' if denied.name else 'bucket'}. Permission '{denied.permission}' denied on resource "
-            "(or it may not exist)."
+            f"{self.account} does not have {denied.permission} access to the Google Cloud Storage"
+            f" {'object' if denied.name else 'bucket'}. Permission '{denied.permission}' denied on"
+            " resource (or it may not exist)."
         )
 
     def first_missing(self, method: str, target: str, body: bytes) -> Access | None:
@@ -173,9 +180,11 @@ class StorageAccess:
         )
 
     def hides_missing(self, method: str, target: str) -> Access | None:
-        """Return the permission to list objects if the account lacks it and the call names an object; else None.
+        """Return the permission to list objects if the account lacks it and the call names an
+        object; else None.
 
-        Without that permission, Cloud Storage answers 403 instead of 404 for an object that does not exist.
+        Without that permission, Cloud Storage answers 403 instead of 404 for an object that does
+        not exist.
         """
         for access in required_access(method, target, b""):
             lister = Access(LIST, access.bucket)

@@ -1,4 +1,6 @@
-"""Servers of the standard library, as emulators use them: refuse web pages, log no access, answer in one packet."""
+"""Servers of the standard library, as emulators use them: refuse web pages, log no access, answer
+in one packet.
+"""
 
 import sys
 from http.server import ThreadingHTTPServer
@@ -13,7 +15,9 @@ class QuietServer(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore clients that disconnect during a request, as killed VMs do; log any other error."""
+        """Ignore clients that disconnect during a request, as killed VMs do; log any
+        other error.
+        """
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 

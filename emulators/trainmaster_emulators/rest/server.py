@@ -1,4 +1,6 @@
-"""The HTTP server of an emulator: routes, JSON bodies, errors in Google's format, and shutdown on a signal."""
+"""The HTTP server of an emulator: routes, JSON bodies, errors in Google's format, and shutdown on a
+signal.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,11 @@ from trainmaster_emulators.rest.quiet_http import QuietHandler
 Answer = Json | str | Response
 """A body as an object or as JSON, or a whole response."""
 Route = tuple[str, str, Callable[..., Answer]]
-"""Method, path (werkzeug's rule), and the endpoint, which gets the request and the variables of the path.
+"""Method, path (werkzeug's rule), and the endpoint, which gets the request and the variables of the
+path.
 
-An endpoint raises ApiError."""
+An endpoint raises ApiError.
+"""
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +72,9 @@ class RestServer:
         return found
 
     def failure(self, request: Request, status: int) -> ApiError:
-        """Return the error of a call that this emulator does not implement (status below 500) or cannot answer."""
+        """Return the error of a call that this emulator does not implement (status below 500) or
+        cannot answer.
+        """
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return ApiError(500, "INTERNAL", "Internal error encountered.")
         return ApiError(
@@ -79,7 +85,10 @@ class RestServer:
 def json_body(
     request: Request, bytes_max: int | None = None, error: Callable[[str], ApiError] = invalid
 ) -> Json:
-    """Return the request's object; an empty body is an empty object. Raises ApiError, which `error` makes of a text."""
+    """Return the request's object; an empty body is an empty object.
+
+    Raises ApiError, which `error` makes of a text.
+    """
     data = request.get_data()
     if bytes_max is not None and len(data) > bytes_max:
         raise error(f"Request payload size exceeds the limit: {bytes_max} bytes.")
@@ -108,7 +117,9 @@ class WsgiHandler(QuietHandler, WSGIRequestHandler):
 
 
 def listen(host: str, port: int, application: Callable[..., Iterable[bytes]]) -> BaseWSGIServer:
-    """Return a server with a thread per connection: a call that waits for an operation blocks for up to 2 minutes."""
+    """Return a server with a thread per connection: a call that waits for an operation blocks for
+    up to 2 minutes.
+    """
     return make_server(host, port, application, threaded=True, request_handler=WsgiHandler)
 
 
@@ -145,7 +156,9 @@ def in_background(server: TCPServer) -> Iterator[None]:
 
 
 def serve_folder(name: str, application: Callable[[Path], Callable[..., Iterable[bytes]]]) -> None:
-    """Run the command line of an emulator that stores its data in a folder, until SIGTERM or SIGINT."""
+    """Run the command line of an emulator that stores its data in a folder, until SIGTERM or
+    SIGINT.
+    """
     parser = argparse.ArgumentParser(prog=f"python -m trainmaster_emulators.{name}")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)

@@ -1,4 +1,5 @@
-"""An emulator of Cloud Scheduler: jobs that publish a message or send a request at times given by a cron expression.
+"""An emulator of Cloud Scheduler: jobs that publish a message or send a request at times given by a
+cron expression.
 
     server ──► job_store ◄── clock ──► dispatch ──► Pub/Sub emulator, or an HTTP target
                   │            └── execution: when a job runs next, and whether a failed attempt is repeated

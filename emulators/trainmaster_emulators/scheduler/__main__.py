@@ -1,7 +1,9 @@
-"""`python -m trainmaster_emulators.scheduler --port PORT --state-dir DIR --project P --pubsub HOST --token-file FILE`.
+"""`python -m trainmaster_emulators.scheduler --port PORT --state-dir DIR --project P --pubsub HOST
+--token-file FILE`.
 
-`--every SECONDS --topic T`: also publish `{}` to that topic at this interval, which may be shorter than a minute.
-Crontab expressions have no shorter intervals: on Google Cloud, a job of Cloud Scheduler calls `sweep` once a minute.
+`--every SECONDS --topic T`: also publish `{}` to that topic at this interval, which may be shorter
+than a minute. Crontab expressions have no shorter intervals: on Google Cloud, a job of Cloud
+Scheduler calls `sweep` once a minute.
 """
 
 from __future__ import annotations

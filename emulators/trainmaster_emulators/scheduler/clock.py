@@ -1,7 +1,8 @@
 """Starts the attempts of jobs that are due, each on a thread of a pool.
 
-The result of an attempt is recorded after the attempt. If the process ends before that, the attempt is repeated; Cloud
-Scheduler, too, may run a job more than once. A job has one attempt at a time, except for those that `run` forces.
+The result of an attempt is recorded after the attempt. If the process ends before that, the attempt
+is repeated; Cloud Scheduler, too, may run a job more than once. A job has one attempt at a time,
+except for those that `run` forces.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class Clock:
 
     def start_due(self) -> None:
         """Start an attempt of each job that is due, unless one is running."""
-        # Copied before the query: its result may still contain a job whose attempt ends during the query.
+        # Copied before the query: its result may still contain a job whose attempt ends during the
+        # query.
         running = set(self._running)
         for scheduled in self._store.due(self._now()):
             if scheduled.job.name not in running:
@@ -60,7 +62,10 @@ class Clock:
                 self._pool.submit(self._attempt, scheduled)
 
     def force(self, scheduled: ScheduledJob) -> None:
-        """Start an attempt now, even of a paused job. The schedule does not change, and a failure is not retried."""
+        """Start an attempt now, even of a paused job.
+
+        The schedule does not change, and a failure is not retried.
+        """
         self._pool.submit(self._forced_attempt, scheduled)
 
     def _attempt(self, scheduled: ScheduledJob) -> None:

@@ -1,9 +1,12 @@
-"""One attempt of a job: publish the message, or send the request. The result is a status, empty for a success.
+"""One attempt of a job: publish the message, or send the request.
 
-Headers and tokens are those of Cloud Scheduler. An access token of the local stack is sent to loopback addresses only:
-another server could use it here. Identity tokens name their audience, so they are sent to any server. Their keys are at
-`/emulator/v1/certs` of this emulator. Redirects are not followed, and are failures.
-Source: https://cloud.google.com/scheduler/docs/reference/rest/v1/projects.locations.jobs#HttpTarget.
+The result is a status, empty for a success.
+
+Headers and tokens are those of Cloud Scheduler. An access token of the local stack is sent to
+loopback addresses only: another server could use it here. Identity tokens name their audience, so
+they are sent to any server. Their keys are at `/emulator/v1/certs` of this emulator. Redirects are
+not followed, and are failures. Source:
+https://cloud.google.com/scheduler/docs/reference/rest/v1/projects.locations.jobs#HttpTarget.
 """
 
 from __future__ import annotations
@@ -63,7 +66,10 @@ class Dispatcher:
     """Secret part of the stack's access tokens."""
 
     def attempt(self, job: Job, scheduled_at: datetime) -> Json:
-        """Run the job once. `scheduled_at`: the time of the schedule that this execution belongs to."""
+        """Run the job once.
+
+        `scheduled_at`: the time of the schedule that this execution belongs to.
+        """
         if job.http_target:
             return self._send(job, job.http_target, scheduled_at)
         return self._publish(job.pubsub_target) if job.pubsub_target else {}
@@ -87,7 +93,10 @@ class Dispatcher:
 
     def _send(self, job: Job, target: HttpTarget, scheduled_at: datetime) -> Json:
         if target.oauth_token and not is_loopback(target.uri):
-            text = f"the local stack sends its access tokens to loopback addresses only, not to {target.uri}"
+            text = (
+                "the local stack sends its access tokens to loopback addresses only, not to"
+                f" {target.uri}"
+            )
             return _status(PERMISSION_DENIED, text)
         body = base64.b64decode(target.body) if target.body else None
         request = urllib.request.Request(  # noqa: S310 - http and https only, checked by HttpTarget
@@ -123,9 +132,9 @@ class Dispatcher:
             "User-Agent": USER_AGENT,
             "X-CloudScheduler": "true",
             "X-CloudScheduler-JobName": job.name.rpartition("/")[2],
-            "X-CloudScheduler-ScheduleTime": scheduled_at.astimezone(UTC)
-            .isoformat()
-            .replace("+00:00", "Z"),
+            "X-CloudScheduler-ScheduleTime": (
+                scheduled_at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+            ),
         }
         if target.oauth_token:
             token = iam.access_token(target.oauth_token.service_account_email, self.secret)

@@ -3,9 +3,10 @@
     waiting ──its time comes──► attempt ──success──► waiting for the next time of the schedule
                                    └──failure──► waiting for the next attempt, while the retry limits allow one
 
-If times of the schedule pass while no process runs, such as during a restart, the job runs once afterwards, for the
-first of these times. The others are skipped. An execution whose retries last beyond the next time of the schedule
-replaces it. Source: https://cloud.google.com/scheduler/docs/configuring/retry-jobs and the reference of `schedule`.
+If times of the schedule pass while no process runs, such as during a restart, the job runs once
+afterwards, for the first of these times. The others are skipped. An execution whose retries last
+beyond the next time of the schedule replaces it. Source:
+https://cloud.google.com/scheduler/docs/configuring/retry-jobs and the reference of `schedule`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ class ScheduledJob:
 
     job: Job
     version: int
-    """Number of changes by users. An attempt that began before a change does not decide the next time."""
+    """Number of changes by users.
+
+    An attempt that began before a change does not decide the next time.
+    """
     execution_at: datetime | None = None
     """Time of the schedule whose execution has failed attempts; None: no execution has begun."""
     first_attempt_at: datetime | None = None
@@ -47,7 +51,10 @@ def next_time(job: Job, after: datetime) -> datetime:
 
 
 def plan_next(job: Job, version: int, now: datetime) -> ScheduledJob:
-    """Return a new, changed or resumed job with its next time. The state of an earlier execution is dropped."""
+    """Return a new, changed or resumed job with its next time.
+
+    The state of an earlier execution is dropped.
+    """
     at = next_time(job, now) if job.state is JobState.ENABLED else None
     return ScheduledJob(job.model_copy(update={"schedule_time": at}), version)
 
@@ -72,7 +79,10 @@ def resume(scheduled: ScheduledJob, now: datetime) -> ScheduledJob:
 
 def _require(scheduled: ScheduledJob, state: JobState) -> None:
     if scheduled.job.state is not state:
-        message = f"The job {scheduled.job.name} is {scheduled.job.state}; this call needs a job that is {state}."
+        message = (
+            f"The job {scheduled.job.name} is {scheduled.job.state}; this call needs a job that is"
+            f" {state}."
+        )
         raise ApiError(400, "FAILED_PRECONDITION", message)
 
 
@@ -99,8 +109,8 @@ def after_attempt(
 def retry_delay(config: RetryConfig, failures: int, elapsed: timedelta) -> timedelta | None:
     """Return the pause before the next attempt, None if the execution has failed.
 
-    The execution ends when both limits, the number of retries and their duration, are reached. A limit of 0 means "no
-    limit", but if both are 0, there are no retries.
+    The execution ends when both limits, the number of retries and their duration, are reached. A
+    limit of 0 means "no limit", but if both are 0, there are no retries.
     """
     duration_max_s = seconds(config.max_retry_duration)
     has_count = failures <= config.retry_count

@@ -49,8 +49,8 @@ def _time_zone(name: str) -> str:
 
 def _schedule(text: str) -> str:
     problem = (
-        f"Schedule or time zone is invalid: {text!r} must be a crontab expression of {CRON_FIELDS} fields, "
-        "such as '0 3 * * *'"
+        f"Schedule or time zone is invalid: {text!r} must be a crontab expression of {CRON_FIELDS}"
+        " fields, such as '0 3 * * *'"
     )
     if len(text.split()) != CRON_FIELDS:
         raise ValueError(problem)

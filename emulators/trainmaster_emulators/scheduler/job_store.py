@@ -1,4 +1,6 @@
-"""The stored jobs: a table in a file, so that a restarted emulator continues with the same jobs and times."""
+"""The stored jobs: a table in a file, so that a restarted emulator continues with the same jobs and
+times.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,10 @@ class JobStore:
         return found
 
     def change(self, name: str, function: Callable[[ScheduledJob], ScheduledJob]) -> ScheduledJob:
-        """Replace the job by the function's result, and return it. Raises ApiError (404), and the function's errors."""
+        """Replace the job by the function's result, and return it.
+
+        Raises ApiError (404), and the function's errors.
+        """
         with self._lock:
             found = self._load(name)
             if found is None:
@@ -76,7 +81,8 @@ class JobStore:
         prefix = f"{parent}/jobs/"
         with self._lock:
             rows = self._connection.execute(
-                "SELECT content FROM jobs WHERE name > ? AND substr(name, 1, ?) = ? ORDER BY name LIMIT ?",
+                "SELECT content FROM jobs WHERE name > ? AND substr(name, 1, ?) = ? ORDER BY name"
+                " LIMIT ?",
                 (after or prefix, len(prefix), prefix, size),
             ).fetchall()
         return [_STORED.validate_json(content) for (content,) in rows]

@@ -1,6 +1,7 @@
 """The job resource: its fields, their limits, and changes by `updateMask`.
 
-Source of fields and limits: https://cloud.google.com/scheduler/docs/reference/rest/v1/projects.locations.jobs.
+Source of fields and limits:
+https://cloud.google.com/scheduler/docs/reference/rest/v1/projects.locations.jobs.
 """
 
 from __future__ import annotations
@@ -137,11 +138,13 @@ class Job(Resource):
         return resource | {
             "timeZone": self.time_zone,
             "state": self.state.value,
-            "retryConfig": self.retry_config.model_dump(by_alias=True, exclude={"retry_count"})
-            | (
-                {"retryCount": self.retry_config.retry_count}
-                if self.retry_config.retry_count
-                else {}
+            "retryConfig": (
+                self.retry_config.model_dump(by_alias=True, exclude={"retry_count"})
+                | (
+                    {"retryCount": self.retry_config.retry_count}
+                    if self.retry_config.retry_count
+                    else {}
+                )
             ),
         }
 
@@ -159,7 +162,10 @@ def new_job(body: Mapping[str, Any], parent: str, default_id: str, now: datetime
 
 
 def changed_job(job: Job, body: Mapping[str, Any], mask: str, now: datetime) -> Job:
-    """Return the job after an update: the fields of the mask, or all fields of the body. Raises ApiError."""
+    """Return the job after an update: the fields of the mask, or all fields of the body.
+
+    Raises ApiError.
+    """
     names = [
         _SNAKE.sub(lambda match: match[1].upper(), path.strip()) for path in mask.split(",") if path
     ]
@@ -179,7 +185,9 @@ def changed_job(job: Job, body: Mapping[str, Any], mask: str, now: datetime) -> 
 
 
 def check_project(job: Job, project: str) -> None:
-    """Raise ApiError for a topic or a service account of another project, as Cloud Scheduler does."""
+    """Raise ApiError for a topic or a service account of another project, as Cloud
+    Scheduler does.
+    """
     if job.pubsub_target and job.pubsub_target.topic_name.split("/")[1] != project:
         raise invalid(
             f"pubsubTarget.topicName: the topic must be in the project of the job, {project}."
@@ -188,7 +196,8 @@ def check_project(job: Job, project: str) -> None:
     token = target and (target.oauth_token or target.oidc_token)
     if token and not token.service_account_email.endswith(f"@{project}.iam.gserviceaccount.com"):
         raise invalid(
-            f"serviceAccountEmail: the service account must be in the project of the job, {project}."
+            "serviceAccountEmail: the service account must be in the project of the job,"
+            f" {project}."
         )
 
 
@@ -198,7 +207,8 @@ def _read(document: Mapping[str, Any]) -> Job:
         return Job.model_validate(document)
     except ValidationError as error:
         problems = [
-            f"{'.'.join(map(str, problem['loc'])) or 'job'}: {problem['msg'].removeprefix('Value error, ')}"
+            f"{'.'.join(map(str, problem['loc'])) or 'job'}:"
+            f" {problem['msg'].removeprefix('Value error, ')}"
             for problem in error.errors()
         ]
         raise invalid("; ".join(problems)) from None

@@ -1,4 +1,6 @@
-"""Client for the faults that the Compute emulator can inject, under `/emulator/v1`: Google has no API for them."""
+"""Client for the faults that the Compute emulator can inject, under `/emulator/v1`: Google has no
+API for them.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,9 @@ TIMEOUT_S: Final = 30.0
 class FaultClient:
     """Injects faults into one stack.
 
-    Every method raises StackError if the VM does not exist or the Compute emulator does not respond. `vm` is the name
-    of a VM or of a TPU node. `notice_s` None: the notice that Google gives.
+    Every method raises StackError if the VM does not exist or the Compute emulator does not
+    respond. `vm` is the name of a VM or of a TPU node. `notice_s` None: the notice that Google
+    gives.
     """
 
     def __init__(self, state: StackState) -> None:
@@ -32,7 +35,10 @@ class FaultClient:
         self._vm(vm, "maintenance", notice_s)
 
     def upcoming_maintenance(self, vm: str, notice_s: float | None = None) -> None:
-        """Announce maintenance to a VM with GPUs. It begins after `notice_s` seconds; None: after an hour."""
+        """Announce maintenance to a VM with GPUs.
+
+        It begins after `notice_s` seconds; None: after an hour.
+        """
         self._vm(vm, "upcoming-maintenance", notice_s)
 
     def crash(self, vm: str, host: int = 0) -> None:
@@ -47,7 +53,9 @@ class FaultClient:
         )
 
     def processes(self, vm: str, host: int = 0) -> dict[str, Any]:
-        """Return the process ids of the VM: `init`, and `program`, which is None while no training program runs."""
+        """Return the process ids of the VM: `init`, and `program`, which is None while no training
+        program runs.
+        """
         return self._call(
             "GET", f"/emulator/v1/vms/{vm}/processes?host={host}", None, f"running VM {vm}"
         )

@@ -1,7 +1,7 @@
 """Google's Firestore emulator as a service of the stack. It keeps all data in memory.
 
-Besides the port for clients, it opens one for web applications and one for a user interface. By default, they are
-ports that every web page can call.
+Besides the port for clients, it opens one for web applications and one for a user interface. By
+default, they are ports that every web page can call.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Serve one function under functions-framework, as in production, but refuse requests of web pages.
 
-python -m trainmaster_emulators.services.function_server --source FILE --target NAME --fd NUMBER [--push-time-scale S]
+python -m trainmaster_emulators.services.function_server --source FILE --target NAME --fd NUMBER
+[--push-time-scale S]
 
-`--fd` is the descriptor of the socket on which it listens.
-With `--push-time-scale`, requests wait as Pub/Sub's messages would after failures (`realism.push_flow`).
+`--fd` is the descriptor of the socket on which it listens. With `--push-time-scale`, requests wait
+as Pub/Sub's messages would after failures (`realism.push_flow`).
 """
 
 from __future__ import annotations
@@ -20,12 +21,18 @@ from trainmaster_emulators.browser_guard import BrowserGuard
 from trainmaster_emulators.realism.push_flow import PushedApplication, PushFlow
 
 KEEP_ALIVE_S: Final = 610
-"""How long a connection may be idle, as with Google's front end. After gunicorn's default of 2 s, a client that reuses
-its connection for a POST, which it may not repeat, is cut off. Source: Cloud Load Balancing, "Timeouts and retries"."""
+"""How long a connection may be idle, as with Google's front end.
+
+After gunicorn's default of 2 s, a client that reuses its connection for a POST, which it may not
+repeat, is cut off. Source: Cloud Load Balancing, "Timeouts and retries".
+"""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Serve until the process ends. This is the command line of functions-framework with the guard around its app."""
+    """Serve until the process ends.
+
+    This is the command line of functions-framework with the guard around its app.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m trainmaster_emulators.services.function_server"
     )

@@ -1,4 +1,7 @@
-"""The functions as services of the stack. Each runs under functions-framework in its own process, as in production."""
+"""The functions as services of the stack.
+
+Each runs under functions-framework in its own process, as in production.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,9 @@ from trainmaster_emulators.process.service import Service
 from trainmaster_emulators.process.state import StackConfig, StackError
 
 HEALTH: Final = "/robots.txt"
-"""functions-framework itself returns 404 for this path as soon as the function is loaded, without calling it."""
+"""functions-framework itself returns 404 for this path as soon as the function is loaded, without
+calling it.
+"""
 THREADS: Final = 8
 """Concurrent requests of one process, of the same order as in production."""
 
@@ -29,7 +34,10 @@ SHARED_MODULES: Final = (
 
 
 def import_shared_modules(folder: Path) -> None:
-    """Import what the functions in this folder import. The supervisor does it once, and then forks the functions."""
+    """Import what the functions in this folder import.
+
+    The supervisor does it once, and then forks the functions.
+    """
     for name in (
         "trainmaster_emulators.services.function_server",
         "functions_framework._http.gunicorn",
@@ -47,9 +55,12 @@ def services(
     *,
     push_time_scale: float | None = None,
 ) -> list[Service]:
-    """Return one service per function. `ports`: function → port. `extra`: function → additional variables.
+    """Return one service per function.
 
-    `push_time_scale`: delay requests after failures, as Pub/Sub does; None: no delays, for functions without a topic.
+    `ports`: function → port. `extra`: function → additional variables.
+
+    `push_time_scale`: delay requests after failures, as Pub/Sub does; None: no delays, for
+    functions without a topic.
 
     Raises StackError where a function's file is missing.
     """

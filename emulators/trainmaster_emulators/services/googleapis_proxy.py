@@ -1,21 +1,23 @@
 """An HTTPS proxy through which programs that use fixed Google addresses reach the local stack.
 
 TensorFlow's built-in `gs://` file system calls `https://www.googleapis.com/storage/v1/` and
-`https://storage.googleapis.com`; no variable changes these addresses. It does honour `https_proxy` and
-`CURL_CA_BUNDLE`:
+`https://storage.googleapis.com`; no variable changes these addresses. It does honour `https_proxy`
+and `CURL_CA_BUNDLE`:
 
     TensorFlow ── CONNECT www.googleapis.com:443 ──► this proxy ── plain HTTP ──► fake-gcs-server
               ◄── TLS, certificate from ca.pem ────►
     anything   ── CONNECT pypi.example:443 ────────► this proxy ── the same bytes ──► that host
 
-Cloud Logging is answered by the stack's emulator of it, because ml_goodput_measurement writes there. It listens on the
-loopback address only. For other Google hosts, such as `pubsub.googleapis.com`, it answers 501, so
-that nothing on the local stack reaches the real Google by accident. All other hosts are tunnelled unchanged.
+Cloud Logging is answered by the stack's emulator of it, because ml_goodput_measurement writes
+there. It listens on the loopback address only. For other Google hosts, such as
+`pubsub.googleapis.com`, it answers 501, so that nothing on the local stack reaches the real Google
+by accident. All other hosts are tunnelled unchanged.
 
-`--state-dir` holds the certificate authority (`ca-key.pem`, `ca-cert.pem`), which is kept over restarts because clients
-have loaded it, and `ca.pem`, the bundle for `CURL_CA_BUNDLE`: this authority and the machine's others, for tunnelled
-hosts. TensorFlow opens a connection and reads the bundle for every call: a call takes 2 ms with `ca-cert.pem` alone and
-6.5 ms with the 170 authorities of `ca.pem` (measured). In a process that uses curl for nothing else,
+`--state-dir` holds the certificate authority (`ca-key.pem`, `ca-cert.pem`), which is kept over
+restarts because clients have loaded it, and `ca.pem`, the bundle for `CURL_CA_BUNDLE`: this
+authority and the machine's others, for tunnelled hosts. TensorFlow opens a connection and reads the
+bundle for every call: a call takes 2 ms with `ca-cert.pem` alone and 6.5 ms with the 170
+authorities of `ca.pem` (measured). In a process that uses curl for nothing else,
 `CURL_CA_BUNDLE=ca-cert.pem` with `REQUESTS_CA_BUNDLE=ca.pem` is the faster pair.
 
 `storage_forwarder` corrects the differences between fake-gcs-server and Cloud Storage.
@@ -77,7 +79,8 @@ def main(argv: list[str] | None = None) -> int:
         server.others = {"logging.googleapis.com": split_address(options.logging)}
     with in_background(server):
         print(
-            f"googleapis proxy ready on 127.0.0.1:{server.server_port}, certificates in {options.state_dir / 'ca.pem'}",
+            f"googleapis proxy ready on 127.0.0.1:{server.server_port}, certificates in"
+            f" {options.state_dir / 'ca.pem'}",
             flush=True,
         )
         stopped.wait()
@@ -94,7 +97,9 @@ class ProxyServer(ForwardingServer):
 
 
 class ConnectHandler(ForwardingHandler):
-    """The outer layer: reads `CONNECT host:port`, then either terminates TLS or tunnels the connection."""
+    """The outer layer: reads `CONNECT host:port`, then either terminates TLS or tunnels the
+    connection.
+    """
 
     server: ProxyServer
 
@@ -161,7 +166,9 @@ def is_google_host(host: str) -> bool:
 
 
 def copy_stream(source: socket.socket, sink: socket.socket) -> None:
-    """Copy one direction of a tunnel until `source` ends, then shut down the writing side of `sink`."""
+    """Copy one direction of a tunnel until `source` ends, then shut down the writing side of
+    `sink`.
+    """
     with contextlib.suppress(OSError):
         while piece := source.recv(CHUNK_BYTES):
             sink.sendall(piece)

@@ -1,11 +1,12 @@
-"""IAM for Pub/Sub and Firestore: one address per service account, which refuses calls that infra/ does not permit.
+"""IAM for Pub/Sub and Firestore: one address per service account, which refuses calls that infra/
+does not permit.
 
     function submit ──► its address ──► Google's emulators, which have no IAM
 
-`python -m trainmaster_emulators.services.grpc_gate --firestore HOST:PORT --pubsub HOST:PORT --infra DIR --account
-submit=PORT …` serves until it is ended, and prints a line for each call that it refuses. `realism.call_access` has the
-rules. Requests and responses are forwarded as bytes. The address identifies the caller, because Google's clients send
-no token to an emulator.
+`python -m trainmaster_emulators.services.grpc_gate --firestore HOST:PORT --pubsub HOST:PORT --infra
+DIR --account submit=PORT …` serves until it is ended, and prints a line for each call that it
+refuses. `realism.call_access` has the rules. Requests and responses are forwarded as bytes. The
+address identifies the caller, because Google's clients send no token to an emulator.
 """
 
 from __future__ import annotations
@@ -107,7 +108,9 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 
 def _deadline_s(context: Any) -> float | None:
-    """Return the time that the client still waits; None: it has no deadline, which gRPC reports as many years."""
+    """Return the time that the client still waits; None: it has no deadline, which gRPC reports as
+    many years.
+    """
     remaining: float | None = context.time_remaining()
     return remaining if remaining is not None and remaining < NO_DEADLINE_S else None
 

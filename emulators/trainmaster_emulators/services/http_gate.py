@@ -1,13 +1,14 @@
-"""IAM for Google's JSON APIs: one address per service account, which refuses calls that infra/ does not permit.
+"""IAM for Google's JSON APIs: one address per service account, which refuses calls that infra/ does
+not permit.
 
     function submit ──► its address ──┐
     VMs             ──► their address ┴─► the emulators of Cloud Storage, Logging, Monitoring, IAM, Pub/Sub and Compute
 
-`python -m trainmaster_emulators.services.http_gate --infra DIR --project P --bucket B --stage-bucket S --upstream
-logging=HOST:PORT … --account submit=PORT …` serves until it is ended. It prints a line for each call that it refuses,
-except those of Cloud Storage, which refuses instead of saying that an object is missing. `realism.http_access` and
-`realism.storage_access` have the rules. The address identifies the caller, because clients send no token to an
-emulator.
+`python -m trainmaster_emulators.services.http_gate --infra DIR --project P --bucket B
+--stage-bucket S --upstream logging=HOST:PORT … --account submit=PORT …` serves until it is ended.
+It prints a line for each call that it refuses, except those of Cloud Storage, which refuses instead
+of saying that an object is missing. `realism.http_access` and `realism.storage_access` have the
+rules. The address identifies the caller, because clients send no token to an emulator.
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ NAME: Final = "http-gate"
 
 
 class GateServer(ForwardingServer):
-    """Serves one account on one port. `buckets`: names of the buckets `this` and `stage` of infra/."""
+    """Serves one account on one port.
+
+    `buckets`: names of the buckets `this` and `stage` of infra/.
+    """
 
     def __init__(
         self,
@@ -79,17 +83,23 @@ class GateServer(ForwardingServer):
         try:
             api, needed = required_access(method, path, body)
         except KeyError:
-            remedy = f"add the permissions of {method} {path} to trainmaster_emulators.realism.http_access"
+            remedy = (
+                f"add the permissions of {method} {path} to"
+                " trainmaster_emulators.realism.http_access"
+            )
             return None, f"{self._account}: {remedy}"
         for access in needed:
             if not is_granted(access, self._grants) and not self._may_access_secret(access, path):
                 return api, refusal(self._account, access)
-        return api, refused_vm(
-            self._vm_prefix, path, body, self._vm_name
-        ) if api is Api.COMPUTE else ""
+        return api, (
+            refused_vm(self._vm_prefix, path, body, self._vm_name) if api is Api.COMPUTE else ""
+        )
 
     def _may_access_secret(self, access: Access, path: str) -> bool:
-        """Return whether the secret's own policy grants access to the account. The owner sets it; infra/ does not."""
+        """Return whether the secret's own policy grants access to the account.
+
+        The owner sets it; infra/ does not.
+        """
         if access.permission != ACCESS_SECRET:
             return False
         try:
@@ -115,12 +125,16 @@ class GateServer(ForwardingServer):
 
 
 class GateHandler(StorageHandler):
-    """Forwards a call that the account may make. Buffers the body, which may contain what decides."""
+    """Forwards a call that the account may make.
+
+    Buffers the body, which may contain what decides.
+    """
 
     server: GateServer
 
     def _forward(self) -> None:
-        # The googleapis proxy forwards the host that its client called. A web page cannot have one of these hosts.
+        # The googleapis proxy forwards the host that its client called. A web page cannot have one
+        # of these hosts.
         host = self.headers.get("Host", "")
         is_proxied = is_storage_host(host.partition(":")[0].lower())
         if not is_proxied and (reason := find_host_refusal(host)):
@@ -187,7 +201,9 @@ class GateHandler(StorageHandler):
         return body
 
     def _location(self, value: str, host: str) -> str:
-        """Return the address of a resumable upload at this gate instead of fake-gcs-server's own."""
+        """Return the address of a resumable upload at this gate instead of
+        fake-gcs-server's own.
+        """
         parts = urlsplit(value)
         upstream_host, upstream_port = self.server.storage
         if parts.netloc in (host, f"{upstream_host}:{upstream_port}"):

@@ -23,7 +23,10 @@ class JsonHandler(QuietHandler):
 
 
 def key_server(keys: Callable[[], object], port: int = 0) -> ThreadingHTTPServer:
-    """Return a server on loopback that publishes the keys of an issuer, as Google does. The caller runs it."""
+    """Return a server on loopback that publishes the keys of an issuer, as Google does.
+
+    The caller runs it.
+    """
 
     class Keys(JsonHandler):
         def do_GET(self) -> None:

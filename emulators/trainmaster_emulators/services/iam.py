@@ -1,8 +1,8 @@
 """An emulator of the calls by which the `api` function authorises its callers.
 
-The calls are testIamPermissions of a project and of a service account, projects.get, OpenID Connect's UserInfo, and
-OAuth's tokeninfo. It also serves the resources that jobs name (`named_resources`), without asking for a token.
-These accounts exist:
+The calls are testIamPermissions of a project and of a service account, projects.get, OpenID
+Connect's UserInfo, and OAuth's tokeninfo. It also serves the resources that jobs name
+(`named_resources`), without asking for a token. These accounts exist:
 
     local-stack          has all permissions; the local stack's own clients use it
     local-viewer         has read permissions
@@ -11,8 +11,8 @@ These accounts exist:
     NAME@PROJECT.iam.gserviceaccount.com
                          every service account of the project; has all permissions; scheduled jobs call as one
 
-The access token of an account is ya29.ACCOUNT.SECRET, with a secret that is random for each stack and `_` for `@`. Any
-other token is invalid: 401, Google's response to an expired token.
+The access token of an account is ya29.ACCOUNT.SECRET, with a secret that is random for each stack
+and `_` for `@`. Any other token is invalid: 401, Google's response to an expired token.
 
 Run as `python -m trainmaster_emulators.services.iam --port PORT --project P --token-file FILE`.
 The file contains the token of `local-stack`. The emulator stores nothing.
@@ -54,7 +54,9 @@ _SERVICE_ACCOUNT: Final = re.compile(r"[a-z][a-z0-9-]*@[a-z0-9-]+\.iam\.gservice
 
 
 def _permission_test(account: str) -> Callable[[str], bool] | None:
-    """Return a function that tests whether the account has a permission; None for an unknown account."""
+    """Return a function that tests whether the account has a permission; None for an unknown
+    account.
+    """
     return (
         _HAS_PERMISSION[OWNER]
         if _SERVICE_ACCOUNT.fullmatch(account)
@@ -65,7 +67,9 @@ def _permission_test(account: str) -> Callable[[str], bool] | None:
 def check_permissions(
     project: str, path: str, authorization: str, body: bytes
 ) -> tuple[int, dict[str, Any]]:
-    """Return status and body, as Cloud Resource Manager and IAM v1 do: an empty object if nothing is granted."""
+    """Return status and body, as Cloud Resource Manager and IAM v1 do: an empty object if nothing
+    is granted.
+    """
     if not re.fullmatch(
         rf"/v1/projects/({re.escape(project)}|-/serviceAccounts/[^/:]+):testIamPermissions", path
     ):
@@ -84,7 +88,10 @@ def check_permissions(
 
 
 def token_info(authorization: str) -> tuple[int, dict[str, Any]]:
-    """Return status and body of OAuth's tokeninfo. Its errors have another format than those of the other calls."""
+    """Return status and body of OAuth's tokeninfo.
+
+    Its errors have another format than those of the other calls.
+    """
     token = authorization.removeprefix("Bearer ")
     if _permission_test(token) is None:
         return 400, {"error": "invalid_token", "error_description": "Invalid Value"}
@@ -95,7 +102,9 @@ def token_info(authorization: str) -> tuple[int, dict[str, Any]]:
 
 
 def get_project_or_user(project: str, path: str, authorization: str) -> tuple[int, dict[str, Any]]:
-    """Return status and body of Cloud Resource Manager's `projects.get` or of OpenID Connect's UserInfo."""
+    """Return status and body of Cloud Resource Manager's `projects.get` or of OpenID Connect's
+    UserInfo.
+    """
     token = authorization.removeprefix("Bearer ")
     has_permission = _permission_test(token)
     if has_permission is None:
@@ -111,7 +120,9 @@ def get_project_or_user(project: str, path: str, authorization: str) -> tuple[in
 
 
 def access_token(account: str, secret: str) -> str:
-    """Return the access token of an account. Without a secret, as in tests, it is the account's name.
+    """Return the access token of an account.
+
+    Without a secret, as in tests, it is the account's name.
 
     Access tokens contain no `@`, and names of accounts no underscore.
     """
@@ -121,7 +132,8 @@ def access_token(account: str, secret: str) -> str:
 def secret_of(token_file: Path) -> str:
     """Return the secret part of the token in the file.
 
-    The command line of a process is visible to all users of the machine, so the secret is read from a file.
+    The command line of a process is visible to all users of the machine, so the secret is read from
+    a file.
     """
     return token_file.read_text(encoding="utf-8").strip().removeprefix(f"ya29.{OWNER}.")
 
@@ -166,7 +178,9 @@ def listen(port: int, project: str, secret: str = "") -> ThreadingHTTPServer:
             self.send_json(*get_project_or_user(project, self.path, self._authorization()))
 
         def _authorization(self) -> str:
-            """Return the header with the account's name instead of its token; empty for an unknown token."""
+            """Return the header with the account's name instead of its token; empty for an unknown
+            token.
+            """
             account = _account_of(self.headers.get("Authorization", ""), project, secret)
             return f"Bearer {account}" if account else ""
 

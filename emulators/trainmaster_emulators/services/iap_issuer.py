@@ -1,4 +1,6 @@
-"""Assertions as Identity-Aware Proxy (IAP) signs them, for tests and measurements of the hosted console."""
+"""Assertions as Identity-Aware Proxy (IAP) signs them, for tests and measurements of the hosted
+console.
+"""
 
 from __future__ import annotations
 

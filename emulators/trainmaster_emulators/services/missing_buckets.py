@@ -1,4 +1,7 @@
-"""The message for a bucket that the local stack does not have. Most such buckets hold public data sets."""
+"""The message for a bucket that the local stack does not have.
+
+Most such buckets hold public data sets.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,11 @@ def find_bucket(host: str, path: str) -> str:
 
 
 def missing_bucket_text(bucket: str) -> str:
-    """Return a message in one line. It is also the reason phrase of the response, because urllib shows only that."""
+    """Return a message in one line.
+
+    It is also the reason phrase of the response, because urllib shows only that.
+    """
     return (
-        f"the local stack has no bucket {bucket}, and does not reach public data: fill it from a folder with "
-        f"trainmaster local up --public-bucket {bucket}=DIR"
+        f"the local stack has no bucket {bucket}, and does not reach public data: fill it from a"
+        f" folder with trainmaster local up --public-bucket {bucket}=DIR"
     )

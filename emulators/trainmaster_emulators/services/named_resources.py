@@ -1,13 +1,14 @@
-"""An emulator of the resources that jobs name: service accounts, secrets, and images in Artifact Registry.
+"""An emulator of the resources that jobs name: service accounts, secrets, and images in Artifact
+Registry.
 
     IAM                  serviceAccounts: create, get, list, delete
     Secret Manager       secrets: create, get, getIamPolicy, setIamPolicy
                          versions: add, get, access, disable, enable, destroy
     Artifact Registry    tags: get, and create in place of a push
 
-Only the stack's own project exists. For any other project every call is 403, as Google answers a caller without
-permission there. The service account of the VMs exists from the start. Everything else is kept in memory and is gone
-when the stack ends.
+Only the stack's own project exists. For any other project every call is 403, as Google answers a
+caller without permission there. The service account of the VMs exists from the start. Everything
+else is kept in memory and is gone when the stack ends.
 """
 
 from __future__ import annotations
@@ -137,7 +138,10 @@ class NamedResources:
         return 200, {"name": f"projects/{self._project}/secrets/{name}"}
 
     def _policy(self, secret: str, verb: str, body: dict[str, Any]) -> Answer:
-        """Answer a call about a policy. The etag is constant, because the emulator detects no concurrent changes."""
+        """Answer a call about a policy.
+
+        The etag is constant, because the emulator detects no concurrent changes.
+        """
         if verb == "setIamPolicy":
             self._policies[secret] = {**body.get("policy", {}), "etag": "ACAB"}
         return 200, self._policies.get(secret, {"etag": "ACAB"})
@@ -145,7 +149,10 @@ class NamedResources:
     def _version(
         self, versions: list[dict[str, Any]], number: str, verb: str | None, path: str
     ) -> Answer:
-        """Answer a call about a version. `latest` is the newest one that is not destroyed, as in Secret Manager."""
+        """Answer a call about a version.
+
+        `latest` is the newest one that is not destroyed, as in Secret Manager.
+        """
         left = [version for version in versions if version["state"] != _DESTROYED]
         chosen = (
             left[-1:]

@@ -1,6 +1,8 @@
-"""Google's Pub/Sub emulator as a service of the stack, and the topics and subscriptions of `docs/interfaces.md`.
+"""Google's Pub/Sub emulator as a service of the stack, and the topics and subscriptions of
+`docs/interfaces.md`.
 
-The calls are plain REST: importing the client library would add a third of a second to the start of a stack.
+The calls are plain REST: importing the client library would add a third of a second to the start of
+a stack.
 """
 
 from __future__ import annotations
@@ -37,9 +39,12 @@ class Delivery:
 
 
 DELIVERY: Final = Delivery(attempts_max=100)
-"""The maximum that Pub/Sub allows. The emulator redelivers every second (measured), so a message survives 100 seconds
-of failures. While a function restarts, the message waits in the function's socket. Messages that can never succeed do
-not wait so long: the functions publish them to the dead-letter topic with the reason."""
+"""The maximum that Pub/Sub allows.
+
+The emulator redelivers every second (measured), so a message survives 100 seconds of failures.
+While a function restarts, the message waits in the function's socket. Messages that can never
+succeed do not wait so long: the functions publish them to the dead-letter topic with the reason.
+"""
 DELIVERY_BY_FUNCTION: Final = {"provision": Delivery(attempts_max=100, ack_deadline_s=120)}
 """`provision` makes calls that take longer."""
 
@@ -47,8 +52,9 @@ DELIVERY_BY_FUNCTION: Final = {"provision": Delivery(attempts_max=100, ack_deadl
 def service(backend: Backend, address: str, folder: Path) -> Service:
     """Return the service. It reads a table of hosts in `folder`.
 
-    The emulator forwards REST calls to its own gRPC port on `localhost`, even if it listens on another address. Source:
-    PubsubGrpcServerAdapter in its archive. In the table, `localhost` is the address on which it listens.
+    The emulator forwards REST calls to its own gRPC port on `localhost`, even if it listens on
+    another address. Source: PubsubGrpcServerAdapter in its archive. In the table, `localhost` is
+    the address on which it listens.
     """
     host, port = split_address(address)
     if backend.kind is BackendKind.CONTAINERS:
@@ -76,7 +82,10 @@ def topic_of(function: str) -> str:
 
 
 class PubSub:
-    """The Pub/Sub calls that a stack needs. Creating a topic or a subscription that exists is not an error."""
+    """The Pub/Sub calls that a stack needs.
+
+    Creating a topic or a subscription that exists is not an error.
+    """
 
     def __init__(self, host: str, project: str) -> None:
         self._host = host
@@ -97,11 +106,13 @@ class PubSub:
     ) -> None:
         """Push the topic's messages to that port. The subscription has the topic's name.
 
-        The endpoint's path holds the topic because functions-framework derives a CloudEvent's source from it.
+        The endpoint's path holds the topic because functions-framework derives a CloudEvent's
+        source from it.
 
-        The subscription has no retry policy, unlike the one in infra/: the emulator (0.8.20) never delivers a message
-        again after a few failed pushes if there is one, whatever its backoff. Measured with four failures of each push:
-        116 of 120 such messages were lost with a retry policy, and none of 60 without. Google Cloud loses none.
+        The subscription has no retry policy, unlike the one in infra/: the emulator (0.8.20) never
+        delivers a message again after a few failed pushes if there is one, whatever its backoff.
+        Measured with four failures of each push: 116 of 120 such messages were lost with a retry
+        policy, and none of 60 without. Google Cloud loses none.
         """
         body = {
             **self._unexpiring(topic),
@@ -119,7 +130,9 @@ class PubSub:
         self._call("POST", f"/topics/{topic}:publish", {"messages": [message]})
 
     def pull(self, subscription: str) -> list[dict[str, Any]]:
-        """Take and acknowledge at most ten pending messages: `{"data": bytes, "attributes": {…}, …}`. Does not wait."""
+        """Take and acknowledge at most ten pending messages: `{"data": bytes, "attributes": {…},
+        …}`. Does not wait.
+        """
         response = self._call(
             "POST",
             f"/subscriptions/{subscription}:pull",
@@ -152,7 +165,9 @@ class PubSub:
 
 
 def create_topics_and_subscriptions(pubsub: PubSub, functions: dict[str, int]) -> None:
-    """Create the dead-letter topic, and a topic with a push subscription for each function (name to port)."""
+    """Create the dead-letter topic, and a topic with a push subscription for each function (name to
+    port).
+    """
     pubsub.create_topic(JOB_STATE)
     pubsub.create_topic(DEAD_LETTER)
     pubsub.create_pull(DEAD_LETTER, DEAD_LETTER)

@@ -1,4 +1,5 @@
-"""Cloud Storage as a service of the stack: fake-gcs-server, which stores objects as files and publishes events.
+"""Cloud Storage as a service of the stack: fake-gcs-server, which stores objects as files and
+publishes events.
 
 It serves plain HTTP for client libraries and gcloud, and TLS for gsutil, which requires it.
 """
@@ -36,7 +37,8 @@ def service(
 ) -> Service:
     """Return the service. It stores objects under `root`. Both addresses have the same host.
 
-    `pubsub`: `host:port` of the Pub/Sub emulator; if given, new objects under `jobs/` are published to `topic`.
+    `pubsub`: `host:port` of the Pub/Sub emulator; if given, new objects under `jobs/` are published
+    to `topic`.
     """
     (host, port), (_, tls_port) = split_address(address), split_address(tls_address)
     argv = [
@@ -71,7 +73,10 @@ def create_object(host: str, bucket: str, name: str, content: bytes) -> None:
 
 
 def create_bucket_from(host: str, project: str, bucket: str, folder: Path) -> None:
-    """Create a bucket whose objects are the files of the folder. Programs that write to it do not change the files."""
+    """Create a bucket whose objects are the files of the folder.
+
+    Programs that write to it do not change the files.
+    """
     create_bucket(host, project, bucket)
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         create_object(host, bucket, file.relative_to(folder).as_posix(), file.read_bytes())

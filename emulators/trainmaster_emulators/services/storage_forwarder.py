@@ -2,15 +2,19 @@
 
 This module corrects these differences between fake-gcs-server and Cloud Storage (each has a test):
 
-- The `Location` of a resumable upload contains fake-gcs-server's address. This module replaces it by its own host.
-- `https://storage.googleapis.com/BUCKET/OBJECT`, where TensorFlow reads objects, works in fake-gcs-server only if that
-  host is its `-public-host`, which other clients need with another value. The JSON API's download URL is used instead.
-- A bucket that does not exist is reported as such, with the way to provide it. Most are public data sets.
-- fake-gcs-server has no `storageLayout` of a bucket, which TensorFlow gets before it renames a directory. This module
-  returns the bucket itself: it has all fields of the layout except `hierarchicalNamespace`, whose absence means false.
+- The `Location` of a resumable upload contains fake-gcs-server's address. This module replaces it
+  by its own host.
+- `https://storage.googleapis.com/BUCKET/OBJECT`, where TensorFlow reads objects, works in
+  fake-gcs-server only if that host is its `-public-host`, which other clients need with another
+  value. The JSON API's download URL is used instead.
+- A bucket that does not exist is reported as such, with the way to provide it. Most are public data
+  sets.
+- fake-gcs-server has no `storageLayout` of a bucket, which TensorFlow gets before it renames a
+  directory. This module returns the bucket itself: it has all fields of the layout except
+  `hierarchicalNamespace`, whose absence means false.
 
-Not corrected: with `-backend filesystem`, the object `d/` that `makedirs` writes is not listed, so `isdir` returns
-false until the directory contains a file.
+Not corrected: with `-backend filesystem`, the object `d/` that `makedirs` writes is not listed, so
+`isdir` returns false until the directory contains a file.
 """
 
 from __future__ import annotations
@@ -42,7 +46,8 @@ CHUNK_BYTES: Final = 1 << 18
 UPSTREAM_TIMEOUT_S: Final = 150.0
 """Longer than a call that waits for an operation of Compute Engine."""
 IDLE_TIMEOUT_S: Final = 300.0
-# Headers that a proxy must not forward. Source: RFC 9110 section 7.6.1. `Expect` has been handled by the proxy.
+# Headers that a proxy must not forward. Source: RFC 9110 section 7.6.1. `Expect` has been handled
+# by the proxy.
 HOP_HEADERS: Final = frozenset(
     {
         "connection",
@@ -65,7 +70,9 @@ class ForwardingServer(QuietServer):
     """Host of another Google API → host and port of its emulator."""
 
     def upstream(self, host: str) -> tuple[str, int] | None:
-        """Return where requests to this host are answered; None: the local stack does not serve it."""
+        """Return where requests to this host are answered; None: the local stack does
+        not serve it.
+        """
         return self.storage if is_storage_host(host) else self.others.get(host)
 
 
@@ -76,13 +83,18 @@ class ForwardingHandler(QuietHandler):
     timeout = IDLE_TIMEOUT_S
 
     def handle_expect_100(self) -> bool:
-        """Send `100 Continue` at once. If it stayed in the buffer, curl would wait one second per upload."""
+        """Send `100 Continue` at once.
+
+        If it stayed in the buffer, curl would wait one second per upload.
+        """
         proceed = super().handle_expect_100()
         self.wfile.flush()
         return proceed
 
     def send_google_error(self, status: int, message: str) -> None:
-        """Send an error of Google's JSON APIs, and close the connection, because the request's body may be unread."""
+        """Send an error of Google's JSON APIs, and close the connection, because the request's body
+        may be unread.
+        """
         body = json.dumps(
             {
                 "error": {
@@ -99,7 +111,8 @@ class ForwardingHandler(QuietHandler):
 class StorageHandler(ForwardingHandler):
     """The inner layer: forwards the decrypted HTTP/1.1 requests to fake-gcs-server.
 
-    Each client connection has its own kept-alive connection to fake-gcs-server, so requests stay in order.
+    Each client connection has its own kept-alive connection to fake-gcs-server, so requests stay in
+    order.
     """
 
     server: ForwardingServer
@@ -162,7 +175,10 @@ class StorageHandler(ForwardingHandler):
     def _send_upstream(
         self, address: tuple[str, int], path: str, *, keeps_host: bool = False
     ) -> http.client.HTTPResponse:
-        """Forward the request. The body is streamed. Only fake-gcs-server accepts names of Google's as the host."""
+        """Forward the request.
+
+        The body is streamed. Only fake-gcs-server accepts names of Google's as the host.
+        """
         if self._upstream is not None and (self._upstream.host, self._upstream.port) != address:
             self._disconnect()
         if self._upstream is None:
@@ -191,7 +207,8 @@ class StorageHandler(ForwardingHandler):
     def _send_back(self, response: http.client.HTTPResponse, host: str) -> None:
         """Return the response to the client.
 
-        A body of unknown length is chunked; an HTTP/1.0 client reads it until the connection closes.
+        A body of unknown length is chunked; an HTTP/1.0 client reads it until the connection
+        closes.
         """
         self.send_response_only(response.status, response.reason)
         for name, value in response.headers.items():
@@ -206,8 +223,8 @@ class StorageHandler(ForwardingHandler):
         elif not bodiless and response.length is None:
             self.close_connection = True
         self.end_headers()
-        while (
-            piece := response.read1(CHUNK_BYTES) if response.chunked else response.read(CHUNK_BYTES)
+        while piece := (
+            response.read1(CHUNK_BYTES) if response.chunked else response.read(CHUNK_BYTES)
         ):
             self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
         if chunked:
@@ -218,12 +235,16 @@ class StorageHandler(ForwardingHandler):
 
 
 def is_storage_host(host: str) -> bool:
-    """Return whether the host serves Cloud Storage: its JSON API, its XML API, or a bucket by name."""
+    """Return whether the host serves Cloud Storage: its JSON API, its XML API, or a
+    bucket by name.
+    """
     return host in STORAGE_HOSTS or host.endswith(f".storage.{GOOGLE_DOMAIN}")
 
 
 def storage_path(method: str, host: str, path: str) -> str:
-    """Return the path at fake-gcs-server: the same, except for the two that it does not serve (see the module)."""
+    """Return the path at fake-gcs-server: the same, except for the two that it does not serve (see
+    the module).
+    """
     if host == XML_HOST and method in {"GET", "HEAD"} and not path.startswith(JSON_API_PATHS):
         name, _, query = path.lstrip("/").partition("?")
         bucket, _, object_name = name.partition("/")
@@ -236,9 +257,12 @@ def storage_path(method: str, host: str, path: str) -> str:
 
 
 def public_location(location: str, host: str, storage: tuple[str, int]) -> str:
-    """Replace fake-gcs-server's own address by the host that the client called. Other addresses stay.
+    """Replace fake-gcs-server's own address by the host that the client called.
 
-    fake-gcs-server returns its `-external-url`, or `http://` and the Host header; neither leads through the proxy.
+    Other addresses stay.
+
+    fake-gcs-server returns its `-external-url`, or `http://` and the Host header; neither leads
+    through the proxy.
     """
     parts = urlsplit(location)
     if not parts.netloc:
@@ -248,7 +272,10 @@ def public_location(location: str, host: str, storage: tuple[str, int]) -> str:
 
 
 def read_exactly(stream: BufferedIOBase, length: int) -> Iterator[bytes]:
-    """Yield `length` bytes in pieces. Raises ConnectionResetError if the client disconnects before."""
+    """Yield `length` bytes in pieces.
+
+    Raises ConnectionResetError if the client disconnects before.
+    """
     while length > 0:
         piece = stream.read(min(length, CHUNK_BYTES))
         if not piece:
@@ -258,7 +285,10 @@ def read_exactly(stream: BufferedIOBase, length: int) -> Iterator[bytes]:
 
 
 def read_chunks(stream: BufferedIOBase) -> Iterator[bytes]:
-    """Yield the content of a chunked body without its trailers. Raises ValueError for a malformed size."""
+    """Yield the content of a chunked body without its trailers.
+
+    Raises ValueError for a malformed size.
+    """
     while size := int(stream.readline(1024).partition(b";")[0], 16):
         yield from read_exactly(stream, size)
         stream.readline(16)

@@ -1,7 +1,8 @@
-"""Configure the real clients (client libraries, gcloud, gsutil) so that they use this stack and nothing else.
+"""Configure the real clients (client libraries, gcloud, gsutil) so that they use this stack and
+nothing else.
 
-gcloud and gsutil get separate configuration, credentials and state under `clients/`. They use neither the user's login
-nor the state of an unfinished upload to another stack.
+gcloud and gsutil get separate configuration, credentials and state under `clients/`. They use
+neither the user's login nor the state of an unfinished upload to another stack.
 """
 
 from __future__ import annotations
@@ -30,12 +31,17 @@ CLIENTS: Final = "clients"
 PROXY_DIR: Final = "proxy"
 """Folder of the proxy's certificates below the state directory."""
 API_ENDPOINT_VARIABLE: Final = "TRAINMASTER_API_ENDPOINT"
-"""Address of the function `api`, for `aiplatform.init(api_endpoint=…)` and `trainmaster schedule --submit-as`."""
+"""Address of the function `api`, for `aiplatform.init(api_endpoint=…)` and `trainmaster schedule
+--submit-as`.
+"""
 SECRET_BYTES: Final = 16
 
 
 def token_file(state_dir: Path) -> Path:
-    """Return the path of the access token, which the function `api` checks. Each stack has its own."""
+    """Return the path of the access token, which the function `api` checks.
+
+    Each stack has its own.
+    """
     return state_dir / CLIENTS / "token"
 
 
@@ -57,7 +63,8 @@ def write_configuration(state_dir: Path, config: StackConfig, endpoints: Endpoin
         "default_project_id": config.project,
         "state_dir": str(folder / "gsutil"),
         "software_update_check_period": "0",
-        # One process: parallel uploads are tuned for the real service, and take two seconds to start.
+        # One process: parallel uploads are tuned for the real service, and take two seconds to
+        # start.
         "parallel_process_count": "1",
     }
     with (folder / "boto").open("w", encoding="utf-8") as file:
@@ -127,16 +134,24 @@ def gcsfuse_object() -> str:
 
 
 def application_environment(config: StackConfig, endpoints: Endpoints) -> dict[str, str]:
-    """Return the settings of `docs/interfaces.md` section 5, for the functions and for users of the library."""
+    """Return the settings of `docs/interfaces.md` section 5, for the functions and for users of the
+    library.
+    """
     variables = {
         "TRAINMASTER_PROJECT": config.project,
         "TRAINMASTER_INSTALLATION": "",
         "TRAINMASTER_BUCKET": config.bucket,
-        "TRAINMASTER_AGENT": f"gs://{config.stage_bucket}/{agent_object(agent_archive(compiled=True))}",
-        "TRAINMASTER_ALGORITHMS": f"gs://{config.stage_bucket}/{algorithms_object(algorithms_archive())}",
+        "TRAINMASTER_AGENT": (
+            f"gs://{config.stage_bucket}/{agent_object(agent_archive(compiled=True))}"
+        ),
+        "TRAINMASTER_ALGORITHMS": (
+            f"gs://{config.stage_bucket}/{algorithms_object(algorithms_archive())}"
+        ),
         "TRAINMASTER_ADDRESSING": "emulator",
         "TRAINMASTER_NOTIFICATIONS": "true",
-        "TRAINMASTER_WORKER_SERVICE_ACCOUNT": f"trainmaster-worker@{config.project}.iam.gserviceaccount.com",
+        "TRAINMASTER_WORKER_SERVICE_ACCOUNT": (
+            f"trainmaster-worker@{config.project}.iam.gserviceaccount.com"
+        ),
         "GOOGLE_CLOUD_PROJECT": config.project,
         "FIRESTORE_EMULATOR_HOST": endpoints.firestore,
         "PUBSUB_EMULATOR_HOST": endpoints.pubsub,
@@ -163,17 +178,20 @@ def application_environment(config: StackConfig, endpoints: Endpoints) -> dict[s
 def vm_environment(state_dir: Path, config: StackConfig, endpoints: Endpoints) -> dict[str, str]:
     """Return the variables that direct the programs of a VM to this stack instead of Google Cloud.
 
-    TensorFlow's `gs://` client uses curl and reads `CURL_CA_BUNDLE` for every call. A call takes 2 ms with our
-    authority alone and 6.5 ms with all of the machine's authorities (measured), so that bundle holds only ours. Other
-    TLS calls of programs go through Python's requests or its default SSL context, which get the full bundle.
+    TensorFlow's `gs://` client uses curl and reads `CURL_CA_BUNDLE` for every call. A call takes 2
+    ms with our authority alone and 6.5 ms with all of the machine's authorities (measured), so that
+    bundle holds only ours. Other TLS calls of programs go through Python's requests or its default
+    SSL context, which get the full bundle.
     """
     proxy_dir = state_dir / PROXY_DIR
     variables = {
         **cloud_sdk_environment(state_dir, config, endpoints),
         "PUBSUB_EMULATOR_HOST": endpoints.pubsub,
         "STORAGE_EMULATOR_HOST": f"http://{endpoints.storage}",
-        "GOOGLE_CLOUD_DISABLE_GRPC": "true",  # google-cloud-logging then calls the proxy, which serves HTTP
-        "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",  # gcsfs would ask the emulator by gRPC, and retry for a minute
+        # google-cloud-logging then calls the proxy, which serves HTTP.
+        "GOOGLE_CLOUD_DISABLE_GRPC": "true",
+        # Gcsfs would ask the emulator by gRPC, and retry for a minute.
+        "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",
         "TRAINMASTER_LOGGING_ENDPOINT": f"http://{endpoints.logging}",
         "TRAINMASTER_MONITORING_ENDPOINT": f"http://{endpoints.monitoring}",
         "TRAINMASTER_PUBSUB_ENDPOINT": f"http://{endpoints.pubsub}",

@@ -1,7 +1,8 @@
-"""The IAM of a realistic stack: each service account has its own addresses, which refuse what infra/ does not permit.
+"""The IAM of a realistic stack: each service account has its own addresses, which refuse what
+infra/ does not permit.
 
-`services` has a gate for the gRPC APIs and one for the JSON APIs. Each is a service of its own. The consoles have
-addresses for tests, although a stack does not run them.
+`services` has a gate for the gRPC APIs and one for the JSON APIs. Each is a service of its own. The
+consoles have addresses for tests, although a stack does not run them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The control plane in one process, for machines that cannot run Google's emulators.
 
-The flows are the real ones. They use the adapters in memory, which pass the same contract tests as the real adapters.
-VMs, storage, agents and programs are those of any local stack. Agents publish over the part of Pub/Sub's REST API that
-they use.
+The flows are the real ones. They use the adapters in memory, which pass the same contract tests as
+the real adapters. VMs, storage, agents and programs are those of any local stack. Agents publish
+over the part of Pub/Sub's REST API that they use.
 
     agents ──HTTP publish──► MemoryBus ──► flows ──► MemoryStore        bucket ──polled──► upload flow
 """
@@ -77,8 +77,8 @@ class MemoryControlPlane:
     ) -> None:
         """Start handling events.
 
-        The settings of the stack must be in the environment. `storage`: `host:port` of Cloud Storage, where `bucket` is
-        polled for new job files.
+        The settings of the stack must be in the environment. `storage`: `host:port` of Cloud
+        Storage, where `bucket` is polled for new job files.
         """
         deps = CreationDeps(
             self.store,

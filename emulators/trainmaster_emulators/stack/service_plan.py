@@ -119,7 +119,9 @@ def _api_services(
     variables: Mapping[str, str],
     iam_gates: Gates,
 ) -> list[Service]:
-    """Return the `api` function, which clients call directly, and the IAM emulator that it asks for permissions."""
+    """Return the `api` function, which clients call directly, and the IAM emulator that it asks for
+    permissions.
+    """
     if endpoints.iam is None or endpoints.api is None:
         return []
     token_file = str(client_configuration.token_file(state_dir))
@@ -135,7 +137,9 @@ def _api_services(
 def _vm_services(
     state_dir: Path, config: StackConfig, endpoints: Endpoints, stack_id: str, iam_gates: Gates
 ) -> list[Service]:
-    """Return the Compute emulator, and the proxy through which programs on its VMs reach `gs://`."""
+    """Return the Compute emulator, and the proxy through which programs on its VMs
+    reach `gs://`.
+    """
     if endpoints.compute is None or endpoints.proxy is None:
         return []
     (state_dir / IMAGES_FILE).write_text(
@@ -173,7 +177,10 @@ def _vm_services(
 
 
 def _observation_services(state_dir: Path, endpoints: Endpoints) -> list[Service]:
-    """Return the emulators of Cloud Logging and Cloud Monitoring. Their data are in files, so they may be restarted."""
+    """Return the emulators of Cloud Logging and Cloud Monitoring.
+
+    Their data are in files, so they may be restarted.
+    """
     addresses = {LOGGING: endpoints.logging, MONITORING: endpoints.monitoring}
     return [
         _emulator(name, address, "--state-dir", str(state_dir / name))
@@ -184,7 +191,10 @@ def _observation_services(state_dir: Path, endpoints: Endpoints) -> list[Service
 def _scheduler_service(
     state_dir: Path, config: StackConfig, endpoints: Endpoints, address: str
 ) -> Service:
-    """Return the Cloud Scheduler emulator, which also calls `sweep`. Its jobs are in a file, so it may be restarted."""
+    """Return the Cloud Scheduler emulator, which also calls `sweep`.
+
+    Its jobs are in a file, so it may be restarted.
+    """
     options = [
         "--state-dir", str(state_dir / SCHEDULER), "--project", config.project, "--pubsub", endpoints.pubsub,
         "--token-file", str(client_configuration.token_file(state_dir)),
@@ -202,7 +212,10 @@ def _emulator(
     health: str | None = HEALTH,
     restartable: bool = True,
 ) -> Service:
-    """Return an emulator of this package. `module`: its module, if it does not have the service's name."""
+    """Return an emulator of this package.
+
+    `module`: its module, if it does not have the service's name.
+    """
     argv = [
         sys.executable,
         "-m",

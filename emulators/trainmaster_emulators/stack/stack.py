@@ -42,7 +42,10 @@ class Stack:
         return state
 
     def wait_ready(self) -> StackState:
-        """Wait until the stack is ready. Otherwise stop all of it and raise StackError with the reason."""
+        """Wait until the stack is ready.
+
+        Otherwise stop all of it and raise StackError with the reason.
+        """
         try:
             return self._wait_ready()
         except BaseException:
@@ -92,8 +95,8 @@ def _already_up_text(state_dir: Path) -> str:
 def start(state_dir: Path, config: StackConfig, *, detach: bool = False) -> Stack:
     """Start a stack without waiting until it is ready.
 
-    Unless detached, the stack ends when this process ends for any reason. Raises StackError where another stack runs in
-    the directory, or the emulators cannot run on this machine.
+    Unless detached, the stack ends when this process ends for any reason. Raises StackError where
+    another stack runs in the directory, or the emulators cannot run on this machine.
     """
     state_dir = _prepare(state_dir)
     backends.require_backend(config.emulators, in_memory=bool(config.control_plane))
@@ -109,7 +112,8 @@ def start(state_dir: Path, config: StackConfig, *, detach: bool = False) -> Stac
             stdin=subprocess.DEVNULL if detach else subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C reaches the caller only, which then stops the stack in order
+            # Ctrl-C reaches the caller only, which then stops the stack in order.
+            start_new_session=True,
         )
     return Stack(state_dir, stack_id, process)
 
@@ -135,7 +139,10 @@ def find(state_dir: Path) -> StackState:
 
 
 def stop(state_dir: Path) -> bool:
-    """Stop the stack of that directory and kill what a killed stack left. Return whether there was anything to stop."""
+    """Stop the stack of that directory and kill what a killed stack left.
+
+    Return whether there was anything to stop.
+    """
     state = states.read(state_dir)
     if state is None:
         return False
@@ -164,7 +171,8 @@ def _prepare(state_dir: Path) -> Path:
     foreign = sorted(entry.name for entry in state_dir.iterdir() if entry.name not in stack_entries)
     if foreign and not (state_dir / states.LOCK_FILE).exists():
         raise StackError(
-            f"{state_dir} holds other files ({', '.join(foreign[:3])}). Use a new or an empty directory"
+            f"{state_dir} holds other files ({', '.join(foreign[:3])}). Use a new or an empty"
+            " directory"
         )
     state_dir.chmod(states.PRIVATE)
     (state_dir / states.LOGS).mkdir(exist_ok=True)

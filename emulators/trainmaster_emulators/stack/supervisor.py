@@ -1,14 +1,18 @@
-"""Start the services of one stack, keep them running, stop them. The supervisor runs as long as the stack.
+"""Start the services of one stack, keep them running, stop them.
+
+The supervisor runs as long as the stack.
 
     starting ──all services ready──► ready ──SIGTERM──► stopped
         │                              └──a service that holds state ended──► failed (everything is stopped)
         └──a service ended, or the time limit passed──► failed
 
-The supervisor restarts functions, the scheduler, the proxy, Cloud Logging, Cloud Monitoring and Cloud Storage (whose
-data are files) when they end, as Google would. Firestore, Pub/Sub and Compute keep their state in memory: a restart
-would silently lose jobs, so the stack fails instead, and the error names the service.
+The supervisor restarts functions, the scheduler, the proxy, Cloud Logging, Cloud Monitoring and
+Cloud Storage (whose data are files) when they end, as Google would. Firestore, Pub/Sub and Compute
+keep their state in memory: a restart would silently lose jobs, so the stack fails instead, and the
+error names the service.
 
-Run as `python -m trainmaster_emulators.stack.supervisor STATE_DIR CONFIG_JSON` below `parent_watchdog`.
+Run as `python -m trainmaster_emulators.stack.supervisor STATE_DIR CONFIG_JSON` below
+`parent_watchdog`.
 """
 
 from __future__ import annotations
@@ -130,7 +134,9 @@ class Supervisor:
         )
 
     def _create_buckets(self, host: str) -> None:
-        """Create the public buckets and those of infra/; store the agent and the algorithms, as infra/ does."""
+        """Create the public buckets and those of infra/; store the agent and the algorithms, as
+        infra/ does.
+        """
         storage.create_bucket(host, self._config.project, self._config.bucket)
         storage.create_bucket(host, self._config.project, self._config.stage_bucket)
         for bucket, folder in self._config.public_buckets.items():
@@ -157,14 +163,18 @@ class Supervisor:
         self._running[desired.name] = service.Running(desired, environment, log, forks=True)
 
     def _restart_ended(self) -> None:
-        """Restart services that have ended, after their backoff. Raises StackError for one that is not restartable."""
+        """Restart services that have ended, after their backoff.
+
+        Raises StackError for one that is not restartable.
+        """
         for name, running in list(self._running.items()):
             status = running.exit_status()
             if status is None:
                 continue
             if not running.service.restartable:
                 raise StackError(
-                    f"{name} ended with {service.describe_exit(status)} and lost its state, so the stack was stopped"
+                    f"{name} ended with {service.describe_exit(status)} and lost its state, so the"
+                    " stack was stopped"
                 )
             now = time.monotonic()
             if name not in self._restart_at:

@@ -1,7 +1,8 @@
-"""The calls of the Cloud TPU API, one method each: arguments from the URL, responses in Google's JSON.
+"""The calls of the Cloud TPU API, one method each: arguments from the URL, responses in Google's
+JSON.
 
-The routes of `server` contain the methods' names. `cloud` and `resource_queue` carry out the calls; this module builds
-lists, pages and operations.
+The routes of `server` contain the methods' names. `cloud` and `resource_queue` carry out the calls;
+this module builds lists, pages and operations.
 """
 
 from __future__ import annotations
@@ -100,8 +101,8 @@ class TpuApi:
     def guest_attributes(self, zone: str, node_id: str) -> Json:
         """Return the guest attributes of some hosts, or of all.
 
-        A path is `NAMESPACE/KEY`, `NAMESPACE/` or empty, with or without a slash before it. Google does not document
-        the answer for a value that does not exist: here, the host has no items.
+        A path is `NAMESPACE/KEY`, `NAMESPACE/` or empty, with or without a slash before it. Google
+        does not document the answer for a value that does not exist: here, the host has no items.
         """
         node, body = self._cloud.get(zone, node_id), self._body()
         numbers = [str(number) for number in body.get("workerIds") or () if number]

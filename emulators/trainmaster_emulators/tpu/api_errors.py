@@ -1,7 +1,7 @@
 """Cloud TPU's errors. A TpuError is the response of a call, or later the result of an operation.
 
-Wording and structure are Google's, because clients match on both. Sources: responses quoted in public issue threads,
-and `google.rpc.Status`.
+Wording and structure are Google's, because clients match on both. Sources: responses quoted in
+public issue threads, and `google.rpc.Status`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _CODES: Final = {
     "INTERNAL": (13, 500),
     "UNAVAILABLE": (14, 503),
 }
-"""Canonical name to its number (in an operation) and its HTTP status (of a call). Source: google.rpc.Code."""
+"""Canonical name to its number (in an operation) and its HTTP status (of a call).
+
+Source: google.rpc.Code.
+"""
 
 
 class TpuError(ApiError):
@@ -61,16 +64,17 @@ def no_such_location(zone: str) -> TpuError:
 
 def no_such_type(accelerator: str, zone: str) -> TpuError:
     return bad_request(
-        f'The requested accelerator configuration for accelerator type, "{accelerator}", could not be found in the '
-        f'zonal accelerator configurations for "{zone}".; the accelerator {accelerator} was not found in zone {zone}'
+        f'The requested accelerator configuration for accelerator type, "{accelerator}", could not'
+        f' be found in the zonal accelerator configurations for "{zone}".; the accelerator'
+        f" {accelerator} was not found in zone {zone}"
     )
 
 
 def stockout(zone: str) -> TpuError:
     return TpuError(
         "RESOURCE_EXHAUSTED",
-        f'There is no more capacity in the zone "{zone}"; you can try in another zone where Cloud TPU Nodes are '
-        "offered (see https://cloud.google.com/tpu/docs/regions)",
+        f'There is no more capacity in the zone "{zone}"; you can try in another zone where Cloud'
+        " TPU Nodes are offered (see https://cloud.google.com/tpu/docs/regions)",
     )
 
 

@@ -52,7 +52,10 @@ class Slice:
 
     @property
     def chips_per_host(self) -> tuple[int, ...]:
-        """Chips of one host in x, y, z: 2x2 in larger slices of every generation. Source: `tpu-env` of real TPU VMs."""
+        """Chips of one host in x, y, z: 2x2 in larger slices of every generation.
+
+        Source: `tpu-env` of real TPU VMs.
+        """
         return (2, 2, 1) if self.hosts > 1 else self._edges()
 
     @property

@@ -38,7 +38,10 @@ from trainmaster_emulators.tpu.nodes import (
 from trainmaster_emulators.tpu.operations import Operation, OperationStore
 
 UPDATABLE: Final = frozenset({"metadata", "labels"})
-"""Fields that this emulator can change. Google also allows description, tags and external addresses."""
+"""Fields that this emulator can change.
+
+Google also allows description, tags and external addresses.
+"""
 _SETTLED: Final = (NodeState.READY, NodeState.STOPPED)
 _ALLOWED: Final = {
     "delete": frozenset(NodeState) - {NodeState.CREATING, NodeState.DELETING},
@@ -73,7 +76,9 @@ class TpuCloud:
             return [self._nodes[path] for path in sorted(self._nodes)]
 
     def find(self, node_id: str) -> Node | None:
-        """Return the node of that id in any zone, of several the youngest; None if there is none."""
+        """Return the node of that id in any zone, of several the youngest; None if
+        there is none.
+        """
         matches = [node for node in self.list_all() if node.name == node_id]
         return max(matches, key=lambda node: node.created_at, default=None)
 

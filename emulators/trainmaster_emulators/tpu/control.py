@@ -21,7 +21,10 @@ def host_of(node: Node, body: Mapping[str, Any]) -> Instance:
 
 
 def act(cloud: TpuCloud, node: Node, verb: str, body: Json) -> Json:
-    """Inject a fault: `preempt` and `maintenance` into the whole slice, `crash` into one host. Returns at once."""
+    """Inject a fault: `preempt` and `maintenance` into the whole slice, `crash` into one host.
+
+    Returns at once.
+    """
     if node.state is not NodeState.READY:
         raise not_ready(node.path)
     notice_s = None if body.get("notice_s") is None else float(body["notice_s"])

@@ -1,7 +1,7 @@
 """The fields of nodes and queued resources in both versions of the API, as masks.
 
-A request with any other field is refused, also in nested messages. What v2alpha1 stored is shown by v2 without the
-fields that only v2alpha1 has. Source: the discovery documents of both versions.
+A request with any other field is refused, also in nested messages. What v2alpha1 stored is shown by
+v2 without the fields that only v2alpha1 has. Source: the discovery documents of both versions.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ QUEUED: Final = (
 
 
 def check(body: Json, fields: Mask, at: str) -> Json:
-    """Return the body. Raises the TpuError that Google returns if a message in it has another field."""
+    """Return the body.
+
+    Raises the TpuError that Google returns if a message in it has another field.
+    """
     for name, value in body.items():
         if name not in fields:
             raise bad_request(f'Unknown name "{name}" at "{at}": Cannot find field.')

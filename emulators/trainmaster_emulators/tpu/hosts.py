@@ -1,7 +1,7 @@
 """The VMs of a slice, and their metadata.
 
-Each host has its own address on the loopback network, with a metadata server, a disk, and real processes. Source of the
-attributes: metadata of real TPU VMs, as JAX and torch_xla read it.
+Each host has its own address on the loopback network, with a metadata server, a disk, and real
+processes. Source of the attributes: metadata of real TPU VMs, as JAX and torch_xla read it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,17 @@ from trainmaster_emulators.machines.vm_power import BootEvent, VmPower
 from trainmaster_emulators.tpu.nodes import Node
 
 TENANT: Final = Project("e0123456789abcdefp-tp", 987654321098)
-"""Google's project in which the hosts are VMs. We conclude from CONSUMER_PROJECT_ID that it is not the user's."""
+"""Google's project in which the hosts are VMs.
+
+We conclude from CONSUMER_PROJECT_ID that it is not the user's.
+"""
 
 
 def addresses(count: int) -> tuple[str, ...]:
-    """Return consecutive addresses of a random network. Two slices may share one, because their ports differ."""
+    """Return consecutive addresses of a random network.
+
+    Two slices may share one, because their ports differ.
+    """
     network = f"127.{random.randint(64, 127)}.{random.randint(0, 255)}"  # noqa: S311 - no secret
     return tuple(f"{network}.{number + 1}" for number in range(count))
 

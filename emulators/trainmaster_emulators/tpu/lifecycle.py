@@ -1,7 +1,7 @@
 """The states of nodes over time. Each request and each fault runs on its own thread.
 
-A thread holds the node's `transition_lock` during its transition. The timing is the Compute emulator's. When one host
-ends, it is repaired while the others keep running, as in Cloud TPU.
+A thread holds the node's `transition_lock` during its transition. The timing is the Compute
+emulator's. When one host ends, it is repaired while the others keep running, as in Cloud TPU.
 """
 
 from __future__ import annotations
@@ -85,7 +85,10 @@ class Lifecycle:
     # Faults
 
     def preempt(self, node: Node, notice_s: float = PREEMPTION_NOTICE_S) -> None:
-        """Preempt a node. It stays in the state PREEMPTED, and keeps its name, until it is deleted."""
+        """Preempt a node.
+
+        It stays in the state PREEMPTED, and keeps its name, until it is deleted.
+        """
         put_metadata(node, "instance/preempted", "TRUE")
         self._spawn(
             None,

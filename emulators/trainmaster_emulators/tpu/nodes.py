@@ -87,7 +87,10 @@ def parse_node_spec(body: Json, zone: str, default_account: str) -> NodeSpec:
 
 
 def parse_metadata(metadata: Json) -> dict[str, str]:
-    """Check metadata against Compute's limits, because it becomes metadata of VMs. Raises TpuError."""
+    """Check metadata against Compute's limits, because it becomes metadata of VMs.
+
+    Raises TpuError.
+    """
     for key, value in metadata.items():
         if len(str(value).encode()) > METADATA_VALUE_BYTES_MAX:
             raise bad_request(

@@ -3,8 +3,9 @@
     CREATING ─► WAITING_FOR_RESOURCES ─► PROVISIONING ─► ACTIVE ─► SUSPENDING ─► SUSPENDED   the node no longer runs
                         └───── time limit ──► FAILED ◄─┘ the node cannot be created
 
-A FAILED or SUSPENDED resource stays until the user deletes it. Source of the states: Cloud TPU's `QueuedResourceState`
-and "Manage queued resources", by which WAITING_FOR_RESOURCES replaced ACCEPTED.
+A FAILED or SUSPENDED resource stays until the user deletes it. Source of the states: Cloud TPU's
+`QueuedResourceState` and "Manage queued resources", by which WAITING_FOR_RESOURCES replaced
+ACCEPTED.
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ class QueueRequest:
 
 
 def parse_queue_request(body: Json, zone_path: str) -> QueueRequest:
-    """Check a create request. Raises the TpuError that Google returns. `zone_path`: `projects/P/locations/ZONE`."""
+    """Check a create request.
+
+    Raises the TpuError that Google returns. `zone_path`: `projects/P/locations/ZONE`.
+    """
     if "spot" in body and "guaranteed" in body:
         raise bad_request("Only one tier can be set.")
     node_specs = (body.get("tpu") or {}).get("nodeSpec") or []

@@ -1,4 +1,6 @@
-"""The states of queued resources over time. Each resource has a thread, from its creation until its node has ended.
+"""The states of queued resources over time.
+
+Each resource has a thread, from its creation until its node has ended.
 
     the zone has no capacity (a fault)   it waits; after its valid-until time ──► FAILED
     the zone has capacity                its node is created by an ordinary call ──► ACTIVE
@@ -6,8 +8,8 @@
     the node is deleted                  SUSPENDED
     its run limit is over                the node is deleted ──► SUSPENDED
 
-It is unconfirmed whether Cloud TPU keeps the preempted node of a queued resource. This emulator keeps it, which is the
-stricter case: the control plane must delete the node itself.
+It is unconfirmed whether Cloud TPU keeps the preempted node of a queued resource. This emulator
+keeps it, which is the stricter case: the control plane must delete the node itself.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ from trainmaster_emulators.tpu.queued_resource import (
 )
 
 DELETABLE: Final = (QueueState.WAITING, QueueState.FAILED, QueueState.SUSPENDED)
-"""States in which a resource with a node can be deleted without force. Source: Cloud TPU, queuedResources.delete."""
+"""States in which a resource with a node can be deleted without force.
+
+Source: Cloud TPU, queuedResources.delete.
+"""
 _LOST: Final = (NodeState.PREEMPTED, NodeState.TERMINATED)
 
 
@@ -121,7 +126,9 @@ class TpuQueue:
             time.sleep(0.05)
 
     def _create_node(self, queued: QueuedResource) -> Node | None:
-        """Create the node and return it when it is READY. Return None if the request was deleted meanwhile."""
+        """Create the node and return it when it is READY. Return None if the request was deleted
+        meanwhile.
+        """
         if not self._enter(queued, QueueState.PROVISIONING, only_if=QueueState.WAITING):
             return None
         operation = self._cloud.create(
@@ -167,7 +174,9 @@ class TpuQueue:
             return  # it is being deleted, or has been
 
     def _node(self, queued: QueuedResource) -> Node | None:
-        """Return the resource's own node, not another one of the same name; None if it does not exist."""
+        """Return the resource's own node, not another one of the same name; None if it does not
+        exist.
+        """
         try:
             node = self._cloud.get(queued.zone, queued.request.node_id)
         except TpuError:

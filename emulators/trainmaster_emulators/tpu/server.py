@@ -1,4 +1,6 @@
-"""HTTP below `/v2/` and `/v2alpha1/`: routes each request to its call, and returns errors in Google's format."""
+"""HTTP below `/v2/` and `/v2alpha1/`: routes each request to its call, and returns errors in
+Google's format.
+"""
 
 from __future__ import annotations
 

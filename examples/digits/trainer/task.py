@@ -1,16 +1,21 @@
-"""Train a digit classifier with MultiWorkerMirroredStrategy, so that it survives the loss of any replica.
+"""Train a digit classifier with MultiWorkerMirroredStrategy, so that it survives the loss of any
+replica.
 
     python -m trainer.task --epochs 12 --job-dir gs://BUCKET/digits
 
-Every replica of the job runs this program; TF_CONFIG contains the replica's task. The program can be restarted because:
+Every replica of the job runs this program; TF_CONFIG contains the replica's task. The program can
+be restarted because:
 
-- The replicas share one backup directory, `JOB_DIR/backup/JOB_ID`. All restore from it, so all continue with the same
-  epoch. (With one directory per replica they could disagree on the epoch, and their collectives would not match.)
-- A replica does not handle a lost peer. Its next collective fails, the program exits with status 1, and all replicas
-  start again. At start-up TensorFlow waits for the peers for up to an hour, its default. There is no timeout to tune:
-  a short one would only turn waiting for a new VM into further failures.
+- The replicas share one backup directory, `JOB_DIR/backup/JOB_ID`. All restore from it, so all
+  continue with the same epoch. (With one directory per replica they could disagree on the epoch,
+  and their collectives would not match.)
+- A replica does not handle a lost peer. Its next collective fails, the program exits with status 1,
+  and all replicas start again. At start-up TensorFlow waits for the peers for up to an hour, its
+  default. There is no timeout to tune: a short one would only turn waiting for a new VM into
+  further failures.
 
-Output in the job directory: `model/` (a SavedModel), `metrics.json`, and the backup of the last epoch.
+Output in the job directory: `model/` (a SavedModel), `metrics.json`, and the backup of the last
+epoch.
 """
 
 import argparse
@@ -22,7 +27,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-# Keras 3 cannot run `fit` under MultiWorkerMirroredStrategy; Keras 2 (the package tf_keras) can. Read at import.
+# Keras 3 cannot run `fit` under MultiWorkerMirroredStrategy; Keras 2 (the package tf_keras) can.
+# Read at import.
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
@@ -39,7 +45,9 @@ HELD_OUT = 0.2
 
 @dataclass(frozen=True)
 class Digits:
-    """Images of shape (n, 8, 8, 1) with values in 0..1, and their labels: one part for training, one for evaluation."""
+    """Images of shape (n, 8, 8, 1) with values in 0..1, and their labels: one part for training,
+    one for evaluation.
+    """
 
     train_images: np.ndarray
     train_labels: np.ndarray
@@ -54,15 +62,18 @@ def main(argv: list[str] | None = None) -> None:
     tf.get_logger().setLevel(
         "ERROR"
     )  # its warnings about restored checkpoints are about Keras' own bookkeeping
-    # tf.data's tuner threads sleep for up to a minute and can miss the call to end; `fit` then returns that much later.
-    # Debug mode has no such threads and no parallel loading, which is not needed here. Remove it for more data.
+    # tf.data's tuner threads sleep for up to a minute and can miss the call to end; `fit` then
+    # returns that much later. Debug mode has no such threads and no parallel loading, which is not
+    # needed here. Remove it for more data.
     tf.data.experimental.enable_debug_mode()
     tf.keras.utils.set_random_seed(SEED)
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    # TensorFlow catches SIGTERM, a notice that leaves time to save, and goes on. Here the last epoch is saved already.
+    # TensorFlow catches SIGTERM, a notice that leaves time to save, and goes on. Here the last
+    # epoch is saved already.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     is_chief = strategy.extended.should_checkpoint
-    backup_dir = f"{job_dir}/backup/{job_id}"  # of this job only: another one may have the same job directory
+    # Of this job only: another one may have the same job directory.
+    backup_dir = f"{job_dir}/backup/{job_id}"
     digits = load_data()
     global_batch = options.batch_size * strategy.num_replicas_in_sync
     steps_per_epoch = len(digits.train_labels) // global_batch
@@ -105,13 +116,18 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         "--epoch-seconds",
         type=float,
         default=0.0,
-        help="minimum duration of an epoch, so that a demonstration is long enough to lose a worker",
+        help=(
+            "minimum duration of an epoch, so that a demonstration is long enough to lose a worker"
+        ),
     )
     return parser.parse_args(argv)
 
 
 def load_data() -> Digits:
-    """Load scikit-learn's 1,797 digits. The split is the same in every replica and after every restart."""
+    """Load scikit-learn's 1,797 digits.
+
+    The split is the same in every replica and after every restart.
+    """
     bunch = load_digits()
     images = (bunch.images / 16.0).astype("float32")[..., np.newaxis]
     labels = bunch.target.astype("int64")
@@ -145,7 +161,9 @@ def build_model(learning_rate: float) -> Any:
 
 
 def distribute(strategy: tf.distribute.Strategy, digits: Digits, global_batch: int) -> Any:
-    """Return an endless dataset that gives every replica its own part of the images, without overlap."""
+    """Return an endless dataset that gives every replica its own part of the images, without
+    overlap.
+    """
 
     def part(context: tf.distribute.InputContext) -> tf.data.Dataset:
         images = tf.data.Dataset.from_tensor_slices((digits.train_images, digits.train_labels))
@@ -187,11 +205,15 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow
 
 
 def store_model(model: Any, job_dir: str, *, is_chief: bool) -> None:
-    """Save the model for serving. All replicas take part, because saving may synchronize variables; one copy is kept.
+    """Save the model for serving.
 
-    `export` is used instead of `save`, which also stores objects for further training and needs seconds more for it.
+    All replicas take part, because saving may synchronize variables; one copy is kept.
+
+    `export` is used instead of `save`, which also stores objects for further training and needs
+    seconds more for it.
     """
-    tf.keras.utils.disable_interactive_logging()  # export would print its endpoints, once per replica
+    # Export would print its endpoints, once per replica.
+    tf.keras.utils.disable_interactive_logging()
     if is_chief:
         model.export(f"{job_dir}/model")
         return
@@ -200,7 +222,9 @@ def store_model(model: Any, job_dir: str, *, is_chief: bool) -> None:
 
 
 def held_out_accuracy(model: Any, digits: Digits) -> float:
-    """Return the accuracy on the held-out images, computed by this replica alone (no collective, no padding)."""
+    """Return the accuracy on the held-out images, computed by this replica alone (no collective, no
+    padding).
+    """
     logits = model(digits.held_out_images, training=False)
     return float(np.mean(np.argmax(logits, axis=-1) == digits.held_out_labels))
 

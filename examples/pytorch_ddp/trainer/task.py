@@ -1,13 +1,15 @@
-"""Train a digit classifier with DistributedDataParallel, so that it survives the loss of any replica.
+"""Train a digit classifier with DistributedDataParallel, so that it survives the loss of any
+replica.
 
     python -m trainer.task --epochs 12 --job-dir gs://BUCKET/pytorch_ddp
 
-Every replica runs this program; WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT identify it. After each epoch rank 0
-stores a checkpoint. A replica that loses a peer fails at its next collective, and all start again. Rank 0 reads the
-last checkpoint and sends it to the others, so no two can continue with different epochs.
+Every replica runs this program; WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT identify it. After
+each epoch rank 0 stores a checkpoint. A replica that loses a peer fails at its next collective, and
+all start again. Rank 0 reads the last checkpoint and sends it to the others, so no two can continue
+with different epochs.
 
-Output in the job directory: `model.pt` (the state dictionary), `metrics.json`, and the last checkpoint in
-`checkpoints/`.
+Output in the job directory: `model.pt` (the state dictionary), `metrics.json`, and the last
+checkpoint in `checkpoints/`.
 """
 
 import argparse
@@ -68,7 +70,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 def train(options: argparse.Namespace) -> None:
     """Run the remaining epochs from the last checkpoint on, and store the results."""
     job_dir, job_id = options.job_dir.rstrip("/"), os.environ.get("CLOUD_ML_JOB_ID", "local")
-    checkpoint = f"{job_dir}/checkpoints/{job_id}.pt"  # of this job only: another one may have the same directory
+    # Of this job only: another one may have the same directory.
+    checkpoint = f"{job_dir}/checkpoints/{job_id}.pt"
     is_chief = distributed.get_rank() == 0
     digits = load_data()
     model = build_model()
@@ -108,7 +111,10 @@ def prints_progress() -> bool:
 
 
 def load_data() -> Digits:
-    """Load scikit-learn's 1,797 digits. The split is the same in every replica and after every restart."""
+    """Load scikit-learn's 1,797 digits.
+
+    The split is the same in every replica and after every restart.
+    """
     images, labels = load_digits(return_X_y=True)
     parts = train_test_split(
         images / 16.0, labels, test_size=HELD_OUT, random_state=SEED, stratify=labels

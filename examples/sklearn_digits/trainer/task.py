@@ -2,7 +2,8 @@
 
     python -m trainer.task --gamma 0.001 --job-dir gs://BUCKET/sklearn_digits
 
-Output in the job directory: `model.joblib`, `metrics.json`. Training takes a second, so a restart begins from scratch.
+Output in the job directory: `model.joblib`, `metrics.json`. Training takes a second, so a restart
+begins from scratch.
 """
 
 import argparse

@@ -40,7 +40,10 @@ def own_folder(job_dir: str, name: str) -> str:
 
 
 def load() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """Return (images, labels) for training and for evaluation. The split is the same after every restart."""
+    """Return (images, labels) for training and for evaluation.
+
+    The split is the same after every restart.
+    """
     images, labels = load_digits(return_X_y=True)
     parts = train_test_split(
         (images / 16.0).astype("float32"),

@@ -1,13 +1,15 @@
-"""Train on the chief while an evaluator, outside the cluster, evaluates each checkpoint when it appears.
+"""Train on the chief while an evaluator, outside the cluster, evaluates each checkpoint when it
+appears.
 
     python -m trainer.evaluated --job-dir gs://BUCKET/tf_evaluator
 
-Both replicas run this module. The evaluator is a task in TF_CONFIG but not a member of the cluster: no collective
-includes it, so training continues when it is lost. It reads the chief's checkpoints and may skip some.
+Both replicas run this module. The evaluator is a task in TF_CONFIG but not a member of the cluster:
+no collective includes it, so training continues when it is lost. It reads the chief's checkpoints
+and may skip some.
 
-The job ends when the chief exits with status 0, and the evaluator is shut down with it. The chief therefore waits for
-the last evaluation. Output in the job directory: the chief writes `model/` and `metrics.json`, the evaluator
-`evaluations/JOB_ID/EPOCH`, each with an accuracy.
+The job ends when the chief exits with status 0, and the evaluator is shut down with it. The chief
+therefore waits for the last evaluation. Output in the job directory: the chief writes `model/` and
+`metrics.json`, the evaluator `evaluations/JOB_ID/EPOCH`, each with an accuracy.
 """
 
 import argparse
@@ -55,7 +57,9 @@ def train(options: argparse.Namespace) -> None:
 
 
 def wait_for_evaluation(options: argparse.Namespace) -> list[int]:
-    """Return the evaluated epochs, after the last one is among them or `evaluator_minutes` are over."""
+    """Return the evaluated epochs, after the last one is among them or `evaluator_minutes` are
+    over.
+    """
     deadline = time.monotonic() + options.evaluator_minutes * 60
     while True:
         files = tf.io.gfile.glob(f"{digits.own_folder(options.job_dir, 'evaluations')}/*")
@@ -66,7 +70,10 @@ def wait_for_evaluation(options: argparse.Namespace) -> list[int]:
 
 
 def evaluate(options: argparse.Namespace) -> None:
-    """Evaluate the latest checkpoint repeatedly, up to the last epoch's. Some checkpoints may be skipped."""
+    """Evaluate the latest checkpoint repeatedly, up to the last epoch's.
+
+    Some checkpoints may be skipped.
+    """
     images, labels = digits.load()[1]
     tf.keras.utils.SidecarEvaluator(
         model=digits.compiled_model(),

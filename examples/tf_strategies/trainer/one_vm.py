@@ -6,10 +6,12 @@
     central_storage     variables in the host's memory, computation on each GPU: for very large variables
     one_device          everything on one device: the same program on the smallest machine
 
-A VM without GPUs has one device, its CPU. `--cpu-devices 2` splits it into two logical devices, to run two replicas on
-any VM. These strategies do not use TF_CONFIG, which describes the other VMs of a job.
+A VM without GPUs has one device, its CPU. `--cpu-devices 2` splits it into two logical devices, to
+run two replicas on any VM. These strategies do not use TF_CONFIG, which describes the other VMs of
+a job.
 
-Each epoch is stored. After a restart, in the same VM or another one, the trainer repeats the interrupted epoch.
+Each epoch is stored. After a restart, in the same VM or another one, the trainer repeats the
+interrupted epoch.
 """
 
 from typing import Any
@@ -53,7 +55,9 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def compute_devices(cpu_devices: int) -> list[str]:
-    """Return the names of this VM's GPUs, or of the logical devices of its CPU if there are none."""
+    """Return the names of this VM's GPUs, or of the logical devices of its CPU if there
+    are none.
+    """
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
         return [f"GPU:{index}" for index in range(len(gpus))]

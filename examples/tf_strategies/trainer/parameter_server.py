@@ -1,16 +1,19 @@
-"""Train a digit classifier with ParameterServerStrategy: variables on the parameter servers, steps on any free worker.
+"""Train a digit classifier with ParameterServerStrategy: variables on the parameter servers, steps
+on any free worker.
 
     python -m trainer.parameter_server --job-dir gs://BUCKET/tf_parameter_server
 
-Every replica runs this module. The chief has the ClusterCoordinator and schedules steps. Workers and parameter servers
-only serve, until Trainmaster stops them: the job ends when the chief exits with status 0.
+Every replica runs this module. The chief has the ClusterCoordinator and schedules steps. Workers
+and parameter servers only serve, until Trainmaster stops them: the job ends when the chief exits
+with status 0.
 
     lost replica        recovery
     worker              the other workers take its steps until it is back; no other replica exits
     parameter server    its variables are lost: the chief exits with status 1 and continues from the last checkpoint
     chief               continues from the last checkpoint after its restart; the servers keep running
 
-Parameter servers write their own parts of a checkpoint, so all of them must be able to access the job directory.
+Parameter servers write their own parts of a checkpoint, so all of them must be able to access the
+job directory.
 """
 
 import argparse
@@ -53,7 +56,10 @@ def serve(cluster: Any) -> None:
 
 
 def wait_for_servers(cluster: Any) -> None:
-    """Wait until all servers accept connections. The coordinator does not wait for a late one, such as a new VM."""
+    """Wait until all servers accept connections.
+
+    The coordinator does not wait for a late one, such as a new VM.
+    """
     spec = cluster.cluster_spec().as_dict()
     for address in [*spec.get("ps", []), *spec.get("worker", [])]:
         host, _, port = address.rpartition(":")
@@ -96,7 +102,9 @@ def coordinate(options: argparse.Namespace, cluster: Any) -> None:
 
 
 def training_step(strategy: Any, model: Any) -> Any:
-    """Return the function that the coordinator schedules: it computes a batch's gradients and applies them."""
+    """Return the function that the coordinator schedules: it computes a batch's gradients and
+    applies them.
+    """
 
     @tf.function  # type: ignore[untyped-decorator]
     def step(batches: Any) -> Any:

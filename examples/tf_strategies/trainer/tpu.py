@@ -2,9 +2,10 @@
 
     python -m trainer.tpu --job-dir gs://BUCKET/tf_tpu
 
-A Cloud TPU VM contains its TPU cores, as other VMs contain GPUs. The program therefore uses the `local` TPU without a
-name or address. (On AI Platform Training the program ran on another VM and found the TPU through TPU_CONFIG.) Without a
-TPU the program exits with status 2, a permanent failure; `--any-device` makes it train on the CPU or GPUs instead.
+A Cloud TPU VM contains its TPU cores, as other VMs contain GPUs. The program therefore uses the
+`local` TPU without a name or address. (On AI Platform Training the program ran on another VM and
+found the TPU through TPU_CONFIG.) Without a TPU the program exits with status 2, a permanent
+failure; `--any-device` makes it train on the CPU or GPUs instead.
 """
 
 import sys

@@ -1,22 +1,26 @@
-"""Train a digit classifier with JAX on all chips of a Cloud TPU slice, so that it survives the loss of any host.
+"""Train a digit classifier with JAX on all chips of a Cloud TPU slice, so that it survives the loss
+of any host.
 
     python -m trainer.task --epochs 20 --job-dir gs://BUCKET/tpu_jax
 
-Every host of the slice runs this program; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT identify it. The chips of all
-hosts form one mesh of two axes, here 16 chips with `--model-parallel 2`:
+Every host of the slice runs this program; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT identify
+it. The chips of all hosts form one mesh of two axes, here 16 chips with `--model-parallel 2`:
 
     data  ↓        [chip 0  chip 1 ]     each row computes on one eighth of a batch,
                    [chip 2  chip 3 ]     each column holds one half of the hidden layer
         model →         …
 
-By default there is one column, and each chip has the whole model. XLA finds the communication from the shardings of
-the arrays: it sums the gradients over `data`, and the parts of the hidden layer over `model`.
+By default there is one column, and each chip has the whole model. XLA finds the communication from
+the shardings of the arrays: it sums the gradients over `data`, and the parts of the hidden layer
+over `model`.
 
-Host 0 stores a checkpoint after each epoch. When a host is lost, all hosts start again, and host 0 sends the checkpoint
-to the others, so that no two continue with different epochs. A checkpoint has whole arrays: any mesh can continue it.
-Without chips (as on the local stack) the program computes on CPUs, one device per host.
+Host 0 stores a checkpoint after each epoch. When a host is lost, all hosts start again, and host 0
+sends the checkpoint to the others, so that no two continue with different epochs. A checkpoint has
+whole arrays: any mesh can continue it. Without chips (as on the local stack) the program computes
+on CPUs, one device per host.
 
-Output in the job directory: `model.npz` (the parameters), `metrics.json`, and the last checkpoint in `checkpoints/`.
+Output in the job directory: `model.npz` (the parameters), `metrics.json`, and the last checkpoint
+in `checkpoints/`.
 """
 
 import argparse
@@ -68,7 +72,8 @@ def main(argv: list[str] | None = None) -> None:
             process_id=int(os.environ["RANK"]),
             initialization_timeout=WAIT_S,
         )
-        # JAX catches SIGTERM, a notice that leaves time to save, and goes on. Here the last epoch is saved already.
+        # JAX catches SIGTERM, a notice that leaves time to save, and goes on. Here the last epoch
+        # is saved already.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     mesh = make_mesh(options.model_parallel)
     print(
@@ -100,11 +105,15 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 
 def make_mesh(model_parallel: int) -> Mesh:
-    """Return a mesh of all chips. Neighbours share a copy of the model, because they exchange the most."""
+    """Return a mesh of all chips.
+
+    Neighbours share a copy of the model, because they exchange the most.
+    """
     count = jax.device_count()
     if count % model_parallel or HIDDEN % model_parallel:
         raise SystemExit(
-            f"--model-parallel {model_parallel} must divide the {count} devices and the {HIDDEN} hidden units"
+            f"--model-parallel {model_parallel} must divide the {count} devices and the {HIDDEN}"
+            " hidden units"
         )
     return Mesh(
         np.array(jax.devices()).reshape(count // model_parallel, model_parallel), ("data", "model")
@@ -114,7 +123,8 @@ def make_mesh(model_parallel: int) -> Mesh:
 def train(options: argparse.Namespace, mesh: Mesh) -> None:
     """Run the remaining epochs from the last checkpoint on, and store the results."""
     job_dir, job_id = options.job_dir.rstrip("/"), os.environ.get("CLOUD_ML_JOB_ID", "local")
-    checkpoint = f"{job_dir}/checkpoints/{job_id}.npz"  # of this job only: another one may have the same directory
+    # Of this job only: another one may have the same directory.
+    checkpoint = f"{job_dir}/checkpoints/{job_id}.npz"
     is_chief = jax.process_index() == 0
     train_part, held_out = load_data()
     whole, epochs_done = restore(checkpoint)
@@ -145,7 +155,10 @@ def train(options: argparse.Namespace, mesh: Mesh) -> None:
 
 
 def load_data() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """Load scikit-learn's 1,797 digits. The split is the same on every host and after every restart."""
+    """Load scikit-learn's 1,797 digits.
+
+    The split is the same on every host and after every restart.
+    """
     images, labels = load_digits(return_X_y=True)
     parts = train_test_split(
         images / 16.0, labels, test_size=HELD_OUT, random_state=SEED, stratify=labels
@@ -174,7 +187,9 @@ def split(array: np.ndarray, mesh: Mesh, spec: PartitionSpec) -> jax.Array:
 
 
 def first_state() -> dict[str, Tree]:
-    """Return initial parameters and momenta of the model: 64 pixels in, one hidden layer, ten logits out."""
+    """Return initial parameters and momenta of the model: 64 pixels in, one hidden layer, ten
+    logits out.
+    """
     random = np.random.default_rng(SEED)
     parameters = {
         "hidden": (random.standard_normal((64, HIDDEN)) * 0.15).astype(np.float32),
@@ -192,7 +207,9 @@ def logits_of(parameters: Tree, images: Any) -> Any:
 
 
 def make_step(learning_rate: float) -> Any:
-    """Compile one step of gradient descent: state, images and labels to the next state and the loss."""
+    """Compile one step of gradient descent: state, images and labels to the next state and the
+    loss.
+    """
 
     def loss_of(parameters: Tree, images: Any, labels: Any) -> Any:
         log_probabilities = jax.nn.log_softmax(logits_of(parameters, images))

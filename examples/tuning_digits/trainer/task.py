@@ -1,11 +1,15 @@
-"""Train one trial of a tuning job: a small network on scikit-learn's handwritten digits, on one machine.
+"""Train one trial of a tuning job: a small network on scikit-learn's handwritten digits, on one
+machine.
 
-    python -m trainer.task --learning_rate 0.01 --hidden_units 32 --activation relu --job-dir gs://BUCKET/digits/1
+    python -m trainer.task --learning_rate 0.01 --hidden_units 32 --activation relu --job-dir
+    gs://BUCKET/digits/1
 
-The tuning job passes each trial its hyperparameters as flags, and its own job directory. After every epoch the trial
-reports its held-out accuracy with cloudml-hypertune; the tuning job optimizes this metric.
+The tuning job passes each trial its hyperparameters as flags, and its own job directory. After
+every epoch the trial reports its held-out accuracy with cloudml-hypertune; the tuning job optimizes
+this metric.
 
-Output in the job directory: `model.joblib`, `metrics.json`. Training takes seconds, so a restart begins from scratch.
+Output in the job directory: `model.joblib`, `metrics.json`. Training takes seconds, so a restart
+begins from scratch.
 """
 
 import argparse

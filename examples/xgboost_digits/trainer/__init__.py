@@ -1,1 +1,3 @@
-"""The XGBoost trainer: boosted trees on scikit-learn's handwritten digits, on one machine or several."""
+"""The XGBoost trainer: boosted trees on scikit-learn's handwritten digits, on one machine or
+several.
+"""

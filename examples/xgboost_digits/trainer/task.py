@@ -2,11 +2,12 @@
 
     python -m trainer.task --rounds 40 --job-dir gs://BUCKET/xgboost_digits
 
-Every replica runs this program on its own share of the images; `peers` connects the replicas. After each round rank 0
-stores the trees. When a replica is lost, all start again: rank 0 reads the stored trees and sends them to the others,
-so that all continue with the same round.
+Every replica runs this program on its own share of the images; `peers` connects the replicas. After
+each round rank 0 stores the trees. When a replica is lost, all start again: rank 0 reads the stored
+trees and sends them to the others, so that all continue with the same round.
 
-Output in the job directory: `model.ubj`, `metrics.json`, and the trees after the last round in `checkpoints/`.
+Output in the job directory: `model.ubj`, `metrics.json`, and the trees after the last round in
+`checkpoints/`.
 """
 
 import argparse
@@ -58,7 +59,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 def train(options: argparse.Namespace) -> None:
     """Run the remaining rounds from the stored trees on, and store the results."""
     job_dir, job_id = options.job_dir.rstrip("/"), os.environ.get("CLOUD_ML_JOB_ID", "local")
-    checkpoint = f"{job_dir}/checkpoints/{job_id}.ubj"  # of this job only: another one may have the same directory
+    # Of this job only: another one may have the same directory.
+    checkpoint = f"{job_dir}/checkpoints/{job_id}.ubj"
     learn, held_out = load_data(collective.get_rank(), collective.get_world_size())
     model = restore(checkpoint)
     model = xgboost.train(
@@ -83,7 +85,9 @@ def train(options: argparse.Namespace) -> None:
 
 
 def load_data(rank: int, world_size: int) -> tuple[xgboost.DMatrix, xgboost.DMatrix]:
-    """Return this replica's share of the 1,437 training images, and all 360 images for evaluation."""
+    """Return this replica's share of the 1,437 training images, and all 360 images for
+    evaluation.
+    """
     images, labels = load_digits(return_X_y=True)
     parts = train_test_split(images, labels, test_size=HELD_OUT, random_state=SEED, stratify=labels)
     learn_images, held_out_images, learn_labels, held_out_labels = parts

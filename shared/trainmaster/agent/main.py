@@ -1,10 +1,11 @@
 """The agent: keeps one VM doing what its directive says, and reports what happens to the program.
 
-Standard library only, Python 3.8 and later, because it has to run on whatever image the user chose. It is one
-zip application (`trainmaster/packaging/agent_archive.py`), which ``startup.sh`` downloads, verifies and starts. Its
-wire contract is in ``docs/interfaces.md``, sections 2 and 3. It listens on loopback for the program's progress, and on
-one UDP port for the peers of a synchronous job. It holds no credentials. It reads from the metadata server, Cloud
-Storage and Secret Manager, and writes to Pub/Sub, Cloud Logging, Cloud Monitoring and a guest attribute.
+Standard library only, Python 3.8 and later, because it has to run on whatever image the user chose.
+It is one zip application (`trainmaster/packaging/agent_archive.py`), which ``startup.sh``
+downloads, verifies and starts. Its wire contract is in ``docs/interfaces.md``, sections 2 and 3. It
+listens on loopback for the program's progress, and on one UDP port for the peers of a synchronous
+job. It holds no credentials. It reads from the metadata server, Cloud Storage and Secret Manager,
+and writes to Pub/Sub, Cloud Logging, Cloud Monitoring and a guest attribute.
 
 Other threads only watch and transfer. Every decision is taken on the main thread, one at a time, by ``Agent``::
 
@@ -31,10 +32,10 @@ next step, in whatever order events arrive::
 
 Guarantees:
 
-- Each (attempt, incarnation) is started at most once on a VM, even after crashes of the agent and reboots: the state
-  file records the start before the program starts.
-- The exit of a program that was not ended on purpose is reported until it is accepted, or until a newer directive
-  supersedes it. The next vm-ready under `hold` reports it then.
+- Each (attempt, incarnation) is started at most once on a VM, even after crashes of the agent and
+  reboots: the state file records the start before the program starts.
+- The exit of a program that was not ended on purpose is reported until it is accepted, or until a
+  newer directive supersedes it. The next vm-ready under `hold` reports it then.
 - A vm-ready under `hold` means that nothing that was started on this VM before runs any more.
 - A failure of the control plane or of Pub/Sub never ends a program.
 """
@@ -85,7 +86,10 @@ LOG_WRITE_S = 10.0  # timeout of one write to Cloud Logging
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Run ``agent.pyz WORK_DIRECTORY``. Exit status 0 means that the agent must not be started again."""
+    """Run ``agent.pyz WORK_DIRECTORY``.
+
+    Exit status 0 means that the agent must not be started again.
+    """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until the agent handles it
     work = Path(argv[1]).resolve()
     work.mkdir(parents=True, exist_ok=True)
@@ -202,7 +206,10 @@ def create_cloud_log(
 def create_summary_metric(
     identity: AgentIdentity, storage: StorageReader, console: Console
 ) -> SummaryMetric | None:
-    """Return the reader of summary events: for a trial, of its metric. None unless the primary has a folder."""
+    """Return the reader of summary events: for a trial, of its metric.
+
+    None unless the primary has a folder.
+    """
     variables = identity.config.environment
     tag = variables.get(TAG_VARIABLE, "")
     folder = identity.config.job_dir or (None if tag else variables.get("AIP_TENSORBOARD_LOG_DIR"))

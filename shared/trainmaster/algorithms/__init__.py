@@ -7,5 +7,6 @@
     keras_models    what the three Keras algorithms share, and their models
     program, files, results                       start and exit status; gs:// or local files; metrics and output
 
-The algorithms do not depend on Trainmaster. They use their arguments, and the variables that every trainer gets.
+The algorithms do not depend on Trainmaster. They use their arguments, and the variables that every
+trainer gets.
 """

@@ -4,4 +4,7 @@ from __future__ import annotations
 
 
 class DataError(Exception):
-    """Data that an algorithm cannot train on. The text names the file, the column or the value, and the fix."""
+    """Data that an algorithm cannot train on.
+
+    The text names the file, the column or the value, and the fix.
+    """

@@ -23,7 +23,9 @@ def join(folder: str, *names: str) -> str:
 
 
 def find_files(pattern: str) -> list[str]:
-    """Return the paths that a pattern or a plain path stands for, sorted. Raises DataError if there are none.
+    """Return the paths that a pattern or a plain path stands for, sorted.
+
+    Raises DataError if there are none.
 
     `*` also matches slashes, as in the service's wildcard paths.
     """
@@ -58,7 +60,10 @@ def read_file(path: str) -> bytes | None:
 
 
 def write_file(path: str, content: bytes) -> None:
-    """Write a file atomically: readers see the old or the new content, never a part. Folders are created."""
+    """Write a file atomically: readers see the old or the new content, never a part.
+
+    Folders are created.
+    """
     if path.startswith(SCHEME):
         _blob(path).upload_from_string(content)
         return

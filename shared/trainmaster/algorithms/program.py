@@ -1,4 +1,6 @@
-"""Start an algorithm: read its arguments, run it, and turn a user's mistake into a message and an exit status."""
+"""Start an algorithm: read its arguments, run it, and turn a user's mistake into a message and an
+exit status.
+"""
 
 from __future__ import annotations
 

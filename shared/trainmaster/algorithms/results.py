@@ -33,13 +33,16 @@ RECORDS_MAX: Final = 100
 
 
 def checkpoint_folder(job_dir: str) -> str | None:
-    """Return where this job keeps its checkpoints; None for a run without a job, which starts from the beginning."""
+    """Return where this job keeps its checkpoints; None for a run without a job, which starts from
+    the beginning.
+    """
     job_id = os.environ.get("CLOUD_ML_JOB_ID")
     return join(job_dir, "experiment", "checkpoints", job_id) if job_id else None
 
 
 def report_metrics(metrics: Metrics, step: int) -> None:
-    """Append a record to the file from which tuning jobs read metrics, in the form of the library cloudml-hypertune.
+    """Append a record to the file from which tuning jobs read metrics, in the form of the library
+    cloudml-hypertune.
 
     Each metric is a tag of the record. Without the variable of a trial nothing is written.
     """
@@ -73,7 +76,10 @@ def write_metadata(job_dir: str, metadata: Metadata, *, with_instance_generator:
 def write_processed_data(
     job_dir: str, prepared: Prepared, tables: Mapping[str, pd.DataFrame] | None = None
 ) -> None:
-    """Write the tables that the model is trained on, as CSV files with the target first. `tables`: encoded ones."""
+    """Write the tables that the model is trained on, as CSV files with the target first.
+
+    `tables`: encoded ones.
+    """
     for name in PARTS:
         table = tables[name] if tables else _with_classes(prepared.tables[name], prepared.metadata)
         if len(table):
@@ -105,7 +111,9 @@ def write_metrics(job_dir: str, metrics: Metrics, step: int, *, is_classificatio
 def baseline(
     targets: np.ndarray, evaluated: np.ndarray, *, is_classification: bool
 ) -> dict[str, float]:
-    """Return how good the most frequent class, or the mean, of the training targets is as a prediction."""
+    """Return how good the most frequent class, or the mean, of the training targets is as a
+    prediction.
+    """
     if is_classification:
         labels, counts = np.unique(targets, return_counts=True)
         return {"baseline_accuracy": float(np.mean(evaluated == labels[np.argmax(counts)]))}

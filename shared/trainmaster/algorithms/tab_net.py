@@ -92,7 +92,10 @@ def _weighted_cross_entropy(weights: Any, targets: Any, logits: Any) -> Any:
 
 
 def _focal_loss(alpha: float, gamma: float, targets: Any, logits: Any) -> Any:
-    """Return the focal loss; `alpha` is the weight of the second class. Source: Lin et al. (arXiv 1708.02002)."""
+    """Return the focal loss; `alpha` is the weight of the second class.
+
+    Source: Lin et al. (arXiv 1708.02002).
+    """
     labels = tf.cast(_flat(targets), tf.int64)
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
     weights = tf.where(labels == 1, alpha, 1 - alpha)

@@ -34,7 +34,8 @@ from .xgboost_training.training import boost, evaluate, write_model
 def train(values: Values) -> None:
     """Connect the replicas, train on all, store on rank 0.
 
-    Every replica finds the files before it connects, so that all refuse a wrong path in the same way.
+    Every replica finds the files before it connects, so that all refuse a wrong path in the same
+    way.
     """
     files = {
         name: _find_files(values, name) for name in PARTS if values[f"{name}_data_path"] is not None
@@ -71,9 +72,13 @@ def _find_files(values: Values, name: str) -> list[str]:
     pattern, world_size = values[f"{name}_data_path"], int(os.environ.get("WORLD_SIZE", "1"))
     files = find_files(str(pattern))
     if len(files) < world_size:
-        problem = f"--{name}_data_path {pattern} names {len(files)} files, and the job has {world_size} replicas"
+        problem = (
+            f"--{name}_data_path {pattern} names {len(files)} files, and the job has {world_size}"
+            " replicas"
+        )
         raise DataError(
-            f"{problem}; split the data into at least {world_size} files of similar size, or use fewer workers"
+            f"{problem}; split the data into at least {world_size} files of similar size, or use"
+            " fewer workers"
         )
     return files
 

@@ -1,9 +1,11 @@
-"""Cached answers of the project's IAM, so that a polling client does not cause a query for each of its requests.
+"""Cached answers of the project's IAM, so that a polling client does not cause a query for each of
+its requests.
 
-Permissions are kept for a minute, and only granted ones: a new permission works at once, and a revoked one for at most
-a minute longer. A token that Google does not know is remembered for some seconds. Scopes, e-mail addresses and the
-project's number never change, so they are kept as long as there is space.
-Entries are keyed by a hash of the access token, in this process only. A token itself is never stored or logged.
+Permissions are kept for a minute, and only granted ones: a new permission works at once, and a
+revoked one for at most a minute longer. A token that Google does not know is remembered for some
+seconds. Scopes, e-mail addresses and the project's number never change, so they are kept as long as
+there is space. Entries are keyed by a hash of the access token, in this process only. A token
+itself is never stored or logged.
 """
 
 from __future__ import annotations
@@ -20,8 +22,10 @@ from trainmaster.ports import Access, UnknownTokenError
 
 GRANTED_S: Final = 60.0
 UNKNOWN_S: Final = 10.0
-"""An unknown token never becomes valid. The time is short, so that a wrong answer of Google's does not lock a user out
-for long."""
+"""An unknown token never becomes valid.
+
+The time is short, so that a wrong answer of Google's does not lock a user out for long.
+"""
 ENTRIES_MAX: Final = 1_000
 
 
@@ -87,7 +91,10 @@ class CachedAccess:
         return self.access.has_full_scope(token)
 
     def project_number(self, token: str) -> str:
-        """Return the project's number. Every caller gets the cached one: the route checks who may see the project."""
+        """Return the project's number.
+
+        Every caller gets the cached one: the route checks who may see the project.
+        """
         if not self._number:
             self._number = self.access.project_number(token)
         return self._number

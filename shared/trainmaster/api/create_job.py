@@ -1,7 +1,10 @@
-"""Create a job through the flow that submitted messages use. The response is sent when the job is stored.
+"""Create a job through the flow that submitted messages use.
 
-A client that repeats its request because it received no response gets the job that the request created; any other
-second request with the same job id gets 409, as from the service. A refused request stores nothing.
+The response is sent when the job is stored.
+
+A client that repeats its request because it received no response gets the job that the request
+created; any other second request with the same job id gets 409, as from the service. A refused
+request stores nothing.
 """
 
 from __future__ import annotations
@@ -32,8 +35,8 @@ def create_job(
 ) -> Job:
     """Return the stored job. Raises InvalidJob and ApiError.
 
-    `job_id`: that of the document, or empty if it has no legal one. `is_default_id`: the document names none, and the
-    job gets `job_id`.
+    `job_id`: that of the document, or empty if it has no legal one. `is_default_id`: the document
+    names none, and the job gets `job_id`.
     """
     submission = f"{SUBMISSION_PREFIX}:{call.idempotency_key}"
     now, deps = service.now(), service.deps
@@ -58,7 +61,8 @@ def create_job(
     except intake.OverLimitError as over_limit:
         raise errors.quota_exceeded(call.project, str(over_limit)) from None
     except TemporaryError:
-        # The job may be stored, and only the message to `provision` not sent. The sweep will send it.
+        # The job may be stored, and only the message to `provision` not sent. The sweep will send
+        # it.
         stored = deps.store.load(job_id)
         if stored and stored.state.job.submission == submission:
             return stored.state.job
@@ -66,8 +70,9 @@ def create_job(
 
 
 def _check_quota(call: Call, service: Service, caller: str) -> None:
-    """Raise ApiError above the quota of creations, for a caller who has used a share of it. It also stops a client that
-    submits in a loop.
+    """Raise ApiError above the quota of creations, for a caller who has used a share of it.
+
+    It also stops a client that submits in a loop.
 
     Source: the service's quota of 60 `jobs.create` per minute.
     """

@@ -1,8 +1,10 @@
-"""Error responses in Google's form: an HTTP and a gRPC status, a sentence, and details for programs.
+"""Error responses in Google's form: an HTTP and a gRPC status, a sentence, and details for
+programs.
 
     {"error": {"code": 404, "message": "…", "status": "NOT_FOUND", "details": [{"@type": "…", …}]}}
 
-Source: google.rpc.Status and its error details; responses of the old service that its users have published.
+Source: google.rpc.Status and its error details; responses of the old service that its users have
+published.
 """
 
 from __future__ import annotations
@@ -47,8 +49,8 @@ class ApiError(Exception):
 
 def missing_token() -> ApiError:
     message = (
-        "Request is missing required authentication credential. Expected an OAuth 2 access token in the Authorization "
-        "header."
+        "Request is missing required authentication credential. Expected an OAuth 2 access token in"
+        " the Authorization header."
     )
     return ApiError(
         401, "UNAUTHENTICATED", message, [_error_info("CREDENTIALS_MISSING", {})], _CHALLENGE
@@ -57,10 +59,11 @@ def missing_token() -> ApiError:
 
 def invalid_token() -> ApiError:
     message = (
-        "Request had invalid authentication credentials: the OAuth 2 access token is expired, revoked or malformed. "
-        "Log in again (gcloud auth login, or gcloud auth application-default login). With a key file, give the "
-        "credentials the scope https://www.googleapis.com/auth/cloud-platform: without a scope, the library sends a "
-        "signed JWT instead of an access token."
+        "Request had invalid authentication credentials: the OAuth 2 access token is expired,"
+        " revoked or malformed. Log in again (gcloud auth login, or gcloud auth application-default"
+        " login). With a key file, give the credentials the scope"
+        " https://www.googleapis.com/auth/cloud-platform: without a scope, the library sends a"
+        " signed JWT instead of an access token."
     )
     return ApiError(
         401, "UNAUTHENTICATED", message, [_error_info("ACCESS_TOKEN_EXPIRED", {})], _CHALLENGE
@@ -79,8 +82,8 @@ def permission_denied(permission: str, project: str) -> ApiError:
 def insufficient_scope() -> ApiError:
     """Source: Google's answer to a token without a required scope."""
     message = (
-        "Request had insufficient authentication scopes. Creating, changing and cancelling jobs requires an access "
-        "token with the scope https://www.googleapis.com/auth/cloud-platform."
+        "Request had insufficient authentication scopes. Creating, changing and cancelling jobs"
+        " requires an access token with the scope https://www.googleapis.com/auth/cloud-platform."
     )
     info = _error_info("ACCESS_TOKEN_SCOPE_INSUFFICIENT", {"service": "trainmaster"})
     return ApiError(403, "PERMISSION_DENIED", message, [info])
@@ -89,7 +92,10 @@ def insufficient_scope() -> ApiError:
 def cannot_use(field: str, name: str, permissions: Sequence[str]) -> ApiError:
     """Return the error for a resource that the job names, but the caller may not use."""
     needed = " and ".join(permissions)
-    message = f"Field: {service_path(field)} Error: You do not have permission to use {name} (or it may not exist): {needed}."
+    message = (
+        f"Field: {service_path(field)} Error: You do not have permission to use {name} (or it may"
+        f" not exist): {needed}."
+    )
     info = _error_info("IAM_PERMISSION_DENIED", {"permission": permissions[0], "resource": name})
     return ApiError(403, "PERMISSION_DENIED", message, [info])
 
@@ -129,7 +135,10 @@ def job_exists() -> ApiError:
 
 
 def etag_mismatch() -> ApiError:
-    message = "Field: job.etag Error: The job has changed since it was read. Read it again and repeat the change."
+    message = (
+        "Field: job.etag Error: The job has changed since it was read. Read it again and repeat the"
+        " change."
+    )
     return ApiError(409, "ABORTED", message)
 
 
@@ -163,7 +172,10 @@ def quota_exceeded(project: str, description: str) -> ApiError:
 
 
 def rate_limited(project: str, counted: str, per_minute: int, wait_s: int) -> ApiError:
-    """`counted`: what the quota counts, in the plural. Source of the details: google.api.ErrorReason, RetryInfo."""
+    """`counted`: what the quota counts, in the plural.
+
+    Source of the details: google.api.ErrorReason, RetryInfo.
+    """
     error = quota_exceeded(
         project, f"The request exceeds the allowed maximum of {per_minute} {counted} per minute."
     )

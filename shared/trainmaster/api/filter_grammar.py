@@ -1,4 +1,6 @@
-"""The syntax of list filters, by lark. OR binds more tightly than AND; AND may be left out. Source: AIP-160.
+"""The syntax of list filters, by lark.
+
+OR binds more tightly than AND; AND may be left out. Source: AIP-160.
 
 The transformer combines predicates while lark parses, so that no syntax tree is built.
 """

@@ -1,9 +1,10 @@
-"""Handle a request: find the route, check token, permission and quota, call the route, and turn errors into responses.
+"""Handle a request: find the route, check token, permission and quota, call the route, and turn
+errors into responses.
 
-    404 no such method · 401 no token, or one that Google does not know · 403 wrong project, no permission or scope
-    429 quota exceeded by a permitted caller · then the response of the route
-    403 Google does not check the caller's permissions, because the API is disabled in the caller's project
-    503 a transient error · 500 a bug, with details in the log
+    404 no such method · 401 no token, or one that Google does not know · 403 wrong project, no
+    permission or scope 429 quota exceeded by a permitted caller · then the response of the route
+    403 Google does not check the caller's permissions, because the API is disabled in the caller's
+    project 503 a transient error · 500 a bug, with details in the log
 
 Responses and logs never contain the token.
 """
@@ -32,7 +33,10 @@ from trainmaster.ports import CallersProjectError, UnknownTokenError
 
 _BEARER: Final = re.compile(r"[Bb]earer +([!-~]{1,8192})")
 _TOKEN: Final = re.compile(r"ya29\.[\w.~+/=-]{16,}|eyJ[\w-]+\.[\w-]+\.[\w-]+", re.ASCII)
-"""Google's access tokens, and tokens that service accounts sign. Texts of another shape are never looked up."""
+"""Google's access tokens, and tokens that service accounts sign.
+
+Texts of another shape are never looked up.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -91,7 +95,8 @@ def _check_permission(call: Call, route: Route, service: Service) -> None:
 
 
 def _count_request(call: Call, route: Route, service: Service) -> None:
-    """Count permitted requests only, so that unauthorized callers cannot exhaust the quota of the project.
+    """Count permitted requests only, so that unauthorized callers cannot exhaust the quota of the
+    project.
 
     Routes without a permission check are not counted; those that create a job have their own quota.
     """

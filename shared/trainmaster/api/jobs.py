@@ -59,7 +59,8 @@ def create(call: Call, service: Service) -> Json:
 
 
 def _submission_time(call: Call, service: Service) -> datetime:
-    """Return the time that a template of a job id contains: that of the schedule, which is the same for all attempts.
+    """Return the time that a template of a job id contains: that of the schedule, which is the same
+    for all attempts.
 
     Source: the header that Cloud Scheduler sends with each call.
     """
@@ -73,8 +74,9 @@ def _submission_time(call: Call, service: Service) -> datetime:
 def get(call: Call, service: Service) -> Json:
     """Return the job. A gcloud that streams its log sees the end when the log is readable.
 
-    It stops at an `endTime` after two empty polls, and polls only for entries older than five seconds. After a quiet
-    time it would miss the last lines. Source: googlecloudsdk/command_lib/logs/stream.py and ml_engine/log_utils.py.
+    It stops at an `endTime` after two empty polls, and polls only for entries older than five
+    seconds. After a quiet time it would miss the last lines. Source:
+    googlecloudsdk/command_lib/logs/stream.py and ml_engine/log_utils.py.
     """
     job = find(call, service)
     view = _view(job, service)
@@ -117,14 +119,18 @@ def explain_job(job: Job, service: Service) -> Json:
 def cancel(call: Call, service: Service) -> Json:
     """Cancel the job. For a job that has ended this has no effect and is no error.
 
-    Source: gcloud's help. The service once answered Airflow with 400; Airflow accepts either response.
+    Source: gcloud's help. The service once answered Airflow with 400; Airflow accepts either
+    response.
     """
     cancel_job(find(call, service).job_id, caller_name(call, service), service.deps)
     return {}
 
 
 def patch(call: Call, service: Service) -> Json:
-    """Replace all labels. With `etag` in the mask, only if they have not changed since that etag was read."""
+    """Replace all labels.
+
+    With `etag` in the mask, only if they have not changed since that etag was read.
+    """
     job = find(call, service)
     mask = {path for path in call.param("updateMask").replace(" ", "").split(",") if path}
     if not mask or not mask <= {"labels", "etag"}:
@@ -165,14 +171,19 @@ def _view(
 
 
 def _is_listed(job: Job) -> bool:
-    """Return False for Vertex AI's jobs, which have other addresses, and for trials: their tuning job shows them."""
+    """Return False for Vertex AI's jobs, which have other addresses, and for trials: their tuning
+    job shows them.
+    """
     return (
         job.plan.dialect is Dialect.AI_PLATFORM and job.deleted_at is None and job.trial_of is None
     )
 
 
 def _check_etag(document: Mapping[str, object], job: Job) -> int:
-    """Return the version of the labels that the etag stands for. Raises ApiError if it is missing or outdated."""
+    """Return the version of the labels that the etag stands for.
+
+    Raises ApiError if it is missing or outdated.
+    """
     seen = document.get("etag")
     if not isinstance(seen, str) or not seen:
         raise errors.invalid_argument("job.etag", "is required, because update_mask names it")

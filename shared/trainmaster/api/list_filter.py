@@ -1,9 +1,11 @@
-"""Filters of lists: `jobId:rnn* AND state:FAILED`, `NOT display_name="x"`, `labels.team:* OR create_time>"2026-…"`.
+"""Filters of lists: `jobId:rnn* AND state:FAILED`, `NOT display_name="x"`, `labels.team:* OR
+create_time>"2026-…"`.
 
-A filter is applied to jobs as the API shows them; field names may be in camelCase or snake_case. `=` and `:` compare
-text in any case, with `*` for any characters; `!=` is their negation; `<`, `<=`, `>` and `>=` compare times and
-numbers. A comparison with a field that a job does not have is false. Source: the filter examples in both APIs'
-discovery documents. `filter_grammar` has the syntax.
+A filter is applied to jobs as the API shows them; field names may be in camelCase or snake_case.
+`=` and `:` compare text in any case, with `*` for any characters; `!=` is their negation; `<`,
+`<=`, `>` and `>=` compare times and numbers. A comparison with a field that a job does not have is
+false. Source: the filter examples in both APIs' discovery documents. `filter_grammar` has the
+syntax.
 """
 
 from __future__ import annotations
@@ -86,7 +88,10 @@ def _compile_order(
 
 
 def _resolve_path(name: str, fields: Collection[str]) -> tuple[str, ...]:
-    """Split a field name. A label's key stays as the user wrote it; all other names are the API's."""
+    """Split a field name.
+
+    A label's key stays as the user wrote it; all other names are the API's.
+    """
     head, _, rest = name.partition(".")
     head = head if head in fields else to_camel(head)
     if head not in fields:
@@ -108,7 +113,9 @@ def _value_at(job: object, path: tuple[str, ...]) -> object:
 
 
 def _matches(value: object, pattern: str) -> bool:
-    """Return whether the value is like the pattern; for a mapping whether a key is, for a list whether an item is."""
+    """Return whether the value is like the pattern; for a mapping whether a key is, for a list
+    whether an item is.
+    """
     if value is None:
         return False
     if isinstance(value, Mapping | list):

@@ -1,7 +1,9 @@
-"""Lists of jobs in pages, the newest first. A page token is the position of the last job that was read.
+"""Lists of jobs in pages, the newest first.
 
-Jobs are read in the one order of the store and filtered here, so that no list needs its own index. A page whose filter
-accepts few jobs ends early, with a token to continue from.
+A page token is the position of the last job that was read.
+
+Jobs are read in the one order of the store and filtered here, so that no list needs its own index.
+A page whose filter accepts few jobs ends early, with a token to continue from.
 """
 
 from __future__ import annotations
@@ -37,8 +39,10 @@ def read_page(
     is_listed: Callable[[Job], bool],
     view: Callable[[Job], Json],
 ) -> Json:
-    """Return the requested page: the jobs under this name, as `view` shows them. An empty page is `{}`, as the service
-    sent it."""
+    """Return the requested page: the jobs under this name, as `view` shows them.
+
+    An empty page is `{}`, as the service sent it.
+    """
     jobs, token = _read_jobs(call, service, is_listed)
     page: Json = {name: [view(job) for job in jobs]} if jobs else {}
     return {**page, "nextPageToken": token} if token else page

@@ -1,4 +1,6 @@
-"""Methods about the project and its locations, and about the IAM policies of jobs: a job has none of its own."""
+"""Methods about the project and its locations, and about the IAM policies of jobs: a job has none
+of its own.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ EMPTY_POLICY: Final[Json] = {"etag": "ACAB"}
 
 
 def get_config(call: Call, service: Service) -> Json:
-    """Return the service account of the VMs and TPU nodes, and its project's number if it belongs to this project."""
+    """Return the service account of the VMs and TPU nodes, and its project's number if it belongs
+    to this project.
+    """
     account = service.service_account
     if not account:
         return {}

@@ -1,11 +1,13 @@
-"""Quotas of API requests per project and minute: 60 creations of jobs, 300 other requests. Source: the service's.
+"""Quotas of API requests per project and minute: 60 creations of jobs, 300 other requests.
 
-Each caller has a share of the creations, so that no caller locks out the others. A list that reads the database several
-times counts as several requests.
+Source: the service's.
 
-Creations are counted exactly, in the store (`api.create_job`). Each instance of the function counts all other
-requests for itself, because storing a count would cost more than most requests. With N instances up to N times the
-quota is allowed, and a client within the quota is never refused.
+Each caller has a share of the creations, so that no caller locks out the others. A list that reads
+the database several times counts as several requests.
+
+Creations are counted exactly, in the store (`api.create_job`). Each instance of the function counts
+all other requests for itself, because storing a count would cost more than most requests. With N
+instances up to N times the quota is allowed, and a client within the quota is never refused.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ class Bucket:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self) -> int:
-        """Count a request and return 0, or the whole seconds until the next one is free if the quota is used up."""
+        """Count a request and return 0, or the whole seconds until the next one is free if the
+        quota is used up.
+        """
         if not self.per_minute:
             return 0
         with self._lock:
@@ -59,7 +63,10 @@ class Shares:
         self._buckets: LRUCache[str, Bucket] = LRUCache(CALLERS_MAX)
 
     def take(self, caller: str, per_minute: int) -> int:
-        """Count a creation. Return 0 within the caller's share of `per_minute`; see `Bucket.take`."""
+        """Count a creation.
+
+        Return 0 within the caller's share of `per_minute`; see `Bucket.take`.
+        """
         with self._lock:
             share = max(per_minute // SHARE, 1)
             bucket = self._buckets.setdefault(caller, Bucket(share, self._seconds))

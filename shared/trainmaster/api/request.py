@@ -20,7 +20,9 @@ from trainmaster.jobspec.reading.parse_document import DOCUMENT_BYTES_MAX
 from trainmaster.ports import Access
 
 BODY_BYTES_READ: Final = DOCUMENT_BYTES_MAX + 1
-"""How much of a body is read, before the caller is authenticated: enough to see that it is too large."""
+"""How much of a body is read, before the caller is authenticated: enough to see that it is too
+large.
+"""
 BODY_NAME: Final = "body.json"
 """Name of the body in messages about its syntax."""
 UNKNOWN_CALLER: Final = "a user of the API"
@@ -33,7 +35,9 @@ _STREAMING: Final = re.compile(
 )
 """Source: gcloud's User-Agent of the commands that follow a job's log."""
 LOG_DELAY_S: Final = 75.0
-"""gcloud's polling interval (60 s by default), the age of the entries that it reads (5 s), and their own delay."""
+"""gcloud's polling interval (60 s by default), the age of the entries that it reads (5 s), and
+their own delay.
+"""
 LOCAL_LOG_DELAY_S: Final = 15.0
 """As above, with the polling interval of the local stack's environment (2 s)."""
 
@@ -95,7 +99,8 @@ class Service:
     jobs_per_minute: int = 60
     """Quota of creations; 0: no limit."""
     log_delay_s: float = LOG_DELAY_S
-    """How long after a job's end the last line of its log is shown to every gcloud that streams it."""
+    """How long after a job's end the last line of its log is shown to every gcloud that streams it.
+    """
     requests: Bucket | None = None
     """Counts this instance's requests that create no job; None: no limit."""
     shares: Shares = field(default_factory=lambda: Shares(time.monotonic))
@@ -111,7 +116,10 @@ def caller_name(call: Call, service: Service) -> str:
 
 
 def caller_email(call: Call, service: Service) -> str | None:
-    """Return the caller's e-mail address for the record; None if it is unknown. Never fails the request."""
+    """Return the caller's e-mail address for the record; None if it is unknown.
+
+    Never fails the request.
+    """
     try:
         return service.access.email(call.token)
     except TemporaryError as error:
@@ -136,9 +144,12 @@ def streams_log(call: Call) -> bool:
 
 
 def idempotency_key(request: Request, new_id: Callable[[], str]) -> str:
-    """Return the key of a request. Equal requests have the same key only if gcloud marks them as one invocation.
+    """Return the key of a request.
 
-    The service answered every second create with 409, and clients without an invocation id expect that.
+    Equal requests have the same key only if gcloud marks them as one invocation.
+
+    The service answered every second create with 409, and clients without an invocation id expect
+    that.
     """
     invocation = _INVOCATION.search(request.headers.get("user-agent", ""))
     parts = [invocation[1] if invocation else new_id(), request.method, request.path]

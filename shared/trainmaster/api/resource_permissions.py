@@ -1,9 +1,10 @@
-"""Whether the caller may use the resources of Google Cloud that a job names, as Google answers for the caller's token.
+"""Whether the caller may use the resources of Google Cloud that a job names, as Google answers for
+the caller's token.
 
-Trainmaster will use them with its own permissions. A service account has permissions of its own (`actAs`). For other
-resources, the permission counts on the project of the resource: one query for each project, and the same rule for all
-kinds. A permission on the single resource does not suffice: the setting `TRAINMASTER_ALLOWED_RESOURCES` opens such a
-resource to all jobs.
+Trainmaster will use them with its own permissions. A service account has permissions of its own
+(`actAs`). For other resources, the permission counts on the project of the resource: one query for
+each project, and the same rule for all kinds. A permission on the single resource does not suffice:
+the setting `TRAINMASTER_ALLOWED_RESOURCES` opens such a resource to all jobs.
 """
 
 from __future__ import annotations
@@ -18,21 +19,28 @@ from trainmaster.core.intake.named_resources import NamedResource, ResourceKind
 PERMISSIONS: Final[Mapping[ResourceKind, tuple[str, ...]]] = {
     ResourceKind.NETWORK: ("compute.networks.use", "compute.subnetworks.use"),
     ResourceKind.IMAGE: ("compute.images.useReadOnly",),
-    # Compute Engine has no permission for using a reservation: everyone who creates VMs in the project may name it.
+    # Compute Engine has no permission for using a reservation: everyone who creates VMs in the
+    # project may name it.
     ResourceKind.RESERVATION: ("compute.instances.create",),
     ResourceKind.KMS_KEY: ("cloudkms.cryptoKeyVersions.useToEncrypt",),
     ResourceKind.SECRET: ("secretmanager.versions.access",),
 }
-"""Kind of resource → the permissions on its project that its user needs. Source: the APIs' own requirements."""
+"""Kind of resource → the permissions on its project that its user needs.
+
+Source: the APIs' own requirements.
+"""
 
 
 def check_resources(resources: Sequence[NamedResource], call: Call, service: Service) -> None:
-    """Raise ApiError for the first resource that the caller may not use and that is not open to every job."""
+    """Raise ApiError for the first resource that the caller may not use and that is not open to
+    every job.
+    """
     checked = [resource for resource in resources if not service.deps.allowed.allow(resource)]
     for account in (
         resource.name for resource in checked if resource.kind is ResourceKind.SERVICE_ACCOUNT
     ):
-        # Every caller may use the installation's own account, as every user of the service could use the service's.
+        # Every caller may use the installation's own account, as every user of the service could
+        # use the service's.
         if account != service.service_account and not service.access.may_act_as(
             call.token, account
         ):
@@ -48,7 +56,9 @@ def check_resources(resources: Sequence[NamedResource], call: Call, service: Ser
 def _permissions_by_project(
     resources: Sequence[NamedResource], call: Call, service: Service
 ) -> dict[str, frozenset[str]]:
-    """Return the needed permissions that the caller has on each project, by id or number; empty: the installation's."""
+    """Return the needed permissions that the caller has on each project, by id or number; empty:
+    the installation's.
+    """
     required: dict[str, set[str]] = {}
     for resource in resources:
         required.setdefault(_project_of(resource, service), set()).update(

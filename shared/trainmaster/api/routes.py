@@ -37,7 +37,10 @@ class Route:
 
     @property
     def changes_something(self) -> bool:
-        """Whether the caller's token must have the full scope. Reading a policy or permissions changes nothing."""
+        """Whether the caller's token must have the full scope.
+
+        Reading a policy or permissions changes nothing.
+        """
         return self.method != "GET" and self.permission is not None
 
     def match(self, method: str, path: str) -> dict[str, str] | None:

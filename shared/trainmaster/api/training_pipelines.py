@@ -1,8 +1,10 @@
-"""`projects.locations.trainingPipelines` of Vertex AI v1, for custom training. Source: its discovery document.
+"""`projects.locations.trainingPipelines` of Vertex AI v1, for custom training.
 
-A pipeline and its custom job are one job here and have the same number. The document is stored with the pipeline's own
-fields. `trainingTaskInputs` has no schema in the SDK, which mixes snake_case and camelCase in it and sends every number
-as a JSON float, arguments included.
+Source: its discovery document.
+
+A pipeline and its custom job are one job here and have the same number. The document is stored with
+the pipeline's own fields. `trainingTaskInputs` has no schema in the SDK, which mixes snake_case and
+camelCase in it and sends every number as a JSON float, arguments included.
 """
 
 from __future__ import annotations
@@ -52,9 +54,11 @@ TRAINING_PIPELINES: Final = TrainingPipelines()
 
 
 def _with_whole_numbers(value: object, field: str = "") -> object:
-    """Return a value with integers for whole floats, and with strings for the numbers among arguments.
+    """Return a value with integers for whole floats, and with strings for the numbers among
+    arguments.
 
-    The SDK turns the argument 5 into 5.0. It becomes "5" again, because the caller almost always passed an integer.
+    The SDK turns the argument 5 into 5.0. It becomes "5" again, because the caller almost always
+    passed an integer.
     """
     match value:
         case dict():

@@ -1,7 +1,9 @@
-"""Methods common to the resources of Vertex AI v1: `customJobs`, `hyperparameterTuningJobs` and `trainingPipelines`.
+"""Methods common to the resources of Vertex AI v1: `customJobs`, `hyperparameterTuningJobs` and
+`trainingPipelines`.
 
-Each is a job of this project like any other. Vertex AI names jobs by numbers: the number is derived from the request
-that creates the job, and the job is stored as `custom_NUMBER`. A job that was submitted as a file keeps its name.
+Each is a job of this project like any other. Vertex AI names jobs by numbers: the number is derived
+from the request that creates the job, and the job is stored as `custom_NUMBER`. A job that was
+submitted as a file keeps its name.
 """
 
 from __future__ import annotations
@@ -118,12 +120,18 @@ class VertexResource(ABC):
         )
 
     def cancel(self, call: Call, service: Service) -> Json:
-        """Cancel the job. For a job that has ended this has no effect and is no error, as in the other API."""
+        """Cancel the job.
+
+        For a job that has ended this has no effect and is no error, as in the other API.
+        """
         cancel_job(self.find(call, service).job_id, caller_name(call, service), service.deps)
         return {}
 
     def delete(self, call: Call, service: Service) -> Json:
-        """Return a completed operation. The job is no longer found; its history stays in the ledger."""
+        """Return a completed operation.
+
+        The job is no longer found; its history stays in the ledger.
+        """
         job = self.find(call, service)
         by = caller_name(call, service)
         if not delete_job(job.job_id, call.idempotency_key, service.deps, by=by):
@@ -153,7 +161,10 @@ class VertexResource(ABC):
         return loaded.state.job
 
     def view(self, job: Job, call: Call) -> Json:
-        """Return the job as the API shows it. Without a displayName in its document, its name is its id."""
+        """Return the job as the API shows it.
+
+        Without a displayName in its document, its name is its id.
+        """
         return {
             "name": f"{_parent(call)}/{self.kind.collection}/{public_id(job.job_id)}",
             "displayName": job.job_id,
@@ -202,7 +213,9 @@ def _number(key: str) -> str:
 
 
 def _with_region(extension: object, region: str) -> object:
-    """Add the location of the address to `trainmaster`; a value that is not a mapping is left to the job's checks."""
+    """Add the location of the address to `trainmaster`; a value that is not a mapping is left to
+    the job's checks.
+    """
     return (
         {**extension, "region": region}
         if isinstance(extension, Mapping)

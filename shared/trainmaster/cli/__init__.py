@@ -1,1 +1,4 @@
-"""The command line: `trainmaster`. There is one module or package per command; most of the logic is in `shared/`."""
+"""The command line: `trainmaster`.
+
+There is one module or package per command; most of the logic is in `shared/`.
+"""

@@ -1,4 +1,6 @@
-"""`trainmaster jobs advise JOB`: what would make the job cheaper or quicker, from its own figures and the simulator."""
+"""`trainmaster jobs advise JOB`: what would make the job cheaper or quicker, from its own figures
+and the simulator.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,10 @@ RUNS_MAX: Final = 100
 SIMULATED_HOURS: Final = 1_500
 """Machine-hours that all runs of one simulation have together: about five seconds."""
 WORTH_CHANGING: Final = 0.05
-"""Share of the time or cost that a change must save. So few simulated runs cannot show smaller savings reliably."""
+"""Share of the time or cost that a change must save.
+
+So few simulated runs cannot show smaller savings reliably.
+"""
 SPOT: Final = "Spot VMs"
 RESTARTS: Final = "restart policy"
 
@@ -82,10 +87,11 @@ def advise(
     ] = "",
     form: OutputFormat = Format.TABLE,
 ) -> None:
-    """Advise on checkpoint interval, Spot VMs and restart policy, from the job's own losses and restarts.
+    """Advise on checkpoint interval, Spot VMs and restart policy, from the job's own losses and
+    restarts.
 
-    Quantities that the job's history does not contain are simulated with the measured rates. If there is too little
-    data, the advice names what is missing.
+    Quantities that the job's history does not contain are simulated with the measured rates. If
+    there is too little data, the advice names what is missing.
     """
     store = open_store()
     job = find_job(store, job_id).job
@@ -152,7 +158,10 @@ def _experiment(job: Job, report: CostReport, rates: MeasuredRates) -> Experimen
     machines = sum(group.count * group.hosts for group in job.plan.groups)
     machine_hours = machines * rates.running_s / 3600
     if machine_hours > MACHINE_HOURS_MAX:
-        return f"a simulation: {machine_hours:.0f} machine-hours would take minutes. `trainmaster simulate` has no limit"
+        return (
+            f"a simulation: {machine_hours:.0f} machine-hours would take minutes. `trainmaster"
+            " simulate` has no limit"
+        )
     if rates.checkpoint_s is None and report.losses:
         return "the times of at least two checkpoints"
     lost_s = report.goodput.lost.at_most_s / machines
@@ -164,7 +173,9 @@ def _experiment(job: Job, report: CostReport, rates: MeasuredRates) -> Experimen
 
 
 def _spot_advice(experiment: Experiment, spot: Forecast, prices: PriceList | Unknown) -> Advice:
-    """Compare the job as it was with the same job on on-demand VMs, which are assumed not to be lost."""
+    """Compare the job as it was with the same job on on-demand VMs, which are assumed not to be
+    lost.
+    """
     plan = experiment.job.plan
     if isinstance(prices, Unknown):
         return Advice(SPOT, "", f"prices: {prices.reason}")
@@ -182,9 +193,9 @@ def _spot_advice(experiment: Experiment, spot: Forecast, prices: PriceList | Unk
         for name, forecast, hourly in (("spot", spot, as_it_was), ("steady", steady, on_demand))
     }
     figures = (
-        f"{money_words(costs['spot'], prices.currency)} and {spot.wall_h.p50:.1f} h with Spot VMs, "
-        f"{money_words(costs['steady'], prices.currency)} and {steady.wall_h.p50:.1f} h on demand (medians of "
-        f"{experiment.runs} simulated runs)"
+        f"{money_words(costs['spot'], prices.currency)} and {spot.wall_h.p50:.1f} h with Spot VMs,"
+        f" {money_words(costs['steady'], prices.currency)} and {steady.wall_h.p50:.1f} h on demand"
+        f" (medians of {experiment.runs} simulated runs)"
     )
     saved = 1 - costs["spot"] / costs["steady"] if costs["steady"] else Decimal(0)
     if saved >= Decimal(str(WORTH_CHANGING)):
@@ -198,8 +209,9 @@ def _restart_advice(experiment: Experiment, now: Forecast) -> Advice:
     other = experiment.run({"restartJobOnWorkerRestart": not reruns})
     names = {True: "rerun the whole job", False: "restart only the lost replica"}
     figures = (
-        f"{names[reruns]}: {now.wall_h.p50:.2f} h, {_success(now):.0%} succeed; {names[not reruns]}: "
-        f"{other.wall_h.p50:.2f} h, {_success(other):.0%} succeed ({experiment.runs} simulated runs)"
+        f"{names[reruns]}: {now.wall_h.p50:.2f} h, {_success(now):.0%} succeed;"
+        f" {names[not reruns]}: {other.wall_h.p50:.2f} h, {_success(other):.0%} succeed"
+        f" ({experiment.runs} simulated runs)"
     )
     is_better = _success(other) > _success(now) or (
         _success(other) == _success(now)

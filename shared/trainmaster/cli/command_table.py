@@ -1,4 +1,7 @@
-"""All commands of `trainmaster`, in the order of its help. A test compares the summaries with the help texts."""
+"""All commands of `trainmaster`, in the order of its help.
+
+A test compares the summaries with the help texts.
+"""
 
 from __future__ import annotations
 
@@ -16,45 +19,54 @@ WHY: Final = LazyCommand(
 
 COMMANDS: Final = {
     LOCAL: LazyCommand(
-        "Run the whole system on this machine: the real functions and programs, on Google's emulators.",
+        "Run the whole system on this machine: the real functions and programs, on Google's"
+        " emulators.",
         module="local.commands",
         attribute="app",
     ),
     "init": LazyCommand(
-        "Remember project, region and API address of your installation, so that no command needs them again."
+        "Remember project, region and API address of your installation, so that no command needs"
+        " them again."
     ),
     "submit": LazyCommand(
         "Submit a training job. Arguments after -- are passed to the program.", reads_as_gcloud=True
     ),
     "convert": LazyCommand(
-        "Print the job file that a manifest of Kubeflow or JobSet is converted to. `submit` converts manifests itself."
+        "Print the job file that a manifest of Kubeflow or JobSet is converted to. `submit`"
+        " converts manifests itself."
     ),
     "logs": LOGS,
     "why": WHY,
     "replay": LazyCommand(
-        "Rebuild a job's state from its ledger and compare it with the stored state. Exit status 1 if they differ.",
+        "Rebuild a job's state from its ledger and compare it with the stored state. Exit status 1"
+        " if they differ.",
         module="why",
     ),
     "ssh": LazyCommand(
-        "Open a shell on the VM of a replica, or run a command there. The exit status is that of the command.",
+        "Open a shell on the VM of a replica, or run a command there. The exit status is that of"
+        " the command.",
         module="ssh.command",
     ),
     "tensorboard": LazyCommand(
-        "Start TensorBoard on the event files of jobs. Each job is a run, and so is each trial of a tuning job.",
+        "Start TensorBoard on the event files of jobs. Each job is a run, and so is each trial of a"
+        " tuning job.",
         module="tensorboard.command",
     ),
     "orphans": LazyCommand(
-        "List VMs and TPU nodes without a live job. An orphan is deleted if it is still one a minute later."
+        "List VMs and TPU nodes without a live job. An orphan is deleted if it is still one a"
+        " minute later."
     ),
     "machines": LazyCommand(
         "List machine types, GPUs and TPUs with their list prices, and the zones that have them."
     ),
     "runtimes": LazyCommand(
-        "List the runtime versions with their frameworks, the packages that all have, and the past versions."
+        "List the runtime versions with their frameworks, the packages that all have, and the past"
+        " versions."
     ),
     "console": LazyCommand("Show jobs, timelines, decisions and logs in a browser, until Ctrl-C."),
     "mcp": LazyCommand(
-        "Serve tools for agents on standard input and output: check, submit, explain and cancel jobs, read their logs."
+        "Serve tools for agents on standard input and output: check, submit, explain and cancel"
+        " jobs, read their logs."
     ),
     "doctor": LazyCommand(
         "Check an installation, or a job before it is submitted, and show how to fix each problem.",
@@ -82,10 +94,12 @@ JOB_COMMANDS: Final = {
     "logs": LOGS,
     "why": WHY,
     "top": LazyCommand(
-        "Show CPU, memory, GPU and network use of a job's replicas, until Ctrl-C or the end of the job."
+        "Show CPU, memory, GPU and network use of a job's replicas, until Ctrl-C or the end of the"
+        " job."
     ),
     "advise": LazyCommand(
-        "Advise on checkpoint interval, Spot VMs and restart policy, from the job's own losses and restarts."
+        "Advise on checkpoint interval, Spot VMs and restart policy, from the job's own losses and"
+        " restarts."
     ),
     "cost": LazyCommand(
         "Show what jobs cost at list prices, by user or by a label. Reads the ledger of each job."

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 LOOPBACK: Final = "127.0.0.1"
 REDIRECT: Final = (
-    '<!doctype html><meta name="referrer" content="no-referrer"><meta http-equiv="refresh" content="0; url={0}">'
-    '<a href="{0}">Open the console</a>'
+    '<!doctype html><meta name="referrer" content="no-referrer"><meta http-equiv="refresh"'
+    ' content="0; url={0}"><a href="{0}">Open the console</a>'
 )
 
 
@@ -47,7 +47,8 @@ def console(
 ) -> None:
     """Show jobs, timelines, decisions and logs in a browser, until Ctrl-C.
 
-    The console listens on this machine only and acts with your own credentials. Its address works once.
+    The console listens on this machine only and acts with your own credentials. Its address works
+    once.
     """
     server, address = start(port, own_name=own_name)
     say(address)
@@ -68,7 +69,8 @@ def console(
 def redirect_page(address: str) -> Iterator[str]:
     """Yield the address of a file that leads to the address, and that only this user can read.
 
-    Every user of the machine can read the arguments of a browser's process, and so the token in them.
+    Every user of the machine can read the arguments of a browser's process, and so the token in
+    them.
     """
     with NamedTemporaryFile("w", prefix="trainmaster-console-", suffix=".html") as file:
         file.write(REDIRECT.format(address))
@@ -77,9 +79,12 @@ def redirect_page(address: str) -> Iterator[str]:
 
 
 def serve_stack(environment: Mapping[str, str]) -> str:
-    """Serve the console of a local stack until this process ends. Return the address, which works once.
+    """Serve the console of a local stack until this process ends.
 
-    `environment`: the variables that connect clients to the stack. They replace those of this process.
+    Return the address, which works once.
+
+    `environment`: the variables that connect clients to the stack. They replace those of this
+    process.
     """
     os.environ.update(environment)
     server, address = start(0)
@@ -88,10 +93,13 @@ def serve_stack(environment: Mapping[str, str]) -> str:
 
 
 def start(port: int, *, own_name: bool = True) -> tuple[BaseWSGIServer, str]:
-    """Return a server on loopback, and the address that signs in. Raises PermanentError for a port in use.
+    """Return a server on loopback, and the address that signs in.
 
-    `own_name`: serve under a random name below `localhost`, which browsers resolve to loopback themselves. Cookies know
-    no ports: under 127.0.0.1, every other server of the machine that the browser visits would receive the session.
+    Raises PermanentError for a port in use.
+
+    `own_name`: serve under a random name below `localhost`, which browsers resolve to loopback
+    themselves. Cookies know no ports: under 127.0.0.1, every other server of the machine that the
+    browser visits would receive the session.
     """
     choose_installation()
     from werkzeug.serving import make_server
@@ -121,10 +129,11 @@ def start(port: int, *, own_name: bool = True) -> tuple[BaseWSGIServer, str]:
 
 
 def _hold_ipv6(server: BaseWSGIServer) -> None:
-    """Keep others from listening on ::1 at the server's port: for names below `localhost`, browsers try it first.
+    """Keep others from listening on ::1 at the server's port: for names below `localhost`, browsers
+    try it first.
 
-    Nothing listens on the socket, so that they connect to 127.0.0.1 next. Raises PermanentError if another program has
-    the port. Without IPv6 no program can have it.
+    Nothing listens on the socket, so that they connect to 127.0.0.1 next. Raises PermanentError if
+    another program has the port. Without IPv6 no program can have it.
     """
     try:
         with socket.socket(socket.AF_INET6) as held:
@@ -133,7 +142,10 @@ def _hold_ipv6(server: BaseWSGIServer) -> None:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             server.server_close()
-            problem = f"another program listens on [::1]:{server.server_port}, where it could receive your requests"
+            problem = (
+                f"another program listens on [::1]:{server.server_port}, where it could receive"
+                " your requests"
+            )
             raise PermanentError(
                 f"--port {server.server_port}: {problem}. Use another port"
             ) from None

@@ -1,4 +1,6 @@
-"""`trainmaster convert`: print the job file that a manifest of Kubeflow or JobSet is converted to."""
+"""`trainmaster convert`: print the job file that a manifest of Kubeflow or JobSet is
+converted to.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ def convert(
     ] = None,
     form: OutputFormat = Format.TABLE,
 ) -> None:
-    """Print the job file that a manifest of Kubeflow or JobSet is converted to. `submit` converts manifests itself."""
+    """Print the job file that a manifest of Kubeflow or JobSet is converted to.
+
+    `submit` converts manifests itself.
+    """
     _, document = read_job(str(manifest), None, region)
     if form is Format.JSON:
         print_json(document)

@@ -38,7 +38,9 @@ class Sum:
     amount: Decimal = Decimal(0)
     currency: str = ""
     not_known: int = 0
-    """Jobs whose cost is not known, or not of all of their trials: prices are missing, or the ledger has expired."""
+    """Jobs whose cost is not known, or not of all of their trials: prices are missing, or the
+    ledger has expired.
+    """
 
 
 def cost(
@@ -95,7 +97,8 @@ def cost(
     )
     if has_more:
         complain(
-            f"Jobs created before {timestamp(jobs[-1].created_at)} are not counted: raise `--limit`."
+            f"Jobs created before {timestamp(jobs[-1].created_at)} are not counted: raise"
+            " `--limit`."
         )
 
 

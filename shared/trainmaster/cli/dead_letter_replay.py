@@ -1,9 +1,11 @@
-"""Replay of agents' dead letters: the command line judges them itself instead of publishing them again.
+"""Replay of agents' dead letters: the command line judges them itself instead of publishing them
+again.
 
-An agent's identity token expires after an hour, and is compared with the time at which Pub/Sub accepted the event. A
-dead letter that is published again would get a new time and be rejected. It is therefore judged here with its original
-time, which only functions and Pub/Sub can write into a dead letter. The checks and the flow are those of the function;
-the caller needs permissions on Firestore and on the topic of `provision`.
+An agent's identity token expires after an hour, and is compared with the time at which Pub/Sub
+accepted the event. A dead letter that is published again would get a new time and be rejected. It
+is therefore judged here with its original time, which only functions and Pub/Sub can write into a
+dead letter. The checks and the flow are those of the function; the caller needs permissions on
+Firestore and on the topic of `provision`.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
 def replay_agent_event(letter: DeadLetter) -> bool:
     """Judge the dead letter if it is an agent's event.
 
-    Return False if it is not: it must be published again. Raises PermanentError if it still cannot be handled.
+    Return False if it is not: it must be published again. Raises PermanentError if it still cannot
+    be handled.
     """
     handle = HANDLERS.get(letter.topic or "")
     if handle is None:
@@ -70,7 +73,8 @@ HANDLERS: Final[dict[str, Callable[[Message], None]]] = {
 def _auth_deps() -> AuthDeps:
     """Return the dependencies of the authentication, as in the functions.
 
-    If the setting of the VMs' service account is missing, they have the account that infra/ creates.
+    If the setting of the VMs' service account is missing, they have the account that infra/
+    creates.
     """
     values, auth_deps = settings(), authentication.auth_deps()
     if "worker_service_account" in values.model_fields_set:

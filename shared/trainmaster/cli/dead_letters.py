@@ -1,4 +1,6 @@
-"""`trainmaster dead-letters`: list the messages that no function could handle, replay them, or delete them."""
+"""`trainmaster dead-letters`: list the messages that no function could handle, replay them, or
+delete them.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ app = typer.Typer(
 )
 
 NONE: Final = (
-    "No dead letters arrived within 5 seconds. If your connection is slow, one of many megabytes may be on its way: "
-    "repeat the command after a minute."
+    "No dead letters arrived within 5 seconds. If your connection is slow, one of many megabytes"
+    " may be on its way: repeat the command after a minute."
 )
 Ids = Annotated[
     list[str] | None, typer.Argument(metavar="[ID]...", help="Message ids, as `list` shows them.")
@@ -85,7 +87,10 @@ def _open_box() -> DeadLetterBox:
 
 
 def _selected(ids: Sequence[str] | None, everything: bool) -> Sequence[str] | None:
-    """Return the ids; None selects all messages. Raises PermanentError unless exactly one of the two is given."""
+    """Return the ids; None selects all messages.
+
+    Raises PermanentError unless exactly one of the two is given.
+    """
     if bool(ids) is everything:
         raise PermanentError("no messages selected: give their ids, or --all, but not both")
     return None if everything else ids

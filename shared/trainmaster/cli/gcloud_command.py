@@ -1,4 +1,6 @@
-"""A command with gcloud's options for a training job, whose command line is read as gcloud reads it."""
+"""A command with gcloud's options for a training job, whose command line is read as gcloud reads
+it.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,8 @@ def _annotation(flag: Flag) -> Any:
 
 
 class GcloudCommand(TyperCommand):
-    """Reads a command line as gcloud does: `--flag=true`, and arguments of the program after `--` only.
+    """Reads a command line as gcloud does: `--flag=true`, and arguments of the program after `--`
+    only.
 
     The types are those of the click that typer contains; it does not export them.
     """
@@ -67,7 +70,8 @@ class GcloudCommand(TyperCommand):
         super().parse_args(ctx, list(self._with_flag_names(args[:end])))
         if ctx.args:
             ctx.fail(
-                f"unrecognized arguments: {' '.join(ctx.args)}. Arguments of the program belong after --"
+                f"unrecognized arguments: {' '.join(ctx.args)}. Arguments of the program belong"
+                " after --"
             )
         ctx.args = args[end + 1 :]
         return args[end + 1 :]

@@ -1,6 +1,7 @@
 """gcloud's options for a training job: each sets its field of the job file, in either format.
 
-Source: googlecloudsdk/command_lib/ml_engine/flags.py, command_lib/ai, and the requests that an unmodified gcloud sends.
+Source: googlecloudsdk/command_lib/ml_engine/flags.py, command_lib/ai, and the requests that an
+unmodified gcloud sends.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ _KMS_COLLECTIONS: Final = ("projects", "locations", "keyRings", "cryptoKeys")
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """An option, and the fields that it sets: paths of canonical names. Without fields it has no effect."""
+    """An option, and the fields that it sets: paths of canonical names.
+
+    Without fields it has no effect.
+    """
 
     help: str
     """Empty: the option is hidden, because it has no effect or requests what is not supported."""
@@ -66,7 +70,10 @@ def _parse_pairs(text: str) -> dict[str, str]:
 
 
 def _worker_pool(text: str) -> dict[str, object]:
-    """Return a worker pool. Source: googlecloudsdk/command_lib/ai/custom_jobs/custom_jobs_util.py."""
+    """Return a worker pool.
+
+    Source: googlecloudsdk/command_lib/ai/custom_jobs/custom_jobs_util.py.
+    """
     pairs = _parse_pairs(text)
     if unknown := pairs.keys() - {*_POOL_KEYS, *_POOL_IMAGE_KEYS}:
         raise ValueError(
@@ -74,7 +81,8 @@ def _worker_pool(text: str) -> dict[str, object]:
         )
     if builds := pairs.keys() & _POOL_IMAGE_KEYS:
         raise ValueError(
-            f"{', '.join(sorted(builds))} would build an image: build it, and give container-image-uri"
+            f"{', '.join(sorted(builds))} would build an image: build it, and give"
+            " container-image-uri"
         )
     image, executor, module = (pairs.get(key) for key in _POOL_KEYS[-3:])
     if image and (executor or module):
@@ -243,8 +251,8 @@ def apply_flags(
 ) -> dict[str, Any]:
     """Return the job file with the options applied, and `args` as the program's arguments.
 
-    `given`: values of FLAGS; None: the option is not given. Raises PermanentError for options that contradict each
-    other, or that the format of the job file has no field for.
+    `given`: values of FLAGS; None: the option is not given. Raises PermanentError for options that
+    contradict each other, or that the format of the job file has no field for.
     """
     values = {
         name: value for name, value in _with_whole_key(given).items() if value not in (None, [])
@@ -274,7 +282,10 @@ def apply_flags(
 
 
 def _with_whole_key(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options with the full name of the KMS key. Raises PermanentError if a part of it is missing."""
+    """Return the options with the full name of the KMS key.
+
+    Raises PermanentError if a part of it is missing.
+    """
     parts = {
         "kms_project": known_variables().get(PROJECT),
         **{name: given[name] for name in _KMS_PARTS if given.get(name)},

@@ -58,18 +58,21 @@ def init(
         ),
     ] = False,
 ) -> None:
-    """Remember project, region and API address of your installation, so that no command needs them again.
+    """Remember project, region and API address of your installation, so that no command needs them
+    again.
 
-    An option of a command comes first, then an environment variable (TRAINMASTER_PROJECT, TRAINMASTER_BUCKET,
-    TRAINMASTER_REGION, TRAINMASTER_API_ENDPOINT, TRAINMASTER_INSTALLATION), then a running local stack, then what this
-    command has remembered. gcloud's configuration only provides the default of --project here. Values that are not
-    given again stay, unless the project or the installation changes.
+    An option of a command comes first, then an environment variable (TRAINMASTER_PROJECT,
+    TRAINMASTER_BUCKET, TRAINMASTER_REGION, TRAINMASTER_API_ENDPOINT, TRAINMASTER_INSTALLATION),
+    then a running local stack, then what this command has remembered. gcloud's configuration only
+    provides the default of --project here. Values that are not given again stay, unless the project
+    or the installation changes.
     """
     if show:
         choose_installation()
         for name, variable in VARIABLES.items():
             say(
-                f"{variable}={os.environ.get(variable, '')}   # remembered: {remembered().get(name, 'nothing')}"
+                f"{variable}={os.environ.get(variable, '')}   # remembered:"
+                f" {remembered().get(name, 'nothing')}"
             )
         return
     project = project or os.environ.get(PROJECT) or gcloud_property("project")

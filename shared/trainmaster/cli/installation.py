@@ -1,5 +1,6 @@
-"""The installation that a command works with: the one that the environment names, else the running local stack, else
-the one that `trainmaster init` has remembered."""
+"""The installation that a command works with: the one that the environment names, else the running
+local stack, else the one that `trainmaster init` has remembered.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +20,19 @@ if TYPE_CHECKING:
     from trainmaster.ports import Store
 
 PREFIX: Final = "TRAINMASTER_"
-LOCAL_EXTRA_MISSING: Final = "`trainmaster local` needs more packages. Install them in a checkout: pipx install --force '.[local]'"
+LOCAL_EXTRA_MISSING: Final = (
+    "`trainmaster local` needs more packages. Install them in a checkout: pipx install --force"
+    " '.[local]'"
+)
 
 
 def require_package(name: str, extra: str) -> None:
     """Raise PermanentError if the package of an extra is not installed."""
     if importlib.util.find_spec(name) is None:
-        advice = f"pipx install --force '.[{extra}]' in a checkout, or pip install {name} beside trainmaster"
+        advice = (
+            f"pipx install --force '.[{extra}]' in a checkout, or pip install {name} beside"
+            " trainmaster"
+        )
         raise PermanentError(f"{name} is not installed: {advice}")
 
 
@@ -36,13 +43,16 @@ def choose_installation() -> None:
             os.environ.update(_local_stack_environment())
     if not use_installation():
         raise PermanentError(
-            f"no installation: run `trainmaster init --project PROJECT`, set {PROJECT}, or start a local stack with "
-            "`trainmaster local up`"
+            f"no installation: run `trainmaster init --project PROJECT`, set {PROJECT}, or start a"
+            " local stack with `trainmaster local up`"
         )
 
 
 def _local_stack_environment() -> dict[str, str]:
-    """Return the environment variables of the running local stack. Raises PermanentError if there is none."""
+    """Return the environment variables of the running local stack.
+
+    Raises PermanentError if there is none.
+    """
     try:
         from trainmaster_emulators.process import state
         from trainmaster_emulators.stack import client_configuration, stack
@@ -86,7 +96,10 @@ def gcloud_property(name: str) -> str:
 
 
 def settings_problems(error: Exception) -> Iterator[str]:
-    """Yield `VARIABLE: problem` for each invalid setting. Yield nothing for an error that is not about settings."""
+    """Yield `VARIABLE: problem` for each invalid setting.
+
+    Yield nothing for an error that is not about settings.
+    """
     from pydantic import ValidationError
 
     if not isinstance(error, ValidationError) or error.title != "Settings":

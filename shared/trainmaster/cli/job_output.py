@@ -26,7 +26,8 @@ def print_summary(job: Job, view: dict[str, Any], extension: dict[str, Any], use
     if "console" in extension:
         say(f"console: {extension['console']}")
     say(
-        f"attempt: {extension['attempt']}   zone: {extension['zone']}   runtime: {extension['runtime']}"
+        f"attempt: {extension['attempt']}   zone: {extension['zone']}   runtime:"
+        f" {extension['runtime']}"
     )
     for name, budget in extension["budgets"].items():
         say(f"{name}: {budget['used']} of {budget['limit']}")
@@ -35,7 +36,8 @@ def print_summary(job: Job, view: dict[str, Any], extension: dict[str, Any], use
             say(f"note on {entry['field']}: {entry['requested']} ({entry['reason']})")
         else:
             say(
-                f"substituted {entry['field']}: {entry['requested']} -> {entry['replacement']} ({entry['reason']})"
+                f"substituted {entry['field']}: {entry['requested']} -> {entry['replacement']}"
+                f" ({entry['reason']})"
             )
 
 
@@ -101,7 +103,10 @@ def entry_json(entry: LedgerEntry) -> dict[str, Any]:
 
 
 def find_job(store: Store, job_id: str) -> State:
-    """Return the job and the replicas of its current attempt. Raises PermanentError if there is no such job."""
+    """Return the job and the replicas of its current attempt.
+
+    Raises PermanentError if there is no such job.
+    """
     loaded = store.load_attempt(job_id) if JOB_ID.fullmatch(tuning_job_id(job_id)) else None
     if loaded is None:
         raise PermanentError(f"there is no job {job_id}. `trainmaster jobs list` shows all jobs")

@@ -210,7 +210,10 @@ def wait_command(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
 
 @app.command()
 def cancel(job_id: JobId) -> None:
-    """Cancel a job and delete its VMs. A job that has ended stays as it is, which is not an error."""
+    """Cancel a job and delete its VMs.
+
+    A job that has ended stays as it is, which is not an error.
+    """
     find_job(store := open_store(), job_id)
     from trainmaster.flows.user_requests import cancel_job
     from trainmaster.wiring.core_services import deps
@@ -237,7 +240,8 @@ def job_filter(state: ByState, user: ByUser, mine: bool, label: ByLabel) -> JobF
     labels = [text.partition("=") for text in label or ()]
     if not all(equals and is_legal_job_label(key, value) for key, equals, value in labels):
         raise PermanentError(
-            f"--label: {', '.join(label or ())} must be KEY=VALUE, of a-z, 0-9, _, -, as in team=vision"
+            f"--label: {', '.join(label or ())} must be KEY=VALUE, of a-z, 0-9, _, -, as in"
+            " team=vision"
         )
     by = user_name() if mine else user or ""
     return JobFilter(tuple(state or ()), by, tuple(Label(key, value) for key, _, value in labels))
@@ -253,7 +257,9 @@ def _view(state: State, report: CostReport | None) -> dict[str, Any]:
 
 
 def read_report(entries: Sequence[LedgerEntry]) -> CostReport | None:
-    """Return machine time and cost until now; None for a tuning job, or if the job's history has expired."""
+    """Return machine time and cost until now; None for a tuning job, or if the job's history has
+    expired.
+    """
     from trainmaster.wiring.price_list import price_list
     from trainmaster.wiring.prices import checkpoint_times
 

@@ -1,4 +1,6 @@
-"""Groups of commands, each of which is imported when it is used: a list of commands imports none of them."""
+"""Groups of commands, each of which is imported when it is used: a list of commands imports none of
+them.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,10 @@ class LazyCommand:
 
 
 class LazyGroup(TyperGroup):
-    """A group with lazy commands after its own. The types are those of the click that typer contains."""
+    """A group with lazy commands after its own.
+
+    The types are those of the click that typer contains.
+    """
 
     lazy: ClassVar[Mapping[str, LazyCommand]] = {}
 

@@ -1,4 +1,6 @@
-"""`trainmaster logs JOB [--follow]`: the log of a job's replicas and of the service, from Cloud Logging."""
+"""`trainmaster logs JOB [--follow]`: the log of a job's replicas and of the service, from Cloud
+Logging.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,9 @@ def settle_time() -> timedelta:
 
 
 def history_end(job: Job, now: datetime) -> datetime | None:
-    """Return the time before which the log does not grow any more; None: the job has ended, and its log is complete."""
+    """Return the time before which the log does not grow any more; None: the job has ended, and its
+    log is complete.
+    """
     late = settle_time() + timedelta(seconds=LATE_LINES_S)
     if job.ended_at is not None and now - job.ended_at > late:
         return None
@@ -104,7 +108,9 @@ def history_end(job: Job, now: datetime) -> datetime | None:
 
 
 def with_retries(page: ReadPage, sleep: Callable[[float], None] = time.sleep) -> ReadPage:
-    """Return a function that calls `page` until no transient error occurs, and reports each retry."""
+    """Return a function that calls `page` until no transient error occurs, and reports
+    each retry.
+    """
 
     def page_with_retries(filter_text: str, token: str) -> tuple[Sequence[Mapping[str, Any]], str]:
         while True:
@@ -152,7 +158,9 @@ def follow_log(
 
 
 def shower(form: Format, *, raw: bool) -> Callable[[Iterable[LogLine]], None]:
-    """Return the function that prints lines; without `raw`, no control character of a program reaches the output."""
+    """Return the function that prints lines; without `raw`, no control character of a program
+    reaches the output.
+    """
     is_terminal = sys.stdout.isatty()
     texts = _json if form is Format.JSON else _coloured if is_terminal else _plain
     safe = str if raw else make_visible if is_terminal else printable

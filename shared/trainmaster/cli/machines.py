@@ -1,4 +1,6 @@
-"""`trainmaster machines`: what jobs can use, what it costs, and which zones of the installation have it."""
+"""`trainmaster machines`: what jobs can use, what it costs, and which zones of the installation
+have it.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,8 @@ def machines(
     if not name:
         others = sorted({family.series for family in FAMILIES if not family.sizes})
         say(
-            f"Also in their sizes: {', '.join(others)}, such as `trainmaster machines n2-standard-8`."
+            f"Also in their sizes: {', '.join(others)}, such as `trainmaster machines"
+            " n2-standard-8`."
         )
 
 
@@ -132,7 +135,10 @@ def _cells(
 
 
 def _find(name: str) -> MachineType:
-    """Return a machine type that is not listed. Raises PermanentError with the reason if jobs cannot use it."""
+    """Return a machine type that is not listed.
+
+    Raises PermanentError with the reason if jobs cannot use it.
+    """
     machine = find_machine_type(name)
     if machine is None:
         reason = refusal_of(name) or "no machine type, GPU or TPU has a name like it"
@@ -143,7 +149,8 @@ def _find(name: str) -> MachineType:
 def _ask_installation(
     regions: list[str],
 ) -> tuple[list[str], PriceList | Unknown, Mapping[str, list[str]] | None]:
-    """Return regions, prices, and the zones of each machine type or GPU. None: the zones are not known.
+    """Return regions, prices, and the zones of each machine type or GPU. None: the zones are not
+    known.
 
     Without an installation, no regions are all regions.
     """

@@ -1,6 +1,7 @@
 """The `trainmaster` program: all commands, and expected errors as one line and an exit status.
 
-Exit status: 0 success · 1 failure, with the reason on standard error · 2 wrong usage · 130 interrupted.
+Exit status: 0 success · 1 failure, with the reason on standard error · 2 wrong usage · 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -65,13 +66,17 @@ def _global_options(
 
 
 def run() -> None:
-    """Run the console script. Errors that a user can cause end in one line; a traceback means a bug."""
+    """Run the console script.
+
+    Errors that a user can cause end in one line; a traceback means a bug.
+    """
     try:
         app()
     except (PermanentError, TemporaryError) as error:
         _exit_with(_advice(error) or str(error))
     except BrokenPipeError:
-        # The reader, such as `| head`, has closed the pipe. Python would report it again when it flushes at exit.
+        # The reader, such as `| head`, has closed the pipe. Python would report it again when it
+        # flushes at exit.
         sys.stderr.close()
         sys.exit(1)
     except KeyboardInterrupt:

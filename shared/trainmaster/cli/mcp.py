@@ -1,8 +1,11 @@
-"""`trainmaster mcp`: tools for agents that use the Model Context Protocol. No tool writes a file or runs a command.
+"""`trainmaster mcp`: tools for agents that use the Model Context Protocol.
+
+No tool writes a file or runs a command.
 
 With a budget, all jobs with one label together cost at most an amount, whoever submits them:
 
-    submit ──► the label's jobs + this one ≤ amount? ──► create ──► the same again, with what was created meanwhile
+    submit ──► the label's jobs + this one ≤ amount? ──► create ──► the same again, with what was
+    created meanwhile
 
 Of jobs that two servers create at one time, both cancel the later ones that are too many.
 """
@@ -58,7 +61,10 @@ _ROOM: Final = 200
 """Characters of notes, or of what the library puts before an error."""
 LABEL: Final = "budget"
 LATE_S: Final = 65.0
-"""How long after a lost answer the API may still create the job. Source: the timeout of `api` in infra/functions.tf."""
+"""How long after a lost answer the API may still create the job.
+
+Source: the timeout of `api` in infra/functions.tf.
+"""
 JOBS_MAX: Final = 1_000_000
 ROUNDING: Final = 1e-6
 _BUDGET: Final = re.compile(r"([a-z0-9_-]{1,63}):([0-9]{1,9}(?:\.[0-9]{1,2})?) ?([A-Z]{3})")
@@ -81,7 +87,9 @@ Limit = Annotated[
 
 
 def mcp(budget: Limit = None) -> None:
-    """Serve tools for agents on standard input and output: check, submit, explain and cancel jobs, read their logs."""
+    """Serve tools for agents on standard input and output: check, submit, explain and cancel jobs,
+    read their logs.
+    """
     require_package("mcp", "mcp")
     store, client = open_store(), Client()
     from trainmaster.wiring.price_list import price_list
@@ -92,7 +100,10 @@ def mcp(budget: Limit = None) -> None:
 
 @dataclass
 class Budget:
-    """The jobs of one label. Several servers may have the same budget; one server submits one job at a time."""
+    """The jobs of one label.
+
+    Several servers may have the same budget; one server submits one job at a time.
+    """
 
     name: str
     limit: Cap
@@ -105,7 +116,10 @@ class Budget:
     """Of jobs that have ended, by id: a cost takes one read for each decision about the job."""
 
     def submit(self, document: Mapping[str, Any], region: str | None) -> CreatedJob:
-        """Create the job, with the label. Raises InvalidJob, and PermanentError if the budget is used up by now."""
+        """Create the job, with the label.
+
+        Raises InvalidJob, and PermanentError if the budget is used up by now.
+        """
         cap = self._cap(accept(document, default_job_id="job").plan.cap, "the job")
         labelled = with_field(document, ("labels",), {LABEL: self.name})
         with self._lock:
@@ -130,14 +144,20 @@ class Budget:
 
     def words(self, jobs: Sequence[Job]) -> str:
         """Return how much these jobs use, in words."""
-        return f"{sum(map(self._amount, jobs)):.2f} of {self.limit} of the budget {self.name} are used or reserved"
+        return (
+            f"{sum(map(self._amount, jobs)):.2f} of {self.limit} of the budget {self.name} are used"
+            " or reserved"
+        )
 
     def jobs(self) -> Sequence[Job]:
         """Return all jobs of the budget, the oldest first."""
         return self.store.recent_jobs(JOBS_MAX, None, self.only)[::-1]
 
     def _cancel_excess(self, before: Sequence[Job]) -> None:
-        """Cancel the jobs that are too many, also those of other servers. `before`: jobs that stay."""
+        """Cancel the jobs that are too many, also those of other servers.
+
+        `before`: jobs that stay.
+        """
         jobs, known = self.jobs(), {job.job_id for job in before}
         left = (
             self.limit.amount
@@ -176,7 +196,10 @@ class Budget:
 
 
 def read_budget(text: str, client: Client, store: Store, prices: PriceList | Unknown) -> Budget:
-    """Return the budget of `NAME:20USD`. Raises PermanentError, also for another currency than that of the prices."""
+    """Return the budget of `NAME:20USD`.
+
+    Raises PermanentError, also for another currency than that of the prices.
+    """
     if not (found := _BUDGET.fullmatch(text)) or not float(found[2]):
         rule = "must be a label (a-z, 0-9, _ and -), an amount above 0 and a currency"
         raise PermanentError(f"--budget: {rule}, not {text!r}. Example: --budget agents:20USD")
@@ -211,11 +234,15 @@ class Tools:
         )
 
     def check(self, document: Text, continuation: Continuation = 0) -> str:
-        """Check a job without submitting it: its problems (FIX), what is substituted (!), and its price."""
+        """Check a job without submitting it: its problems (FIX), what is substituted (!), and its
+        price.
+        """
         return _answer(map(str, job_findings(_read(document)[0])), continuation)
 
     def compare_cost(self, documents: list[Text], continuation: Continuation = 0) -> str:
-        """Compare what jobs would cost, without submitting them: the list price of each document, by its number."""
+        """Compare what jobs would cost, without submitting them: the list price of each document,
+        by its number.
+        """
         jobs = (_read(text, f"document {number}")[0] for number, text in enumerate(documents, 1))
         lines = (
             (f"{number}: {each}", each)
@@ -228,14 +255,20 @@ class Tools:
         )
 
     def submit(self, document: Text) -> str:
-        """Submit a job, which costs money. With a budget, the job needs `trainmaster.maxCost`. If no answer came from
-        the API, the job may have been created: look at `status`."""
+        """Submit a job, which costs money.
+
+        With a budget, the job needs `trainmaster.maxCost`. If no answer came from the API, the job
+        may have been created: look at `status`.
+        """
         job, region = _read(document)
         created = (self.budget or self.client).submit(job, region)
         return f"{created.address} is {created.state}."
 
     def status(self, job: Address = "", continuation: Continuation = 0) -> str:
-        """Show a job's state, times, trials and error. Without a job: the newest jobs, and what the budget has left."""
+        """Show a job's state, times, trials and error.
+
+        Without a job: the newest jobs, and what the budget has left.
+        """
         if not job:
             found = self.store.recent_jobs(
                 20, None, self.budget.only if self.budget else JobFilter()
@@ -280,7 +313,10 @@ class Tools:
 
 
 def serve(tools: Tools) -> Any:
-    """Return the server, an MCPServer. Agents get the text of a known error, without a traceback."""
+    """Return the server, an MCPServer.
+
+    Agents get the text of a known error, without a traceback.
+    """
     from mcp.server.mcpserver import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
     from mcp.types import ToolAnnotations
@@ -333,7 +369,10 @@ def _read(document: str, name: str = "document") -> tuple[dict[str, Any], str | 
 
 
 def _answer(lines: Iterable[str], continuation: int = 0, mark: str = "") -> str:
-    """Return the lines from number `continuation` on that have room. No text can end what is marked: each line is."""
+    """Return the lines from number `continuation` on that have room.
+
+    No text can end what is marked: each line is.
+    """
     whole = (line for text in lines for line in printable(text).splitlines())
     parts = (
         line[start:][:LINE_CHARS_MAX]

@@ -21,7 +21,10 @@ def read_metrics(
     what: str,
     warn: Callable[[str], object] = complain,
 ) -> Value | None:
-    """Return what `read` reads now. If metrics are off, return None; if they cannot be read, report that, too."""
+    """Return what `read` reads now.
+
+    If metrics are off, return None; if they cannot be read, report that, too.
+    """
     if settings().metrics == "off":
         return None
     from trainmaster.gcp.retries import EXTRA_S

@@ -27,7 +27,10 @@ def complete_job_id(incomplete: str) -> list[str]:
 
 
 def given(text: str | None) -> str | None:
-    """Return the text of an option. Raises typer.BadParameter for an empty one: a variable of a script may be unset."""
+    """Return the text of an option.
+
+    Raises typer.BadParameter for an empty one: a variable of a script may be unset.
+    """
     if text == "":
         raise typer.BadParameter("must not be empty")
     return text
@@ -40,7 +43,10 @@ OutputFormat = Annotated[Format, typer.Option("--format", help="Output format.")
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds of `90m`, `2h`, `1.5d`, or of a plain number of seconds. Raises typer.BadParameter."""
+    """Return the seconds of `90m`, `2h`, `1.5d`, or of a plain number of seconds.
+
+    Raises typer.BadParameter.
+    """
     unit_s = UNITS_S.get(text[-1:])
     try:
         value = float(text[:-1]) * unit_s if unit_s else float(text)
@@ -52,7 +58,10 @@ def parse_duration(text: str) -> float:
 
 
 def parse_replica(text: str, state: State) -> ReplicaId:
-    """Return the replica of `worker-1` or `worker 1`. Raises PermanentError if the job has no such replica."""
+    """Return the replica of `worker-1` or `worker 1`.
+
+    Raises PermanentError if the job has no such replica.
+    """
     try:
         replica_id = ReplicaId.parse(text.replace(" ", "-"))
     except ValueError:

@@ -1,4 +1,6 @@
-"""How commands print: coloured and fitted to the width at a terminal, plain and complete everywhere else."""
+"""How commands print: coloured and fitted to the width at a terminal, plain and complete everywhere
+else.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ class Format(StrEnum):
 
 
 def replica_state_word(state: str, *, job_has_ended: bool) -> str:
-    """Return a replica's state for tables. In a job that has ended, every replica that did not complete is "ended"."""
+    """Return a replica's state for tables.
+
+    In a job that has ended, every replica that did not complete is "ended".
+    """
     return "ended" if job_has_ended and state != "COMPLETED" else state
 
 
@@ -38,7 +43,9 @@ def complain(line: str) -> None:
 
 
 def _safe(line: str, stream: TextIO) -> str:
-    """Texts of programs are in many lines, and what is written to a file or a pipe reaches a terminal later."""
+    """Texts of programs are in many lines, and what is written to a file or a pipe reaches a
+    terminal later.
+    """
     return make_visible(line) if stream.isatty() else printable(line)
 
 
@@ -57,7 +64,9 @@ def print_result(
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table: fitted to the terminal, otherwise with aligned columns of full width, for grep and awk."""
+    """Print a table: fitted to the terminal, otherwise with aligned columns of full width, for grep
+    and awk.
+    """
     if sys.stdout.isatty():
         if rows:
             from rich.console import Console
@@ -75,7 +84,10 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def fitted_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, of_numbers: bool = False
 ) -> Table:
-    """Return a table that rich fits to the terminal. `of_numbers`: all columns but the first one are on the right."""
+    """Return a table that rich fits to the terminal.
+
+    `of_numbers`: all columns but the first one are on the right.
+    """
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -36,9 +36,11 @@ def update(
         ),
     ] = "",
 ) -> None:
-    """Fetch the list prices of Compute Engine, Cloud TPU and transfers, and store them in the installation's bucket.
+    """Fetch the list prices of Compute Engine, Cloud TPU and transfers, and store them in the
+    installation's bucket.
 
-    Needs the Cloud Billing API (cloudbilling.googleapis.com) in your project, and write access to the bucket.
+    Needs the Cloud Billing API (cloudbilling.googleapis.com) in your project, and write access to
+    the bucket.
     """
     choose_installation()
     from trainmaster.gcp.tools.price_catalogue import SERVICES
@@ -63,7 +65,8 @@ def update(
     for entry in file.prices:
         if entry.amount is None:
             complain(
-                f"not known: {entry.pricing} {entry.resource} in {', '.join(entry.regions)}: {entry.reason}"
+                f"not known: {entry.pricing} {entry.resource} in {', '.join(entry.regions)}:"
+                f" {entry.reason}"
             )
 
 

@@ -1,7 +1,9 @@
-"""`jobs describe --goodput`: what Google's ml_goodput_measurement says of the steps that the program has recorded.
+"""`jobs describe --goodput`: what Google's ml_goodput_measurement says of the steps that the
+program has recorded.
 
-The recorder of that library writes to Cloud Logging from the machine of rank 0. Its calculator is used as it is, and
-gets the entries from here: with the user's own endpoint, and with the end of the job if the program recorded none.
+The recorder of that library writes to Cloud Logging from the machine of rank 0. Its calculator is
+used as it is, and gets the entries from here: with the user's own endpoint, and with the end of the
+job if the program recorded none.
 """
 
 from __future__ import annotations
@@ -17,7 +19,10 @@ from trainmaster.core.model.job import Job, public_id
 from trainmaster.errors import PermanentError
 
 VMS_MAX: Final = 100
-"""Machines of rank 0 in one filter, the latest ones. Source: Cloud Logging accepts filters of 20,000 characters."""
+"""Machines of rank 0 in one filter, the latest ones.
+
+Source: Cloud Logging accepts filters of 20,000 characters.
+"""
 
 Entry = Mapping[str, Any]
 ReadPage = Callable[..., tuple[Sequence[Entry], str]]
@@ -42,7 +47,10 @@ class RecordedGoodput:
             f"; {name} {share:.0%}".replace("%", " %") for name, share in self.unproductive.items()
         )
         share = f"{self.productive:.0%}".replace("%", " %")
-        return f"{share} of {self.elapsed_s / 3600:.2f} h productive until step {self.last_step}{classes}"
+        return (
+            f"{share} of {self.elapsed_s / 3600:.2f} h productive until step"
+            f" {self.last_step}{classes}"
+        )
 
     def view(self) -> dict[str, Any]:
         """Return the fields of `--format json`."""
@@ -57,7 +65,10 @@ class RecordedGoodput:
 def read_recorded_goodput(
     job: Job, events: Iterable[Event], read_page: ReadPage
 ) -> RecordedGoodput:
-    """Return what the library computes. Raises PermanentError if it is missing, or if there is nothing to compute."""
+    """Return what the library computes.
+
+    Raises PermanentError if it is missing, or if there is nothing to compute.
+    """
     require_package("ml_goodput_measurement", "goodput")
     newest, _ = read_page(_steps_filter(job, events), newest_first=True)
     if not newest:
@@ -65,7 +76,10 @@ def read_recorded_goodput(
             f"no steps that ml_goodput_measurement records were found for {job.job_id}"
         )
     log, name = newest[0]["logName"], newest[0]["jsonPayload"]["job_name"]
-    condition = f'logName="{log}" AND jsonPayload.job_name="{name}" AND timestamp>="{job.created_at.isoformat()}"'
+    condition = (
+        f'logName="{log}" AND jsonPayload.job_name="{name}" AND'
+        f' timestamp>="{job.created_at.isoformat()}"'
+    )
     payloads = list(_payloads(condition, read_page))
     if job.ended_at is not None and not any("job_end_time" in payload for payload in payloads):
         payloads.append({"job_name": name, "job_end_time": job.ended_at.timestamp()})
@@ -78,7 +92,9 @@ def read_recorded_goodput(
 
 
 def _steps_filter(job: Job, events: Iterable[Event]) -> str:
-    """Return the filter of the steps of this job: from its machines of rank 0, or under its own id."""
+    """Return the filter of the steps of this job: from its machines of rank 0, or under
+    its own id.
+    """
     started = (event.subject for event in events if isinstance(event, VmReady))
     vms = dict.fromkeys(
         subject.vm.instance_id for subject in started if subject.replica_id == job.plan.primary

@@ -10,7 +10,9 @@ from trainmaster.presentation.runtime_table import package_rows, past_rows, runt
 
 
 def runtimes(form: OutputFormat = Format.TABLE) -> None:
-    """List the runtime versions with their frameworks, the packages that all have, and the past versions."""
+    """List the runtime versions with their frameworks, the packages that all have, and the past
+    versions.
+    """
     rows, packages, past = runtime_rows(), package_rows(), past_rows()
     if form is Format.JSON:
         print_json(

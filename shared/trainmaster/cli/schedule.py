@@ -1,10 +1,12 @@
 """`trainmaster schedule …`: submit a job file at fixed times, with Cloud Scheduler.
 
-Each run of the schedule publishes the job file to the topic `submit`. A `{time:FORMAT}` in its jobId becomes the
-publish time of the message (`trainmaster.flows.submit`), so that a message that is delivered twice creates one job.
+Each run of the schedule publishes the job file to the topic `submit`. A `{time:FORMAT}` in its
+jobId becomes the publish time of the message (`trainmaster.flows.submit`), so that a message that
+is delivered twice creates one job.
 
-The submitter of a message is not known, so such a job cannot name a service account or another resource. With
-`--submit-as`, the schedule calls the API as that account instead, and the time is that of the schedule.
+The submitter of a message is not known, so such a job cannot name a service account or another
+resource. With `--submit-as`, the schedule calls the API as that account instead, and the time is
+that of the schedule.
 """
 
 from __future__ import annotations
@@ -83,8 +85,11 @@ def create(
     submit_as: Annotated[
         str | None,
         typer.Option(
-            help="Service account that submits the job through the API. A job that names a service account, network, "
-            "image, reservation, KMS key or secret needs one.",
+            help=(
+                "Service account that submits the job through the API. A job that names a service"
+                " account, network, "
+                "image, reservation, KMS key or secret needs one."
+            ),
             metavar="ACCOUNT",
         ),
     ] = None,
@@ -99,7 +104,10 @@ def create(
         bool,
         typer.Option(
             "--follow-packages",
-            help="Install what is stored under the packages' names at each run, instead of what is stored now.",
+            help=(
+                "Install what is stored under the packages' names at each run, instead of what is"
+                " stored now."
+            ),
         ),
     ] = False,
     dry_run: Annotated[
@@ -228,7 +236,10 @@ def _scheduler() -> CloudScheduler:
 
 
 def _own_name(name: str) -> str:
-    """Return the schedule's name in the project, which several installations may share. Raises PermanentError."""
+    """Return the schedule's name in the project, which several installations may share.
+
+    Raises PermanentError.
+    """
     if not _NAME.fullmatch(name):
         raise PermanentError(
             f"NAME: must have at most 480 letters, digits, _ and -, not {name!r}. Example: nightly"
@@ -245,7 +256,10 @@ def _parent(location: str) -> str:
 
 
 def read_template(job_file: Path, *, is_published: bool) -> dict[str, object]:
-    """Read the job file, and check it as if it were submitted now. Raises PermanentError with every problem."""
+    """Read the job file, and check it as if it were submitted now.
+
+    Raises PermanentError with every problem.
+    """
     document = with_id_from_file(read_job(str(job_file), None)[1], job_file.name, "%Y%m%d_%H%M")
     job_id = job_id_of(document) or ""
     if job_id and not is_template(job_id):
@@ -259,17 +273,18 @@ def read_template(job_file: Path, *, is_published: bool) -> dict[str, object]:
         _check_resources(submitted)
     elif detect_kind(submitted) is not AI_PLATFORM:
         raise PermanentError(
-            "--submit-as needs a job file with trainingInput. In Vertex AI's format, the API numbers the jobs, so that "
-            "a repeated call would create another job"
+            "--submit-as needs a job file with trainingInput. In Vertex AI's format, the API"
+            " numbers the jobs, so that a repeated call would create another job"
         )
     return document
 
 
 def with_stored_packages(document: dict[str, object]) -> dict[str, object]:
-    """Return the document with the current generations of packages that programs of jobs may replace.
+    """Return the document with the current generations of packages that programs of jobs may
+    replace.
 
-    Those are all packages outside the folder `packages` of the installation's bucket. Raises PermanentError for a
-    package that does not exist or that the user may not read.
+    Those are all packages outside the folder `packages` of the installation's bucket. Raises
+    PermanentError for a package that does not exist or that the user may not read.
     """
     spec = accept(with_time_in_job_id(document, datetime.now(UTC)), default_job_id=None)
     own_packages = f"gs://{settings().bucket}/packages/"
@@ -303,6 +318,6 @@ def _check_resources(document: dict[str, object]) -> None:
             f"\n  {problem.field}: {problem.problem}" for problem in invalid.problems
         )
         raise PermanentError(
-            f"the schedule would publish a job whose submitter is not known. Let an account submit it through the API, "
-            f"with --submit-as ACCOUNT --api URL:{problems}"
+            "the schedule would publish a job whose submitter is not known. Let an account submit"
+            f" it through the API, with --submit-as ACCOUNT --api URL:{problems}"
         ) from None

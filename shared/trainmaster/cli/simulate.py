@@ -1,6 +1,8 @@
-"""`trainmaster simulate JOB.yaml`: forecast what happens to a job whose VMs are preempted, before it costs anything.
+"""`trainmaster simulate JOB.yaml`: forecast what happens to a job whose VMs are preempted, before
+it costs anything.
 
-Runs the real rules and flows in virtual time, with models of the VMs and of the training (see `trainmaster.simulator`).
+Runs the real rules and flows in virtual time, with models of the VMs and of the training (see
+`trainmaster.simulator`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """`trainmaster submit`: submit a job file, or a job that gcloud's options describe.
 
-read, apply options ──► check here, all problems at once ──► upload packages ──► topic submit ──► stored, or refused
+read, apply options ──► check here, all problems at once ──► upload packages ──► topic submit ──►
+stored, or refused
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ STORED_MAX_S: Final = 60.0
 """How long the function submit may take until the job is stored or refused."""
 POLL_S: Final = 0.5
 LOADS_PER_REJECTION_SCAN: Final = 3
-"""How often the job is read between two searches of the rejections. A search reads all rejections, so it is rarer."""
+"""How often the job is read between two searches of the rejections.
+
+A search reads all rejections, so it is rarer.
+"""
 JOB_FILE_SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
@@ -97,7 +101,8 @@ def submit(
         target, bucket = _storage(staged)
         document = with_folder(document, folder, staging_bucket or bucket, target)
         complain(
-            f"each VM gets a copy of {folder}; requirements.txt: {', '.join(read_requirements(folder)) or 'none'}"
+            f"each VM gets a copy of {folder}; requirements.txt:"
+            f" {', '.join(read_requirements(folder)) or 'none'}"
         )
     if check:
         from trainmaster.cli.doctor.command import job_findings, report
@@ -120,9 +125,9 @@ def read_job(
 ) -> tuple[str | None, dict[str, Any]]:
     """Return the job id that the command names, or None, and the content of the job file.
 
-    `job` is a job file, a manifest of Kubeflow or JobSet, or a job id. `region`: where the job of a manifest runs, if
-    the manifest does not say so. A manifest is converted. Raises PermanentError if the file cannot be read or
-    converted.
+    `job` is a job file, a manifest of Kubeflow or JobSet, or a job id. `region`: where the job of a
+    manifest runs, if the manifest does not say so. A manifest is converted. Raises PermanentError
+    if the file cannot be read or converted.
     """
     is_file = Path(job).is_file() or job.endswith(JOB_FILE_SUFFIXES)
     if not job:
@@ -176,7 +181,10 @@ def _problems_text(invalid: InvalidJob) -> str:
 def send(
     document: dict[str, Any], job_id: str, store: Store, sleep: Callable[[float], None] = time.sleep
 ) -> Job:
-    """Publish the job, and return it once it is stored. Raises PermanentError if it is refused, or never stored."""
+    """Publish the job, and return it once it is stored.
+
+    Raises PermanentError if it is refused, or never stored.
+    """
     from trainmaster.wiring.core_services import bus
 
     source = f"cli:{uuid.uuid4().hex}/{user_name()}"
@@ -205,13 +213,14 @@ def _stage_packages(
 ) -> dict[str, Any]:
     """Build and upload the packages, and return the job with their URIs.
 
-    With `staged`, they are stored there instead, which needs no installation. The URIs are those of an upload. Their
-    generation is not real: it marks objects that are not looked up.
+    With `staged`, they are stored there instead, which needs no installation. The URIs are those of
+    an upload. Their generation is not real: it marks objects that are not looked up.
     """
     kind = detect_kind(document)
     if kind is not AI_PLATFORM:
         raise PermanentError(
-            f"--package-path and --packages work with AI Platform's format only; this job file is a {kind.title}"
+            "--package-path and --packages work with AI Platform's format only; this job file is a"
+            f" {kind.title}"
         )
     job_dir = field_at(document, ("trainingInput", "jobDir"))
     target, bucket = _storage(staged)
@@ -233,10 +242,11 @@ def _storage(staged: Objects | None) -> tuple[Objects, str]:
 def with_job_name(
     document: dict[str, Any], job_file: str, job_id: str | None = None
 ) -> dict[str, Any]:
-    """Return the document with the id `job_id`, else its own, else one derived from the file's name and the time.
+    """Return the document with the id `job_id`, else its own, else one derived from the file's name
+    and the time.
 
-    `{time:FORMAT}` in an id is replaced by the current time. An id that is not text is left to `accept`, which refuses
-    it.
+    `{time:FORMAT}` in an id is replaced by the current time. An id that is not text is left to
+    `accept`, which refuses it.
     """
     named = with_job_id(document, job_id) if job_id else with_id_from_file(document, job_file)
     return with_time_in_job_id(named, datetime.now(UTC))
@@ -257,7 +267,8 @@ def _print_hints(job_id: str) -> None:
     """Print the same hints as `gcloud ai-platform jobs submit training`."""
     complain("Your job is still active. You may view the status of your job with the command")
     complain(
-        f"\n  $ trainmaster jobs describe {job_id}\n\nor continue streaming the logs with the command"
+        f"\n  $ trainmaster jobs describe {job_id}\n\nor continue streaming the logs with the"
+        " command"
     )
     complain(f"\n  $ trainmaster logs {job_id} --follow\n")
     if link := console_link(settings().console_address, job_id):

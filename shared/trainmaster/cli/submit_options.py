@@ -1,4 +1,6 @@
-"""Options of `trainmaster submit` other than the fields of the job file, which are in `gcloud_flags`."""
+"""Options of `trainmaster submit` other than the fields of the job file, which are in
+`gcloud_flags`.
+"""
 
 from __future__ import annotations
 
@@ -65,6 +67,9 @@ Check = Annotated[
     bool,
     typer.Option(
         "--check",
-        help="Show what the job would lack, and do not submit it. Exit status 1 if there is a problem.",
+        help=(
+            "Show what the job would lack, and do not submit it. Exit status 1 if there is a"
+            " problem."
+        ),
     ),
 ]

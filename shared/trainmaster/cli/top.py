@@ -49,7 +49,8 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Print one table and end.")] = False,
     form: OutputFormat = Format.TABLE,
 ) -> None:
-    """Show CPU, memory, GPU and network use of a job's replicas, until Ctrl-C or the end of the job.
+    """Show CPU, memory, GPU and network use of a job's replicas, until Ctrl-C or the end of the
+    job.
 
     Prints one table if the output is not a terminal, or with --format json.
     """
@@ -57,7 +58,8 @@ def top(
     job = find_job(store, job_id).job
     if job.tuning is not None:
         raise PermanentError(
-            f"{job_id} is a tuning job and has no replicas. Name one of its trials: {job_id}-trial-1"
+            f"{job_id} is a tuning job and has no replicas. Name one of its trials:"
+            f" {job_id}-trial-1"
         )
     from trainmaster.wiring.metrics import metric_reader
 
@@ -116,8 +118,9 @@ def no_samples_reason(job: Job) -> str:
     if job.started_at is None:
         return f"No values yet: the job is {job.state}, and agents report while their program runs"
     return (
-        "No values of the last ten minutes: agents report once a minute, unless their service account lacks "
-        f"roles/monitoring.metricWriter. `trainmaster logs {job.job_id}` shows such errors"
+        "No values of the last ten minutes: agents report once a minute, unless their service"
+        f" account lacks roles/monitoring.metricWriter. `trainmaster logs {job.job_id}` shows such"
+        " errors"
     )
 
 

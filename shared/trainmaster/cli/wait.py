@@ -1,4 +1,6 @@
-"""Wait for the end of a job: with a live table at a terminal, elsewhere with a line for each change."""
+"""Wait for the end of a job: with a live table at a terminal, elsewhere with a line for each
+change.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +40,12 @@ def wait(
     sleep: Callable[[float], None] = time.sleep,
     progress: Callable[[Job], str] = lambda _: "",
 ) -> State:
-    """Wait until the job has ended, and return its state. `progress` returns how far a job that runs is, in words.
+    """Wait until the job has ended, and return its state.
 
-    Shows the progress on standard error: standard output is for the result. Retries transient errors. Raises
-    PermanentError if there is no such job.
+    `progress` returns how far a job that runs is, in words.
+
+    Shows the progress on standard error: standard output is for the result. Retries transient
+    errors. Raises PermanentError if there is no such job.
     """
     with _progress_display() as show:
         while True:
@@ -78,7 +82,10 @@ def _progress_display() -> Iterator[Callable[[State, str], None]]:
 
 
 class ProgressReader:
-    """Reads how far the program is, at most once per `PROGRESS_S`. What cannot be read is left out."""
+    """Reads how far the program is, at most once per `PROGRESS_S`.
+
+    What cannot be read is left out.
+    """
 
     def __init__(self) -> None:
         self._next_at = float("-inf")
@@ -95,7 +102,9 @@ class ProgressReader:
 
 
 class _LineDisplay:
-    """Prints a line whenever the state of the job, a replica or a trial changes, or the program's progress."""
+    """Prints a line whenever the state of the job, a replica or a trial changes, or the program's
+    progress.
+    """
 
     def __init__(self) -> None:
         self._progress = ""
@@ -130,7 +139,9 @@ class _LineDisplay:
 def job_table(
     state: State, now: datetime, ml_unit_price: Price | None = None, progress: str = ""
 ) -> Group:
-    """Return a title with the job's state, age, usage and progress, over a table of its replicas or trials."""
+    """Return a title with the job's state, age, usage and progress, over a table of its replicas or
+    trials.
+    """
     from rich.console import Group
     from rich.text import Text
 

@@ -1,4 +1,6 @@
-"""`trainmaster why` explains the decisions about a job; `trainmaster replay` checks them against the stored state."""
+"""`trainmaster why` explains the decisions about a job; `trainmaster replay` checks them against
+the stored state.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,8 @@ def why(
         say(f"Next: {sentence}")
     if pending := store.pending_keys(job_id):
         say(
-            f"Not confirmed yet: the effects of {', '.join(pending)}. The sweep checks them again every minute."
+            f"Not confirmed yet: the effects of {', '.join(pending)}. The sweep checks them again"
+            " every minute."
         )
     if state.job.error_message and (final := final_entry(state.job, ledger)):
         say(f"What to do: {advice(final.decision.reason)}")
@@ -97,7 +100,10 @@ def replay(
         ),
     ] = None,
 ) -> None:
-    """Rebuild a job's state from its ledger and compare it with the stored state. Exit status 1 if they differ."""
+    """Rebuild a job's state from its ledger and compare it with the stored state.
+
+    Exit status 1 if they differ.
+    """
     store = open_store()
     state = find_job(store, job_id)
     entries = store.ledger(job_id)

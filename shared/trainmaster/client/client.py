@@ -1,4 +1,6 @@
-"""The client: submit, describe, wait, why, logs and cancel, through the function `api` and Cloud Logging."""
+"""The client: submit, describe, wait, why, logs and cancel, through the function `api` and Cloud
+Logging.
+"""
 
 from __future__ import annotations
 
@@ -49,11 +51,14 @@ LATE_LINES_S: Final = 5.0
 
 
 class Client:
-    """A client of one installation. Calls raise PermanentError with the API's reason, or TemporaryError after retries.
+    """A client of one installation.
 
-    `project`: that of the installation; default: TRAINMASTER_PROJECT. `endpoint`: address of the function `api`;
-    default: TRAINMASTER_API_ENDPOINT. `trainmaster local env` prints both, and `trainmaster init` remembers them.
-    Credentials are the application default credentials, or the token of CLOUDSDK_AUTH_ACCESS_TOKEN_FILE.
+    Calls raise PermanentError with the API's reason, or TemporaryError after retries.
+
+    `project`: that of the installation; default: TRAINMASTER_PROJECT. `endpoint`: address of the
+    function `api`; default: TRAINMASTER_API_ENDPOINT. `trainmaster local env` prints both, and
+    `trainmaster init` remembers them. Credentials are the application default credentials, or the
+    token of CLOUDSDK_AUTH_ACCESS_TOKEN_FILE.
     """
 
     def __init__(
@@ -72,11 +77,14 @@ class Client:
         folder: str | Path | None = None,
         command: Sequence[str] = (),
     ) -> Job:
-        """Create a job and return it. `job`: path of a job file or of a manifest of Kubeflow, or its content.
+        """Create a job and return it.
 
-        `region`: where a job runs that does not say so; default: TRAINMASTER_REGION. `folder`: the job runs `command`
-        in a copy of it; without a `job`, on one machine. A repeated call creates another job, or fails if the job id
-        was used. Raises InvalidJobError with every problem of the job.
+        `job`: path of a job file or of a manifest of Kubeflow, or its content.
+
+        `region`: where a job runs that does not say so; default: TRAINMASTER_REGION. `folder`: the
+        job runs `command` in a copy of it; without a `job`, on one machine. A repeated call creates
+        another job, or fails if the job id was used. Raises InvalidJobError with every problem of
+        the job.
         """
         if job is None and folder is None:
             raise PermanentError(
@@ -113,13 +121,17 @@ class Client:
         )
 
     def describe(self, job: Job | str) -> Job:
-        """Return the job as it is now. `job`: a job, a job id, or the address of a job of Vertex AI's format."""
+        """Return the job as it is now.
+
+        `job`: a job, a job id, or the address of a job of Vertex AI's format.
+        """
         return job_of(self._api.call("GET", _address(job)))
 
     def wait(self, job: Job | str, timeout_s: float | None = None) -> Job:
         """Return the job when it has SUCCEEDED.
 
-        Raises JobFailedError if it ends otherwise, and TimeoutError if it has not ended after `timeout_s`.
+        Raises JobFailedError if it ends otherwise, and TimeoutError if it has not ended after
+        `timeout_s`.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not (current := self.describe(job)).has_ended:
@@ -141,8 +153,9 @@ class Client:
     def logs(
         self, job: Job | str, *, follow: bool = False, since: datetime | None = None
     ) -> Iterator[LogLine]:
-        """Yield the lines of a job's log, or only those from `since` on, a time with its zone; with `follow`, until the
-        job has ended and no more lines arrive."""
+        """Yield the lines of a job's log, or only those from `since` on, a time with its zone; with
+        `follow`, until the job has ended and no more lines arrive.
+        """
         current = self.describe(job)
         begin = f'timestamp>="{since.astimezone(UTC).isoformat() if since else current.document["createTime"]}"'
         ended_at: float | None = None

@@ -14,7 +14,9 @@ _STATES: Final = {"PENDING": "PREPARING"}
 
 
 class JobFailedError(Exception):
-    """The job ended in another state than SUCCEEDED. The text has its id, its state and the reason."""
+    """The job ended in another state than SUCCEEDED. The text has its id, its state and
+    the reason.
+    """
 
     __module__ = PUBLIC
 

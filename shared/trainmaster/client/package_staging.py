@@ -1,13 +1,12 @@
 """Builds and uploads packages to Cloud Storage, as `gcloud ai-platform jobs submit training` does.
 
-    --package-path DIR ──► sdist, or a wheel ──────┐
-    --packages a.whl,gs://…  ──────────────────────┴──► gs://BUCKET/…/SHA256/NAME#GENERATION ──► packageUris
+    --package-path DIR ──► sdist, or a wheel ──────┐ --packages a.whl,gs://…
+    ──────────────────────┴──► gs://BUCKET/…/SHA256/NAME#GENERATION ──► packageUris
 
 SHA256 is that of all files.
 
-The generation is that of the upload: the job installs this content even if the object is replaced before the job is
-accepted.
-Source: googlecloudsdk/command_lib/ml_engine/jobs_prep.py.
+The generation is that of the upload: the job installs this content even if the object is replaced
+before the job is accepted. Source: googlecloudsdk/command_lib/ml_engine/jobs_prep.py.
 """
 
 from __future__ import annotations
@@ -29,9 +28,11 @@ GS: Final = "gs://"
 
 
 def build(package_path: Path, out_dir: Path) -> list[Path]:
-    """Build a source distribution with the setup.py of the package's parent folder, or a wheel of the package alone.
+    """Build a source distribution with the setup.py of the package's parent folder, or a wheel of
+    the package alone.
 
-    Writes nothing to the sources' folder. Return the files in `out_dir`. Raises PermanentError with setuptools' output.
+    Writes nothing to the sources' folder. Return the files in `out_dir`. Raises PermanentError with
+    setuptools' output.
     """
     package = package_path.resolve()
     root = package.parent
@@ -64,7 +65,8 @@ def folder_for(
 ) -> str:
     """Return the folder for a job's packages, without the hash.
 
-    It is where gcloud puts them, or else a folder in the installation's bucket. Raises PermanentError if there is none.
+    It is where gcloud puts them, or else a folder in the installation's bucket. Raises
+    PermanentError if there is none.
     """
     if staging_bucket:
         return f"{GS}{staging_bucket.removeprefix(GS).rstrip('/')}/{job_id}"
@@ -73,7 +75,8 @@ def folder_for(
     if default_bucket:
         return f"{GS}{default_bucket}/packages/{job_id}"
     raise PermanentError(
-        "no bucket to upload local packages to: give --staging-bucket or --job-dir, or set TRAINMASTER_BUCKET"
+        "no bucket to upload local packages to: give --staging-bucket or --job-dir, or set"
+        " TRAINMASTER_BUCKET"
     )
 
 
@@ -82,8 +85,8 @@ def stage(
 ) -> list[str]:
     """Upload the local packages, and return the URIs of all in the order of their installation.
 
-    The URIs of uploaded packages have a generation. The order is: packages that are in Cloud Storage, local files, the
-    package at `package_path`.
+    The URIs of uploaded packages have a generation. The order is: packages that are in Cloud
+    Storage, local files, the package at `package_path`.
     """
     remote = [package for package in packages if package.startswith(GS)]
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,4 +1,7 @@
-"""Routes of the actions. Each action has a page with its consequences and a form, which is sent by POST only."""
+"""Routes of the actions.
+
+Each action has a page with its consequences and a form, which is sent by POST only.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,8 @@ POLL_SUBMISSION_S: Final = 2
 KEY_BYTES: Final = 16
 _KEY: Final = re.compile(r"[A-Za-z0-9_-]{16,64}")
 _NUMBER: Final = re.compile(r"[0-9]{1,10}", re.ASCII)
-"""Longer ones are neither times in seconds nor versions, and Python refuses to read very long ones."""
+"""Longer ones are neither times in seconds nor versions, and Python refuses to read very long ones.
+"""
 
 routes = Blueprint("actions", __name__)
 
@@ -56,7 +60,10 @@ def confirm_cancel(job_id: str) -> Response:
 
 @routes.post("/jobs/<job_id>/cancel")
 def cancel(job_id: str) -> Any:
-    """Cancel the job as the signed-in user. Repeating it changes nothing: a job is cancelled once."""
+    """Cancel the job as the signed-in user.
+
+    Repeating it changes nothing: a job is cancelled once.
+    """
     console = console_of_app()
     console.actions.cancel(find_job(console, job_id).job_id, g.user.name)
     return redirect(f"/jobs/{job_id}", HTTPStatus.SEE_OTHER)
@@ -89,7 +96,10 @@ def resubmit(job_id: str) -> Any:
 def _submit(
     job_id: str, page: Callable[[SubmissionForm, str, int], Response], text: str | None = None
 ) -> Any:
-    """Submit a job again, or show its form again on its page with all of its problems. `text`: another job file."""
+    """Submit a job again, or show its form again on its page with all of its problems.
+
+    `text`: another job file.
+    """
     console, key = console_of_app(), _sent_key()
     form = new_form(console, find_job(console, job_id))
     form = replace(

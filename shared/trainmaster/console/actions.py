@@ -1,6 +1,7 @@
 """Actions of users in the console: cancel, submit, label and delete jobs.
 
-Every action may be repeated: its key identifies the form that was sent, so that two clicks have one effect.
+Every action may be repeated: its key identifies the form that was sent, so that two clicks have one
+effect.
 """
 
 from __future__ import annotations

@@ -19,9 +19,13 @@ from trainmaster.ports.metrics import MetricQuery, MetricReader, MetricSeries
 ENTRIES_MAX: Final = 50_000
 """Entries of all jobs in the cache: about 100 MiB."""
 REREAD_AFTER_S: Final = 600.0
-"""Time after which a ledger is read as a whole again: an entry may be committed long after its `at`."""
+"""Time after which a ledger is read as a whole again: an entry may be committed long after its
+`at`.
+"""
 OVERLAP: Final = timedelta(seconds=60)
-"""How far back entries are read again: longer than a function runs between its decision and its commit."""
+"""How far back entries are read again: longer than a function runs between its decision and its
+commit.
+"""
 METRICS_KEPT_S: Final = 60.0
 QUERIES_MAX: Final = 256
 
@@ -39,17 +43,23 @@ class _Known:
     """When the newest entry was first seen: no earlier than the entry's `at`."""
 
     def since(self, newest: datetime) -> datetime:
-        """Return the earliest `at` of an entry that was committed after the last read. `newest`: the latest known one.
+        """Return the earliest `at` of an entry that was committed after the last read.
 
-        The time that has passed is counted by our own timer, so that a wrong clock of this machine does no harm.
+        `newest`: the latest known one.
+
+        The time that has passed is counted by our own timer, so that a wrong clock of this machine
+        does no harm.
         """
         return newest + timedelta(seconds=self.refreshed_at - self.newest_seen_at) - OVERLAP
 
 
 class LedgerCache:
-    """Reads the ledgers of jobs once, and after that only their new entries. Thread-safe, one thread at a time.
+    """Reads the ledgers of jobs once, and after that only their new entries.
 
-    A page that is open polls every few seconds. Reading a whole ledger each time would cost a read per entry.
+    Thread-safe, one thread at a time.
+
+    A page that is open polls every few seconds. Reading a whole ledger each time would cost a read
+    per entry.
     """
 
     def __init__(self, store: Store, timer: Callable[[], float] = time.monotonic) -> None:
@@ -61,7 +71,10 @@ class LedgerCache:
         self._lock = Lock()
 
     def entries(self, job_id: str, *, has_ended: bool) -> Entries:
-        """Return the job's ledger in the order of its commits. `has_ended`: whether the stored job has ended."""
+        """Return the job's ledger in the order of its commits.
+
+        `has_ended`: whether the stored job has ended.
+        """
         with self._lock:
             known = self._known.get(job_id)
             now = self._timer()

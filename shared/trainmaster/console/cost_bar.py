@@ -1,4 +1,7 @@
-"""Paid machine time as a stacked bar for each attempt. Positions are in the image's units; colours are classes."""
+"""Paid machine time as a stacked bar for each attempt.
+
+Positions are in the image's units; colours are classes.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,10 @@ def _bar(attempt: AttemptTime, y: float, scale: float) -> CostBar:
     x = LABEL_WIDTH
     for kind, seconds in _parts(attempt):
         width = seconds * scale
-        title = f"{kind}: {duration_words(timedelta(seconds=seconds))} of machine time, {seconds / attempt.paid_s:.0%}"
+        title = (
+            f"{kind}: {duration_words(timedelta(seconds=seconds))} of machine time,"
+            f" {seconds / attempt.paid_s:.0%}"
+        )
         segments.append(Segment(kind, round(x, 1), round(width, 1), title))
         x += width
     return CostBar(
@@ -78,7 +84,10 @@ def _bar(attempt: AttemptTime, y: float, scale: float) -> CostBar:
 
 
 def _parts(attempt: AttemptTime) -> Iterator[tuple[str, float]]:
-    """Yield the parts of the paid time in seconds, which sum to it. The lost work is a part of `running`."""
+    """Yield the parts of the paid time in seconds, which sum to it.
+
+    The lost work is a part of `running`.
+    """
     lost = attempt.lost
     for phase in ORDER:
         seconds = attempt.total_s.get(phase, 0.0)

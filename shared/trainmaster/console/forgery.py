@@ -1,7 +1,7 @@
 """Forms that other sites' pages cannot send (cross-site request forgery).
 
-A form carries a token that only its session's pages contain. The token is derived from the session, so that every
-instance of the console accepts it.
+A form carries a token that only its session's pages contain. The token is derived from the session,
+so that every instance of the console accepts it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ def form_token(user: User) -> str:
 
 
 def forgery(request: Request, user: User) -> str | None:
-    """Return why a POST request may have been made by another site's page; None: it was made by ours."""
+    """Return why a POST request may have been made by another site's page; None: it was made by
+    ours.
+    """
     if request.headers.get("Sec-Fetch-Site") != "same-origin":
         return "Sec-Fetch-Site is not same-origin"
     if urlsplit(request.headers.get("Origin", "")).netloc != request.host:

@@ -1,8 +1,9 @@
-"""Sign-in behind Identity-Aware Proxy (IAP): a user is signed in if the request has a valid assertion of IAP.
+"""Sign-in behind Identity-Aware Proxy (IAP): a user is signed in if the request has a valid
+assertion of IAP.
 
-IAP admits users and groups that have its role in IAM. The console verifies every request itself, so that a request that
-reaches it without IAP is refused. IAP passes no credentials of the user: the console acts with its own, and records the
-user's e-mail address.
+IAP admits users and groups that have its role in IAM. The console verifies every request itself, so
+that a request that reaches it without IAP is refused. IAP passes no credentials of the user: the
+console acts with its own, and records the user's e-mail address.
 """
 
 from __future__ import annotations
@@ -41,13 +42,19 @@ class IapSignIn:
 
     verify: Callable[[str], AdmittedUser]
     """Returns the user of an assertion. Raises PermanentError for one that is not valid."""
-    instructions: str = "Requests reach this console through Identity-Aware Proxy only. Open its address in a browser."
+    instructions: str = (
+        "Requests reach this console through Identity-Aware Proxy only. Open its address in a"
+        " browser."
+    )
 
     def accepts_host(self, host: str) -> bool:  # noqa: ARG002 - Google's front end chooses the service by its name
         return True
 
     def user(self, request: Request) -> User | None:
-        """Return the user of a verified assertion. The session is a random cookie, bound to the user."""
+        """Return the user of a verified assertion.
+
+        The session is a random cookie, bound to the user.
+        """
         try:
             admitted = self.verify(request.headers.get(ASSERTION, ""))
         except PermanentError as error:

@@ -1,4 +1,6 @@
-"""Bands behind the charts of resource metrics: the incarnations of one replica, or when any replica did not run."""
+"""Bands behind the charts of resource metrics: the incarnations of one replica, or when any replica
+did not run.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,10 @@ class DrawnBand:
 
 
 def incarnation_bands(history: History, replica_id: ReplicaId, now: datetime) -> tuple[Band, ...]:
-    """Return a band for each incarnation of the replica, while its program ran. `now`: the end of the last one."""
+    """Return a band for each incarnation of the replica, while its program ran.
+
+    `now`: the end of the last one.
+    """
     running = [
         span
         for span in replica_spans(history)
@@ -67,7 +72,10 @@ def incarnation_bands(history: History, replica_id: ReplicaId, now: datetime) ->
     ):
         parts = tuple(spans)
         start, end = parts[0].start, parts[-1].end or now
-        words = f"attempt {key[0]}, incarnation {key[1]}, VM generation {parts[-1].vm_generation}: {_times(start, end)}"
+        words = (
+            f"attempt {key[0]}, incarnation {key[1]}, VM generation {parts[-1].vm_generation}:"
+            f" {_times(start, end)}"
+        )
         bands.append(
             Band(start, end, BandKind.EVEN if number % 2 else BandKind.ODD, str(key[1]), words)
         )
@@ -75,7 +83,10 @@ def incarnation_bands(history: History, replica_id: ReplicaId, now: datetime) ->
 
 
 def interruption_bands(history: History, start: datetime, now: datetime) -> tuple[Band, ...]:
-    """Return the times at which a replica that had run before did not run. Neighbouring ones are one band."""
+    """Return the times at which a replica that had run before did not run.
+
+    Neighbouring ones are one band.
+    """
     down: list[Span] = []
     for _, spans in groupby(sorted(replica_spans(history), key=_replica_key), _replica_key):
         has_run = False

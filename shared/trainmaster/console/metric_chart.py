@@ -20,7 +20,9 @@ BOTTOM: Final = 24.0
 STYLES: Final = 6
 """Number of line styles in the style sheet; they differ in colour and in dashes."""
 GAP_S: Final = 360.0
-"""A line is interrupted where values are further apart, besides the length of a period: agents report within 300 s."""
+"""A line is interrupted where values are further apart, besides the length of a period: agents
+report within 300 s.
+"""
 GROUPED: Final = (1e4, 1e12)
 """Numbers of this size are shown as 26,554; others have four digits."""
 
@@ -153,7 +155,10 @@ def draw_chart(
 
 
 def chart_x(at: datetime, start: datetime, end: datetime) -> float:
-    """Return the position of a time in the charts from `start` to `end`. Times outside of them are at their edges."""
+    """Return the position of a time in the charts from `start` to `end`.
+
+    Times outside of them are at their edges.
+    """
     share = (at - start).total_seconds() / max((end - start).total_seconds(), 1.0)
     return round(LEFT + min(max(share, 0.0), 1.0) * (WIDTH - LEFT - RIGHT), 1)
 
@@ -210,7 +215,8 @@ def _cell(line: Line, at: datetime, words: Callable[[float], str]) -> str:
 
 def _sentence(name: str, lines: Sequence[Line], words: Callable[[float], str]) -> str:
     parts = [
-        f"{line.name} {words(line.mean[max(line.mean)])} at the end, at most {words(max(line.mean.values()))}"
+        f"{line.name} {words(line.mean[max(line.mean)])} at the end, at most"
+        f" {words(max(line.mean.values()))}"
         for line in lines
         if line.mean
     ]

@@ -1,9 +1,12 @@
-"""Signing in to the console on loopback, with the token that the command line printed. It works once.
+"""Signing in to the console on loopback, with the token that the command line printed.
 
-Other users and web pages on the same machine reach the port, too. The address with the token works once and sets a
-cookie that no script and no form or frame of another site can use. The console has a random name, which other servers
-of the machine do not share, and so do not receive the cookie. Requests with another `Host` are refused, so that a page
-cannot reach the console under its own name (DNS rebinding). docs/decisions/0120-console-on-a-shared-machine.md
+It works once.
+
+Other users and web pages on the same machine reach the port, too. The address with the token works
+once and sets a cookie that no script and no form or frame of another site can use. The console has
+a random name, which other servers of the machine do not share, and so do not receive the cookie.
+Requests with another `Host` are refused, so that a page cannot reach the console under its own name
+(DNS rebinding). docs/decisions/0120-console-on-a-shared-machine.md
 """
 
 from __future__ import annotations
@@ -20,8 +23,8 @@ from werkzeug.wrappers import Request
 class Cookie:
     """A cookie of a session, which scripts cannot read.
 
-    It is sent with links from other sites, but not with their forms: users come from a sign-in at another site, or from
-    a file.
+    It is sent with links from other sites, but not with their forms: users come from a sign-in at
+    another site, or from a file.
     """
 
     name: str

@@ -1,4 +1,7 @@
-"""The timeline as shapes of an SVG image. Positions are in its units; colours are classes of the style sheet."""
+"""The timeline as shapes of an SVG image.
+
+Positions are in its units; colours are classes of the style sheet.
+"""
 
 from __future__ import annotations
 
@@ -156,7 +159,10 @@ def _mark(mark: Mark, scale: TimeScale) -> DrawnMark:
 
 
 def time_ticks(left: float, width: float, at: Callable[[float], datetime]) -> list[Tick]:
-    """Return ticks at equal distances, each labelled with the time since the first one. `at`: position → time."""
+    """Return ticks at equal distances, each labelled with the time since the first one.
+
+    `at`: position → time.
+    """
     ticks = []
     for number in range(TICKS + 1):
         position = width * number / TICKS

@@ -15,7 +15,9 @@ GAP_SHARE: Final = 0.4
 GAP_DRAWN: Final = 0.1
 """Share of the width that such a stretch gets."""
 PLAIN_SHARE_MIN: Final = 0.02
-"""Share of the time outside such stretches below which nothing is drawn shorter: a job that simply ran."""
+"""Share of the time outside such stretches below which nothing is drawn shorter: a job that simply
+ran.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,9 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class TimeScale:
-    """Maps times to positions, piece by piece: long stretches without any change are drawn shorter."""
+    """Maps times to positions, piece by piece: long stretches without any change are
+    drawn shorter.
+    """
 
     points: tuple[tuple[datetime, float], ...]
     """Times and their positions, in order; linear in between."""

@@ -1,4 +1,6 @@
-"""The timeline of a job: a lane for the job and one for each replica, with spans and marks, from the ledger."""
+"""The timeline of a job: a lane for the job and one for each replica, with spans and marks, from
+the ledger.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,9 @@ from trainmaster.presentation.durations import duration_words
 LANES_MAX: Final = 100
 """Replicas above which only those with incidents are shown, unless the user asks for all."""
 BARS_PER_LANE_MAX: Final = 1_000
-"""Among more lanes than that, a phase has a bar if it took at least this share of the time: others would be narrower
-than a pixel."""
+"""Among more lanes than that, a phase has a bar if it took at least this share of the time: others
+would be narrower than a pixel.
+"""
 
 
 class MarkKind(StrEnum):
@@ -110,7 +113,8 @@ class Timeline:
 def read_timeline(history: History, now: datetime, *, with_all: bool = False) -> Timeline:
     """Return the timeline until the job's end, or until now.
 
-    Above `LANES_MAX` replicas, only those with a mark have a lane, at most `LANES_MAX`; `with_all` shows every replica.
+    Above `LANES_MAX` replicas, only those with a mark have a lane, at most `LANES_MAX`; `with_all`
+    shows every replica.
     """
     job = history.state.job
     by_replica = _by_replica(
@@ -136,12 +140,16 @@ def read_timeline(history: History, now: datetime, *, with_all: bool = False) ->
 
 
 def zoom(timeline: Timeline, start: datetime | None, end: datetime | None) -> Timeline:
-    """Return the part of the timeline between two times. Spans that cross its borders are cut there."""
+    """Return the part of the timeline between two times.
+
+    Spans that cross its borders are cut there.
+    """
     first = max(start or timeline.start, timeline.start)
     last = min(end or timeline.end, timeline.end)
     if first >= last:
         raise PermanentError(
-            f"from, to: must be a range of the job's time, {timeline.start.isoformat()} to {timeline.end.isoformat()}"
+            f"from, to: must be a range of the job's time, {timeline.start.isoformat()} to"
+            f" {timeline.end.isoformat()}"
         )
     lanes = tuple(_cut(lane, first, last) for lane in timeline.lanes)
     attempts = tuple(at for at in timeline.attempts if first <= at <= last)
@@ -195,7 +203,10 @@ def _job_lane(history: History, marks: tuple[Mark, ...], now: datetime) -> Lane:
 def _bar(span: Span, now: datetime) -> Bar:
     name = f"attempt {span.attempt}, incarnation {span.incarnation}"
     lasted = duration_words(timedelta(seconds=span.seconds(now)))
-    title = f"{span.replica_id.words}, {name}: {span.phase} for {lasted}, VM generation {span.vm_generation}"
+    title = (
+        f"{span.replica_id.words}, {name}: {span.phase} for {lasted}, VM generation"
+        f" {span.vm_generation}"
+    )
     return Bar(span.phase.value, span.start, span.end, title)
 
 
@@ -209,7 +220,9 @@ def _mark(entry: LedgerEntry) -> Mark | None:
 
 
 def _kind(entry: LedgerEntry) -> MarkKind | None:
-    """Return the kind of mark that an entry gets; None for the normal course of a job and for ignored events."""
+    """Return the kind of mark that an entry gets; None for the normal course of a job and for
+    ignored events.
+    """
     event, action = entry.event, entry.decision.action
     if isinstance(
         action, Ignore | AcceptJob | BeginPreparing | BeginRunning | BeginRound

@@ -31,7 +31,10 @@ class Brush:
 
 
 def read_brushes(texts: Iterable[str], tuning: Tuning) -> tuple[Brush, ...]:
-    """Parse `AXIS~LOW~HIGH`. Raises PermanentError for another form, or an axis that the plot does not have."""
+    """Parse `AXIS~LOW~HIGH`.
+
+    Raises PermanentError for another form, or an axis that the plot does not have.
+    """
     return tuple(_read_brush(text, tuning) for text in texts)
 
 
@@ -52,7 +55,10 @@ def _read_brush(text: str, tuning: Tuning) -> Brush:
 
 
 def selected_trials(tuning: Tuning, brushes: Iterable[Brush]) -> frozenset[int]:
-    """Return the numbers of the trials within all ranges. A trial without a value is in no range of the metric."""
+    """Return the numbers of the trials within all ranges.
+
+    A trial without a value is in no range of the metric.
+    """
     brushes = tuple(brushes)
     objective = objective_positions(tuning)
     return frozenset(

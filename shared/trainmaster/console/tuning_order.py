@@ -1,4 +1,6 @@
-"""Order of the trials table, from the address: `?sort=COLUMN&order=asc|desc`; without it, the best first."""
+"""Order of the trials table, from the address: `?sort=COLUMN&order=asc|desc`; without it, the best
+first.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ class TrialOrder:
     order: str
 
     def next_query(self, column: str, brushes: Iterable[Brush], *, whole: bool) -> str:
-        """Return the query that sorts by the column, or reverses it. The ranges of the axes stay."""
+        """Return the query that sorts by the column, or reverses it.
+
+        The ranges of the axes stay.
+        """
         order = "desc" if column == self.column and self.order == "asc" else "asc"
         return TrialOrder(column, order).query(brushes, whole=whole)
 
@@ -62,7 +67,10 @@ def read_order(sort: str, order: str, tuning: Tuning) -> TrialOrder:
 
 
 def sorted_trials(tuning: Tuning, order: TrialOrder) -> list[Trial]:
-    """Return all trials in the order. Trials without a value in the column come last in both directions."""
+    """Return all trials in the order.
+
+    Trials without a value in the column come last in both directions.
+    """
     trials = list(tuning.best_first())
     if not order.column:
         return trials

@@ -124,7 +124,9 @@ def parallel_coordinates(tuning: Tuning) -> ParallelCoordinates:
 
 
 def objective_positions(tuning: Tuning) -> dict[int, float]:
-    """Return the positions of the trials' values on the axis of the metric, from 0 to 1: trial number → position."""
+    """Return the positions of the trials' values on the axis of the metric, from 0 to 1: trial
+    number → position.
+    """
     finite = _finite_values(tuning)
     low, high = min(finite.values(), default=0.0), max(finite.values(), default=0.0)
     return {number: _share(value, low, high) for number, value in finite.items()}
@@ -136,7 +138,10 @@ def _finite_values(tuning: Tuning) -> dict[int, float]:
 
 
 def trial_words(trial: Trial) -> str:
-    """Return the trial in a few words, which a plot may repeat a thousand times. The table has its parameters."""
+    """Return the trial in a few words, which a plot may repeat a thousand times.
+
+    The table has its parameters.
+    """
     if trial.latest and math.isfinite(trial.latest.value):
         return f"trial {trial.number}: {trial.latest.value:.4g}"
     return f"trial {trial.number} {trial.state}"
@@ -162,7 +167,9 @@ def _trial_line(
 
 
 def position(parameter: Parameter, value: str) -> float:
-    """Return the position of a value on its axis, from 0 (bottom) to 1 (top), on the parameter's scale."""
+    """Return the position of a value on its axis, from 0 (bottom) to 1 (top), on the parameter's
+    scale.
+    """
     if parameter.kind in (ParameterKind.CATEGORICAL, ParameterKind.DISCRETE):
         index = parameter.choices.index(value) if value in parameter.choices else 0
         return index / max(len(parameter.choices) - 1, 1)

@@ -1,4 +1,6 @@
-"""The console as a WSGI application: sign-in, security headers and error pages around the routes."""
+"""The console as a WSGI application: sign-in, security headers and error pages around
+the routes.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,10 @@ from trainmaster.presentation.durations import duration_words
 from trainmaster.presentation.printable import finalize
 
 HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
     "X-Content-Type-Options": "nosniff",
     # With `no-referrer`, browsers would send `Origin: null` with the console's own forms.
     "Referrer-Policy": "same-origin",
@@ -61,7 +65,9 @@ def create_app(console: Console, sign_in: SignIn) -> Flask:
 
 
 def _authenticate() -> Response | None:
-    """Refuse foreign hosts, exchange the one-time token, and require a session for everything else."""
+    """Refuse foreign hosts, exchange the one-time token, and require a session for
+    everything else.
+    """
     sign_in: SignIn = current_app.config["SIGN_IN"]
     g.user = None
     if not sign_in.accepts_host(request.host):
@@ -86,7 +92,9 @@ def _unauthorized(text: str) -> Response:
 
 
 def _add_headers(response: Response) -> Response:
-    """Add the security headers; let browsers keep static files, and ask again for everything else."""
+    """Add the security headers; let browsers keep static files, and ask again for
+    everything else.
+    """
     for name, value in HEADERS.items():
         response.headers[name] = value
     cookie: Cookie | None = g.get("cookie")

@@ -9,8 +9,10 @@ from trainmaster.core.actions import Action, Ignore
 
 
 class Rule(IntEnum):
-    """The ids of the rules in docs/rules.md; 0 is the normal course of a job. They are stored, and are not the
-    order of judging."""
+    """The ids of the rules in docs/rules.md; 0 is the normal course of a job.
+
+    They are stored, and are not the order of judging.
+    """
 
     LIFECYCLE = 0
     STALE = 1
@@ -130,9 +132,10 @@ class Decision:
     def is_provisional(self) -> bool:
         """Whether the decision is not recorded.
 
-        An event with the same key may be judged differently later, because time passes, another document changes, or
-        the right VM reports it: a ledger entry would make the later event a duplicate. An exit after the end of its
-        round is not recorded, either: all members may exit at once, and each reports its end again with its vm-ready.
+        An event with the same key may be judged differently later, because time passes, another
+        document changes, or the right VM reports it: a ledger entry would make the later event a
+        duplicate. An exit after the end of its round is not recorded, either: all members may exit
+        at once, and each reports its end again with its vm-ready.
         """
         return self.reason in (
             Reason.NOT_YET,
@@ -143,10 +146,15 @@ class Decision:
 
 
 def not_yet(text: str) -> Decision:
-    """Return the decision to ignore an event that is early. It is judged again when it is reported again."""
+    """Return the decision to ignore an event that is early.
+
+    It is judged again when it is reported again.
+    """
     return Decision(Rule.STALE, Reason.NOT_YET, text, Ignore())
 
 
 def stale(reason: Reason, text: str) -> Decision:
-    """Return the decision to ignore an event by rule 1: it is late, repeated, or changes nothing."""
+    """Return the decision to ignore an event by rule 1: it is late, repeated, or
+    changes nothing.
+    """
     return Decision(Rule.STALE, reason, text, Ignore())

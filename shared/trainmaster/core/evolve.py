@@ -1,7 +1,10 @@
-"""The only place where stored state changes. `evolve` computes from state, decision and `now` what to write.
+"""The only place where stored state changes.
 
-Pure and deterministic: folding a job's ledger through `evolve` rebuilds its stored state. The families of actions are
-in `trainmaster.core.transitions`, together with the tables of the allowed edges.
+`evolve` computes from state, decision and `now` what to write.
+
+Pure and deterministic: folding a job's ledger through `evolve` rebuilds its stored state. The
+families of actions are in `trainmaster.core.transitions`, together with the tables of the allowed
+edges.
 """
 
 from __future__ import annotations
@@ -30,15 +33,18 @@ from trainmaster.core.transitions.trial_actions import change_trial
 def evolve(state: State | None, decision: Decision, now: datetime) -> Change:
     """Return the change that the decision makes.
 
-    `state` is None only for AcceptJob. `state` holds the whole attempt if `changes_whole_attempt` is true. Raises
-    IllegalTransitionError for a decision that does not fit the state.
+    `state` is None only for AcceptJob. `state` holds the whole attempt if `changes_whole_attempt`
+    is true. Raises IllegalTransitionError for a decision that does not fit the state.
     """
     change = _change(state, decision, now)
     return replace(change, effects=_effects(state, change))
 
 
 def apply(state: State, change: Change) -> State:
-    """Return the loaded part of the state after the change. Replicas of a new attempt replace the old ones."""
+    """Return the loaded part of the state after the change.
+
+    Replicas of a new attempt replace the old ones.
+    """
     return recall(store(state, change))
 
 
@@ -54,7 +60,9 @@ def store(state: State, change: Change) -> State:
 
 
 def changes_whole_attempt(job: Job, action: Action) -> bool:
-    """Whether the action changes all replicas, so that `evolve` needs the whole attempt: a rerun or another zone."""
+    """Whether the action changes all replicas, so that `evolve` needs the whole attempt: a rerun or
+    another zone.
+    """
     if isinstance(action, ContinueProvisioning):
         return action.zone_index != job.placement.zone_index
     return isinstance(action, RerunJob)
@@ -78,8 +86,8 @@ def _change(state: State | None, decision: Decision, now: datetime) -> Change:
 def _effects(before: State | None, change: Change) -> tuple[Effect, ...]:
     """Return what must be published after the commit.
 
-    A tuning job has trials in place of VMs. A trial notifies its tuning job of each change of its state. Subscribers
-    are notified last, because no job waits for them.
+    A tuning job has trials in place of VMs. A trial notifies its tuning job of each change of its
+    state. Subscribers are notified last, because no job waits for them.
     """
     job = change.job or (before.job if before else None)
     if job is None:

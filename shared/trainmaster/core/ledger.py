@@ -1,7 +1,7 @@
 """The ledger: one entry per event of a job.
 
-Creating the entry is the duplicate check. Folding all entries of a job, in the order of their commits, rebuilds its
-stored state.
+Creating the entry is the duplicate check. Folding all entries of a job, in the order of their
+commits, rebuilds its stored state.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from trainmaster.core.transitions.change import Effect
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Use of the budgets when an event was judged: those of the job, and of the replica that the event is about."""
+    """Use of the budgets when an event was judged: those of the job, and of the replica that the
+    event is about.
+    """
 
     attempt: int = 0
     reruns_used: int = 0
@@ -67,7 +69,10 @@ class LedgerEntry:
 
     @property
     def is_pending(self) -> bool:
-        """Whether a request to provision or to tune has not been confirmed. Notifications have their own state."""
+        """Whether a request to provision or to tune has not been confirmed.
+
+        Notifications have their own state.
+        """
         return any(effect is not Effect.NOTIFY for effect in self.effects) and self.done_at is None
 
     @property
@@ -96,7 +101,9 @@ def counters(state: State | None, replica_key: str | None) -> Counters:
 
 
 def replay(stored: State | None, entry: LedgerEntry) -> State | None:
-    """Return the state that is stored after one entry. None stays None until the entry that accepts the job.
+    """Return the state that is stored after one entry.
+
+    None stays None until the entry that accepts the job.
 
     `recall` turns the stored state into the one that rules see.
     """
@@ -113,8 +120,9 @@ def replay(stored: State | None, entry: LedgerEntry) -> State | None:
 def judged(stored: State, entry: LedgerEntry) -> State:
     """Return the state that the entry was judged on.
 
-    A move to another zone writes only the job, and other events of a replica only that replica, so neither disturbs the
-    commit of the other. An event of a VM below the floor that changed its replica was judged before the move.
+    A move to another zone writes only the job, and other events of a replica only that replica, so
+    neither disturbs the commit of the other. An event of a VM below the floor that changed its
+    replica was judged before the move.
     """
     placement, event = stored.job.placement, entry.event
     if isinstance(event, VmReady | ReplicaExited | VmLost) and isinstance(
@@ -128,7 +136,9 @@ def judged(stored: State, entry: LedgerEntry) -> State:
 
 
 def fold(entries: Iterable[LedgerEntry]) -> State | None:
-    """Return the state that these entries lead to, in the order of their commits; None if there are none."""
+    """Return the state that these entries lead to, in the order of their commits; None if there are
+    none.
+    """
     stored: State | None = None
     for entry in entries:
         stored = replay(stored, entry)

@@ -1,7 +1,7 @@
 """Every time window and threshold of the rules, with its reason.
 
-A rule that can use a stored fact uses no window. Budgets are in `core.model.job`; times that a user sets are in
-`trainmaster.core.model.plan`.
+A rule that can use a stored fact uses no window. Budgets are in `core.model.job`; times that a user
+sets are in `trainmaster.core.model.plan`.
 """
 
 from __future__ import annotations
@@ -12,107 +12,159 @@ from typing import Final
 # Rule 4: lost VMs
 
 STARTUP_TIMEOUT_S: Final = 20 * 60
-"""How long an incarnation that was ordered on a running VM may take until the agent reports it ready: a minute for the
-boot, several for packages, the largest of which are gigabytes. An agent that cannot set up reports that itself; this
-timeout is for an agent that reports nothing: a fresh heartbeat suspends it."""
+"""How long an incarnation that was ordered on a running VM may take until the agent reports it
+ready: a minute for the boot, several for packages, the largest of which are gigabytes. An agent
+that cannot set up reports that itself; this timeout is for an agent that reports nothing: a fresh
+heartbeat suspends it.
+"""
 
 SETUP_MAX_S: Final = 3 * 3600
-"""How long it may take in spite of fresh heartbeats. Packages that are built from source and the largest images take an
-hour; pip or the container engine may also hang beside an agent that works."""
+"""How long it may take in spite of fresh heartbeats.
+
+Packages that are built from source and the largest images take an hour; pip or the container engine
+may also hang beside an agent that works.
+"""
 
 OLD_POINT: Final = timedelta(seconds=80)
-"""Age of the last point of a VM's series `agent/alive` at which the series has ended. An agent writes a point every 30
-seconds: two are missing, and the last one may have taken 20 seconds to be seen."""
+"""Age of the last point of a VM's series `agent/alive` at which the series has ended.
+
+An agent writes a point every 30 seconds: two are missing, and the last one may have taken 20
+seconds to be seen.
+"""
 
 OLD_HEARTBEAT: Final = timedelta(seconds=75)
-"""Age of the heartbeat at which an agent whose series has ended is silent. A live migration pauses a VM for less than a
-minute."""
+"""Age of the heartbeat at which an agent whose series has ended is silent.
+
+A live migration pauses a VM for less than a minute.
+"""
 
 SERIES_MEMORY: Final = timedelta(minutes=20)
-"""How far back series are read. A series that was not seen in this time is unknown: metrics are off, or the VM's agent
-is of an earlier release."""
+"""How far back series are read.
+
+A series that was not seen in this time is unknown: metrics are off, or the VM's agent is of an
+earlier release.
+"""
 
 BOOT_MAX: Final = timedelta(minutes=5)
-"""How long a VM that Compute Engine has started again may take until its agent writes. Machines with many GPUs need
-minutes."""
+"""How long a VM that Compute Engine has started again may take until its agent writes.
+
+Machines with many GPUs need minutes.
+"""
 
 AGENT_TIMEOUT: Final = timedelta(minutes=15)
-"""How long the agent of a running replica without a series may write no heartbeat. The rest beyond `OLD_HEARTBEAT` is
-for an unreachable metadata server: there is no second source."""
+"""How long the agent of a running replica without a series may write no heartbeat.
+
+The rest beyond `OLD_HEARTBEAT` is for an unreachable metadata server: there is no second source.
+"""
 
 HELD_AGENT_TIMEOUT: Final = timedelta(minutes=5)
-"""The same while a held round waits for the agent's report. An agent that works reports within half a minute."""
+"""The same while a held round waits for the agent's report.
+
+An agent that works reports within half a minute.
+"""
 
 ALL_AGENTS_TIMEOUT: Final = timedelta(hours=1)
-"""How long all agents of a job without series may write no heartbeat. Before that, wrong heartbeats are more likely
-than VMs that all hang at once. A fault of Google's metadata servers is repaired within this time."""
+"""How long all agents of a job without series may write no heartbeat.
+
+Before that, wrong heartbeats are more likely than VMs that all hang at once. A fault of Google's
+metadata servers is repaired within this time.
+"""
 
 SILENT_JOBS_MAX: Final = 20
-"""Jobs with fewer series than running replicas that one minute reconciles. When Cloud Monitoring is late for all jobs,
-this bounds the reads; they find fresh heartbeats, and no VM is lost."""
+"""Jobs with fewer series than running replicas that one minute reconciles.
+
+When Cloud Monitoring is late for all jobs, this bounds the reads; they find fresh heartbeats, and
+no VM is lost.
+"""
 
 HEARTBEATS_READ_MAX: Final = 500
-"""Heartbeats that one reconciliation reads, each with a call of its own: up to a third of what Compute Engine's default
-limit of 1,500 reads per minute allows. A larger gang is read in several reconciliations."""
+"""Heartbeats that one reconciliation reads, each with a call of its own: up to a third of what
+Compute Engine's default limit of 1,500 reads per minute allows. A larger gang is read in several
+reconciliations.
+"""
 
 EARLY_LOSS_AGE_MAX: Final = timedelta(minutes=10)
-"""A VM that is lost earlier after its agent's first report counts as an early loss, too: a program rarely saves a
-checkpoint earlier (`QUICK_FAILURE_MAX_S`), so such VMs are paid without progress."""
+"""A VM that is lost earlier after its agent's first report counts as an early loss, too: a program
+rarely saves a checkpoint earlier (`QUICK_FAILURE_MAX_S`), so such VMs are paid without progress.
+"""
 
 EARLY_LOSSES_PER_ZONE: Final = 3
 """VMs of a replica that may be lost early in a row until the next zone is tried. The first loss
 may be chance; after three, the zone takes Spot VMs away as fast as it creates them."""
 
 EARLY_LOSSES_MAX: Final = 30
-"""VMs of a replica that may be lost early in a row, in all zones, until the job fails. With the
-pauses between them that is at least six hours: longer than most shortages, and at most 30 boots are paid."""
+"""VMs of a replica that may be lost early in a row, in all zones, until the job fails.
+
+With the pauses between them that is at least six hours: longer than most shortages, and at most 30
+boots are paid.
+"""
 
 # Rule 7: rounds
 
 EARLIER_AGENT_STOP_MAX: Final = 30
-"""Seconds after which an agent of an earlier release must have ended its program: 25 s from SIGTERM to SIGKILL, and the
-time until it reads its directive. Agents of this release report it."""
+"""Seconds after which an agent of an earlier release must have ended its program: 25 s from SIGTERM
+to SIGKILL, and the time until it reads its directive. Agents of this release report it.
+"""
 
 MISSING_VM_MAX: Final = timedelta(minutes=2)
-"""How long a held round of an elastic job waits for a VM that Google does not refuse: two more restarts of the others
-cost about as much."""
+"""How long a held round of an elastic job waits for a VM that Google does not refuse: two more
+restarts of the others cost about as much.
+"""
 
 GROWTH_MIN: Final = timedelta(minutes=10)
-"""Shortest time between two rounds that grow: each costs a restart of all members, so VMs that come and go must not
-keep the job from its work."""
+"""Shortest time between two rounds that grow: each costs a restart of all members, so VMs that come
+and go must not keep the job from its work.
+"""
 
 SAVE_AGAIN_MIN: Final = timedelta(minutes=10)
-"""Notices of several VMs that follow each other within this time are one, as in the agent. A later one asks again: the
-first may have been withdrawn. A save takes no longer, so a job that ends after it is cancelled then."""
+"""Notices of several VMs that follow each other within this time are one, as in the agent.
+
+A later one asks again: the first may have been withdrawn. A save takes no longer, so a job that
+ends after it is cancelled then.
+"""
 
 # Rules 8 and 10: failures soon after the start
 
 QUICK_FAILURE_MAX_S: Final = 10 * 60
-"""A program that fails earlier after its start is taken to have made no progress. The control plane cannot see
-checkpoints; programs that save any rarely save the first one earlier, and a bug in the first step shows earlier."""
+"""A program that fails earlier after its start is taken to have made no progress.
+
+The control plane cannot see checkpoints; programs that save any rarely save the first one earlier,
+and a bug in the first step shows earlier.
+"""
 
 LIKELY_BUG_FAILURES: Final = 3
-"""Quick failures in a row after which the texts of decisions mention a likely bug. Two may be chance."""
+"""Quick failures in a row after which the texts of decisions mention a likely bug.
+
+Two may be chance.
+"""
 
 # Rule 11: capacity
 
 PARTIAL_GANG_WAIT_MAX_S: Final = 900
-"""How long the healthy part of a gang keeps running while a VM for the rest is requested in the same zone. A rerun in
-another zone, from the last checkpoint, costs about as much in a job that checkpoints every quarter of an hour."""
+"""How long the healthy part of a gang keeps running while a VM for the rest is requested in the
+same zone. A rerun in another zone, from the last checkpoint, costs about as much in a job that
+checkpoints every quarter of an hour.
+"""
 
 PROVISIONING_MAX_S: Final = 7 * 24 * 3600
-"""How long VMs are requested for a job that never ran and sets no maxWaitTime: as long as a job may run by default.
-Source: the service also stopped such jobs "after too many retries"; it documented no number."""
+"""How long VMs are requested for a job that never ran and sets no maxWaitTime: as long as a job may
+run by default. Source: the service also stopped such jobs "after too many retries"; it documented
+no number.
+"""
 
 CAPACITY_ERRORS_MIN: Final = 100
-"""Capacity errors before a job fails after `PROVISIONING_MAX_S`. A job with fewer spent most of its time in the
-admission queue."""
+"""Capacity errors before a job fails after `PROVISIONING_MAX_S`.
+
+A job with fewer spent most of its time in the admission queue.
+"""
 
 FAST_RETRIES: Final = timedelta(hours=1)
 """How long VMs are requested at the shortest interval."""
 
 RETRY_MIN: Final = timedelta(seconds=50)
-"""Shortest time until VMs are requested again: a little less than a minute, because the sweep triggers the request."""
+"""Shortest time until VMs are requested again: a little less than a minute, because the sweep
+triggers the request.
+"""
 
 RETRY_MAX: Final = timedelta(minutes=15)
 """Longest time until VMs are requested again."""
@@ -121,53 +173,82 @@ RETRY_SHARE: Final = 1 / 30
 """Time until VMs are requested again, as a share of the time since the first capacity error."""
 
 RETRY_JITTER: Final = 0.1
-"""Largest deviation from the computed time, as a share of it. It keeps jobs that failed together from retrying
-together."""
+"""Largest deviation from the computed time, as a share of it.
+
+It keeps jobs that failed together from retrying together.
+"""
 
 CAPACITY_HALF_LIFE: Final = timedelta(minutes=90)
-"""Time in which an outcome loses half of its weight. Source: skypilot-org/spot-traces: a zone without capacity has some
-39 minutes later with chance 0.17, four hours later with 0.33; the base rate is 0.64."""
+"""Time in which an outcome loses half of its weight.
+
+Source: skypilot-org/spot-traces: a zone without capacity has some 39 minutes later with chance
+0.17, four hours later with 0.33; the base rate is 0.64.
+"""
 
 CAPACITY_FRESH: Final = timedelta(seconds=40)
-"""How long a candidate that failed for any job is left out of a pass. It is shorter than the pause between two passes
-of one job (`RETRY_MIN` less its jitter), so that no pass leaves out what the one before requested last."""
+"""How long a candidate that failed for any job is left out of a pass.
+
+It is shorter than the pause between two passes of one job (`RETRY_MIN` less its jitter), so that no
+pass leaves out what the one before requested last.
+"""
 
 ADVICE_KEPT: Final = timedelta(minutes=10)
-"""How long all jobs use one answer of Google about capacity. The quota of these calls is not documented."""
+"""How long all jobs use one answer of Google about capacity.
+
+The quota of these calls is not documented.
+"""
 
 ADVICE_REFUSED: Final = timedelta(hours=1)
-"""How long no advice is asked for after Google has refused it: the project is not enrolled, or lacks the permission."""
+"""How long no advice is asked for after Google has refused it: the project is not enrolled, or
+lacks the permission.
+"""
 
 ADVICE_DOUBTED: Final = timedelta(minutes=30)
-"""Time in which a stockout loses half of its weight against advice. Advice knows the zone, and not what was refused."""
+"""Time in which a stockout loses half of its weight against advice.
+
+Advice knows the zone, and not what was refused.
+"""
 
 BLOCKED_MAX: Final = timedelta(hours=1)
-"""How long a job that has not run yet waits while Google refuses its VMs for something that an operator can repair. A
-changed permission takes minutes to spread, and an operator has read the alert; a job that names a missing network or
-account should not wait longer."""
+"""How long a job that has not run yet waits while Google refuses its VMs for something that an
+operator can repair. A changed permission takes minutes to spread, and an operator has read the
+alert; a job that names a missing network or account should not wait longer.
+"""
 
 # Stored documents
 
 HISTORY_KEPT: Final = timedelta(days=30)
-"""How long documents stay that no decision needs any more. It is longer than any message can be redelivered: Pub/Sub
-keeps one for seven days at most, and dead letters are replayed within days."""
+"""How long documents stay that no decision needs any more.
+
+It is longer than any message can be redelivered: Pub/Sub keeps one for seven days at most, and dead
+letters are replayed within days.
+"""
 
 # VMs
 
 FUSE_SLACK_S: Final = 3600
-"""Time between the latest moment at which a job may still run and the moment at which its TPU nodes delete themselves.
-No healthy job comes near it."""
+"""Time between the latest moment at which a job may still run and the moment at which its TPU nodes
+delete themselves. No healthy job comes near it.
+"""
 
 RELEASE_MAX_S: Final = 90
-"""How long a VM is paid for after its deletion was requested. Source: Compute Engine ends a shutdown after 90 s."""
+"""How long a VM is paid for after its deletion was requested.
+
+Source: Compute Engine ends a shutdown after 90 s.
+"""
 
 COST_CHECK_MIN_S: Final = 60
 COST_CHECK_SHARE: Final = 0.8
-"""Share of the time, in which a job can reach its `maxCost` at the earliest, after which its cost is computed again."""
+"""Share of the time, in which a job can reach its `maxCost` at the earliest, after which its cost
+is computed again.
+"""
 
 COST_RESERVE_S: Final = COST_CHECK_MIN_S + RELEASE_MAX_S
-"""What a job with `maxCost` is cancelled before its cost reaches: a sweep finds it a minute later."""
+"""What a job with `maxCost` is cancelled before its cost reaches: a sweep finds it a minute later.
+"""
 
 COST_SAVE_S: Final = 2 * 60
-"""Seconds before that in which all programs are asked to save: as long as a save takes that fits a preemption notice,
-and the next sweep after it. A job on cheaper machines than its dearest ones has more."""
+"""Seconds before that in which all programs are asked to save: as long as a save takes that fits a
+preemption notice, and the next sweep after it. A job on cheaper machines than its dearest ones has
+more.
+"""

@@ -31,7 +31,10 @@ class Advice:
 def checkpoint_advice(
     rates: MeasuredRates, listing: Listing | Unknown | None, save_s: float | None
 ) -> Advice:
-    """Return advice about the checkpoint interval. `save_s`: how long saving takes, if the user knows it."""
+    """Return advice about the checkpoint interval.
+
+    `save_s`: how long saving takes, if the user knows it.
+    """
     topic = "checkpoint interval"
     between_s = rates.mean_time_between_s
     if rates.interruptions < INTERRUPTIONS_MIN or between_s is None:
@@ -41,15 +44,17 @@ def checkpoint_advice(
         return Advice(topic, "", "how long saving a checkpoint takes: add --save-time, such as 20s")
     optimum = advise_interval(saving_s, rates.running_s, rates.interruptions)
     text = (
-        f"save every {_minutes(optimum.interval_s)} ({_minutes(optimum.shortest_s)} to {_minutes(optimum.longest_s)}, "
-        f"because {rates.interruptions} interruptions were seen, one per {_minutes(between_s)} of work)"
+        f"save every {_minutes(optimum.interval_s)} ({_minutes(optimum.shortest_s)} to"
+        f" {_minutes(optimum.longest_s)}, because {rates.interruptions} interruptions were seen,"
+        f" one per {_minutes(between_s)} of work)"
     )
     if isinstance(listing, Unknown):
         return Advice(topic, f"{text}. How often the job saves now is not known: {listing.reason}")
     if rates.checkpoint_s is None or rates.checkpoints < CHECKPOINTS_MIN:
         return Advice(
             topic,
-            f"{text}. How often the job saves now is not known: fewer than 3 checkpoints were found",
+            f"{text}. How often the job saves now is not known: fewer than 3 checkpoints were"
+            " found",
         )
     restart_s = rates.restart_s or 0.0
     now = waste(rates.checkpoint_s, saving_s, between_s, restart_s)
@@ -74,7 +79,10 @@ def spot_rate_problem(rates: MeasuredRates) -> str:
 
 def _too_few(rates: MeasuredRates) -> str:
     hours = f"{rates.running_s / 3600:.1f} hours of work"
-    return f"interruptions: {rates.interruptions} in {hours} do not show their rate; {INTERRUPTIONS_MIN} are needed"
+    return (
+        f"interruptions: {rates.interruptions} in {hours} do not show their rate;"
+        f" {INTERRUPTIONS_MIN} are needed"
+    )
 
 
 def _minutes(seconds: float) -> str:

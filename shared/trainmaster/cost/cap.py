@@ -1,8 +1,9 @@
 """`trainmaster.maxCost`: the rates of a job that has one, and the most that it has cost.
 
-The rates are stored with the job, so that a change of the price list changes no decision. The cost is an upper bound: a
-VM is counted from its request, for `BOOT_MAX` at most, or for `STARTUP_TIMEOUT_S` if its agent has not reported when it
-started (each round that begins renews that time), and until `RELEASE_MAX_S` after its end. Refused requests are free.
+The rates are stored with the job, so that a change of the price list changes no decision. The cost
+is an upper bound: a VM is counted from its request, for `BOOT_MAX` at most, or for
+`STARTUP_TIMEOUT_S` if its agent has not reported when it started (each round that begins renews
+that time), and until `RELEASE_MAX_S` after its end. Refused requests are free.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ _SEARCHES: Final = frozenset((Phase.STARTING, Phase.GETTING_MACHINES, Phase.REPL
 def with_rates(
     plan: Plan, prices: PriceList | Unknown, now: datetime, trials: int = 1
 ) -> Plan | Unknown:
-    """Return the plan with the rates of its cap, if it has one; Unknown: the cost of this job cannot be limited.
+    """Return the plan with the rates of its cap, if it has one; Unknown: the cost of this job
+    cannot be limited.
 
     `trials`: how many jobs share the cap.
     """
@@ -64,7 +66,9 @@ def with_rates(
 
 
 def with_hourly_cost(plan: Plan, prices: PriceList | Unknown) -> Plan | Unknown:
-    """Return the plan with the most that its machines cost per hour, which the limit `usd_per_hour` counts."""
+    """Return the plan with the most that its machines cost per hour, which the limit `usd_per_hour`
+    counts.
+    """
     if isinstance(prices, Unknown) or prices.currency != "USD":
         return (
             prices
@@ -110,7 +114,10 @@ def _rate(placed: Plan, group: TaskGroup, candidate: int, prices: PriceList) -> 
 
 
 def spent_at_most(cap: Cap, entries: Sequence[LedgerEntry], now: datetime) -> float:
-    """Return the most that the job has cost, in the currency of the cap. `entries`: its whole ledger."""
+    """Return the most that the job has cost, in the currency of the cap.
+
+    `entries`: its whole ledger.
+    """
     if (history := read_history(entries)) is None:
         return 0.0
     rates = {(rate.candidate, rate.task_type): rate for rate in cap.rates}
@@ -163,7 +170,9 @@ def spent_at_most(cap: Cap, entries: Sequence[LedgerEntry], now: datetime) -> fl
 def _refused_until(
     searches: Sequence[Span], job: Job, refused: Mapping[datetime, VmsNotCreated]
 ) -> datetime | None:
-    """Return until when the requests of this search created no VM of the replica; None: there may be one since then."""
+    """Return until when the requests of this search created no VM of the replica; None: there may
+    be one since then.
+    """
     kind, end = f"({searches[-1].replica_id.task_type})", searches[-1].end
     own = [
         at for at, event in refused.items() if not event.others_created or kind in event.requested

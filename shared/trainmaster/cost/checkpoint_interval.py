@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 Z: Final = 1.2816
-"""Width of the limits in standard deviations: the true number is within them with a probability of 80 %."""
+"""Width of the limits in standard deviations: the true number is within them with a probability of
+80 %.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,9 @@ class IntervalAdvice:
     """Daly's optimum."""
     shortest_s: float
     longest_s: float
-    """The optimum at the limits of the rate of interruptions: a few interruptions leave the rate uncertain."""
+    """The optimum at the limits of the rate of interruptions: a few interruptions leave the rate
+    uncertain.
+    """
 
 
 def advise_interval(save_s: float, running_s: float, interruptions: int) -> IntervalAdvice:
@@ -40,7 +44,9 @@ def young_interval(save_s: float, between_s: float) -> float:
 
 
 def daly_interval(save_s: float, between_s: float) -> float:
-    """Return the higher-order optimum: Young's, corrected for saves that take long in proportion to that time."""
+    """Return the higher-order optimum: Young's, corrected for saves that take long in proportion to
+    that time.
+    """
     if save_s >= 2 * between_s:
         return between_s
     ratio = save_s / (2 * between_s)

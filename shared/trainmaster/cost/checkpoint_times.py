@@ -1,7 +1,8 @@
 """When objects were written to a job's directory: one listing, kept for ended jobs.
 
-The command line and the console list the directory when a user asks, with the user's own credentials. Functions never
-list it: a loss would cost as many calls as the directory has thousands of objects.
+The command line and the console list the directory when a user asks, with the user's own
+credentials. Functions never list it: a loss would cost as many calls as the directory has thousands
+of objects.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.ports import BucketForbiddenError, CreatedObject, ObjectTimes
 
 OBJECTS_MAX: Final = 10_000
-"""Objects of one listing: ten calls. Further objects are left out, and the bounds of the lost work state that."""
+"""Objects of one listing: ten calls.
+
+Further objects are left out, and the bounds of the lost work state that.
+"""
 REREAD_AFTER_S: Final = 60.0
 """Time after which the directory of a live job is listed again."""
 FINAL_AFTER: Final = timedelta(minutes=10)
@@ -100,7 +104,9 @@ class CheckpointTimes:
 
 
 def directory_of(plan: Plan) -> str | Unknown:
-    """Return the directory in which the job's programs save checkpoints; Unknown if the job names none."""
+    """Return the directory in which the job's programs save checkpoints; Unknown if the job names
+    none.
+    """
     directory = plan.output_directory if plan.dialect is Dialect.VERTEX else plan.program.job_dir
     if not directory:
         field = "baseOutputDirectory" if plan.dialect is Dialect.VERTEX else "jobDir"

@@ -1,7 +1,8 @@
 """The cost of a job's machine time at list prices, by attempt and phase.
 
-The phases in which there is a VM (`PAID`) are charged, each at the price of the VM that the replica had: a replica may
-change from Spot to on-demand VMs. Discounts, networks, storage and images are not included.
+The phases in which there is a VM (`PAID`) are charged, each at the price of the VM that the replica
+had: a replica may change from Spot to on-demand VMs. Discounts, networks, storage and images are
+not included.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ def job_cost(
     now: datetime,
     written: WrittenObjects | None = None,
 ) -> JobCost | Unknown:
-    """Return the cost until the job's end, or until now; Unknown if the price of any machine it had is unknown."""
+    """Return the cost until the job's end, or until now; Unknown if the price of any machine it had
+    is unknown.
+    """
     hourly: dict[tuple[TaskType, bool, int], Decimal | Unknown] = {}
     by_attempt: dict[int, dict[Phase, Decimal]] = {}
     price_while_running: dict[tuple[ReplicaId, int, int], Decimal] = {}
@@ -102,7 +105,9 @@ def hourly_cost(plan: Plan, prices: PriceList) -> Decimal | Unknown:
 def transfer_price(
     gib: int | None, place: BucketPlace | None, region: str, prices: PriceList
 ) -> Decimal | Unknown:
-    """Return the price of reading a bucket's data once in this region: 0 where the bucket is. None: not known.
+    """Return the price of reading a bucket's data once in this region: 0 where the bucket is.
+
+    None: not known.
 
     Only transfers within a continent are known: each has one SKU, whatever the two regions.
     """
@@ -124,11 +129,13 @@ def transfer_price(
 def ranked_by_price(
     plan: Plan, prices: PriceList | Unknown, starts: Mapping[str, Decimal | Unknown]
 ) -> Plan:
-    """Return the plan of `anyOf` with its candidates ranked by price; unchanged if there are no prices.
+    """Return the plan of `anyOf` with its candidates ranked by price; unchanged if there are no
+    prices.
 
-    Candidates whose prices differ by less than `BAND` are equally cheap: capacity decides among them. A reservation is
-    paid for in any case, so it comes first. A candidate without a known price comes last. `starts`: region → price of
-    the transfer of data at each start, which counts as if each start ran for a day, and not at all if it is unknown.
+    Candidates whose prices differ by less than `BAND` are equally cheap: capacity decides among
+    them. A reservation is paid for in any case, so it comes first. A candidate without a known
+    price comes last. `starts`: region → price of the transfer of data at each start, which counts
+    as if each start ran for a day, and not at all if it is unknown.
     """
     if isinstance(prices, Unknown):
         return plan

@@ -1,4 +1,6 @@
-"""The list price of one machine of a role, per hour: vCPUs, memory, GPUs, local SSDs and boot disk, or TPU chips."""
+"""The list price of one machine of a role, per hour: vCPUs, memory, GPUs, local SSDs and boot disk,
+or TPU chips.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from trainmaster.cost.sku import Unknown
 from trainmaster.cost.sku_resources import GIB_HOUR, GIB_MONTH, HOUR, RESOURCES, Pricing, Resource
 
 HOURS_PER_MONTH: Final = 730
-"""As in Google's pricing pages: prices per GiB month are charged per second, as 1/730 of a month per hour."""
+"""As in Google's pricing pages: prices per GiB month are charged per second, as 1/730 of a month
+per hour.
+"""
 LOCAL_SSD: Final = Resource("local-ssd", GIB_MONTH)
 Part = tuple[Resource, Decimal, Pricing]
 """A resource, its amount in one machine (GiB for memory and disks), and how it is bought."""
@@ -41,7 +45,9 @@ def sum_of_parts(parts: Iterable[Part], region: str, prices: PriceList) -> Decim
 
 
 def list_price(name: str, region: str, prices: PriceList, pricing: Pricing) -> Decimal | Unknown:
-    """Return the price per hour of a machine type without its boot disk, of a TPU VM, or of one GPU or TPU chip."""
+    """Return the price per hour of a machine type without its boot disk, of a TPU VM, or of one GPU
+    or TPU chip.
+    """
     if Resource(name, HOUR) in RESOURCES:
         return prices.price(Resource(name, HOUR), region, pricing)
     tpu = TPU_VMS.get(name)
@@ -57,7 +63,8 @@ def machine_parts(plan: Plan, group: TaskGroup, *, is_spot: bool) -> tuple[Part,
     """Return what one machine of the role consists of."""
     if plan.reservation is not None:
         return Unknown(
-            f"the job uses the reservation {plan.reservation}, which is paid for whether or not it is used"
+            f"the job uses the reservation {plan.reservation}, which is paid for whether or not it"
+            " is used"
         )
     pricing = Pricing.SPOT if is_spot else Pricing.ON_DEMAND
     if group.tpu is not None:
@@ -76,7 +83,10 @@ def machine_parts(plan: Plan, group: TaskGroup, *, is_spot: bool) -> tuple[Part,
 def vm_parts(
     machine_type: str, accelerator: Accelerator | None, pricing: Pricing
 ) -> tuple[Part, ...] | Unknown:
-    """Return what a VM consists of, without its boot disk. `accelerator`: GPUs that are attached, or built in."""
+    """Return what a VM consists of, without its boot disk.
+
+    `accelerator`: GPUs that are attached, or built in.
+    """
     machine = find_machine_type(machine_type)
     if (
         machine is None

@@ -17,7 +17,9 @@ from trainmaster.core.reporting.phases import PAID, Phase, Span
 from trainmaster.ports import CreatedObject
 
 SAME_CHECKPOINT_S: Final = 30.0
-"""Objects without a number in their names that were written within this time of each other are one checkpoint."""
+"""Objects without a number in their names that were written within this time of each other are one
+checkpoint.
+"""
 _NUMBER: Final = re.compile(r"[0-9]+")
 
 
@@ -26,16 +28,23 @@ class MeasuredRates:
     """Figures of one job. None: there is no data."""
 
     interruptions: int
-    """How often work stopped. A loss and the failures of peers that follow it are one interruption."""
+    """How often work stopped.
+
+    A loss and the failures of peers that follow it are one interruption.
+    """
     running_s: float
-    """Time in which work was done: of the job as a whole, or of all replicas if they are independent."""
+    """Time in which work was done: of the job as a whole, or of all replicas if they are
+    independent.
+    """
     restart_s: float | None
     """Median time from an interruption until all lost replicas run again."""
     checkpoints: int
     checkpoint_s: float | None
     """Median time between two checkpoints of one incarnation."""
     save_s: float | None
-    """Median time from the first object of a checkpoint to its last one: saving takes at least that long."""
+    """Median time from the first object of a checkpoint to its last one: saving takes at least that
+    long.
+    """
     spot_hours: float
     """Hours in which Spot VMs existed."""
     spot_losses: int
@@ -59,7 +68,10 @@ def measure(
     checkpoints: Sequence[CreatedObject],
     now: datetime,
 ) -> MeasuredRates:
-    """Return the rates. `checkpoints`: objects that may belong to checkpoints, in the order of their creation."""
+    """Return the rates.
+
+    `checkpoints`: objects that may belong to checkpoints, in the order of their creation.
+    """
     incidents = [(loss.at, loss.resumed_at or now) for loss in losses]
     if job.plan.independent:
         running_s = sum(span.seconds(now) for span in spans if span.phase is Phase.RUNNING)
@@ -103,8 +115,9 @@ def _merged(incidents: Iterable[tuple[datetime, datetime]]) -> list[tuple[dateti
 def _moments(checkpoints: Sequence[CreatedObject]) -> list[tuple[datetime, datetime]]:
     """Return the first and last time of each checkpoint, in order.
 
-    Most programs put the step or the epoch into the names: `ckpt-1000.index`, `epoch_3/model.pt`. Objects with the same
-    numbered part are one checkpoint. Other objects are grouped by time (`SAME_CHECKPOINT_S`).
+    Most programs put the step or the epoch into the names: `ckpt-1000.index`, `epoch_3/model.pt`.
+    Objects with the same numbered part are one checkpoint. Other objects are grouped by time
+    (`SAME_CHECKPOINT_S`).
     """
     numbered: dict[str, list[datetime]] = {}
     others: list[datetime] = []

@@ -8,11 +8,12 @@
     accepting, rerunning      write every replica
     sweep                     looks at a running job every minute
 
-A test compares these figures with those that flows on the adapters in memory need; they agree within 20 %.
+A test compares these figures with those that flows on the adapters in memory need; they agree
+within 20 %.
 
-Sources of the list prices: "Firestore pricing", Standard edition, multi-region; "Cloud Run functions pricing", tier 1.
-The prices are of November 2026, from copies of these pages. A database in one region of the United States costs about
-half. Free tiers are left out, and so are VMs.
+Sources of the list prices: "Firestore pricing", Standard edition, multi-region; "Cloud Run
+functions pricing", tier 1. The prices are of November 2026, from copies of these pages. A database
+in one region of the United States costs about half. Free tiers are left out, and so are VMs.
 """
 
 from __future__ import annotations
@@ -34,13 +35,17 @@ INVOCATION: Final = 0.40 / 1_000_000
 VCPU_S: Final = 0.000024
 GIB_S: Final = 0.0000025
 BILLED_S: Final = 0.1
-"""Assumed time of one invocation: the smallest that is charged. Invocations that share an instance cost less, and
-deliveries of `provision` that wait for VMs cost more."""
+"""Assumed time of one invocation: the smallest that is charged.
+
+Invocations that share an instance cost less, and deliveries of `provision` that wait for VMs cost
+more.
+"""
 MEMORY_GIB: Final = 0.5
 """As infra/functions.tf sets for most functions."""
 COMPUTE: Final = BILLED_S * (VCPU_S + MEMORY_GIB * GIB_S)
 SHARED_WITHIN: Final = timedelta(seconds=2)
-"""Effects within this time of each other are provisioned together: a delivery takes about as long."""
+"""Effects within this time of each other are provisioned together: a delivery takes about as long.
+"""
 READS_PER_SWEEP: Final = 6
 """Reads per running job and minute. Source: decision 31."""
 
@@ -69,7 +74,9 @@ class Operations:
 
 
 def operations(job: Job, entries: Sequence[LedgerEntry], now: datetime) -> Operations:
-    """Return what the control plane did for this job until now, without reads of consoles and API callers."""
+    """Return what the control plane did for this job until now, without reads of consoles and API
+    callers.
+    """
     size = len(job.plan.replica_ids)
     with_effects = [entry for entry in entries if entry.effects]
     internal = sum(  # recorded by a function while it handled another event
@@ -110,7 +117,9 @@ def operations(job: Job, entries: Sequence[LedgerEntry], now: datetime) -> Opera
 
 
 def _unrecorded_exits(entries: Iterable[LedgerEntry]) -> int:
-    """Return how many exits were read and not recorded, because the next reports of these members contain them."""
+    """Return how many exits were read and not recorded, because the next reports of these members
+    contain them.
+    """
     keys = {entry.key for entry in entries}
     ends = [entry.event.ended for entry in entries if isinstance(entry.event, VmReady)]
     return len({end.key for end in ends if end is not None} - keys)

@@ -1,7 +1,9 @@
-"""The price list of an installation: what the catalogue says about the resources that jobs use, as one JSON file.
+"""The price list of an installation: what the catalogue says about the resources that jobs use, as
+one JSON file.
 
-`trainmaster prices update` writes it to `gs://BUCKET/prices/v1.json`. Readers ignore unknown fields; a change that they
-could not ignore gets another number in the name, so that two releases can work side by side.
+`trainmaster prices update` writes it to `gs://BUCKET/prices/v1.json`. Readers ignore unknown
+fields; a change that they could not ignore gets another number in the name, so that two releases
+can work side by side.
 """
 
 from __future__ import annotations
@@ -74,7 +76,9 @@ class PriceList:
 
 
 def make_price_file(skus: Iterable[Sku], fetched_at: datetime, source: str = "") -> PriceFile:
-    """Return the prices of the resources that jobs use. Raises PermanentError if there are none, or several currencies.
+    """Return the prices of the resources that jobs use.
+
+    Raises PermanentError if there are none, or several currencies.
 
     Two SKUs with different prices for one resource in one region leave it without a price.
     """
@@ -82,7 +86,8 @@ def make_price_file(skus: Iterable[Sku], fetched_at: datetime, source: str = "")
     currencies = {sku.currency for _, sku in matches}
     if len(currencies) != 1:
         raise PermanentError(
-            "the catalogue has none of the prices that jobs need: it may have changed its descriptions"
+            "the catalogue has none of the prices that jobs need: it may have changed its"
+            " descriptions"
             if not currencies
             else f"the catalogue has prices in several currencies: {', '.join(sorted(currencies))}"
         )
@@ -129,7 +134,8 @@ def read_price_list(data: bytes) -> PriceList:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"])) or "file"
         raise PermanentError(
-            f"the price list is invalid: {field}: {first['msg']}. Write it again: trainmaster prices update"
+            f"the price list is invalid: {field}: {first['msg']}. Write it again: trainmaster"
+            " prices update"
         ) from None
     prices: dict[tuple[str, str, Pricing], Decimal | Unknown] = {}
     for entry in file.prices:

@@ -1,4 +1,6 @@
-"""Everything that is shown about a job's machine time and money, from its ledger, the price list and one listing."""
+"""Everything that is shown about a job's machine time and money, from its ledger, the price list
+and one listing.
+"""
 
 from __future__ import annotations
 

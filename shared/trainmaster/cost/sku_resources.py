@@ -1,10 +1,12 @@
 """Which resource a SKU prices, by its description.
 
-The catalogue has no field for a machine series or a GPU type: only the description distinguishes them. The patterns
-match the whole description, because many differ in one word (`Custom`, `Sole Tenancy`, `DWS Calendar Mode`,
-`Regional`). A resource whose SKU is not certain has no pattern, and no price.
+The catalogue has no field for a machine series or a GPU type: only the description distinguishes
+them. The patterns match the whole description, because many differ in one word (`Custom`, `Sole
+Tenancy`, `DWS Calendar Mode`, `Regional`). A resource whose SKU is not certain has no pattern, and
+no price.
 
-Sources: descriptions in Google's own SKU groups and billing examples, and the catalogues of SkyPilot and dstack.
+Sources: descriptions in Google's own SKU groups and billing examples, and the catalogues of
+SkyPilot and dstack.
 """
 
 from __future__ import annotations

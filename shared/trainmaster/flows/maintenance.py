@@ -1,7 +1,7 @@
 """A VM is being shut down or is gone: its replica gets another VM with the same hostname.
 
-There are two sources: the VM's agent, while it still can report; and Compute Engine's system-event audit log, which
-also covers VMs that went down without a report.
+There are two sources: the VM's agent, while it still can report; and Compute Engine's system-event
+audit log, which also covers VMs that went down without a report.
 
     audit log entry ──► the VM's job ──► the VM is its replica's current one: the VM is lost, for the entry's cause
                                     └──► any other VM of the job: `provision` compares the VMs with the stored state
@@ -33,7 +33,9 @@ def handle(
 
 
 def _handle_system_event(event: SystemEvent, deps: Deps) -> None:
-    """Handle an audit log entry about any VM of the project, however late or often it is delivered."""
+    """Handle an audit log entry about any VM of the project, however late or often it
+    is delivered.
+    """
     vm = event.vm
     if not event.matters:
         _log.info("%s of %s: not relevant", event.method, vm.name)

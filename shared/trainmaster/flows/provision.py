@@ -31,10 +31,12 @@ def handle(
 ) -> None:
     """Provision a job, search for VMs that belong to no job, or admit queued jobs.
 
-    `published_at` is the time of the message. A late request that a later sweep has repeated is dropped: otherwise the
-    requests of every sweep pile up while provisioning is slower than the sweeps.
+    `published_at` is the time of the message. A late request that a later sweep has repeated is
+    dropped: otherwise the requests of every sweep pile up while provisioning is slower than the
+    sweeps.
 
-    `message_id` names the holder of leases. A redelivery of the message takes the leases of the first delivery again.
+    `message_id` names the holder of leases. A redelivery of the message takes the leases of the
+    first delivery again.
     """
     is_repeated = (
         not isinstance(request, ProvisionRequest) or request.entry_key is None

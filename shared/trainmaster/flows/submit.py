@@ -1,7 +1,9 @@
-"""A job was submitted by a message: it is accepted as a whole, or rejected with all of its problems.
+"""A job was submitted by a message: it is accepted as a whole, or rejected with all of its
+problems.
 
-The same submission delivered twice is one job. A different submission with a used job id is rejected. A job id may
-contain the time of its message (`trainmaster.core.intake.job_id_template`): each message is then another job.
+The same submission delivered twice is one job. A different submission with a used job id is
+rejected. A job id may contain the time of its message (`trainmaster.core.intake.job_id_template`):
+each message is then another job.
 """
 
 from __future__ import annotations
@@ -31,15 +33,23 @@ from trainmaster.ports import Incidents, Rejection
 
 API_SOURCE: Final = "api:"
 """Prefix of the submissions through the API."""
-RESERVED_SOURCE: Final = "Field: source Error: the attribute source of a message cannot begin with api:, which marks jobs from the API."
+RESERVED_SOURCE: Final = (
+    "Field: source Error: the attribute source of a message cannot begin with api:, which marks"
+    " jobs from the API."
+)
 MINUTE_S: Final = 60.0
 WAIT_MAX: Final = timedelta(minutes=15)
-"""How long a message waits for the quota. A publisher cannot be told from others, so that no quota can be fair: a flood
-delays the jobs of others for this time. Pub/Sub delivers a message 100 times, up to a minute apart, before it becomes a
-dead letter."""
+"""How long a message waits for the quota.
+
+A publisher cannot be told from others, so that no quota can be fair: a flood delays the jobs of
+others for this time. Pub/Sub delivers a message 100 times, up to a minute apart, before it becomes
+a dead letter.
+"""
 PROBLEMS_KEPT: Final = 100
 PROBLEM_CHARS_KEPT: Final = 2000
-"""What is stored of a refusal: a document in Firestore has at most 1 MiB, and a job file may have 10,000 problems."""
+"""What is stored of a refusal: a document in Firestore has at most 1 MiB, and a job file may have
+10,000 problems.
+"""
 MESSAGE_SOURCE: Final = "message"
 """Prefix of the submissions that are identified by their content."""
 
@@ -49,9 +59,10 @@ def handle(
 ) -> None:
     """Create the job of the document `data`.
 
-    `source` identifies the submission: an object and its generation. A direct message has none and is identified by
-    its content. `published_at` is the time of the message. Raises PermanentError, after recording the rejection, if
-    the document is not a valid job, its id was used, or it exceeds the limits.
+    `source` identifies the submission: an object and its generation. A direct message has none and
+    is identified by its content. `published_at` is the time of the message. Raises PermanentError,
+    after recording the rejection, if the document is not a valid job, its id was used, or it
+    exceeds the limits.
     """
     now = deps.clock()
     if source and source.startswith(API_SOURCE):
@@ -83,8 +94,9 @@ def _authorize(
 ) -> None:
     """Raise InvalidJob for resources that a job of an unknown submitter may not name.
 
-    Raises TemporaryError for a new job above the quota: Pub/Sub delivers it again when others have been created. A job
-    that has waited for `WAIT_MAX` is created whatever the quota, so that no flood makes it a dead letter.
+    Raises TemporaryError for a new job above the quota: Pub/Sub delivers it again when others have
+    been created. A job that has waited for `WAIT_MAX` is created whatever the quota, so that no
+    flood makes it a dead letter.
     """
     check_allowed(spec, deps.allowed)
     limit = deps.messages_per_minute

@@ -7,11 +7,11 @@ The sweep requests from `provision`, which alone may list and delete VMs:
     one listing        of all VMs (`flows.vm_check`): it finds running jobs with too few or too many VMs, and VMs
                        that belong to no job
 
-Then it publishes the notifications that their events left open, and records passed deadlines and costs, because
-no event arrives when time passes.
+Then it publishes the notifications that their events left open, and records passed deadlines and
+costs, because no event arrives when time passes.
 
-A job in which nothing changes costs a few reads in each sweep, whatever its size. An error of one job does not stop the
-sweep of the others.
+A job in which nothing changes costs a few reads in each sweep, whatever its size. An error of one
+job does not stop the sweep of the others.
 """
 
 from __future__ import annotations

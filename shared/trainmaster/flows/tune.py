@@ -4,9 +4,9 @@
     [ create the job of every trial, stop it if it is given up or the tuning job has ended, and record what it became
       ──► complete the tuning job, or commit the values of new trials, and then create their jobs ] ──► nothing to do
 
-The flow is level-triggered: it compares stored states, so it may run twice, late, concurrently, or stop halfway. A
-trial in the ledger gets its job even if the tuning job has ended meanwhile, and is cancelled at once: every trial has
-exactly one job, and no trial outlives its tuning job.
+The flow is level-triggered: it compares stored states, so it may run twice, late, concurrently, or
+stop halfway. A trial in the ledger gets its job even if the tuning job has ended meanwhile, and is
+cancelled at once: every trial has exactly one job, and no trial outlives its tuning job.
 """
 
 from __future__ import annotations
@@ -51,11 +51,12 @@ DELETED_WITH: Final = "with-its-tuning-job"
 
 
 def handle(request: TuneRequest, suggester: Suggester, deps: CreationDeps) -> None:
-    """Reconcile a tuning job until there is nothing to do before a trial changes, or for at most `ROUNDS_MAX` rounds.
+    """Reconcile a tuning job until there is nothing to do before a trial changes, or for at most
+    `ROUNDS_MAX` rounds.
 
-    In the second case the request is published again, up to `REQUESTS_MAX` times. No error is raised, because Pub/Sub
-    slows down a subscription that answers with errors. The ledger entries stay pending, so the sweep continues after
-    the last request.
+    In the second case the request is published again, up to `REQUESTS_MAX` times. No error is
+    raised, because Pub/Sub slows down a subscription that answers with errors. The ledger entries
+    stay pending, so the sweep continues after the last request.
     """
     job_id = request.job_id
     if _load_job(job_id, deps).tuning is None:
@@ -78,7 +79,10 @@ def handle(request: TuneRequest, suggester: Suggester, deps: CreationDeps) -> No
 
 
 def _give_up_unpromising(tuning_job: Job, suggester: Suggester, deps: CreationDeps) -> None:
-    """Order that unpromising trials are stopped early. Their jobs are stopped when the trials are reconciled."""
+    """Order that unpromising trials are stopped early.
+
+    Their jobs are stopped when the trials are reconciled.
+    """
     if tuning_job.state.is_terminal:
         return
     for number, comparison in suggester.find_unpromising(tuning_of(tuning_job)).items():
@@ -105,7 +109,9 @@ def _advance(tuning_job: Job, suggester: Suggester, deps: CreationDeps) -> bool:
 
 
 def _delete_trials(tuning_job: Job, deps: CreationDeps) -> None:
-    """Delete the jobs of all trials together with their tuning job, so that their histories expire."""
+    """Delete the jobs of all trials together with their tuning job, so that their
+    histories expire.
+    """
     for trial in tuning_of(tuning_job).trials:
         delete_job(trial_id(tuning_job.job_id, trial.number), DELETED_WITH, deps, by=CANCELLED_BY)
 
@@ -127,7 +133,8 @@ def _stop_early(trial: Trial, job_id: str, tuning_job: Job, deps: CreationDeps) 
     event = entry.event if entry else None
     if not isinstance(event, TrialUnpromising):
         raise PermanentError(
-            f"{tuning_job.job_id}: the ledger does not say why trial {trial.number} is to be stopped"
+            f"{tuning_job.job_id}: the ledger does not say why trial {trial.number} is to be"
+            " stopped"
         )
     record(StopRequested(job_id, event.comparison, deps.clock()), deps)
 
@@ -160,7 +167,10 @@ def _record_progress(trial: Trial, job: Job, tuning_job: Job, deps: CreationDeps
 
 
 def _trial_ended(trial: Trial, job: Job, tuning_job_id: str, now: datetime) -> TrialEnded:
-    """Return how the trial ended. If it was stopped early, its last measurement that was read counts."""
+    """Return how the trial ended.
+
+    If it was stopped early, its last measurement that was read counts.
+    """
     is_stopped = trial.state is TrialState.STOPPING and job.state is JobState.CANCELLED
     final = job.trial_of.measurement if job.trial_of else None
     return TrialEnded(

@@ -3,8 +3,8 @@
 gs://bucket/jobs/NAME.yaml              the job file
 gs://bucket/jobs/NAME.yaml.error.json   its problems; deleted when a valid file of that name is uploaded
 
-A job id may contain the time at which the object was stored: uploading the same file again is then another job, and a
-repeated notification is not.
+A job id may contain the time at which the object was stored: uploading the same file again is then
+another job, and a repeated notification is not.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ FILE_BYTES_MAX: Final = 1 << 20
 def handle(uploaded: UploadedObject, objects: Objects, deps: CreationDeps) -> str | None:
     """Publish the job of the uploaded file, and return its id.
 
-    None: the object is not a job file, does not exist any more, or has problems that were written next to it.
+    None: the object is not a job file, does not exist any more, or has problems that were written
+    next to it.
     """
     if uploaded.is_misnamed:
         problem = f"{uploaded.name} is not a job file: its name must end in {', '.join(SUFFIXES)}"
@@ -67,7 +68,10 @@ def handle(uploaded: UploadedObject, objects: Objects, deps: CreationDeps) -> st
 def _check(
     data: bytes, source: str, uploaded: UploadedObject, deps: CreationDeps
 ) -> tuple[str, Mapping[str, object]]:
-    """Return the job id and the document with that id. Raises InvalidJob with every problem that can be found now."""
+    """Return the job id and the document with that id.
+
+    Raises InvalidJob with every problem that can be found now.
+    """
     document = with_time_in_job_id(read_document(data, uploaded.name), uploaded.created_at)
     spec = accept(
         document,
@@ -91,7 +95,10 @@ def _check(
 
 
 def _is_new(job_id: str, source: str, document: Mapping[str, object], deps: CreationDeps) -> bool:
-    """Return False if this file was submitted before. Raises InvalidJob if the job id was used otherwise."""
+    """Return False if this file was submitted before.
+
+    Raises InvalidJob if the job id was used otherwise.
+    """
     loaded = deps.store.load(job_id)
     if loaded is None:
         return True

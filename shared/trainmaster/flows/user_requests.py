@@ -15,15 +15,18 @@ from trainmaster.flows.commit.record import Deps, record
 
 
 def cancel_job(job_id: str, by: str, deps: Deps) -> None:
-    """Cancel the job and delete its VMs. Does nothing if the job has ended. `by` names the user in messages."""
+    """Cancel the job and delete its VMs.
+
+    Does nothing if the job has ended. `by` names the user in messages.
+    """
     record(CancelRequested(job_id, by, deps.clock()), deps)
 
 
 def delete_job(job_id: str, request_key: str, deps: Deps, *, by: str) -> bool:
     """Remove an ended job from lists. Its id stays used. Its history is kept for 30 days more.
 
-    Return False if the job has not ended. `request_key` identifies the request, so that a repeated request is recorded
-    once. `by` names the user in the ledger.
+    Return False if the job has not ended. `request_key` identifies the request, so that a repeated
+    request is recorded once. `by` names the user in the ledger.
     """
     recorded = record(DeleteRequested(job_id, request_key, deps.clock(), by), deps)
     return recorded.entry.decision.reason is not Reason.NOT_ENDED
@@ -40,8 +43,9 @@ def change_labels(
 ) -> bool:
     """Replace all labels of the job, whether it has ended or not.
 
-    False: the labels have changed since the version `seen`. None as `seen` replaces them in any case. `request_key`
-    identifies the request, so that a repeated request is recorded once. `by` names the user in the ledger.
+    False: the labels have changed since the version `seen`. None as `seen` replaces them in any
+    case. `request_key` identifies the request, so that a repeated request is recorded once. `by`
+    names the user in the ledger.
     """
     new_labels = tuple(Label(key, value) for key, value in sorted(labels.items()))
     recorded = record(LabelsChanged(job_id, new_labels, request_key, deps.clock(), seen, by), deps)

@@ -1,4 +1,7 @@
-"""A replica is ready to start its program. If it is the last one of the attempt, the job is running."""
+"""A replica is ready to start its program.
+
+If it is the last one of the attempt, the job is running.
+"""
 
 from __future__ import annotations
 

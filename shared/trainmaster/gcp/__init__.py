@@ -1,4 +1,6 @@
-"""Google Cloud behind the ports of `trainmaster.ports`. The same adapters run on the emulators of the local stack.
+"""Google Cloud behind the ports of `trainmaster.ports`.
+
+The same adapters run on the emulators of the local stack.
 
 clients, retries, errors          clients and credentials, deadlines, errors: one module each
 firestore                         the Store
@@ -13,6 +15,6 @@ tools                             what only commands and clients use: `doctor`, 
 
 import os
 
-# gRPC reads it when it is imported. Without it, a lost connection is printed to standard error, although the client
-# reconnects by itself.
+# gRPC reads it when it is imported. Without it, a lost connection is printed to standard error,
+# although the client reconnects by itself.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

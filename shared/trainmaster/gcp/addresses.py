@@ -1,4 +1,6 @@
-"""Addresses at which replicas reach each other: Compute Engine's DNS names, or ports of the local emulator."""
+"""Addresses at which replicas reach each other: Compute Engine's DNS names, or ports of the local
+emulator.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,16 @@ TIMEOUT_S: Final = 10.0
 
 
 class DnsAddresses:
-    """See `trainmaster.ports.AddressBook`. Zonal DNS names, which every VPC network resolves without configuration.
+    """See `trainmaster.ports.AddressBook`.
+
+    Zonal DNS names, which every VPC network resolves without configuration.
 
     Source: https://cloud.google.com/compute/docs/internal-dns.
     """
 
     def __init__(self, project: str) -> None:
-        # In DNS names, the id of a project in a domain (`example.com:project`) is `project.example.com`.
+        # In DNS names, the id of a project in a domain (`example.com:project`) is
+        # `project.example.com`.
         domain, _, name = project.rpartition(":")
         self._domain = f"{name}.{domain}" if domain else name
 
@@ -37,7 +42,10 @@ class DnsAddresses:
 
 
 class EmulatorAddresses:
-    """See `trainmaster.ports.AddressBook`. The emulator assigns ports to a name, in whatever zone, and keeps them."""
+    """See `trainmaster.ports.AddressBook`.
+
+    The emulator assigns ports to a name, in whatever zone, and keeps them.
+    """
 
     def __init__(self, endpoint: str) -> None:
         self._url = f"{endpoint.rstrip('/')}/emulator/v1/address"

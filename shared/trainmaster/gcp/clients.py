@@ -4,8 +4,8 @@
     local stack        no credentials; addresses from FIRESTORE_EMULATOR_HOST, PUBSUB_EMULATOR_HOST and
                        STORAGE_EMULATOR_HOST, and the endpoints of `trainmaster.settings`
 
-Client libraries are imported where they are used, because each function pays for what it imports at its cold start.
-All clients are thread-safe, reconnect by themselves, and refresh their credentials.
+Client libraries are imported where they are used, because each function pays for what it imports at
+its cold start. All clients are thread-safe, reconnect by themselves, and refresh their credentials.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ Client = TypeVar("Client")
 def credentials() -> Any:
     """Return the application default credentials, with a token.
 
-    Raises PermanentError if the user has to log in, and TemporaryError for transient errors. In a function, every error
-    counts as transient. A token is fetched at once, because gRPC would report missing or expired credentials as an
-    unavailable service.
+    Raises PermanentError if the user has to log in, and TemporaryError for transient errors. In a
+    function, every error counts as transient. A token is fetched at once, because gRPC would report
+    missing or expired credentials as an unavailable service.
     """
     try:
         default_credentials, _ = google.auth.default(scopes=SCOPES)
@@ -64,7 +64,10 @@ def credentials() -> Any:
 
 
 def caller_token(project: str) -> str:
-    """Return the access token of the user of the command line, as gcloud finds it. Raises google.auth's errors."""
+    """Return the access token of the user of the command line, as gcloud finds it.
+
+    Raises google.auth's errors.
+    """
     file = os.environ.get(TOKEN_FILE)
     if file:
         return Path(file).read_text(encoding="utf-8").strip()
@@ -86,8 +89,8 @@ def firestore_client(project: str) -> firestore.Client:
 def publisher() -> PublisherClient:
     """Return the generated client, whose `publish` returns when the message is stored.
 
-    `pubsub_v1.PublisherClient` would collect messages on a background thread, and Cloud Run suspends the threads of a
-    function after its response.
+    `pubsub_v1.PublisherClient` would collect messages on a background thread, and Cloud Run
+    suspends the threads of a function after its response.
     """
     from google.pubsub_v1.services.publisher import PublisherClient
     from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
@@ -103,7 +106,9 @@ def subscriber() -> SubscriberClient:
 
 
 def _pubsub_options(transport: Callable[..., object]) -> dict[str, Any]:
-    """Return credentials, or a channel to the emulator, without a limit of size: a dead letter may have 10 MB."""
+    """Return credentials, or a channel to the emulator, without a limit of size: a dead letter may
+    have 10 MB.
+    """
     emulator = os.environ.get(PUBSUB_EMULATOR)
     if not emulator:
         return {"credentials": credentials()}
@@ -123,8 +128,9 @@ def storage_client() -> storage.Client:
 
 
 def logging_client(project: str, endpoint: str, timeout_s: float) -> cloud_logging.Client:
-    """Return the HTTP client: the gRPC one has no deadline for a write, and the local stack's emulator supports only
-    HTTP."""
+    """Return the HTTP client: the gRPC one has no deadline for a write, and the local stack's
+    emulator supports only HTTP.
+    """
     from google.cloud import logging as cloud_logging
 
     options = ClientOptions(api_endpoint=endpoint) if endpoint else None
@@ -138,7 +144,10 @@ def logging_client(project: str, endpoint: str, timeout_s: float) -> cloud_loggi
 
 
 def rest_client(client: Callable[..., Client], endpoint: str, **options: object) -> Client:
-    """Return a generated client, such as `compute_v1.InstancesClient`. `endpoint` empty: Google's."""
+    """Return a generated client, such as `compute_v1.InstancesClient`.
+
+    `endpoint` empty: Google's.
+    """
     if endpoint:
         options["credentials"] = AnonymousCredentials()
         options["client_options"] = ClientOptions(api_endpoint=endpoint.rstrip("/"))
@@ -148,10 +157,12 @@ def rest_client(client: Callable[..., Client], endpoint: str, **options: object)
 
 
 def session(endpoint: str, timeout_s: float, token: str = "") -> Session:
-    """Return a session for calls without a client library. Each module that uses it says why it uses none.
+    """Return a session for calls without a client library.
 
-    An emulator (`endpoint` is not empty) gets no credentials. A `token` replaces our own credentials, also for an
-    emulator.
+    Each module that uses it says why it uses none.
+
+    An emulator (`endpoint` is not empty) gets no credentials. A `token` replaces our own
+    credentials, also for an emulator.
     """
     if token:
         from google.oauth2.credentials import Credentials

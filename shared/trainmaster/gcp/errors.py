@@ -6,7 +6,8 @@
     a missing Firestore index or database    PermanentError with what to do
     any other 4xx                            PermanentError: the same call would fail again
 
-The table does not contain lost races. Only commits can lose one, so `gcp.firestore.store` recognises them there.
+The table does not contain lost races. Only commits can lose one, so `gcp.firestore.store`
+recognises them there.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def translate(error: exceptions.GoogleAPIError) -> Exception | None:
         )
     if isinstance(error, exceptions.FailedPrecondition) and _MISSING_INDEX in str(error):
         return PermanentError(
-            f"{describe(error)} `terraform apply` in infra/ creates all indexes; a new one is ready after some minutes"
+            f"{describe(error)} `terraform apply` in infra/ creates all indexes; a new one is ready"
+            " after some minutes"
         )
     return PermanentError(describe(error))
 
@@ -78,18 +80,24 @@ def is_transient(error: BaseException) -> bool:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether an operator can repair the error: credentials, a permission, a disabled API, billing."""
+    """Whether an operator can repair the error: credentials, a permission, a disabled
+    API, billing.
+    """
     return isinstance(error, _REPAIRABLE)
 
 
 def is_outage(error: Exception) -> bool:
-    """Whether a part of Google fails (5xx, no answer in time, repeated or not), unlike a refusal or a rate limit."""
+    """Whether a part of Google fails (5xx, no answer in time, repeated or not), unlike a refusal or
+    a rate limit.
+    """
     cause = error.cause if isinstance(error, exceptions.RetryError) else error
     return isinstance(cause, (exceptions.ServerError, requests.Timeout))
 
 
 def is_missing_database(error: exceptions.GoogleAPIError) -> bool:
-    """Whether the project has no Firestore database, which Google reports as it reports a missing document."""
+    """Whether the project has no Firestore database, which Google reports as it reports a missing
+    document.
+    """
     return (
         isinstance(error, exceptions.NotFound) and _MISSING_DATABASE.search(str(error)) is not None
     )
@@ -135,6 +143,9 @@ def explain(error: BaseException) -> str | None:
             return f"your credentials for Google Cloud do not work ({error}): {LOG_IN}"
         case exceptions.ClientError():
             reason = str(error.message).rstrip(".")
-            return f"Google Cloud refused the request: {reason}. Run `trainmaster doctor` to see what to repair"
+            return (
+                f"Google Cloud refused the request: {reason}. Run `trainmaster doctor` to see what"
+                " to repair"
+            )
         case _:
             return None

@@ -1,4 +1,5 @@
-"""The Fleet of an installation: Compute Engine for task groups of VMs, Cloud TPU for task groups of TPUs.
+"""The Fleet of an installation: Compute Engine for task groups of VMs, Cloud TPU for task groups of
+TPUs.
 
 Cloud TPU is not called for jobs without TPUs, and never in installations that do not use it.
 """
@@ -20,7 +21,8 @@ from trainmaster.ports import CreateOutcome, Fleet, NotCreated, complete, reache
 TPU_DISABLED: Final = NotCreated(
     CapacityErrorKind.DENIED,
     "TPU_OFF",
-    "this installation does not use Cloud TPU: enable tpu.googleapis.com and set TRAINMASTER_TPU=true",
+    "this installation does not use Cloud TPU: enable tpu.googleapis.com and set"
+    " TRAINMASTER_TPU=true",
 )
 
 _log = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """Assertions of Identity-Aware Proxy (IAP), verified by google-auth with IAP's published keys.
 
-Source: "Securing your app with signed headers", IAP documentation. IAP's header with the e-mail address alone is not
-evidence: a client that reaches the service without IAP can send it.
+Source: "Securing your app with signed headers", IAP documentation. IAP's header with the e-mail
+address alone is not evidence: a client that reaches the service without IAP can send it.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class IapAssertions:
     def user(self, assertion: str) -> IapUser:
         """Return the user of an assertion.
 
-        Raises InvalidAssertionError for a wrong signature, issuer, audience or time, and TemporaryError if IAP's keys
-        are not available.
+        Raises InvalidAssertionError for a wrong signature, issuer, audience or time, and
+        TemporaryError if IAP's keys are not available.
         """
         try:
             payload = self._keys.claims(

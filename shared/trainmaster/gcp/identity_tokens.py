@@ -1,6 +1,7 @@
 """Identity tokens of VMs, verified by google-auth with Google's published keys.
 
-Source: "Verify the identity of instances", Compute Engine documentation; keys at /oauth2/v1/certs as X.509 by key id.
+Source: "Verify the identity of instances", Compute Engine documentation; keys at /oauth2/v1/certs
+as X.509 by key id.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from trainmaster.ports import Claims, IdentityError
 
 ISSUERS: Final = ("https://accounts.google.com", "accounts.google.com")
 EXPIRY_SLACK_S: Final = 8 * 24 * 3600
-"""google-auth compares a token's expiry with the current time. `flows.authenticate` compares it with the time
-at which the event was published, so this module also accepts tokens that expired while the event waited for its
-delivery. Pub/Sub keeps messages for a week."""
+"""google-auth compares a token's expiry with the current time.
+
+`flows.authenticate` compares it with the time at which the event was published, so this module also
+accepts tokens that expired while the event waited for its delivery. Pub/Sub keeps messages for a
+week.
+"""
 
 
 class IdentityTokens:

@@ -1,4 +1,7 @@
-"""The JobLog on Cloud Logging, and reading it. VMs write their own lines (`trainmaster.agent.reporting.cloud_log`)."""
+"""The JobLog on Cloud Logging, and reading it.
+
+VMs write their own lines (`trainmaster.agent.reporting.cloud_log`).
+"""
 
 from __future__ import annotations
 
@@ -35,10 +38,13 @@ Entry = Mapping[str, Any]
 
 
 class CloudJobLog:
-    """See `trainmaster.ports.JobLog`. Thread-safe, as its client is. `endpoint`: an emulator's; empty: Google's.
+    """See `trainmaster.ports.JobLog`.
 
-    The client is built for the first line, because its import takes a quarter of a second (google-cloud-logging imports
-    OpenTelemetry and the formats of other products), and most cold starts write no line.
+    Thread-safe, as its client is. `endpoint`: an emulator's; empty: Google's.
+
+    The client is built for the first line, because its import takes a quarter of a second
+    (google-cloud-logging imports OpenTelemetry and the formats of other products), and most cold
+    starts write no line.
     """
 
     def __init__(self, project: str, endpoint: str) -> None:
@@ -51,7 +57,9 @@ class CloudJobLog:
         return clients.logging_client(self._project, self._endpoint, TIMEOUT_S)
 
     def write(self, lines: Sequence[ServiceLine]) -> None:
-        """Write under the resource type `ml_job`, or `generic_task` in projects that may not write `ml_job`."""
+        """Write under the resource type `ml_job`, or `generic_task` in projects that may not write
+        `ml_job`.
+        """
         job_id = public_id(lines[0].job_id)
         task = {"location": "global", "namespace": own(LOG_ID), "job": job_id, "task_id": SERVICE}
         try:
@@ -86,7 +94,8 @@ class CloudJobLog:
 def _entry(line: ServiceLine) -> dict[str, object]:
     """Return the log entry of the line.
 
-    The last digit of its time is not zero: Cloud Logging drops trailing zeros, and gcloud compares times as text.
+    The last digit of its time is not zero: Cloud Logging drops trailing zeros, and gcloud compares
+    times as text.
     """
     return {
         "timestamp": line.at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f") + "001Z",
@@ -97,10 +106,13 @@ def _entry(line: ServiceLine) -> dict[str, object]:
 
 
 class LogEntries:
-    """The log entries of all jobs, read page by page. `endpoint`: an emulator's; empty: Google's. Thread-safe.
+    """The log entries of all jobs, read page by page.
 
-    google-cloud-logging is not used: its HTTP client rounds times to the microsecond and hides page tokens, and a job's
-    lines differ by nanoseconds (`presentation.log_reader`). Its gRPC client cannot reach the local stack's emulator.
+    `endpoint`: an emulator's; empty: Google's. Thread-safe.
+
+    google-cloud-logging is not used: its HTTP client rounds times to the microsecond and hides page
+    tokens, and a job's lines differ by nanoseconds (`presentation.log_reader`). Its gRPC client
+    cannot reach the local stack's emulator.
     """
 
     def __init__(self, project: str, endpoint: str, installation: str | None = None) -> None:
@@ -115,9 +127,11 @@ class LogEntries:
         newest_first: bool = False,
         limit: int = PAGE_MAX,
     ) -> tuple[Sequence[Entry], str]:
-        """Return entries that match the filter, the oldest first, and the token of the next page, or an empty one.
+        """Return entries that match the filter, the oldest first, and the token of the next page,
+        or an empty one.
 
-        `newest_first` reverses the order; `limit`: at most so many. Raises TemporaryError or PermanentError.
+        `newest_first` reverses the order; `limit`: at most so many. Raises TemporaryError or
+        PermanentError.
         """
         body: dict[str, object] = {
             "resourceNames": [f"projects/{self._project}"],

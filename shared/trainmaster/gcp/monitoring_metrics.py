@@ -1,6 +1,7 @@
 """The MetricReader on Cloud Monitoring.
 
-google-cloud-monitoring is not used: it supports only gRPC, and the local stack's emulator supports only HTTP.
+google-cloud-monitoring is not used: it supports only gRPC, and the local stack's emulator supports
+only HTTP.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ Json = Mapping[str, Any]
 
 
 class MonitoringMetrics:
-    """See `trainmaster.ports.MetricReader`. `endpoint`: an emulator's; empty: Google's. Thread-safe."""
+    """See `trainmaster.ports.MetricReader`.
+
+    `endpoint`: an emulator's; empty: Google's. Thread-safe.
+    """
 
     def __init__(self, project: str, endpoint: str, timeout_s: float = TIMEOUT_S) -> None:
         self._project = project

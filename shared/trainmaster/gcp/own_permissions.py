@@ -1,7 +1,7 @@
 """Permissions of the process's own credentials, as Google reports them.
 
-Client libraries are not used: the one for projects is not needed elsewhere, and for Pub/Sub a whole client
-would have to be built for one call.
+Client libraries are not used: the one for projects is not needed elsewhere, and for Pub/Sub a whole
+client would have to be built for one call.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ def query_permissions(base: str, path: str, permissions: Iterable[str]) -> froze
 def _missing(
     base: str, path: str, permissions: tuple[str, ...], test: TestPermissions
 ) -> tuple[str, ...]:
-    """Return the missing permissions; none if Google does not answer. The action itself then fails with Google's
-    error."""
+    """Return the missing permissions; none if Google does not answer.
+
+    The action itself then fails with Google's error.
+    """
     granted = test(base, path, permissions)
     return () if granted is None else tuple(name for name in permissions if name not in granted)

@@ -1,14 +1,17 @@
-"""Permissions and e-mail address of an API caller, as Google reports them for the caller's own token.
+"""Permissions and e-mail address of an API caller, as Google reports them for the caller's own
+token.
 
-`projects.testIamPermissions` of Cloud Resource Manager needs no permission, works for people and service accounts, and
-counts roles however they were granted. Trainmaster itself needs no role for any of it, and the token goes to Google
-only, in a header.
+`projects.testIamPermissions` of Cloud Resource Manager needs no permission, works for people and
+service accounts, and counts roles however they were granted. Trainmaster itself needs no role for
+any of it, and the token goes to Google only, in a header.
 
-Google checks for a service account's call whether the API is enabled in the account's own project. If it is not, the
-call is repeated on behalf of the installation's project. The caller needs `serviceusage.services.use` there.
+Google checks for a service account's call whether the API is enabled in the account's own project.
+If it is not, the call is repeated on behalf of the installation's project. The caller needs
+`serviceusage.services.use` there.
 
-google-cloud-resource-manager is not used: its clients are built for one caller each and take longer to build than to
-call, and neither UserInfo nor a service account's `testIamPermissions` with a foreign token has a client.
+google-cloud-resource-manager is not used: its clients are built for one caller each and take longer
+to build than to call, and neither UserInfo nor a service account's `testIamPermissions` with a
+foreign token has a client.
 """
 
 from __future__ import annotations
@@ -29,7 +32,10 @@ from trainmaster.gcp.rest_api import Json, RestApi
 from trainmaster.ports import CallersProjectError, UnknownTokenError
 
 FULL_SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
-"""The only scope with which Google's APIs create and change jobs. Source: the discovery documents of both services."""
+"""The only scope with which Google's APIs create and change jobs.
+
+Source: the discovery documents of both services.
+"""
 ACT_AS: Final = "iam.serviceAccounts.actAs"
 TIMEOUT_S: Final = 10.0
 EMAIL_TIMEOUT_S: Final = 2.0
@@ -37,11 +43,16 @@ EMAIL_TIMEOUT_S: Final = 2.0
 _DISABLED: Final = "SERVICE_DISABLED"
 """Source: reason in Google's ErrorInfo if the API is not enabled in the project."""
 _PROJECT_DENIED: Final = "USER_PROJECT_DENIED"
-"""Source: reason in Google's ErrorInfo if the caller may not use the project that X-Goog-User-Project names."""
+"""Source: reason in Google's ErrorInfo if the caller may not use the project that
+X-Goog-User-Project names.
+"""
 
 
 class ProjectAccess:
-    """See `trainmaster.ports.Access`. Thread-safe: every call has a session of its own, with the caller's token."""
+    """See `trainmaster.ports.Access`.
+
+    Thread-safe: every call has a session of its own, with the caller's token.
+    """
 
     def __init__(
         self,
@@ -68,10 +79,12 @@ class ProjectAccess:
         )
 
     def has_full_scope(self, token: str) -> bool:
-        """Source: google-auth-library-nodejs, getTokenInfo, which sends the token in the header of a POST.
+        """Source: google-auth-library-nodejs, getTokenInfo, which sends the token in the header of
+        a POST.
 
-        Google answers 400 for a token that it does not know there, such as one of a federated identity. A token that a
-        service account signed by itself is not known there either, and carries its scopes.
+        Google answers 400 for a token that it does not know there, such as one of a federated
+        identity. A token that a service account signed by itself is not known there either, and
+        carries its scopes.
         """
         signed_scopes = _signed_scopes(token)
         if signed_scopes is not None:
@@ -83,7 +96,9 @@ class ProjectAccess:
         return FULL_SCOPE in str(answer.get("scope", "")).split()
 
     def may_act_as(self, token: str, account: str) -> bool:
-        """Source: AI Platform Training required this permission of a caller who named a service account for a job."""
+        """Source: AI Platform Training required this permission of a caller who named a service
+        account for a job.
+        """
         path = f"/v1/projects/-/serviceAccounts/{quote(account)}"
         return bool(
             self._test_permissions(
@@ -92,7 +107,9 @@ class ProjectAccess:
         )
 
     def project_number(self, token: str) -> str:
-        """Source: `projects.get` of Cloud Resource Manager v1, which requires resourcemanager.projects.get."""
+        """Source: `projects.get` of Cloud Resource Manager v1, which requires
+        resourcemanager.projects.get.
+        """
         answer = self._call_for_either_project(self._endpoint, "GET", self._project, token)
         number = answer.get("projectNumber")
         if not number:
@@ -102,8 +119,9 @@ class ProjectAccess:
         return str(number)
 
     def email(self, token: str) -> str | None:
-        """Source: OpenID Connect's UserInfo, which answers 401 or 403, or without an address, if the token lacks the
-        scope `email`. Tokens of service accounts do."""
+        """Source: OpenID Connect's UserInfo, which answers 401 or 403, or without an address, if
+        the token lacks the scope `email`. Tokens of service accounts do.
+        """
         if not self._people_endpoint:
             return None
         try:
@@ -127,7 +145,8 @@ class ProjectAccess:
     ) -> frozenset[str]:
         """Return those of `permissions` that the caller has on the resource.
 
-        With `missing_is_denied`, a caller has none if Google answers that the resource does not exist.
+        With `missing_is_denied`, a caller has none if Google answers that the resource does not
+        exist.
         """
         body = {"permissions": list(permissions)}
         try:
@@ -145,7 +164,9 @@ class ProjectAccess:
     def _call_for_either_project(
         self, endpoint: str, method: str, path: str, token: str, body: Json | None = None
     ) -> Json:
-        """Call on behalf of the caller's own project, and if the API is disabled there, on behalf of this one."""
+        """Call on behalf of the caller's own project, and if the API is disabled there, on behalf
+        of this one.
+        """
         try:
             return _call(endpoint, method, path, token, body)
         except _ForbiddenError as error:
@@ -160,10 +181,11 @@ class ProjectAccess:
 
 
 def _signed_scopes(token: str) -> list[str] | None:
-    """Return the scopes of a token that a service account signed by itself; None for any other token.
+    """Return the scopes of a token that a service account signed by itself; None for any other
+    token.
 
-    A signed token without scopes is for one API, and is not limited there. Its signature is not checked here: Cloud
-    Resource Manager accepted the token before.
+    A signed token without scopes is for one API, and is not limited there. Its signature is not
+    checked here: Cloud Resource Manager accepted the token before.
     """
     try:
         claims = jwt.decode(token, verify=False)
@@ -188,9 +210,9 @@ class _MissingError(TemporaryError):
 def _remedy(endpoint: str, project: str) -> str:
     api = endpoint.removeprefix("https://")
     return (
-        f"Your permissions cannot be checked: {api} is not enabled in the project that your credentials belong to. "
-        f"Enable it there (gcloud services enable {api} --project YOUR_PROJECT), or get "
-        f"roles/serviceusage.serviceUsageConsumer on the project {project}."
+        f"Your permissions cannot be checked: {api} is not enabled in the project that your"
+        f" credentials belong to. Enable it there (gcloud services enable {api} --project"
+        f" YOUR_PROJECT), or get roles/serviceusage.serviceUsageConsumer on the project {project}."
     )
 
 
@@ -204,8 +226,10 @@ def _call(
     timeout_s: float = TIMEOUT_S,
     quota_project: str = "",
 ) -> Json:
-    """Return the response. Raises UnknownTokenError, and TemporaryError for every other failure: none grants or
-    denies."""
+    """Return the response.
+
+    Raises UnknownTokenError, and TemporaryError for every other failure: none grants or denies.
+    """
     try:
         with (
             google_errors(endpoint),

@@ -21,9 +21,13 @@ TIMEOUT_S: Final = 10.0
 KEYS_VALID_S: Final = 3600.0
 """Used if the response does not state how long its keys are valid."""
 INVALID: Final = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
-"""What google-auth and our checks raise for texts that are not tokens, besides google-auth's own errors."""
+"""What google-auth and our checks raise for texts that are not tokens, besides google-auth's own
+errors.
+"""
 REFETCH_INTERVAL_S: Final = 60.0
-"""How often an unknown key id may cause a new request: forged tokens must not cause a flood of requests."""
+"""How often an unknown key id may cause a new request: forged tokens must not cause a flood of
+requests.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,8 @@ class PublicKeys:
     ) -> Mapping[str, Any]:
         """Return the claims of a token that one of the keys has signed. Empty `algorithm`: any.
 
-        Raises ValueError, whose text does not contain the token, for any other token. Other errors are INVALID, too.
+        Raises ValueError, whose text does not contain the token, for any other token. Other errors
+        are INVALID, too.
         """
         try:
             header = jwt.decode_header(token)
@@ -71,8 +76,9 @@ class PublicKeys:
     def with_key(self, key_id: str) -> Mapping[str, str]:
         """Return Google's keys, which are fetched if the known ones have expired or lack this key.
 
-        The result lacks the key only if Google does not publish it now. Raises TemporaryError for an unknown key if the
-        last request is less than `REFETCH_INTERVAL_S` ago: Google may have published the key since.
+        The result lacks the key only if Google does not publish it now. Raises TemporaryError for
+        an unknown key if the last request is less than `REFETCH_INTERVAL_S` ago: Google may have
+        published the key since.
         """
         with self._lock:
             keys = self._cache.get(self._url)
@@ -80,7 +86,8 @@ class PublicKeys:
                 return keys.by_id
             if keys is not None and self._clock() - keys.fetched_at < REFETCH_INTERVAL_S:
                 raise TemporaryError(
-                    "identity: the token is signed with a key that Google had not published a minute ago"
+                    "identity: the token is signed with a key that Google had not published a"
+                    " minute ago"
                 )
             keys = self._fetch()
             self._cache[self._url] = keys

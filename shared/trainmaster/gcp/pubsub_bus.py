@@ -15,7 +15,10 @@ from trainmaster.gcp.errors import Translation, describe, google_errors
 from trainmaster.gcp.retries import CALL
 
 BATCH_MAX: Final = 1000
-"""Messages in one request. Source: Pub/Sub quotas. A request may have 10 MB; ours have some hundred bytes each."""
+"""Messages in one request.
+
+Source: Pub/Sub quotas. A request may have 10 MB; ours have some hundred bytes each.
+"""
 
 
 class PubsubBus:
@@ -24,8 +27,9 @@ class PubsubBus:
     def __init__(
         self, client: PublisherClient, project: str, translation: Translation | None = None
     ) -> None:
-        """`translation` replaces the table of `trainmaster.gcp.errors`: it returns the exception for an error of
-        Google's."""
+        """`translation` replaces the table of `trainmaster.gcp.errors`: it returns the exception
+        for an error of Google's.
+        """
         self._client = client
         self._project = project
         self._translation = translation
@@ -51,6 +55,7 @@ class PubsubBus:
 def as_temporary_error(error: exceptions.GoogleAPICallError) -> TemporaryError:
     """Translate every error into a TemporaryError, for messages that no job waits for.
 
-    A missing topic or permission is repaired by an operator. Until then the publisher continues without the message.
+    A missing topic or permission is repaired by an operator. Until then the publisher continues
+    without the message.
     """
     return TemporaryError(describe(error))

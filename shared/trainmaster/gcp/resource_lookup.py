@@ -1,7 +1,7 @@
 """The Resources port on IAM, Secret Manager and Artifact Registry.
 
-Client libraries are not used: these are three small reads, and the libraries (three of about 10 MB) are not needed
-elsewhere. They would lengthen the cold start of every function that accepts jobs.
+Client libraries are not used: these are three small reads, and the libraries (three of about 10 MB)
+are not needed elsewhere. They would lengthen the cold start of every function that accepts jobs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _OWNERS: Final = (
 )
 """Forms of e-mail addresses that contain the project of their service account, or its number."""
 _SECRET: Final = re.compile(r"(?:projects/([^/]+)/)?(?:secrets/)?([^/]+)(?:/versions/([^/]+))?")
-"""Project, secret and version, as the agent reads them (`trainmaster.agent.setup.secret_values`)."""
+"""Project, secret and version, as the agent reads them (`trainmaster.agent.setup.secret_values`).
+"""
 
 
 class GoogleResources:

@@ -1,4 +1,7 @@
-"""JSON calls of a Google API for which no client library of Google is suitable. Each module that uses it says why."""
+"""JSON calls of a Google API for which no client library of Google is suitable.
+
+Each module that uses it says why.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,9 @@ Parameter = str | Sequence[str]
 class RestApi:
     """One API at one address. Thread-safe.
 
-    `google` is Google's address; `endpoint` an emulator's, which is sent no credentials. `token`: an access token to
-    use in place of our own credentials. `quota_project`: the project whose quota and enabled APIs count, in place of
-    the one that the credentials belong to.
+    `google` is Google's address; `endpoint` an emulator's, which is sent no credentials. `token`:
+    an access token to use in place of our own credentials. `quota_project`: the project whose quota
+    and enabled APIs count, in place of the one that the credentials belong to.
     """
 
     def __init__(
@@ -33,7 +36,10 @@ class RestApi:
     def call(
         self, method: str, path: str, body: Json | None = None, **parameters: Parameter
     ) -> Json:
-        """Return the response. Raises GoogleAPICallError for an error, requests' errors for no response at all."""
+        """Return the response.
+
+        Raises GoogleAPICallError for an error, requests' errors for no response at all.
+        """
         if self._session is None:
             self._session = clients.session(*self._options)
         response = self._session.request(
@@ -68,8 +74,10 @@ class RestApi:
 
 
 def _error_of(response: Any) -> exceptions.GoogleAPICallError:
-    """Return the error of the response. OpenID Connect's UserInfo has a form of its own, in which `error` is a
-    string."""
+    """Return the error of the response.
+
+    OpenID Connect's UserInfo has a form of its own, in which `error` is a string.
+    """
     error: exceptions.GoogleAPICallError
     try:
         error = exceptions.from_http_response(response)

@@ -1,7 +1,10 @@
-"""Deadlines of calls to Google's APIs, and which failed calls are repeated. Google's clients do the repeating.
+"""Deadlines of calls to Google's APIs, and which failed calls are repeated.
 
-A function has 60 s for one event (infra/functions.tf) and makes a handful of calls, so a call gives up early enough for
-Pub/Sub to redeliver the event, and late enough to outlast a short outage of a service.
+Google's clients do the repeating.
+
+A function has 60 s for one event (infra/functions.tf) and makes a handful of calls, so a call gives
+up early enough for Pub/Sub to redeliver the event, and late enough to outlast a short outage of a
+service.
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ _log = logging.getLogger(__name__)
 CALL_S: Final = 20.0
 """Deadline of one call, its repetitions included."""
 EXTRA_S: Final = 10.0
-"""Deadline of a read without which a command or a page lacks only a line, such as a price or the progress of a job."""
+"""Deadline of a read without which a command or a page lacks only a line, such as a price or the
+progress of a job.
+"""
 FLEET_CALL_S: Final = 30.0
 """Deadline of one change of VMs or TPU nodes, which is slower than other calls."""
 FLEET_READ_S: Final = 15.0
@@ -31,7 +36,9 @@ _REPEATED: Final = (exceptions.ServerError, exceptions.TooManyRequests)
 
 
 def retry_options(deadline_s: float, *errors: type[Exception]) -> dict[str, Any]:
-    """Return the keyword arguments of a call that is repeated after 5xx, 429 and `errors`, with backoff and jitter."""
+    """Return the keyword arguments of a call that is repeated after 5xx, 429 and `errors`, with
+    backoff and jitter.
+    """
     retry = Retry(
         if_exception_type(*_REPEATED, *errors),
         initial=0.2,
@@ -43,9 +50,14 @@ def retry_options(deadline_s: float, *errors: type[Exception]) -> dict[str, Any]
 
 
 CALL: Final = retry_options(CALL_S, *NO_CONNECTION)
-"""For calls whose repetition is harmless: reads, conditional writes, messages (which may be delivered twice)."""
+"""For calls whose repetition is harmless: reads, conditional writes, messages (which may be
+delivered twice).
+"""
 FLEET_READ: Final = retry_options(FLEET_READ_S)
-"""For reads of VMs and TPU nodes. Without a connection they fail at once, and the event is redelivered."""
+"""For reads of VMs and TPU nodes.
+
+Without a connection they fail at once, and the event is redelivered.
+"""
 FIELD_MASK: Final = "x-goog-fieldmask"
 """Header that names the fields of a response. Source: Google's "System parameters"."""
 
@@ -53,7 +65,8 @@ FIELD_MASK: Final = "x-goog-fieldmask"
 def masked(call: Callable[..., Listing], fields: str) -> Listing:
     """Call a list method for `fields` only.
 
-    No document confirms the header for these services. A service that refuses it is called again without it.
+    No document confirms the header for these services. A service that refuses it is called again
+    without it.
     """
     try:
         return call(metadata=[(FIELD_MASK, fields)], **FLEET_READ)
@@ -63,4 +76,7 @@ def masked(call: Callable[..., Listing], fields: str) -> Listing:
 
 
 FLEET_WRITE: Final[dict[str, Any]] = {"retry": None, "timeout": FLEET_CALL_S}
-"""For changes of VMs and TPU nodes. `provision` compares desired and observed again before it repeats one."""
+"""For changes of VMs and TPU nodes.
+
+`provision` compares desired and observed again before it repeats one.
+"""

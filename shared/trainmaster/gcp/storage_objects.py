@@ -20,7 +20,10 @@ _log = logging.getLogger(__name__)
 
 
 class StorageObjects:
-    """See `trainmaster.ports.Objects` and `trainmaster.ports.ObjectTimes`. Thread-safe, as its client is."""
+    """See `trainmaster.ports.Objects` and `trainmaster.ports.ObjectTimes`.
+
+    Thread-safe, as its client is.
+    """
 
     def __init__(self, client: Client, deadline_s: float = CALL_S) -> None:
         self._client, self._options = client, retry_options(deadline_s, *NO_CONNECTION)
@@ -67,7 +70,8 @@ class StorageObjects:
             except exceptions.NotFound:
                 return
             except exceptions.Forbidden as error:
-                # Cloud Storage also returns 403 for a missing object if the caller lacks storage.objects.list.
+                # Cloud Storage also returns 403 for a missing object if the caller lacks
+                # storage.objects.list.
                 _log.warning("%s was not deleted: %s", uri, error)
 
     def created(self, directory: str, limit: int) -> tuple[CreatedObject, ...]:
@@ -105,7 +109,9 @@ def read_part(
     end: int | None = None,
     options: Mapping[str, Any] = CALL,
 ) -> bytes | None:
-    """Return the bytes from `start` to `end`, both included; None if there is no such object or generation."""
+    """Return the bytes from `start` to `end`, both included; None if there is no such object or
+    generation.
+    """
     with google_errors(f"read {uri}"):
         try:
             # A part of an object cannot be compared with the checksum of the whole.

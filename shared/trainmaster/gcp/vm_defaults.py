@@ -1,4 +1,6 @@
-"""Settings that all VMs and TPU nodes of an installation share, and the error value of both fleets."""
+"""Settings that all VMs and TPU nodes of an installation share, and the error value of
+both fleets.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,22 @@ class VmDefaults:
     network: str = "global/networks/default"
     """Partial or full URL."""
     subnetwork: str = ""
-    """Partial or full URL, in which `{region}` stands for the job's region. Empty: the network's own subnetwork."""
+    """Partial or full URL, in which `{region}` stands for the job's region.
+
+    Empty: the network's own subnetwork.
+    """
     account_networks: Mapping[str, str] = field(default_factory=dict)
-    """Name of the network that only VMs of a service account use, by the e-mail address of the account."""
+    """Name of the network that only VMs of a service account use, by the e-mail address of the
+    account.
+    """
     images: Mapping[str, str] = field(default_factory=dict)
     """Images of the installation in place of Google's: from the image's family to the image."""
 
     def network_of(self, plan: Plan) -> tuple[str, str]:
-        """Return network and subnetwork of a job's VMs. An empty subnetwork means the network's own in that region."""
+        """Return network and subnetwork of a job's VMs.
+
+        An empty subnetwork means the network's own in that region.
+        """
         if plan.network:
             return plan.network, self._subnetwork_of(plan.network, plan.region)
         if own := self.account_networks.get(plan.service_account or ""):
@@ -35,10 +45,12 @@ class VmDefaults:
         return self.network, self.subnetwork.replace("{region}", plan.region)
 
     def _subnetwork_of(self, network: str, region: str) -> str:
-        """Return the subnetwork of a network that the job names. A custom-mode network, as those of infra/, needs one.
+        """Return the subnetwork of a network that the job names.
 
-        A project may be named by its number, which is not known here. Then only the network's name is compared: Compute
-        Engine refuses a subnetwork of another network.
+        A custom-mode network, as those of infra/, needs one.
+
+        A project may be named by its number, which is not known here. Then only the network's name
+        is compared: Compute Engine refuses a subnetwork of another network.
         """
         project, name = network.split("/")[1], network.rpartition("/")[2]
         own_project = (

@@ -25,25 +25,34 @@ LABEL_TASK: Final = "trainmaster-task"
 LABEL_ATTEMPT: Final = "trainmaster-attempt"
 LABEL_VM_GENERATION: Final = "trainmaster-vm-generation"
 LABEL_ROUND: Final = "trainmaster-round"
-"""Placement round of a queued resource: a failure in an earlier round does not concern the current one."""
+"""Placement round of a queued resource: a failure in an earlier round does not concern the current
+one.
+"""
 LABEL_DIRECTIVE: Final = "trainmaster-directive"
-"""The directive in the metadata, as `ATTEMPT-INCARNATION-ACTION`: listings show labels and no metadata. It is written
-after the metadata, so it may be behind, but never ahead."""
+"""The directive in the metadata, as `ATTEMPT-INCARNATION-ACTION`: listings show labels and no
+metadata. It is written after the metadata, so it may be behind, but never ahead.
+"""
 DIRECTIVE_KEY: Final = "trainmaster-directive"
 HEARTBEAT: Final = "trainmaster/heartbeat"
 """Guest attribute to which each agent writes the time. docs/interfaces.md, section 3."""
 METRIC: Final = "trainmaster/metric"
-"""Guest attribute to which the agent of a trial writes its measurements. docs/interfaces.md, section 3."""
+"""Guest attribute to which the agent of a trial writes its measurements. docs/interfaces.md,
+section 3.
+"""
 
 
 def job_key() -> str:
-    """Return the key of the label with the job: no list of one installation has the VMs of another one."""
+    """Return the key of the label with the job: no list of one installation has the VMs of another
+    one.
+    """
     return own("trainmaster-job")
 
 
 def labels(job: Job, create: Create) -> dict[str, str]:
-    """Return the job's own labels, which billing reports show, and ours. Attempt and VM generation are the current
-    ones."""
+    """Return the job's own labels, which billing reports show, and ours.
+
+    Attempt and VM generation are the current ones.
+    """
     ours = {
         job_key(): job_label(job.job_id),
         LABEL_TASK: create.group.task_type.value,
@@ -66,7 +75,10 @@ def labelled(
     vm_of: Callable[[Any], Vm],
     labels_of: Callable[[Any], Mapping[str, str]] = attrgetter("labels"),
 ) -> Iterator[LabelledVm]:
-    """Yield the VMs of jobs among resources. `vm_of` raises ValueError for a name that no replica has."""
+    """Yield the VMs of jobs among resources.
+
+    `vm_of` raises ValueError for a name that no replica has.
+    """
     for resource in resources:
         if (job := labels_of(resource).get(job_key())) is not None:
             try:
@@ -83,7 +95,9 @@ def directive_label(directive: Directive) -> str:
 
 
 def directive_of(labels: Mapping[str, str]) -> Directive | None:
-    """Return the directive that a VM's label shows, without the addresses of slices. None: no label, or unreadable.
+    """Return the directive that a VM's label shows, without the addresses of slices.
+
+    None: no label, or unreadable.
 
     The label is read with `get`, because `[]` would add a missing key to a map of protobuf.
     """
@@ -95,7 +109,9 @@ def directive_of(labels: Mapping[str, str]) -> Directive | None:
 
 
 def parse_directive(text: str | None) -> Directive | None:
-    """Return the directive; None if there is none, or if it is unreadable: it will be overwritten."""
+    """Return the directive; None if there is none, or if it is unreadable: it will be
+    overwritten.
+    """
     try:
         return Directive.from_metadata(json.loads(text or ""))
     except (ValueError, TypeError, KeyError):
@@ -107,7 +123,10 @@ def directive_json(directive: Directive) -> str:
 
 
 def parse_heartbeat(text: str) -> datetime | None:
-    """Return the time in a heartbeat. None: it is not a time, because a program on the VM wrote it."""
+    """Return the time in a heartbeat.
+
+    None: it is not a time, because a program on the VM wrote it.
+    """
     try:
         moment = datetime.fromisoformat(text.strip())
         return moment.astimezone(UTC) if moment.tzinfo else None

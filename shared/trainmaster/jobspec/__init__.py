@@ -10,8 +10,9 @@
     read_exit_policy     a mapping → an exit policy
     read_labels          a mapping → labels
 
-They raise InvalidJob with every problem at once. Every entrance goes through the same three steps, so that a document
-means the same everywhere: read_document (or job_file_of), an id, accept. They differ where they must:
+They raise InvalidJob with every problem at once. Every entrance goes through the same three steps,
+so that a document means the same everywhere: read_document (or job_file_of), an id, accept. They
+differ where they must:
 
 | entrance           | bytes         | the job is named by                  | kinds of documents                 |
 | `submit`, `doctor` | YAML, JSON    | option, document, file name and time | all; options change their fields   |

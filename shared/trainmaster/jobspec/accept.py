@@ -66,7 +66,9 @@ from trainmaster.jobspec.resolve.tpu_queue import resolve_queue
 from trainmaster.jobspec.resolve.training_input import resolve_training_input
 
 SPEC_BYTES_MAX: Final = 64 * 1024
-"""One metadata value of every VM contains the spec about twice, as description and as program, and may have 256 KiB."""
+"""One metadata value of every VM contains the spec about twice, as description and as program, and
+may have 256 KiB.
+"""
 _DISPLAY_NAME_PATH: Final = ("displayName",)
 _NO_PROGRAM: Final = Program((), "", (), None, Container(""))
 
@@ -77,16 +79,22 @@ class AcceptedSpec:
 
     job_id: str | None
     spec_json: str
-    """The document as submitted, as canonical compact JSON: no defaults filled in, no names respelled.
+    """The document as submitted, as canonical compact JSON: no defaults filled in, no names
+    respelled.
 
-    A single value of a field that is a list has become a list of one: readers of the API's answers require it."""
+    A single value of a field that is a list has become a list of one: readers of the API's answers
+    require it.
+    """
     labels: Mapping[str, str]
     plan: Plan
     """The plan of the job; for a tuning job, that of each trial."""
     tuning: Tuning | None = None
     """The tuning of a tuning job."""
     resources: tuple[NamedResource, ...] = ()
-    """Resources of Google Cloud that the job names. Whether its submitter may use them has not been checked."""
+    """Resources of Google Cloud that the job names.
+
+    Whether its submitter may use them has not been checked.
+    """
     data: DataSpec | None = None
 
 
@@ -95,12 +103,14 @@ def accept(
 ) -> AcceptedSpec:
     """Return what a document means. Raises InvalidJob with every problem, and no other error.
 
-    `default_job_id`: the id for a document that names none, such as a job file, whose name determines it. Without it a
-    CustomJob gets its id from its displayName. `regions`: those of the installation; empty: not known.
+    `default_job_id`: the id for a document that names none, such as a job file, whose name
+    determines it. Without it a CustomJob gets its id from its displayName. `regions`: those of the
+    installation; empty: not known.
     """
     copy, json_problems = copy_as_json(document)
     copy = with_lists(copy)
-    # Source: Airflow compares the returned trainingInput strictly with what it sent. Firestore and metadata need UTF-8.
+    # Source: Airflow compares the returned trainingInput strictly with what it sent. Firestore and
+    # metadata need UTF-8.
     spec_json = json.dumps(copy, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     if len(spec_json.encode()) > SPEC_BYTES_MAX:
         raise invalid(
@@ -226,9 +236,9 @@ def _plan(
         checkpoint_signal=(extension.checkpoint_signal or CheckpointSignal.SIGTERM).value,
         tracking_run=(extension.tracking_run or TrackingRun.AUTO).value,
         preflight=(extension.preflight or Preflight.ON).value,
-        stall_timeout_s=extension.stall_timeout
-        if isinstance(extension.stall_timeout, int)
-        else None,
+        stall_timeout_s=(
+            extension.stall_timeout if isinstance(extension.stall_timeout, int) else None
+        ),
         dialect=spec.dialect,
         output_directory=spec.output_directory,
         priority=spec.priority,
@@ -253,7 +263,9 @@ def _complete_group(
     extension: Extension,
     queue: TpuQueue | None,
 ) -> TaskGroup:
-    """Add the role's program, use of Spot VMs, and TPU software and queue to a group that has only its hardware."""
+    """Add the role's program, use of Spot VMs, and TPU software and queue to a group that has only
+    its hardware.
+    """
     program = spec.programs.get(group.task_type, common)
     tpu = group.tpu and replace(
         group.tpu, runtime=extension.image or group.tpu.runtime, queue=queue

@@ -1,4 +1,6 @@
-"""Read what users submit: a job file, or a manifest of Kubeflow or JobSet, which is converted to a job file."""
+"""Read what users submit: a job file, or a manifest of Kubeflow or JobSet, which is converted to a
+job file.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def read_document(data: bytes, name: str, region: str | None = None) -> dict[str
 
 
 def job_file_of(document: Mapping[str, object], region: str | None = None) -> dict[str, Any]:
-    """Return a manifest as a job file, and a job file unchanged, except that each list is one. Raises InvalidJob.
+    """Return a manifest as a job file, and a job file unchanged, except that each list is one.
+
+    Raises InvalidJob.
 
     `region`: where a manifest runs that does not name its region.
     """
@@ -50,7 +54,10 @@ def has_job_id(document: Mapping[str, object]) -> bool:
 
 
 def job_id_of(document: Mapping[str, object]) -> str | None:
-    """Return the job id as it was submitted, which may be a template. None: there is none that is text."""
+    """Return the job id as it was submitted, which may be a template.
+
+    None: there is none that is text.
+    """
     job_id = next((document[name] for name in JOB_ID_NAMES if document.get(name)), None)
     return job_id if isinstance(job_id, str) else None
 
@@ -64,7 +71,9 @@ def with_job_id(document: Mapping[str, object], job_id: str | None) -> dict[str,
 def with_id_from_file(
     document: Mapping[str, object], file_name: str, time_format: str = "%Y%m%d_%H%M%S"
 ) -> dict[str, Any]:
-    """Return the document; one without a job id gets that of the file's name and `{time:FORMAT}`."""
+    """Return the document; one without a job id gets that of the file's name and
+    `{time:FORMAT}`.
+    """
     head = job_id_from(file_name, "")[:NAME_CHARS_MAX]
     return (
         dict(document)
@@ -74,10 +83,12 @@ def with_id_from_file(
 
 
 def with_time_in_job_id(document: Mapping[str, object], at: datetime | None) -> dict[str, Any]:
-    """Fill the time `at` into a job id such as `nightly_{time:%Y%m%d}`. Other documents are returned unchanged.
+    """Fill the time `at` into a job id such as `nightly_{time:%Y%m%d}`.
 
-    `at` is the time of the submission itself, not of its delivery, which may be repeated. Raises InvalidJob if a time
-    is needed and `at` is None.
+    Other documents are returned unchanged.
+
+    `at` is the time of the submission itself, not of its delivery, which may be repeated. Raises
+    InvalidJob if a time is needed and `at` is None.
     """
     job_id = job_id_of(document)
     if job_id is None or not is_template(job_id) or all(name in document for name in JOB_ID_NAMES):
@@ -90,7 +101,9 @@ def with_time_in_job_id(document: Mapping[str, object], at: datetime | None) -> 
 
 
 def listed_substitutions(document: Mapping[str, object]) -> Mapping[str, Any]:
-    """Return what the conversion of a manifest replaced, as `convertedFrom`; empty: it was not converted."""
+    """Return what the conversion of a manifest replaced, as `convertedFrom`; empty: it was not
+    converted.
+    """
     extension = document.get(EXTENSION)
     converted = extension.get(CONVERTED_FROM) if isinstance(extension, Mapping) else None
     return converted if isinstance(converted, Mapping) else {}
@@ -99,7 +112,8 @@ def listed_substitutions(document: Mapping[str, object]) -> Mapping[str, Any]:
 def with_field(document: Mapping[str, Any], path: Sequence[str], value: object) -> dict[str, Any]:
     """Return the document with a field set, under the name with which it has the field.
 
-    A mapping is merged. `*` sets the field in each item of a list that has the field's parent; `|` separates parents.
+    A mapping is merged. `*` sets the field in each item of a list that has the field's parent; `|`
+    separates parents.
     """
     name = next(
         (spelling for spelling in (path[0], snake_case(path[0])) if spelling in document), path[0]

@@ -1,7 +1,9 @@
-"""The JSON Schema of job files, generated from the document models, so that editors complete and check job files.
+"""The JSON Schema of job files, generated from the document models, so that editors complete and
+check job files.
 
-It knows camelCase names and canonical enum values only. Trainmaster itself is more lenient (snake_case, enums in any
-case, booleans as strings), and it checks which fields may be combined, which the schema does not.
+It knows camelCase names and canonical enum values only. Trainmaster itself is more lenient
+(snake_case, enums in any case, booleans as strings), and it checks which fields may be combined,
+which the schema does not.
 """
 
 from __future__ import annotations
@@ -46,7 +48,10 @@ def job_schema() -> Json:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Trainmaster job",
-        "description": "A job in the format of AI Platform Training or of Vertex AI. docs/job-format.md describes it.",
+        "description": (
+            "A job in the format of AI Platform Training or of Vertex AI. docs/job-format.md"
+            " describes it."
+        ),
         "anyOf": schema["anyOf"],
         "$defs": _simplify(definitions),
     }
@@ -65,7 +70,10 @@ def _with_shorthand(model: type[WireModel], schema: Json) -> Json:
 
 
 def _simplify(schema: Any) -> Any:
-    """Accept numbers as strings, as proto3 JSON has them. Remove null and empty defaults, which editors would offer."""
+    """Accept numbers as strings, as proto3 JSON has them.
+
+    Remove null and empty defaults, which editors would offer.
+    """
     if isinstance(schema, list):
         return [_simplify(item) for item in schema]
     if not isinstance(schema, dict):

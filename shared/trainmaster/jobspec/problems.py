@@ -1,7 +1,9 @@
-"""The problems of a job document: all of them at once, each with its field and an example of a correct value.
+"""The problems of a job document: all of them at once, each with its field and an example of a
+correct value.
 
-`Problems` collects them while a document is read, and with them what is substituted. Code addresses a field by its
-canonical path (`FieldPath`, the service's own camelCase names); messages show the names as the sender spelled them.
+`Problems` collects them while a document is read, and with them what is substituted. Code addresses
+a field by its canonical path (`FieldPath`, the service's own camelCase names); messages show the
+names as the sender spelled them.
 """
 
 from __future__ import annotations
@@ -39,12 +41,17 @@ class Problem:
     """A correct value, or what to do instead."""
 
     def __str__(self) -> str:
-        """Source: all validation errors of the service read `Field: <snake_case path> Error: <text>`."""
+        """Source: all validation errors of the service read `Field: <snake_case path> Error:
+        <text>`.
+        """
         return " ".join(f"Field: {service_path(self.field)} Error: {self.problem}".splitlines())
 
 
 class InvalidJob(Exception):  # noqa: N818 - names the outcome that the sender sees, not a fault of this program
-    """The job cannot be accepted. `problems` is never empty; the text has a line per problem in the service's form."""
+    """The job cannot be accepted.
+
+    `problems` is never empty; the text has a line per problem in the service's form.
+    """
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         unique = {problem.field: problem for problem in map(_without_values, reversed([*problems]))}
@@ -53,7 +60,9 @@ class InvalidJob(Exception):  # noqa: N818 - names the outcome that the sender s
 
 
 def _without_values(problem: Problem) -> Problem:
-    """Return the problem of an environment variable or secret without its value: problems are logged and published."""
+    """Return the problem of an environment variable or secret without its value: problems are
+    logged and published.
+    """
     if not (private := _PRIVATE.search(problem.field)):
         return problem
     path, name = problem.field[: private.end()], problem.field[private.end() :]
@@ -65,7 +74,8 @@ def _without_values(problem: Problem) -> Problem:
 def service_path(path: str) -> str:
     """`jobId` → `job.job_id`, `trainingInput.workerType` → `training_input.worker_type`.
 
-    Source: real answers name fields of the job itself `job.job_id`, and fields below it without that prefix.
+    Source: real answers name fields of the job itself `job.job_id`, and fields below it without
+    that prefix.
     """
     head, *rest = path.split(".")
     if head == "labels":
@@ -94,11 +104,17 @@ def yaml_line(example: Mapping[str, object]) -> str:
 
 
 class Problems:
-    """The problems so far. Each field has at most one, the first: its consequences are not reported as well."""
+    """The problems so far.
+
+    Each field has at most one, the first: its consequences are not reported as well.
+    """
 
     def __init__(self, problems: Iterable[Problem] = ()) -> None:
         self.names: Final[dict[FieldPath, str]] = {}
-        """How the sender spelled known fields. Empty: this level was left out (a body without `trainingInput:`)."""
+        """How the sender spelled known fields.
+
+        Empty: this level was left out (a body without `trainingInput:`).
+        """
         self.substitutions: Final[list[Substitution]] = []
         """What the job gets in place of something that it requests."""
         self._by_field = {problem.field: problem for problem in problems}
@@ -123,7 +139,9 @@ class Problems:
         return text or ROOT
 
     def spelled_name(self, path: FieldPath) -> str:
-        """Return the last name of a path as written or, for an absent field, in the style of the names next to it."""
+        """Return the last name of a path as written or, for an absent field, in the style of the
+        names next to it.
+        """
         written = self.names.get(path)
         if written is not None:
             return written
@@ -132,7 +150,10 @@ class Problems:
         return snake_case(leaf) if path[:-1] and any("_" in name for name in siblings) else leaf
 
     def add(self, path: FieldPath, problem: str, example: object) -> None:
-        """Add a problem. `example` is a correct value, shown as `name: value`, or bare for a list item."""
+        """Add a problem.
+
+        `example` is a correct value, shown as `name: value`, or bare for a list item.
+        """
         shown = json.dumps(example, ensure_ascii=False)
         named = path if self.spelled_name(path) else path[:-1]
         self.add_text(
@@ -148,21 +169,30 @@ class Problems:
             self._by_field[spelled] = Problem(spelled, problem, example)
 
     def substitute(self, path: FieldPath, requested: str, replacement: str, reason: str) -> None:
-        """Note that the job gets something else than the field requests. The same note is kept once."""
+        """Note that the job gets something else than the field requests.
+
+        The same note is kept once.
+        """
         note = Substitution(self.spelled_path(path), requested, replacement, reason)
         if note not in self.substitutions:
             self.substitutions.append(note)
 
     def add_of_document(self, problem: Problem) -> None:
-        """Add a problem of the document's structure, which does not hide the problems of its fields."""
+        """Add a problem of the document's structure, which does not hide the problems of its
+        fields.
+        """
         self._of_document.append(problem)
 
     def mark_misspelled(self, path: FieldPath) -> None:
-        """Record that the sender probably meant this field: its absence is then not a second problem."""
+        """Record that the sender probably meant this field: its absence is then not a second
+        problem.
+        """
         self._misspelled.add(self.spelled_path(path))
 
     def has_any_at(self, *paths: FieldPath) -> bool:
-        """Whether the value at any path is unknown: it, something around it or in it has a problem."""
+        """Whether the value at any path is unknown: it, something around it or in it
+        has a problem.
+        """
         return bool(self._by_field or self._misspelled) and any(map(self._is_affected, paths))
 
     def _is_affected(self, path: FieldPath) -> bool:

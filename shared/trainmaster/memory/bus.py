@@ -14,7 +14,10 @@ ATTRIBUTES_MAX: Final = 100
 NAME_BYTES_MAX: Final = 256
 VALUE_BYTES_MAX: Final = 1024
 MESSAGE_BYTES_MAX: Final = 10_000_000
-"""Source of all: Pub/Sub quotas, "Resource limits". Google's emulator accepts more of everything."""
+"""Source of all: Pub/Sub quotas, "Resource limits".
+
+Google's emulator accepts more of everything.
+"""
 
 
 def message_problem(data: bytes, attributes: Mapping[str, str]) -> str:
@@ -25,7 +28,10 @@ def message_problem(data: bytes, attributes: Mapping[str, str]) -> str:
     if not data and not attributes:
         return "the message is empty"
     if len(names) > ATTRIBUTES_MAX or not all(0 < size <= NAME_BYTES_MAX for size in names):
-        return f"more than {ATTRIBUTES_MAX} attributes, or a name that is empty or has over {NAME_BYTES_MAX} bytes"
+        return (
+            f"more than {ATTRIBUTES_MAX} attributes, or a name that is empty or has over"
+            f" {NAME_BYTES_MAX} bytes"
+        )
     if max(values, default=0) > VALUE_BYTES_MAX:
         return f"the value of an attribute has more than {VALUE_BYTES_MAX} bytes"
     if len(data) + sum(names) + sum(values) > MESSAGE_BYTES_MAX:

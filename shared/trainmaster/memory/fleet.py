@@ -31,8 +31,8 @@ _Key = tuple[str, str]
 class MemoryFleet:
     """See `trainmaster.ports.Fleet`. Thread-safe.
 
-    Names are unique within a zone, so two zones may have VMs of the same name. A slice that is requested through Cloud
-    TPU's queue is QUEUED until `admit`, or REFUSED after `expire`.
+    Names are unique within a zone, so two zones may have VMs of the same name. A slice that is
+    requested through Cloud TPU's queue is QUEUED until `admit`, or REFUSED after `expire`.
 
     Tests name a VM by its name alone where no other VM has it.
     """
@@ -119,7 +119,8 @@ class MemoryFleet:
     ) -> CreateOutcome:
         """Request a slice through the queue.
 
-        A refused slice is reported to repeats of the request that created it. Any other request replaces it.
+        A refused slice is reported to repeats of the request that created it. Any other request
+        replaces it.
         """
         (name,) = create.names
         key = (name, create.zone)
@@ -283,12 +284,17 @@ class MemoryFleet:
             return self._metadata[vm.name, vm.zone]
 
     def _only(self, name: str, zone: str | None = None) -> Vm:
-        """Return the VM of this name, in this zone if one is given. Raises ValueError unless there is exactly one."""
+        """Return the VM of this name, in this zone if one is given.
+
+        Raises ValueError unless there is exactly one.
+        """
         (vm,) = [vm for _, vm in self._vms.values() if vm.name == name and zone in (None, vm.zone)]
         return vm
 
     def _current(self, vm: Vm) -> Vm | None:
-        """Return the listed VM as it is now, or None if it, by its instance id, does not exist any more."""
+        """Return the listed VM as it is now, or None if it, by its instance id, does not exist any
+        more.
+        """
         self._must_reach(vm.zone)
         _, current = self._vms.get((vm.name, vm.zone), ("", None))
         return current if current is not None and current.instance_id == vm.instance_id else None

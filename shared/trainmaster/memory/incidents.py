@@ -11,7 +11,10 @@ from trainmaster.ports import Orphan, Rejection
 
 
 class Incidents:
-    """Rejected job files, orphaned VMs, and zones without capacity. See `trainmaster.ports.Store`."""
+    """Rejected job files, orphaned VMs, and zones without capacity.
+
+    See `trainmaster.ports.Store`.
+    """
 
     def __init__(self) -> None:
         super().__init__()

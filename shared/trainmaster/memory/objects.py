@@ -19,7 +19,10 @@ class _Object:
 
 
 class MemoryObjects:
-    """See `ports.Objects` and `ports.ObjectTimes`. Generations count up from 1, over all objects."""
+    """See `ports.Objects` and `ports.ObjectTimes`.
+
+    Generations count up from 1, over all objects.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,6 +1,8 @@
-"""Messages from the agents on the VMs: vm-ready, replica-exit, maintenance. docs/interfaces.md, section 2.
+"""Messages from the agents on the VMs: vm-ready, replica-exit, maintenance. docs/interfaces.md,
+section 2.
 
-The agents' topics have schemas (infra/schemas), which a test compares with the models in this module.
+The agents' topics have schemas (infra/schemas), which a test compares with the models in this
+module.
 """
 
 from __future__ import annotations
@@ -38,31 +40,50 @@ from trainmaster.messaging.decoding import MessageModel, decode_json
 
 TAIL_LENGTH_MAX: Final = 4096
 STEP_MAX: Final = 2**53
-"""Largest training step of a metric, as in the agent. Firestore stores integers of at most 64 bits."""
+"""Largest training step of a metric, as in the agent.
+
+Firestore stores integers of at most 64 bits.
+"""
 EARLIER_MAX: Final = 49
-"""Measurements before the last one that an exit may carry, as in the agent. More are cut off at the beginning."""
+"""Measurements before the last one that an exit may carry, as in the agent.
+
+More are cut off at the beginning.
+"""
 
 INT32_MAX: Final = 2**31 - 1
-"""Largest integer of the topics' schemas. It is checked here too, because an installation need not have the schemas."""
+"""Largest integer of the topics' schemas.
+
+It is checked here too, because an installation need not have the schemas.
+"""
 NAME_LENGTH_MAX: Final = 256
-"""More than any name or id of a VM. Firestore's document ids, which contain ids of VMs, have at most 1,500 bytes."""
+"""More than any name or id of a VM. Firestore's document ids, which contain ids of VMs, have at
+most 1,500 bytes.
+"""
 ERROR_LENGTH_MAX: Final = 4096
 CAUSES_MAX: Final = 10
 MEMBERS_MAX: Final = 10_000
 """Members that a notice names, at most."""
 UNFIT_ERROR: Final = "UnfitMachine"
-"""Type of the error of an exit whose cause is `unfit`. Agents send it as `setup`, which all releases know."""
+"""Type of the error of an exit whose cause is `unfit`.
+
+Agents send it as `setup`, which all releases know.
+"""
 NOTICE: Final = "notice"
 """Cause of a maintenance message about a VM that is not lost yet."""
 NOTICE_MAX: Final = timedelta(hours=1)
 """Longest time from a notice until its VM is given up."""
 RAN_S_MAX: Final = 315_360_000.0
-"""Ten years. Rules subtract this duration from a time; with the bounds of both, the result is always a valid
-datetime."""
+"""Ten years.
+
+Rules subtract this duration from a time; with the bounds of both, the result is always a valid
+datetime.
+"""
 
 
 def _not_after_publication(time: datetime, info: ValidationInfo) -> datetime:
-    """Cut a time that lies in the future to the time of publication: the clock of a VM may be fast."""
+    """Cut a time that lies in the future to the time of publication: the clock of a VM
+    may be fast.
+    """
     published_at = info.context
     return time if published_at is None else min(time, published_at)
 
@@ -75,8 +96,9 @@ Time = Annotated[
     Field(strict=False, ge=datetime(1980, 1, 1, tzinfo=UTC), le=datetime(2200, 1, 1, tzinfo=UTC)),
     AfterValidator(_not_after_publication),
 ]
-"""The bounds leave room for the rules' calculations: Python's datetime ends with the years 1 and 9999. The clock of a
-VM may start in 1980. A later time than that of publication is cut to it."""
+"""The bounds leave room for the rules' calculations: Python's datetime ends with the years 1 and
+9999. The clock of a VM may start in 1980. A later time than that of publication is cut to it.
+"""
 Name = Annotated[str, Field(max_length=NAME_LENGTH_MAX)]
 InstanceId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{0,256}$")]
 
@@ -93,7 +115,9 @@ class VmModel(MessageModel):
 
 
 class AgentMessage(MessageModel):
-    """The fields of every message from an agent: which incarnation sent it, on which VM, and when."""
+    """The fields of every message from an agent: which incarnation sent it, on which
+    VM, and when.
+    """
 
     version: Literal[1]
     job_id: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,127}(-trial-[1-9][0-9]{0,3})?$")]
@@ -129,7 +153,9 @@ class ErrorModel(MessageModel):
 
 
 class PointModel(MessageModel):
-    """The value is optional, because Pub/Sub accepts no further required field in a schema that is in use."""
+    """The value is optional, because Pub/Sub accepts no further required field in a schema that is
+    in use.
+    """
 
     value: Annotated[float, Field(allow_inf_nan=False)] | None = None
     step: Annotated[int, Field(strict=False, ge=0, le=STEP_MAX)] = 0
@@ -182,7 +208,10 @@ class ExitModel(MessageModel):
         return self
 
     def exit_of(self, subject: IncarnationRef, at: datetime) -> ReplicaExited:
-        """Return the event that this incarnation ended so. Texts are cut to their limits: the program chose them."""
+        """Return the event that this incarnation ended so.
+
+        Texts are cut to their limits: the program chose them.
+        """
         is_unfit = (
             self.cause is ExitCause.SETUP
             and self.error is not None
@@ -239,7 +268,9 @@ class MaintenanceMessage(AgentMessage):
 
 
 def decode_subject(data: bytes) -> IncarnationRef:
-    """Return who reports an event, without decoding the rest of the message. The message is authenticated in between.
+    """Return who reports an event, without decoding the rest of the message.
+
+    The message is authenticated in between.
 
     Raises PermanentError if the message is malformed.
     """
@@ -247,7 +278,10 @@ def decode_subject(data: bytes) -> IncarnationRef:
 
 
 def decode_vm_ready(data: bytes, published_at: datetime | None = None) -> VmReady:
-    """Return the event. Times after `published_at` are cut to it. Raises PermanentError if the message is malformed."""
+    """Return the event.
+
+    Times after `published_at` are cut to it. Raises PermanentError if the message is malformed.
+    """
     message = decode_json(VmReadyMessage, data, published_at)
     subject, end = message.subject(), message.ended
     ended = (
@@ -262,7 +296,10 @@ def decode_vm_ready(data: bytes, published_at: datetime | None = None) -> VmRead
 
 
 def decode_replica_exit(data: bytes, published_at: datetime | None = None) -> ReplicaExited:
-    """Return the event. Times after `published_at` are cut to it. Raises PermanentError if the message is malformed."""
+    """Return the event.
+
+    Times after `published_at` are cut to it. Raises PermanentError if the message is malformed.
+    """
     message = decode_json(ReplicaExitMessage, data, published_at)
     return message.exit_of(message.subject(), message.at)
 

@@ -1,7 +1,8 @@
 """Authentication of senders: an event about a replica must come from that replica's own VM.
 
-Pub/Sub authorizes topics, not messages: any VM that may publish its own exit may also publish another replica's. Every
-agent event therefore carries its VM's identity token, which Google signs and which no other VM can obtain:
+Pub/Sub authorizes topics, not messages: any VM that may publish its own exit may also publish
+another replica's. Every agent event therefore carries its VM's identity token, which Google signs
+and which no other VM can obtain:
 
     signature     made with Google's keys (`trainmaster.ports.Tokens`)
     audience      exactly this incarnation: project, job, attempt, task, incarnation
@@ -12,8 +13,8 @@ agent event therefore carries its VM's identity token, which Google signs and wh
                   this host of this node
     time          valid when Pub/Sub accepted the event, however late it is delivered
 
-An event whose token is absent, forged, or of another VM or incarnation goes to the dead-letter topic and changes
-nothing. docs/decisions/0033-acting-for-others.md
+An event whose token is absent, forged, or of another VM or incarnation goes to the dead-letter
+topic and changes nothing. docs/decisions/0033-acting-for-others.md
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def authenticate(subject: IncarnationRef, message: Message, deps: AuthDeps) -> A
     """Return the machine that sent the event, with the documents that were read.
 
     `subject` is whom the event is about: the rest of the message is decoded after this check.
-    Raises IdentityError unless that replica itself sent the message, and TemporaryError for network errors.
+    Raises IdentityError unless that replica itself sent the message, and TemporaryError for network
+    errors.
     """
     if not deps.account:
         return Authenticated()
@@ -101,8 +103,9 @@ def authenticate_loss(
 ) -> Authenticated:
     """Authenticate an agent's maintenance message, or an entry of Compute Engine's audit log.
 
-    Entries of the audit log have no token. They must come through a topic of their own, to which VMs cannot publish,
-    because an entry can report the loss of any VM. The name of its log must be exactly that of Compute Engine's log.
+    Entries of the audit log have no token. They must come through a topic of their own, to which
+    VMs cannot publish, because an entry can report the loss of any VM. The name of its log must be
+    exactly that of Compute Engine's log.
     """
     if not isinstance(event, SystemEvent):
         return authenticate(event.subject, message, deps)
@@ -120,7 +123,8 @@ def authenticate_loss(
 def read_token(attributes: Mapping[str, str]) -> str:
     """Return the token, or an empty string.
 
-    It is split over several attributes: Pub/Sub allows 1,024 bytes per value, and a VM's token is longer.
+    It is split over several attributes: Pub/Sub allows 1,024 bytes per value, and a VM's token is
+    longer.
     """
     names = (
         f"{IDENTITY_ATTRIBUTE}-{number}" if number > 1 else IDENTITY_ATTRIBUTE
@@ -146,7 +150,8 @@ def _check_audience(claims: Claims, subject: IncarnationRef, project: str) -> No
 def _check_account(claims: Claims, account: str) -> None:
     if claims.account != account:
         raise IdentityError(
-            f"identity: the token belongs to {claims.account!r}, but the job's VMs run as {account!r}"
+            f"identity: the token belongs to {claims.account!r}, but the job's VMs run as"
+            f" {account!r}"
         )
 
 
@@ -154,7 +159,8 @@ def _check_time(claims: Claims, message: Message) -> None:
     published_at = message.published_at
     if not claims.issued_at - CLOCK_SKEW_MAX <= published_at <= claims.expires_at + CLOCK_SKEW_MAX:
         raise IdentityError(
-            f"identity: the token was valid until {claims.expires_at}, but the event was published at {published_at}"
+            f"identity: the token was valid until {claims.expires_at}, but the event was published"
+            f" at {published_at}"
         )
 
 
@@ -181,7 +187,8 @@ def _check_vm(
     )
     if known not in (None, claims.instance_id):
         raise IdentityError(
-            f"identity: the token belongs to VM {claims.instance_id}, but the replica runs on VM {known}"
+            f"identity: the token belongs to VM {claims.instance_id}, but the replica runs on VM"
+            f" {known}"
         )
 
 
@@ -190,8 +197,8 @@ def _check_host(
 ) -> str:
     """Check the sender of a slice's event, and return its machine.
 
-    Google chooses the names and numbers of the hosts' machines, so they cannot be predicted. A token of one of our VMs
-    is rejected: a VM is not a host of a slice.
+    Google chooses the names and numbers of the hosts' machines, so they cannot be predicted. A
+    token of one of our VMs is rejected: a VM is not a host of a slice.
     """
     if not (claims.project and claims.instance_id and claims.instance_name):
         raise IdentityError(
@@ -200,7 +207,8 @@ def _check_host(
     machine, host = f"{claims.project}/{claims.instance_id}", subject.host or 0
     if claims.project == project and VM_NAME.fullmatch(claims.instance_name):
         raise IdentityError(
-            f"identity: the token belongs to VM {claims.instance_name}, which is not a host of a TPU slice"
+            f"identity: the token belongs to VM {claims.instance_name}, which is not a host of a"
+            " TPU slice"
         )
     if host >= hosts:
         raise IdentityError(

@@ -1,4 +1,7 @@
-"""Decoding of JSON messages into pydantic models. The shapes are in docs/interfaces.md, section 2."""
+"""Decoding of JSON messages into pydantic models.
+
+The shapes are in docs/interfaces.md, section 2.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,27 @@ from pydantic_core import from_json
 from trainmaster.errors import PermanentError
 
 MESSAGE_BYTES_MAX: Final = 1 << 18
-"""Largest message, except submissions, which have their own limit. An agent's exit has less than 64 KiB, and an entry
-of Cloud Logging at most 256 KB."""
+"""Largest message, except submissions, which have their own limit.
+
+An agent's exit has less than 64 KiB, and an entry of Cloud Logging at most 256 KB.
+"""
 VALUES_MAX: Final = 12_000
-"""Most objects, lists and items of one message. A parsed one takes up to 1.2 kB, though its text may be `{}`."""
+"""Most objects, lists and items of one message.
+
+A parsed one takes up to 1.2 kB, though its text may be `{}`.
+"""
 PROBLEMS_MAX: Final = 5
 """Problems of a message that its error names."""
 
 
 class MessageModel(BaseModel):
-    """Base of all message shapes. Unknown fields are ignored, because a newer agent may send more of them."""
+    """Base of all message shapes.
 
-    # defer_build: a model is built at its first use, because each function decodes only one or two kinds of message.
+    Unknown fields are ignored, because a newer agent may send more of them.
+    """
+
+    # defer_build: a model is built at its first use, because each function decodes only one or two
+    # kinds of message.
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True, defer_build=True)
 
 
@@ -29,7 +41,9 @@ Model = TypeVar("Model", bound=MessageModel)
 
 
 def decode_json(model: type[Model], data: bytes, context: object = None) -> Model:
-    """Return the message. Raises PermanentError, because a malformed message stays malformed when it is redelivered.
+    """Return the message.
+
+    Raises PermanentError, because a malformed message stays malformed when it is redelivered.
 
     `context` is passed to the model's validators.
     """
@@ -45,9 +59,12 @@ def decode_json(model: type[Model], data: bytes, context: object = None) -> Mode
 
 
 def has_field(data: bytes, field: str) -> bool:
-    """Return whether `data` is a JSON object that has this field. Raises PermanentError for a message that is too big.
+    """Return whether `data` is a JSON object that has this field.
 
-    The parser is that of the models: it limits the depth, so that no message ends in a RecursionError.
+    Raises PermanentError for a message that is too big.
+
+    The parser is that of the models: it limits the depth, so that no message ends in a
+    RecursionError.
     """
     _check_size(data)
     try:

@@ -1,4 +1,6 @@
-"""Messages from Google Cloud: entries of Compute Engine's audit log, and notifications of Cloud Storage."""
+"""Messages from Google Cloud: entries of Compute Engine's audit log, and notifications of Cloud
+Storage.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ class LogEntryModel(MessageModel):
 
 
 class ObjectModel(MessageModel):
-    """Source: the object resource of the Cloud Storage JSON API, which a JSON_API_V1 notification contains."""
+    """Source: the object resource of the Cloud Storage JSON API, which a JSON_API_V1 notification
+    contains.
+    """
 
     created_at: Annotated[AwareDatetime, Field(strict=False, alias="timeCreated")]
 
@@ -52,10 +56,11 @@ class ObjectModel(MessageModel):
 def decode_maintenance(
     data: bytes, published_at: datetime | None = None
 ) -> VmLost | VmNoticed | SystemEvent:
-    """Return the event of an agent's maintenance message or of an entry of Compute Engine's system-event audit log.
+    """Return the event of an agent's maintenance message or of an entry of Compute Engine's
+    system-event audit log.
 
-    Only the audit log entry has a `protoPayload`. Its time is Google's; an agent's time after `published_at` is cut to
-    it. Raises PermanentError if the message is malformed.
+    Only the audit log entry has a `protoPayload`. Its time is Google's; an agent's time after
+    `published_at` is cut to it. Raises PermanentError if the message is malformed.
     """
     return (
         _decode_system_event(data)
@@ -65,7 +70,9 @@ def decode_maintenance(
 
 
 def decode_upload(attributes: Mapping[str, str], data: bytes) -> UploadedObject:
-    """Return which object was uploaded. Raises PermanentError if this is not a Cloud Storage notification.
+    """Return which object was uploaded.
+
+    Raises PermanentError if this is not a Cloud Storage notification.
 
     Source: Pub/Sub notifications for Cloud Storage. `data` is the object resource in JSON_API_V1.
     """

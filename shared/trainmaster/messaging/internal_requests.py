@@ -1,4 +1,6 @@
-"""Messages from one function to another: reconcile a job's VMs, look for orphan VMs, reconcile a job's trials."""
+"""Messages from one function to another: reconcile a job's VMs, look for orphan VMs, reconcile a
+job's trials.
+"""
 
 from __future__ import annotations
 

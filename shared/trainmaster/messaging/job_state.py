@@ -1,7 +1,8 @@
-"""Notifications: what subscribers of the topic `trainmaster-job-state` receive (docs/notifications.md).
+"""Notifications: what subscribers of the topic `trainmaster-job-state` receive
+(docs/notifications.md).
 
-A message is a function of the ledger entry and of the job, so that a repetition has the same `id` and content. Only the
-labels are those of the time of publication, because users may change them.
+A message is a function of the ledger entry and of the job, so that a repetition has the same `id`
+and content. Only the labels are those of the time of publication, because users may change them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ from trainmaster.messaging.decoding import MessageModel
 
 INT32_MAX: Final = 2**31 - 1
 LABEL_PREFIX: Final = "label_"
-"""Prefix of the attributes with the job's labels. A job has at most 64 labels, a message at most 100 attributes."""
+"""Prefix of the attributes with the job's labels.
+
+A job has at most 64 labels, a message at most 100 attributes.
+"""
 
 
 class JobKind(StrEnum):

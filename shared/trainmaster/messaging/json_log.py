@@ -1,6 +1,8 @@
-"""Logging of the functions: one JSON line per record on standard output, where Cloud Logging reads it.
+"""Logging of the functions: one JSON line per record on standard output, where Cloud Logging reads
+it.
 
-Fields that describe the current request, such as `function` and `message_id`, are added to every line by `context`.
+Fields that describe the current request, such as `function` and `message_id`, are added to every
+line by `context`.
 """
 
 from __future__ import annotations
@@ -15,13 +17,17 @@ from functools import cache
 from typing import Final
 
 REFUSED_CALL: Final = "refused_call"
-"""Field `action` of entries about calls that Google refuses and an operator can repair. infra/ has an alert for it."""
+"""Field `action` of entries about calls that Google refuses and an operator can repair. infra/ has
+an alert for it.
+"""
 _FIELDS: Final = ("job_id", "event", "rule", "action", "reason", "duplicate")
 _context: ContextVar[dict[str, str] | None] = ContextVar("log_context", default=None)
 
 
 class JsonLines(logging.Formatter):
-    """Source of the keys: Cloud Logging, structured logging (`severity` and `message` have a special meaning)."""
+    """Source of the keys: Cloud Logging, structured logging (`severity` and `message` have a
+    special meaning).
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {"severity": record.levelname, "message": record.getMessage()}
@@ -34,7 +40,10 @@ class JsonLines(logging.Formatter):
 
 @cache
 def configure() -> None:
-    """Send the records of all `shared` loggers to standard output. Only the first call in a process has an effect."""
+    """Send the records of all `shared` loggers to standard output.
+
+    Only the first call in a process has an effect.
+    """
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(JsonLines())
     logger = logging.getLogger("trainmaster")

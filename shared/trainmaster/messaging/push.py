@@ -1,10 +1,11 @@
 """Handling of Pub/Sub push requests: the entry point of every event function.
 
-    204  handled, or impossible to handle (then it is in the dead-letter topic with the reason): not delivered again
-    503  TemporaryError: delivered again after the subscription's backoff
-    500  any other exception is a bug: delivered again, and dead-lettered by Pub/Sub after the last delivery
+    204  handled, or impossible to handle (then it is in the dead-letter topic with the reason): not
+    delivered again 503  TemporaryError: delivered again after the subscription's backoff 500  any
+    other exception is a bug: delivered again, and dead-lettered by Pub/Sub after the last delivery
 
-Eventarc posts the same body, so one function serves both. Responses never contain parts of the request.
+Eventarc posts the same body, so one function serves both. Responses never contain parts of the
+request.
 """
 
 from __future__ import annotations
@@ -30,8 +31,11 @@ Response = tuple[str | Iterator[str], int]
 REASON_LENGTH_MAX: Final = 1000
 """In bytes. Pub/Sub allows 1,024 bytes in the value of an attribute."""
 BODY_BYTES_MAX: Final = 3 << 20
-"""How much of a request is read. A job document has at most 1 MiB, which is 1.4 MB in a push request, and the largest
-attributes that Pub/Sub accepts have 0.8 MB there."""
+"""How much of a request is read.
+
+A job document has at most 1 MiB, which is 1.4 MB in a push request, and the largest attributes that
+Pub/Sub accepts have 0.8 MB there.
+"""
 LETTER_BYTES_MAX: Final = 1 << 20
 """Data that a dead letter keeps: no function handles more."""
 CUT_BYTES: Final = 1 << 16
@@ -39,13 +43,19 @@ CUT_BYTES: Final = 1 << 16
 ATTRIBUTES_MAX: Final = 100
 """Attributes of one message. Source: Pub/Sub quotas."""
 ADDED: Final = ("reason", "function", "message_id", "published_at", "subscription", "cut")
-"""Attributes that a dead letter has besides those of its message. `cut`: the size in bytes before its data was cut."""
+"""Attributes that a dead letter has besides those of its message.
+
+`cut`: the size in bytes before its data was cut.
+"""
 READ_ATTRIBUTES: Final = ("identity", "source", "bucketId", "object")
 """Beginnings of the names of all attributes that functions read."""
 LOGGED_BYTES_MAX: Final = 8192
 """How much of a reason is logged: a refused job may have thousands of problems."""
 DEAD_LETTER_PREFIX: Final = "CloudPubSubDeadLetterSource"
-"""Prefix of the attributes that Pub/Sub adds when it dead-letters a message. In other messages they are forged."""
+"""Prefix of the attributes that Pub/Sub adds when it dead-letters a message.
+
+In other messages they are forged.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +78,8 @@ def serve(
 ) -> Response:
     """Decode the request, call `handle` with the message, and return the response for Pub/Sub.
 
-    `function` is the name in logs and dead letters. `bus` is called only if a dead letter must be written.
+    `function` is the name in logs and dead letters. `bus` is called only if a dead letter must be
+    written.
     """
     json_log.configure()
     body = request.stream.read(BODY_BYTES_MAX + 1)
@@ -78,7 +89,8 @@ def serve(
         _, status = _dead_letter(
             Message(body, {}, "", datetime.now(UTC)), function, str(error), bus
         )
-        # functions-framework would read the rest of the request into memory, unless the response is a stream.
+        # functions-framework would read the rest of the request into memory, unless the response is
+        # a stream.
         return iter(()), status
     with json_log.context(function=function, message_id=message.message_id):
         try:
@@ -98,9 +110,12 @@ def serve(
 
 
 def decode(body: bytes) -> Message:
-    """Return the message of a push request. Raises PermanentError if the body is not one, or is too large.
+    """Return the message of a push request.
 
-    `data` and `attributes` may be absent from the envelope `{"message": {"data", "attributes", "messageId"}}`.
+    Raises PermanentError if the body is not one, or is too large.
+
+    `data` and `attributes` may be absent from the envelope `{"message": {"data", "attributes",
+    "messageId"}}`.
     """
     if len(body) > BODY_BYTES_MAX:
         raise PermanentError(f"the push request has more than {BODY_BYTES_MAX} bytes")
@@ -128,10 +143,12 @@ def decode(body: bytes) -> Message:
 
 
 def _dead_letter(message: Message, function: str, reason: str, bus: Callable[[], Bus]) -> Response:
-    """Publish the message to the dead-letter topic, with the reason and with what a replay needs to know.
+    """Publish the message to the dead-letter topic, with the reason and with what a replay needs to
+    know.
 
-    Pub/Sub accepts every letter: large data is cut, and attributes that no function reads are left out if there are too
-    many. An error is therefore one of the topic or its permissions, and the message is delivered again.
+    Pub/Sub accepts every letter: large data is cut, and attributes that no function reads are left
+    out if there are too many. An error is therefore one of the topic or its permissions, and the
+    message is delivered again.
     """
     _log.error(
         "message cannot be handled and goes to the dead-letter topic: %s",

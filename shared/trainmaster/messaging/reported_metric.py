@@ -1,4 +1,5 @@
-"""The text that the agent of a trial writes to the guest attribute `trainmaster/metric`. docs/interfaces.md, section 3.
+"""The text that the agent of a trial writes to the guest attribute `trainmaster/metric`.
+docs/interfaces.md, section 3.
 
 {"attempt": 1, "measurements": [[100, 0.71], [200, 0.83]]}        step and value, in the program's order
 """

@@ -1,7 +1,9 @@
-"""Names of the topics. Each topic of a function has one push subscription of the same name (docs/interfaces.md).
+"""Names of the topics.
 
-Two topics lead to the function `maintenance`: VMs may publish to MAINTENANCE, only Compute Engine's audit log to
-SYSTEM_EVENTS.
+Each topic of a function has one push subscription of the same name (docs/interfaces.md).
+
+Two topics lead to the function `maintenance`: VMs may publish to MAINTENANCE, only Compute Engine's
+audit log to SYSTEM_EVENTS.
 """
 
 from __future__ import annotations

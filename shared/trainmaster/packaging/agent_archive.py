@@ -1,8 +1,8 @@
 """The agent as one zip application, and its address in Cloud Storage.
 
-`make stage` builds it, and infra/ stores it as `agent/SHA256.zip`. A VM downloads it, and runs it only if its content
-has that hash. The zip keeps the package name `trainmaster.agent`, so that imports are the same there and here.
-docs/decisions/0038-agent-by-hash.md.
+`make stage` builds it, and infra/ stores it as `agent/SHA256.zip`. A VM downloads it, and runs it
+only if its content has that hash. The zip keeps the package name `trainmaster.agent`, so that
+imports are the same there and here. docs/decisions/0038-agent-by-hash.md.
 """
 
 from __future__ import annotations
@@ -18,14 +18,18 @@ from trainmaster.packaging.archives import zip_archive
 
 AGENT: Final = Path(__file__).parents[1] / "agent"
 """The agent's sources and its two scripts."""
-_MAIN: Final = "import os, sys\n\nfrom trainmaster.agent.main import main\n\nsys.exit(main(sys.argv, os.environ))\n"
+_MAIN: Final = (
+    "import os, sys\n\nfrom trainmaster.agent.main import main\n\nsys.exit(main(sys.argv,"
+    " os.environ))\n"
+)
 
 
 @cache
 def agent_archive(*, compiled: bool = False) -> bytes:
     """Return the zip application. The same sources give the same bytes with the same zlib.
 
-    `compiled`: with its modules compiled for this version of Python, which others ignore. An agent then starts sooner.
+    `compiled`: with its modules compiled for this version of Python, which others ignore. An agent
+    then starts sooner.
     """
     files = {"__main__.py": _MAIN.encode(), "trainmaster/__init__.py": b""}
     files |= {
@@ -38,7 +42,10 @@ def agent_archive(*, compiled: bool = False) -> bytes:
 
 
 def _compiled(name: str, source: bytes) -> bytes:
-    """Source: PEP 552, pyc files that are not checked. The second format of `marshal` is the same in all processes."""
+    """Source: PEP 552, pyc files that are not checked.
+
+    The second format of `marshal` is the same in all processes.
+    """
     return (
         MAGIC_NUMBER
         + b"\1\0\0\0"
@@ -48,5 +55,8 @@ def _compiled(name: str, source: bytes) -> bytes:
 
 
 def agent_object(archive: bytes) -> str:
-    """Return the name of the object. It contains the hash of the content, so no object is ever replaced."""
+    """Return the name of the object.
+
+    It contains the hash of the content, so no object is ever replaced.
+    """
     return f"agent/{hashlib.sha256(archive).hexdigest()}.zip"

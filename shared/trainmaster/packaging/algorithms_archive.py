@@ -1,7 +1,8 @@
 """The built-in algorithms as one wheel, and its address in Cloud Storage.
 
-`make stage` builds it, and infra/ stores it as `algorithms/SHA256/NAME.whl`. Jobs name it with its hash, and the agent
-installs it only if its content has that hash. pip requires the file name of a wheel. docs/decisions/0081.
+`make stage` builds it, and infra/ stores it as `algorithms/SHA256/NAME.whl`. Jobs name it with its
+hash, and the agent installs it only if its content has that hash. pip requires the file name of a
+wheel. docs/decisions/0081.
 """
 
 from __future__ import annotations
@@ -30,5 +31,8 @@ def algorithms_archive() -> bytes:
 
 
 def algorithms_object(archive: bytes) -> str:
-    """Return the name of the object. It contains the hash of the content, so no object is ever replaced."""
+    """Return the name of the object.
+
+    It contains the hash of the content, so no object is ever replaced.
+    """
     return f"algorithms/{hashlib.sha256(archive).hexdigest()}/{WHEEL}"

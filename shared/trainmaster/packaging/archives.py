@@ -37,7 +37,10 @@ def wheel_name(name: str) -> str:
 def wheel(
     name: str, paths: Mapping[str, Path], requirements: Iterable[str], python: str = ">=3.8"
 ) -> bytes:
-    """Return a wheel of these files. Source: the binary distribution format; its RECORD lists files and hashes."""
+    """Return a wheel of these files.
+
+    Source: the binary distribution format; its RECORD lists files and hashes.
+    """
     info, lines = (
         f"{name}-{VERSION}.dist-info",
         ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {VERSION}"],

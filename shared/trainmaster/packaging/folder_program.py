@@ -1,6 +1,9 @@
-"""What a VM runs for a folder: copies it to the working directory, and becomes the command. Part of the folder's wheel.
+"""What a VM runs for a folder: copies it to the working directory, and becomes the command.
 
-It needs nothing but the standard library. The command keeps the process, and with it signals, output and exit status.
+Part of the folder's wheel.
+
+It needs nothing but the standard library. The command keeps the process, and with it signals,
+output and exit status.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The outside world as the flows see it: one Protocol per external service.
 
-Each Protocol's docstring is a contract. Its adapters are in `trainmaster.gcp` (Google Cloud and its emulators) and in
-`trainmaster.memory` (one process, no network); both pass the same contract tests.
+Each Protocol's docstring is a contract. Its adapters are in `trainmaster.gcp` (Google Cloud and its
+emulators) and in `trainmaster.memory` (one process, no network); both pass the same contract tests.
 """
 
 from trainmaster.ports.fleet import (

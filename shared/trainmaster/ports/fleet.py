@@ -19,8 +19,8 @@ Item = TypeVar("Item")
 class ZonesUnreachableError(TemporaryError):
     """A listing lacks zones that Google cannot reach now: a VM that it lacks there is not lost.
 
-    It is an error so that no caller can take a part for the whole. `reached` is for callers that use the part.
-    `refusal`: Google's refusal, if that is why.
+    It is an error so that no caller can take a part for the whole. `reached` is for callers that
+    use the part. `refusal`: Google's refusal, if that is why.
     """
 
     def __init__(self, listed: Sequence[Any], zones: Sequence[str], refusal: str = "") -> None:
@@ -31,7 +31,9 @@ class ZonesUnreachableError(TemporaryError):
 def reached(
     list_them: Callable[[], tuple[Item, ...]],
 ) -> tuple[tuple[Item, ...], tuple[str, ...], str]:
-    """Return what a listing of the fleet has, the zones that it lacks, and Google's refusal, if that is why."""
+    """Return what a listing of the fleet has, the zones that it lacks, and Google's refusal, if
+    that is why.
+    """
     try:
         return list_them(), (), ""
     except ZonesUnreachableError as error:
@@ -49,12 +51,17 @@ def complete(
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """All VMs of the request exist, created by this call or by an earlier one with the same names."""
+    """All VMs of the request exist, created by this call or by an earlier one with the
+    same names.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """The request was accepted, but did not finish within the time that one call may wait. Call again later."""
+    """The request was accepted, but did not finish within the time that one call may wait.
+
+    Call again later.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +83,8 @@ CreateOutcome = Created | Pending | NotCreated
 class Fleet(Protocol):
     """All VMs of the project that carry a job's label.
 
-    Each call waits a bounded time and then reports that the operation is still pending. Network errors, 5xx responses
-    and rate limits (403 rateLimitExceeded, 429) raise TemporaryError.
+    Each call waits a bounded time and then reports that the operation is still pending. Network
+    errors, 5xx responses and rate limits (403 rateLimitExceeded, 429) raise TemporaryError.
     """
 
     def list_vms(
@@ -85,37 +92,40 @@ class Fleet(Protocol):
     ) -> tuple[Vm, ...]:
         """Return the job's VMs in every zone and its TPU nodes in `tpu_zones`, in any state.
 
-        `zones`, in which the job may have VMs, are listed one by one while Google cannot list all zones at once.
-        Raises ZonesUnreachableError if some zones cannot be listed.
+        `zones`, in which the job may have VMs, are listed one by one while Google cannot list all
+        zones at once. Raises ZonesUnreachableError if some zones cannot be listed.
         """
         ...
 
     def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
-        """Return all VMs with any job's label, in every zone and any state, with their creation times.
+        """Return all VMs with any job's label, in every zone and any state, with their creation
+        times.
 
-        VMs with the label but a name that no replica can have are not ours, and are left out. `zones` and errors: as
-        for `list_vms`.
+        VMs with the label but a name that no replica can have are not ours, and are left out.
+        `zones` and errors: as for `list_vms`.
         """
         ...
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         """Create the VMs of one bulk insert, all or nothing.
 
-        Idempotent: equal `create.request_key`s are sent with the same request id, and names that already exist count
-        as created. `metadata` is written unchanged to every VM. An error of the long-running operation is reported as
-        NotCreated, like an error of the call.
+        Idempotent: equal `create.request_key`s are sent with the same request id, and names that
+        already exist count as created. `metadata` is written unchanged to every VM. An error of the
+        long-running operation is reported as NotCreated, like an error of the call.
         """
         ...
 
     def delete(self, vm: Vm) -> bool:
-        """Delete the VM by its numeric instance id, so that a newer VM of the same name is never deleted.
+        """Delete the VM by its numeric instance id, so that a newer VM of the same name is never
+        deleted.
 
         Return True if the VM does not exist any more, False if the deletion is still running.
         """
         ...
 
     def write_directive(self, vm: Vm, directive: Directive) -> bool:
-        """Write the directive into the VM's metadata, with the metadata fingerprint that `vm` was listed with.
+        """Write the directive into the VM's metadata, with the metadata fingerprint that `vm` was
+        listed with.
 
         Return False if the metadata has changed since, or if the VM does not exist.
         """
@@ -126,19 +136,24 @@ class Fleet(Protocol):
         ...
 
     def reported_metric(self, vm: Vm) -> str | None:
-        """Return what the agent of a trial's VM last wrote about its metric, unchecked: a program on the VM may have
-        written it. None: unknown."""
+        """Return what the agent of a trial's VM last wrote about its metric, unchecked: a program
+        on the VM may have written it. None: unknown.
+        """
         ...
 
     def release(self, job: Job) -> bool:
-        """Delete the other resources of an ended job without VMs, such as placement policies. Idempotent.
+        """Delete the other resources of an ended job without VMs, such as placement policies.
+
+        Idempotent.
 
         Return True if none is left, False if a deletion is still running.
         """
         ...
 
     def serial_output(self, vm: Vm, start: int) -> tuple[str, int]:
-        """Return the serial console output from byte `start` on, and the offset to continue from."""
+        """Return the serial console output from byte `start` on, and the offset to
+        continue from.
+        """
         ...
 
 
@@ -150,5 +165,7 @@ class AddressBook(Protocol):
         ...
 
     def channel_address(self, name: str, zone: str) -> str:
-        """Return the `host:port`, of UDP, at which the agents of the other replicas reach the agent of this VM."""
+        """Return the `host:port`, of UDP, at which the agents of the other replicas reach the agent
+        of this VM.
+        """
         ...

@@ -12,7 +12,9 @@ from trainmaster.errors import PermanentError
 
 
 class Metric(StrEnum):
-    """Name of a metric below its prefix, as `trainmaster.agent.utilization.time_series` writes it."""
+    """Name of a metric below its prefix, as `trainmaster.agent.utilization.time_series`
+    writes it.
+    """
 
     CPU = "cpu/utilization"
     MEMORY = "memory/utilization"
@@ -70,7 +72,10 @@ class Reducer(StrEnum):
 
 
 class MetricsDeniedError(PermanentError):
-    """The caller may not read metrics, or the API is disabled. The text names the role that is missing."""
+    """The caller may not read metrics, or the API is disabled.
+
+    The text names the role that is missing.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +90,9 @@ class MetricQuery:
     replica: str = ""
     """Replica id; empty: all replicas."""
     period_s: int = 0
-    """Length of the periods whose means are returned, 60 s or more; 0: the points as they were written."""
+    """Length of the periods whose means are returned, 60 s or more; 0: the points as they were
+    written.
+    """
     reducer: Reducer = Reducer.MEAN
     """How the means of a group's series become one value. It has no effect without a period."""
     group_by: tuple[Label, ...] = ()
@@ -99,7 +106,8 @@ class MetricPoint:
     at: datetime
     """End of the interval or period that the value is about."""
     value: float
-    """A share; of a counter, bytes per second with a period, and bytes since `since` without one."""
+    """A share; of a counter, bytes per second with a period, and bytes since `since` without one.
+    """
     since: datetime | None = None
     """Start of the counter, in points as they were written; None for shares."""
 

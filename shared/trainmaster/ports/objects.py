@@ -46,7 +46,10 @@ class Objects(Protocol):
         ...
 
     def delete(self, uri: str) -> None:
-        """Delete the object if it exists. Without permission the object stays, and a warning is logged."""
+        """Delete the object if it exists.
+
+        Without permission the object stays, and a warning is logged.
+        """
         ...
 
 
@@ -66,8 +69,10 @@ class ObjectTimes(Protocol):
     """Creation times of objects. All methods raise TemporaryError for transient errors."""
 
     def created(self, directory: str, limit: int) -> tuple[CreatedObject, ...]:
-        """Return the objects below `gs://bucket/directory`, at most `limit`, in the order of their names.
+        """Return the objects below `gs://bucket/directory`, at most `limit`, in the order of their
+        names.
 
-        Costs one call per 1,000 objects. A missing bucket has no objects. Raises BucketForbiddenError.
+        Costs one call per 1,000 objects. A missing bucket has no objects. Raises
+        BucketForbiddenError.
         """
         ...

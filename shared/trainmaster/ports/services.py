@@ -1,5 +1,6 @@
-"""Services behind one small interface each: messages, the time, a job's log, suggestions, permissions, identity tokens,
-and the resources that a job names."""
+"""Services behind one small interface each: messages, the time, a job's log, suggestions,
+permissions, identity tokens, and the resources that a job names.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ class Existence(StrEnum):
 
 
 class Resources(Protocol):
-    """Reads of the control plane of Google Cloud. No method reads the content of a secret or an image.
+    """Reads of the control plane of Google Cloud.
+
+    No method reads the content of a secret or an image.
 
     All methods raise TemporaryError for transient errors.
     """
@@ -42,7 +45,10 @@ class Resources(Protocol):
         ...
 
     def image(self, image: RegistryImage) -> tuple[Existence, str]:
-        """Look up an image by its tag or digest. Return its digest, too, `sha256:…`; empty: it is not known."""
+        """Look up an image by its tag or digest.
+
+        Return its digest, too, `sha256:…`; empty: it is not known.
+        """
         ...
 
 
@@ -52,7 +58,8 @@ class Advisor(Protocol):
     def advise(
         self, requests: Sequence[tuple[str, TaskGroup]], now: datetime
     ) -> Mapping[tuple[str, str], float]:
-        """Return by zone and kind the chance, from 0 to 1, that Spot VMs of these roles can be created.
+        """Return by zone and kind the chance, from 0 to 1, that Spot VMs of these roles can be
+        created.
 
         Those about which Google gives no advice are missing. No error of Google is raised.
         """
@@ -65,7 +72,10 @@ class IdentityError(PermanentError):
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Contents of a token that Google signed. The fields of the VM are None if the token does not name one."""
+    """Contents of a token that Google signed.
+
+    The fields of the VM are None if the token does not name one.
+    """
 
     audience: str
     """Audience that the VM requested the token for."""
@@ -86,10 +96,13 @@ class Tokens(Protocol):
     """Google's identity tokens."""
 
     def claims(self, token: str) -> Claims:
-        """Verify the signature and the issuer, and return the claims. The caller checks the time and the audience.
+        """Verify the signature and the issuer, and return the claims.
 
-        Raises IdentityError if Google did not sign the token, and TemporaryError if Google's keys are not available, or
-        if the token names an unknown key and the keys were read too recently to read them again.
+        The caller checks the time and the audience.
+
+        Raises IdentityError if Google did not sign the token, and TemporaryError if Google's keys
+        are not available, or if the token names an unknown key and the keys were read too recently
+        to read them again.
         """
         ...
 
@@ -99,7 +112,8 @@ class UnknownTokenError(Exception):
 
 
 class CallersProjectError(Exception):
-    """Google does not answer, because the API is not enabled in the project that the caller's credentials belong to.
+    """Google does not answer, because the API is not enabled in the project that the caller's
+    credentials belong to.
 
     The text says what the caller's administrator must do.
     """
@@ -108,9 +122,9 @@ class CallersProjectError(Exception):
 class Access(Protocol):
     """The project's IAM, queried with the caller's own access token.
 
-    Permissions are those on the installation's project, if no other is named. All methods but `email` raise
-    UnknownTokenError and CallersProjectError. Every other failure raises TemporaryError: a failed query never grants or
-    denies anything.
+    Permissions are those on the installation's project, if no other is named. All methods but
+    `email` raise UnknownTokenError and CallersProjectError. Every other failure raises
+    TemporaryError: a failed query never grants or denies anything.
     """
 
     def granted_permissions(
@@ -124,9 +138,11 @@ class Access(Protocol):
         ...
 
     def has_full_scope(self, token: str) -> bool:
-        """Return whether the token may change things on Google Cloud: it has the scope `cloud-platform`.
+        """Return whether the token may change things on Google Cloud: it has the scope
+        `cloud-platform`.
 
-        Permissions limit the caller; scopes limit what the caller has allowed the holder of this token to do.
+        Permissions limit the caller; scopes limit what the caller has allowed the holder of this
+        token to do.
         """
         ...
 
@@ -140,7 +156,10 @@ class Access(Protocol):
 
 
 class Bus(Protocol):
-    """The topics of `trainmaster.messaging.topics`. Messages may be delivered more than once and in any order."""
+    """The topics of `trainmaster.messaging.topics`.
+
+    Messages may be delivered more than once and in any order.
+    """
 
     def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
         """Publish one message, and return when it is stored.
@@ -150,7 +169,9 @@ class Bus(Protocol):
         ...
 
     def publish_all(self, topic: str, messages: Sequence[bytes]) -> None:
-        """Publish messages without attributes, in as few requests as possible. Errors are those of `publish`.
+        """Publish messages without attributes, in as few requests as possible.
+
+        Errors are those of `publish`.
 
         After an error, some of the messages may have been stored.
         """
@@ -158,7 +179,9 @@ class Bus(Protocol):
 
 
 class Clock(Protocol):
-    """A function that returns the current time, so that tests and the simulator can pass their own."""
+    """A function that returns the current time, so that tests and the simulator can
+    pass their own.
+    """
 
     def __call__(self) -> datetime:
         """Return the current time as an aware datetime in UTC."""
@@ -180,15 +203,17 @@ class Suggester(Protocol):
     """The search algorithm of a tuning job. Both methods are deterministic."""
 
     def suggest(self, tuning: Tuning, seed: str) -> tuple[str, ...]:
-        """Return the values of the next trial: one per parameter, in the order of `tuning.parameters`.
+        """Return the values of the next trial: one per parameter, in the order of
+        `tuning.parameters`.
 
-        Every value is within the range or list of its parameter. The same tuning job and seed give the same values.
-        In a finite search space no combination repeats, neither of a past trial nor of a running one.
+        Every value is within the range or list of its parameter. The same tuning job and seed give
+        the same values. In a finite search space no combination repeats, neither of a past trial
+        nor of a running one.
         """
         ...
 
     def find_unpromising(self, tuning: Tuning) -> Mapping[int, str]:
-        """Return the running trials to stop by the rule `tuning.stopping`: their numbers, each with the values that
-        were compared, in words. Empty without such a rule.
+        """Return the running trials to stop by the rule `tuning.stopping`: their numbers, each with
+        the values that were compared, in words. Empty without such a rule.
         """
         ...

@@ -26,7 +26,10 @@ from trainmaster.ports.store_values import (
 )
 
 COMMIT_MAX: Final = timedelta(minutes=2)
-"""Longest time from the report of a loss to its commit. Losses that were reported earlier are not looked at."""
+"""Longest time from the report of a loss to its commit.
+
+Losses that were reported earlier are not looked at.
+"""
 LOSSES_READ: Final = 50
 """Losses of this time that are compared with the begin of a round."""
 
@@ -35,11 +38,17 @@ class States(Protocol):
     """The stored jobs and replicas: reads for decisions, and the one atomic commit."""
 
     def load(self, job_id: str, replica: str | None = None) -> Loaded | None:
-        """Return the job, and the replica with the key `replica` if there is one. None: there is no such job."""
+        """Return the job, and the replica with the key `replica` if there is one.
+
+        None: there is no such job.
+        """
         ...
 
     def load_attempt(self, job_id: str) -> Loaded | None:
-        """Return the job and all replicas of its current attempt, as of one moment. None: there is no such job."""
+        """Return the job and all replicas of its current attempt, as of one moment.
+
+        None: there is no such job.
+        """
         ...
 
     def commit(
@@ -51,13 +60,16 @@ class States(Protocol):
     ) -> None:
         """Write the ledger entry and the changed documents in one atomic step, or nothing.
 
-        Raises AlreadyRecordedError if an entry of that key exists, and ConflictError if a changed document is not as
-        in `loaded`, or if another commit has used an admission token since `admission_token` was taken.
+        Raises AlreadyRecordedError if an entry of that key exists, and ConflictError if a changed
+        document is not as in `loaded`, or if another commit has used an admission token since
+        `admission_token` was taken.
         """
         ...
 
     def count_ready(self, job_id: str, attempt: int, floor: int) -> int:
-        """Return how many replicas of the attempt whose VM generations are not below the floor have ever been ready."""
+        """Return how many replicas of the attempt whose VM generations are not below the floor have
+        ever been ready.
+        """
         ...
 
     def count_replicas(self, job_id: str, attempt: int, states: Sequence[ReplicaState]) -> int:
@@ -65,13 +77,16 @@ class States(Protocol):
         ...
 
     def count_ready_for(self, job_id: str, round_key: str, floor: int) -> int:
-        """Return how many members whose VM generations are not below the floor are ready for this round."""
+        """Return how many members whose VM generations are not below the floor are ready for this
+        round.
+        """
         ...
 
     def expire_history(self, job_id: str, at: datetime) -> None:
         """Let the job's ledger entries and replicas be deleted after `at`. Idempotent.
 
-        They may still be read for some time after it. The job itself stays, because its id stays used.
+        They may still be read for some time after it. The job itself stays, because its id stays
+        used.
         """
         ...
 
@@ -88,16 +103,22 @@ class Ledgers(Protocol):
         ...
 
     def ledger_since(self, job_id: str, moment: datetime) -> tuple[LedgerEntry, ...]:
-        """Return the job's ledger entries with `at` not before `moment`, in the order of their commits."""
+        """Return the job's ledger entries with `at` not before `moment`, in the order of their
+        commits.
+        """
         ...
 
     def round_ends(self, job_id: str, round_key: str) -> tuple[End, ...]:
-        """Return the first `ENDS_READ` ends of members in this round (`rules.evidence`), by rank and time."""
+        """Return the first `ENDS_READ` ends of members in this round (`rules.evidence`), by rank
+        and time.
+        """
         ...
 
     def losses_after(self, job_id: str, round_key: str, entry_key: str) -> tuple[End, ...]:
-        """Return the losses of this round or hold that were committed after this ledger entry, of those that were
-        reported not more than `COMMIT_MAX` before it, the first `LOSSES_READ`. Empty: there is no such entry."""
+        """Return the losses of this round or hold that were committed after this ledger entry, of
+        those that were reported not more than `COMMIT_MAX` before it, the first `LOSSES_READ`.
+        Empty: there is no such entry.
+        """
         ...
 
     def pending_keys(self, job_id: str) -> tuple[str, ...]:
@@ -105,7 +126,10 @@ class Ledgers(Protocol):
         ...
 
     def pending_entries(self, loaded: Loaded) -> PendingEntries:
-        """Return the keys of the job's unconfirmed ledger entries. `loaded` is the result of `load_attempt`."""
+        """Return the keys of the job's unconfirmed ledger entries.
+
+        `loaded` is the result of `load_attempt`.
+        """
         ...
 
     def is_pending(self, job_id: str, key: str) -> bool:
@@ -121,11 +145,15 @@ class Ledgers(Protocol):
         ...
 
     def confirm_notification(self, job_id: str, key: str, at: datetime) -> None:
-        """Confirm that the entry's notification was published. Idempotent. Does nothing if the entry does not exist."""
+        """Confirm that the entry's notification was published.
+
+        Idempotent. Does nothing if the entry does not exist.
+        """
         ...
 
     def open_notifications(self, limit: int) -> tuple[LedgerEntry, ...]:
-        """Return at most `limit` ledger entries of all jobs whose notifications have not been confirmed.
+        """Return at most `limit` ledger entries of all jobs whose notifications have not been
+        confirmed.
 
         Entries that this release cannot read are logged as errors and left out.
         """
@@ -144,9 +172,11 @@ class JobQueries(Protocol):
         ...
 
     def next_admission_token(self, token: AdmissionToken, job_id: str) -> AdmissionToken:
-        """Return the token for the next admission, after the caller has admitted this job with `token`.
+        """Return the token for the next admission, after the caller has admitted this job with
+        `token`.
 
-        Raises ConflictError if another job has been admitted since. The new token has the `jobs` of `token`.
+        Raises ConflictError if another job has been admitted since. The new token has the `jobs` of
+        `token`.
         """
         ...
 
@@ -167,20 +197,23 @@ class JobQueries(Protocol):
     ) -> tuple[Job, ...]:
         """Return the newest jobs first, by descending id within one creation time.
 
-        With `after`, return those that follow that position. The position may be that of a job that does not exist.
-        `only`: those that match; None: all, also trials and deleted jobs. Fewer than `limit`: there are no others.
+        With `after`, return those that follow that position. The position may be that of a job that
+        does not exist. `only`: those that match; None: all, also trials and deleted jobs. Fewer
+        than `limit`: there are no others.
         """
         ...
 
     def count_by_state(self, label: Label | None = None) -> Mapping[JobState, int]:
-        """Return how many jobs are in each state, including zeros; with `label`, only jobs that have it.
+        """Return how many jobs are in each state, including zeros; with `label`, only jobs that
+        have it.
 
         Trials of tuning jobs and deleted jobs do not count.
         """
         ...
 
     def count_created_since(self, moment: datetime, *, through_api: bool) -> int:
-        """Return how many jobs were created at `moment` or later, through the API or by messages and uploads.
+        """Return how many jobs were created at `moment` or later, through the API or by messages
+        and uploads.
 
         Trials of tuning jobs do not count.
         """
@@ -200,15 +233,21 @@ class Leases(Protocol):
     def take_lease(
         self, name: str, now: datetime, expires_at: datetime, holder: str = ""
     ) -> Lease | None:
-        """Take the lease until `expires_at`. None: another holder has it, and it has not expired at `now`.
+        """Take the lease until `expires_at`.
 
-        `holder` is the message id of the delivery that takes the lease. Pub/Sub redelivers a message under the same id
-        after the death of the process that handled it, so the same holder may take its own lease again. Empty: unknown.
+        None: another holder has it, and it has not expired at `now`.
+
+        `holder` is the message id of the delivery that takes the lease. Pub/Sub redelivers a
+        message under the same id after the death of the process that handled it, so the same holder
+        may take its own lease again. Empty: unknown.
         """
         ...
 
     def extend_lease(self, lease: Lease, expires_at: datetime) -> Lease | None:
-        """Return the lease with another expiry time. None: it had expired, and another holder has taken it."""
+        """Return the lease with another expiry time.
+
+        None: it had expired, and another holder has taken it.
+        """
         ...
 
     def release_lease(self, lease: Lease) -> None:
@@ -224,7 +263,8 @@ class Incidents(Protocol):
         ...
 
     def rejections(self, limit: int = 100, source: str | None = None) -> tuple[Rejection, ...]:
-        """Return at most `limit` rejections: the latest, the newest first, or those of one source, in any order.
+        """Return at most `limit` rejections: the latest, the newest first, or those of one source,
+        in any order.
 
         Everyone who may submit jobs can add rejections, so that a read of all has no bound.
         """
@@ -258,5 +298,6 @@ class Incidents(Protocol):
 class Store(States, Ledgers, JobQueries, Leases, Incidents, Protocol):
     """The only durable state. All methods raise TemporaryError for transient errors.
 
-    A read sees every commit that returned before it started. A function that needs one part of it names that part.
+    A read sees every commit that returned before it started. A function that needs one part of it
+    names that part.
     """

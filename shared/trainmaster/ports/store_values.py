@@ -17,17 +17,26 @@ class Loaded:
 
     state: State
     tokens: Mapping[str, object]
-    """The adapter's version of each document that was read. Keys: `job`, and the keys of replicas."""
+    """The adapter's version of each document that was read.
+
+    Keys: `job`, and the keys of replicas.
+    """
     read_at: Any = None
-    """The adapter's read time of the state if the whole attempt was read as of one moment; else None."""
+    """The adapter's read time of the state if the whole attempt was read as of one moment; else
+    None.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class PendingEntries:
-    """Ledger entries of one job whose effects have not been confirmed, compared with a state that was read before."""
+    """Ledger entries of one job whose effects have not been confirmed, compared with a state that
+    was read before.
+    """
 
     included: tuple[str, ...]
-    """Keys of entries that were committed before the state was read: the state contains their changes."""
+    """Keys of entries that were committed before the state was read: the state contains their
+    changes.
+    """
     later: tuple[str, ...]
     """Keys of the other entries: they may have been committed after the state was read."""
 
@@ -42,7 +51,10 @@ class JobPosition:
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """The jobs of a list. Deleted jobs are in none, nor are trials: users see them with their tuning job."""
+    """The jobs of a list.
+
+    Deleted jobs are in none, nor are trials: users see them with their tuning job.
+    """
 
     states: tuple[JobState, ...] = ()
     """Any of these; empty: all states."""
@@ -67,7 +79,10 @@ class LiveJobs:
 
     jobs: tuple[Job, ...]
     unreadable: tuple[str, ...] = ()
-    """Ids of jobs whose documents this release cannot read. They are logged as errors, and stop no other job."""
+    """Ids of jobs whose documents this release cannot read.
+
+    They are logged as errors, and stop no other job.
+    """
 
     @property
     def job_ids(self) -> tuple[str, ...]:
@@ -88,7 +103,10 @@ class AdmissionToken:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to work on something alone, until it is released or expires. It saves work; no rule depends on it."""
+    """The right to work on something alone, until it is released or expires.
+
+    It saves work; no rule depends on it.
+    """
 
     name: str
     token: object

@@ -119,7 +119,9 @@ def _fields(value: object, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _arguments(arguments: Sequence[str], path: str) -> Iterator[tuple[str, str]]:
-    """Yield each option with its values, so that an added option does not change all that follow."""
+    """Yield each option with its values, so that an added option does not change all
+    that follow.
+    """
     options: dict[str, list[str]] = {}
     name = path
     for argument in arguments:

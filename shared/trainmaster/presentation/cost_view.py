@@ -12,7 +12,10 @@ from trainmaster.cost.sku import Unknown
 
 
 def money_words(amount: Decimal, currency: str, digits: int | None = None) -> str:
-    """Return `1.20 USD`, or `0.0312 USD` below 1. An amount below the last digit is `less than 0.0001 USD`."""
+    """Return `1.20 USD`, or `0.0312 USD` below 1.
+
+    An amount below the last digit is `less than 0.0001 USD`.
+    """
     digits = digits if digits is not None else 2 if not 0 < amount < 1 else 4
     smallest = Decimal(10) ** -digits
     if 0 < amount < smallest:
@@ -56,7 +59,9 @@ def cost_lines(cost: JobCost | Unknown) -> Iterator[str]:
 
 
 def cost_view(cost: JobCost | Unknown) -> dict[str, Any]:
-    """Return amounts as decimal texts, so that no digit is lost; or only the reason why they are not known."""
+    """Return amounts as decimal texts, so that no digit is lost; or only the reason why they are
+    not known.
+    """
     if isinstance(cost, Unknown):
         return {"notKnown": cost.reason}
     return {

@@ -25,9 +25,10 @@ def explanation(
 ) -> Json:
     """Return the explanation of a job.
 
-    `state`: the job and the replicas of its current attempt. `entries`: its ledger. `pending`: keys of the entries
-    whose effects are not confirmed. `wait`: why the job is not admitted. Ignored events and long series of capacity
-    errors are left out, and each round has one decision, as `trainmaster why` leaves them out.
+    `state`: the job and the replicas of its current attempt. `entries`: its ledger. `pending`: keys
+    of the entries whose effects are not confirmed. `wait`: why the job is not admitted. Ignored
+    events and long series of capacity errors are left out, and each round has one decision, as
+    `trainmaster why` leaves them out.
     """
     condensed = condense(one_per_round(entries))
     return {

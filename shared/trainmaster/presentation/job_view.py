@@ -1,6 +1,8 @@
-"""A stored job as the service's API shows it: its field names and time format, and the spec as submitted.
+"""A stored job as the service's API shows it: its field names and time format, and the spec as
+submitted.
 
-Fields that the service did not have (attempts, replicas, budgets, substitutions) are under one key, `trainmaster`.
+Fields that the service did not have (attempts, replicas, budgets, substitutions) are under one key,
+`trainmaster`.
 """
 
 from __future__ import annotations
@@ -43,7 +45,10 @@ _BODY_FIELDS: Final = {
 """Name of a document's body as submitted → its canonical name."""
 
 _TRIAL_STATES: Final = {TrialState.STOPPING: "RUNNING", TrialState.STOPPED: "SUCCEEDED"}
-"""States of trials that the service did not have → its own. It marked a stopped trial as `isTrialStoppedEarly`."""
+"""States of trials that the service did not have → its own.
+
+It marked a stopped trial as `isTrialStoppedEarly`.
+"""
 
 View = dict[str, Any]
 
@@ -51,7 +56,10 @@ View = dict[str, Any]
 def job_view(
     job: Job, replicas: Iterable[Replica] = (), project: str = "", usage: Usage | None = None
 ) -> View:
-    """Return the service's view of the job and, under `trainmaster`, ours. `replicas`: those of the current attempt."""
+    """Return the service's view of the job and, under `trainmaster`, ours.
+
+    `replicas`: those of the current attempt.
+    """
     extension = _extension_view(job, replicas)
     if usage is not None:
         extension["usage"] = _usage_view(usage)
@@ -61,8 +69,9 @@ def job_view(
 def service_view(job: Job, position: int = 0, project: str = "") -> View:
     """Return exactly the fields that the service returned, without those that have no value.
 
-    `position`: in the admission queue; 0 for a job that is not in it. With a `project` the message of a failed job
-    links to its log; the stored message does not, because the rules do not know the project.
+    `position`: in the admission queue; 0 for a job that is not in it. With a `project` the message
+    of a failed job links to its log; the stored message does not, because the rules do not know the
+    project.
     """
     spec = json.loads(job.spec_json)
     ml_units = consumed_ml_units(job)
@@ -94,7 +103,9 @@ def service_view(job: Job, position: int = 0, project: str = "") -> View:
 
 
 def etag(job: Job) -> str:
-    """Return the version of the job's labels as an opaque text: eight bytes in base64, as the service's."""
+    """Return the version of the job's labels as an opaque text: eight bytes in base64, as the
+    service's.
+    """
     text = f"{job.job_id}#{job.labels_version}".encode()
     return base64.b64encode(hashlib.sha256(text).digest()[:8]).decode()
 
@@ -111,7 +122,10 @@ def times_view(started_at: datetime | None, ended_at: datetime | None) -> View:
 
 
 def _tuning_view(job: Job) -> View:
-    """Return the trials of a tuning job, the best first. Source: HyperparameterOutput, and responses to real jobs."""
+    """Return the trials of a tuning job, the best first.
+
+    Source: HyperparameterOutput, and responses to real jobs.
+    """
     tuning = job.tuning
     if tuning is None:
         return {}
@@ -193,21 +207,28 @@ def _replica_view(job: Job, replica: Replica) -> View:
 
 
 def console_link(address: str, job_id: str) -> str:
-    """Return the address of a job's page in a console that others can open. Empty: that of the console is empty."""
+    """Return the address of a job's page in a console that others can open.
+
+    Empty: that of the console is empty.
+    """
     return f"{address.rstrip('/')}/jobs/{job_id}" if address else ""
 
 
 def display_name(job: Job) -> str:
-    """Return the display name of a job in Vertex AI's format; empty in AI Platform's, which has only ids."""
+    """Return the display name of a job in Vertex AI's format; empty in AI Platform's, which has
+    only ids.
+    """
     name = json.loads(job.spec_json).get("displayName")
     return name if isinstance(name, str) else ""
 
 
 def _algorithm_view(job: Job) -> View:
-    """Return the fields of `trainingOutput` for a job that runs a built-in algorithm; empty for any other job.
+    """Return the fields of `trainingOutput` for a job that runs a built-in algorithm; empty for any
+    other job.
 
-    Clients that deploy the model read them. `modelPath` is only set for successful jobs that are not tuning jobs; a
-    trial has the output only if it succeeded. Source: BuiltInAlgorithmOutput in the discovery document of `ml` v1.
+    Clients that deploy the model read them. `modelPath` is only set for successful jobs that are
+    not tuning jobs; a trial has the output only if it succeeded. Source: BuiltInAlgorithmOutput in
+    the discovery document of `ml` v1.
     """
     algorithm = job.plan.algorithm
     if algorithm is None:

@@ -1,9 +1,10 @@
 """Read a job's log as it grows: every line once, the lines of each VM in their order.
 
-Cloud Logging orders lines by time, and lines of different VMs arrive with different delays. A single position for all
-VMs, as gcloud keeps it, misses lines that arrive after later ones of another VM. This reader keeps a position per VM: a
-VM writes its lines in order and with different times, so its new lines are those after its position. The service's own
-lines come from many functions at once. They are read again for some time, and known ones are left out.
+Cloud Logging orders lines by time, and lines of different VMs arrive with different delays. A
+single position for all VMs, as gcloud keeps it, misses lines that arrive after later ones of
+another VM. This reader keeps a position per VM: a VM writes its lines in order and with different
+times, so its new lines are those after its position. The service's own lines come from many
+functions at once. They are read again for some time, and known ones are left out.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ TRIAL: Final = 'labels."ml.googleapis.com/trial_id"'
 VM: Final = 'labels."trainmaster/vm"'
 
 DELAY_MAX_S: Final = 600.0
-"""Lines of a VM that arrive later than this after those of other VMs are not shown. A larger window makes each query
-slower."""
+"""Lines of a VM that arrive later than this after those of other VMs are not shown.
+
+A larger window makes each query slower.
+"""
 SERVICE_OVERLAP_S: Final = 30.0
 """How far back the service's lines are read again; longer than a function runs."""
 POSITIONS_MAX: Final = 100
@@ -92,10 +95,13 @@ class LogReader:
     """Time of the newest line of any source."""
 
     def read_history(self, before: datetime | None) -> Iterator[list[LogLine]]:
-        """Yield pages of the lines that are older than `before`; None: all lines. Nothing writes such lines any more.
+        """Yield pages of the lines that are older than `before`; None: all lines.
 
-        One query, whose pages follow each other by their tokens. Each query of `read_new` searches again from the
-        oldest position, so a long log takes many times longer with it. Read the history first, and then `read_new`.
+        Nothing writes such lines any more.
+
+        One query, whose pages follow each other by their tokens. Each query of `read_new` searches
+        again from the oldest position, so a long log takes many times longer with it. Read the
+        history first, and then `read_new`.
         """
         text, token = self.filter(before), ""
         while True:
@@ -109,8 +115,8 @@ class LogReader:
     def read_new(self, until: datetime | None = None) -> Iterator[list[LogLine]]:
         """Yield pages of the lines that are new since the last call and older than `until`.
 
-        Each page with new lines is followed by a new query. With the page's token, a line that a VM writes during the
-        query, at a position before the token's, would be missed.
+        Each page with new lines is followed by a new query. With the page's token, a line that a VM
+        writes during the query, at a position before the token's, would be missed.
         """
         token = ""
         while True:
@@ -133,7 +139,10 @@ class LogReader:
         return " AND ".join(parts)
 
     def _after_positions(self) -> list[str]:
-        """Return conditions for new lines. The first is on time alone, by which Cloud Logging searches fastest."""
+        """Return conditions for new lines.
+
+        The first is on time alone, by which Cloud Logging searches fastest.
+        """
         service_from = _earlier(self._newest, SERVICE_OVERLAP_S)
         oldest = max(
             min([service_from, *self._positions.values()]),

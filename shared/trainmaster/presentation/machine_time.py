@@ -48,7 +48,9 @@ def machine_time_view(goodput: Goodput) -> dict[str, Any]:
 
 
 def report_lines(report: CostReport) -> Iterator[str]:
-    """Yield goodput, lost work, machine-hours and cost by attempt, and the control plane's own work."""
+    """Yield goodput, lost work, machine-hours and cost by attempt, and the control plane's own
+    work.
+    """
     goodput = report.goodput
     if goodput.words:
         yield f"goodput: {goodput.words}"
@@ -61,10 +63,16 @@ def report_lines(report: CostReport) -> Iterator[str]:
             if seconds >= 1
         ]
         if hours:
-            yield f"machine-hours of attempt {attempt.attempt}: {', '.join(hours)}; paid {attempt.paid_s / 3600:.2f}"
+            yield (
+                f"machine-hours of attempt {attempt.attempt}: {', '.join(hours)}; paid"
+                f" {attempt.paid_s / 3600:.2f}"
+            )
     if goodput.unsplit_s:
         unsplit = f"{goodput.unsplit_s / 3600:.2f} machine-hours"
-        yield f"perhaps not paid: {unsplit} of search and setup, because agents did not report when they started"
+        yield (
+            f"perhaps not paid: {unsplit} of search and setup, because agents did not report when"
+            " they started"
+        )
     yield from cost_lines(report.cost)
     yield f"control plane: {report.operations.words}"
 

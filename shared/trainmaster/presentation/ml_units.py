@@ -1,10 +1,13 @@
-"""The usage of a job in machine-hours and in ML units, the service's unit of usage (`consumedMLUnits`).
+"""The usage of a job in machine-hours and in ML units, the service's unit of usage
+(`consumedMLUnits`).
 
-A machine's ML units per hour are its former Compute Engine price in us-central1, divided by 0.49 USD, the price of one
-unit; the tests have the figures that the service published. Only machines that the service offered have ML units. This
-is not a bill: Google bills current prices. An installation that wants to show a cost configures the price of a unit.
+A machine's ML units per hour are its former Compute Engine price in us-central1, divided by 0.49
+USD, the price of one unit; the tests have the figures that the service published. Only machines
+that the service offered have ML units. This is not a bill: Google bills current prices. An
+installation that wants to show a cost configures the price of a unit.
 
-Usage is counted as the service did: for every machine of the job from RUNNING to the end, or until now.
+Usage is counted as the service did: for every machine of the job from RUNNING to the end, or until
+now.
 """
 
 from __future__ import annotations
@@ -70,7 +73,9 @@ def consumed_ml_units(job: Job) -> float | None:
 
 
 def ml_units_per_hour(group: TaskGroup) -> float | None:
-    """Return the ML units per hour of all machines of a role; None for a machine that the service did not offer."""
+    """Return the ML units per hour of all machines of a role; None for a machine that the service
+    did not offer.
+    """
     match = _N1.fullmatch(group.machine_type)
     gpu_usd = _gpu_usd_per_hour(group.accelerator)
     if match is None or gpu_usd is None or group.tpu is not None:
@@ -80,7 +85,9 @@ def ml_units_per_hour(group: TaskGroup) -> float | None:
 
 
 def _running_hours(job: Job, now: datetime) -> float:
-    """Return how long the job has run; for a tuning job the sum of its trials, each of which has the same machines."""
+    """Return how long the job has run; for a tuning job the sum of its trials, each of which has
+    the same machines.
+    """
     periods = [(job.started_at, job.ended_at)]
     if job.tuning is not None:
         periods = [
@@ -93,7 +100,9 @@ def _running_hours(job: Job, now: datetime) -> float:
 
 
 def _ml_units(job: Job, hours: float) -> float | None:
-    """Return the ML units of so many hours; None if a machine has none, or if the alternatives' machines differ."""
+    """Return the ML units of so many hours; None if a machine has none, or if the alternatives'
+    machines differ.
+    """
     roles = {option.groups for option in job.plan.options} or {job.plan.groups}
     hourly = {tuple(map(ml_units_per_hour, groups)) for groups in roles}
     known = [units for units in next(iter(hourly)) if units is not None]

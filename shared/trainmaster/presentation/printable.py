@@ -1,4 +1,6 @@
-"""Texts of programs without the characters that hide or reverse text, on a page and at a terminal."""
+"""Texts of programs without the characters that hide or reverse text, on a page and at
+a terminal.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,15 @@ import re
 from typing import Final
 
 _STYLE: Final = r"(?:0?[0-4]|2[1-4]|3[0-79]|9[0-7]|38;5;[0-9]{1,3}|38;2(?:;[0-9]{1,3}){3})"
-"""Weights, underline and text colours. Conceal (8), reverse and backgrounds are missing: they can hide text."""
+"""Weights, underline and text colours.
+
+Conceal (8), reverse and backgrounds are missing: they can hide text.
+"""
 _COLOUR: Final = rf"\x1b\[(?:{_STYLE}(?:;{_STYLE})*)?m"
 _HARMFUL: Final = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
-"""Control characters except tabs and newlines: they move the cursor, set the terminal's title, or reverse text."""
+"""Control characters except tabs and newlines: they move the cursor, set the terminal's title, or
+reverse text.
+"""
 _ANY: Final = re.compile(rf"\x1b\[[0-9;]*m|{_HARMFUL}")
 _ANY_BUT_COLOURS: Final = re.compile(rf"({_COLOUR})|{_HARMFUL}")
 
@@ -28,5 +35,8 @@ def make_visible(text: str) -> str:
 
 
 def finalize(value: object) -> object:
-    """Return what a template prints for a value. Markup is the template's own, and stays as it is."""
+    """Return what a template prints for a value.
+
+    Markup is the template's own, and stays as it is.
+    """
     return printable(value) if type(value) is str else value

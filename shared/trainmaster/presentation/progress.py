@@ -1,7 +1,7 @@
 """How far a job is: what its primary's agent wrote to Cloud Monitoring.
 
-Programs can write any series with their VM's token, so no decision uses these values, and what makes no sense is left
-out. docs/decisions/0124-progress.md.
+Programs can write any series with their VM's token, so no decision uses these values, and what
+makes no sense is left out. docs/decisions/0124-progress.md.
 """
 
 from __future__ import annotations
@@ -54,11 +54,16 @@ class Progress:
     metrics: Mapping[str, float]
     reported_at: datetime
     is_printed: bool
-    """Whether the position was read from the program's output, which may be about a part of the work."""
+    """Whether the position was read from the program's output, which may be about a part of the
+    work.
+    """
     is_part: bool
-    """Whether what is printed has begun again within one incarnation, as the bar of each epoch does."""
+    """Whether what is printed has begun again within one incarnation, as the bar of each epoch
+    does.
+    """
     repeated: tuple[int, int] | None
-    """The last step before the last restart and the first one after it, if that is a smaller one."""
+    """The last step before the last restart and the first one after it, if that is a smaller one.
+    """
 
     def words(self, now: datetime) -> str:
         """Return `41 % (step 123 of 300), loss 1.71, about 21 min left; reported 12 s ago`."""
@@ -77,7 +82,10 @@ class Progress:
         text = f"{', '.join(parts)}; {'printed' if self.is_printed else 'reported'} {age} ago"
         if self.repeated is not None:
             before, after = self.repeated
-            text += f"; the last restart repeats at least {before - after} steps (from {before} back to {after})"
+            text += (
+                f"; the last restart repeats at least {before - after} steps (from {before} back to"
+                f" {after})"
+            )
         return text
 
     def view(self) -> dict[str, Any]:
@@ -94,7 +102,10 @@ class Progress:
 
 
 def read_progress(reader: MetricReader, job: Job, now: datetime) -> Progress | None:
-    """Return the progress of a job that has started; None if nothing is known. Raises as `MetricReader.read`."""
+    """Return the progress of a job that has started; None if nothing is known.
+
+    Raises as `MetricReader.read`.
+    """
     if job.started_at is None or job.tuning is not None:
         return None
     end = metrics_end(job, now)
@@ -123,16 +134,14 @@ def progress_of(job: Job, all_series: Sequence[MetricSeries], now: datetime) -> 
     has_succeeded = job.state is JobState.SUCCEEDED
     newest_first = sorted(metrics.items(), key=lambda pair: pair[1].at, reverse=True)[:METRICS_MAX]
     return Progress(
-        share=None
-        if share is None
-        else share.value
-        if has_succeeded
-        else min(share.value, SHARE_MAX),
+        share=(
+            None if share is None else share.value if has_succeeded else min(share.value, SHARE_MAX)
+        ),
         step=int(step.value) if step else None,
         steps=int(position["steps"].value) if step and "steps" in position else None,
-        remaining_s=None
-        if job.state.is_terminal or share is None or is_part
-        else _remaining_s(shares, now),
+        remaining_s=(
+            None if job.state.is_terminal or share is None or is_part else _remaining_s(shares, now)
+        ),
         metrics={name.removeprefix(METRIC): point.value for name, point in newest_first},
         reported_at=max(
             [point.at for point in metrics.values()] + ([position_at] if position_at else [])
@@ -144,7 +153,10 @@ def progress_of(job: Job, all_series: Sequence[MetricSeries], now: datetime) -> 
 
 
 def points_by_name(all_series: Sequence[MetricSeries]) -> dict[str, list[Point]]:
-    """Return the points of each name that an agent may write, the oldest first. Others are left out."""
+    """Return the points of each name that an agent may write, the oldest first.
+
+    Others are left out.
+    """
     by_name: dict[str, list[Point]] = defaultdict(list)
     for series in all_series:
         name, source = series.labels.get(Label.NAME, ""), series.labels.get(Label.SOURCE, "")
@@ -155,9 +167,8 @@ def points_by_name(all_series: Sequence[MetricSeries]) -> dict[str, list[Point]]
             and len(name) <= len(METRIC) + NAME_CHARS_MAX
         )
         limit = {"share": 1.0, "step": STEP_MAX, "steps": STEP_MAX}.get(name)
-        if not (is_metric or limit) or not all(
-            text.isdecimal() and len(text) < 10 for text in numbers
-        ):  # noqa: PLR2004
+        are_numbers = all(text.isdecimal() and len(text) < 10 for text in numbers)  # noqa: PLR2004
+        if not (is_metric or limit) or not are_numbers:
             continue
         attempt, incarnation = map(int, numbers)
         by_name[name] += [

@@ -1,4 +1,7 @@
-"""What the reasons of decisions mean, and what a user does about them. The text is in reasons.yaml."""
+"""What the reasons of decisions mean, and what a user does about them.
+
+The text is in reasons.yaml.
+"""
 
 from __future__ import annotations
 
@@ -46,10 +49,14 @@ def help_on(reason: Reason) -> ReasonHelp:
 
 
 def without_links(text: str) -> str:
-    """Return the text for readers of a terminal or the console: the page that a link leads to is in brackets."""
+    """Return the text for readers of a terminal or the console: the page that a link leads to is in
+    brackets.
+    """
     return re.sub(r"\[([^]]+)\]\(([^)]+)\)", r"\1 (docs/\2)", text)
 
 
 def advice(reason: Reason) -> str:
-    """Return what to do, and where all reasons are explained: the line with which `trainmaster why` ends."""
+    """Return what to do, and where all reasons are explained: the line with which `trainmaster why`
+    ends.
+    """
     return without_links(f"{help_on(reason).do or help_on(reason).means} More: {PAGE}#{reason}")

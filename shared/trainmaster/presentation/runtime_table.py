@@ -37,7 +37,9 @@ def package_rows() -> tuple[tuple[str, str], ...]:
 
 
 def past_rows() -> tuple[tuple[str, str, str], ...]:
-    """Return the past versions with the same replacement and Pythons: first and last version, Pythons, replacement."""
+    """Return the past versions with the same replacement and Pythons: first and last version,
+    Pythons, replacement.
+    """
     rows: list[tuple[str, str, str]] = []
     last: tuple[str, str] | None = None
     for version, past in PAST_RUNTIMES.items():
@@ -64,7 +66,9 @@ def _row(version: str, runtime: Runtime) -> RuntimeRow:
 
 
 def _own(packages: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the requirements that come before those of the service's packages: what the runtime is named after."""
+    """Return the requirements that come before those of the service's packages: what the runtime is
+    named after.
+    """
     shared = {package_name(package) for package in SERVICE_PACKAGES.values()}
     own = tuple(package for package in packages if package_name(package) not in shared)
     return own or packages[:1]

@@ -23,7 +23,9 @@ from trainmaster.ports.metrics import (
 
 THREADS: Final = 6
 LATEST_S: Final = 660.0
-"""How old the latest values may be: two of the longest intervals between reports, and a delay of a minute."""
+"""How old the latest values may be: two of the longest intervals between reports, and a delay of a
+minute.
+"""
 SETTLE: Final = timedelta(minutes=2)
 """Reports may be that much later than the end of a job."""
 IDLE_SHARE: Final = 0.05
@@ -78,7 +80,10 @@ def metrics_end(job: Job, now: datetime) -> datetime:
 
 
 def read_latest(reader: MetricReader, job: Job, now: datetime) -> tuple[ReplicaUse, ...]:
-    """Return the latest values of each replica of the job's plan, in its order. Raises as `MetricReader.read`."""
+    """Return the latest values of each replica of the job's plan, in its order.
+
+    Raises as `MetricReader.read`.
+    """
     end = metrics_end(job, now)
     start = end - timedelta(seconds=LATEST_S)
     queries = {metric: MetricQuery(job.job_id, metric, start, end) for metric in RESOURCES}
@@ -92,7 +97,10 @@ def read_latest(reader: MetricReader, job: Job, now: datetime) -> tuple[ReplicaU
 
 
 def read_idle_gpus(reader: MetricReader, job: Job, now: datetime) -> str:
-    """Return a sentence about GPUs that are idle; empty if there are none. Raises as `MetricReader.read`."""
+    """Return a sentence about GPUs that are idle; empty if there are none.
+
+    Raises as `MetricReader.read`.
+    """
     end = metrics_end(job, now)
     start = end - timedelta(seconds=IDLE_S + LATEST_S)
     replicas = {str(replica_id) for replica_id in job.plan.replica_ids}
@@ -118,7 +126,9 @@ def idle_sentence(all_series: Sequence[MetricSeries], end: datetime) -> str:
 
 
 def is_idle(points: Sequence[MetricPoint], end: datetime) -> bool:
-    """Return whether the GPU was idle for the last `IDLE_S`, and was measured throughout that time."""
+    """Return whether the GPU was idle for the last `IDLE_S`, and was measured
+    throughout that time.
+    """
     begin = end - timedelta(seconds=IDLE_S)
     recent = [point for point in points if point.at > begin]
     is_covered = bool(recent) and any(point.at <= begin for point in points)
@@ -184,7 +194,9 @@ def _rate_of(points: Sequence[MetricPoint]) -> float | None:
 
 
 def has_valid_gpu(series: MetricSeries) -> bool:
-    """Return whether the label of the GPU is a number: any program on a VM can write series with other labels."""
+    """Return whether the label of the GPU is a number: any program on a VM can write series with
+    other labels.
+    """
     return re.fullmatch(r"[0-9]{0,3}", series.labels.get(Label.GPU, "")) is not None
 
 

@@ -5,6 +5,6 @@
        │  └──► functions: the real flows over trainmaster.memory; every port call may crash, fail or be suspended
        └─────► invariants, checked after every action
 
-It is single-threaded, uses no wall clock, and draws all randomness from one generator: the same seed always gives the
-same history. `python -m trainmaster.simulator --seed N` replays one history.
+It is single-threaded, uses no wall clock, and draws all randomness from one generator: the same
+seed always gives the same history. `python -m trainmaster.simulator --seed N` replays one history.
 """

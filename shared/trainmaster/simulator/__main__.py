@@ -1,4 +1,6 @@
-"""Run one history and print its trace: `python -m trainmaster.simulator --seed N [--profile NAME]`."""
+"""Run one history and print its trace: `python -m trainmaster.simulator --seed N
+[--profile NAME]`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Forecast of a user's job under a preemption rate: final state, duration, VM-hours and lost work."""
+"""Forecast of a user's job under a preemption rate: final state, duration, VM-hours and
+lost work.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,10 @@ class Forecast:
 
 
 def forecast_scenario(spec: AcceptedSpec, document: bytes, assumptions: Assumptions) -> Scenario:
-    """Return a scenario in which VMs are preempted until the job ends. It stops one day after the job's deadlines."""
+    """Return a scenario in which VMs are preempted until the job ends.
+
+    It stops one day after the job's deadlines.
+    """
     limit_s = spec.plan.max_running_s + (spec.plan.max_wait_s or 0) + DAY_S
     job = SimJob(
         spec.job_id or "job", document, spec.plan, assumptions.duration_s, assumptions.checkpoint_s

@@ -1,6 +1,7 @@
 """One history: from the submission of its jobs until they have ended and all VMs are gone.
 
-0 ─── jobs submitted ─── faults ─── faults_s ─── no faults ─── all ended, all VMs gone ─── or horizon_s: a violation
+0 ─── jobs submitted ─── faults ─── faults_s ─── no faults ─── all ended, all VMs gone ─── or
+horizon_s: a violation
 """
 
 from __future__ import annotations
@@ -77,7 +78,10 @@ class History:
         context.scheduler.after_each = self._check_action
 
     def run(self) -> None:
-        """Run until everything has ended. Raises ViolationError, or the unexpected exception of a flow."""
+        """Run until everything has ended.
+
+        Raises ViolationError, or the unexpected exception of a flow.
+        """
         scenario, scheduler = self.scenario, self.context.scheduler
         for job in scenario.jobs:
             self.users.plan(job)
@@ -88,7 +92,8 @@ class History:
         check_submissions(self.users.submissions, self.store, self.objects)
         for job_id in self.jobs:
             check_notifications(job_id, self.bus.notifications, self.store.ledger(job_id))
-        # A refused submission is kept, so that its user can correct and replay it: see the check above.
+        # A refused submission is kept, so that its user can correct and replay it: see the check
+        # above.
         if letters := [letter for letter in self.bus.dead_letters if letter[0] != "submit"]:
             raise ViolationError(f"dead letters: {letters}")
 

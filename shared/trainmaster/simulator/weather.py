@@ -1,13 +1,15 @@
-"""Seeded weather of capacity: when zones have room for VMs, as a mix of processes that several zones share.
+"""Seeded weather of capacity: when zones have room for VMs, as a mix of processes that several
+zones share.
 
     G  family, everywhere      ┐
     R  family, region          ├─ all on: room for Spot VMs ┐
     O  machine, zone           ┘                            ├─ room for VMs on demand
     E  machine, zone           ─ on ────────────────────────┘
 
-The shares and times are chosen so that the mild climate resembles records of Spot capacity (skypilot-org/spot-traces:
-V100 on AWS, nine zones, 45 days), in which a zone has capacity in 0.64 of the time. What Google says about it in errors
-and as advice is assumed: no data are public. Times are seconds.
+The shares and times are chosen so that the mild climate resembles records of Spot capacity
+(skypilot-org/spot-traces: V100 on AWS, nine zones, 45 days), in which a zone has capacity in 0.64
+of the time. What Google says about it in errors and as advice is assumed: no data are public. Times
+are seconds.
 """
 
 from __future__ import annotations
@@ -22,7 +24,10 @@ from typing import Final
 
 MINUTE_S: Final = 60.0
 BEGIN_S: Final = -4 * 3600.0
-"""Time from which processes are known. Searches begin at 0, and know what other jobs found before."""
+"""Time from which processes are known.
+
+Searches begin at 0, and know what other jobs found before.
+"""
 SHORT_OFF_S: Final = 20 * MINUTE_S
 LONG_OFF_S: Final = 300 * MINUTE_S
 SHORT_OFF_SHARE: Final = 0.8
@@ -52,7 +57,9 @@ class Climate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Shares:
-    """Shares of the time in which each process is on; of R and O, the parameters of a beta distribution."""
+    """Shares of the time in which each process is on; of R and O, the parameters of a beta
+    distribution.
+    """
 
     family: float
     region: tuple[float, float]
@@ -68,7 +75,10 @@ _CLIMATES: Final = {
 
 
 class Alternating:
-    """A process that is on and off in turns, in its stationary state. It is made as far as it is asked for."""
+    """A process that is on and off in turns, in its stationary state.
+
+    It is made as far as it is asked for.
+    """
 
     def __init__(self, rng: random.Random, share: float, scale: float) -> None:
         """`share`: of the time in which it is on. `scale`: of the off times."""
@@ -109,17 +119,19 @@ class Alternating:
 @cache
 def is_offered(seed: int, zone: str, family: str) -> bool:
     places = ((zone.rpartition("-")[0], OFFERING_REGIONS), (zone, OFFERING_ZONES))
-    return all(
-        random.Random(f"{seed}/offer/{family}/{place}").random() < share for place, share in places
-    )  # noqa: S311 - weather keeps no secret
+    draws = [
+        (random.Random(f"{seed}/offer/{family}/{place}").random(), share)  # noqa: S311
+        for place, share in places
+    ]
+    return all(draw < share for draw, share in draws)
 
 
 @dataclass
 class Weather:
     """The capacity of machines in zones. Equal seeds give equal weather.
 
-    `machine`: its type; empty: one that all zones offer. Machines of a family, such as `a2-`, share its processes, and
-    are offered in most regions and most of their zones.
+    `machine`: its type; empty: one that all zones offer. Machines of a family, such as `a2-`, share
+    its processes, and are offered in most regions and most of their zones.
     """
 
     seed: int
@@ -149,7 +161,10 @@ class Weather:
     def named(
         self, full: str, zones: Iterable[str], at_s: float, machine: str = "", *, spot: bool
     ) -> tuple[str, ...]:
-        """Return the zones of the region that the error of a full zone names. Errors of a minute differ little."""
+        """Return the zones of the region that the error of a full zone names.
+
+        Errors of a minute differ little.
+        """
         rng = self._rng(f"named/{full}{machine}/{spot}/{at_s // MINUTE_S}")
         near = [
             zone
@@ -164,7 +179,9 @@ class Weather:
         )
 
     def advice(self, zone: str, count: int, at_s: float, machine: str = "") -> float:
-        """Return the estimated chance of so many Spot VMs: new every five minutes, of the room five minutes before."""
+        """Return the estimated chance of so many Spot VMs: new every five minutes, of the room five
+        minutes before.
+        """
         made_s = at_s // ADVICE_AGE_S * ADVICE_AGE_S
         has_room = self.room(zone, max(made_s - ADVICE_AGE_S, BEGIN_S), machine, spot=True) >= count
         rng = self._rng(f"advice/{zone}{machine}/{count}/{made_s}")

@@ -1,7 +1,8 @@
 """Which running trials are unpromising, by Optuna's pruners.
 
-Optuna compares trials that report at the same steps. Here programs report when they like, and what they report is
-thinned out. Each completed trial therefore gets one value at the latest step of each running trial:
+Optuna compares trials that report at the same steps. Here programs report when they like, and what
+they report is thinned out. Each completed trial therefore gets one value at the latest step of each
+running trial:
 
 | rule          | pruner                 | value of a completed trial at step S |
 | ------------- | ---------------------- | ------------------------------------ |
@@ -29,7 +30,10 @@ from trainmaster.core.model.tuning import Goal, Measurement, StoppingRule, Trial
 from trainmaster.core.model.tuning import TrialState as State
 
 COMPLETED_MIN: Final = 5
-"""Completed trials with measurements before any trial is stopped early. Source: Optuna's default."""
+"""Completed trials with measurements before any trial is stopped early.
+
+Source: Optuna's default.
+"""
 KEPT_PERCENT: Final = 75.0
 """Share of the completed trials that are better than a trial of the worst quarter."""
 

@@ -1,8 +1,8 @@
 """The Suggester port with Optuna, which only the function `tune` imports.
 
-Every suggestion builds a new Optuna study from the tuning job's ledger. Nothing is kept between suggestions, and the
-same trials and seed give the same values. Running trials count as bad ones, so that new trials look elsewhere (TPE's
-constant liar).
+Every suggestion builds a new Optuna study from the tuning job's ledger. Nothing is kept between
+suggestions, and the same trials and seed give the same values. Running trials count as bad ones, so
+that new trials look elsewhere (TPE's constant liar).
 
 | scale                  | Optuna's value                                                  |
 | ---------------------- | --------------------------------------------------------------- |
@@ -35,8 +35,10 @@ from trainmaster.core.model.tuning import TrialState as State
 from trainmaster.suggesters.optuna_pruners import direction_of, find_unpromising
 
 TRIES: Final = 16
-"""How often the sampler may suggest the values of an earlier trial. Then the next untried point of the space is
-used."""
+"""How often the sampler may suggest the values of an earlier trial.
+
+Then the next untried point of the space is used.
+"""
 
 Values = tuple[str, ...]
 
@@ -172,7 +174,9 @@ def _clamp(parameter: Parameter, value: float) -> float:
 
 
 def _first_untried(tuning: Tuning, tried: set[Values], start: int) -> Values:
-    """Return the first untried point of a finite space, searching from `start`; the start itself if all were tried."""
+    """Return the first untried point of a finite space, searching from `start`; the start itself if
+    all were tried.
+    """
     size = tuning.size or 1
     points = (_point(tuning, (start + offset) % size) for offset in count())
     return next(

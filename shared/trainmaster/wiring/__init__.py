@@ -1,6 +1,9 @@
-"""Composition: which adapter stands behind which port. Everything is built once per process, at its first use.
+"""Composition: which adapter stands behind which port.
 
-There is one module for each set of client libraries, because a function pays for every library that it imports:
+Everything is built once per process, at its first use.
+
+There is one module for each set of client libraries, because a function pays for every library that
+it imports:
 
     core_services   Firestore, Pub/Sub, Cloud Logging      every function
     intake_deps     the same, and Cloud Storage            submit, upload, api

@@ -1,4 +1,6 @@
-"""Authentication of senders, with Google's keys for identity tokens and the installation's service account."""
+"""Authentication of senders, with Google's keys for identity tokens and the installation's service
+account.
+"""
 
 from __future__ import annotations
 

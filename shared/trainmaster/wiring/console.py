@@ -1,4 +1,6 @@
-"""The console on Google Cloud, or on the local stack: what its pages read, and what users may do."""
+"""The console on Google Cloud, or on the local stack: what its pages read, and what
+users may do.
+"""
 
 from __future__ import annotations
 
@@ -43,10 +45,12 @@ def console(
     denied: Callable[[], Denied] | None = None,
     cost_sources: CostSources | None = None,
 ) -> Console:
-    """Return the console of the installation that the settings name. It acts with the credentials of the process.
+    """Return the console of the installation that the settings name.
 
-    `denied`: what its users may not do; None: what the credentials of the process do not permit. `cost_sources`: None:
-    pages show neither prices nor when checkpoints were written.
+    It acts with the credentials of the process.
+
+    `denied`: what its users may not do; None: what the credentials of the process do not permit.
+    `cost_sources`: None: pages show neither prices nor when checkpoints were written.
     """
     values, store = settings(), core_services.store()
     is_emulated = values.addressing is Addressing.EMULATOR
@@ -58,9 +62,11 @@ def console(
         ledgers=LedgerCache(store),
         read_log=_read_log,
         metrics=MetricCache(metrics.metric_reader(EXTRA_S)),
-        address_book=EmulatorAddresses(values.compute_endpoint)
-        if is_emulated
-        else DnsAddresses(values.project),
+        address_book=(
+            EmulatorAddresses(values.compute_endpoint)
+            if is_emulated
+            else DnsAddresses(values.project)
+        ),
         clock=lambda: datetime.now(UTC),
         limits=values.limits,
         ml_unit_price=values.ml_unit_price,
@@ -90,7 +96,10 @@ def hosted_console(version: str) -> tuple[Console, IapSignIn]:
 
 
 def _price_list() -> PriceList | Unknown:
-    """Read the list as the service's account does. The first page pays for the import of the Cloud Storage client."""
+    """Read the list as the service's account does.
+
+    The first page pays for the import of the Cloud Storage client.
+    """
     from trainmaster.wiring.price_list import price_list
 
     return price_list()
@@ -98,7 +107,9 @@ def _price_list() -> PriceList | Unknown:
 
 @cached(TTLCache(maxsize=1, ttl=PERMISSIONS_KNOWN_S))
 def denied_by_credentials() -> Denied:
-    """Return what the credentials of the process do not permit, with the permissions that they lack."""
+    """Return what the credentials of the process do not permit, with the permissions that they
+    lack.
+    """
     project = settings().project
     state = missing_state_permissions(project)
     on_provision = missing_publish_permission(project, own(topics.PROVISION))

@@ -1,4 +1,7 @@
-"""The adapters that every function needs: Firestore, Pub/Sub and Cloud Logging. Each is built at its first use."""
+"""The adapters that every function needs: Firestore, Pub/Sub and Cloud Logging.
+
+Each is built at its first use.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,9 @@ def job_log() -> JobLog:
 
 
 def allowed_resources() -> AllowedResources:
-    """Return the resources that every job may name: those of the setting, and the installation's own."""
+    """Return the resources that every job may name: those of the setting, and the installation's
+    own.
+    """
     values = settings()
     is_full_name = values.network.startswith("projects/")
     network = values.network if is_full_name else f"projects/{values.project}/{values.network}"
@@ -79,7 +84,9 @@ def deps() -> Deps:
 
 @cache
 def creation_deps() -> CreationDeps:
-    """Return `deps` with what creates jobs, and no look-up: trials name what their tuning job names."""
+    """Return `deps` with what creates jobs, and no look-up: trials name what their tuning job
+    names.
+    """
     from trainmaster.flows.job_creation.deps import CreationDeps
 
     common = {field.name: getattr(deps(), field.name) for field in fields(deps())}

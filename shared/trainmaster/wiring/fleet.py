@@ -1,4 +1,6 @@
-"""Compute Engine and Cloud TPU, for the function `provision`: no other function may create or delete VMs."""
+"""Compute Engine and Cloud TPU, for the function `provision`: no other function may create or
+delete VMs.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ METRICS_OFF: Final = "off"
 
 
 def run_in_threads(tasks: Sequence[Callable[[], None]]) -> None:
-    """Run all tasks to their end, in parallel, and then raise the first error: a slow task delays no other."""
+    """Run all tasks to their end, in parallel, and then raise the first error: a slow task delays
+    no other.
+    """
     with ThreadPoolExecutor(max_workers=THREADS) as pool:
         futures = [pool.submit(task) for task in tasks]
     for future in futures:
@@ -64,7 +68,8 @@ def fleet_deps() -> FleetDeps:
     )
     gcsfuse = {"trainmaster-gcsfuse": values.gcsfuse} if values.gcsfuse else {}
     metrics = {"trainmaster-metrics": values.metrics} if values.metrics != METRICS_OFF else {}
-    # Without it, no login works: `block-project-ssh-keys` is set, and VMs have no keys of their own.
+    # Without it, no login works: `block-project-ssh-keys` is set, and VMs have no keys of their
+    # own.
     os_login = {"enable-oslogin": "TRUE"} if values.ssh else {}
     metadata = {
         **agent_files(values.agent),
@@ -94,9 +99,11 @@ def addresses() -> AddressBook:
 
 @cache
 def agent_files(uri: str) -> dict[str, str]:
-    """Return the metadata that starts and stops the agent, the same for all VMs. docs/interfaces.md, section 3.
+    """Return the metadata that starts and stops the agent, the same for all VMs.
+    docs/interfaces.md, section 3.
 
-    `uri` is the agent's address in Cloud Storage, `gs://BUCKET/agent/SHA256.zip`. Raises ValueError if there is none.
+    `uri` is the agent's address in Cloud Storage, `gs://BUCKET/agent/SHA256.zip`. Raises ValueError
+    if there is none.
     """
     if not uri:
         raise ValueError(

@@ -1,6 +1,8 @@
-"""A job that runs a command in a copy of the user's folder, which becomes a wheel whose module starts the command.
+"""A job that runs a command in a copy of the user's folder, which becomes a wheel whose module
+starts the command.
 
-    folder ──► wheel of its files, with requirements.txt ──► gs://BUCKET/packages/folders/SHA256/ ──► packageUris
+    folder ──► wheel of its files, with requirements.txt ──► gs://BUCKET/packages/folders/SHA256/
+    ──► packageUris
 
 VMs install it as any package, so that agents of every release can run it.
 """
@@ -52,8 +54,8 @@ def with_folder(
 ) -> dict[str, Any]:
     """Upload the folder unless it is there, and return the job that runs a command in a copy of it.
 
-    `command`: default: the job's `args`. Raises PermanentError if the folder, the command and the job do not fit
-    together.
+    `command`: default: the job's `args`. Raises PermanentError if the folder, the command and the
+    job do not fit together.
     """
     if (kind := detect_kind(document)) is not AI_PLATFORM:
         raise PermanentError(
@@ -115,7 +117,10 @@ def folder_wheel(folder: Path) -> bytes:
 
 
 def read_requirements(folder: Path) -> list[str]:
-    """Return the packages in requirements.txt; empty if there is none. Raises PermanentError for other lines."""
+    """Return the packages in requirements.txt; empty if there is none.
+
+    Raises PermanentError for other lines.
+    """
     file = folder / "requirements.txt"
     lines = (
         file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []

@@ -1,7 +1,8 @@
-"""The installation that commands and the Python client use: its project, bucket, region and the address of its API.
+"""The installation that commands and the Python client use: its project, bucket, region and the
+address of its API.
 
-Options come before environment variables, then what `trainmaster init` has remembered. The command line uses a running
-local stack before the remembered installation: `trainmaster.cli.installation`.
+Options come before environment variables, then what `trainmaster init` has remembered. The command
+line uses a running local stack before the remembered installation: `trainmaster.cli.installation`.
 """
 
 from __future__ import annotations
@@ -28,14 +29,19 @@ WORKER_SERVICE_ACCOUNT: Final = "TRAINMASTER_WORKER_SERVICE_ACCOUNT"
 
 
 def worker_account_of(project: str, name: str | None = None) -> str:
-    """Return the service account of the VMs, as infra/ names it. `name`: the installation's; None: this one's."""
+    """Return the service account of the VMs, as infra/ names it.
+
+    `name`: the installation's; None: this one's.
+    """
     return f"{own('trainmaster-worker', name)}@{project}.iam.gserviceaccount.com"
 
 
 def known_variables(project: str | None = None) -> dict[str, str]:
-    """Return the variables of `project`, else of the environment's project, else of the remembered one.
+    """Return the variables of `project`, else of the environment's project, else of the remembered
+    one.
 
-    Names that nobody has given are those of infra/. Empty: no project is known. Raises PermanentError for a bad file.
+    Names that nobody has given are those of infra/. Empty: no project is known. Raises
+    PermanentError for a bad file.
     """
     stored, named = remembered(), os.environ.get(PROJECT)
     chosen = project or named or stored.get("project")
@@ -75,7 +81,10 @@ def file() -> Path:
 
 
 def remembered() -> dict[str, str]:
-    """Return what `trainmaster init` has remembered; empty: nothing. Raises PermanentError for a bad file."""
+    """Return what `trainmaster init` has remembered; empty: nothing.
+
+    Raises PermanentError for a bad file.
+    """
     try:
         stored = json.loads(file().read_text(encoding="utf-8"))
         return {

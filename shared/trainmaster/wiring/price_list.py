@@ -18,7 +18,10 @@ NO_LIST = f"there is no price list; {ADVICE}"
 
 
 def price_list_uri() -> str:
-    """Return the address of the price list. Raises PermanentError if the installation names no bucket."""
+    """Return the address of the price list.
+
+    Raises PermanentError if the installation names no bucket.
+    """
     if not settings().bucket:
         raise PermanentError(
             "the price list is kept in the installation's bucket: set TRAINMASTER_BUCKET"
@@ -28,10 +31,12 @@ def price_list_uri() -> str:
 
 @ttl_cache(maxsize=1, ttl=REREAD_AFTER_S)
 def price_list() -> PriceList | Unknown:
-    """Return the price list, at most ten minutes old, or why there is none. A missing price list never makes a page
-    fail.
+    """Return the price list, at most ten minutes old, or why there is none.
 
-    Cloud Storage answers 403 for a missing object to a caller who may not list, such as the hosted console.
+    A missing price list never makes a page fail.
+
+    Cloud Storage answers 403 for a missing object to a caller who may not list, such as the hosted
+    console.
     """
     if not settings().bucket:
         return Unknown("the installation's bucket is not known here: set TRAINMASTER_BUCKET")

@@ -1,4 +1,6 @@
-"""Sources of costs that only the command line reads: Cloud Billing's catalogue, and the directories of jobs."""
+"""Sources of costs that only the command line reads: Cloud Billing's catalogue, and the directories
+of jobs.
+"""
 
 from __future__ import annotations
 

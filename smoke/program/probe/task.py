@@ -1,9 +1,11 @@
-"""A training program of the smoke test: it prints facts about its VM and runs until the object FOLDER/finish exists.
+"""A training program of the smoke test: it prints facts about its VM and runs until the object
+FOLDER/finish exists.
 
     python -m probe.task --mark WORD --job-dir gs://BUCKET/FOLDER
 
-It uses the standard library only. A line `smoke-fact NAME VALUE` is a fact. `smoke-line WORD` is printed once by each
-VM. Worker 0 kills itself once. The object FOLDER/finish ends the program with status 0.
+It uses the standard library only. A line `smoke-fact NAME VALUE` is a fact. `smoke-line WORD` is
+printed once by each VM. Worker 0 kills itself once. The object FOLDER/finish ends the program with
+status 0.
 """
 
 import argparse

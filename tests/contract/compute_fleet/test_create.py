@@ -1,4 +1,6 @@
-"""Creating VMs on Compute Engine's emulator: what the fleet in memory cannot do, such as fail late."""
+"""Creating VMs on Compute Engine's emulator: what the fleet in memory cannot do, such
+as fail late.
+"""
 
 from __future__ import annotations
 

@@ -86,7 +86,9 @@ def test_label_is_not_written_over_labels_that_change_meanwhile(
 def after_reading(
     fleet: Fleet, change: Callable[[], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Change the VM right after the fleet has read it for the first time, as another client may do."""
+    """Change the VM right after the fleet has read it for the first time, as another
+    client may do.
+    """
     instances: Any = fleet._instances  # type: ignore[attr-defined]
     get = instances.get
 

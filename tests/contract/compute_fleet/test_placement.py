@@ -100,7 +100,9 @@ def test_refused_deletion_of_a_policy_waits_while_it_is_in_use_and_is_otherwise_
 
 
 def with_alternatives(job: Job) -> Job:
-    """Return a job that has left n1 machines in us-central1, and is requested on A100 Spot VMs in us-east1."""
+    """Return a job that has left n1 machines in us-central1, and is requested on A100 Spot VMs in
+    us-east1.
+    """
     big = tuple(
         replace(group, machine_type="a2-highgpu-1g", spot=True) for group in job.plan.groups
     )

@@ -1,4 +1,6 @@
-"""Weather of the emulator: the flows request over it what they request in the same weather in memory."""
+"""Weather of the emulator: the flows request over it what they request in the same weather in
+memory.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,9 @@ T = TypeVar("T")
 
 
 def submit(store: Store, job: Job | None = None) -> Job:
-    """Store the job; the default: one whose replicas are judged each alone, so that each exit changes its replica."""
+    """Store the job; the default: one whose replicas are judged each alone, so that each exit
+    changes its replica.
+    """
     if job is None:
         job = a_job(JobState.QUEUED)
         job = replace(job, plan=replace(job.plan, independent=True))

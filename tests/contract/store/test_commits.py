@@ -135,7 +135,9 @@ def test_ready_replicas_are_counted_per_attempt_and_floor(store: Store) -> None:
 
 @pytest.mark.parametrize("store", ["firestore"], indirect=True)
 def test_attempt_is_read_as_of_one_moment(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job in its old zone, with replicas that were requested in the next zone, would be wrong about every VM."""
+    """A job in its old zone, with replicas that were requested in the next zone, would be wrong
+    about every VM.
+    """
     submit(store)
     before = must(store.load_attempt("digits_1"))
     find = store._find  # type: ignore[attr-defined]

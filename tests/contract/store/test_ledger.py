@@ -38,7 +38,9 @@ def test_ledger_entry_is_read_back_and_the_ledger_folds_to_the_state(store: Stor
 
 
 def test_order_of_the_ledger_survives_an_import(store: Store) -> None:
-    """An import of an export writes each document again, in any order, so that its create time changes."""
+    """An import of an export writes each document again, in any order, so that its create time
+    changes.
+    """
     submit(store)
     for event in (exited(WORKER_0, 1), lost(WORKER_0), ready(WORKER_0)):
         loaded = must(store.load("digits_1", "1-worker-0"))

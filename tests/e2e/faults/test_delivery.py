@@ -21,7 +21,9 @@ from trainmaster_emulators.process.loopback import CallError, call
 from trainmaster_emulators.services import pubsub
 
 REPEATED_WITHIN_S = 80
-"""`Lab` waits up to three times as long, four minutes: a killed delivery is repeated, and a sweep may have to help."""
+"""`Lab` waits up to three times as long, four minutes: a killed delivery is repeated, and a sweep
+may have to help.
+"""
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
@@ -35,7 +37,9 @@ FUNCTIONS = ("submit", "vm_ready", "replica_exit", "maintenance", "provision", "
 
 @contextmanager
 def every_message_twice(lab: Lab) -> Iterator[None]:
-    """Add a second subscription with the same endpoint to each topic, so that every message arrives twice."""
+    """Add a second subscription with the same endpoint to each topic, so that every message arrives
+    twice.
+    """
     state = lab.stack.state
     project, host = state.config.project, state.endpoints.pubsub
     names = []
@@ -133,9 +137,11 @@ def test_functions_killed_every_second_lose_no_event(lab: Lab) -> None:
 
 
 def kill_functions(lab: Lab, finished: threading.Event) -> None:
-    """Kill a random process of a random function every second, but only after the last killed function runs again.
+    """Kill a random process of a random function every second, but only after the last killed
+    function runs again.
 
-    On a busy machine a start takes longer than a second. Without the wait, no function would run long enough to work.
+    On a busy machine a start takes longer than a second. Without the wait, no function would run
+    long enough to work.
     """
     chance = random.Random(20261121)  # noqa: S311 - a fixed seed, so that every run kills the same processes
     while not finished.wait(1.0):
@@ -149,7 +155,9 @@ def kill_functions(lab: Lab, finished: threading.Event) -> None:
 
 
 def is_serving(address: str) -> bool:
-    """Return whether a function has started. functions-framework itself answers this path with 404."""
+    """Return whether a function has started. functions-framework itself answers this
+    path with 404.
+    """
     try:
         call(address, "GET", "/favicon.ico", timeout_s=1.0)
     except CallError:
@@ -160,7 +168,9 @@ def is_serving(address: str) -> bool:
 
 
 def count_created_vms(lab: Lab, job_id: str) -> int:
-    """Return how many VMs Compute Engine created for this job: each has its own insert operation."""
+    """Return how many VMs Compute Engine created for this job: each has its own insert
+    operation.
+    """
     state = lab.stack.state
     assert state.endpoints.compute is not None
     job = lab.state(job_id).job

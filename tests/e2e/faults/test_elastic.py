@@ -1,4 +1,6 @@
-"""Elastic: a gang goes on without a member whose VM is lost in a stockout, and takes it back after all have saved."""
+"""Elastic: a gang goes on without a member whose VM is lost in a stockout, and takes it back after
+all have saved.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def test_gang_goes_on_with_two_of_three_members_and_grows_when_the_stockout_ends
     lab.wait(job_id, "RUNNING")
 
     def train(members: tuple[ReplicaId, ...], start: str, within_s: float) -> datetime:
-        """Wait until these members have taken a step in the round that begins so; return when they had."""
+        """Wait until these members have taken a step in the round that begins so; return when they
+        had.
+        """
         begun = [
             f"rank {rank} of {len(members)} begins after {start}" for rank in range(len(members))
         ]
@@ -76,10 +80,12 @@ def test_gang_goes_on_with_two_of_three_members_and_grows_when_the_stockout_ends
     assert state.job.budgets.reruns_used == 0
     assert joined.at >= first_ready.at
     print(
-        f"from the refusal to the first step with 2: {(shrunk_at - refused.at).total_seconds():.1f} s"
+        "from the refusal to the first step with 2:"
+        f" {(shrunk_at - refused.at).total_seconds():.1f} s"
     )
     print(
-        f"from the new VM's report to the first step with 3: {(grown_at - first_ready.at).total_seconds():.1f} s"
+        "from the new VM's report to the first step with 3:"
+        f" {(grown_at - first_ready.at).total_seconds():.1f} s"
     )
     print(lab.story(job_id))
     lab.cancel(job_id)

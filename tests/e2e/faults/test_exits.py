@@ -1,4 +1,6 @@
-"""Exits of real processes: each kind of exit has its consequence for the job, and every budget is exact."""
+"""Exits of real processes: each kind of exit has its consequence for the job, and every budget is
+exact.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,10 @@ def submit_with_action(lab: Lab, action: str, trainmaster: object = None) -> str
 
 
 def wait_for_failure(lab: Lab, job_id: str, within_s: float) -> State:
-    """Wait until the job has failed and its VMs are gone. The ledger's fold must equal the stored state."""
+    """Wait until the job has failed and its VMs are gone.
+
+    The ledger's fold must equal the stored state.
+    """
     lab.until(lambda: lab.state(job_id).job.state.is_terminal, within_s)
     state = lab.state(job_id)
     assert state.job.state == "FAILED", lab.story(job_id)
@@ -168,7 +173,9 @@ def test_out_of_memory_fails_the_job_at_once_with_its_reason(lab: Lab, small_mem
 
 
 def kill_program(lab: Lab, vm: str) -> bool:
-    """Return False if the program does not run yet: a replica reports that it is ready just before its start."""
+    """Return False if the program does not run yet: a replica reports that it is ready just before
+    its start.
+    """
     try:
         lab.faults.kill_program(vm)
     except StackError:
@@ -176,19 +183,22 @@ def kill_program(lab: Lab, vm: str) -> bool:
     return True
 
 
-@pytest.mark.heavy  # needs an idle machine; tests/integration/agent/test_directives.py covers the agent's part
+# Needs an idle machine; tests/integration/agent/test_directives.py covers the agent's part.
+@pytest.mark.heavy
 def test_killed_program_restarts_within_two_seconds(lab: Lab) -> None:
-    """The time is measured five times, from the exit event to the next incarnation's vm-ready event."""
+    """The time is measured five times, from the exit event to the next incarnation's vm-ready
+    event.
+    """
     job_id = lab.scripted(workers=1, steps=MANY_STEPS, step_s=0.05)
     lab.wait(job_id, "RUNNING")
     for incarnation in range(2, 7):
         lab.until(lambda: kill_program(lab, vm_name(job_id, WORKER_0)), 20)
         lab.until(
-            lambda incarnation=incarnation: lab.store.entry(
+            lambda incarnation=incarnation: lab.store.entry(  # type: ignore[misc]
                 job_id, f"1-worker-0-{incarnation}-vm-1-ready"
             ),
             20,
-        )  # type: ignore[misc]
+        )
     entries = {entry.key: entry for entry in lab.store.ledger(job_id)}
     took_s = []
     for incarnation in range(1, 6):

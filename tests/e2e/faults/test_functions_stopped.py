@@ -1,4 +1,6 @@
-"""Stopped functions: training continues, and the events are judged correctly when the functions run again."""
+"""Stopped functions: training continues, and the events are judged correctly when the functions run
+again.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,9 @@ def synchronous_job(lab: Lab) -> str:
 def test_loss_that_becomes_known_after_its_peers_exits_costs_nobody_a_restart(
     lab: Lab, submit: Callable[[Lab], str], word: str
 ) -> None:
-    """In synchronous training, the exits of the peers are judged before the loss of the VM becomes known."""
+    """In synchronous training, the exits of the peers are judged before the loss of the VM becomes
+    known.
+    """
     job_id = submit(lab)
     lab.wait(job_id, "RUNNING", 90)
     lab.until(lambda: word in lab.console(job_id, CHIEF), 90)

@@ -1,9 +1,11 @@
-"""Programs as the pages of their libraries write them, without a line for the platform, while the machines fail.
+"""Programs as the pages of their libraries write them, without a line for the platform, while the
+machines fail.
 
-Each job meets every fault in turn. After each one, the training goes on behind its last checkpoint; a failure of the
-program costs its replica one restart, a lost machine none; and the verdict names the replica. `make test-ecosystem`
-prints the table that docs/frameworks.md shows. LIBRARIES is an expression of pytest's -k; FAULTS selects faults.
-WHEELS is a folder of wheels that jobs get in place of packages from PyPI, such as one of DeepSpeed with its extension.
+Each job meets every fault in turn. After each one, the training goes on behind its last checkpoint;
+a failure of the program costs its replica one restart, a lost machine none; and the verdict names
+the replica. `make test-ecosystem` prints the table that docs/frameworks.md shows. LIBRARIES is an
+expression of pytest's -k; FAULTS selects faults. WHEELS is a folder of wheels that jobs get in
+place of packages from PyPI, such as one of DeepSpeed with its extension.
 """
 
 from __future__ import annotations
@@ -75,7 +77,9 @@ class Library:
     per_epoch: bool = False
     """Whether `step` finds epochs of `SAVE_EVERY` steps."""
     in_bursts: bool = False
-    """Whether the output appears only at checkpoints, as a bar without line ends does: a save may be hit."""
+    """Whether the output appears only at checkpoints, as a bar without line ends does: a save may
+    be hit.
+    """
 
 
 ALONE: Final = ("kill chief", "preemption")
@@ -279,13 +283,17 @@ class Training:
         )
 
     def last_step(self, start: tuple[str, int]) -> int:
-        """Return the last step that rank 0 has shown since this start, also of a VM that is gone."""
+        """Return the last step that rank 0 has shown since this start, also of a VM
+        that is gone.
+        """
         instance_id, number = start
         [log] = (self.lab.stack.state_dir / "compute" / "serial").glob(f"*-{instance_id}.log")
         return max(self._steps_in(log.read_text(errors="replace").split(START)[number]), default=0)
 
     def start(self, replica_id: ReplicaId) -> tuple[str, int]:
-        """Return what identifies the latest start of the replica's program: its VM, and how many it has started."""
+        """Return what identifies the latest start of the replica's program: its VM, and how many it
+        has started.
+        """
         return self.lab.vm(self.job_id, replica_id).instance_id, self.lab.console(
             self.job_id, replica_id
         ).count(START)
@@ -320,8 +328,8 @@ class Training:
     def meet(self, fault: Callable[[], None]) -> tuple[float, int, int]:
         """Inject the fault, wait for the next round and a step in it.
 
-        Return how long that took, in seconds, the last step before it, and the first one in the new round. The training
-        must go on behind its last checkpoint.
+        Return how long that took, in seconds, the last step before it, and the first one in the new
+        round. The training must go on behind its last checkpoint.
         """
         starts = {replica_id: self.start(replica_id) for replica_id in self.replicas}
         began = time.monotonic()
@@ -362,7 +370,9 @@ class Training:
         )
 
     def kill_parent_of_loaders(self, replica_id: ReplicaId) -> None:
-        """Kill the process of the rank itself: what the launcher started, not a worker of its data loader."""
+        """Kill the process of the rank itself: what the launcher started, not a worker of its data
+        loader.
+        """
         launcher = psutil.Process(
             self.lab.faults.processes(vm_name(self.job_id, replica_id))["program"]
         )
@@ -440,7 +450,8 @@ def test_library_goes_on_after_each_fault_without_a_line_for_the_platform(
             )
         elif fault.startswith("hang"):
             is_found = "printed nothing for" in training.verdict
-            # JAX and TensorFlow abort without heartbeats, before the limit: the member that did not answer pays.
+            # JAX and TensorFlow abort without heartbeats, before the limit: the member that did not
+            # answer pays.
             charged = {} if is_found else {str(culprit): before.get(str(culprit), 0) + 1}
             assert after == before | charged, lab.story(job_id)
             assert is_found or f"{culprit.words} did not answer, and" in training.verdict, (

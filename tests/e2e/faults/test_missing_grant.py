@@ -1,4 +1,6 @@
-"""IAM on a realistic stack: the grants of infra/ suffice for a job, and a missing one is named where the job stops."""
+"""IAM on a realistic stack: the grants of infra/ suffice for a job, and a missing one is named
+where the job stops.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,10 @@ def gate_of(stack: LocalStack, name: str, account: str) -> str:
 
 @contextmanager
 def hosted_console(stack: LocalStack, log: Path) -> Iterator[Callable[[str], str]]:
-    """Run the function `console` with the addresses of its account. Yields a function that reads a page."""
+    """Run the function `console` with the addresses of its account.
+
+    Yields a function that reads a page.
+    """
     issuer = IapIssuer()
     grpc_address, http_address = (gate_of(stack, gate, "console") for gate in GATES)
     with serving(issuer.listen()) as keys, reserved_ports() as ports:

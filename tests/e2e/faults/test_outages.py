@@ -1,4 +1,6 @@
-"""Outages of Google Cloud on a realistic stack while jobs run: no VM is replaced, and the jobs go on afterwards."""
+"""Outages of Google Cloud on a realistic stack while jobs run: no VM is replaced, and the jobs go
+on afterwards.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster_emulators.process.state import StackConfig
 
 OUTAGE_S = float(os.environ.get("TRAINMASTER_TEST_OUTAGE_S", "10"))
-"""The environment variable allows longer manual tests, with `-s`, which shows what users read meanwhile."""
+"""The environment variable allows longer manual tests, with `-s`, which shows what users read
+meanwhile.
+"""
 
 pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(900 + 5 * OUTAGE_S)]
 
@@ -41,7 +45,10 @@ def tpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TpuLab]:
 
 
 def restart_in_an_outage(lab: Lab, job_id: str, outage: dict[str, object]) -> None:
-    """Kill one program during the outage. All VMs run on, and no directive reaches them until it ends."""
+    """Kill one program during the outage.
+
+    All VMs run on, and no directive reaches them until it ends.
+    """
     before = {vm.name: vm.instance_id for vm in lab.fleet.list_vms(job_id)}
     last, started = max(before), order(lab, job_id)
     lab.until(lambda: lab.faults.processes(last)["program"], 30)
@@ -52,7 +59,8 @@ def restart_in_an_outage(lab: Lab, job_id: str, outage: dict[str, object]) -> No
         time.sleep(OUTAGE_S)
         for words in (["why", job_id], ["doctor"]):
             print(
-                f"\n{outage}: trainmaster {words[0]}\n{lab.stack.run('trainmaster', *words).stdout[-2_000:]}"
+                f"\n{outage}: trainmaster"
+                f" {words[0]}\n{lab.stack.run('trainmaster', *words).stdout[-2_000:]}"
             )
         assert all(lab.faults.processes(name)["init"] for name in before)
         assert not is_everything_running(lab, job_id)
@@ -63,7 +71,9 @@ def restart_in_an_outage(lab: Lab, job_id: str, outage: dict[str, object]) -> No
 
 
 def order(lab: Lab, job_id: str) -> tuple[int, int]:
-    """Return the numbers of the round of a gang, and of the incarnation of a slice that is alone."""
+    """Return the numbers of the round of a gang, and of the incarnation of a slice that
+    is alone.
+    """
     state = lab.state(job_id)
     return state.job.round.number, max(replica.incarnation for replica in state.replicas)
 

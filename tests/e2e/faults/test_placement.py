@@ -1,4 +1,6 @@
-"""Alternatives of a job on the realistic local stack: found in the second region, lost there, and back in the first."""
+"""Alternatives of a job on the realistic local stack: found in the second region, lost there, and
+back in the first.
+"""
 
 from __future__ import annotations
 

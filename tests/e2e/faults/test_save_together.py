@@ -1,4 +1,6 @@
-"""Save together: when one VM is preempted, all members save the same step, and the next round continues from it."""
+"""Save together: when one VM is preempted, all members save the same step, and the next round
+continues from it.
+"""
 
 from __future__ import annotations
 
@@ -55,8 +57,9 @@ def test_each_rank_preempted_in_turn_loses_no_step_of_any_rank(
         assert times[-1] < SIGNALLED_S, lab.story(job_id)
         last = steps[0][0]
         lab.until(
-            lambda: all(f"begins after step {last}," in lab.console(job_id, m) for m in members), 60
-        )  # noqa: B023
+            lambda: all(f"begins after step {last}," in lab.console(job_id, m) for m in members),  # noqa: B023
+            60,
+        )
         lab.until(lambda: all(f"step {last + 1}" in lab.console(job_id, m) for m in members), 60)  # noqa: B023
     state = lab.state(job_id)
     assert [replica.restarts_used for replica in state.replicas] == [0] * len(members)

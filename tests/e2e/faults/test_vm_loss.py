@@ -1,4 +1,6 @@
-"""VM loss with and without notice: the replica gets another VM of the same name, and no restart is charged."""
+"""VM loss with and without notice: the replica gets another VM of the same name, and no restart is
+charged.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ WORKER_0 = ReplicaId(TaskType.WORKER, 0)
 
 
 def check_replacement(lab: Lab, job_id: str, old_id: str) -> None:
-    """Wait until the worker runs on another VM of the same name; no restart is charged. Then cancel the job."""
+    """Wait until the worker runs on another VM of the same name; no restart is charged.
+
+    Then cancel the job.
+    """
     lab.until(lambda: lab.replica(job_id, WORKER_0).vm_generation == 2, 30)
     lab.until(lambda: lab.replica(job_id, WORKER_0).state is ReplicaState.RUNNING, 60)
     new = lab.vm(job_id, WORKER_0)
@@ -82,7 +87,9 @@ def test_vm_lost_with_notice_is_replaced_free_of_charge(
 
 @pytest.mark.heavy
 def test_vm_crash_without_notice_is_judged_by_its_system_event(lab: Lab) -> None:
-    """Only Compute Engine's system-event log reports the cause; a sweep would only find that the VM is gone."""
+    """Only Compute Engine's system-event log reports the cause; a sweep would only find that the VM
+    is gone.
+    """
     job_id = lab.scripted(workers=1, steps=MANY_STEPS)
     lab.wait(job_id, "RUNNING")
     vm = lab.vm(job_id, WORKER_0)
@@ -156,7 +163,9 @@ def test_stockout_moves_the_job_to_the_next_zone(lab: Lab) -> None:
 
 @pytest.mark.heavy  # waits for the next request of VMs, one minute
 def test_job_with_stockouts_in_all_zones_runs_when_capacity_returns(lab: Lab) -> None:
-    """The job has its own machine type: zones with a recent stockout of a machine type come last for that type."""
+    """The job has its own machine type: zones with a recent stockout of a machine type come last
+    for that type.
+    """
     zones = [f"us-central1-{letter}" for letter in "abcdef"]
     lab.faults.change(stockout_zones=zones)
     try:

@@ -1,4 +1,6 @@
-"""PyTorch's recipe "Asynchronous Saving with Distributed Checkpoint", with persistent workers of its data loader."""
+"""PyTorch's recipe "Asynchronous Saving with Distributed Checkpoint", with persistent workers of
+its data loader.
+"""
 
 import sys
 from pathlib import Path

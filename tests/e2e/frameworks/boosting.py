@@ -1,6 +1,8 @@
-"""XGBoost, after its page "Distributed training with the collective module"; it finds its tracker as our example does.
+"""XGBoost, after its page "Distributed training with the collective module"; it finds its tracker
+as our example does.
 
-XGBoost's tracker cannot listen on the same port again for a minute after a peer was lost, on any platform.
+XGBoost's tracker cannot listen on the same port again for a minute after a peer was lost, on any
+platform.
 """
 
 import os

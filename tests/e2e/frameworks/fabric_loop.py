@@ -1,4 +1,6 @@
-"""Lightning Fabric, after its pages "Convert to Lightning Fabric" and "Saving and Loading a Checkpoint"."""
+"""Lightning Fabric, after its pages "Convert to Lightning Fabric" and "Saving and Loading a
+Checkpoint".
+"""
 
 import sys
 from pathlib import Path

@@ -1,7 +1,8 @@
 """Hugging Face's Trainer, after `examples/pytorch/language-modeling/run_clm.py`.
 
-`--deepspeed`: with a configuration file, after the page "DeepSpeed" of Transformers. On CPUs, the Trainer counts the
-processes only in a state of Accelerate that names their backend, and the variable ACCELERATE_USE_DEEPSPEED is set.
+`--deepspeed`: with a configuration file, after the page "DeepSpeed" of Transformers. On CPUs, the
+Trainer counts the processes only in a state of Accelerate that names their backend, and the
+variable ACCELERATE_USE_DEEPSPEED is set.
 """
 
 import json

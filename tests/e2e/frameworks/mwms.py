@@ -1,4 +1,6 @@
-"""TensorFlow, after its tutorial "Multi-worker training with Keras", which was written for Keras 2."""
+"""TensorFlow, after its tutorial "Multi-worker training with Keras", which was written
+for Keras 2.
+"""
 
 import sys
 

@@ -1,4 +1,6 @@
-"""JAX with Orbax, after Orbax's page "Checkpointing PyTrees of Arrays in Multi-Host/Multi-Controller Environments"."""
+"""JAX with Orbax, after Orbax's page "Checkpointing PyTrees of Arrays in
+Multi-Host/Multi-Controller Environments".
+"""
 
 import sys
 

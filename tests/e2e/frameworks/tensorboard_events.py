@@ -1,4 +1,7 @@
-"""TensorBoard, after PyTorch's tutorial "How to use TensorBoard with PyTorch". It prints no step and no loss."""
+"""TensorBoard, after PyTorch's tutorial "How to use TensorBoard with PyTorch".
+
+It prints no step and no loss.
+"""
 
 import os
 import sys

@@ -1,4 +1,6 @@
-"""Jobs that name a built-in algorithm, from their job files to a model, a metric above the baseline, and the API."""
+"""Jobs that name a built-in algorithm, from their job files to a model, a metric above the
+baseline, and the API.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def example(algorithm: str) -> dict[str, Any]:
 
 
 def submit(lab: Lab, algorithm: str, folder: Path, **changes: object) -> str:
-    """Submit the example of the algorithm, with these changes of its trainingInput; return the job id."""
+    """Submit the example of the algorithm, with these changes of its trainingInput; return the job
+    id.
+    """
     upload_data(lab, f"algorithm_{algorithm}", folder)
     spec = example(algorithm)
     spec["trainingInput"].update(changes)
@@ -86,7 +90,8 @@ def test_distributed_xgboost_continues_after_the_loss_of_a_worker(lab: Lab, tmp_
     lab.faults.kill_program(vm_name(job_id, WORKER_1))
     lab.wait_for_success(job_id, within_s=120)
 
-    # The rest of the training takes seconds, so the VM and its console may be gone. The log remains.
+    # The rest of the training takes seconds, so the VM and its console may be gone. The log
+    # remains.
     assert "resuming after round" in lab.stack.run("trainmaster", "logs", job_id).stdout
     found = metrics(lab, folder)
     assert (found["replicas"], found["global_step"], found["accuracy"] > 0.9) == (3, 600, True)

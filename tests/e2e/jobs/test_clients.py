@@ -1,4 +1,6 @@
-"""Google's command-line clients and trainmaster, with the environment of `trainmaster local env`."""
+"""Google's command-line clients and trainmaster, with the environment of `trainmaster
+local env`.
+"""
 
 from __future__ import annotations
 

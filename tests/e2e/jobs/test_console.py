@@ -29,7 +29,9 @@ SHOWN_S = 10.0
 
 @contextmanager
 def console_address(lab: Lab) -> Iterator[str]:
-    """Run `trainmaster console` in the environment of the stack; yield the address that it prints."""
+    """Run `trainmaster console` in the environment of the stack; yield the address that
+    it prints.
+    """
     variables = {**clean_environment(), **lab.stack.environment, "PYTHONUNBUFFERED": "1"}
     command = ["trainmaster", "console", "--no-browser"]
     with subprocess.Popen(

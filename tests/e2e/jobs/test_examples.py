@@ -51,7 +51,10 @@ def accuracy(lab: Lab, state: State) -> float:
 
 
 def check_resumed(lab: Lab, state: State) -> None:
-    """Check that a later incarnation of the chief continued from a checkpoint. Its VM, and its console, may be gone."""
+    """Check that a later incarnation of the chief continued from a checkpoint.
+
+    Its VM, and its console, may be gone.
+    """
     assert "resuming from epoch" in lab.stack.run("trainmaster", "logs", state.job.job_id).stdout
 
 

@@ -1,4 +1,6 @@
-"""A folder without `setup.py` becomes a job: its files, its requirements and its command run on a VM."""
+"""A folder without `setup.py` becomes a job: its files, its requirements and its command run on a
+VM.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The unmodified gcloud ai-platform and gcloud ai with another endpoint: stage, submit, watch, cancel."""
+"""The unmodified gcloud ai-platform and gcloud ai with another endpoint: stage, submit, watch,
+cancel.
+"""
 
 from __future__ import annotations
 

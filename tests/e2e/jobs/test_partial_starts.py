@@ -1,4 +1,6 @@
-"""A job that starts without one of its workers (`trainmaster.gang: false`), which gets its VM late."""
+"""A job that starts without one of its workers (`trainmaster.gang: false`), which gets
+its VM late.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A trainer that pins another version of a package than the runtime has, as many old programs do."""
+"""A trainer that pins another version of a package than the runtime has, as many old
+programs do.
+"""
 
 from __future__ import annotations
 

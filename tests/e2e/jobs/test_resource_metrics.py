@@ -1,4 +1,6 @@
-"""Resource metrics of a whole job: measured by its agents, sent to the Monitoring emulator, shown by the console."""
+"""Resource metrics of a whole job: measured by its agents, sent to the Monitoring emulator, shown
+by the console.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def add_gpus(lab: Lab, job_id: str, replica_id: ReplicaId) -> None:
 
 
 def core_share(lab: Lab, job_id: str, until: datetime) -> float:
-    """Return for which share of the time until then worker 1 could use its core, as its output reports."""
+    """Return for which share of the time until then worker 1 could use its core, as its output
+    reports.
+    """
     entries = LogEntries(
         lab.stack.state.config.project, lab.stack.environment["TRAINMASTER_LOGGING_ENDPOINT"]
     )

@@ -1,4 +1,6 @@
-"""Scheduled jobs on the local stack: `trainmaster schedule`, doubled ticks, and a tick that the scheduler missed."""
+"""Scheduled jobs on the local stack: `trainmaster schedule`, doubled ticks, and a tick that the
+scheduler missed.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
 ALREADY_EXISTS = 6
 LATEST_SECOND = 20
-"""A schedule that is created before this second of a minute has its next tick in the next minute."""
+"""A schedule that is created before this second of a minute has its next tick in the next minute.
+"""
 
 
 class Schedule:
@@ -47,7 +50,9 @@ class Schedule:
         self.command("create", self.name, str(self._file), "--cron", cron, *options)
 
     def show(self) -> dict[str, Any]:
-        """Return the schedule as Cloud Scheduler has it, which costs less than `trainmaster schedule list`."""
+        """Return the schedule as Cloud Scheduler has it, which costs less than `trainmaster
+        schedule list`.
+        """
         state = self._lab.stack.state
         assert state.endpoints.scheduler is not None
         path = f"/v1/projects/{state.config.project}/locations/us-central1/jobs/{self.name}"
@@ -87,7 +92,8 @@ def test_second_tick_of_a_schedule_is_a_duplicate(lab: Lab, schedule: Schedule) 
     rejections = lab.store.rejections()
     assert schedule.run_and_wait().get("status") in (None, {})
     schedule.run_and_wait()
-    # A message that is published later has been handled: so have those of the two ticks, in all likelihood.
+    # A message that is published later has been handled: so have those of the two ticks, in all
+    # likelihood.
     later = lab.scripted(workers=0, steps=1)
     lab.wait_for_success(later)
     assert [job.job_id for job in schedule.jobs()] == [job.job_id]

@@ -1,4 +1,6 @@
-"""Examples of all distribution strategies: each trains a model although one of its replicas is lost."""
+"""Examples of all distribution strategies: each trains a model although one of its replicas is
+lost.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,8 @@ def test_parameter_server_training_survives_a_lost_worker_and_a_lost_server(lab:
     assert lab.replica(job_id, CHIEF).incarnation == 1, "the other worker took its steps"
     kill_program(lab, job_id, PS_0)
     state = lab.wait_for_success(job_id, ENDS_S)
-    # Training with parameter servers is asynchronous, and the lost server goes back to its checkpoint.
+    # Training with parameter servers is asynchronous, and the lost server goes back to its
+    # checkpoint.
     assert accurate_metrics(lab, state, at_least=0.9)["servers"] == {
         "chief": 1,
         "worker": 2,

@@ -1,4 +1,7 @@
-"""Cloud TPU slices of several hosts. A slice is one replica: its hosts start, fail and are replaced together."""
+"""Cloud TPU slices of several hosts.
+
+A slice is one replica: its hosts start, fail and are replaced together.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,10 @@ class TpuFleetInZones(TpuFleet):
 
 @dataclass(frozen=True)
 class TpuLab(Lab):
-    """Submit jobs of one slice of four hosts. The local image already contains the runtime's packages."""
+    """Submit jobs of one slice of four hosts.
+
+    The local image already contains the runtime's packages.
+    """
 
     def on_slice(
         self, training_input: dict[str, object], name: str, group: TaskGroup = ONE_SLICE
@@ -140,20 +146,26 @@ def test_slice_of_four_hosts_survives_a_killed_host_and_a_preemption(tpus: TpuLa
     assert (metrics["hosts"], metrics["epochs"]) == (FOUR_HOSTS.hosts, epochs)
     assert metrics["accuracy"] >= 0.95
     assert "resuming from epoch" in tpus.stack.run("trainmaster", "logs", job_id).stdout
-    # On a busy machine the notice may end before it is reported; then the slice stops while its program runs.
+    # On a busy machine the notice may end before it is reported; then the slice stops while its
+    # program runs.
     reasons = {entry.decision.reason for entry in tpus.decisions(job_id)}
     assert reasons & {Reason.PREEMPTION, Reason.VM_STOPPING}, reasons
 
 
 def test_slice_preempted_without_notice_is_replaced(tpus: TpuLab) -> None:
-    """A preempted slice stays in the state PREEMPTED, and is deleted before the next one is created."""
+    """A preempted slice stays in the state PREEMPTED, and is deleted before the next one is
+    created.
+    """
     job_id = tpus.scripted_on_slice(MANY_STEPS)
     tpus.wait(job_id, "RUNNING", 120)
     old = tpus.vm(job_id, SLICE)
     tpus.faults.preempt(old.name, notice_s=0)
 
     def is_lost_or_replaced() -> bool:
-        """Whether the loss can be seen. A pass of `provision` that is under way replaces the slice at once."""
+        """Whether the loss can be seen.
+
+        A pass of `provision` that is under way replaces the slice at once.
+        """
         losses = [vm.loss for vm in tpus.fleet.list_vms(job_id)]
         return losses != [LossCause.GONE] or tpus.replica(job_id, SLICE).vm_generation == 2
 

@@ -1,4 +1,6 @@
-"""Tuning jobs on the local stack, with real agents, programs that report metrics, and Optuna in the function `tune`."""
+"""Tuning jobs on the local stack, with real agents, programs that report metrics, and Optuna in the
+function `tune`.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,10 @@ def tuning_of(job: Job) -> Tuning:
 
 
 def wait_until_released(lab: Lab, job_id: str) -> Tuning:
-    """Wait until no trial has VMs or pending entries. Each ledger's fold must equal the stored state."""
+    """Wait until no trial has VMs or pending entries.
+
+    Each ledger's fold must equal the stored state.
+    """
     tuning = tuning_of(lab.state(job_id).job)
     for job in (job_id, *(trial_id(job_id, trial.number) for trial in tuning.trials)):
         lab.until(lambda job=job: lab.state(job).job.state.is_terminal, 60)  # type: ignore[misc]
@@ -129,7 +134,10 @@ def test_cancelled_tuning_job_cancels_its_trials(lab: Lab) -> None:
 @pytest.mark.heavy
 @pytest.mark.timeout(400)
 def test_running_trial_shows_the_measurements_of_its_summary_events(lab: Lab) -> None:
-    """The program writes its first event and then waits. The agent looks once a minute, and so does the sweep."""
+    """The program writes its first event and then waits.
+
+    The agent looks once a minute, and so does the sweep.
+    """
     depth = {"parameterName": "depth", "type": "DISCRETE", "discreteValues": [2]}
     rate = {"parameterName": "rate", "type": "DISCRETE", "discreteValues": [0.5]}
     job_id = submit_tuning_job(
@@ -146,7 +154,10 @@ def test_running_trial_shows_the_measurements_of_its_summary_events(lab: Lab) ->
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
 def test_unpromising_trial_is_stopped_while_its_program_runs(lab: Lab) -> None:
-    """Five trials of depth 2 complete. The one of depth 1 reports a lower score, and then runs for ten minutes."""
+    """Five trials of depth 2 complete.
+
+    The one of depth 1 reports a lower score, and then runs for ten minutes.
+    """
     depth = {"parameterName": "depth", "type": "INTEGER", "minValue": 1, "maxValue": 2}
     rate = {
         "parameterName": "rate",

@@ -1,4 +1,6 @@
-"""Tools that users run beside a job, with the real commands: notifications, a shell on its VM, TensorBoard."""
+"""Tools that users run beside a job, with the real commands: notifications, a shell on its VM,
+TensorBoard.
+"""
 
 from __future__ import annotations
 
@@ -143,7 +145,9 @@ def tensorboard(lab: Lab, *words: str) -> Iterator[str]:
 
 
 def answer_of(address: str) -> Any:
-    """Return the answer of TensorBoard; an empty list while it has not read what the address names."""
+    """Return the answer of TensorBoard; an empty list while it has not read what the
+    address names.
+    """
     try:
         with urllib.request.urlopen(address, timeout=30) as response:
             return json.load(response)

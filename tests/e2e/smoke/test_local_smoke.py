@@ -1,4 +1,6 @@
-"""The smoke test on the realistic local stack: as it is, and with three assumptions broken on purpose."""
+"""The smoke test on the realistic local stack: as it is, and with three assumptions broken on
+purpose.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ from trainmaster_emulators.services.pubsub import PubSub
 pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(1800)]
 
 TIME_SCALE = 0.05
-NO_ML = 'case "$*" in *ai-platform*) echo "ERROR: Invalid choice: \'ai-platform\'." >&2; exit 2;; esac\n'
+NO_ML = (
+    'case "$*" in *ai-platform*) echo "ERROR: Invalid choice: \'ai-platform\'." >&2; exit 2;;'
+    " esac\n"
+)
 
 
 def rows(lines: list[str], verdict: str) -> dict[str, str]:
@@ -37,7 +42,9 @@ def test_smoke_on_the_realistic_stack_succeeds_and_sees_what_is_documented() -> 
 
 
 def copy_line_like_googles_runner(world: World) -> None:
-    """Store a copy of the program's line, as Google's runner of startup scripts does without the exclusion."""
+    """Store a copy of the program's line, as Google's runner of startup scripts does without the
+    exclusion.
+    """
     entry = {
         "logName": f"projects/{world.project}/logs/GCEMetadataScripts",
         "resource": {"type": "gce_instance", "labels": {"project_id": world.project}},

@@ -1,4 +1,6 @@
-"""The startup script downloads the agent that the metadata names, and runs it only if it has the right hash."""
+"""The startup script downloads the agent that the metadata names, and runs it only if it has the
+right hash.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,9 @@ def test_changed_agent_on_the_disk_is_replaced(cloud: Cloud, vm: Vm) -> None:
 
 @pytest.fixture
 def googleapis(cloud: Cloud, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Serve https://storage.googleapis.com from the cloud; yield the variables that lead a VM there."""
+    """Serve https://storage.googleapis.com from the cloud; yield the variables that lead a VM
+    there.
+    """
     ports = Ports()
     port = ports.take()
     folder = tmp_path / "proxy"

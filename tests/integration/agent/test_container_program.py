@@ -268,14 +268,12 @@ def test_engine_failure_to_start_the_container_is_an_internal_error(
 def test_newer_directive_ends_the_container_with_sigterm(
     cloud: Cloud, vm: Vm, docker: Docker
 ) -> None:
-    docker.push(
-        """
+    docker.push("""
         import signal, sys
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(print("SAVED", flush=True)))
         print("START", flush=True)
         signal.pause()
-        """
-    )
+        """)
     cloud.direct(1, 1)
     vm.boot()
     vm.wait_for_line("START")
@@ -331,7 +329,8 @@ def test_secret_reaches_the_container_without_a_command_line(
     cloud: Cloud, vm: Vm, docker: Docker
 ) -> None:
     docker.push(
-        "import os; print('KEY', len(os.environ['API_KEY']), os.environ['API_KEY'] == 's3cret\\nline')"
+        "import os; print('KEY', len(os.environ['API_KEY']), os.environ['API_KEY'] =="
+        " 's3cret\\nline')"
     )
     cloud.secrets["projects/p/secrets/key/versions/latest"] = b"s3cret\nline"
     vm.configure(

@@ -64,7 +64,10 @@ def test_restart_in_the_same_vm_takes_a_fraction_of_a_second_and_its_pause(
 
     directed = cloud.direct(1, 5, pause_s=1)
     assert vm.wait_for_number("START ", 5) - directed >= 1
-    waiting = "[trainmaster] Waiting 1 s before the restart, because the program failed soon after its start."
+    waiting = (
+        "[trainmaster] Waiting 1 s before the restart, because the program failed soon after its"
+        " start."
+    )
     vm.wait_for_line(waiting)
     cloud.wait_for_message("replica-exit", (1, 5))
     assert ("vm-ready", (1, 5)) in cloud.published()
@@ -127,16 +130,19 @@ def test_program_that_ignores_sigterm_is_killed_after_its_grace(cloud: Cloud, vm
 def test_rank_without_a_mark_in_a_session_of_its_own_ends_with_its_launcher(
     cloud: Cloud, vm: Vm
 ) -> None:
-    """torchrun starts its ranks in new sessions and waits 30 s for them; setproctitle overwrites their environment."""
-    rank = "import os, signal, time; signal.signal(15, signal.SIG_IGN); print('RANK', os.getpid()); time.sleep(600)"
+    """torchrun starts its ranks in new sessions and waits 30 s for them; setproctitle overwrites
+    their environment.
+    """
+    rank = (
+        "import os, signal, time; signal.signal(15, signal.SIG_IGN); print('RANK', os.getpid());"
+        " time.sleep(600)"
+    )
     vm.configure(grace_s=0.5)
-    vm.program(
-        f"""
+    vm.program(f"""
         import signal, subprocess, sys
         signal.signal(15, signal.SIG_IGN)
         subprocess.run([sys.executable, "-u", "-c", {rank!r}], env={{}}, start_new_session=True)
-        """
-    )
+        """)
     cloud.direct(1, 1)
     vm.boot()
     pid = int(vm.wait_for_number("RANK "))

@@ -1,4 +1,6 @@
-"""A job in a container on an image without a container engine: the agent installs one, where it may."""
+"""A job in a container on an image without a container engine: the agent installs one, where it
+may.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ esac
 
 
 class Archive:
-    """The commands of a distribution on a VM's PATH; its package `docker.io` is the fake engine of the other tests."""
+    """The commands of a distribution on a VM's PATH; its package `docker.io` is the fake engine of
+    the other tests.
+    """
 
     def __init__(self, folder: Path, commands: tuple[str, ...] = COMMANDS) -> None:
         self.bin = folder / "archive"
@@ -52,7 +56,9 @@ class Archive:
 
 
 def path_without_engine(archive: Archive) -> str:
-    """Return a PATH with the archive's commands and what the agent needs, but no engine of this machine."""
+    """Return a PATH with the archive's commands and what the agent needs, but no engine of this
+    machine.
+    """
     for name in ("bash", "basename", "id", "mkdir", "sleep", "mv", "cat", "env"):
         (archive.bin / name).symlink_to(f"/bin/{name}")
     (archive.bin / "python3").symlink_to(sys.executable)
@@ -98,7 +104,9 @@ def test_local_vm_installs_nothing_on_the_machine_that_it_shares(
 
 
 class Installation:
-    """The installation in this process, so that its pauses are recorded and the VM's devices can be chosen."""
+    """The installation in this process, so that its pauses are recorded and the VM's devices can be
+    chosen.
+    """
 
     def __init__(self, folder: Path, archive: Archive) -> None:
         self.pauses: list[float] = []

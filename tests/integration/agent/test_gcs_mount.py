@@ -1,6 +1,9 @@
-"""What a program writes below /gcs is in its bucket, or its exit 0 does not count. With the emulator's gcsfuse.
+"""What a program writes below /gcs is in its bucket, or its exit 0 does not count.
 
-Each case runs in a mount namespace of its own (`support/gcs_driver.py`), below a folder of the test instead of /gcs.
+With the emulator's gcsfuse.
+
+Each case runs in a mount namespace of its own (`support/gcs_driver.py`), below a folder of the test
+instead of /gcs.
 """
 
 from __future__ import annotations
@@ -138,7 +141,9 @@ def test_saved_file_is_in_its_bucket_when_the_exit_is_reported(case: Case, progr
 def test_death_of_gcsfuse_at_any_request_of_a_save_never_loses_it_silently(
     case: Case, is_before: bool, step: int
 ) -> None:
-    """Programs that ignore errors, and gcsfuse dead at request 1, 2, 3 and so on, until a save has no more requests."""
+    """Programs that ignore errors, and gcsfuse dead at request 1, 2, 3 and so on, until a save has
+    no more requests.
+    """
     for number in range(1, 60, step):
         gcsfuse = FAULTY.format(
             python=sys.executable,
@@ -163,7 +168,10 @@ sleep = ["sleep", os.environ["SECONDS_OPEN"]]
 subprocess.Popen(sleep, stdout=out, stderr=subprocess.DEVNULL, start_new_session=True, env={{}})
 os._exit(0)
 """
-"""A process that outlives the program has the file open. It never has the agent's mark in its environment."""
+"""A process that outlives the program has the file open.
+
+It never has the agent's mark in its environment.
+"""
 
 
 @pytest.mark.parametrize(("seconds", "cause"), [("1", "process"), ("30", "setup")])

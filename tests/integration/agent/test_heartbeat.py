@@ -92,7 +92,9 @@ def test_points_end_after_three_refusals_and_go_on_after_faults(
 
 
 def test_main_thread_that_hangs_writes_no_heartbeat(cloud: Cloud) -> None:
-    """Only the main thread starts a write, so a heartbeat means that the agent handles its events."""
+    """Only the main thread starts a write, so a heartbeat means that the agent handles
+    its events.
+    """
     cloud.set("instance/id", "4711")
     inbox = Inbox(MetadataServer(cloud.host))
     Heartbeat(MetadataServer(cloud.host), inbox, Console(), interval_s=0.05).beat()
@@ -117,11 +119,12 @@ def test_stuck_agent_writes_no_heartbeat_until_it_is_free(cloud: Cloud) -> None:
 def test_launcher_is_stuck_a_minute_after_sigkill_ended_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No test can make a process that the kernel does not end: the marked one stands for it, until it is gone."""
+    """No test can make a process that the kernel does not end: the marked one stands for it, until
+    it is gone.
+    """
     survivors = [1, 2, 3]
-    launcher = Launcher(
-        agent_identity(), Workspace(tmp_path, {}, Console()), lambda: None, None, None
-    )  # type: ignore[arg-type]
+    workspace = Workspace(tmp_path, {}, Console())
+    launcher = Launcher(agent_identity(), workspace, lambda: None, None, None)  # type: ignore[arg-type]
     seen: list[bool] = []
 
     def pass_time(work: Path) -> int:

@@ -39,7 +39,10 @@ REQUIREMENTS = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with the packages, all installed. Its name has characters that URLs quote. A user site is beside it."""
+    """A folder with the packages, all installed.
+
+    Its name has characters that URLs quote. A user site is beside it.
+    """
     folder = tmp_path_factory.mktemp("vm") / "job's packages"
     folder.mkdir()
     for name, requires in {"trainer": (), "helper": (), "caller": ("helper",)}.items():

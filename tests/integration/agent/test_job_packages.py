@@ -1,4 +1,6 @@
-"""The job's packages: installed once per VM, without a network; failures are reported as permanent or transient."""
+"""The job's packages: installed once per VM, without a network; failures are reported as permanent
+or transient.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ def package_downloads(cloud: Cloud) -> int:
 def test_packages_are_installed_in_order_with_the_documented_commands_and_never_from_the_package_index(
     cloud: Cloud, offline: Vm, package_index: PackageIndex
 ) -> None:
-    """The attack: a stranger registers the name of an internal package, which the job's first package requires."""
+    """The attack: a stranger registers the name of an internal package, which the job's first
+    package requires.
+    """
     package_index.add("helper", "99.0", wheel("helper", "NAME = 'an attacker'", version="99.0"))
     package_index.add("numbers-of-pi", "0.1", wheel("numbers_of_pi", ""))
     cloud.objects[TRAINER] = sdist("trainer", TASK, requires=("helper", "numbers-of-pi"))
@@ -96,17 +100,24 @@ def test_packages_are_installed_in_order_with_the_documented_commands_and_never_
             "The exit is reported."
         )
     ] == [
-        # The lines of AI Platform Training, from real logs and its launcher. Two are left out: `Running
-        # run_module.py`, a file that does not exist here, and `Running command: gsutil -q cp …`, which is not used.
-        # The service installed each package with its dependencies before the next one.
+        # The lines of AI Platform Training, from real logs and its launcher. Two are left out:
+        # `Running run_module.py`, a file that does not exist here, and `Running command: gsutil -q
+        # cp …`, which is not used. The service installed each package with its dependencies before
+        # the next one.
         TASK_LINE,
         "Running module trainer.task.",
         f"Downloading the package: {TRAINER}",
         f"Downloading the package: {HELPER}",
         f"Installing the package: {TRAINER}",
-        "Running command: pip3 install --user --upgrade --force-reinstall --no-deps trainer-0.1.tar.gz",
+        (
+            "Running command: pip3 install --user --upgrade --force-reinstall --no-deps"
+            " trainer-0.1.tar.gz"
+        ),
         f"Installing the package: {HELPER}",
-        "Running command: pip3 install --user --upgrade --force-reinstall --no-deps helper-0.1-py3-none-any.whl",
+        (
+            "Running command: pip3 install --user --upgrade --force-reinstall --no-deps"
+            " helper-0.1-py3-none-any.whl"
+        ),
         "Running command: pip3 install --user trainer-0.1.tar.gz helper-0.1-py3-none-any.whl",
         "Running command: python3 -m trainer.task",
         "Module completed; cleaning up.",
@@ -178,8 +189,10 @@ def test_missing_dependency_is_a_permanent_failure(cloud: Cloud, vm: Vm) -> None
     assert body["cause"] == "install"
     assert body["error"] == {
         "type": "PackageError",
-        "message": "cannot install trainer-0.1-py3-none-any.whl: pip ended with status 1: "
-        "ERROR: No matching distribution found for no-such-thing",
+        "message": (
+            "cannot install trainer-0.1-py3-none-any.whl: pip ended with status 1: "
+            "ERROR: No matching distribution found for no-such-thing"
+        ),
         "frame": "",
     }
 
@@ -223,7 +236,8 @@ def test_directive_is_followed_while_packages_are_installed(cloud: Cloud, vm: Vm
 def test_shutdown_does_not_wait_for_pip(cloud: Cloud, vm: Vm) -> None:
     vm.module(
         "pip.__main__",
-        "import signal; signal.signal(15, signal.SIG_IGN); print('pip', flush=True); signal.pause()",
+        "import signal; signal.signal(15, signal.SIG_IGN); print('pip', flush=True);"
+        " signal.pause()",
     )
     cloud.objects[TRAINER_WHEEL] = b""
     vm.configure(package_uris=[TRAINER_WHEEL])
@@ -236,7 +250,9 @@ def test_shutdown_does_not_wait_for_pip(cloud: Cloud, vm: Vm) -> None:
 
 
 class Storage:
-    """The agent's Setup with the stand-in for Google Cloud, in this process, so that its pauses can be recorded."""
+    """The agent's Setup with the stand-in for Google Cloud, in this process, so that its pauses can
+    be recorded.
+    """
 
     def __init__(
         self, cloud: Cloud, work: Path, host: str | None = None, uri: str = TRAINER

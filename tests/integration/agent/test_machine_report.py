@@ -17,8 +17,14 @@ from .support.cloud import Cloud
 from .support.vm import Vm
 
 # Source: /proc/driver/nvidia/version of NVIDIA's open and proprietary kernel modules.
-OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.03  Release Build  (dvs)\nGCC version:"
-PROPRIETARY = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024\nGCC version: 12\n"
+OPEN = (
+    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.03  Release Build  (dvs)\nGCC"
+    " version:"
+)
+PROPRIETARY = (
+    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024\nGCC"
+    " version: 12\n"
+)
 
 
 def test_first_line_names_image_python_driver_and_engine(cloud: Cloud, vm: Vm) -> None:

@@ -1,4 +1,6 @@
-"""The agent of a trial writes what its program has reported to a guest attribute, while the program runs."""
+"""The agent of a trial writes what its program has reported to a guest attribute, while the program
+runs.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,10 @@ FIRST, SECOND = IncarnationKey(1, 1), IncarnationKey(1, 2)
 
 
 class Topic:
-    """Accepts events in memory. It refuses those whose body it cannot take, as a topic with a schema does."""
+    """Accepts events in memory.
+
+    It refuses those whose body it cannot take, as a topic with a schema does.
+    """
 
     def __init__(self) -> None:
         self.accepted: list[str] = []

@@ -13,9 +13,14 @@ KILLED_CHILDREN = {
     "torchrun": "Signal 9 (SIGKILL) received by PID 7",
     "data loader": "DataLoader worker (pid 7) is killed by signal: Killed. ",
     "data loader, found later": "DataLoader worker (pid(s) 7, 8) exited unexpectedly",
-    "process pool": "A process in the process pool was terminated abruptly while the future was running or pending.",
-    "joblib": "A worker process managed by the executor was unexpectedly terminated. The exit codes of the workers are"
-    " {SIGKILL(-9)}",
+    "process pool": (
+        "A process in the process pool was terminated abruptly while the future was running or"
+        " pending."
+    ),
+    "joblib": (
+        "A worker process managed by the executor was unexpectedly terminated. The exit codes of"
+        " the workers are {SIGKILL(-9)}"
+    ),
     "Ray": "The actor is dead because its worker process has died",
 }
 

@@ -1,4 +1,6 @@
-"""The installation's package index: pip uses it in place of PyPI, with the VM's token if it is Artifact Registry."""
+"""The installation's package index: pip uses it in place of PyPI, with the VM's token if it is
+Artifact Registry.
+"""
 
 from __future__ import annotations
 

@@ -14,13 +14,11 @@ from .support.vm import CLUSTER, NAME, Vm, is_alive
 
 
 def test_program_gets_the_documented_environment_and_arguments(cloud: Cloud, vm: Vm) -> None:
-    vm.program(
-        """
+    vm.program("""
         import json, os, sys
         print("ARGV", json.dumps(sys.argv[1:]))
         print("ENV", json.dumps(dict(os.environ)))
-        """
-    )
+        """)
     vm.configure(args=["--name", "a b; $(rm x)", "--job-dir=x"], job_dir="gs://b/d")
     cloud.direct(1, 1)
     vm.boot()
@@ -48,7 +46,8 @@ def test_program_gets_the_documented_environment_and_arguments(cloud: Cloud, vm:
     }
     vm.wait_for_line("[trainmaster] Running module trainer.task.")
     vm.wait_for_line(
-        "[trainmaster] Running command: python3 -m trainer.task --name 'a b; $(rm x)' --job-dir=x --job-dir gs://b/d"
+        "[trainmaster] Running command: python3 -m trainer.task --name 'a b; $(rm x)' --job-dir=x"
+        " --job-dir gs://b/d"
     )
 
 
@@ -111,14 +110,12 @@ def test_vm_without_an_identity_publishes_without_a_token(cloud: Cloud, vm: Vm) 
 
 
 def test_exception_is_reported_with_type_message_and_innermost_frame(cloud: Cloud, vm: Vm) -> None:
-    vm.program(
-        """
+    vm.program("""
         def main():
             raise ValueError("bad shape")
         print("step 1")
         main()
-        """
-    )
+        """)
     cloud.direct(1, 1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
@@ -150,8 +147,7 @@ def test_missing_module_is_reported(cloud: Cloud, vm: Vm) -> None:
 def test_signal_that_deepspeed_prints_counts_before_the_traceback_of_a_peer(
     cloud: Cloud, vm: Vm
 ) -> None:
-    vm.program(
-        """
+    vm.program("""
         import sys, traceback
         print("[ERROR] [launch.py:259:sigkill_handler] ['python', 'a.py'] exits with return code = -11")
         try:
@@ -159,8 +155,7 @@ def test_signal_that_deepspeed_prints_counts_before_the_traceback_of_a_peer(
         except RuntimeError:
             traceback.print_exc()
         sys.exit(245)
-        """
-    )
+        """)
     cloud.direct(1, 1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
@@ -202,8 +197,7 @@ def test_arguments_that_are_too_long_are_reported_as_an_exit(cloud: Cloud, vm: V
 def test_output_lines_appear_whole_and_in_order_while_the_program_runs(
     cloud: Cloud, vm: Vm
 ) -> None:
-    vm.program(
-        """
+    vm.program("""
         import signal, sys
         out = sys.stdout.buffer
         out.write(b"OUT caf\\xe9 \\xff\\n"); out.write(b"OUT " + b"x" * 50_000 + b"\\n")
@@ -212,8 +206,7 @@ def test_output_lines_appear_whole_and_in_order_while_the_program_runs(
             print("ERR", number, file=sys.stderr)
         print("READY")
         signal.pause()
-        """
-    )
+        """)
     cloud.direct(1, 1)
     vm.boot()
     vm.wait_for_line("READY")
@@ -229,15 +222,13 @@ def test_output_lines_appear_whole_and_in_order_while_the_program_runs(
 
 
 def test_child_processes_end_with_the_program(cloud: Cloud, vm: Vm) -> None:
-    vm.program(
-        """
+    vm.program("""
         import subprocess, sys
         sleep = [sys.executable, "-c", "import signal; signal.signal(15, signal.SIG_IGN); signal.pause()"]
         print("CHILD", subprocess.Popen(sleep).pid)
         print("DAEMON", subprocess.Popen(sleep, start_new_session=True).pid)
         sys.exit(3)
-        """
-    )
+        """)
     cloud.direct(1, 1)
     vm.boot()
     assert cloud.wait_for_message("replica-exit").body["exit_status"] == 3

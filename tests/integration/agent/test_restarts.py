@@ -43,8 +43,8 @@ def test_killed_agent_restarts_kills_the_orphan_and_reports_its_end(cloud: Cloud
         ("vm-ready", (1, 2)),
     ]
 
-    # It starts from the disk when the metadata server answers again: its object may be gone from the bucket.
-    # Until then, the program runs without an agent, and keeps running.
+    # It starts from the disk when the metadata server answers again: its object may be gone from
+    # the bucket. Until then, the program runs without an agent, and keeps running.
     orphan = int(vm.wait_for_number("PID ", 2))
     cloud.set(AGENT, None)
     cloud.objects.clear()
@@ -59,7 +59,9 @@ def test_killed_agent_restarts_kills_the_orphan_and_reports_its_end(cloud: Cloud
 def test_compiler_lock_of_a_killed_program_does_not_block_the_next_one(
     cloud: Cloud, vm: Vm
 ) -> None:
-    """As PyTorch's `FileBaton`, by which DeepSpeed and others compile: it waits while the file exists."""
+    """As PyTorch's `FileBaton`, by which DeepSpeed and others compile: it waits while the file
+    exists.
+    """
     vm.program("""
         import os, pathlib, signal
         lock = pathlib.Path.home() / ".cache/torch_extensions/py311_cpu/shm/lock"
@@ -118,7 +120,9 @@ def test_unaccepted_exit_is_reported_after_a_reboot(cloud: Cloud, vm: Vm) -> Non
 def test_accepted_exit_is_reported_again_after_a_reboot_until_a_directive_answers_it(
     cloud: Cloud, vm: Vm
 ) -> None:
-    """Pub/Sub may lose the message after it has accepted it, and the reboot ends the repetition of the agent before."""
+    """Pub/Sub may lose the message after it has accepted it, and the reboot ends the repetition of
+    the agent before.
+    """
     vm.program("import sys; print('START'); sys.exit(7)")
     cloud.direct(1, 1)
     vm.boot()
@@ -187,7 +191,10 @@ def test_shutdown_gives_the_program_its_grace_and_reports_its_exit(cloud: Cloud,
 
 
 def test_exit_0_caused_by_a_shutdown_is_not_a_completion(cloud: Cloud, vm: Vm) -> None:
-    """The shutdown may signal the program and the agent in any order. Here the program gets its signal first."""
+    """The shutdown may signal the program and the agent in any order.
+
+    Here the program gets its signal first.
+    """
     vm.program(
         """
         import os, signal, sys

@@ -76,7 +76,9 @@ def test_agents_error_has_the_prefix_and_is_an_error_in_the_copy(serial: Path) -
 
 
 def test_long_line_is_broken_on_the_console_but_not_in_the_copy(serial: Path) -> None:
-    """Google's runner of startup scripts stops reading for ever at a line that does not fit into 64 KiB."""
+    """Google's runner of startup scripts stops reading for ever at a line that does not fit into 64
+    KiB.
+    """
     console, copy = console_of(serial), Copy()
     console.copy_to(copy)
     bar = b"\r".join(b"step %06d" % step for step in range(20_000))
@@ -106,10 +108,10 @@ def test_log_is_flushed_before_an_exit_only(cloud: Cloud, serial: Path) -> None:
                 IncarnationKey(1, 1),
                 {},
                 "a",
-                lambda t=topic: copy.steps.append(t),
+                lambda t=topic: copy.steps.append(t),  # type: ignore[misc]
                 is_final,
             )
-        )  # type: ignore[misc]
+        )
     assert outbox.flush(20)
     assert copy.steps == ["vm-ready", "flushed within 3 s", "replica-exit"]
 

@@ -1,4 +1,6 @@
-"""The announced end of a VM: when the program is asked to save, and when a replacement is requested."""
+"""The announced end of a VM: when the program is asked to save, and when a replacement is
+requested.
+"""
 
 from __future__ import annotations
 
@@ -313,8 +315,7 @@ def test_program_that_saves_and_exits_reports_vm_stopping(cloud: Cloud, vm: Vm) 
 
 def test_checkpoint_signal_goes_to_the_program_alone(cloud: Cloud, vm: Vm) -> None:
     """Its child processes, such as data loaders, have no handler for the signal and would die."""
-    vm.program(
-        """
+    vm.program("""
         import signal, subprocess, sys, time
         child = subprocess.Popen([sys.executable, "-c", "import signal; print('CHILD'); signal.pause()"])
         signal.signal(signal.SIGUSR1, lambda *_: print("SAVED"))
@@ -322,8 +323,7 @@ def test_checkpoint_signal_goes_to_the_program_alone(cloud: Cloud, vm: Vm) -> No
         while True:
             signal.pause()
             print("CHILD ENDED" if child.poll() is not None else "CHILD RUNS")
-        """
-    )
+        """)
     vm.configure(checkpoint_signal="SIGUSR1")
     cloud.direct(1, 1)
     vm.boot()

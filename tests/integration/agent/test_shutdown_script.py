@@ -1,4 +1,6 @@
-"""The shutdown script, without which a shutdown would stop Google's runner alone and never signal the agent."""
+"""The shutdown script, without which a shutdown would stop Google's runner alone and never signal
+the agent.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,10 @@ from .support.cloud import Cloud
 from .support.vm import NAME, Vm, agent_identity
 
 # A flat mapping with quoted text, as Cloud TPU writes it.
-TPU_ENV = f"ACCELERATOR_TYPE: 'v4-16'\nNODE_ID: '{NAME}'\nTYPE: 'V4'\nUID: '650208'\nWORKER_ID: '1'\nZONE: 'us-central2-b'\n"
+TPU_ENV = (
+    f"ACCELERATOR_TYPE: 'v4-16'\nNODE_ID: '{NAME}'\nTYPE: 'V4'\nUID: '650208'\nWORKER_ID:"
+    " '1'\nZONE: 'us-central2-b'\n"
+)
 ENDPOINTS = "unknown:unknown:10.130.0.5,unknown:unknown:10.130.0.4"
 PRINTS_ENVIRONMENT = "import json, os; print('ENV', json.dumps(dict(os.environ)))"
 
@@ -118,9 +121,10 @@ def test_slice_addresses_come_from_the_directive_of_each_incarnation(
             "10.0.0.1",
             "10.0.0.1:8080",
         )
-        assert (environment["MEGASCALE_SLICE_ID"], environment["GREETING"]) == ("1", first), (
-            "the job's own variables are unchanged"
-        )
+        assert (environment["MEGASCALE_SLICE_ID"], environment["GREETING"]) == (
+            "1",
+            first,
+        ), "the job's own variables are unchanged"
 
 
 def test_slice_of_one_host_reports_no_host_number(cloud: Cloud, host: Vm) -> None:

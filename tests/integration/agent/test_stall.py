@@ -1,4 +1,6 @@
-"""stallTimeout: the agent ends a program that prints nothing for this time, and reports it with its own cause."""
+"""stallTimeout: the agent ends a program that prints nothing for this time, and reports it with its
+own cause.
+"""
 
 from __future__ import annotations
 
@@ -73,8 +75,14 @@ def test_program_that_hangs_prints_its_stacks_is_ended_at_once_and_reported_as_s
     "work",
     [
         "while time.monotonic() < end: sum(range(200_000)); time.sleep(0.02)",
-        "while time.monotonic() < end: open('/dev/null', 'w').write('x' * 1000) and time.sleep(0.4)",
-        "os.fork() and os.wait()\nwhile time.monotonic() < end: sum(range(200_000)); time.sleep(0.02)",
+        (
+            "while time.monotonic() < end: open('/dev/null', 'w').write('x' * 1000) and"
+            " time.sleep(0.4)"
+        ),
+        (
+            "os.fork() and os.wait()\nwhile time.monotonic() < end: sum(range(200_000));"
+            " time.sleep(0.02)"
+        ),
         "while time.monotonic() < end: subprocess.run(['sleep', '0.3'])",
     ],
     ids=[

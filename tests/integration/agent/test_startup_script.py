@@ -1,7 +1,7 @@
 """Images without Python or pip: the startup script installs them, or reports what is missing.
 
-A separate PATH stands in for the image's disk, and a script for apt-get. `tests/integration/containers/test_debian.py`
-uses the real apt-get.
+A separate PATH stands in for the image's disk, and a script for apt-get.
+`tests/integration/containers/test_debian.py` uses the real apt-get.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ OLD = "#!/bin/bash\nexit 1\n"
 
 
 class Disk:
-    """The folder on the PATH, with the few commands of Debian's base system that the script uses."""
+    """The folder on the PATH, with the few commands of Debian's base system that the
+    script uses.
+    """
 
     def __init__(self, vm: Vm) -> None:
         self.home = vm.home
@@ -75,7 +77,8 @@ def test_installation_is_retried_after_a_transient_failure(
     cloud: Cloud, vm: Vm, disk: Disk
 ) -> None:
     disk.apt_get(
-        f'[ "$(< {vm.home}/apt-get.log)" = "apt-get update --quiet --quiet" ] && exit 100\n{INSTALLS_PYTHON}'
+        f'[ "$(< {vm.home}/apt-get.log)" = "apt-get update --quiet --quiet" ] && exit'
+        f" 100\n{INSTALLS_PYTHON}"
     )
     vm.program("print('TRAINED')")
     cloud.direct(1, 1)

@@ -37,7 +37,8 @@ def events_at(start: float, *values: float) -> bytes:
 def run_until(vm: Vm, flag: Path) -> None:
     """Set a program that writes no metric file, and completes when the flag exists."""
     vm.program(
-        f"import os, time\nprint('STARTED')\nwhile not os.path.exists({str(flag)!r}): time.sleep(0.1)"
+        f"import os, time\nprint('STARTED')\nwhile not os.path.exists({str(flag)!r}):"
+        " time.sleep(0.1)"
     )
 
 

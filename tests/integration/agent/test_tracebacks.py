@@ -12,12 +12,16 @@ import pytest
 from trainmaster.agent.program.tracebacks import MESSAGE_CHARS, parse_traceback
 
 TB = "Traceback (most recent call last):\n"
-MAIN = '  File "/home/u/.local/lib/python3.11/site-packages/trainer/task.py", line 41, in main\n    fit()\n    ^^^^^\n'
+MAIN = (
+    '  File "/home/u/.local/lib/python3.11/site-packages/trainer/task.py", line 41, in main\n   '
+    " fit()\n    ^^^^^\n"
+)
 INNER = (
     '  File "/usr/lib/python3/dist-packages/keras/engine/training.py", line 7, in fit\n    x()\n'
 )
 FRAME = "training.py:7 in fit"
-BAR = "\r  4%|4    | 4/100 [00:00<00:14,  6.6it/s]\r  5%|5    | 5/100 [00:00<00:14,  6.6it/s]"  # of tqdm, which is open
+# Of tqdm, which is open.
+BAR = "\r  4%|4    | 4/100 [00:00<00:14,  6.6it/s]\r  5%|5    | 5/100 [00:00<00:14,  6.6it/s]"
 NO_PACKAGE = (
     "/usr/bin/python3.11: Error while finding module specification for 'a.b' "
     "(ModuleNotFoundError: No module named 'a')\n"
@@ -186,7 +190,10 @@ def test_long_message_keeps_its_end_which_says_why_an_operation_failed() -> None
         f'  File "/usr/lib/python3/dist-packages/keras/{n}.py", line {n}, in fit\n\n'
         for n in range(30)
     )
-    cause = "Collective ops is aborted by: … (stopped sending heartbeats):\n/job:worker/replica:0/task:0"
+    cause = (
+        "Collective ops is aborted by: … (stopped sending"
+        " heartbeats):\n/job:worker/replica:0/task:0"
+    )
     origin = "Graph execution error:\n\nDetected at node R defined at (most recent call last):\n"
     error = parse_traceback(TB + MAIN + f"UnavailableError: {origin}{frames}{cause}")
     assert error is not None

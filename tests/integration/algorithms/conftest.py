@@ -1,4 +1,6 @@
-"""The built-in algorithms as programs, with the Python of their runtime image, on the data of the examples."""
+"""The built-in algorithms as programs, with the Python of their runtime image, on the data of the
+examples.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ FRAMEWORKS = {"boosted_trees": "scikit-learn", "xgboost_dist": "scikit-learn"}
 
 
 def python_of(algorithm: str) -> Path:
-    """Return the Python of the algorithm's runtime image. A test that needs it fails if it is missing."""
+    """Return the Python of the algorithm's runtime image.
+
+    A test that needs it fails if it is missing.
+    """
     python = ROOT / ".images" / FRAMEWORKS.get(algorithm, "tensorflow") / "bin" / "python"
     if not python.exists():
         pytest.fail(

@@ -1,4 +1,6 @@
-"""`linear_learner`, `wide_deep_learner` and `tab_net` learn, and their SavedModels take CSV rows."""
+"""`linear_learner`, `wide_deep_learner` and `tab_net` learn, and their SavedModels take
+CSV rows.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +131,9 @@ def test_restarted_job_continues_after_the_stored_step_and_reports_to_a_tuning_j
 
 
 def test_sparsemax_is_the_projection_onto_the_simplex() -> None:
-    """Compared with the closed forms of arXiv 1602.02068, section 2.2, and with a brute-force projection."""
+    """Compared with the closed forms of arXiv 1602.02068, section 2.2, and with a brute-force
+    projection.
+    """
     script = """
 import numpy as np, tensorflow as tf
 from trainmaster.algorithms.keras_models.tab_net_layers import sparsemax
@@ -160,8 +164,8 @@ assert np.allclose(two, [[0.65, 0.35], [1.0, 0.0]], atol=1e-6)
 def test_tab_net_masks_select_the_columns_that_decide(run: Runner, tmp_path: Path) -> None:
     """Published property: on the synthetic data Syn2 the masks select the salient columns.
 
-    Source: arXiv 1908.07442, section 4.1; data: Chen et al. (arXiv 1802.07814): of eleven standard normal columns, the
-    third to the sixth decide, by exp(the sum of their squares - 4).
+    Source: arXiv 1908.07442, section 4.1; data: Chen et al. (arXiv 1802.07814): of eleven standard
+    normal columns, the third to the sixth decide, by exp(the sum of their squares - 4).
     """
     script = """
 import numpy as np

@@ -1,4 +1,6 @@
-"""`boosted_trees` and `xgboost_dist` learn, store the documented files, continue after a restart, refuse wrong data."""
+"""`boosted_trees` and `xgboost_dist` learn, store the documented files, continue after a restart,
+refuse wrong data.
+"""
 
 from __future__ import annotations
 

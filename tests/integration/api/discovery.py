@@ -27,7 +27,10 @@ def document(api: str) -> dict[str, Any]:
 
 
 def faults(api: str, schema: str, value: object, verbatim: Collection[str] = ()) -> list[str]:
-    """Return what the schema does not allow. Fields named in `verbatim` are the user's own and may have any value."""
+    """Return what the schema does not allow.
+
+    Fields named in `verbatim` are the user's own and may have any value.
+    """
     return list(_object(api, document(api)["schemas"][schema], value, schema, verbatim))
 
 

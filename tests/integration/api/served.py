@@ -21,7 +21,8 @@ from trainmaster_emulators.browser_guard import BrowserGuard
 def serving(app: Any) -> Iterator[str]:
     """Serve the WSGI application during the block; yield its address, `http://127.0.0.1:PORT`.
 
-    As on the local stack, requests of web pages are refused, so tests show that no client counts as a web page.
+    As on the local stack, requests of web pages are refused, so tests show that no client counts as
+    a web page.
     """
     with served(make_server("127.0.0.1", 0, BrowserGuard(app), threaded=True)) as address:
         yield address

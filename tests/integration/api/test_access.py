@@ -189,7 +189,9 @@ def test_credentials_of_a_project_without_the_api_are_denied_with_the_remedy(
 
 
 def test_unaccepted_token_names_the_scope_that_key_files_need(api: Api) -> None:
-    """Source: AIP-4111: without a scope, Google's libraries sign a JWT for one API instead of getting a token."""
+    """Source: AIP-4111: without a scope, Google's libraries sign a JWT for one API instead of
+    getting a token.
+    """
     error = api.send_refused("GET", JOBS, token="eyJhbGciOiJSUzI1NiJ9.eyJhdWQiOiJ4In0.c2ln")
     assert error["code"] == 401
     assert "auth/cloud-platform" in error["message"]
@@ -229,7 +231,9 @@ CHANGES = [(method, path) for method, path, _ in CALLS if method != "GET"]
 def test_token_for_reading_changes_nothing_whatever_its_owner_may_do(
     api: Api, world: World, method: str, path: str
 ) -> None:
-    """Such a token was given to a dashboard: its holder must not create, cancel or delete jobs with it."""
+    """Such a token was given to a dashboard: its holder must not create, cancel or delete jobs with
+    it.
+    """
     api.create()
     api.access.read_only = {OWNER}
     error = api.send_refused(method, path, {"jobId": "other", **a_spec()})

@@ -1,4 +1,6 @@
-"""Jobs of built-in algorithms through the API: shown as the service showed them, refused with field and argument."""
+"""Jobs of built-in algorithms through the API: shown as the service showed them, refused with field
+and argument.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Any request gets a response in Google's form, never a 500, and creates a complete job or nothing."""
+"""Any request gets a response in Google's form, never a 500, and creates a complete job
+or nothing.
+"""
 
 from __future__ import annotations
 

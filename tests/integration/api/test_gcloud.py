@@ -47,8 +47,8 @@ def test_gcloud_submits_describes_lists_labels_and_cancels_a_job(
     )
     assert submitted.returncode == 0, submitted.stderr
     assert yaml.safe_load(submitted.stdout) == {"jobId": "digits_1", "state": "QUEUED"}
-    assert submitted.stderr == (
-        "Job [digits_1] submitted successfully.\n"
+    assert (
+        submitted.stderr == "Job [digits_1] submitted successfully.\n"
         "Your job is still active. You may view the status of your job with the command\n\n"
         "  $ gcloud ai-platform jobs describe digits_1\n\n"
         "or continue streaming the logs with the command\n\n"
@@ -119,13 +119,12 @@ def test_second_submission_of_same_id_is_a_conflict(gcloud: Gcloud, world: World
     assert gcloud.run(*SUBMIT, "digits_1", *flags).returncode == 0
     again = gcloud.run(*SUBMIT, "digits_1", *flags)
     assert (again.returncode, again.stdout) == (1, "")
-    assert again.stderr == (
-        "ERROR: (gcloud.ai-platform.jobs.submit.training) Resource in projects [my-project] is the subject of a "
-        "conflict: Field: job.job_id Error: A job with this id already exists.\n"
-        "- '@type': type.googleapis.com/google.rpc.BadRequest\n"
-        "  fieldViolations:\n"
-        "  - description: A job with this id already exists.\n"
-        "    field: job.job_id\n"
+    assert (
+        again.stderr
+        == "ERROR: (gcloud.ai-platform.jobs.submit.training) Resource in projects [my-project] is"
+        " the subject of a conflict: Field: job.job_id Error: A job with this id already"
+        " exists.\n- '@type': type.googleapis.com/google.rpc.BadRequest\n  fieldViolations:\n  -"
+        " description: A job with this id already exists.\n    field: job.job_id\n"
     )
     assert len(world.ledger) == 1
 
@@ -196,7 +195,8 @@ def test_wrong_config_is_refused_with_every_wrong_field(
     gcloud: Gcloud, world: World, tmp_path: Path
 ) -> None:
     (tmp_path / "config.yaml").write_text(
-        "trainingInput: {bogusField: 1, scaleTier: CUSTOM, masterType: n1-standard-4, workerCount: 2}\n"
+        "trainingInput: {bogusField: 1, scaleTier: CUSTOM, masterType: n1-standard-4, workerCount:"
+        " 2}\n"
     )
     refused = gcloud.run(*SUBMIT, "bad-name!", *PLACE, *PROGRAM, "--config=config.yaml")
     assert (refused.returncode, refused.stdout) == (1, "")

@@ -16,7 +16,10 @@ from trainmaster.core.model.job import Label
 from trainmaster.core.reporting.submission_origin import describe_origin
 from trainmaster.errors import TemporaryError
 
-GCLOUD = "gcloud/528.0.0 command/gcloud.ai-platform.jobs.submit.training invocation-id/{} environment/None"
+GCLOUD = (
+    "gcloud/528.0.0 command/gcloud.ai-platform.jobs.submit.training invocation-id/{}"
+    " environment/None"
+)
 
 
 def test_created_job_is_stored_before_the_response_and_shown_as_the_service_did(
@@ -93,9 +96,10 @@ def test_create_repeated_by_gclouds_transport_returns_the_same_job(api: Api, wor
     first = api.send_ok("POST", JOBS, body, agent=GCLOUD.format("aaaaaaaa1111"))
     world.deliver()
     again = api.send_ok("POST", JOBS, body, agent=GCLOUD.format("aaaaaaaa1111"))
-    assert (again["createTime"], again["state"]) == (first["createTime"], "PREPARING"), (
-        "as it stands now"
-    )
+    assert (again["createTime"], again["state"]) == (
+        first["createTime"],
+        "PREPARING",
+    ), "as it stands now"
     assert len(world.store.recent_jobs(5)) == 1
     assert api.send_refused("POST", JOBS, body, agent=GCLOUD.format("bbbbbbbb2222"))["code"] == 409
     other = {"jobId": "digits_1", **a_spec(workerCount=1)}
@@ -272,7 +276,10 @@ def test_cancel_of_succeeded_job_changes_nothing(api: Api, world: World) -> None
 def test_gcloud_that_streams_a_log_sees_the_end_when_the_last_lines_are_readable(
     api: Api, world: World, command: str, hides_fresh_end: bool
 ) -> None:
-    agent = f"google-cloud-sdk gcloud/528.0.0 command/gcloud.{command} invocation-id/0123456789abcdef environment/None"
+    agent = (
+        f"google-cloud-sdk gcloud/528.0.0 command/gcloud.{command} invocation-id/0123456789abcdef"
+        " environment/None"
+    )
     api.create()
     assert "endTime" not in api.send_ok("GET", f"{JOBS}/digits_1", agent=agent)
     api.cancel()

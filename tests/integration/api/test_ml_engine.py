@@ -1,7 +1,8 @@
-"""The commands and files of the old documentation with `gcloud ml-engine`, the first name of `gcloud ai-platform`.
+"""The commands and files of the old documentation with `gcloud ml-engine`, the first name of
+`gcloud ai-platform`.
 
-They are as they were printed, except for project, bucket and the path of the package: `--package-path` uploads to Cloud
-Storage, which needs an account.
+They are as they were printed, except for project, bucket and the path of the package:
+`--package-path` uploads to Cloud Storage, which needs an account.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The API asks Google, with the caller's token, whether the caller may use the resources that a job names."""
+"""The API asks Google, with the caller's token, whether the caller may use the resources that a job
+names.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Google's Python client with its bundled discovery documents, and requests of programs that use it."""
+"""Google's Python client with its bundled discovery documents, and requests of programs that use
+it.
+"""
 
 from __future__ import annotations
 

@@ -38,7 +38,10 @@ def test_queued_jobs_have_their_position_and_others_zero(limited: Api) -> None:
 def test_calls_about_queued_jobs_read_no_other_job(
     limited: Api, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thousand clients that poll a thousand jobs would else cost a million reads. A pass finds the positions."""
+    """A thousand clients that poll a thousand jobs would else cost a million reads.
+
+    A pass finds the positions.
+    """
     with monkeypatch.context() as patch:
         patch.delattr(type(world.store), "live_jobs")
         assert limited.create("fourth")["jobPosition"] == "0"

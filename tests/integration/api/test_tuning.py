@@ -22,10 +22,8 @@ def create(api: Api, **hyperparameters: Any) -> dict[str, Any]:
 
 def test_tuning_job_is_shown_with_its_trials_best_first(api: Api, world: Study) -> None:
     created = create(api)
-    assert (
-        created["trainingInput"]["hyperparameters"]
-        == a_tuning_spec()["trainingInput"]["hyperparameters"]
-    )  # type: ignore[index]
+    submitted = a_tuning_spec()["trainingInput"]["hyperparameters"]  # type: ignore[index]
+    assert created["trainingInput"]["hyperparameters"] == submitted
     assert created["trainingOutput"] == {
         "completedTrialCount": "0",
         "isHyperparameterTuningJob": True,

@@ -1,4 +1,6 @@
-"""Vertex AI's Python SDK, in a separate environment: it submits, waits, lists, cancels and deletes over REST."""
+"""Vertex AI's Python SDK, in a separate environment: it submits, waits, lists, cancels and deletes
+over REST.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
 
 
 def advance(world: World, number: str) -> None:
-    """Advance a job by one step: VMs are created, then all replicas are ready, then the primary exits."""
+    """Advance a job by one step: VMs are created, then all replicas are ready, then the primary
+    exits.
+    """
     loaded = world.store.load(f"custom_{number}")
     if loaded is None or (job := loaded.state.job).state.is_terminal:
         return
@@ -54,7 +58,10 @@ def requests() -> list[str]:
 
 @pytest.fixture(scope="module")
 def results(requests: list[str]) -> dict[str, Any]:
-    """Run the program and return its results. Each request for a job advances the job by one step."""
+    """Run the program and return its results.
+
+    Each request for a job advances the job by one step.
+    """
     world = World()
     with pytest.MonkeyPatch.context() as patch:
         app = an_app(world, MemoryAccess(TOKENS), patch)

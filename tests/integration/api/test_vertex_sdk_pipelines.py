@@ -1,4 +1,6 @@
-"""Training pipelines of Vertex AI's Python SDK, in a separate environment: its Custom…TrainingJob classes over REST."""
+"""Training pipelines of Vertex AI's Python SDK, in a separate environment: its Custom…TrainingJob
+classes over REST.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, Any]:
-    """Run the program and return its results. Each request for a pipeline advances its job by one step."""
+    """Run the program and return its results.
+
+    Each request for a pipeline advances its job by one step.
+    """
     world = World()
     with pytest.MonkeyPatch.context() as patch:
         app = an_app(world, MemoryAccess(TOKENS), patch)

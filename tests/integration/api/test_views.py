@@ -1,4 +1,6 @@
-"""Views of jobs: ML units against the service's published figures, etags, labels, and the schema check itself."""
+"""Views of jobs: ML units against the service's published figures, etags, labels, and the schema
+check itself.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def test_ml_units_per_hour_equal_published_figures(name: str, published: float) 
 
 
 def test_ml_units_of_premium_1_add_up_to_published_figure() -> None:
-    """PREMIUM_1: a master and 19 workers of complex_model_m, 11 parameter servers of large_model."""
+    """PREMIUM_1: a master and 19 workers of complex_model_m, 11 parameter servers of
+    large_model.
+    """
     groups = (group("n1-highcpu-16", 20), group("n1-highmem-8", 11))
     assert sum(ml_units_per_hour(group) or 0 for group in groups) == pytest.approx(
         33.7829, abs=6e-5

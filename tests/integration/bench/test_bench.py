@@ -1,4 +1,6 @@
-"""Every measurement of `make bench` works, with one small size, and its figures are stored and published."""
+"""Every measurement of `make bench` works, with one small size, and its figures are stored and
+published.
+"""
 
 from __future__ import annotations
 

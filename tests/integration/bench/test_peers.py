@@ -1,4 +1,6 @@
-"""The harness of `make bench-peers`: what it measures is what happened, and what did not happen is no value."""
+"""The harness of `make bench-peers`: what it measures is what happened, and what did not happen is
+no value.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +109,9 @@ def test_ranks_that_meet_share_a_step_and_fail_without_each_other(tmp_path: Path
 
 
 class Shrinking(Local):
-    """It goes on with one rank as soon as the other one is lost, and with both as soon as it can."""
+    """It goes on with one rank as soon as the other one is lost, and with both as soon
+    as it can.
+    """
 
     def lose_machine(self, run: Run) -> None:
         self._replace(run, 1)

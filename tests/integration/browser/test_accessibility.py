@@ -28,7 +28,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 REPEATED = ("?replica=worker-0", "/cancel", "/resubmit", "/delete")
-"""Ends of the paths of pages that look like another page: charts of one replica, and questions like that for labels."""
+"""Ends of the paths of pages that look like another page: charts of one replica, and questions like
+that for labels.
+"""
 HEAVY = pytest.mark.heavy
 """axe-core takes a second of CPU for each page."""
 
@@ -43,7 +45,9 @@ def queued_world() -> World:
 
 
 def add_metrics(site: Site) -> None:
-    """Let two workers with two GPUs each, the first of them idle, have used their machines for the last 20 minutes."""
+    """Let two workers with two GPUs each, the first of them idle, have used their machines for the
+    last 20 minutes.
+    """
     first = site.world.now.replace(second=0) - timedelta(minutes=20)
     for number in (0, 1):
         replica = f"worker-{number}"

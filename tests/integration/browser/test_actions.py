@@ -1,4 +1,6 @@
-"""Actions in the browser: cancel, clone, resubmit, labels and delete; double clicks; and a read-only console."""
+"""Actions in the browser: cancel, clone, resubmit, labels and delete; double clicks; and a
+read-only console.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Budgets of large pages of the console: times, sizes, layout shifts, long tasks, and memory while following a log.
+"""Budgets of large pages of the console: times, sizes, layout shifts, long tasks, and memory while
+following a log.
 
 `python -m pytest tests/integration/browser/test_budgets.py -s` prints the figures.
 """
@@ -54,7 +55,9 @@ _PAINT: Final = """() => new Promise(done => new PerformanceObserver(list => {
 const paint = list.getEntriesByName('first-contentful-paint')[0];
 if (paint) requestAnimationFrame(() => setTimeout(() => done([paint.startTime, performance.now()]), 0));
 }).observe({type: 'paint', buffered: true}))"""
-"""First contentful paint, and the time until the browser is idle after it, in milliseconds since the navigation."""
+"""First contentful paint, and the time until the browser is idle after it, in milliseconds since
+the navigation.
+"""
 _BRUSH: Final = """() => {
 const area = document.querySelector('rect.brush-area');
 area.scrollIntoView({behavior: 'instant', block: 'center'});
@@ -77,12 +80,16 @@ return (async () => {
   send('pointercancel', 0.9);
   return [Math.max(...times), dimmed];
 })(); }"""
-"""Drag over an axis: the longest time from a movement to the frame that shows it, and the number of dimmed lines."""
+"""Drag over an axis: the longest time from a movement to the frame that shows it, and the number of
+dimmed lines.
+"""
 
 
 @pytest.fixture(scope="module")
 def site() -> LargeConsole:
-    """Return a console with 1,000 jobs, one of them with 1,000 replicas, and a tuning job of 1,000 trials."""
+    """Return a console with 1,000 jobs, one of them with 1,000 replicas, and a tuning job of 1,000
+    trials.
+    """
     large = LargeConsole()
     prepare(large, SIZE, SIZE, SIZE)
     return large
@@ -97,7 +104,8 @@ def page(browser: Browser, site: LargeConsole) -> Iterator[Page]:
     server.app = site.app
     with serving(server) as origin, watched(browser, origin) as page:
         page.add_init_script(_OBSERVE + PROMPT_POLLS)
-        # Reuse the session of the application's own client, because the sign-in token works only once.
+        # Reuse the session of the application's own client, because the sign-in token works only
+        # once.
         cookie = site.client.get_cookie(site.sign_in.cookie, domain="127.0.0.1")
         assert cookie is not None
         page.context.add_cookies(
@@ -151,7 +159,8 @@ def page_figures(page: Page) -> Figures:
 
 
 def measure_page(page: Page, name: str, path: str) -> Figures:
-    """Return times, and the layout shift and the longest task of opening the page and of some polls.
+    """Return times, and the layout shift and the longest task of opening the page and of some
+    polls.
 
     The shortest of several times, without what other programs add to the times of a busy thread.
     """
@@ -175,7 +184,9 @@ def measure_page(page: Page, name: str, path: str) -> Figures:
 
 
 def slowdown() -> float:
-    """Return the quotient of the clock's time and the CPU time of a busy thread: 1 while no other program runs."""
+    """Return the quotient of the clock's time and the CPU time of a busy thread: 1 while no other
+    program runs.
+    """
     began, began_cpu = time.perf_counter(), time.thread_time()
     while time.thread_time() - began_cpu < CALIBRATION_S:
         pass
@@ -195,7 +206,9 @@ def measure_brush(page: Page) -> Figures:
 
 
 def measure_following(page: Page, site: LargeConsole, updates: int) -> Figures:
-    """Return the cost of following a log that grows by `FOLLOWED_LINES` lines between two updates."""
+    """Return the cost of following a log that grows by `FOLLOWED_LINES` lines between
+    two updates.
+    """
     page.goto("/jobs/small/logs")
     page.get_by_role("button", name="Follow").click()
     client = page.context.new_cdp_session(page)
@@ -210,7 +223,8 @@ def measure_following(page: Page, site: LargeConsole, updates: int) -> Figures:
     site.log.growth = 0
     last = _heap_mib(client)
     rows, gaps = page.evaluate(
-        "[document.querySelectorAll('.log tbody tr').length, document.querySelectorAll('#gap').length]"
+        "[document.querySelectorAll('.log tbody tr').length,"
+        " document.querySelectorAll('#gap').length]"
     )
     return {
         "console: following, main thread": Figure(

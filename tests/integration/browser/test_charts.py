@@ -29,7 +29,9 @@ VALUES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 def charts(
     browser: Browser, *, has_script: bool = True, has_prompt_polls: bool = False
 ) -> Iterator[tuple[Page, Site]]:
-    """Open the resources of a job whose worker 0 was restarted, and whose CPU and memory have a value each minute."""
+    """Open the resources of a job whose worker 0 was restarted, and whose CPU and memory have a
+    value each minute.
+    """
     world = running_world()
     world.kill(WORKER_0)
     world.deliver()

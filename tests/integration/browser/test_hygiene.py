@@ -1,4 +1,6 @@
-"""Every page: no errors, no foreign requests, exact headers, and texts of programs that never run."""
+"""Every page: no errors, no foreign requests, exact headers, and texts of programs that
+never run.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,10 @@ from tests.support.world import World
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 HEADERS: Final = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
     "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",

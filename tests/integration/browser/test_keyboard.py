@@ -14,12 +14,15 @@ TABS_MAX = 80
 
 
 def tab_to(page: Page, selector: str) -> None:
-    """Press Tab until an element that matches the selector has the focus, which is visible on the way."""
+    """Press Tab until an element that matches the selector has the focus, which is visible on the
+    way.
+    """
     for _ in range(TABS_MAX):
         page.keyboard.press("Tab")
         if page.evaluate("selector => document.activeElement.matches(selector)", selector):
             style = page.evaluate(
-                "() => { const s = getComputedStyle(document.activeElement); return [s.outlineStyle, s.outlineWidth]; }"
+                "() => { const s = getComputedStyle(document.activeElement); return"
+                " [s.outlineStyle, s.outlineWidth]; }"
             )
             assert style == ["solid", "2px"]
             return

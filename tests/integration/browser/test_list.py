@@ -1,4 +1,6 @@
-"""The list of jobs: a new job takes its place, filters agree with the store, and 1,000 jobs are fast."""
+"""The list of jobs: a new job takes its place, filters agree with the store, and 1,000 jobs are
+fast.
+"""
 
 from __future__ import annotations
 
@@ -66,11 +68,9 @@ def test_open_list_shows_a_new_job_at_its_place_and_keeps_everything_else(browse
     with opened(browser, world, has_prompt_polls=True) as (page, _):
         page.goto("/jobs")
         page.evaluate("for (const row of document.querySelectorAll('tbody tr')) row.isKept = true")
-        page.evaluate(
-            """() => { const link = document.querySelector('#job-digits_0031 .row-link');
+        page.evaluate("""() => { const link = document.querySelector('#job-digits_0031 .row-link');
             link.focus({preventScroll: true}); getSelection().selectAllChildren(link);
-            link.scrollIntoView({block: 'center', behavior: 'instant'}); }"""
-        )
+            link.scrollIntoView({block: 'center', behavior: 'instant'}); }""")
         before = page.locator("#job-digits_0031").bounding_box()
         assert before is not None
         add_job(world, 61)
@@ -196,14 +196,12 @@ def test_thousand_jobs_are_fast_and_the_last_one_is_reachable(browser: Browser) 
             "four times the budget: other programs use the machine, too"
         )
         page.evaluate("for (const row of document.querySelectorAll('tbody tr')) row.isKept = true")
-        page.evaluate(
-            """() => { window.touched = new Set();
+        page.evaluate("""() => { window.touched = new Set();
             new MutationObserver(records => { for (const record of records) {
               const node = record.target.nodeType === 1 ? record.target : record.target.parentElement;
               window.touched.add(node?.closest('tr')?.id || node?.id || node?.tagName); } })
             .observe(document.querySelector('tbody'), {subtree: true, childList: true, characterData: true,
-            attributes: true}); }"""
-        )
+            attributes: true}); }""")
         cancel_job("digits_0702", "anna", world.deps)
         page.locator("#job-digits_0702 .state-cancelled").wait_for(state="attached")
         assert set(page.evaluate("[...window.touched]")) == {"job-digits_0702"}

@@ -1,4 +1,6 @@
-"""The log page: filters, addresses of lines, at most 1,000 lines, and following a log that grows."""
+"""The log page: filters, addresses of lines, at most 1,000 lines, and following a log
+that grows.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ from trainmaster.console.pages.log_window import FOLLOWED_MAX, LINES_MAX
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-LINES = "() => [...document.querySelectorAll('table.log tbody tr')].map(row => row.lastElementChild.textContent)"
+LINES = (
+    "() => [...document.querySelectorAll('table.log tbody tr')].map(row =>"
+    " row.lastElementChild.textContent)"
+)
 
 COLLECT = f"""() => {{
 const add = () => ({LINES})().forEach(line => window.seen.add(line));

@@ -1,4 +1,6 @@
-"""The console on a phone (390 px): only charts and tables in their boxes scroll sideways, and lines are readable."""
+"""The console on a phone (390 px): only charts and tables in their boxes scroll sideways, and lines
+are readable.
+"""
 
 from __future__ import annotations
 

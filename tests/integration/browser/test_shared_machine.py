@@ -1,4 +1,7 @@
-"""The console on a machine with other users: what their processes and their servers learn. In a real Chromium."""
+"""The console on a machine with other users: what their processes and their servers learn.
+
+In a real Chromium.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,10 @@ ENVIRONMENT = {
 
 
 class CookieRecorder(BaseHTTPRequestHandler):
-    """Another server of the machine, such as a TensorBoard. It keeps the cookies of its requests."""
+    """Another server of the machine, such as a TensorBoard.
+
+    It keeps the cookies of its requests.
+    """
 
     cookies: list[str | None]
 
@@ -64,7 +70,9 @@ class CookieRecorder(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def named_site() -> Iterator[tuple[Site, str]]:
-    """Yield a console under a name of its own, as `trainmaster console` serves it, and the address that signs in."""
+    """Yield a console under a name of its own, as `trainmaster console` serves it, and the address
+    that signs in.
+    """
     site = Site(running_world())
     server = make_server("127.0.0.1", 0, site.app, threaded=True)
     site.sign_in.hosts = (f"0123456789abcdef.localhost:{server.server_port}",)
@@ -106,7 +114,8 @@ def test_form_of_another_server_of_the_machine_has_no_session(
     page.goto(address)
     page.goto("data:text/html,<form method=post></form>")
     page.evaluate(
-        f"document.forms[0].action = 'http://{host}/jobs/digits_1/cancel'; document.forms[0].submit()"
+        f"document.forms[0].action = 'http://{host}/jobs/digits_1/cancel';"
+        " document.forms[0].submit()"
     )
     page.wait_for_url(f"http://{host}/**")
     assert "not signed in" in page.inner_text("body")

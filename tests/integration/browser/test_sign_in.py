@@ -15,7 +15,9 @@ from trainmaster.console.caches import LedgerCache
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 CALLS_MAX = 2
-"""Requests of a poll: the job, and its new entries. tests/unit/console/test_timeline.py counts the documents."""
+"""Requests of a poll: the job, and its new entries. tests/unit/console/test_timeline.py counts the
+documents.
+"""
 
 
 def test_token_is_neither_in_the_address_nor_in_the_history_nor_in_a_referer(

@@ -102,7 +102,10 @@ def test_spans_equal_a_fold_of_the_ledger_to_the_second(browser: Browser) -> Non
             )
             lasted = duration_words(timedelta(seconds=span.seconds(timeline.end)))
             generation = f"VM generation {span.vm_generation}"
-            words = f"{name}, attempt {span.attempt}, incarnation {span.incarnation}: {span.phase} for {lasted}, "
+            words = (
+                f"{name}, attempt {span.attempt}, incarnation {span.incarnation}: {span.phase} for"
+                f" {lasted}, "
+            )
             assert bar["title"] == words + generation
 
 

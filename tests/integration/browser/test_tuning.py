@@ -1,4 +1,6 @@
-"""The page of a tuning job: the best trial, the order of the table, the line of the best value, and ranges."""
+"""The page of a tuning job: the best trial, the order of the table, the line of the best value, and
+ranges.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,8 @@ def test_lines_outside_the_range_are_dimmed_while_it_is_dragged(browser: Browser
         assert {int(title.split()[1]) for title in dimmed} == outside
         assert page.locator("rect.brush").count() == 1
         page.evaluate(
-            "document.querySelector('rect.brush-area[data-axis=accuracy]').dispatchEvent(new Event('pointercancel'))"
+            "document.querySelector('rect.brush-area[data-axis=accuracy]').dispatchEvent(new"
+            " Event('pointercancel'))"
         )
         assert (page.locator("polyline.dimmed").count(), page.locator("rect.brush").count()) == (
             0,

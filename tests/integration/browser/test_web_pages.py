@@ -1,8 +1,10 @@
-"""Web pages in a real Chromium attack every listener of a local stack. They learn nothing and change nothing.
+"""Web pages in a real Chromium attack every listener of a local stack.
 
-Attacking pages have three kinds of origin: another site; another port of this machine; and, after DNS rebinding, the
-listener's own port under a foreign name. Chromium's own protection of local addresses is turned off, because not every
-browser has it.
+They learn nothing and change nothing.
+
+Attacking pages have three kinds of origin: another site; another port of this machine; and, after
+DNS rebinding, the listener's own port under a foreign name. Chromium's own protection of local
+addresses is turned off, because not every browser has it.
 """
 
 from __future__ import annotations
@@ -63,7 +65,9 @@ class Request:
 
 
 def requests_for(project: str, bucket: str) -> dict[str, Request]:
-    """Return requests of which at least one acts or reveals something at each listener of an unprotected stack."""
+    """Return requests of which at least one acts or reveals something at each listener of an
+    unprotected stack.
+    """
     vm = {
         "name": "attacker-vm",
         "machineType": f"zones/{ZONE}/machineTypes/n1-standard-1",
@@ -207,7 +211,9 @@ def requests_of(stack: LocalStack) -> dict[str, Request]:
 
 
 def listeners(stack: LocalStack) -> list[str]:
-    """Return `host:port` of every TCP port on which a process of the stack listens, also of unknown ones."""
+    """Return `host:port` of every TCP port on which a process of the stack listens, also of unknown
+    ones.
+    """
     addresses = [
         connection.laddr
         for process in processes.list_processes(stack.state.id)
@@ -218,7 +224,9 @@ def listeners(stack: LocalStack) -> list[str]:
 
 
 def reachable(ip: str) -> str:
-    """Return an address at which a listener on that one is reached: listeners on all addresses listen on loopback."""
+    """Return an address at which a listener on that one is reached: listeners on all addresses
+    listen on loopback.
+    """
     address = ipaddress.ip_address(ip.removeprefix("::ffff:"))
     return "127.0.0.1" if address.is_unspecified else str(address)
 
@@ -281,7 +289,8 @@ def shots(
 def attack(context: BrowserContext, page_origin: str, planned: list[Shot]) -> dict[Shot, str]:
     """Send the requests from a page of that origin. Return what the page learned from each.
 
-    The page does not come from the network. A browser that refuses to open the page cannot send anything.
+    The page does not come from the network. A browser that refuses to open the page cannot send
+    anything.
     """
     page = context.new_page()
     page.route(

@@ -1,4 +1,6 @@
-"""With JavaScript off, the list, its filters and pages, a job's page, its logs and its actions work."""
+"""With JavaScript off, the list, its filters and pages, a job's page, its logs and its actions
+work.
+"""
 
 from __future__ import annotations
 

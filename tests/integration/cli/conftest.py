@@ -1,4 +1,6 @@
-"""An installation in memory for the command line: the real flows, and the emulator of Cloud Logging."""
+"""An installation in memory for the command line: the real flows, and the emulator of Cloud
+Logging.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ from trainmaster.wiring import core_services, log_reader, objects
 
 @dataclass(frozen=True)
 class Installation:
-    """State and ports of the installation. A thread handles submitted jobs, as the function submit does."""
+    """State and ports of the installation.
+
+    A thread handles submitted jobs, as the function submit does.
+    """
 
     store: MemoryStore
     bus: MemoryBus

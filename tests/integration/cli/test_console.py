@@ -27,7 +27,9 @@ from trainmaster.wiring import log_reader
 
 
 def under_its_name(address: str, path: str = "") -> Request:
-    """Return a request as browsers send it, which resolve names below localhost to loopback themselves."""
+    """Return a request as browsers send it, which resolve names below localhost to loopback
+    themselves.
+    """
     url = urlsplit(address)
     return Request(
         f"http://127.0.0.1:{url.port}{path or f'/?{url.query}'}", headers={"Host": url.netloc}

@@ -1,4 +1,6 @@
-"""Prices, cost and advice on the command line, with the emulated catalogue and objects in memory."""
+"""Prices, cost and advice on the command line, with the emulated catalogue and objects
+in memory.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""`trainmaster doctor` on the emulators of Pub/Sub, Firestore and Cloud Storage, with one defect at a time.
+"""`trainmaster doctor` on the emulators of Pub/Sub, Firestore and Cloud Storage, with one defect at
+a time.
 
-`FakeGoogle` answers requests for which there is no emulator: quotas, notifications of a bucket, accounts.
+`FakeGoogle` answers requests for which there is no emulator: quotas, notifications of a bucket,
+accounts.
 """
 
 from __future__ import annotations
@@ -224,7 +226,10 @@ def test_changed_subscription_is_a_problem(installation: Installation) -> None:
 
 
 def test_schema_that_rejects_agents_events_is_a_problem(installation: Installation) -> None:
-    """The emulator supports only Avro. The test shows that Pub/Sub validates the sample, and its error is shown."""
+    """The emulator supports only Avro.
+
+    The test shows that Pub/Sub validates the sample, and its error is shown.
+    """
     fields = _avro(SAMPLE_EVENTS[topics.VM_READY])
     installation.with_schema(topics.VM_READY, "fits", fields)
     installation.with_schema(
@@ -370,9 +375,9 @@ def test_full_quota_and_unknown_region_are_problems(installation: Installation) 
     (line,) = installation.problems("--region", REGION)
     assert "quota N2_CPUS in us-central1: 24 of 24" in line
     assert (
-        f"gcloud beta quotas preferences create --service compute.googleapis.com --project {installation.project} "
-        "--quota-id N2-CPUS-per-project-region --preferred-value 48 --dimensions region=us-central1"
-        in line
+        "gcloud beta quotas preferences create --service compute.googleapis.com --project"
+        f" {installation.project} --quota-id N2-CPUS-per-project-region --preferred-value 48"
+        " --dimensions region=us-central1" in line
     )
     (line,) = installation.problems("--region", "mars-north1")
     assert "no region mars-north1" in line

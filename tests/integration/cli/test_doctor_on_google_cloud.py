@@ -1,4 +1,6 @@
-"""`trainmaster doctor` on organisation policies, quotas and deployed functions, which no emulator has."""
+"""`trainmaster doctor` on organisation policies, quotas and deployed functions, which no emulator
+has.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +116,9 @@ ALLOWED: dict[str, dict[str, object]] = {
     },
     "iam.allowedPolicyMemberDomains": {"values": {"allowedValues": ["C0123456"]}},
 }
-"""Constraint → a rule under which Trainmaster works, such as those that Google sets for new organisations."""
+"""Constraint → a rule under which Trainmaster works, such as those that Google sets for new
+organisations.
+"""
 
 
 def test_policies_that_block_nothing_are_ok(project: EmptyProject) -> None:

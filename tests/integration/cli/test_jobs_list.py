@@ -148,7 +148,9 @@ def test_cost_by_what_is_no_key_of_a_label_is_refused(world: World) -> None:
     ],
 )
 def test_an_empty_option_is_refused_and_not_taken_for_none(command: str, option: str) -> None:
-    """A script whose variable is not set would see the jobs of all users, or work with another installation."""
+    """A script whose variable is not set would see the jobs of all users, or work with another
+    installation.
+    """
     result = CliRunner().invoke(app, [*command.split(), option, ""])
     assert result.exit_code == 2
     assert f"Invalid value for '{option}': must not be empty" in result.stderr

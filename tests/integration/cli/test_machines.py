@@ -64,7 +64,10 @@ def compute(request: Request) -> Response:
 
 @pytest.fixture
 def installation(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryObjects]:
-    """An installation whose zones are those of the emulator's catalogue. Its bucket is in memory."""
+    """An installation whose zones are those of the emulator's catalogue.
+
+    Its bucket is in memory.
+    """
     objects = MemoryObjects()
     with serving(listen("127.0.0.1", 0, compute)) as address:
         monkeypatch.setenv("TRAINMASTER_PROJECT", "my-project")
@@ -126,12 +129,18 @@ def test_name_selects_machines_and_accelerators(text: str, names: set[str]) -> N
     [
         (
             ("a9-ultragpu-8g",),
-            "a9-ultragpu-8g: it is an accelerator-optimized machine type that this release does not",
+            (
+                "a9-ultragpu-8g: it is an accelerator-optimized machine type that this release"
+                " does not"
+            ),
         ),
         (("a4x-highgpu-4g",), "Arm"),
         (
             ("nothing",),
-            "nothing: no machine type, GPU or TPU has a name like it; `trainmaster machines` lists all",
+            (
+                "nothing: no machine type, GPU or TPU has a name like it; `trainmaster machines`"
+                " lists all"
+            ),
         ),
         (
             ("h100", "--region", "us-central9"),

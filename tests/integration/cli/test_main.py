@@ -164,11 +164,17 @@ def run_failing(run_main: RunMain, monkeypatch: pytest.MonkeyPatch) -> RunFailin
         (TemporaryError("Firestore does not answer"), "Firestore does not answer"),
         (
             DefaultCredentialsError("…"),
-            "no credentials for Google Cloud were found: log in with `gcloud auth application-default login`",
+            (
+                "no credentials for Google Cloud were found: log in with `gcloud auth"
+                " application-default login`"
+            ),
         ),
         (
             RefreshError("…"),
-            "your credentials for Google Cloud have expired: log in with `gcloud auth application-default login`",
+            (
+                "your credentials for Google Cloud have expired: log in with `gcloud auth"
+                " application-default login`"
+            ),
         ),
         (
             PermissionDenied("Missing or insufficient permissions."),
@@ -202,7 +208,10 @@ def test_invalid_setting_is_named(run_failing: RunFailing, monkeypatch: pytest.M
         settings.read_settings()
     assert run_failing(invalid.value) == (
         1,
-        "trainmaster: TRAINMASTER_LIMITS: 'many' is not RESOURCE=NUMBER, once each, such as vcpus=450\n",
+        (
+            "trainmaster: TRAINMASTER_LIMITS: 'many' is not RESOURCE=NUMBER, once each, such as"
+            " vcpus=450\n"
+        ),
     )
 
 

@@ -1,4 +1,6 @@
-"""`trainmaster mcp` as a client of the protocol starts it: a process with standard input and output."""
+"""`trainmaster mcp` as a client of the protocol starts it: a process with standard input and
+output.
+"""
 
 from __future__ import annotations
 

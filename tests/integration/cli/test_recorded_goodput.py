@@ -1,4 +1,6 @@
-"""The unmodified calculator of ml_goodput_measurement on what its recorder writes, and our own goodput beside it."""
+"""The unmodified calculator of ml_goodput_measurement on what its recorder writes, and our own
+goodput beside it.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def record_start(recorder: GoodputRecorder, now: datetime) -> None:
 
 
 def history(log: Log, random: Random) -> tuple[Job, float]:
-    """Record a job with losses; return it, and the share of its time in which steps were taken that count."""
+    """Record a job with losses; return it, and the share of its time in which steps were taken that
+    count.
+    """
     from ml_goodput_measurement.src.goodput import (
         GoodputRecorder,
     )  # imports scientific libraries: a few seconds

@@ -1,10 +1,11 @@
-"""A message of each kind becomes a dead letter on Google's Pub/Sub emulator, and is replayed after the fix.
+"""A message of each kind becomes a dead letter on Google's Pub/Sub emulator, and is replayed after
+the fix.
 
     refused    the release raises PermanentError: the function keeps the message at its first delivery, with the reason
     failing    the release raises another error: Pub/Sub moves the message after its delivery attempts
 
-After the fix, `trainmaster dead-letters replay --all` must let every message's job succeed. The functions are the real
-ones, behind real push subscriptions; VMs and state are in memory.
+After the fix, `trainmaster dead-letters replay --all` must let every message's job succeed. The
+functions are the real ones, behind real push subscriptions; VMs and state are in memory.
 """
 
 from __future__ import annotations
@@ -268,7 +269,10 @@ def name(outcome: str, kind: str) -> str:
 
 
 def prepare_message(lab: Lab, outcome: str, kind: str) -> tuple[bytes, dict[str, str]]:
-    """Prepare a job that cannot continue without a message of this kind. Return the message's data and attributes."""
+    """Prepare a job that cannot continue without a message of this kind.
+
+    Return the message's data and attributes.
+    """
     world = lab.world(name(outcome, kind))
     job = json.dumps({"jobId": world.job_id, **a_spec()}).encode()
     if kind not in {topics.UPLOAD, topics.SUBMIT}:
@@ -321,7 +325,9 @@ def system_event(project: str, world: World, replica_id: ReplicaId) -> bytes:
 
 
 def finish(lab: Lab, job_id: str, **more: object) -> None:
-    """Report all replicas ready, then the completion of the chief, and wait for the job to be SUCCEEDED."""
+    """Report all replicas ready, then the completion of the chief, and wait for the job to be
+    SUCCEEDED.
+    """
     world = lab.world(job_id)
 
     def is_running() -> bool:

@@ -39,7 +39,10 @@ trainingInput:
 
 
 class Recorder(BaseHTTPRequestHandler):
-    """The part of the training API that `gcloud … submit training` calls. Keeps the request bodies."""
+    """The part of the training API that `gcloud … submit training` calls.
+
+    Keeps the request bodies.
+    """
 
     bodies: list[dict[str, Any]] = []  # noqa: RUF012 - a test has one server
 
@@ -120,9 +123,10 @@ def test_flags_override_the_job_file_as_in_gcloud(jobs_api: str, tmp_path: Path)
     own = apply_flags(yaml.safe_load(SPEC), flags, ["--epochs", "5"])
     own["trainingInput"]["packageUris"] = ["gs://bkt/new.tar.gz"]
     assert own["trainingInput"] == gclouds["trainingInput"]
-    assert own["labels"] == {"team": "vision", **gclouds["labels"]}, (
-        "gcloud drops the labels of the file"
-    )
+    assert own["labels"] == {
+        "team": "vision",
+        **gclouds["labels"],
+    }, "gcloud drops the labels of the file"
 
 
 @pytest.mark.parametrize(

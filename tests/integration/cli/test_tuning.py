@@ -75,8 +75,8 @@ def test_why_explains_tuning_job_and_next_steps(study: Study) -> None:
         study.report_ready(number)
         study.complete_trial(number, number / 10)
     assert (
-        "All trials have ended, and 3 of 3 succeeded; the best is trial 3 with accuracy 0.3 at step 100."
-        in run("why", STUDY)
+        "All trials have ended, and 3 of 3 succeeded; the best is trial 3 with accuracy 0.3 at step"
+        " 100." in run("why", STUDY)
     )
 
 

@@ -1,4 +1,6 @@
-"""The command line and the real gcloud on the local stack: from a source folder to the job's last log line."""
+"""The command line and the real gcloud on the local stack: from a source folder to the job's last
+log line.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,10 @@ def trainmaster(stack: LocalStack, *arguments: str) -> subprocess.CompletedProce
 def submit(
     stack: LocalStack, job_id: str, package: Path, *arguments: str, workers: int = 2
 ) -> subprocess.CompletedProcess[str]:
-    """Submit a job and follow its log. `arguments` are the program's; the first is LINES_PER_SECONDxLINES."""
+    """Submit a job and follow its log.
+
+    `arguments` are the program's; the first is LINES_PER_SECONDxLINES.
+    """
     flags = [
         "--region=us-central1",
         "--runtime-version=scikit-learn-1.9",
@@ -79,7 +84,9 @@ def steps(lines: list[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def test_doctor_finds_no_problem_on_the_local_stack(stack: LocalStack) -> None:
-    """Earlier tests on the same stack may have left dead letters on purpose: they are dropped first."""
+    """Earlier tests on the same stack may have left dead letters on purpose: they are dropped
+    first.
+    """
     dropped = stack.run("trainmaster", "dead-letters", "drop", "--all")
     assert dropped.returncode == 0, dropped.stdout + dropped.stderr
     result = stack.run("trainmaster", "doctor", "--region", "us-central1")

@@ -56,8 +56,8 @@ def test_why_lists_each_zone_with_googles_message_and_the_next_zone(world: World
     lines = [line for line in explanation.splitlines() if "No capacity" in line]
     assert len(lines) == 2
     assert (
-        f"for 1 x n1-standard-4 (chief) in {A} (ZONE_RESOURCE_POOL_EXHAUSTED: {A} {GOOGLE}): trying {B}"
-        in lines[0]
+        f"for 1 x n1-standard-4 (chief) in {A} (ZONE_RESOURCE_POOL_EXHAUSTED: {A} {GOOGLE}):"
+        f" trying {B}" in lines[0]
     )
     assert f"trying {C} next.  [rule 11]" in lines[1]
     assert f"VMs are requested in {C}, after 2 capacity errors so far" in explanation
@@ -111,7 +111,10 @@ def test_why_of_next_job_names_the_zones_with_their_chances(world: World) -> Non
     world.job_id = "digits_2"
     world.submit(source="gs://b/jobs/digits.yaml#2")
     world.deliver()
-    order = f"Zones in this order: {B} (chance 82%), {C} (chance 50%), {F} (chance 50%), {A} (chance 18%)."
+    order = (
+        f"Zones in this order: {B} (chance 82%), {C} (chance 50%), {F} (chance 50%), {A} (chance"
+        " 18%)."
+    )
     assert order in " ".join(why(world).split())
 
 

@@ -85,7 +85,9 @@ class Emulator:
         return {instance["name"] for instance in self.all_instances()}
 
     def all_instances(self) -> list[dict[str, Any]]:
-        """Return the first page of all instances as JSON, which the client library reads in ten times as long."""
+        """Return the first page of all instances as JSON, which the client library reads in ten
+        times as long.
+        """
         scopes = self.call(f"/compute/v1/projects/{PROJECT}/aggregated/instances")["items"].values()
         return [instance for scope in scopes for instance in scope.get("instances", ())]
 
@@ -108,7 +110,9 @@ class Emulator:
         eventually(lambda: not self.names())
 
     def vm_processes(self) -> set[int]:
-        """Return the pids of all processes of all VMs of this emulator, even of those in other sessions."""
+        """Return the pids of all processes of all VMs of this emulator, even of those in other
+        sessions.
+        """
         marker = f"{MARKER}={self.state_dir}".encode()
         pids = set()
         for environ in Path("/proc").glob("[0-9]*/environ"):
@@ -141,7 +145,10 @@ def running_emulator(
     pubsub: str = "",
     program: Sequence[str] = ("-m", "trainmaster_emulators.compute"),
 ) -> Iterator[Emulator]:
-    """Run an emulator for the length of the block. `pubsub`: `host:port`, for `--system-events-topic`."""
+    """Run an emulator for the length of the block.
+
+    `pubsub`: `host:port`, for `--system-events-topic`.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

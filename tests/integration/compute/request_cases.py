@@ -2,8 +2,9 @@
 
     python -m tests.integration.compute.request_cases        rewrites golden/; review the changes before committing them
 
-The requests of a case are those of the first provisioning, or of the provisioning after some VMs were lost. The minimal
-request is stored completely, all others as differences from it, so that a reader sees what matters.
+The requests of a case are those of the first provisioning, or of the provisioning after some VMs
+were lost. The minimal request is stored completely, all others as differences from it, so that a
+reader sees what matters.
 """
 
 from __future__ import annotations
@@ -272,7 +273,9 @@ def minimal_request() -> Json:
 
 
 def differences(case: Case) -> list[Json]:
-    """Return the differences of each request from the minimal one, by path; null: the request has no such field."""
+    """Return the differences of each request from the minimal one, by path; null: the request has
+    no such field.
+    """
     minimal = _leaves(minimal_request())
     requests = []
     for request in case.requests():
@@ -285,7 +288,10 @@ def differences(case: Case) -> list[Json]:
 
 
 def as_sent(request: compute_v1.BulkInsertInstanceResource) -> Json:
-    """Return the request's JSON, with unordered lists sorted. The JSON must parse to the same request."""
+    """Return the request's JSON, with unordered lists sorted.
+
+    The JSON must parse to the same request.
+    """
     json_text = compute_v1.BulkInsertInstanceResource.to_json(
         request, use_integers_for_enums=False, always_print_fields_with_no_presence=False
     )

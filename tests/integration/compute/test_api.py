@@ -1,4 +1,6 @@
-"""The Compute API through google-cloud-compute: resources, lists, fingerprints, operations, errors."""
+"""The Compute API through google-cloud-compute: resources, lists, fingerprints,
+operations, errors.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Errors of Compute Engine's client, and the limits of what is sent to it. No emulator is needed."""
+"""Errors of Compute Engine's client, and the limits of what is sent to it.
+
+No emulator is needed.
+"""
 
 from __future__ import annotations
 

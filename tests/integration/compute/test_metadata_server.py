@@ -236,6 +236,9 @@ def test_google_auth_gets_tokens_that_verify_against_the_emulator(emulator: Emul
 
 def test_vm_without_service_account_has_no_tokens(emulator: Emulator) -> None:
     url = "http://$GCE_METADATA_HOST/computeMetadata/v1/instance/service-accounts"
-    script = f'curl -s -o /dev/null -w "%{{http_code}}\\n" -H Metadata-Flavor:Google "{url}/default/token"; sleep 600'
+    script = (
+        'curl -s -o /dev/null -w "%{http_code}\\n" -H Metadata-Flavor:Google'
+        f' "{url}/default/token"; sleep 600'
+    )
     emulator.run("vm", script, service_accounts=[])
     eventually(lambda: "404" in emulator.serial("vm").splitlines())

@@ -1,4 +1,6 @@
-"""The behaviours of `--realistic`: durations, quotas of calls, late failures, and late entries of the audit log."""
+"""The behaviours of `--realistic`: durations, quotas of calls, late failures, and late entries of
+the audit log.
+"""
 
 from __future__ import annotations
 

@@ -86,7 +86,9 @@ def cloud() -> Iterator[Cloud]:
 
 
 def boot(emulator: Emulator, cloud: Cloud, on_signal: str) -> None:
-    """Start a VM with a GPU. Its program runs the statement `on_signal` when it receives the checkpoint signal."""
+    """Start a VM with a GPU. Its program runs the statement `on_signal` when it receives the
+    checkpoint signal.
+    """
     program = f"""
 import signal
 def save(*_):
@@ -105,7 +107,10 @@ while True:
         ),
         "trainmaster-directive": json.dumps({"attempt": 1, "incarnation": 1, "action": "run"}),
     }
-    variables = f"TRAINMASTER_PUBSUB_ENDPOINT={cloud.host} STORAGE_EMULATOR_HOST={cloud.host} PYTHONPATH=$HOME"
+    variables = (
+        f"TRAINMASTER_PUBSUB_ENDPOINT={cloud.host} STORAGE_EMULATOR_HOST={cloud.host}"
+        " PYTHONPATH=$HOME"
+    )
     setup = f"export {variables}\nmkdir -p $HOME/trainer\n"
     write = f"touch $HOME/trainer/__init__.py\ncat >$HOME/trainer/task.py <<'END'\n{program}END\n"
     emulator.run("vm", setup + write + files["startup-script"], metadata=metadata, **GPU)
@@ -132,7 +137,8 @@ def test_program_that_continues_is_replaced_in_the_last_part_of_the_notice(
     eventually(lambda: "SAVED" in emulator.serial("vm"), within_s=60)
     message = cloud.wait_for_message("maintenance")
     assert message.at - announced_at > 2.5, "the announcement has whole seconds"
-    assert [topic for topic, _ in cloud.published()] == ["vm-ready", "maintenance"], (
-        "the program is still running"
-    )
+    assert [topic for topic, _ in cloud.published()] == [
+        "vm-ready",
+        "maintenance",
+    ], "the program is still running"
     assert emulator.status("vm") == "RUNNING"

@@ -1,4 +1,6 @@
-"""The system-event audit log, exported to Pub/Sub: one entry for each event that the user did not request."""
+"""The system-event audit log, exported to Pub/Sub: one entry for each event that the user did not
+request.
+"""
 
 from __future__ import annotations
 

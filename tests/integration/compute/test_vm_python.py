@@ -1,4 +1,6 @@
-"""The Python of a VM: `pip install --user` overrides the image's packages, and nothing reaches other VMs."""
+"""The Python of a VM: `pip install --user` overrides the image's packages, and nothing reaches
+other VMs.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def wheel(folder: Path, version: str) -> str:
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A runtime image, as `make images` builds it, with version 2 of the package and a console script."""
+    """A runtime image, as `make images` builds it, with version 2 of the package and a console
+    script.
+    """
     folder = tmp_path_factory.mktemp("image")
     image = folder / "runtime"
     create_python_image(image)
@@ -69,7 +73,10 @@ def test_user_install_overrides_a_package_of_the_image_in_this_vm_only(
     assert [imported_version(first, homes[0]), imported_version(second, homes[1])] == ["2.0", "2.0"]
     run([first, "-m", "pip", "install", "--user", wheel(tmp_path, "1.0")], homes[0])
     assert [imported_version(first, homes[0]), imported_version(second, homes[1])] == ["1.0", "2.0"]
-    installed = f"import importlib.metadata, sys; print(importlib.metadata.version({NAME!r}), *sys.path, sep='\\n')"
+    installed = (
+        f"import importlib.metadata, sys; print(importlib.metadata.version({NAME!r}), *sys.path,"
+        " sep='\\n')"
+    )
     version, *folders = run([first, "-c", installed], homes[0]).splitlines()
     assert version == "1.0"
     assert len(folders) == len(set(folders))

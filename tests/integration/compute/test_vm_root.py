@@ -1,4 +1,6 @@
-"""/gcs of an emulated VM: nothing can be written there until gcsfuse is mounted, which any user may do."""
+"""/gcs of an emulated VM: nothing can be written there until gcsfuse is mounted, which any user may
+do.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ echo never
 
 
 def run_vm(folder: Path, script: str, python: str, user: int, **environ: str) -> str:
-    """Run a script as a VM runs its startup script, until the script kills the VM; return the output."""
+    """Run a script as a VM runs its startup script, until the script kills the VM; return the
+    output.
+    """
     (folder / "tmp").mkdir(parents=True, exist_ok=True)
     (folder / "script").write_text(script)
     for path in (folder, folder / "tmp", folder / "script"):

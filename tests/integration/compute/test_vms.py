@@ -55,7 +55,8 @@ def operation_types(emulator: Emulator, name: str) -> list[str]:
 def test_startup_script_runs_with_its_own_home_and_environment(emulator: Emulator) -> None:
     emulator.run(
         "vm",
-        'python3 -c "import sys; print(sys.prefix)"; env | cut -d= -f1 | sort | xargs; pwd; echo end',
+        'python3 -c "import sys; print(sys.prefix)"; env | cut -d= -f1 | sort | xargs; pwd;'
+        " echo end",
     )
     eventually(lambda: "startup-script exit status 0" in emulator.serial("vm"))
     _, prefix, names, work, *_ = emulator.serial("vm").splitlines()
@@ -136,7 +137,10 @@ def test_stopped_vm_has_no_process_and_starts_with_the_same_disk(emulator: Emula
     def wait_for_boot(count: int) -> None:
         eventually(lambda: f"boot {count} of this disk" in emulator.serial("vm"))
 
-    script = 'echo >> "$HOME/boots"; echo "boot $(wc -l < "$HOME/boots") of this disk"; setsid sleep 600 & sleep 600'
+    script = (
+        'echo >> "$HOME/boots"; echo "boot $(wc -l < "$HOME/boots") of this disk"; setsid sleep 600'
+        " & sleep 600"
+    )
     emulator.run("vm", script)
     wait_for_boot(1)
     first = emulator.vm_processes()
@@ -213,7 +217,10 @@ def test_preempted_vm_ends_after_the_notice(emulator: Emulator, action: str, sta
 
 def test_maintenance_is_announced_in_the_metadata_and_stops_the_vm(emulator: Emulator) -> None:
     event = "http://$GCE_METADATA_HOST/computeMetadata/v1/instance/maintenance-event"
-    watch = f'until curl -s -H Metadata-Flavor:Google "{event}" | grep TERMINATE_; do sleep 0.05; done; sleep 600'
+    watch = (
+        f'until curl -s -H Metadata-Flavor:Google "{event}" | grep TERMINATE_; do sleep 0.05; done;'
+        " sleep 600"
+    )
     emulator.run("vm", f"echo ready; {watch}")
     eventually(lambda: "ready" in emulator.serial("vm"))
     emulator.done(
@@ -232,7 +239,10 @@ def test_migrating_vm_reads_the_event_and_keeps_running(
 ) -> None:
     event = "http://$GCE_METADATA_HOST/computeMetadata/v1/instance/maintenance-event"
     read = f'curl -s -H Metadata-Flavor:Google "{event}"'
-    watch = f"until {read} | grep MIGRATE_; do sleep 0.05; done; until {read} | grep NONE; do sleep 0.05; done"
+    watch = (
+        f"until {read} | grep MIGRATE_; do sleep 0.05; done; until {read} | grep NONE; do sleep"
+        " 0.05; done"
+    )
     vm = emulator.run(
         "vm", f"echo up; {watch}; sleep 600", scheduling={"on_host_maintenance": "MIGRATE"}
     )
@@ -260,7 +270,10 @@ def test_spot_vm_with_a_preemption_notice_keeps_running_after_the_announcement(
     emulator: Emulator,
 ) -> None:
     preempted = "http://$GCE_METADATA_HOST/computeMetadata/v1/instance/preempted"
-    watch = f'until curl -s -H Metadata-Flavor:Google "{preempted}" | grep TRUE; do sleep 0.05; done; sleep 600'
+    watch = (
+        f'until curl -s -H Metadata-Flavor:Google "{preempted}" | grep TRUE; do sleep 0.05; done;'
+        " sleep 600"
+    )
     scheduling = {"provisioning_model": "SPOT", "preemption_notice_duration": {"seconds": 120}}
     emulator.run("vm", f"echo ready; {watch}", scheduling=scheduling)
     eventually(lambda: "ready" in emulator.serial("vm"))

@@ -1,4 +1,6 @@
-"""One container engine for all of these tests, if it can be started, and a local stack whose VMs use it."""
+"""One container engine for all of these tests, if it can be started, and a local stack whose VMs
+use it.
+"""
 
 from __future__ import annotations
 

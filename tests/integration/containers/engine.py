@@ -3,9 +3,10 @@
     .images/engine/     the images, kept from one session to the next; only one session at a time may use them
     /run/tm-engine-…    the engine's socket and other files that are removed at its end
 
-It needs root and some Debian packages (`missing` names them). Containers use the machine's own network or none: no
-bridge, no firewall rule, nothing that outlives the session. The image names are invented, so that no public registry
-has them; a registry that the tests start serves images that have to be pulled.
+It needs root and some Debian packages (`missing` names them). Containers use the machine's own
+network or none: no bridge, no firewall rule, nothing that outlives the session. The image names are
+invented, so that no public registry has them; a registry that the tests start serves images that
+have to be pulled.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ PREFIX: Final = "trainmaster-tests"
 BUILD_S: Final = 540.0
 START_S: Final = 60.0
 
-# The packages that Google's Debian images have besides the base system, as far as we use them; pip is not among them.
-# Source: compute-image-tools, daisy_workflows/image_build/debian (python3); Debian's class EXTRAS (the other two).
+# The packages that Google's Debian images have besides the base system, as far as we use them; pip
+# is not among them. Source: compute-image-tools, daisy_workflows/image_build/debian (python3);
+# Debian's class EXTRAS (the other two).
 DEBIAN_DOCKERFILE: Final = """
 FROM {bare}
 RUN apt-get update && apt-get install --yes --no-install-recommends python3 curl ca-certificates && apt-get clean
@@ -61,8 +63,9 @@ PODMAN_REGISTRIES: Final = """
 location = "{registry}"
 insecure = true
 """
-# By default podman raises these limits, which is not permitted if this machine is a container itself. Its default
-# runtime, crun, rejects control groups of both versions at once; runc is installed, because docker needs it.
+# By default podman raises these limits, which is not permitted if this machine is a container
+# itself. Its default runtime, crun, rejects control groups of both versions at once; runc is
+# installed, because docker needs it.
 PODMAN_CONTAINERS: Final = """
 [containers]
 default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
@@ -131,7 +134,9 @@ class Client:
 
 @dataclass(frozen=True)
 class Engine:
-    """`host`: the value of DOCKER_HOST. `registry`: the host and port from which images can be pulled."""
+    """`host`: the value of DOCKER_HOST. `registry`: the host and port from which images can be
+    pulled.
+    """
 
     host: str
     registry: str
@@ -201,7 +206,9 @@ class Engine:
         return self.build(f"{PREFIX}/program:1", dockerfile, folder)
 
     def google_emulators(self) -> str:
-        """Build Google's emulator image under its official name, from the Cloud SDK of this machine."""
+        """Build Google's emulator image under its official name, from the Cloud SDK of this
+        machine.
+        """
         if self.has(container_service.GOOGLE):  # otherwise the builder compares a gigabyte of files
             return container_service.GOOGLE
         backend = choose_backend(BackendKind.CLOUD_SDK)
@@ -224,13 +231,18 @@ class Engine:
             return self.build(container_service.GOOGLE, dockerfile, Path(context))
 
     def fake_gcs(self) -> str:
-        """Build the fake-gcs-server image under its official name, from the program in the wheel."""
+        """Build the fake-gcs-server image under its official name, from the program in
+        the wheel.
+        """
         program = storage.find_program()
         dockerfile = GCS_DOCKERFILE.format(debian=self.debian("bookworm"), program=program.name)
         return self.build(container_service.FAKE_GCS, dockerfile, program.parent)
 
     def publish(self, image: str, name: str) -> str:
-        """Push an image and return its URI in the registry. The engine keeps no copy under that URI."""
+        """Push an image and return its URI in the registry.
+
+        The engine keeps no copy under that URI.
+        """
         uri = f"{self.registry}/{name}"
         self.docker("tag", image, uri)
         self.docker("push", uri, within_s=BUILD_S)
@@ -240,7 +252,10 @@ class Engine:
 
 @contextmanager
 def running_engine() -> Iterator[Engine]:
-    """Run an engine and its registry during the block. They end with this process, even if it is killed."""
+    """Run an engine and its registry during the block.
+
+    They end with this process, even if it is killed.
+    """
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (
         (FOLDER / "lock").open("w") as lock,
@@ -259,7 +274,8 @@ def running_podman(registry: str) -> Iterator[Client]:
     """Podman with separate storage, and a PATH without docker, which an agent would prefer."""
     if shutil.which("podman") is None or not (shutil.which("catatonit") or shutil.which("tini")):
         pytest.skip(
-            "no podman with an init program: apt-get install --no-install-recommends podman catatonit"
+            "no podman with an init program: apt-get install --no-install-recommends podman"
+            " catatonit"
         )
     with tempfile.TemporaryDirectory(prefix="tm-podman-") as name:
         folder = Path(name)
@@ -310,8 +326,8 @@ def _registry(run: Path) -> Iterator[str]:
     address = f"{LOOPBACK}:{ports.take()}"
     config = run / "registry.yml"
     config.write_text(
-        f"version: 0.1\nlog: {{level: error}}\nstorage: {{filesystem: {{rootdirectory: {run}/registry}}}}\n"
-        f"http: {{addr: '{address}'}}\n"
+        "version: 0.1\nlog: {level: error}\nstorage: {filesystem: {rootdirectory:"
+        f" {run}/registry}}}}\nhttp: {{addr: '{address}'}}\n"
     )
     with _running(["docker-registry", "serve", str(config)], run / "registry.log"):
         yield address

@@ -1,4 +1,6 @@
-"""The agent with a real engine, docker or podman: a job's container from its registry to its exit."""
+"""The agent with a real engine, docker or podman: a job's container from its registry
+to its exit.
+"""
 
 from __future__ import annotations
 

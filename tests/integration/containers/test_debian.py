@@ -1,7 +1,8 @@
-"""The startup script and the agent on Debian root file systems, where they install what the image lacks.
+"""The startup script and the agent on Debian root file systems, where they install what the image
+lacks.
 
-A container stands in for the VM. It has its own file system and processes, and it reaches the metadata server, Pub/Sub
-and Cloud Storage of the agent's tests over the loopback address.
+A container stands in for the VM. It has its own file system and processes, and it reaches the
+metadata server, Pub/Sub and Cloud Storage of the agent's tests over the loopback address.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ def cloud(tmp_path: Path) -> Iterator[Cloud]:
 
 @pytest.fixture
 def boot(engine: Engine, cloud: Cloud) -> Iterator[Callable[..., str]]:
-    """A function that starts a VM with an image's disk and options of `docker run`; it returns the container's id."""
+    """A function that starts a VM with an image's disk and options of `docker run`; it returns the
+    container's id.
+    """
     script = AGENT / "startup.sh"
     environment = {
         "GCE_METADATA_HOST": cloud.host,
@@ -144,7 +147,9 @@ def test_missing_python_is_reported_on_the_console(
 def test_container_engine_is_installed_on_an_image_without_one(
     engine: Engine, cloud: Cloud, boot: Callable[..., str], tmp_path: Path
 ) -> None:
-    """A container has no service manager, so the installed engine does not run: its client is what can be checked."""
+    """A container has no service manager, so the installed engine does not run: its client is what
+    can be checked.
+    """
     (folder := tmp_path / "again").mkdir()
     Vm(cloud, folder).configure(
         container={"image": "us-docker.pkg.dev/p/r/i:1", "command": []}, python_module=""

@@ -1,4 +1,6 @@
-"""Containers that emulated VMs start: each VM has its own, and they end when the VM ends for any reason."""
+"""Containers that emulated VMs start: each VM has its own, and they end when the VM ends for any
+reason.
+"""
 
 from __future__ import annotations
 
@@ -85,12 +87,11 @@ def test_killed_emulator_leaves_no_container(engine: Engine, image: str, tmp_pat
 
 def test_container_reaches_the_services_of_its_vm(emulator: Emulator, image: str) -> None:
     source = (
-        "import os, urllib.request\\n"
-        "address = 'http://' + os.environ['GCE_METADATA_HOST'] + '/computeMetadata/v1/instance/name'\\n"
-        "request = urllib.request.Request(address, headers={'Metadata-Flavor': 'Google'})\\n"
-        "print(os.environ['GREETING'], urllib.request.urlopen(request).read().decode())\\n"
-        "print(open(os.environ['A_FILE']).readline())\\n"
-        "print('PATH of the image:', os.environ['PATH'])"
+        "import os, urllib.request\\naddress = 'http://' + os.environ['GCE_METADATA_HOST'] +"
+        " '/computeMetadata/v1/instance/name'\\nrequest = urllib.request.Request(address,"
+        " headers={'Metadata-Flavor': 'Google'})\\nprint(os.environ['GREETING'],"
+        " urllib.request.urlopen(request).read().decode())\\nprint(open(os.environ['A_FILE']).readline())\\nprint('PATH"
+        " of the image:', os.environ['PATH'])"
     )
     emulator.run("vm", f'docker run --rm --network=host {image} python3 -c "$(printf "{source}")"')
     eventually(lambda: "exit status" in emulator.serial("vm"), ENGINE_S)

@@ -1,4 +1,6 @@
-"""Firestore operations and invocations of one job from its submission to its end: a + b * N for N replicas."""
+"""Firestore operations and invocations of one job from its submission to its end: a + b * N for N
+replicas.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ from bench.meter import Meter, attach
 def test_cost_of_a_job_is_exactly_linear_in_its_replicas(
     size: int, firestore_emulator: str
 ) -> None:
-    """As docs/benchmarks.md states it. Deletes are those of leases. One thread: in a fixed order."""
+    """As docs/benchmarks.md states it.
+
+    Deletes are those of leases. One thread: in a fixed order.
+    """
     meter = Meter()
     with Emulators(firestore_emulator).project() as project, agents(project.name) as senders:
         attach(project.client, meter)

@@ -1,7 +1,9 @@
-"""Cost of the loss of one VM in a synchronous job of N replicas, until every replica runs again: a + b * N.
+"""Cost of the loss of one VM in a synchronous job of N replicas, until every replica runs again: a
++ b * N.
 
-The flows run side by side in threads, as in several function instances, on the adapter in memory and on Firestore's
-emulator. All peers of the lost replica fail, are held, and start again when its replacement is ready.
+The flows run side by side in threads, as in several function instances, on the adapter in memory
+and on Firestore's emulator. All peers of the lost replica fail, are held, and start again when its
+replacement is ready.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ class MemoryMeter(Meter):
 READS_PER_REPLICA_MAX = 20
 """In memory. docs/decisions/0031-linear-cost.md states the bounds."""
 READS_PER_REPLICA_MAX_ON_FIRESTORE = 22
-"""Each provisioning round reads the attempt, and a busy emulator needs more rounds: 13 to 16 reads were seen."""
+"""Each provisioning round reads the attempt, and a busy emulator needs more rounds: 13 to 16 reads
+were seen.
+"""
 
 
 def lose_one(gang: Gang, size: int, meter: Meter) -> None:

@@ -1,5 +1,7 @@
-"""Cost of a search for capacity on Firestore's emulator, with the flows in threads: a failed request costs the same for
-ten replicas and for a thousand, and the move of a running gang a + b * N."""
+"""Cost of a search for capacity on Firestore's emulator, with the flows in threads: a failed
+request costs the same for ten replicas and for a thousand, and the move of a running gang a + b *
+N.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class MovingGang(Gang):
 def submitted(
     size: int, full: set[str], firestore: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[MovingGang, Meter]]:
-    """Yield a job whose VMs are requested, in zones of which some are full, and the meter of all that this cost."""
+    """Yield a job whose VMs are requested, in zones of which some are full, and the meter of all
+    that this cost.
+    """
     monkeypatch.setattr(gang_job, "CountedFleet", partial(CountedFleet, stockout_zones=full))
     with Emulators(firestore).project() as project, agents(project.name) as senders:
         meter = Meter()

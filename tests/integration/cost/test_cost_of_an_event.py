@@ -1,4 +1,6 @@
-"""Cost of one event and of the provisioning that follows it: the same, however many other jobs run."""
+"""Cost of one event and of the provisioning that follows it: the same, however many
+other jobs run.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ Cost = tuple[int, int, int, int]
 
 
 def cost_of_a_restart(emulators: Emulators, jobs: int) -> Cost:
-    """Return the cost of a failed program in one of `jobs` running jobs of ten replicas, until it runs again."""
+    """Return the cost of a failed program in one of `jobs` running jobs of ten replicas, until it
+    runs again.
+    """
     job_id = copy_id(jobs // 2)
     with emulators.project() as project, agents(project.name) as senders:
         functions = running_jobs(project, jobs)

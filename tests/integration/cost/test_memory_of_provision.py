@@ -1,7 +1,8 @@
 """Memory of `provision` with a job of 1,000 VMs, whose listings are as large as Compute Engine's.
 
-The function runs from its archive, as on Cloud Functions. Its VMs are those of the emulator, with their whole metadata,
-but they have no processes: 1,000 agents need more memory than a development machine has.
+The function runs from its archive, as on Cloud Functions. Its VMs are those of the emulator, with
+their whole metadata, but they have no processes: 1,000 agents need more memory than a development
+machine has.
 """
 
 from __future__ import annotations

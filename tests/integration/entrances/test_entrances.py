@@ -1,4 +1,6 @@
-"""Every recorded document through every entrance: the same answer and plan, or a difference with its reason."""
+"""Every recorded document through every entrance: the same answer and plan, or a difference with
+its reason.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,10 @@ from trainmaster.settings import settings
 from trainmaster.wiring import api as wiring
 
 Result = tuple[Plan, Tuning | None] | None
-"""The plan and other fields of the stored job. None: the entrance accepts the document and shows no plan."""
+"""The plan and other fields of the stored job.
+
+None: the entrance accepts the document and shows no plan.
+"""
 
 TESTS: Final = Path(__file__).parents[2]
 UNIT: Final = TESTS / "unit" / "jobspec"
@@ -67,8 +72,11 @@ REJECTED: Final = [
     for name in DOCUMENTS
     if name.startswith("rejected/") and "id-" not in name and "region" not in name
 ]
-"""Documents that no entrance accepts. `unit/jobspec/test_rejected_jobs.py` shows that the job format refuses each.
-One in eight is enough to show that each entrance uses the job format; the others are heavy."""
+"""Documents that no entrance accepts.
+
+`unit/jobspec/test_rejected_jobs.py` shows that the job format refuses each. One in eight is enough
+to show that each entrance uses the job format; the others are heavy.
+"""
 HEAVY: Final = [name for number, name in enumerate(REJECTED) if number % 8]
 
 ALL_RESOURCES: Final = AllowedResources("my-project", ("*",))
@@ -103,7 +111,10 @@ class Sent:
 
     @property
     def region_option(self) -> str | None:
-        """The region that entrances with such an option get. None: the manifest names its region (WITH_REGION)."""
+        """The region that entrances with such an option get.
+
+        None: the manifest names its region (WITH_REGION).
+        """
         return None if self.name.rpartition("/")[2] in WITH_REGION else REGION
 
     @property
@@ -394,7 +405,9 @@ def test_document_has_the_same_answer_and_plan_at_every_entrance(
 
 
 def without_wrapper(plan: Plan, tuning: Tuning | None) -> Result:
-    """Name the fields of substitutions as in a document whose jobSpec is at the top level: the API's has a wrapper."""
+    """Name the fields of substitutions as in a document whose jobSpec is at the top level: the
+    API's has a wrapper.
+    """
     substitutions = tuple(
         replace(item, field=item.field.removeprefix("jobSpec.")) for item in plan.substitutions
     )
@@ -402,7 +415,10 @@ def without_wrapper(plan: Plan, tuning: Tuning | None) -> Result:
 
 
 def is_valid_job(sent: Sent) -> bool:
-    """Return whether the job format accepts the document. The folder says so, except for the files of users."""
+    """Return whether the job format accepts the document.
+
+    The folder says so, except for the files of users.
+    """
     folder = sent.name.partition("/")[0]
     if folder != "files":
         return (

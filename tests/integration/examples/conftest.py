@@ -11,13 +11,19 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture(scope="session")
 def tensorflow_image() -> Path:
-    """Return the Python environment of runtimeVersion 2.21. A test that needs it fails if it is missing."""
+    """Return the Python environment of runtimeVersion 2.21.
+
+    A test that needs it fails if it is missing.
+    """
     return image("tensorflow")
 
 
 @pytest.fixture(scope="session")
 def scikit_learn_image() -> Path:
-    """Return the Python environment of runtimeVersion scikit-learn-1.9. A test that needs it fails if it is missing."""
+    """Return the Python environment of runtimeVersion scikit-learn-1.9.
+
+    A test that needs it fails if it is missing.
+    """
     return image("scikit-learn")
 
 

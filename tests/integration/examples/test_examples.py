@@ -1,4 +1,6 @@
-"""The example job files and trainers: they parse, can be packaged and installed, and train a model."""
+"""The example job files and trainers: they parse, can be packaged and installed, and
+train a model.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def files_of_examples() -> set[Path]:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Return a function that returns the archive of a trainer, which is built once and leaves nothing else behind."""
+    """Return a function that returns the archive of a trainer, which is built once and leaves
+    nothing else behind.
+    """
 
     @cache
     def build(trainer: str) -> Path:

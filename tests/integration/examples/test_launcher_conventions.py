@@ -1,6 +1,8 @@
-"""Conventions of launchers that read TF_CONFIG themselves, such as Horovod's wrapper on AI Platform Training.
+"""Conventions of launchers that read TF_CONFIG themselves, such as Horovod's wrapper on AI Platform
+Training.
 
-Source: ai-platform-samples, training/horovod/base/horovod_wrapper.py, which checks them before it starts its ranks.
+Source: ai-platform-samples, training/horovod/base/horovod_wrapper.py, which checks them before it
+starts its ranks.
 """
 
 from __future__ import annotations

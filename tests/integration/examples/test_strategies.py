@@ -1,4 +1,6 @@
-"""The trainers of the distribution strategies as local processes: one replica, or several on the loopback address."""
+"""The trainers of the distribution strategies as local processes: one replica, or several on the
+loopback address.
+"""
 
 from __future__ import annotations
 

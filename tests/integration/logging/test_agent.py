@@ -1,4 +1,6 @@
-"""The real agent as a real process: the program's output is in Cloud Logging before its exit is reported."""
+"""The real agent as a real process: the program's output is in Cloud Logging before its exit is
+reported.
+"""
 
 from __future__ import annotations
 

@@ -20,16 +20,25 @@ BASE = f'(resource.type="ml_job" OR resource.type="cloudml_job") AND {JOB}'
         (BASE, ["a", "b", "c"]),
         (f'{BASE} AND timestamp>="2026-11-21T03:00:02Z"', ["b", "c"]),
         (
-            f'{BASE} AND timestamp>"2026-11-21T03:00:02Z" AND timestamp<"2026-11-21T05:00:09.000000+02:00"',
+            (
+                f'{BASE} AND timestamp>"2026-11-21T03:00:02Z" AND'
+                ' timestamp<"2026-11-21T05:00:09.000000+02:00"'
+            ),
             ["c"],
         ),
         (f'{BASE} AND timestamp<"2026-11-21T03:00:02.000000000Z"', ["a"]),
         (
-            '((timestamp="2026-11-21T03:00:02Z" AND insertId>"i1") OR timestamp>"2026-11-21T03:00:02Z")',
+            (
+                '((timestamp="2026-11-21T03:00:02Z" AND insertId>"i1") OR'
+                ' timestamp>"2026-11-21T03:00:02Z")'
+            ),
             ["b", "c"],
         ),
         (
-            '((timestamp="2026-11-21T03:00:02Z" AND insertId>"i2") OR timestamp>"2026-11-21T03:00:02Z")',
+            (
+                '((timestamp="2026-11-21T03:00:02Z" AND insertId>"i2") OR'
+                ' timestamp>"2026-11-21T03:00:02Z")'
+            ),
             ["c"],
         ),
         ('(resource.labels.task_name="ps-replica-0" OR labels.task_name="ps-replica-0")', ["c"]),

@@ -1,4 +1,6 @@
-"""The real gcloud against the Logging emulator: `logging read`, and `ai-platform jobs stream-logs` to its end."""
+"""The real gcloud against the Logging emulator: `logging read`, and `ai-platform jobs stream-logs`
+to its end.
+"""
 
 from __future__ import annotations
 

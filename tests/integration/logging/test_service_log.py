@@ -1,4 +1,6 @@
-"""The lines that the service itself writes into a job's log: their text, once per decision, and failures to write."""
+"""The lines that the service itself writes into a job's log: their text, once per decision, and
+failures to write.
+"""
 
 from __future__ import annotations
 

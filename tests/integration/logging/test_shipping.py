@@ -1,4 +1,6 @@
-"""Copying a VM's output to Cloud Logging: each line once and in order, whatever Cloud Logging does."""
+"""Copying a VM's output to Cloud Logging: each line once and in order, whatever Cloud
+Logging does.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ ORIGIN = LogOrigin(LOG, PROJECT, "us-central1", "digits_1", "worker-replica-1", 
 
 @dataclass
 class Shipper:
-    """A CloudLog on the emulator. `failures` are raised, or called, instead of the next calls; the last one stays."""
+    """A CloudLog on the emulator.
+
+    `failures` are raised, or called, instead of the next calls; the last one stays.
+    """
 
     cloud: Cloud
     linger_s: float = 0.01
@@ -273,9 +278,11 @@ def test_project_that_may_not_write_ml_job_gets_generic_task(strict: Shipper) ->
     assert {entry["resource"]["type"] for entry in entries} == {"generic_task"}
     assert entries[0]["labels"]["ml.googleapis.com/task_name"] == "worker-replica-1"
     tried = [json.loads(body)["resource"]["type"] for body in strict.bodies]
-    assert tried == ["ml_job", "generic_task", "generic_task"], (
-        "the rejected type is tried only once"
-    )
+    assert tried == [
+        "ml_job",
+        "generic_task",
+        "generic_task",
+    ], "the rejected type is tried only once"
 
 
 def test_rejected_batch_does_not_delay_later_lines(shipper: Shipper) -> None:

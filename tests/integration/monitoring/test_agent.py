@@ -1,4 +1,6 @@
-"""The real agent as a real process: what its program uses is in Cloud Monitoring, and metrics never disturb it."""
+"""The real agent as a real process: what its program uses is in Cloud Monitoring, and metrics never
+disturb it.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class Monitoring(Cloud):
         self.server._clock_ns = time.time_ns
 
     def points(self, metric: str) -> dict[str, list[float]]:
-        """Return the values of each series of the last hour by GPU, or under an empty name; none if no agent wrote."""
+        """Return the values of each series of the last hour by GPU, or under an empty name; none if
+        no agent wrote.
+        """
         now = time.time_ns()
         interval = {
             "interval_startTime": rfc3339(now - 3600 * SECOND),

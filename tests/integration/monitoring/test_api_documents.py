@@ -1,4 +1,6 @@
-"""The emulator and the agent against the discovery document and Google's own client of Cloud Monitoring."""
+"""The emulator and the agent against the discovery document and Google's own client of Cloud
+Monitoring.
+"""
 
 from __future__ import annotations
 

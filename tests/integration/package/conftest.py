@@ -1,4 +1,5 @@
-"""Real installations of the package: the wheel and the libraries of an extra, each in a virtual environment of its own.
+"""Real installations of the package: the wheel and the libraries of an extra, each in a virtual
+environment of its own.
 
 The libraries are links to those of the tests' environment, so that nothing is downloaded.
 """
@@ -32,7 +33,9 @@ class Installation:
     def run(
         self, program: str, *arguments: str, cwd: Path, **variables: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run one of the installation's programs in a folder, without the variables of another installation."""
+        """Run one of the installation's programs in a folder, without the variables of another
+        installation.
+        """
         own = {
             name: value
             for name, value in os.environ.items()
@@ -101,7 +104,8 @@ def install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[
 def link_compiled(packages: Path) -> None:
     """Let installed modules use what Python has compiled of the same sources in the checkout.
 
-    Python ignores a compiled module unless its source has the size and the time of the one that was compiled.
+    Python ignores a compiled module unless its source has the size and the time of the one that was
+    compiled.
     """
     for folder in (ROOT / "shared", ROOT / "emulators"):
         for compiled in folder.rglob("__pycache__/*.pyc"):

@@ -1,4 +1,6 @@
-"""Folders that jobs run commands in: what is packed, what is refused, and what a VM does with the wheel."""
+"""Folders that jobs run commands in: what is packed, what is refused, and what a VM does with the
+wheel.
+"""
 
 from __future__ import annotations
 

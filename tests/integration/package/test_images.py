@@ -1,4 +1,6 @@
-"""Runtime images that `trainmaster local images` builds: of a small wheel, in place of the real packages."""
+"""Runtime images that `trainmaster local images` builds: of a small wheel, in place of the real
+packages.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ _, *module, folder = sys.argv
 assert module == ["-m", "venv"]
 create_python_image(Path(folder))
 """
-"""An interpreter beside which there is no uv. It links pip into a new environment, because installing takes seconds."""
+"""An interpreter beside which there is no uv.
+
+It links pip into a new environment, because installing takes seconds.
+"""
 
 
 @pytest.fixture

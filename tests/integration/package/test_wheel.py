@@ -118,7 +118,10 @@ def test_client_works_without_an_extra(install: Install, tmp_path: Path) -> None
         (
             "",
             "jobs",
-            "trainmaster: the command line needs typer. Install it in a checkout: pip install '.[cli]'\n",
+            (
+                "trainmaster: the command line needs typer. Install it in a checkout: pip install"
+                " '.[cli]'\n"
+            ),
         ),
         ("cli", "local", "Install them in a checkout: pipx install --force '.[local]'\n"),
         ("cli", "tensorboard", "pipx install --force '.[tensorboard]'"),

@@ -1,4 +1,6 @@
-"""`jax.distributed.initialize()` without arguments, in two processes with the variables of a job of two machines."""
+"""`jax.distributed.initialize()` without arguments, in two processes with the variables of a job of
+two machines.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,10 @@ def test_cluster_is_registered_where_jax_has_clusters(
     folder.mkdir(parents=True)
     (folder.parent / "__init__.py").touch()
     (folder / "__init__.py").touch()
-    show = "from jax._src.clusters import ClusterEnv; print([kind.name for kind in ClusterEnv.__subclasses__()])"
+    show = (
+        "from jax._src.clusters import ClusterEnv; print([kind.name for kind in"
+        " ClusterEnv.__subclasses__()])"
+    )
     (folder / "distributed.py").write_text(show if has_clusters else "print('another JAX')")
     if has_clusters:
         (folder / "clusters.py").write_text("class ClusterEnv: pass")

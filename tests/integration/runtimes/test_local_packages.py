@@ -1,4 +1,6 @@
-"""On a VM of each local runtime, every declared package has today's version; heavy: can be imported, and computes."""
+"""On a VM of each local runtime, every declared package has today's version; heavy: can be
+imported, and computes.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ CALLS = {
     "numpy": "numpy.linalg.inv(numpy.eye(2))",
     "pandas": "pandas.DataFrame({'a': [1]}).sum()",
     "scipy": "__import__('scipy.stats'); scipy.stats.norm.cdf(0)",
-    "sklearn": "__import__('sklearn.linear_model'); sklearn.linear_model.LinearRegression().fit([[1]], [1])",
+    "sklearn": (
+        "__import__('sklearn.linear_model'); sklearn.linear_model.LinearRegression().fit([[1]],"
+        " [1])"
+    ),
     "tensorflow": "tensorflow.linalg.inv([[1.0]]).numpy()",
     "tf_keras": "tf_keras.Sequential([tf_keras.layers.Dense(1)])(tf_keras.backend.ones((1, 2)))",
     "torch": "torch.eye(2).inverse()",

@@ -1,4 +1,7 @@
-"""Each runtime's packages resolve for the Python of its boot image. Only the package index is read."""
+"""Each runtime's packages resolve for the Python of its boot image.
+
+Only the package index is read.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ from trainmaster.packaging.algorithms_archive import REQUIREMENTS
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
 
-# Newest wheels that the C library of the image's distribution runs. Source: packages.ubuntu.com, packages.debian.org.
+# Newest wheels that the C library of the image's distribution runs. Source: packages.ubuntu.com,
+# packages.debian.org.
 PLATFORMS = {
     "ubuntu-2404": "x86_64-manylinux_2_39",
     "ubuntu-2204": "x86_64-manylinux_2_35",
@@ -47,7 +51,10 @@ def cases() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
 def resolve(
     packages: tuple[str, ...], python: str, platform: str, folder: Path
 ) -> subprocess.CompletedProcess[str]:
-    """Resolve the packages to wheels. A package without a wheel for this Python counts as missing."""
+    """Resolve the packages to wheels.
+
+    A package without a wheel for this Python counts as missing.
+    """
     (requirements := folder / "packages.in").write_text("\n".join(packages))
     uv = Path(sys.executable).parent / "uv"
     options = (

@@ -1,4 +1,6 @@
-"""The Cloud Scheduler emulator inside the test process, with a clock that the test sets, and a target that records."""
+"""The Cloud Scheduler emulator inside the test process, with a clock that the test sets, and a
+target that records.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""When a job of the Cloud Scheduler emulator runs next: times of the schedule, missed times, retries, pauses."""
+"""When a job of the Cloud Scheduler emulator runs next: times of the schedule, missed times,
+retries, pauses.
+"""
 
 from __future__ import annotations
 
@@ -46,9 +48,11 @@ def at(text: str) -> datetime:
         ("0 3 * * *", "utc", "2026-11-21T02:59:59", "2026-11-21T03:00:00"),
         ("0 9 * * 1", "Asia/Tokyo", "2026-11-21T00:00:00", "2026-11-23T00:00:00"),
         ("*/15 * * * *", "Etc/UTC", "2026-11-21T00:07:00", "2026-11-21T00:15:00"),
-        # The clock of Berlin skips 02:30 on 29 March 2026: the job runs at 03:00 summer time, not a day later.
+        # The clock of Berlin skips 02:30 on 29 March 2026: the job runs at 03:00 summer time, not a
+        # day later.
         ("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00", "2026-03-29T01:00:00"),
-        # The clock of Berlin shows 02:30 twice on 25 October 2026: the job runs at the first of them.
+        # The clock of Berlin shows 02:30 twice on 25 October 2026: the job runs at the first of
+        # them.
         ("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00", "2026-10-25T00:30:00"),
         ("30 2 * * *", "Europe/Berlin", "2026-10-25T00:30:00", "2026-10-26T01:30:00"),
     ],
@@ -98,7 +102,9 @@ def test_retries_keep_the_time_of_their_execution_until_one_succeeds() -> None:
 
 
 def test_backoff_doubles_then_grows_linearly_to_its_maximum() -> None:
-    """The example of Cloud Scheduler's documentation: 10, 20, 40, 80, 160, 240, 300, 300 seconds."""
+    """The example of Cloud Scheduler's documentation: 10, 20, 40, 80, 160, 240, 300,
+    300 seconds.
+    """
     config = RetryConfig.model_validate(
         {"retryCount": 5, "maxRetryDuration": "9999s", "minBackoffDuration": "10s", "maxBackoffDuration": "300s",
          "maxDoublings": 3}

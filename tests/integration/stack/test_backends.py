@@ -13,7 +13,9 @@ from trainmaster_emulators.process.state import StackConfig, StackError
 
 @pytest.fixture
 def sdk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder for a Cloud SDK, on a machine that has Java but neither a Cloud SDK nor a container engine."""
+    """The folder for a Cloud SDK, on a machine that has Java but neither a Cloud SDK nor a
+    container engine.
+    """
     java = tmp_path / "java" / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.touch(mode=0o755)
@@ -51,8 +53,10 @@ def test_cloud_sdk_without_emulators_is_the_reason_for_memory(
     monkeypatch.setenv("CLOUDSDK_ROOT_DIR", str(sdk))
     backend = backends.choose_backend()
     assert backend.kind is BackendKind.MEMORY
-    assert backend.reason == (
-        "the Cloud SDK has no component cloud-firestore-emulator and no pubsub-emulator; no container engine responds"
+    assert (
+        backend.reason
+        == "the Cloud SDK has no component cloud-firestore-emulator and no pubsub-emulator; no"
+        " container engine responds"
     )
 
 

@@ -128,7 +128,9 @@ def status(address: str, method: str, headers: dict[str, str]) -> tuple[int, byt
 def test_request_of_a_web_page_is_refused(
     address: str, method: str, headers: dict[str, str]
 ) -> None:
-    """The proxy does not look at Host, but serves nothing except CONNECT, which no web page can send."""
+    """The proxy does not look at Host, but serves nothing except CONNECT, which no web page can
+    send.
+    """
     code, body = status(address, method, headers)
     if code == HTTPStatus.METHOD_NOT_ALLOWED and "Host" in headers:
         assert b"this proxy serves CONNECT only" in body
@@ -155,7 +157,9 @@ def test_request_without_host_is_refused(address: str) -> None:
 
 
 def test_connection_to_a_function_outlasts_idle_seconds(tmp_path: Path) -> None:
-    """A client that reuses its connection for a POST gets no answer if the server has closed it, and may not repeat."""
+    """A client that reuses its connection for a POST gets no answer if the server has closed it,
+    and may not repeat.
+    """
     with function_server(tmp_path) as address:
         connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=10)
         for idle_s in (0, 2.5):  # gunicorn's default is 2 s

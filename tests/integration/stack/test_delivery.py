@@ -46,7 +46,8 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
 def failed_deliveries(recording: LocalStack) -> Iterator[list[bytes]]:
     """Publish a message to a function that always returns 500; yield the requests that it receives.
 
-    This runs before all tests of the module, because five deliveries take the emulator several seconds.
+    This runs before all tests of the module, because five deliveries take the emulator several
+    seconds.
     """
     deliveries: list[bytes] = []
 
@@ -179,7 +180,9 @@ def test_killed_function_is_restarted_and_loses_no_message(
 
 
 def test_call_waits_while_a_function_starts_again(recording: LocalStack) -> None:
-    """A refused push would count as one of the 100 deliveries, which the emulator makes in two minutes."""
+    """A refused push would count as one of the 100 deliveries, which the emulator makes in two
+    minutes.
+    """
     service = recording.state.services["maintenance"]
     main = psutil.Process(service.pid)
     killed = [main, *main.children(recursive=True)]

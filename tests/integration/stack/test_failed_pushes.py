@@ -20,7 +20,10 @@ FAILED_PUSHES = 4
 
 
 class FailingServer(ThreadingHTTPServer):
-    """Acknowledge a message at its fifth push. The pushes before end with 503, or with a closed connection."""
+    """Acknowledge a message at its fifth push.
+
+    The pushes before end with 503, or with a closed connection.
+    """
 
     daemon_threads = True
 

@@ -191,7 +191,8 @@ def test_one_connection_serves_many_requests(proxy: Proxy) -> None:
     client.close()
 
 
-@pytest.mark.nonconforming  # the bucket has more fields than its layout; TensorFlow reads hierarchicalNamespace only
+# The bucket has more fields than its layout; TensorFlow reads hierarchicalNamespace only.
+@pytest.mark.nonconforming
 def test_storage_layout_of_a_bucket_is_the_bucket(session: requests.Session) -> None:
     layout = session.get(
         f"{JSON_API}/storage/v1/b/{BUCKET}/storageLayout?fields=location", timeout=10
@@ -213,7 +214,10 @@ def test_upload_that_expects_100_continue_gets_it_at_once(proxy: Proxy) -> None:
         assert plain.recv(1024).startswith(b"HTTP/1.1 200")
         with context.wrap_socket(plain, server_hostname="www.googleapis.com") as tls:
             path = f"/upload/storage/v1/b/{BUCKET}/o?uploadType=media&name=expected"
-            head = f"POST {path} HTTP/1.1\r\nHost: www.googleapis.com\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n"
+            head = (
+                f"POST {path} HTTP/1.1\r\nHost: www.googleapis.com\r\nContent-Length: 2\r\nExpect:"
+                " 100-continue\r\n\r\n"
+            )
             tls.sendall(head.encode())
             assert tls.recv(1024).startswith(b"HTTP/1.1 100 ")
             tls.sendall(b"ok")
@@ -261,7 +265,9 @@ def test_other_host_is_tunnelled_unchanged(proxy: Proxy) -> None:
 
 
 def test_cloud_logging_is_answered_by_its_emulator(storage_emulator: str, tmp_path: Path) -> None:
-    """The same connection to the proxy serves Cloud Storage, too: clients choose by the Host header."""
+    """The same connection to the proxy serves Cloud Storage, too: clients choose by the Host
+    header.
+    """
     target = http.server.HTTPServer(("127.0.0.1", 0), Echo)
     with serving(target):
         proxy = start_proxy(

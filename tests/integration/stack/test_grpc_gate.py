@@ -1,4 +1,6 @@
-"""The IAM of Pub/Sub and Firestore: each function has what infra/ grants, and a refusal names the permission."""
+"""The IAM of Pub/Sub and Firestore: each function has what infra/ grants, and a refusal names the
+permission.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The IAM of Google's JSON APIs: each account has what infra/ grants, and a refusal names the permission."""
+"""The IAM of Google's JSON APIs: each account has what infra/ grants, and a refusal names the
+permission.
+"""
 
 from __future__ import annotations
 
@@ -164,7 +166,9 @@ def gate(account: str, upstream: str, infra: Path = INFRA) -> Iterator[str]:
 
 
 def infra_without(folder: Path, account: str, permission: str, path: str) -> Path:
-    """Return a copy of infra/ in which the account lacks the permission: each row or role that could grant it."""
+    """Return a copy of infra/ in which the account lacks the permission: each row or role that
+    could grant it.
+    """
     for name in (TABLE_FILE, ROLES_FILE):
         shutil.copy(INFRA / name, folder / name)
     topic = path.rpartition("/trainmaster-")[2].removesuffix(":publish")

@@ -132,7 +132,8 @@ def test_sigkill_leaves_no_process(
     )
 
     if victim == "watchdog":
-        # Without its subreaper, a process in its own session with an empty environment cannot be found.
+        # Without its subreaper, a process in its own session with an empty environment cannot be
+        # found.
         marked, bare = strays(config)
         pids.remove(bare)
         assert marked in pids

@@ -1,4 +1,6 @@
-"""A folder in place of a public bucket: its files are objects, and writes do not reach the folder."""
+"""A folder in place of a public bucket: its files are objects, and writes do not reach
+the folder.
+"""
 
 from __future__ import annotations
 

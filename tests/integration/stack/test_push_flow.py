@@ -1,4 +1,6 @@
-"""Deliveries of a realistic Pub/Sub: failures of one message delay all messages of the subscription."""
+"""Deliveries of a realistic Pub/Sub: failures of one message delay all messages of the
+subscription.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Cloud Storage's IAM on the local stack: what each account may do, and 403 for objects that are missing."""
+"""Cloud Storage's IAM on the local stack: what each account may do, and 403 for objects that are
+missing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Suites that run in several processes give the results that they have in one, and end if a process or a test does."""
+"""Suites that run in several processes give the results that they have in one, and end if a process
+or a test does.
+"""
 
 from __future__ import annotations
 

@@ -117,7 +117,9 @@ DELETIONS: Final[dict[str, tuple[Answer, Answer, bool, int]]] = {
     "gone meanwhile": (NOT_FOUND, DONE, True, 0),
     "in use": (an_error(400, "FAILED_PRECONDITION"), DONE, False, 0),
 }
-"""Case → answers to the deletion and to the read of its operation; whether it is gone; reads of the operation."""
+"""Case → answers to the deletion and to the read of its operation; whether it is gone; reads of the
+operation.
+"""
 
 
 @pytest.mark.parametrize(
@@ -345,7 +347,9 @@ UPDATES: Final[dict[str, tuple[Answer, list[Answer], bool]]] = {
     "gone meanwhile": (NOT_FOUND, [], False),
     "preempted": (an_error(400, "FAILED_PRECONDITION"), [], False),
 }
-"""Case → answers to the update and to the reads of its operation; whether the directive counts as written."""
+"""Case → answers to the update and to the reads of its operation; whether the directive counts as
+written.
+"""
 
 
 @pytest.mark.parametrize(("update", "operation", "is_written"), UPDATES.values(), ids=UPDATES)
@@ -360,7 +364,9 @@ def test_directive_is_written_unless_its_update_has_failed(
 
 
 def test_node_whose_label_was_removed_gets_a_directive(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading a missing key of a protobuf map with `[]` adds it, so that the node seemed to have changed since."""
+    """Reading a missing key of a protobuf map with `[]` adds it, so that the node seemed to have
+    changed since.
+    """
     by_call: ByCall = {
         "GET nodes": [{"nodes": [NODE]}, NODE],
         "GET queuedResources": {},

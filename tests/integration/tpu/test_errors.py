@@ -29,10 +29,22 @@ STOCKOUT, QUOTA, BLOCKED, DENIED, INTERNAL = (
     CapacityErrorKind.INTERNAL,
 )
 
-QUOTA_OF_REGION = "Quota 'TPUV2sPreemptiblePodPerProjectPerRegionForTPUAPI' exhausted. Limit 32 in region us-central1"
-QUOTA_OF_ZONE = "Quota 'TPUV5sLitepodServingPerProjectPerZoneForTPUAPI' exhausted. Limit 4 in zone us-central1-a"
-LIMIT = "Quota limit 'TPUV6EPreemptiblePerProjectPerRegionForTPUAPI' has been exceeded. Limit: 0 in region us-east5."
-LOST = "Cloud TPU received a bad request. update is not supported while in state PREEMPTED [EID: 0x73013519f5b7feb2]"
+QUOTA_OF_REGION = (
+    "Quota 'TPUV2sPreemptiblePodPerProjectPerRegionForTPUAPI' exhausted. Limit 32 in region"
+    " us-central1"
+)
+QUOTA_OF_ZONE = (
+    "Quota 'TPUV5sLitepodServingPerProjectPerZoneForTPUAPI' exhausted. Limit 4 in zone"
+    " us-central1-a"
+)
+LIMIT = (
+    "Quota limit 'TPUV6EPreemptiblePerProjectPerRegionForTPUAPI' has been exceeded. Limit: 0 in"
+    " region us-east5."
+)
+LOST = (
+    "Cloud TPU received a bad request. update is not supported while in state PREEMPTED [EID:"
+    " 0x73013519f5b7feb2]"
+)
 
 IN_OPERATIONS = [
     (

@@ -1,6 +1,7 @@
 """The Fleet of slices.
 
-The first part runs with the adapter in memory and with the emulator, the second with the emulator only.
+The first part runs with the adapter in memory and with the emulator, the second with the emulator
+only.
 """
 
 from __future__ import annotations
@@ -210,8 +211,9 @@ def test_slice_has_no_serial_output(world: World, job: Job) -> None:
 def test_each_host_of_a_slice_receives_the_directive(tpus: EmulatorWorld) -> None:
     job = a_tpu_job(FOUR_HOSTS)
     listen = (
-        'curl -s -H "Metadata-Flavor: Google" "http://$GCE_METADATA_HOST/computeMetadata/v1/instance/attributes/'
-        'trainmaster-directive?wait_for_change=true"; echo; sleep 600'
+        'curl -s -H "Metadata-Flavor: Google"'
+        ' "http://$GCE_METADATA_HOST/computeMetadata/v1/instance/attributes/trainmaster-directive?wait_for_change=true";'
+        " echo; sleep 600"
     )
     assert tpus.fleet.create(job, a_create(job), a_metadata(listen)) == Created()
     (vm,) = listed(tpus.fleet, job)

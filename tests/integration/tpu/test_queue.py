@@ -1,6 +1,7 @@
 """Slices through Cloud TPU's queue: requests, states, errors, and clean-up.
 
-The first part runs with the adapter in memory and with the emulator, the second with the emulator only.
+The first part runs with the adapter in memory and with the emulator, the second with the emulator
+only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""TPU nodes of a realistic stack: creations and deletions take their time, and some creations fail at their end."""
+"""TPU nodes of a realistic stack: creations and deletions take their time, and some creations fail
+at their end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Several slices of one job, through the real flows: common start, and new addresses after a replacement."""
+"""Several slices of one job, through the real flows: common start, and new addresses after a
+replacement.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What changed in Google's APIs between two releases of their documents, for the methods that the product uses.
+"""What changed in Google's APIs between two releases of their documents, for the methods that the
+product uses.
 
     python -m tests.support.conformance.changes OLD NEW     two folders of discovery documents
 
@@ -59,7 +60,9 @@ USED: Final = (
 
 
 def changes(old: Path, new: Path) -> Iterator[str]:
-    """Yield one line for each parameter, field and enum value of a used method that appeared or vanished."""
+    """Yield one line for each parameter, field and enum value of a used method that appeared or
+    vanished.
+    """
     for api in APIS:
         before, after = _parts(api, old), _parts(api, new)
         yield from (f"- {api} {part}" for part in sorted(before - after))

@@ -1,4 +1,6 @@
-"""What a discovery document does not allow in one exchange: verb, path, query, request and response."""
+"""What a discovery document does not allow in one exchange: verb, path, query, request and
+response.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,10 @@ _FORMATS: Final = {
         "is not a time",
     ),
 }
-"""Format of a text → its pattern, and the fault. Source: "Type and format summary" of Google's API client libraries."""
+"""Format of a text → its pattern, and the fault.
+
+Source: "Type and format summary" of Google's API client libraries.
+"""
 
 
 @dataclass(frozen=True, slots=True)

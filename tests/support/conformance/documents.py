@@ -89,7 +89,9 @@ def _all_routes() -> tuple[tuple[int, Route], ...]:
             if path.startswith("/v1/") and method["id"].endswith(
                 (".projects.locations.list", ".projects.locations.get")
             ):
-                continue  # AI Platform's methods have these paths, too, and there is no document of them any more
+                # AI Platform's methods have these paths, too, and there is no document of them any
+                # more.
+                continue
             literals = re.split(r"\{\+?[^}]+\}", path)
             pattern = re.compile("[^/:]+".join(map(re.escape, literals)))
             found.append((len(path.split("/")), Route(api, method, pattern)))

@@ -1,10 +1,13 @@
-"""The pytest plugin: check each HTTP exchange of the test process. A test in which one does not conform fails,
-unless it has the marker `nonconforming` with the reason.
+"""The pytest plugin: check each HTTP exchange of the test process.
 
-Recorded are the calls of `requests`, through which Google's REST clients and the project's own sessions send, also to
-emulators in other processes; and what werkzeug's servers in this process answer, whoever calls them. At the end, the
-report names how many exchanges of how many methods were checked. gRPC messages are not recorded: they are objects of
-Google's generated classes, and Google's own emulators answer them.
+A test in which one does not conform fails, unless it has the marker `nonconforming` with the
+reason.
+
+Recorded are the calls of `requests`, through which Google's REST clients and the project's own
+sessions send, also to emulators in other processes; and what werkzeug's servers in this process
+answer, whoever calls them. At the end, the report names how many exchanges of how many methods were
+checked. gRPC messages are not recorded: they are objects of Google's generated classes, and
+Google's own emulators answer them.
 """
 
 from __future__ import annotations
@@ -39,7 +42,10 @@ WsgiApplication = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
 def record(exchange: Exchange) -> None:
-    """Keep the exchange. It is checked after the test: reading the documents would delay an answer by a second."""
+    """Keep the exchange.
+
+    It is checked after the test: reading the documents would delay an answer by a second.
+    """
     with _lock:
         _exchanges.append(exchange)
 
@@ -186,5 +192,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         words = ", ".join(f"{api} {count}" for api, count in sorted(apis.items()))
         terminalreporter.section("calls that Google's discovery documents have")
         terminalreporter.write_line(
-            f"{counted.total()} exchanges of {len(counted)} methods ({words}), checked in {sum(_all_spent_s):.1f} s"
+            f"{counted.total()} exchanges of {len(counted)} methods ({words}), checked in"
+            f" {sum(_all_spent_s):.1f} s"
         )

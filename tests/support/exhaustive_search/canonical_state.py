@@ -1,9 +1,9 @@
 """A digest of a state that is equal for states with the same future.
 
-The rules compare moments with each other (for example which member of a round ended first), and with the time windows
-of `core.timeouts`. Each moment is therefore replaced by its rank among all moments of the state, and by which of these
-windows have passed since. Instance ids are replaced by name and zone, because they depend on how many VMs were created
-before.
+The rules compare moments with each other (for example which member of a round ended first), and
+with the time windows of `core.timeouts`. Each moment is therefore replaced by its rank among all
+moments of the state, and by which of these windows have passed since. Instance ids are replaced by
+name and zone, because they depend on how many VMs were created before.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from trainmaster.memory.store import MemoryStore
 WINDOWS: Final = (timedelta(seconds=LEASE_S),)
 """The windows that can pass during a search. The others are at least fifteen minutes long."""
 CONSTANT: Final = ("spec_json", "plan", "version", "round", "restarts")
-"""Fields that are equal in all states of a search, that only count writes, or that are compared separately."""
+"""Fields that are equal in all states of a search, that only count writes, or that are compared
+separately.
+"""
 
 Stored = Job | Round | Replica
 
@@ -37,7 +39,10 @@ _LOST_VM_ID: Final = re.compile(r"-[^-]+-lost$")
 def canonical_digest(
     store: MemoryStore, fleet: MemoryFleet, job_id: str, now: datetime, other_state: object
 ) -> bytes:
-    """Return the digest. `other_state` is the rest of the state, as values whose repr shows everything."""
+    """Return the digest.
+
+    `other_state` is the rest of the state, as values whose repr shows everything.
+    """
     loaded = store.load_attempt(job_id)
     if loaded is None:
         return hashlib.sha256(repr(other_state).encode()).digest()
@@ -92,7 +97,9 @@ def _canonical(
     ages: Mapping[datetime, object],
     vm_by_id: Mapping[str, object],
 ) -> list[tuple[str, object]]:
-    """Return every field of a stored document: times by their age, instance ids by the VM that has them."""
+    """Return every field of a stored document: times by their age, instance ids by the VM that has
+    them.
+    """
     values: list[tuple[str, object]] = []
     for entry in fields(item) if item else ():
         value = getattr(item, entry.name)

@@ -37,8 +37,8 @@ def run_sweep(node: Node) -> None:
 def deliver(node: Node, message: Message, crash_before: int = 0) -> int:
     """Deliver a message to its function and return the number of port calls that the function made.
 
-    The function crashes before its port call number `crash_before`; 0 means that it does not. The message stays
-    pending unless it is acknowledged.
+    The function crashes before its port call number `crash_before`; 0 means that it does not. The
+    message stays pending unless it is acknowledged.
     """
     calls = 0
 
@@ -96,7 +96,10 @@ def _collect(node: Node, bus: MemoryBus) -> None:
 
 
 def _without_entry(data: bytes) -> Message:
-    """Return the provision request as the sweep sends it. A request per ledger entry would multiply the states."""
+    """Return the provision request as the sweep sends it.
+
+    A request per ledger entry would multiply the states.
+    """
     request = internal_requests.decode_provision(data)
     return (
         provision_request(request.job_id)

@@ -1,4 +1,6 @@
-"""A node of the exhaustive search: one state of a small world, and the faults that may still happen on its paths."""
+"""A node of the exhaustive search: one state of a small world, and the faults that may still happen
+on its paths.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ EXITS: Final[dict[str, Exit]] = {
     "crashes": {"cause": "process", "signal": 11},
     "completes": COMPLETED,
 }
-"""How a program may end. The exit policy restarts the replica after "fails", and reruns the job after "crashes"."""
+"""How a program may end.
+
+The exit policy restarts the replica after "fails", and reruns the job after "crashes".
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,8 @@ class Node:
     held: dict[str, Key] = field(default_factory=dict)
     """The round that each VM has reported ready under `hold`."""
     ended: dict[str, tuple[Key, str]] = field(default_factory=dict)
-    """The last incarnation of each VM that ended by itself, and its exit, until a newer one starts."""
+    """The last incarnation of each VM that ended by itself, and its exit, until a newer one starts.
+    """
 
     def copy(self) -> Node:
         return replace(
@@ -74,7 +80,10 @@ class Node:
         )
 
     def add_pending(self, message: Message) -> None:
-        """Add a message. Pending messages are a set: a message that is delivered twice is a fault, see `Allowance`."""
+        """Add a message.
+
+        Pending messages are a set: a message that is delivered twice is a fault, see `Allowance`.
+        """
         self.pending = tuple(sorted({*self.pending, message}))
 
     def remove_pending(self, message: Message) -> None:

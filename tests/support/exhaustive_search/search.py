@@ -1,11 +1,12 @@
-"""Exhaustive search of a small world: a chief and a worker, and every possible order of events, up to a bound.
+"""Exhaustive search of a small world: a chief and a worker, and every possible order of events, up
+to a bound.
 
     node ──► every possible action ──► node; nodes that differ only in times are visited once
 
-There is no virtual time and no randomness. Messages may be delivered in any order and repeatedly, a function may crash
-at any of its port calls, programs may complete or fail, and VMs may stop. An allowance for each kind of fault bounds
-the search. The flows are the real ones. Function invocations run one after another; the seeded histories cover the
-interleavings between them.
+There is no virtual time and no randomness. Messages may be delivered in any order and repeatedly, a
+function may crash at any of its port calls, programs may complete or fail, and VMs may stop. An
+allowance for each kind of fault bounds the search. The flows are the real ones. Function
+invocations run one after another; the seeded histories cover the interleavings between them.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ class Search:
         self._job_id, self._document, self._allowance = job_id, document, allowance
 
     def run(self, states_max: int) -> SearchResult:
-        """Search breadth first, so that a violation is found by one of the shortest paths. Raises ViolationError."""
+        """Search breadth first, so that a violation is found by one of the shortest paths.
+
+        Raises ViolationError.
+        """
         result = SearchResult()
         root = Node(
             MemoryStore(),
@@ -98,7 +102,10 @@ class Search:
                 yield from self._sweep_or_end(node, result)
 
     def _sweep_or_end(self, node: Node, result: SearchResult) -> Iterator[tuple[Action, Node]]:
-        """Run the sweep, or check that the job has ended properly (I1, I6, I8). Used if no other action is possible."""
+        """Run the sweep, or check that the job has ended properly (I1, I6, I8).
+
+        Used if no other action is possible.
+        """
         after = node.copy()
         run_sweep(after)
         for _ in range(MESSAGES_PER_SWEEP_MAX):  # a message may lead to further ones
@@ -132,7 +139,9 @@ class Search:
             yield ("sweep",), after
 
     def _deliveries(self, node: Node, message: Message) -> Iterator[tuple[Action, Node]]:
-        """Yield a delivery that is handled; handled but not acknowledged; or cut off before some port call."""
+        """Yield a delivery that is handled; handled but not acknowledged; or cut off before some
+        port call.
+        """
         after = node.copy()
         calls = deliver(after, message)
         yield ("deliver", *message), after
@@ -142,7 +151,8 @@ class Search:
             duplicate.add_pending(message)
             yield ("deliver and keep", *message), duplicate
         if node.allowance.crashes:
-            # Before the first call nothing has happened yet; after the last it is "deliver and keep".
+            # Before the first call nothing has happened yet; after the last it is "deliver and
+            # keep".
             for call in range(2, calls + 1):
                 crashed = node.copy()
                 crashed.allowance = replace(node.allowance, crashes=node.allowance.crashes - 1)
@@ -150,7 +160,9 @@ class Search:
                 yield (f"crash before call {call}", *message), crashed
 
     def _vm_actions(self, node: Node, vm: Vm) -> Iterator[tuple[Action, Node]]:
-        """Yield what may happen on one VM: its agent follows the directive, its program ends, the VM stops."""
+        """Yield what may happen on one VM: its agent follows the directive, its program ends, the
+        VM stops.
+        """
         directive, vm_id = vm.directive, f"{vm.name}/{vm.vm_generation}"
         if directive is None:
             return
@@ -183,7 +195,9 @@ class Search:
             yield ("lose", vm_id), after
 
     def _follow(self, node: Node, vm: Vm, vm_id: str, key: Key) -> Node:
-        """Return the node after the agent has read a directive: it ends an older program, reports, and may start."""
+        """Return the node after the agent has read a directive: it ends an older program, reports,
+        and may start.
+        """
         after = node.copy()
         after.running.pop(vm_id, None)
         if after.held.get(vm_id) != key:
@@ -220,7 +234,10 @@ class Search:
         return json.dumps({**body, **details})
 
     def _check(self, node: Node, predecessor: Node) -> None:
-        """Check I3, I5 and I9. The predecessor has passed, so its state is the fold of its ledger."""
+        """Check I3, I5 and I9.
+
+        The predecessor has passed, so its state is the fold of its ledger.
+        """
         loaded, before = (
             node.store.load_attempt(self._job_id),
             predecessor.store.load_attempt(self._job_id),

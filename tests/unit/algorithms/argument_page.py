@@ -1,4 +1,6 @@
-"""The tables of arguments in docs/algorithms.md: `python -m tests.unit.algorithms.argument_page` writes them."""
+"""The tables of arguments in docs/algorithms.md: `python -m tests.unit.algorithms.argument_page`
+writes them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ from trainmaster.algorithms.arguments.keras import TRAINING
 from trainmaster.algorithms.arguments.tables import TABLES
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "algorithms.md"
-BEGIN: Final = "<!-- made of shared/trainmaster/algorithms/arguments by tests/unit/algorithms/argument_page.py -->\n"
+BEGIN: Final = (
+    "<!-- made of shared/trainmaster/algorithms/arguments by tests/unit/algorithms/argument_page.py"
+    " -->\n"
+)
 END: Final = "<!-- end -->"
 HEAD: Final = (
     "\n| argument | values | default | default of | meaning |\n| --- | --- | --- | --- | --- |\n"

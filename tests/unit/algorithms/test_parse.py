@@ -1,4 +1,6 @@
-"""Command lines of the built-in algorithms: values, defaults, notes, and problems that name argument and value."""
+"""Command lines of the built-in algorithms: values, defaults, notes, and problems that name
+argument and value.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""gcloud's options: how a command line is read, and which field of which format each option sets."""
+"""gcloud's options: how a command line is read, and which field of which format each
+option sets.
+"""
 
 from __future__ import annotations
 

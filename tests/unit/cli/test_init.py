@@ -20,7 +20,10 @@ ALL = ("--project", "my-project", "--region", "europe-west4", "--api", "https://
 
 @pytest.fixture(autouse=True)
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the user's file, which does not exist yet. No variable names an installation, and no stack runs."""
+    """Return the user's file, which does not exist yet.
+
+    No variable names an installation, and no stack runs.
+    """
     for name in [name for name in os.environ if name.startswith(("TRAINMASTER_", "CLOUDSDK_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setattr(os, "environ", dict(os.environ))

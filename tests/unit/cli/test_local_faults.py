@@ -1,4 +1,6 @@
-"""`trainmaster local preempt JOB REPLICA` and its siblings name the VM as the job's replica has it."""
+"""`trainmaster local preempt JOB REPLICA` and its siblings name the VM as the job's
+replica has it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`trainmaster mcp`: its tools through a session of the library in memory, and budgets under every interleaving."""
+"""`trainmaster mcp`: its tools through a session of the library in memory, and budgets under every
+interleaving.
+"""
 
 from __future__ import annotations
 
@@ -389,11 +391,15 @@ def test_an_ended_tuning_job_counts_with_its_cap(installation: Installation) -> 
 
 @dataclass
 class Network:
-    """Calls of one server, in the order that the test chooses; and answers of `submit` that are lost."""
+    """Calls of one server, in the order that the test chooses; and answers of `submit` that are
+    lost.
+    """
 
     installation: Installation
     lost: str
-    """`late`: the job is created while the server waits; `never`: it is not; `answer`: only the answer is lost."""
+    """`late`: the job is created while the server waits; `never`: it is not; `answer`: only the
+    answer is lost.
+    """
     pending: list[Callable[[], object]] = field(default_factory=list)
 
     def submit(self, document: Mapping[str, Any], region: str | None) -> Job:
@@ -439,10 +445,12 @@ class Network:
 def submit_together(
     installation: Installation, jobs: Mapping[str, tuple[int, str]], turns: Iterator[int]
 ) -> tuple[int, ...]:
-    """Submit two jobs (id → cap in USD, what is lost) by two servers. `turns`: which server makes the next call.
+    """Submit two jobs (id → cap in USD, what is lost) by two servers.
 
-    Then, the budget of 12 USD is not exceeded, and each job whose submission succeeded is there. Return whose calls
-    were made.
+    `turns`: which server makes the next call.
+
+    Then, the budget of 12 USD is not exceeded, and each job whose submission succeeded is there.
+    Return whose calls were made.
     """
     succeeded, order = [], []
 

@@ -1,4 +1,6 @@
-"""`submit --check`: substitutions, modules that no package has, job directories with files, unknown images."""
+"""`submit --check`: substitutions, modules that no package has, job directories with files, unknown
+images.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`trainmaster ssh`: which VM a replica has, the command lines of gcloud, and what is refused with which advice."""
+"""`trainmaster ssh`: which VM a replica has, the command lines of gcloud, and what is refused with
+which advice.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,10 @@ def test_replica_between_two_incarnations_keeps_its_vm() -> None:
         (a_state(), "has no replica worker-7. Its replicas: chief-0, worker-0, worker-1"),
         (
             a_state(a_replica(WORKER_0, ReplicaState.REPLACING, ordered_at=at(60))),
-            "worker 0 of digits_1 is not running: it is REPLACING since 2026-11-21 03:01:00 UTC. Try again",
+            (
+                "worker 0 of digits_1 is not running: it is REPLACING since 2026-11-21 03:01:00"
+                " UTC. Try again"
+            ),
         ),
         (
             a_state(a_replica(WORKER_0, ReplicaState.COMPLETED, done_at=at(5))),
@@ -110,7 +115,9 @@ def test_host_of_a_slice_is_a_worker_of_the_node() -> None:
 
 @pytest.fixture
 def gcloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder of a program `gcloud` that prints `answer` for describe, and notes its arguments in `calls`."""
+    """Return the folder of a program `gcloud` that prints `answer` for describe, and notes its
+    arguments in `calls`.
+    """
     program = tmp_path / "gcloud"
     program.write_text(
         f"#!{sys.executable}\n"

@@ -1,4 +1,6 @@
-"""`trainmaster.testing`: an installation in memory for users' own tests, and its example in docs/python.md."""
+"""`trainmaster.testing`: an installation in memory for users' own tests, and its example in
+docs/python.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""From job files to request bodies: every kind of machine, in every way it is sold, against Google's documents."""
+"""From job files to request bodies: every kind of machine, in every way it is sold, against
+Google's documents.
+"""
 
 from __future__ import annotations
 

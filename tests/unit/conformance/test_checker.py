@@ -1,4 +1,6 @@
-"""The check of exchanges finds what Google's documents do not allow: each kind of difference, once."""
+"""The check of exchanges finds what Google's documents do not allow: each kind of
+difference, once.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Clone, resubmit, labels and delete: forms, problems by field, one effect for two clicks, and refusals."""
+"""Clone, resubmit, labels and delete: forms, problems by field, one effect for two clicks, and
+refusals.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The console behind Identity-Aware Proxy: admitted users, the recorded names, and refused requests."""
+"""The console behind Identity-Aware Proxy: admitted users, the recorded names, and refused
+requests.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Counts of the job list: they agree with the store for all filters and pages, and cost few reads."""
+"""Counts of the job list: they agree with the store for all filters and pages, and cost
+few reads.
+"""
 
 from __future__ import annotations
 
@@ -82,9 +84,11 @@ def test_counts_among_the_newest_jobs_say_so_on_every_page(
     for module in (job_counts, job_list):
         monkeypatch.setattr(module, "JOBS_READ_MAX", 20)
     pages = all_pages(site, Filters(text="digits", size=15))
-    assert [len(page.rows) for page in pages] == [15, 15, 9], (
-        "the pages reach the jobs that were not counted"
-    )
+    assert [len(page.rows) for page in pages] == [
+        15,
+        15,
+        9,
+    ], "the pages reach the jobs that were not counted"
     for page in pages:
         assert (page.counts.newest, page.total) == (20, 20)
     assert "20 matching jobs of the 20 newest jobs; older jobs were not counted." in site.text(

@@ -1,4 +1,6 @@
-"""The log page: every line is shown once and in order, or the page says which lines it leaves out."""
+"""The log page: every line is shown once and in order, or the page says which lines it
+leaves out.
+"""
 
 from __future__ import annotations
 

@@ -64,7 +64,10 @@ def test_project_and_topics_are_asked_at_their_own_apis() -> None:
 
 
 class Api(BaseHTTPRequestHandler):
-    """Grants all permissions at paths below /granted, and none below /none. Other paths are not reachable."""
+    """Grants all permissions at paths below /granted, and none below /none.
+
+    Other paths are not reachable.
+    """
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -124,7 +127,9 @@ def test_each_action_names_the_permissions_that_it_needs(monkeypatch: pytest.Mon
     wiring.denied_by_credentials.cache_clear()
     settings.cache_clear()
     assert denied == {
-        Action.CANCEL: "You lack datastore.entities.update and pubsub.topics.publish on trainmaster-provision.",
+        Action.CANCEL: (
+            "You lack datastore.entities.update and pubsub.topics.publish on trainmaster-provision."
+        ),
         Action.SUBMIT: "You lack pubsub.topics.publish on trainmaster-submit.",
         Action.LABELS: "You lack datastore.entities.update.",
         Action.DELETE: "You lack datastore.entities.update.",

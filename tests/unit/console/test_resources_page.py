@@ -195,7 +195,9 @@ def test_cache_asks_once_for_the_same_and_keeps_no_error() -> None:
 
 
 def restart(site: Site) -> None:
-    """End the program of worker 0, and start the next round 120 s later: this long its VM takes to stop."""
+    """End the program of worker 0, and start the next round 120 s later: this long its VM takes to
+    stop.
+    """
     world = site.world
     world.kill(WORKER_0)
     ready_at = world.now + timedelta(seconds=120)

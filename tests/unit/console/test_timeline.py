@@ -175,7 +175,10 @@ def test_ledger_cache_reads_a_ledger_once_and_then_what_is_new() -> None:
 
 
 def test_ledger_cache_reads_the_last_minute_again_only_while_its_entries_may_grow() -> None:
-    """All replicas of a large job become ready in the same minute. Its idle page must not read them at each poll."""
+    """All replicas of a large job become ready in the same minute.
+
+    Its idle page must not read them at each poll.
+    """
     store = CountingStore()
     world = World(store=store)
     clock = [0.0]

@@ -1,4 +1,6 @@
-"""Pages of the console on adapters in memory: content, filters, entity tags, sign-in and forged requests."""
+"""Pages of the console on adapters in memory: content, filters, entity tags, sign-in and forged
+requests.
+"""
 
 from __future__ import annotations
 
@@ -292,7 +294,10 @@ def test_text_of_programs_is_never_markup(site: Site) -> None:
 def test_parameter_of_an_address_is_never_markup_and_never_an_internal_error(
     site: Site, path: str, turn: int
 ) -> None:
-    """The attack: a link to the console that somebody else has made. In each turn, a parameter gets another value."""
+    """The attack: a link to the console that somebody else has made.
+
+    In each turn, a parameter gets another value.
+    """
     site.world.start_running()
     for number, name in enumerate(PARAMETERS, start=turn + ADDRESSES.index(path)):
         value = HOSTILE[number % len(HOSTILE)]

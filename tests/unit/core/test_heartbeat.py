@@ -173,9 +173,11 @@ def a_held_state(*ready: ReplicaId) -> State:
     """Return the state whose second round is held since `HELD_AT`."""
     job = replace(RUNNING.job, round=Round(2, is_held=True, ordered_at=HELD_AT))
     replicas = (
-        replace(replica, incarnation=2, ready_at=HELD_AT)
-        if replica.replica_id in ready
-        else replica
+        (
+            replace(replica, incarnation=2, ready_at=HELD_AT)
+            if replica.replica_id in ready
+            else replica
+        )
         for replica in RUNNING.replicas
     )
     return State(job, tuple(replicas))
@@ -297,7 +299,9 @@ def test_agent_is_silent_from_the_timeout_on() -> None:
 
 
 def test_loss_is_never_dated_before_the_replica_was_ready() -> None:
-    """A heartbeat is what a program on the VM may have written, and the loss explains exits of peers."""
+    """A heartbeat is what a program on the VM may have written, and the loss explains exits of
+    peers.
+    """
     read = heartbeats_to_read(RUNNING, vms_of(RUNNING), NOW)[:1]
     (loss,) = find_silent_agents(
         RUNNING, read, {read[0][1].instance_id: READY - timedelta(days=9)}, NOW
@@ -311,7 +315,9 @@ def test_unknown_heartbeat_is_not_a_loss() -> None:
 
 
 def test_single_silent_vm_is_lost_and_a_whole_silent_gang_only_after_an_hour() -> None:
-    """All agents of a gang are silent if guest attributes fail, rather than because all VMs hang."""
+    """All agents of a gang are silent if guest attributes fail, rather than because all
+    VMs hang.
+    """
     read = heartbeats_to_read(RUNNING, vms_of(RUNNING), NOW)
     heartbeats = {vm.instance_id: READY for _, vm in read}
     assert find_silent_agents(RUNNING, read, heartbeats, NOW) == ()

@@ -1,4 +1,7 @@
-"""The values of all windows and thresholds. Other tests check both edges of each rule, in terms of these constants."""
+"""The values of all windows and thresholds.
+
+Other tests check both edges of each rule, in terms of these constants.
+"""
 
 from __future__ import annotations
 

@@ -87,7 +87,10 @@ def test_stockout_gives_the_gang_a_common_later_generation_in_the_next_zone() ->
 
 @pytest.mark.parametrize("beside", ["loss", "report", "both"])
 def test_loss_or_report_that_is_committed_beside_a_move_stays_below_the_floor(beside: str) -> None:
-    """They were judged on the state before, and write only their replica. Its VM in the old zone is outdated."""
+    """They were judged on the state before, and write only their replica.
+
+    Its VM in the old zone is outdated.
+    """
     moved = after(CHIEF_REPORTED, MOVE)
     written = {
         "loss": a_replica(WORKER_1, ReplicaState.REPLACING, vm_generation=5),

@@ -30,7 +30,9 @@ def started(size: int, **extension: object) -> CountedWorld:
 
 
 def lose_a_vm(counted: CountedWorld, size: int, *, boots_s: float = 0.0) -> None:
-    """A preemption: all peers fail with it and are held until its replacement reports, `boots_s` later."""
+    """A preemption: all peers fail with it and are held until its replacement reports, `boots_s`
+    later.
+    """
     counted.world.wait(1000)
     *peers, lost = replicas(size)
     if boots_s:
@@ -179,7 +181,8 @@ def test_gang_costs_exactly_this_much_per_member(
     writes: tuple[int, int],
     size: int,
 ) -> None:
-    """A constant, and per member: two reads of an exit; two of a report, and a count; two of the whole attempt.
+    """A constant, and per member: two reads of an exit; two of a report, and a count; two of the
+    whole attempt.
 
     A verdict reads the ends of its round, too, up to 20.
     """
@@ -196,7 +199,9 @@ def test_gang_costs_exactly_this_much_per_member(
 
 @pytest.mark.parametrize("size", [10, 200, pytest.param(1000, marks=pytest.mark.heavy)])
 def test_failed_request_writes_the_same_whatever_the_size_of_the_gang(size: int) -> None:
-    """The job, its ledger entry, the confirmation of its effect, and the outcome for each of the two roles."""
+    """The job, its ledger entry, the confirmation of its effect, and the outcome for each of the
+    two roles.
+    """
     zones = [f"us-central1-{letter}" for letter in "abcf"]
     at_once, elsewhere = CountedWorld(), CountedWorld()
     elsewhere.world.fleet.stockout_zones = set(zones[:3])

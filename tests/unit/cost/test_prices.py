@@ -91,7 +91,9 @@ def test_price_of_a_machine_is_the_sum_of_its_parts(
 
 
 def test_price_of_a_worked_example_equals_the_published_one() -> None:
-    """g2-standard-8 in us-central1: 0.853608 USD per hour with its L4, and a quarter of that without."""
+    """g2-standard-8 in us-central1: 0.853608 USD per hour with its L4, and a quarter of that
+    without.
+    """
     group = a_group("g2-standard-8", accelerator=Accelerator("nvidia-l4", 1), boot_disk_gib=0)
     assert price_of(group) == Decimal("0.853608")
 

@@ -1,4 +1,6 @@
-"""docs/runtimes.md, from the tables of runtimes: `python -m tests.unit.docs.runtimes_page` writes it."""
+"""docs/runtimes.md, from the tables of runtimes: `python -m tests.unit.docs.runtimes_page` writes
+it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""docs/notifications.md: its example is a message, and its tables have every field and attribute."""
+"""docs/notifications.md: its example is a message, and its tables have every field and
+attribute.
+"""
 
 from __future__ import annotations
 

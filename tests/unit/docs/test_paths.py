@@ -1,4 +1,6 @@
-"""Every file, folder and heading that a page links to or mentions exists, and the site lists every page."""
+"""Every file, folder and heading that a page links to or mentions exists, and the site lists every
+page.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +36,17 @@ def text_of(path: Path) -> str:
 
 @cache
 def links(page: Path) -> list[tuple[str, str]]:
-    """Return the links within the repository, as path (empty: the page itself) and anchor (empty: none)."""
+    """Return the links within the repository, as path (empty: the page itself) and anchor (empty:
+    none).
+    """
     return LINK.findall(BLOCK.sub("", text_of(page)))
 
 
 @cache
 def anchors(page: Path) -> set[str]:
-    """Return the anchors of the headings that repository browsers and the site's generator give alike."""
+    """Return the anchors of the headings that repository browsers and the site's generator give
+    alike.
+    """
     headings = [
         re.sub(r"\[(.*?)\]\(.*?\)", r"\1", text)
         for text in HEADING.findall(BLOCK.sub("", text_of(page)))
@@ -75,7 +81,9 @@ def test_anchors_of_links_are_headings() -> None:
 
 
 def test_lists_are_lists_in_every_dialect() -> None:
-    """The generator of the site needs an empty line before a list, and four spaces before what belongs to an entry."""
+    """The generator of the site needs an empty line before a list, and four spaces before what
+    belongs to an entry.
+    """
     for page in PAGES:
         text = BLOCK.sub("", text_of(page))
         after_paragraph = re.findall(r"(?m)^(?!\s*-|\s*\d+\.|  |#)\S.*\n((?:-|1\.) .*)", text)

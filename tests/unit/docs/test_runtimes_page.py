@@ -38,7 +38,9 @@ def test_local_environment_includes_the_services_packages(name: str) -> None:
 
 @pytest.mark.parametrize("runtime", RUNTIMES.values(), ids=RUNTIMES)
 def test_every_runtime_names_each_package_once_and_pinned(runtime: Runtime) -> None:
-    """The agent runs pip for a requirement that is not pinned, even if the image has the package."""
+    """The agent runs pip for a requirement that is not pinned, even if the image has
+    the package.
+    """
     for packages in (runtime.packages, runtime.gpu_packages, runtime.tpu_packages):
         names = [package_name(package) for package in packages]
         assert len(names) == len(set(names))

@@ -1,4 +1,6 @@
-"""docs/tutorial.md and the how-to pages: programs and job files are valid, mistakes get the answers that are shown."""
+"""docs/tutorial.md and the how-to pages: programs and job files are valid, mistakes get the answers
+that are shown.
+"""
 
 from __future__ import annotations
 

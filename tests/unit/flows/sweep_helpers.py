@@ -1,4 +1,6 @@
-"""Helpers for tests of the sweep: run it, create orphan VMs, deliver entries of Compute's audit log."""
+"""Helpers for tests of the sweep: run it, create orphan VMs, deliver entries of Compute's audit
+log.
+"""
 
 from __future__ import annotations
 

@@ -99,7 +99,9 @@ def test_redelivery_continues_the_pass_of_the_delivery_that_died(
 def test_job_that_is_admitted_while_its_own_delivery_ends_gets_its_vms(
     world: LimitedWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its delivery met the lease of the pass, and the request of the pass meets the lease of its delivery."""
+    """Its delivery met the lease of the pass, and the request of the pass meets the lease of its
+    delivery.
+    """
     world.limits["vcpus"] = 24
     world.forget_passes()
     store = world.store
@@ -109,7 +111,9 @@ def test_job_that_is_admitted_while_its_own_delivery_ends_gets_its_vms(
     release = store.release_lease
 
     def release_after_the_pass(lease: Lease) -> None:
-        """Let the pass run, and its request be handled, just before the delivery releases the lease of its job."""
+        """Let the pass run, and its request be handled, just before the delivery releases the lease
+        of its job.
+        """
         monkeypatch.setattr(store, "release_lease", release)
         store.release_lease(lease_of_pass)
         assert admission.admit_all(world.deps) == {"urgent"}
@@ -126,7 +130,10 @@ def test_job_that_is_admitted_while_its_own_delivery_ends_gets_its_vms(
 def test_admission_token_from_before_another_admission_is_rejected(
     world: LimitedWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both passes saw capacity for one job. The second to commit takes a new token, and its job waits."""
+    """Both passes saw capacity for one job.
+
+    The second to commit takes a new token, and its job waits.
+    """
     world.limits["vcpus"] = 24
     real = world.store.admission_token
     raced: list[bool] = []
@@ -204,7 +211,9 @@ def test_sweep_over_a_waiting_queue_reads_it_a_constant_number_of_times(queued: 
 
 @pytest.mark.parametrize("queued", [10, 40])
 def test_jobs_that_are_submitted_at_once_cost_a_constant_number_of_reads_each(queued: int) -> None:
-    """The pass of the first request sees all of them, and those of the others would find nothing new."""
+    """The pass of the first request sees all of them, and those of the others would find nothing
+    new.
+    """
     world = LimitedWorld(limits={"vcpus": 12})
     world.add("first")
     world.deliver()
@@ -219,7 +228,9 @@ def test_jobs_that_are_submitted_at_once_cost_a_constant_number_of_reads_each(qu
 
 
 def test_pass_is_requested_in_vain_if_a_later_one_has_run(world: LimitedWorld) -> None:
-    """Ten seconds later, so that no difference of clocks hides a change that the later one did not see."""
+    """Ten seconds later, so that no difference of clocks hides a change that the later one did not
+    see.
+    """
     counts = Counts()
     deps = replace(world.deps, store=counting_store(world.store, counts))
     requested_at = world.now

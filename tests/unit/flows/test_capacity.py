@@ -129,8 +129,10 @@ def test_next_job_requests_zones_first_that_are_known_to_have_capacity(
     (text,) = [
         entry.decision.text for entry in world.ledger if entry.decision.reason is Reason.PREPARING
     ]
-    assert text == (
-        f"The job's VMs are being created. Zones in this order: {C} (chance 100%), {F} (chance 50%)."
+    assert (
+        text
+        == f"The job's VMs are being created. Zones in this order: {C} (chance 100%), {F} (chance"
+        " 50%)."
     ), "those that failed a moment ago are left out of the pass"
     world.check()
 
@@ -223,9 +225,10 @@ def test_stockout_decision_names_request_zone_and_googles_error(
     (text,) = [
         entry.decision.text for entry in world.ledger if entry.decision.reason is Reason.STOCKOUT
     ]
-    assert text == (
-        f"No capacity for 1 x n1-standard-4 (chief) in {A} (ZONE_RESOURCE_POOL_EXHAUSTED: {A} does not have enough "
-        f"resources available): trying {B} next."
+    assert (
+        text
+        == f"No capacity for 1 x n1-standard-4 (chief) in {A} (ZONE_RESOURCE_POOL_EXHAUSTED: {A}"
+        f" does not have enough resources available): trying {B} next."
     )
 
 
@@ -252,7 +255,9 @@ def test_gang_that_loses_all_its_vms_runs_in_the_next_zone_without_a_wait(
 def test_zone_is_left_only_when_no_insert_there_may_still_create_vms(
     world: World, fleet: RecordingFleet
 ) -> None:
-    """Otherwise a replica would have two VMs for a time: one of the slow insert, and one in the next zone."""
+    """Otherwise a replica would have two VMs for a time: one of the slow insert, and one in the
+    next zone.
+    """
     full = NotCreated(CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED", "full")
     fleet.outcomes = {(TaskType.CHIEF, A): Pending(), (TaskType.WORKER, A): full}
     world.submit()
@@ -271,7 +276,10 @@ def test_zone_is_left_only_when_no_insert_there_may_still_create_vms(
 def test_vms_are_found_and_deleted_in_every_zone_that_the_job_has_left(
     world: World, fleet: RecordingFleet
 ) -> None:
-    """Late inserts may have created VMs in any of them. Only those zones are listed if Google lists no others."""
+    """Late inserts may have created VMs in any of them.
+
+    Only those zones are listed if Google lists no others.
+    """
     fleet.stockout_zones = {A, B}
     world.submit()
     world.deliver()

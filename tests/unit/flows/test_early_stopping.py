@@ -1,4 +1,6 @@
-"""Measurements of trials that run, and trials that are stopped early, through the flows and the sweep."""
+"""Measurements of trials that run, and trials that are stopped early, through the flows and the
+sweep.
+"""
 
 from __future__ import annotations
 

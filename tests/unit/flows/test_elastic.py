@@ -1,4 +1,6 @@
-"""A synchronous job that goes on without members whose VMs Google does not have, through the flows."""
+"""A synchronous job that goes on without members whose VMs Google does not have,
+through the flows.
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,10 @@ def world() -> World:
 def calls_of(
     world: World, kind: str, loaded: Loaded | None = None, **more: object
 ) -> dict[str, int]:
-    """Handle an event of worker 0 and return the store's calls. `loaded`: what authentication has read."""
+    """Handle an event of worker 0 and return the store's calls.
+
+    `loaded`: what authentication has read.
+    """
     counts = Counts()
     deps = replace(world.deps, store=counting_store(world.store, counts))
     data = json.dumps({**world.message_fields(WORKER_0), **more}).encode()
@@ -109,7 +112,10 @@ def a_running_gang(size: int) -> World:
 
 
 def test_exit_after_the_end_of_its_round_costs_two_reads_and_no_write() -> None:
-    """All members of a gang may exit at once. Each reports its end again when it is ready for the next round."""
+    """All members of a gang may exit at once.
+
+    Each reports its end again when it is ready for the next round.
+    """
     world = a_running_gang(20)
     lose_vm(world, WORKER_0)
     counts = reads_of_failed_exit(world, WORKER_1)
@@ -154,7 +160,9 @@ def test_event_is_judged_by_the_present_state_if_another_event_came_after_authen
 
 
 def test_one_failure_costs_two_documents_for_each_member_and_few_more() -> None:
-    """Per member: two reads of its exit, two of its report, one with each of three passes; two writes of its report."""
+    """Per member: two reads of its exit, two of its report, one with each of three passes; two
+    writes of its report.
+    """
     world = a_running_gang(20)
     world.deliver()
     members = [replica.replica_id for replica in world.replicas]
@@ -178,7 +186,9 @@ def test_one_failure_costs_two_documents_for_each_member_and_few_more() -> None:
 def test_reports_of_a_job_that_starts_without_its_evaluator_read_no_peers_before_enough_are_ready() -> (
     None
 ):
-    """Its required replicas are all others: reading them with every report would cost their number squared."""
+    """Its required replicas are all others: reading them with every report would cost their number
+    squared.
+    """
     world = World()
     spec = a_spec(workerCount=20, evaluatorCount=1, evaluatorType="n1-standard-4")
     world.submit({**spec, "trainmaster": {"gang": False}})

@@ -1,4 +1,6 @@
-"""Which jobs find the buckets below /gcs, and what an installation answers that cannot give it to them."""
+"""Which jobs find the buckets below /gcs, and what an installation answers that cannot give it to
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The limit `usd_per_hour`: what all running jobs cost at list prices, and jobs that wait for it."""
+"""The limit `usd_per_hour`: what all running jobs cost at list prices, and jobs that
+wait for it.
+"""
 
 from __future__ import annotations
 
@@ -41,15 +43,18 @@ def test_job_waits_while_running_jobs_leave_too_little_of_the_rate() -> None:
     world = a_world()
     for job_id in ("a", "b", "c"):
         add(world, job_id, workerCount=1 if job_id == "c" else 2)
-    assert states(world) == {"a": "PREPARING", "b": "QUEUED", "c": "QUEUED"}, (
-        "no job overtakes another"
-    )
-    (wait, _) = queued_jobs(world.store.live_jobs().jobs, world.limits)
+    assert states(world) == {
+        "a": "PREPARING",
+        "b": "QUEUED",
+        "c": "QUEUED",
+    }, "no job overtakes another"
+    wait, _ = queued_jobs(world.store.live_jobs().jobs, world.limits)
     rate = world.store.recent_jobs(10)[-1].plan.usd_per_hour
     assert 0.5 < rate < 0.7
     assert (
         wait.reason
-        == f"it needs {rate:.2f} usd_per_hour, and {rate:.2f} of 1 are in use or reserved for jobs before it"
+        == f"it needs {rate:.2f} usd_per_hour, and {rate:.2f} of 1 are in use or reserved for jobs"
+        " before it"
     )
     world.job_id = "a"
     world.report_all_ready()
@@ -79,11 +84,17 @@ def test_rate_is_that_of_the_dearest_machines_that_the_job_may_get() -> None:
     [
         (
             a_world(prices=None),
-            "training_input Error: has machines without a known price, .*: there is no price list. Use ",
+            (
+                "training_input Error: has machines without a known price, .*: there is no price"
+                " list. Use "
+            ),
         ),
         (
             a_world(),
-            "training_input Error: has machines that cost up to 4.48 USD per hour .* is 1. Use fewer",
+            (
+                "training_input Error: has machines that cost up to 4.48 USD per hour .* is 1. Use"
+                " fewer"
+            ),
         ),
         (a_world(prices=replace(PRICES, currency="EUR")), "list prices are in EUR"),
     ],

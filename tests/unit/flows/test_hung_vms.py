@@ -1,4 +1,6 @@
-"""A VM that hangs is found by its series, which `vm_check` counts every minute, and by its heartbeat."""
+"""A VM that hangs is found by its series, which `vm_check` counts every minute, and by its
+heartbeat.
+"""
 
 from __future__ import annotations
 

@@ -470,7 +470,9 @@ def test_fatal_exit_of_an_incarnation_that_was_replaced_meanwhile_is_ignored(
 def test_vm_loss_is_judged_although_the_job_is_rerun_while_it_is_loaded(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The event names attempt 1; the job is read in attempt 2, then in attempt 3, which still uses that VM."""
+    """The event names attempt 1; the job is read in attempt 2, then in attempt 3, which still uses
+    that VM.
+    """
     world.is_independent = True
     world.start_running()
     event = google_events.decode_maintenance(

@@ -34,7 +34,9 @@ def counted() -> CountedWorld:
 def test_member_that_did_not_answer_is_the_only_one_charged(
     counted: CountedWorld, heartbeats: int
 ) -> None:
-    """The others report it, or all but one only that a connection was closed as the first of them ended."""
+    """The others report it, or all but one only that a connection was closed as the first of them
+    ended.
+    """
     for round_number, hung in ((2, GANG[0]), (3, GANG[40])):
         others = [replica_id for replica_id in GANG if replica_id != hung]
         before = {replica.replica_id: replica.restarts_used for replica in counted.world.replicas}

@@ -1,4 +1,6 @@
-"""The loss of a VM that is judged while a round is held, and stored after the round has begun, is evidence about it."""
+"""The loss of a VM that is judged while a round is held, and stored after the round has begun, is
+evidence about it.
+"""
 
 from __future__ import annotations
 

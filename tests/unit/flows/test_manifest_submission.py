@@ -1,4 +1,6 @@
-"""A manifest of Kubeflow that is uploaded or published becomes a job, which shows what was substituted."""
+"""A manifest of Kubeflow that is uploaded or published becomes a job, which shows what was
+substituted.
+"""
 
 from __future__ import annotations
 

@@ -37,7 +37,9 @@ SHUTDOWN_S = 80.0
 
 @dataclass
 class BilledFleet(MemoryFleet):
-    """A fleet that adds up what its VMs cost, as Compute Engine bills them: from creation until they are gone."""
+    """A fleet that adds up what its VMs cost, as Compute Engine bills them: from creation until
+    they are gone.
+    """
 
     price: dict[bool, float] = field(default_factory=dict)
     """Whether Spot → price per hour."""
@@ -114,7 +116,10 @@ def test_job_without_faults_is_cancelled_within_the_reserve_of_its_cap() -> None
 
 @pytest.mark.parametrize("seed", range(5))
 def test_no_history_costs_more_than_its_cap(seed: int) -> None:
-    """Losses, exits, reruns, stockouts and VMs that never report. VMs of one machine: all rates are equal."""
+    """Losses, exits, reruns, stockouts and VMs that never report.
+
+    VMs of one machine: all rates are equal.
+    """
     rng = random.Random(seed)  # noqa: S311 - reproducible on purpose
     world, fleet = a_world(
         maxCost=f"{rng.uniform(0.4, 0.9):.2f} USD", spot=rng.choice(["none", "all"])
@@ -326,7 +331,10 @@ def reasons(world: World) -> list[Reason]:
 
 
 def test_members_save_together_before_the_job_is_cancelled() -> None:
-    """The primary's agent asks all through the channel. The job ends when the last one has saved, not the first."""
+    """The primary's agent asks all through the channel.
+
+    The job ends when the last one has saved, not the first.
+    """
     world = until_near_the_cap(a_spec(), {})
     directives = {member: world.vm(member).directive for member in MEMBERS}
     assert [(d.action.value, d.grows) for d in directives.values() if d] == [

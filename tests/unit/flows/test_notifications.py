@@ -1,4 +1,6 @@
-"""Notifications of jobs: every transition is published at least once, and no error of the topic stops a job."""
+"""Notifications of jobs: every transition is published at least once, and no error of the topic
+stops a job.
+"""
 
 from __future__ import annotations
 

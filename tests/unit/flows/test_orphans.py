@@ -52,7 +52,10 @@ def test_orphans_are_reported_first_and_deleted_by_a_later_sweep(
     messages = [record.getMessage() for record in caplog.records]
     for vm in vms:
         assert [text for text in messages if vm.name in text] == [
-            f"orphan found: VM {vm.name} ({vm.instance_id}, us-central1-a) of job {FORGOTTEN}, which does not exist",
+            (
+                f"orphan found: VM {vm.name} ({vm.instance_id}, us-central1-a) of job {FORGOTTEN},"
+                " which does not exist"
+            ),
             f"orphan deleted: VM {vm.name} ({vm.instance_id})",
         ]
 
@@ -212,7 +215,9 @@ def test_vm_with_another_name_format_is_never_deleted(world: World) -> None:
 
 
 def test_vm_with_a_live_jobs_name_but_another_label_is_an_orphan(running: World) -> None:
-    """Name and label both follow from the job: a VM with the name of one and the label of another has no owner."""
+    """Name and label both follow from the job: a VM with the name of one and the label of another
+    has no owner.
+    """
     world = running
     own = world.vm(CHIEF)
 

@@ -1,4 +1,6 @@
-"""A delivery that has read a state before another one changed it, and VMs that only a lost state can have ordered."""
+"""A delivery that has read a state before another one changed it, and VMs that only a lost state
+can have ordered.
+"""
 
 from __future__ import annotations
 

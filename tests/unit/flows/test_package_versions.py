@@ -1,4 +1,6 @@
-"""A job runs the packages that were stored when it was accepted, whatever is stored under their names later."""
+"""A job runs the packages that were stored when it was accepted, whatever is stored under their
+names later.
+"""
 
 from __future__ import annotations
 
@@ -228,7 +230,9 @@ def test_job_runs_the_image_that_its_tag_named_when_it_was_accepted(
 def test_schedule_names_the_packages_that_were_stored_at_its_creation(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Programs of other jobs may replace a package outside the folder `packages` before the next run."""
+    """Programs of other jobs may replace a package outside the folder `packages` before the next
+    run.
+    """
     monkeypatch.setenv("TRAINMASTER_BUCKET", "bucket")
     monkeypatch.setenv("TRAINMASTER_PROJECT", "my-project")
     settings.cache_clear()

@@ -1,4 +1,6 @@
-"""Jobs with alternatives of region, machine and pricing (`trainmaster.placement`), through the flows."""
+"""Jobs with alternatives of region, machine and pricing (`trainmaster.placement`), through the
+flows.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ FULL = NotCreated(CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED", "f
 
 @dataclass
 class PlacedFleet(MemoryFleet):
-    """A fleet that records its requests with the jobs that they are for, and fails those that tests choose."""
+    """A fleet that records its requests with the jobs that they are for, and fails those that tests
+    choose.
+    """
 
     requested: list[tuple[Job, Create]] = field(default_factory=list)
     configs: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -416,7 +420,9 @@ def test_transfer_has_a_price_within_a_continent_and_a_reason_otherwise(
 def test_any_of_counts_the_transfer_of_data_to_a_region(
     world: World, gib: int | None, first: set[str] | None
 ) -> None:
-    """Three VMs cost 0.7 USD an hour: over a day, 1 USD per start is within the band of 15 %, and 20 USD are not."""
+    """Three VMs cost 0.7 USD an hour: over a day, 1 USD per start is within the band of 15 %, and
+    20 USD are not.
+    """
     world.prices, world.objects = price_list(), MemoryObjects()
     world.objects.places["my-data"] = BucketPlace("US-CENTRAL1")
     world.objects.write("gs://bucket/trainer-0.1.tar.gz", b"code", content_type="application/gzip")

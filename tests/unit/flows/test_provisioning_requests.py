@@ -1,4 +1,6 @@
-"""Provisioning requests: the cost of a repeated one, which of several does the work, and when one is sent again."""
+"""Provisioning requests: the cost of a repeated one, which of several does the work, and when one
+is sent again.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,9 @@ def test_request_beside_another_delivery_of_the_job_costs_two_reads(running: Wor
 def test_event_during_a_delivery_is_provisioned_by_that_delivery(
     running: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second exit is committed, and its request ends at the lease, while the first one's directive is written."""
+    """The second exit is committed, and its request ends at the lease, while the first one's
+    directive is written.
+    """
     world = running
     world.kill(WORKER_0)
     (first,) = requests(world)
@@ -114,7 +118,9 @@ def test_event_during_a_delivery_is_provisioned_by_that_delivery(
 def test_event_after_the_last_listing_is_provisioned_by_that_delivery(
     running: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second exit is committed after the state that needs no step was read, and before the entries are read."""
+    """The second exit is committed after the state that needs no step was read, and before the
+    entries are read.
+    """
     world = running
     world.kill(WORKER_0)
     (first,) = requests(world)
@@ -274,7 +280,9 @@ LATE = LATE_S + 1
 def test_request_without_an_entry_is_dropped_if_a_later_sweep_has_repeated_it(
     running: World, age_s: float, listings: int
 ) -> None:
-    """Otherwise one request per job and minute piles up while provisioning is slower than the sweeps."""
+    """Otherwise one request per job and minute piles up while provisioning is slower than the
+    sweeps.
+    """
     counts = Counts()
     fleet_deps = replace(running.fleet_deps, fleet=counting_fleet(running.fleet, counts))
     published_at = running.now - timedelta(seconds=age_s)
@@ -326,7 +334,9 @@ class RefusedDeletions(MemoryFleet):
 
 
 def test_delivery_whose_steps_are_refused_ends_before_its_ack_deadline() -> None:
-    """Otherwise Pub/Sub delivers the request again while the first delivery still runs, and both add to the load."""
+    """Otherwise Pub/Sub delivers the request again while the first delivery still runs, and both
+    add to the load.
+    """
     fleet = RefusedDeletions()
     world = World(fleet=fleet)
     world.submit(a_spec(workerCount=39))

@@ -1,4 +1,6 @@
-"""A notice through the flows: directives for those that did not answer, and another VM for the one that goes."""
+"""A notice through the flows: directives for those that did not answer, and another VM for the one
+that goes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A running replica whose agent is gone or hangs is found by a reconciliation that the sweep requested."""
+"""A running replica whose agent is gone or hangs is found by a reconciliation that the sweep
+requested.
+"""
 
 from __future__ import annotations
 

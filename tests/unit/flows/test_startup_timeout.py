@@ -58,7 +58,10 @@ def test_replica_without_a_report_gets_another_vm_after_the_startup_timeout(worl
 
 
 def set_up_slowly(world: World, seconds: float) -> bool:
-    """Let the agents write heartbeats while they set up. Return whether the sweep found a startup timeout."""
+    """Let the agents write heartbeats while they set up.
+
+    Return whether the sweep found a startup timeout.
+    """
     found = False
     for _ in range(int(seconds) // 60):
         for vm in world.vms:

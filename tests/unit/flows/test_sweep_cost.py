@@ -119,7 +119,9 @@ def test_job_that_cannot_be_judged_delays_no_other(monkeypatch: pytest.MonkeyPat
 def test_running_jobs_are_compared_with_their_vms_side_by_side(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two counts of each job one after another would take longer than a minute with thousands of running jobs."""
+    """Two counts of each job one after another would take longer than a minute with thousands of
+    running jobs.
+    """
     world = running_job(3)
     for number in (2, 3):
         world.job_id = f"digits_{number}"

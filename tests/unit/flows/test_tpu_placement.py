@@ -136,7 +136,9 @@ def test_used_up_quota_covers_slices_of_its_generation_and_no_others() -> None:
 
 
 def test_alternative_is_in_the_zones_that_offer_its_slice() -> None:
-    """The job's region is that of all alternatives that name no other; its zones are those of its own machine."""
+    """The job's region is that of all alternatives that name no other; its zones are those of its
+    own machine.
+    """
     plan = accept(
         of_slices({}, {"machineSpec": ONE_HOST}, base=FOUR_HOSTS), default_job_id=None
     ).plan
@@ -162,7 +164,9 @@ def test_own_software_stays_on_slices_of_its_generation() -> None:
 
 @pytest.mark.parametrize("is_member", [True, False])
 def test_hosts_of_a_slice_that_was_left_do_not_count_for_the_next_one(*, is_member: bool) -> None:
-    """Two hosts were ready when the gang moved to another slice: the other two of that one do not make it ready."""
+    """Two hosts were ready when the gang moved to another slice: the other two of that one do not
+    make it ready.
+    """
     group = TaskGroup(
         TaskType.CHIEF, 1, "", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4)
     )

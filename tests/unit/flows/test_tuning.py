@@ -25,9 +25,11 @@ def test_tuning_job_goes_from_submitted_to_succeeded_and_leaves_no_vm(study: Stu
     assert (study.state, study.states) == ("RUNNING", ["RUNNING", "QUEUED"])
     study.report_ready(2)
     study.complete_trial(2, 0.5)
-    assert study.states == ["RUNNING", "SUCCEEDED", "QUEUED"], (
-        "the end of a trial starts the next one"
-    )
+    assert study.states == [
+        "RUNNING",
+        "SUCCEEDED",
+        "QUEUED",
+    ], "the end of a trial starts the next one"
     study.complete_trial(1, 0.9)
     study.report_ready(3)
     assert study.state == "RUNNING"
@@ -80,11 +82,12 @@ def test_max_failed_trials_fails_the_tuning_job_and_cancels_the_rest(study: Stud
     assert study.states == ["RUNNING", "FAILED", "RUNNING", "QUEUED"]
     study.fail_trial(1)
     assert study.state == "FAILED"
-    assert study.job.error_message == (
-        "Hyperparameter Tuning Trial #1 failed. 2 total hyperparameter trial failures were seen, out of 4 trials "
-        "attempted which reaches the user-specified limit of 2.The last trial to fail was #1, with parameters: "
-        "layers=1, width=16, .  The trial's error message was: The replica chief 0 could not install its packages "
-        "(status 1). \nno such package"
+    assert (
+        study.job.error_message
+        == "Hyperparameter Tuning Trial #1 failed. 2 total hyperparameter trial failures were seen,"
+        " out of 4 trials attempted which reaches the user-specified limit of 2.The last trial"
+        " to fail was #1, with parameters: layers=1, width=16, .  The trial's error message was:"
+        " The replica chief 0 could not install its packages (status 1). \nno such package"
     )
     assert study.states == ["FAILED", "FAILED", "CANCELLED", "CANCELLED"]
     study.check()

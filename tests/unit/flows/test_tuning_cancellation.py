@@ -40,7 +40,9 @@ def test_sweep_completes_a_cancellation_whose_message_was_lost(study: Study) -> 
 
 
 def test_deleted_tuning_job_deletes_its_trials(study: Study) -> None:
-    """Otherwise their histories would stay for ever: no user sees a trial's job, and so none deletes it."""
+    """Otherwise their histories would stay for ever: no user sees a trial's job, and so none
+    deletes it.
+    """
     run_whole_study(study)
     assert [study.trial(number).job.deleted_at for number in (1, 2, 3)] == [None] * 3
     assert delete_job(STUDY, "request-1", study.deps, by="anna")
@@ -58,7 +60,9 @@ def test_trial_created_after_the_cancellation_of_its_tuning_job_is_cancelled(stu
     late: list[str] = []
 
     class CancellingStore(MemoryStore):
-        """Cancels the tuning job between the commit of a suggestion and the creation of the trial's job."""
+        """Cancels the tuning job between the commit of a suggestion and the creation of the trial's
+        job.
+        """
 
         def load(self, job_id: str, replica: str | None = None) -> Any:
             if job_id == "digits_1-trial-1" and not late:

@@ -79,7 +79,9 @@ class CountdownPort:
 
 @dataclass
 class CrashingStudy(Study):
-    """A tuning job one of whose functions dies after its n-th effect, counted over all functions."""
+    """A tuning job one of whose functions dies after its n-th effect, counted over all
+    functions.
+    """
 
     dies_after: int = 0
 
@@ -115,14 +117,18 @@ class CrashingStudy(Study):
         self.redeliver_once(lambda: super(CrashingStudy, self).send(kind, replica_id, **more))
 
     def redeliver_once(self, deliver: Callable[[], None]) -> None:
-        """Deliver again if the process died, as Pub/Sub does with a message that was not acknowledged."""
+        """Deliver again if the process died, as Pub/Sub does with a message that was not
+        acknowledged.
+        """
         try:
             deliver()
         except ProcessDiedError:
             deliver()
 
     def deliver(self) -> None:
-        """Deliver all messages, sweep when the leases of dead deliveries have expired, and deliver again."""
+        """Deliver all messages, sweep when the leases of dead deliveries have expired, and deliver
+        again.
+        """
         self._drain()
         self.wait(LEASE_S + 1)
         self.redeliver_once(self.sweep)
@@ -207,9 +213,12 @@ def test_sweep_creates_the_missing_job_of_a_recorded_trial(study: Study) -> None
     assert study.store.load("digits_1-trial-1") is None
     study.sweep()
     study.deliver()
-    assert study.trial(1).job.plan.program.args[2:] == ("--layers", "3", "--width", "32"), (
-        "as the ledger says"
-    )
+    assert study.trial(1).job.plan.program.args[2:] == (
+        "--layers",
+        "3",
+        "--width",
+        "32",
+    ), "as the ledger says"
     assert study.states == ["QUEUED", "QUEUED"]
     study.check()
 
@@ -248,7 +257,9 @@ def record_two_trials(study: Study) -> None:
 
 
 def test_suggestion_ignored_at_the_wrong_moment_is_repeated(study: Study) -> None:
-    """It comes after the first trial's failure, which would end the job, but before another trial's success."""
+    """It comes after the first trial's failure, which would end the job, but before another trial's
+    success.
+    """
     record_two_trials(study)
     record_trial_end(1, TrialState.FAILED, study)
     late = record(TrialSuggested(STUDY, 3, ("2", "16"), study.now), study.deps)
@@ -260,7 +271,9 @@ def test_suggestion_ignored_at_the_wrong_moment_is_repeated(study: Study) -> Non
 
 
 def test_outdated_end_of_the_tuning_job_is_ignored(study: Study) -> None:
-    """The end was decided after the first trial's failure, but another trial has succeeded meanwhile."""
+    """The end was decided after the first trial's failure, but another trial has succeeded
+    meanwhile.
+    """
     record_two_trials(study)
     record_trial_end(1, TrialState.FAILED, study)
     record_trial_end(2, TrialState.SUCCEEDED, study)

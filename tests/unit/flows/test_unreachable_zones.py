@@ -1,4 +1,6 @@
-"""A zone that Google cannot reach: nothing there is lost or deleted, and everything elsewhere goes on."""
+"""A zone that Google cannot reach: nothing there is lost or deleted, and everything elsewhere goes
+on.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ def test_job_that_has_not_run_moves_on_to_a_zone_that_can_be_reached(world: Worl
 
 
 def refuse_lists(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let Google refuse the lists of the job's VMs in its first zone, as Cloud TPU does while its API is disabled."""
+    """Let Google refuse the lists of the job's VMs in its first zone, as Cloud TPU does while its
+    API is disabled.
+    """
 
     def list_vms(*_: Any, **__: Any) -> Any:
         raise ZonesUnreachableError((), (A,), REFUSAL)

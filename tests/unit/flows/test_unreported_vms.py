@@ -1,4 +1,6 @@
-"""A VM whose agent's report of a ready program was lost, and which then vanishes: the replica gets another VM."""
+"""A VM whose agent's report of a ready program was lost, and which then vanishes: the replica gets
+another VM.
+"""
 
 from __future__ import annotations
 

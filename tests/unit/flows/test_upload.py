@@ -28,7 +28,10 @@ AT_FOUR = datetime(2026, 11, 21, 4, 0, 0, tzinfo=UTC)
 
 @dataclass
 class Bucket:
-    """A bucket whose uploads are passed to the flow by `notify`. The published jobs are submitted."""
+    """A bucket whose uploads are passed to the flow by `notify`.
+
+    The published jobs are submitted.
+    """
 
     world: World = field(default_factory=World)
     objects: MemoryObjects = field(default_factory=MemoryObjects)
@@ -169,8 +172,10 @@ def test_region_must_be_installed_unless_the_job_has_its_own_network(
         (problem,) = bucket.problems(NIGHTLY)
         assert problem == {
             "field": "trainingInput.region",
-            "problem": "is us-east1, in which Trainmaster is not installed; Terraform's variable worker_regions adds "
-            "regions",
+            "problem": (
+                "is us-east1, in which Trainmaster is not installed; Terraform's variable"
+                " worker_regions adds regions"
+            ),
             "example": "europe-west4 or us-central1",
         }
 

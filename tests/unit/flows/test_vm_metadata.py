@@ -99,7 +99,9 @@ def largest_accepted(text: str) -> AcceptedSpec:
 
 @pytest.mark.parametrize("text", ['"', "é", "\x01"], ids=["quote", "accent", "control character"])
 def test_largest_spec_that_is_accepted_fits_metadata(text: str) -> None:
-    """The job's own arguments are in the metadata twice: in its description, and as arguments of the program."""
+    """The job's own arguments are in the metadata twice: in its description, and as arguments of
+    the program.
+    """
     accepted = largest_accepted(text)
     job = a_job(job_id="digits_1", plan=accepted.plan, spec_json=accepted.spec_json)
     metadata = metadata_of(job, job.plan.groups[-1].task_type)
@@ -108,7 +110,9 @@ def test_largest_spec_that_is_accepted_fits_metadata(text: str) -> None:
 
 
 def test_project_wide_ssh_keys_open_no_training_vm() -> None:
-    """The attack: anyone with a key in the project's metadata logs in to a VM and uses its account."""
+    """The attack: anyone with a key in the project's metadata logs in to a VM and uses
+    its account.
+    """
     assert metadata_of(a_job())["block-project-ssh-keys"] == "TRUE"
 
 

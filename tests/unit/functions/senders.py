@@ -26,7 +26,10 @@ NOW = datetime.now(UTC).replace(microsecond=0)
 
 @dataclass
 class Sender:
-    """Sends events of worker 0 to the functions. The chief and the workers of the job wait for their VMs."""
+    """Sends events of worker 0 to the functions.
+
+    The chief and the workers of the job wait for their VMs.
+    """
 
     world: World
     issuer: TokenIssuer

@@ -1,4 +1,6 @@
-"""The function `console` under functions-framework, as the read-only service and as the operators' service."""
+"""The function `console` under functions-framework, as the read-only service and as the operators'
+service.
+"""
 
 from __future__ import annotations
 

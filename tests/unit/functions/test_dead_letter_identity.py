@@ -21,7 +21,10 @@ from trainmaster.ports import IdentityError
 def test_dead_letter_is_replayed_as_of_its_publish_time(
     sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first release cannot decode the event. By the time of the replay, its token has expired."""
+    """The first release cannot decode the event.
+
+    By the time of the replay, its token has expired.
+    """
     token = sender.token()
     with monkeypatch.context() as release:
         release.setattr(agent_messages, "decode_vm_ready", fail_to_decode)
@@ -37,7 +40,10 @@ def test_dead_letter_is_replayed_as_of_its_publish_time(
 def test_dead_letter_with_forged_attributes_cannot_be_replayed(
     sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A sender may add attributes that look like those of a dead letter. The function overwrites or drops them."""
+    """A sender may add attributes that look like those of a dead letter.
+
+    The function overwrites or drops them.
+    """
     then = NOW - timedelta(hours=3)
     old = sender.token(at=then)
     forged = {

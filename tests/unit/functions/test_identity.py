@@ -1,4 +1,6 @@
-"""Authentication of agents' events, through the functions' HTTP entry points, with tokens of the emulator's issuer."""
+"""Authentication of agents' events, through the functions' HTTP entry points, with tokens of the
+emulator's issuer.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Acknowledgement, redelivery and dead letters, through functions-framework and the project's own functions."""
+"""Acknowledgement, redelivery and dead letters, through functions-framework and the project's own
+functions.
+"""
 
 from __future__ import annotations
 
@@ -133,7 +135,10 @@ def test_malformed_push_request_is_dead_lettered_and_not_echoed(
 def test_dead_letter_of_every_message_is_one_that_pubsub_accepts(
     world: World, client: Callable[[str], FlaskClient], attributes: int, size: int
 ) -> None:
-    """The bus has Pub/Sub's limits. A letter that is cut says so, and the identity token of its sender is kept."""
+    """The bus has Pub/Sub's limits.
+
+    A letter that is cut says so, and the identity token of its sender is kept.
+    """
     sent = {f"a{number}": "1" * 1024 for number in range(attributes)} | (
         {"identity": SECRET} if attributes < 100 else {}
     )
@@ -173,7 +178,10 @@ def test_provision_takes_the_lease_of_the_same_message_again(
     holder: str,
     is_provisioned: bool,
 ) -> None:
-    """The process that handled message 17 first has died. Pub/Sub redelivers the message under the same id."""
+    """The process that handled message 17 first has died.
+
+    Pub/Sub redelivers the message under the same id.
+    """
     monkeypatch.setattr(fleet, "fleet_deps", lambda: world.fleet_deps)
     monkeypatch.setattr(fleet, "provision_deps", lambda: world.deps)
     world.submit()

@@ -1,6 +1,7 @@
 """Plans as readable text: a line per value that is not its default, nested by indentation.
 
-`python -m tests.unit.jobspec.golden_text` writes the golden files. Review what it changed before you commit.
+`python -m tests.unit.jobspec.golden_text` writes the golden files. Review what it changed before
+you commit.
 """
 
 from __future__ import annotations

@@ -345,8 +345,9 @@ def test_large_job_is_accepted_in_less_than_50_ms() -> None:
 def test_import_of_jobspec_imports_only_pydantic() -> None:
     """Other packages would slow the cold start of every function."""
     program = (
-        "import sys; before = set(sys.modules); import trainmaster.jobspec;"
-        "print(*sorted({name.split('.')[0] for name in set(sys.modules) - before} - set(sys.stdlib_module_names)))"
+        "import sys; before = set(sys.modules); import"
+        " trainmaster.jobspec;print(*sorted({name.split('.')[0] for name in set(sys.modules) -"
+        " before} - set(sys.stdlib_module_names)))"
     )
     process = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -1,4 +1,6 @@
-"""Any tuning job, in either format, is a study for which Optuna can suggest values, or has a list of problems."""
+"""Any tuning job, in either format, is a study for which Optuna can suggest values, or has a list
+of problems.
+"""
 
 from __future__ import annotations
 

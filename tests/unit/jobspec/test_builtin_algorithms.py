@@ -1,4 +1,6 @@
-"""Jobs that name a built-in algorithm: what they resolve to, and what is refused before a VM is paid for."""
+"""Jobs that name a built-in algorithm: what they resolve to, and what is refused before a VM is
+paid for.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The tables of the catalog: each row refers to something that exists, so that every substitution is possible."""
+"""The tables of the catalog: each row refers to something that exists, so that every substitution
+is possible.
+"""
 
 from __future__ import annotations
 
@@ -146,8 +148,14 @@ def test_scale_tiers_have_known_machines() -> None:
 
 
 def test_regions_include_all_of_the_old_service() -> None:
-    old = "asia-east1 asia-northeast1 asia-southeast1 australia-southeast1 europe-west1 europe-west2 europe-west3"
-    old += " europe-west4 northamerica-northeast1 us-central1 us-east1 us-east4 us-west1 us-west2 us-west3"
+    old = (
+        "asia-east1 asia-northeast1 asia-southeast1 australia-southeast1 europe-west1 europe-west2"
+        " europe-west3"
+    )
+    old += (
+        " europe-west4 northamerica-northeast1 us-central1 us-east1 us-east4 us-west1 us-west2"
+        " us-west3"
+    )
     old += " europe-north1 europe-west6 asia-east2 asia-south1 asia-northeast2 asia-northeast3"
 
     assert set(old.split()) <= set(REGION_ZONES)
@@ -167,9 +175,18 @@ def test_every_field_has_an_example() -> None:
 
 def test_training_input_has_all_fields_of_the_api() -> None:
     """Source: the discovery document of `ml` v1, schema GoogleCloudMlV1__TrainingInput."""
-    names = "scaleTier masterType workerType parameterServerType evaluatorType workerCount parameterServerCount"
-    names += " evaluatorCount masterConfig workerConfig parameterServerConfig evaluatorConfig packageUris pythonModule"
-    names += " args hyperparameters region jobDir runtimeVersion pythonVersion encryptionConfig scheduling network"
+    names = (
+        "scaleTier masterType workerType parameterServerType evaluatorType workerCount"
+        " parameterServerCount"
+    )
+    names += (
+        " evaluatorCount masterConfig workerConfig parameterServerConfig evaluatorConfig"
+        " packageUris pythonModule"
+    )
+    names += (
+        " args hyperparameters region jobDir runtimeVersion pythonVersion encryptionConfig"
+        " scheduling network"
+    )
     names += " serviceAccount useChiefInTfConfig enableWebAccess"
 
     assert set(nested_models(TrainingInput)) == set(names.split())

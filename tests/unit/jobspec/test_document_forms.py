@@ -1,4 +1,6 @@
-"""The forms in which clients write the same document have the same plan, and a document of no kind is explained."""
+"""The forms in which clients write the same document have the same plan, and a document of no kind
+is explained.
+"""
 
 from __future__ import annotations
 

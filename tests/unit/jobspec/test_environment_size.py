@@ -1,4 +1,6 @@
-"""Jobs whose programs Linux could not start, because a variable that describes the job is too long."""
+"""Jobs whose programs Linux could not start, because a variable that describes the job
+is too long.
+"""
 
 from __future__ import annotations
 

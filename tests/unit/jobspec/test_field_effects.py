@@ -1,9 +1,11 @@
-"""No field stops halfway: each changes what is stored, each stored value is read, and each value of a VM is used.
+"""No field stops halfway: each changes what is stored, each stored value is read, and each value of
+a VM is used.
 
-    format (`formats/`) → plan (`core/model/plan.py`) → VM configuration (`flows/vm_metadata.py`, `VmConfig`)
+    format (`formats/`) → plan (`core/model/plan.py`) → VM configuration (`flows/vm_metadata.py`,
+    `VmConfig`)
 
-The first test tries every field on the recorded jobs. The others read the source, because the value of a plan can have
-an effect anywhere.
+The first test tries every field on the recorded jobs. The others read the source, because the value
+of a plan can have an effect anywhere.
 """
 
 from __future__ import annotations
@@ -51,15 +53,28 @@ REPOSITORY: Final = SOURCE.parents[1]
 Path_ = tuple[str, ...]
 
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
-    "trainmaster.convertedFrom.manifest": "The command line prints it. It does not change how the job runs.",
-    "machineSpec.reservationAffinity": "Its fields request a reservation for one pool, which is refused, or none.",
-    "ValueSpec.defaultValue": "The service used it for trials of conditional parameters, which are refused.",
-    "trainmaster.placement.data": "The order of `anyOf` follows from it, where prices and buckets are known.",
+    "trainmaster.convertedFrom.manifest": (
+        "The command line prints it. It does not change how the job runs."
+    ),
+    "machineSpec.reservationAffinity": (
+        "Its fields request a reservation for one pool, which is refused, or none."
+    ),
+    "ValueSpec.defaultValue": (
+        "The service used it for trials of conditional parameters, which are refused."
+    ),
+    "trainmaster.placement.data": (
+        "The order of `anyOf` follows from it, where prices and buckets are known."
+    ),
     "trainmaster.placement.data.gib": "The same.",
-    "studySpec.observationNoise": "The service's own algorithm used it. Optuna estimates the noise.",
+    "studySpec.observationNoise": (
+        "The service's own algorithm used it. Optuna estimates the noise."
+    ),
 }
 """Last names of a field's path → why no value of it changes a job."""
-ADVICE: Final = "changes nothing that is stored: let accept.py put it into the plan, or list it here with the reason"
+ADVICE: Final = (
+    "changes nothing that is stored: let accept.py put it into the plan, or list it here with the"
+    " reason"
+)
 
 
 def every_field(
@@ -134,7 +149,9 @@ def holders(value: object, model: type[WireModel] | None, path: Path_) -> Iterat
 
 @cache
 def values_of(model: type[WireModel], name: str) -> tuple[object, ...]:
-    """Return values of a field that its type allows: its example and others, and None for its absence."""
+    """Return values of a field that its type allows: its example and others, and None for its
+    absence.
+    """
     example = field_example(model, name)
     others: tuple[object, ...] = ()
     match example:

@@ -1,4 +1,6 @@
-"""Valid jobs and their exact plans as readable text: whole job files, and a job for every machine."""
+"""Valid jobs and their exact plans as readable text: whole job files, and a job for
+every machine.
+"""
 
 from __future__ import annotations
 

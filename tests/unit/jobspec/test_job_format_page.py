@@ -1,4 +1,6 @@
-"""docs/job-format.md names every field and every name of the tables, and its examples are accepted."""
+"""docs/job-format.md names every field and every name of the tables, and its examples
+are accepted.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def field_names(model: type[WireModel]) -> set[str]:
 
 
 def expanded(page: str) -> str:
-    """Expand abbreviated names: `a-{1,2}g` → `a-1g a-2g`, and `-24` after such a name belongs to it."""
+    """Expand abbreviated names: `a-{1,2}g` → `a-1g a-2g`, and `-24` after such a name belongs to
+    it.
+    """
     names = []
     for head, choices, tail in re.findall(r"`([a-z0-9-]+)\{([0-9,]+)\}([a-z]*)`", page):
         names += [f"{head}{choice}{tail}" for choice in choices.split(",")]

@@ -1,7 +1,7 @@
 """Manifests of Kubeflow and JobSet: the exact job file of each, or its exact problems.
 
-The manifests are written after public examples, whose paths are in their first lines. Python's `write_golden.py` beside
-them writes the golden files.
+The manifests are written after public examples, whose paths are in their first lines. Python's
+`write_golden.py` beside them writes the golden files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Machines that Compute Engine or the boot image would refuse later are refused when the job is submitted."""
+"""Machines that Compute Engine or the boot image would refuse later are refused when the job is
+submitted.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Wrong jobs are refused with every problem at once, each at its field and with an example of a correct value."""
+"""Wrong jobs are refused with every problem at once, each at its field and with an example of a
+correct value.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,11 @@ POOL: Final = {
 }
 
 CORPUS: Final = Path(__file__).parent / "rejected"
-"""Wrong job files. A comment `# refused: FIELD` for each field that must be refused; no other may be. JSON has no
-comments, so there the file NAME.fields has the fields."""
+"""Wrong job files.
+
+A comment `# refused: FIELD` for each field that must be refused; no other may be. JSON has no
+comments, so there the file NAME.fields has the fields.
+"""
 FILES: Final = sorted(path.name for path in CORPUS.iterdir() if path.suffix != ".fields")
 LIMIT_S: Final = 0.05
 

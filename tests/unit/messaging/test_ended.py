@@ -1,4 +1,6 @@
-"""How the previous program ended, in an agent's ready report; and the times of agents whose clocks are fast."""
+"""How the previous program ended, in an agent's ready report; and the times of agents whose clocks
+are fast.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ def times(value: object) -> list[datetime]:
 
 @pytest.mark.parametrize("function", ["vm_ready", "replica_exit", "maintenance"])
 def test_time_after_the_publication_is_cut_to_it(function: str) -> None:
-    """The clock of a VM may be fast; a loss or a start in the future would explain what happens until then."""
+    """The clock of a VM may be fast; a loss or a start in the future would explain what happens
+    until then.
+    """
     decode_message: Any = DECODERS[function]
     for message in MESSAGES[function]:
         if "protoPayload" in message:  # Google's own time

@@ -1,4 +1,6 @@
-"""The guest attribute that the agent of a trial writes, and that any program on its VM may write."""
+"""The guest attribute that the agent of a trial writes, and that any program on its VM
+may write.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`trainingOutput` of jobs that run a built-in algorithm, as clients that deploy a model read it."""
+"""`trainingOutput` of jobs that run a built-in algorithm, as clients that deploy a
+model read it.
+"""
 
 from __future__ import annotations
 

@@ -79,7 +79,10 @@ def test_gpu_is_idle_after_ten_minutes_without_use(
         values,
         gpu="0",
     )
-    sentence = "1 of 1 GPU was idle for the last 10 minutes (in use for less than 5% of the time): GPU 0 of worker 0"
+    sentence = (
+        "1 of 1 GPU was idle for the last 10 minutes (in use for less than 5% of the time): GPU 0"
+        " of worker 0"
+    )
     assert read_idle_gpus(metrics, world.job, world.now) == (sentence if expected else "")
 
 
@@ -87,8 +90,9 @@ def test_sentence_names_some_of_many_idle_gpus(world: World) -> None:
     metrics, first = FakeMetrics(), world.now - timedelta(minutes=11)
     for gpu in "01234":
         metrics.add(Metric.GPU, "worker-1", first, [0.8] * 12 if gpu == "4" else IDLE, gpu=gpu)
-    assert read_idle_gpus(metrics, world.job, world.now) == (
-        "4 of 5 GPUs were idle for the last 10 minutes (in use for less than 5% of the time):"
+    assert (
+        read_idle_gpus(metrics, world.job, world.now)
+        == "4 of 5 GPUs were idle for the last 10 minutes (in use for less than 5% of the time):"
         " GPU 0 of worker 1, GPU 1 of worker 1, GPU 2 of worker 1, …"
     )
 

@@ -1,4 +1,6 @@
-"""A job whose submitter is unknown uses no account, network, image, reservation, key or secret of its own choice."""
+"""A job whose submitter is unknown uses no account, network, image, reservation, key or secret of
+its own choice.
+"""
 
 from __future__ import annotations
 
@@ -270,7 +272,9 @@ def test_messages_have_a_quota_of_their_own_and_wait_above_it(world: World) -> N
 
 
 def test_flood_of_messages_delays_the_jobs_of_others_and_never_ends_them(world: World) -> None:
-    """Each message is delivered once a minute in random order, and would be a dead letter after 100 deliveries."""
+    """Each message is delivered once a minute in random order, and would be a dead letter after 100
+    deliveries.
+    """
     deps, order = replace(world.deps, messages_per_minute=2), Random(1)  # noqa: S311 - not for secrets
     sent, waiting = (
         world.now,
@@ -309,7 +313,10 @@ def test_message_cannot_pass_for_a_submission_through_the_api(world: World, sour
 def test_submission_with_the_source_of_a_schedule_cannot_be_taken_over_silently(
     world: World,
 ) -> None:
-    """The attacker is first, with the predictable source and job id. The true submission is refused, not swallowed."""
+    """The attacker is first, with the predictable source and job id.
+
+    The true submission is refused, not swallowed.
+    """
     world.submit(a_spec(args=["--attacker"]), source="schedule:nightly")
     with pytest.raises(PermanentError, match="already exists"):
         world.submit(a_spec(args=["--nightly"]), source="schedule:nightly")

@@ -1,4 +1,6 @@
-"""Attacks by strangers, users and programs of jobs that no other module tests. docs/security.md lists all attacks."""
+"""Attacks by strangers, users and programs of jobs that no other module tests. docs/security.md
+lists all attacks.
+"""
 
 from __future__ import annotations
 
@@ -126,7 +128,10 @@ def test_fields_with_a_format_reject_shell_metacharacters(
 
 @pytest.mark.parametrize("text", METACHARACTERS)
 def test_free_text_reaches_the_program_unchanged_and_never_a_shell(text: str) -> None:
-    """The agent passes it to `execve` in an argv and an environment. The shell reads only a static script."""
+    """The agent passes it to `execve` in an argv and an environment.
+
+    The shell reads only a static script.
+    """
     document = with_(("trainmaster", "env", "LEVEL"), text)
     document["trainingInput"]["args"] = [text, "--name", text]
     world = World(allowed=AllowedResources("my-project", ("*",)))
@@ -274,7 +279,9 @@ def test_reserved_environment_variables_are_rejected(kind: str, name: str) -> No
 
 
 def test_second_submission_with_another_job_changes_nothing() -> None:
-    """The sender chooses the source of a message, so a known source neither allows a change nor hides a submission."""
+    """The sender chooses the source of a message, so a known source neither allows a change nor
+    hides a submission.
+    """
     world = World()
     world.submit(source="gs://b/jobs/digits.yaml#1")
     before = world.job

@@ -1,4 +1,6 @@
-"""The key of the peer channel is in the job's document and in the configuration of its VMs, and nowhere else."""
+"""The key of the peer channel is in the job's document and in the configuration of its VMs, and
+nowhere else.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Guest attributes: every program on a VM can write any text there, and the control plane reads it."""
+"""Guest attributes: every program on a VM can write any text there, and the control
+plane reads it.
+"""
 
 from __future__ import annotations
 

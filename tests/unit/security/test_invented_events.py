@@ -1,4 +1,7 @@
-"""A program invents events about its own replica. Events about what never existed are not stored."""
+"""A program invents events about its own replica.
+
+Events about what never existed are not stored.
+"""
 
 from __future__ import annotations
 

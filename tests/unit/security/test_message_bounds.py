@@ -1,4 +1,6 @@
-"""No number in a message is larger than Firestore stores: such a message would fail and be redelivered without end."""
+"""No number in a message is larger than Firestore stores: such a message would fail and be
+redelivered without end.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +127,9 @@ def test_time_at_the_ends_of_the_calendar_is_a_permanent_error(field: str, time:
 
 @pytest.mark.parametrize("at", ["1980-01-01T00:00:00Z", "2200-01-01T00:00:00Z"])
 def test_rules_can_calculate_with_every_permitted_time_and_run_time(at: str) -> None:
-    """A program reports extreme times about itself: its exit is judged, and not delivered again without end."""
+    """A program reports extreme times about itself: its exit is judged, and not delivered again
+    without end.
+    """
     world = World()
     world.start_running()
     world.exit_program(CHIEF, at=at, ran_s=agent_messages.RAN_S_MAX)

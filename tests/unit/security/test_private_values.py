@@ -1,4 +1,6 @@
-"""Values of secrets and environment variables are in no problem of a job: problems are logged, stored and published."""
+"""Values of secrets and environment variables are in no problem of a job: problems are logged,
+stored and published.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Weather of capacity is seeded, and like the records that it is made after; the arena's gates hold."""
+"""Weather of capacity is seeded, and like the records that it is made after; the arena's gates
+hold.
+"""
 
 from __future__ import annotations
 

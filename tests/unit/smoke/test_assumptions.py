@@ -1,4 +1,6 @@
-"""The table of assumptions: it covers what the repository calls unconfirmed, and every difference is named."""
+"""The table of assumptions: it covers what the repository calls unconfirmed, and every difference
+is named.
+"""
 
 from __future__ import annotations
 

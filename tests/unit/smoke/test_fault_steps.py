@@ -11,7 +11,10 @@ from trainmaster.core.model.round import Round
 
 
 def test_killed_worker_has_restarted_when_its_round_runs() -> None:
-    """It reports that it is ready while the round is held. The verdict charges the restart at the end of the hold."""
+    """It reports that it is ready while the round is held.
+
+    The verdict charges the restart at the end of the hold.
+    """
     killed = fault_steps.KILLED
     states = [
         a_state(a_replica(killed), job=a_job(round=Round(1))),

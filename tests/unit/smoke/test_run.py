@@ -1,4 +1,6 @@
-"""A run whose steps fail or are interrupted: the others run, everything is removed, and the result is printed."""
+"""A run whose steps fail or are interrupted: the others run, everything is removed, and the result
+is printed.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,8 @@ ERROR: (gcloud.functions.list) PERMISSION_DENIED: Cloud Functions API has not be
     service: cloudfunctions.googleapis.com
   reason: SERVICE_DISABLED
 """
-"""What gcloud 528 prints for an API that is not enabled, where it may not ask whether to enable it."""
+"""What gcloud 528 prints for an API that is not enabled, where it may not ask whether to enable it.
+"""
 OUTPUTS = {
     "bucket": {"value": "my-project-trainmaster"},
     "api": {"value": "https://api.example.com"},

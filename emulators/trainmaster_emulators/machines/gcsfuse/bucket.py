@@ -18,7 +18,10 @@ from http import HTTPStatus
 from typing import IO, Any, Final
 
 RETRY_S: Final = 60.0
-"""How long a call is repeated while Cloud Storage does not answer. The real program repeats it for longer."""
+"""How long a call is repeated while Cloud Storage does not answer.
+
+The real program repeats it for longer.
+"""
 ERRORS: Final = {401: errno.EACCES, 403: errno.EACCES, 404: errno.ENOENT, 412: errno.ESTALE}
 """HTTP status → number of the error. Source: gcsfuse's internal/fs/wrappers/error_mapping.go."""
 
@@ -97,7 +100,9 @@ class Bucket:
         )
 
     def write(self, path: str, content: IO[bytes], generation: str) -> Entry:
-        """Upload if the object has this generation. fake-gcs-server checks it in multipart uploads only."""
+        """Upload if the object has this generation. fake-gcs-server checks it in multipart uploads
+        only.
+        """
         bucket, _, name = path.partition("/")
         part, size = f"--{uuid.uuid4().hex}", os.fstat(content.fileno()).st_size
         head = f"{part}\r\nContent-Type: application/json\r\n\r\n{json.dumps({'name': name})}\r\n"

@@ -1,4 +1,7 @@
-"""The file system: replies to the kernel's requests. Source of the structures: linux/fuse.h, version 7.31."""
+"""The file system: replies to the kernel's requests.
+
+Source of the structures: linux/fuse.h, version 7.31.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,9 @@ def temporary_file() -> IO[bytes]:
 
 
 class Files:
-    """The file system. Each method handles requests of one kind: the node and what follows the header → the reply.
+    """The file system.
+
+    Each method handles requests of one kind: the node and what follows the header → the reply.
 
     Nodes are numbered by path, for ever. A renamed file keeps its number.
     """
@@ -219,7 +224,9 @@ class Files:
         return reply
 
     def _names(self, path: str) -> dict[str, int]:
-        """Return the files and folders in a folder, also files that are not saved yet, with their kinds."""
+        """Return the files and folders in a folder, also files that are not saved yet, with their
+        kinds.
+        """
         with self._lock:
             own = {
                 self._paths[number]: stat.S_IFREG

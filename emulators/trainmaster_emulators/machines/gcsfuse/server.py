@@ -38,7 +38,10 @@ _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 def gcsfuse_program() -> bytes:
     """Return an executable that starts this program with the interpreter of the stack."""
-    start = f"import sys; sys.path.insert(0, {str(MACHINES.parents[1])!r}); from {__name__} import main; main()"
+    start = (
+        f"import sys; sys.path.insert(0, {str(MACHINES.parents[1])!r}); from {__name__} import"
+        " main; main()"
+    )
     return (
         f'#!/bin/sh\nexec {shlex.join([sys.executable, "-I", "-S", "-c", start])} "$@"\n'.encode()
     )
@@ -48,7 +51,10 @@ def find_obstacle() -> str:
     """Return why the VMs of this machine cannot mount gcsfuse; empty if they can."""
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
         return "this user may not use /dev/fuse, or it is missing"
-    build = "import sys, vm_init, pathlib; vm_init.enter_namespaces(); vm_init.build_root(pathlib.Path(sys.argv[1]))"
+    build = (
+        "import sys, vm_init, pathlib; vm_init.enter_namespaces();"
+        " vm_init.build_root(pathlib.Path(sys.argv[1]))"
+    )
     with tempfile.TemporaryDirectory() as folder:
         own_tmp = Path(folder, "tmp")
         own_tmp.mkdir()
@@ -64,10 +70,8 @@ def find_obstacle() -> str:
 
 
 def log(severity: str, message: str) -> None:
-    print(
-        f'time="{datetime.now():%m/%d/%Y %H:%M:%S.%f}" severity={severity} message="{message}"',
-        flush=True,
-    )  # noqa: DTZ005 - as gcsfuse
+    now = datetime.now()  # noqa: DTZ005 - gcsfuse writes the local time
+    print(f'time="{now:%m/%d/%Y %H:%M:%S.%f}" severity={severity} message="{message}"', flush=True)
 
 
 def mount(point: str) -> int:
@@ -113,7 +117,8 @@ def handle(files: Files, opcode: int, node: int, body: bytes) -> tuple[int, byte
         if error.errno != errno.ENOENT or opcode in NAMES:
             log(
                 "ERROR",
-                f"{NAMES.get(opcode, handler.__name__)}: {os.strerror(error.errno or 0).lower()}, {error}",
+                f"{NAMES.get(opcode, handler.__name__)}: {os.strerror(error.errno or 0).lower()},"
+                f" {error}",
             )
         return error.errno or errno.EIO, b""
 

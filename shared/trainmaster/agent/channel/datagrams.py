@@ -1,8 +1,11 @@
-"""The datagrams of the peer channel: what one agent tells another, and the proof that an agent of the job wrote it.
+"""The datagrams of the peer channel: what one agent tells another, and the proof that an agent of
+the job wrote it.
 
-    "TM1" · HMAC-SHA256 of the rest, 32 bytes · JSON {"job", "attempt", "round", "from", "kind", "serial", …}
+    "TM1" · HMAC-SHA256 of the rest, 32 bytes · JSON {"job", "attempt", "round", "from", "kind",
+    "serial", …}
 
-The key is the job's own, so agents of other jobs cannot make a valid datagram. docs/interfaces.md, section 3.
+The key is the job's own, so agents of other jobs cannot make a valid datagram. docs/interfaces.md,
+section 3.
 """
 
 from __future__ import annotations
@@ -55,7 +58,9 @@ def encode(datagram: Datagram, job_id: str, secret: bytes) -> bytes:
 
 
 def decode(data: bytes, job_id: str, secret: bytes) -> Datagram | None:
-    """Return the datagram; None if no agent of this job wrote it, whatever else is wrong with it."""
+    """Return the datagram; None if no agent of this job wrote it, whatever else is
+    wrong with it.
+    """
     start = len(MAGIC) + DIGEST_BYTES
     if not start < len(data) <= BYTES_MAX or not data.startswith(MAGIC):
         return None

@@ -4,11 +4,13 @@
     receive ──► verified? of the running round? ──► first of its serial number ──► handler, main thread ──► answer
                 no: dropped                         └── handled before ──► answer
 
-The channel makes things fast, never correct: a datagram may be lost, late or doubled, or a firewall may drop all of
-them. So whatever is asked here is also ordered by a directive, more slowly (docs/decisions/0135-peer-channel.md).
+The channel makes things fast, never correct: a datagram may be lost, late or doubled, or a firewall
+may drop all of them. So whatever is asked here is also ordered by a directive, more slowly
+(docs/decisions/0135-peer-channel.md).
 
-A flood costs at most `WINDOW_MAX` datagrams each `WINDOW_S`, the kernel's buffer, and no other memory: only the first
-verified datagram of a kind from each peer reaches the main thread, once in a round.
+A flood costs at most `WINDOW_MAX` datagrams each `WINDOW_S`, the kernel's buffer, and no other
+memory: only the first verified datagram of a kind from each peer reaches the main thread, once in a
+round.
 """
 
 from __future__ import annotations
@@ -75,7 +77,8 @@ class PeerChannel:
         self._socket: socket.socket | None = None
 
     def on(self, kind: str, handler: Callable[[Datagram], bool | None]) -> None:
-        """Let the handler receive each peer's first datagram of a serial number, on the main thread.
+        """Let the handler receive each peer's first datagram of a serial number, on the main
+        thread.
 
         The datagram is answered unless the handler returns False.
         """
@@ -109,8 +112,8 @@ class PeerChannel:
     ) -> None:
         """Send a datagram to every peer until each has answered, for `until_s` at most.
 
-        `seconds` returns the times of each repetition. `done` receives the peers that did not answer, on the main
-        thread.
+        `seconds` returns the times of each repetition. `done` receives the peers that did not
+        answer, on the main thread.
         """
         with self._lock:
             self._enter(key)
@@ -200,7 +203,10 @@ class PeerChannel:
                 known.clear()
 
     def open(self) -> None:
-        """Open this agent's own port. Another process may have it for a while, and the VM's name may be unknown."""
+        """Open this agent's own port.
+
+        Another process may have it for a while, and the VM's name may be unknown.
+        """
         has_failed = False
         for wait in backoffs(BIND_RETRY_MAX_S):
             channel = socket.socket(type=socket.SOCK_DGRAM)
@@ -218,6 +224,9 @@ class PeerChannel:
 
 
 def resolve(address: str) -> Address:
-    """Return the IPv4 address and the port of `HOST:PORT`. Raises OSError if the name is not known."""
+    """Return the IPv4 address and the port of `HOST:PORT`.
+
+    Raises OSError if the name is not known.
+    """
     host, _, port = address.rpartition(":")
     return socket.gethostbyname(host), int(port)

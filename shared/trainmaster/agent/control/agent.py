@@ -1,7 +1,8 @@
-"""The agent's decisions: compare the latest directive with the agent's state, and take the next step.
+"""The agent's decisions: compare the latest directive with the agent's state, and take the next
+step.
 
-`agent_states.py` draws the states. Which incarnation was started, and whether its exit still matters, is on disk
-(`run_state.py`).
+`agent_states.py` draws the states. Which incarnation was started, and whether its exit still
+matters, is on disk (`run_state.py`).
 """
 
 from __future__ import annotations
@@ -159,7 +160,8 @@ class Agent:
 
     def _on_program_ended(self, key: IncarnationKey, program_exit: ProgramExit) -> None:
         is_shutting_down = self._state is AgentState.SHUTTING_DOWN
-        # Exit status 0 makes no difference: a program that was asked to save and then exits has saved, not completed.
+        # Exit status 0 makes no difference: a program that was asked to save and then exits has
+        # saved, not completed.
         has_saved = self._state is AgentState.SAVING and self._shutdown_notice.is_announced
         self._program = None
         self._move(AgentState.FINISHED if is_shutting_down else AgentState.IDLE)
@@ -192,7 +194,9 @@ class Agent:
 
     @property
     def _runs_on(self) -> bool:
-        """Whether the program would run on without a directive: it has not ended, and nothing else is ending it."""
+        """Whether the program would run on without a directive: it has not ended, and nothing else
+        is ending it.
+        """
         started = self._run_state.last_started
         if (
             self._program is None
@@ -225,7 +229,9 @@ class Agent:
             self._prepare_next()
 
     def _prepare_next(self) -> None:
-        """Prepare the incarnation that the directive holds or runs, or start it if it is prepared and may run."""
+        """Prepare the incarnation that the directive holds or runs, or start it if it is prepared
+        and may run.
+        """
         directive = self._run_state.pending
         if self._state is AgentState.WAITING and (
             directive is None or directive.key != self._prepared
@@ -280,7 +286,10 @@ class Agent:
         return left_s > 0
 
     def _move(self, target: AgentState) -> None:
-        """Enter the next state. An edge that the table lacks is a bug, but must not end a training: it is logged."""
+        """Enter the next state.
+
+        An edge that the table lacks is a bug, but must not end a training: it is logged.
+        """
         if (self._state, target) not in EDGES:
             self._console.log(
                 f"Unexpected change of the agent's state: {self._state.name} -> {target.name}."
@@ -292,8 +301,8 @@ class Agent:
     def _await_end(self, key: IncarnationKey, program: Program) -> None:
         """Wait for the program, in its own thread.
 
-        A shutdown may signal the program and this agent at once. If SIGTERM explains the exit, leave time for the
-        agent's own signal; otherwise the exit would count as the program's.
+        A shutdown may signal the program and this agent at once. If SIGTERM explains the exit,
+        leave time for the agent's own signal; otherwise the exit would count as the program's.
         """
         program_exit = self._launcher.wait(key, program)
         may_be_shutdown = program_exit.signal == signal.SIGTERM or program_exit.exit_status in (

@@ -17,11 +17,20 @@ from typing import Final
 class AgentState(Enum):
     IDLE = "no program runs, and none is being prepared"
     SETTING_UP = "a thread prepares the next start"
-    WAITING = "the VM is set up, but the directive holds the start or orders a pause, or other hosts still stop"
+    WAITING = (
+        "the VM is set up, but the directive holds the start or orders a pause, or other hosts"
+        " still stop"
+    )
     RUNNING = "the program runs"
-    SAVING = "the program runs, and was asked to save because the end of this VM, or of a peer's, was announced"
+    SAVING = (
+        "the program runs, and was asked to save because the end of this VM, or of a peer's, was"
+        " announced"
+    )
     ENDING = "a directive ends the program: its exit is not reported"
-    SHUTTING_DOWN = "the shutdown of the VM ends the program: its exit is reported, unless a directive ends it, too"
+    SHUTTING_DOWN = (
+        "the shutdown of the VM ends the program: its exit is reported, unless a directive ends"
+        " it, too"
+    )
     FINISHED = (
         "the VM shuts down, and no program runs: the agent handles the remaining events, and exits"
     )

@@ -1,9 +1,10 @@
 """Reporting how an incarnation ended, in the right order with the announcement that explains it.
 
-    preemption announced ──► program saves and exits ──► maintenance event ──► replica-exit, DELAY_S after the exit
+    preemption announced ──► program saves and exits ──► maintenance event ──► replica-exit, DELAY_S
+    after the exit
 
-A program that was asked to save ends because its VM is about to stop. The maintenance event says more about that than
-the exit does, so it should arrive first.
+A program that was asked to save ends because its VM is about to stop. The maintenance event says
+more about that than the exit does, so it should arrive first.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ class ExitReporter:
         self._is_delayed = False
 
     def report(self, program_exit: ProgramExit, command: Sequence[str]) -> None:
-        """Report a program that ended by itself. `command`: its command line, if it has one to show."""
+        """Report a program that ended by itself.
+
+        `command`: its command line, if it has one to show.
+        """
         if program_exit.exit_status == 0:
             self._console.log("Module completed; cleaning up.")
             self._console.log("Clean up finished.")
@@ -48,7 +52,9 @@ class ExitReporter:
         self.record_and_report(program_exit)
 
     def report_vm_stopping(self, program_exit: ProgramExit) -> None:
-        """Report a program that ended because its VM stops: in DELAY_S, or at the next `report_delayed`."""
+        """Report a program that ended because its VM stops: in DELAY_S, or at the next
+        `report_delayed`.
+        """
         self._console.log(f"Module ended with {program_exit.how}, because its VM is about to stop.")
         self._run_state.record_exit(replace(program_exit, cause="vm_stopping"))
         self._is_delayed = True

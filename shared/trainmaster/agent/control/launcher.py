@@ -1,4 +1,6 @@
-"""Starting the user's program, waiting for its end, and removing what an earlier agent left running."""
+"""Starting the user's program, waiting for its end, and removing what an earlier agent left
+running.
+"""
 
 from __future__ import annotations
 
@@ -51,9 +53,13 @@ from trainmaster.agent.workspace import Workspace
 STACK_GRACE_S = 2.0
 """Time between SIGTERM and SIGKILL for a program that has printed its stacks."""
 COMPILER_LOCKS = ".cache/torch_extensions/*/*/lock"
-"""Below the home directory. While such a file exists, PyTorch waits for the end of a compilation, also of a killed one.
-Source: torch/utils/file_baton.py."""
-STUCK_S = 60.0  # after SIGKILL; a process that the kernel can end at all is gone in a fraction of a second
+"""Below the home directory.
+
+While such a file exists, PyTorch waits for the end of a compilation, also of a killed one. Source:
+torch/utils/file_baton.py.
+"""
+# After SIGKILL; a process that the kernel can end at all is gone in a fraction of a second.
+STUCK_S = 60.0
 
 
 class Launcher:
@@ -71,11 +77,12 @@ class Launcher:
         *,
         store: Callable[[str, bytes], None] | None = None,
     ) -> None:
-        """`find_engine` is called when it is needed, because the setup may install an engine after the agent has
-        started.
+        """`find_engine` is called when it is needed, because the setup may install an engine after
+        the agent has started.
 
-        `progress`: None unless this is the primary. `on_program_end` is called on the thread that waits for the
-        program, before its exit is reported. `store` writes an object to Cloud Storage, by its URI.
+        `progress`: None unless this is the primary. `on_program_end` is called on the thread that
+        waits for the program, before its exit is reported. `store` writes an object to Cloud
+        Storage, by its URI.
         """
         self._identity = identity
         self._find_engine = find_engine
@@ -90,14 +97,21 @@ class Launcher:
             workspace.work, identity.instance.instance_id, config.checkpoint_signal
         )
         self.command: Sequence[str] = ()
-        """The command line of the module that was started last, for messages; empty for a container."""
+        """The command line of the module that was started last, for messages; empty for a
+        container.
+        """
         self._program: Program | None = None
         self._killed_at: float | None = None
-        """When SIGKILL was sent to processes that programs had left behind, while such processes run."""
+        """When SIGKILL was sent to processes that programs had left behind, while such processes
+        run.
+        """
 
     @property
     def is_stuck(self) -> bool:
-        """Whether something survives SIGKILL for `STUCK_S`, as with a hung device. May be read from any thread."""
+        """Whether something survives SIGKILL for `STUCK_S`, as with a hung device.
+
+        May be read from any thread.
+        """
         program = self._program
         since = self._killed_at if program is None else program.killed_at
         return since is not None and time.monotonic() - since > STUCK_S
@@ -117,7 +131,10 @@ class Launcher:
             )
 
     def await_end(self) -> None:
-        """Return when nothing runs any more that an agent on this VM started. It takes long, so call it on a thread."""
+        """Return when nothing runs any more that an agent on this VM started.
+
+        It takes long, so call it on a thread.
+        """
         while marked(self._workspace.work):
             self._killed_at = self._killed_at or time.monotonic()
             kill_marked(self._workspace.work)
@@ -130,8 +147,11 @@ class Launcher:
         slices: Sequence[str],
         without: Sequence[int] = (),
     ) -> Program:
-        """Start the program. `slices`, `without`: as in the directive. Raises OSError or ValueError if it cannot be
-        started."""
+        """Start the program.
+
+        `slices`, `without`: as in the directive. Raises OSError or ValueError if it cannot be
+        started.
+        """
         identity = replace(self._identity, config=self._identity.config.without(without))
         config = resolve_references(
             identity.config, platform_variables(identity, slices, gpu_count())
@@ -156,7 +176,9 @@ class Launcher:
         return self._program
 
     def wait(self, key: IncarnationKey, program: Program) -> ProgramExit:
-        """Wait for the end of this incarnation and of its uploads, and read the metric that it reported."""
+        """Wait for the end of this incarnation and of its uploads, and read the metric that it
+        reported.
+        """
         self._gcs.on_death(lambda: program.end(self._identity.config.grace_s))
         program_exit = program.wait()
         self._program = None
@@ -177,7 +199,8 @@ class Launcher:
     ) -> None:
         """End a program that hangs, in `in_s` seconds. It takes seconds, so call it on a thread.
 
-        Its Python processes print their stacks first, and then get no time to save: they would not use it.
+        Its Python processes print their stacks first, and then get no time to save: they would not
+        use it.
         """
         pids = self._save_request.processes(self._root)
         has_stacks = print_stacks(pids, lambda pid: is_catcher(pid, signal.SIGABRT), in_s)
@@ -206,7 +229,9 @@ class Launcher:
         return program.pid if isinstance(program, Program) else None
 
     def prepare_save(self) -> bool:
-        """Prepare `request_save`, so that it takes little time; return whether a process catches the signal."""
+        """Prepare `request_save`, so that it takes little time; return whether a process catches
+        the signal.
+        """
         return self._save_request.find_catchers(self._root)
 
     def request_save(self) -> str:

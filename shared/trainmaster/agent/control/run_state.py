@@ -1,7 +1,7 @@
 """Persistent record of which incarnations this VM started and how each ended.
 
-It is written before an incarnation starts and before its end is reported, so that after a crash of the agent or a
-reboot no incarnation runs twice and no exit is lost.
+It is written before an incarnation starts and before its end is reported, so that after a crash of
+the agent or a reboot no incarnation runs twice and no exit is lost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class RunState:
         self._held: IncarnationKey | None = None
         """The last incarnation whose vm-ready this agent reported under `hold`."""
         self._unreported_causes: list[str] = []
-        """Maintenance that was announced before the first directive: its incarnation is not known yet."""
+        """Maintenance that was announced before the first directive: its incarnation is not known
+        yet.
+        """
 
     @property
     def desired(self) -> ReceivedDirective | None:
@@ -46,7 +48,9 @@ class RunState:
 
     @property
     def is_closed(self) -> bool:
-        """Whether a directive ended the incarnation that was started last, so that its exit is no evidence."""
+        """Whether a directive ended the incarnation that was started last, so that its exit is no
+        evidence.
+        """
         return self._state.closed
 
     @property
@@ -60,7 +64,9 @@ class RunState:
 
     @property
     def pending(self) -> ReceivedDirective | None:
-        """The directive, if it holds or runs an incarnation that was not started yet: each one is started once."""
+        """The directive, if it holds or runs an incarnation that was not started yet: each one is
+        started once.
+        """
         desired = self._state.desired
         is_pending = (
             desired is not None
@@ -70,11 +76,16 @@ class RunState:
         return desired if is_pending else None
 
     def is_ready(self, key: IncarnationKey) -> bool:
-        """Return whether a vm-ready of this incarnation was published under `hold`, or is being published."""
+        """Return whether a vm-ready of this incarnation was published under `hold`, or is being
+        published.
+        """
         return key in (self._state.ready, self._held)
 
     def set_desired(self, directive: ReceivedDirective, *, is_running: bool) -> None:
-        """Store a directive that differs from the last one. `is_running`: a program runs that it may have to end."""
+        """Store a directive that differs from the last one.
+
+        `is_running`: a program runs that it may have to end.
+        """
         self._state.desired = directive
         self._reporter.drop_before(directive.key)
         if is_running and (supersedes(directive.key, self._state.started) or not directive.runs):
@@ -98,7 +109,8 @@ class RunState:
             self._reporter.report_ready(key)
 
     def settle_previous_run(self, directive: ReceivedDirective) -> None:
-        """Record how the incarnation ended that ran before the agent crashed or the VM rebooted, and report it.
+        """Record how the incarnation ended that ran before the agent crashed or the VM rebooted,
+        and report it.
 
         Call it with every directive: only the first call has an effect.
         """
@@ -118,7 +130,9 @@ class RunState:
         self.report_exit()
 
     def report_ready(self, key: IncarnationKey) -> None:
-        """Report under `hold` that nothing older runs, and how the previous incarnation ended by itself."""
+        """Report under `hold` that nothing older runs, and how the previous incarnation ended by
+        itself.
+        """
         self._held = key
         started, end = self._state.started, self._state.exit
         ended = {**started._asdict(), **end} if started is not None and end is not None else None
@@ -129,7 +143,9 @@ class RunState:
     def record_exit(
         self, program_exit: ProgramExit, unstarted: IncarnationKey | None = None
     ) -> None:
-        """Store how the incarnation ended that was started last, or that could not be started: it is used up."""
+        """Store how the incarnation ended that was started last, or that could not be started: it
+        is used up.
+        """
         if unstarted is not None:
             self._state.started, self._state.closed = unstarted, False
         body = {"at": utc_now(), **asdict(program_exit)}
@@ -143,8 +159,8 @@ class RunState:
     def report_exit(self) -> None:
         """Report the stored exit until a newer directive supersedes it, also after a reboot.
 
-        Pub/Sub may lose a message that it has accepted, so its acceptance does not end the report. What a directive
-        supersedes before it is accepted is reported with the next vm-ready.
+        Pub/Sub may lose a message that it has accepted, so its acceptance does not end the report.
+        What a directive supersedes before it is accepted is reported with the next vm-ready.
         """
         key, desired, body = self._state.started, self._state.desired, self._state.exit
         if (
@@ -161,7 +177,9 @@ class RunState:
         return list(self._state.announced)
 
     def report_maintenance(self, cause: str) -> None:
-        """Report it for the incarnation of the latest directive; at the first directive, if there was none yet."""
+        """Report it for the incarnation of the latest directive; at the first directive, if there
+        was none yet.
+        """
         if self._state.desired is None:
             self._unreported_causes.append(cause)
         else:
@@ -171,7 +189,9 @@ class RunState:
     def report_notice(
         self, key: IncarnationKey, gives_up_s: float, unanswered: Sequence[int]
     ) -> None:
-        """Report that the members of this round save, and which of them did not answer, by their numbers."""
+        """Report that the members of this round save, and which of them did not answer, by their
+        numbers.
+        """
         self._reporter.report_notice(key, gives_up_s, unanswered)
 
     def _on_exit_accepted(self) -> None:

@@ -1,11 +1,13 @@
-"""When the program is asked to save: because this VM goes, or because the VM of any member of a synchronous job does.
+"""When the program is asked to save: because this VM goes, or because the VM of any member of a
+synchronous job does.
 
     notice ──► a moment MOMENT_S ahead ──► `save` to the peers, until they answer ──► notice message, with those that
                      │                                                                did not: they get a directive
                      └──► at the moment: file and signal, on every member
 
-A program that ends afterwards ends the round. The others may finish their save: the agent does not end its program for
-the directive that holds the next round before `patience_s` is over. docs/decisions/0136-save-together.md.
+A program that ends afterwards ends the round. The others may finish their save: the agent does not
+end its program for the directive that holds the next round before `patience_s` is over.
+docs/decisions/0136-save-together.md.
 """
 
 from __future__ import annotations
@@ -78,7 +80,8 @@ class Saving:
             self._channel.on(KIND, self._on_peer)
 
     def request(self, program: Program | None, gives_up_s: float) -> bool:
-        """Ask the program to save, and those of the peers, because this VM goes; return whether a program runs.
+        """Ask the program to save, and those of the peers, because this VM goes; return whether a
+        program runs.
 
         `gives_up_s`: seconds until the VM is given up.
         """
@@ -105,8 +108,11 @@ class Saving:
             self._choose(directive.key, 0.0, directive.gives_up_at - time.time())
 
     def _grow(self, channel: PeerChannel, key: IncarnationKey) -> None:
-        """Ask all members to save, so that more can join, or the job ends. A program that catches no signal would work
-        on, and its later exit would count for nothing: it is looked at again, because it may not have come so far."""
+        """Ask all members to save, so that more can join, or the job ends.
+
+        A program that catches no signal would work on, and its later exit would count for nothing:
+        it is looked at again, because it may not have come so far.
+        """
         desired, started = self._run_state.desired, self._run_state.last_started
         if desired is None or key != desired.key or self._is_chosen(key):
             return
@@ -117,13 +123,16 @@ class Saving:
             self._inbox.post_later(GROW_AGAIN_S, functools.partial(self._grow, channel, key))
 
     def was_asked(self, key: IncarnationKey) -> bool:
-        """Return whether all members of this round were asked to save: its end is no success and no failure. That ends
-        a while after the VM should have been given up: the notice was withdrawn."""
+        """Return whether all members of this round were asked to save: its end is no success and no
+        failure. That ends a while after the VM should have been given up: the notice was withdrawn.
+        """
         return key == self._asked and self._clock() < self._gives_up_at + LATE_S
 
     @property
     def patience_s(self) -> float:
-        """How long a directive that has ended the round waits for the program to save and end by itself."""
+        """How long a directive that has ended the round waits for the program to save and end by
+        itself.
+        """
         desired = self._run_state.desired
         if self._key != self._run_state.last_started or desired is None or desired.action == "stop":
             return 0.0
@@ -157,7 +166,10 @@ class Saving:
         return key == self._key and not (self._has_acted and self._clock() - self._moment > AGAIN_S)
 
     def _choose(self, key: IncarnationKey, in_s: float, gives_up_s: float) -> None:
-        """Act in `in_s`, unless an earlier moment was chosen. The first of several notices counts for `AGAIN_S`."""
+        """Act in `in_s`, unless an earlier moment was chosen.
+
+        The first of several notices counts for `AGAIN_S`.
+        """
         if key != self._run_state.last_started:
             return
         now = self._clock()

@@ -6,10 +6,10 @@
     member 0 is still ──► `still` to all members ──► each one that is still, too, answers
                                                      └── all have answered ──► `stalled` ──► all end their programs
 
-A member that does not answer is no evidence: it works, its agent is of an earlier release, or its VM hangs, which is
-found elsewhere. Parameter servers print nothing, so their configuration has no limit. Among the hosts of a TPU slice,
-only the first one is watched, because programs usually print on the first process only.
-docs/decisions/0142-hung-programs.md.
+A member that does not answer is no evidence: it works, its agent is of an earlier release, or its
+VM hangs, which is found elsewhere. Parameter servers print nothing, so their configuration has no
+limit. Among the hosts of a TPU slice, only the first one is watched, because programs usually print
+on the first process only. docs/decisions/0142-hung-programs.md.
 """
 
 from __future__ import annotations
@@ -36,14 +36,20 @@ STILL, STALLED = "still", "stalled"
 ASK_S = 2.0
 ASK_AGAIN_S = 60.0
 ALSO_SILENT = 0.9
-"""Share of the timeout. Members in lockstep print their last lines at about the same time, whichever of them hangs."""
+"""Share of the timeout.
+
+Members in lockstep print their last lines at about the same time, whichever of them hangs.
+"""
 MOMENT_S = 1.0
-"""From the decision to the first end: until then all members have stopped their programs, and none notices the end of
-another, which would change its stacks."""
+"""From the decision to the first end: until then all members have stopped their programs, and none
+notices the end of another, which would change its stacks.
+"""
 
 
 class Surroundings(NamedTuple):
-    """Activity of the machine outside the program's processes: its traffic, and whether a GPU may work."""
+    """Activity of the machine outside the program's processes: its traffic, and whether a GPU may
+    work.
+    """
 
     traffic: Callable[[], int | None] = lambda: None
     has_busy_gpu: Callable[[], bool] = lambda: False
@@ -120,7 +126,9 @@ class StallWatch:
         )
 
     def _check(self, key: IncarnationKey, program: Program) -> None:
-        """End the program if it has been silent for long enough; otherwise check again at the earliest useful time."""
+        """End the program if it has been silent for long enough; otherwise check again at the
+        earliest useful time.
+        """
         if key != self._watched or self._timeout_s is None:
             return
         left_s = self._timeout_s - (self._clock() - program.printed_at)
@@ -157,7 +165,10 @@ class StallWatch:
             self._end_all(key, "Still", f"still for {self._stillness.still_s / 60:.0f} minutes")
 
     def _on_stalled(self, datagram: Datagram) -> None:
-        """End the program with those of the others. With `auto`, only this agent's own evidence counts."""
+        """End the program with those of the others.
+
+        With `auto`, only this agent's own evidence counts.
+        """
         key, in_s = datagram.key, min(max(datagram.seconds.get("in", 0.0), 0.0), MOMENT_S)
         if key == self._watched and self._stillness is not None and self._is_still:
             self._end(

@@ -1,4 +1,5 @@
-"""Why a start must wait: for the other hosts of a slice, or for a program that keeps failing soon after its start.
+"""Why a start must wait: for the other hosts of a slice, or for a program that keeps failing soon
+after its start.
 
 A slice that is judged alone gets its next directive without a `hold` before. All its hosts receive it at about the same
 time, and each stops its running program. A host whose program failed has nothing to stop. If it started at once, it
@@ -23,7 +24,9 @@ DIRECTIVE_SKEW_MAX_S = 5.0
 
 
 class StartDelay:
-    """Counts from the first directive for an incarnation, which ends older programs, and that orders the pause."""
+    """Counts from the first directive for an incarnation, which ends older programs, and that
+    orders the pause.
+    """
 
     def __init__(self, config: VmConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self._peers_s = config.grace_s + DIRECTIVE_SKEW_MAX_S if config.hosts > 1 else 0.0

@@ -1,4 +1,6 @@
-"""The agent's state on disk: one small file that survives crashes of the agent and reboots of the VM."""
+"""The agent's state on disk: one small file that survives crashes of the agent and reboots of the
+VM.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ class StoredState:
     started: IncarnationKey | None = None
     """The last incarnation that was started, or that a failed setup used up."""
     closed: bool = True
-    """A directive ended that incarnation while it ran, so that its end is no evidence of anything."""
+    """A directive ended that incarnation while it ran, so that its end is no evidence of anything.
+    """
     exit: dict[str, Any] | None = None
     """How that incarnation ended, unless it runs or a directive ended it."""
     ready: IncarnationKey | None = None

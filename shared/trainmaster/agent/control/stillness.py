@@ -1,7 +1,9 @@
-"""Whether a program is still: it prints nothing, moves no bytes, and uses hardly any processor time. Pure decisions.
+"""Whether a program is still: it prints nothing, moves no bytes, and uses hardly any processor
+time. Pure decisions.
 
-A program that waits for a peer, a lock or a file that never comes is still; so is one that sleeps on purpose. One that
-computes, compiles, reads, writes or saves is not still, however long it prints nothing. Unknown is not still.
+A program that waits for a peer, a lock or a file that never comes is still; so is one that sleeps
+on purpose. One that computes, compiles, reads, writes or saves is not still, however long it prints
+nothing. Unknown is not still.
 """
 
 from __future__ import annotations
@@ -13,12 +15,20 @@ from trainmaster.agent.program.process_table import ProcessUse
 
 SAMPLE_S = 10.0
 CPU_SHARE = 0.02
-"""Share of one core. Measured: gangs of PyTorch, JAX and TensorFlow that hang in a collective use 0.2 to 0.6 %."""
+"""Share of one core.
+
+Measured: gangs of PyTorch, JAX and TensorFlow that hang in a collective use 0.2 to 0.6 %.
+"""
 WAKEUP_BYTES_S = 12.0
-"""What runtimes write to themselves to wake up their threads. Measured: at most 16 bytes in 10 s. The answer of a
-service that a program polls every 40 seconds has more."""
+"""What runtimes write to themselves to wake up their threads.
+
+Measured: at most 16 bytes in 10 s. The answer of a service that a program polls every 40 seconds
+has more.
+"""
 NETWORK_NOISE_S = 16_384.0
-"""Bytes per second that the agent, the guest agent and the heartbeats of runtimes send and receive, with a margin."""
+"""Bytes per second that the agent, the guest agent and the heartbeats of runtimes send and receive,
+with a margin.
+"""
 QUIET_FACTOR = 3
 
 
@@ -65,7 +75,10 @@ class Stillness:
         self.still_s = 0.0
 
     def observe(self, sample: Sample, is_device_busy: Callable[[], bool] = lambda: False) -> None:
-        """Take the next sample. `is_device_busy` is called only if the program seems to be still."""
+        """Take the next sample.
+
+        `is_device_busy` is called only if the program seems to be still.
+        """
         last, self._last = self._last, sample
         if last is None:
             return
@@ -82,7 +95,9 @@ class Stillness:
 
     @property
     def limit_s(self) -> float:
-        """How long the program must be still: longer for one that is often quiet, such as in evaluations."""
+        """How long the program must be still: longer for one that is often quiet, such as in
+        evaluations.
+        """
         return max(self._least_s, QUIET_FACTOR * self._longest_quiet_s)
 
     @property

@@ -13,7 +13,9 @@ class GoogleApi:
     """One Google API, or its emulator if the environment names one."""
 
     def __init__(self, emulator: str | None, real: str, metadata: MetadataServer) -> None:
-        """`emulator` is a host and port or a URL; if it is empty or None, `real` (a URL) is called."""
+        """`emulator` is a host and port or a URL; if it is empty or None, `real` (a
+        URL) is called.
+        """
         self._metadata = metadata
         self._emulated = bool(emulator)
         base = emulator or real
@@ -30,10 +32,12 @@ class GoogleApi:
         range_header: str | None = None,
         content_type: str = "application/json",
     ) -> HttpResponse:
-        """Call the API with the VM's access token; an emulator gets none. Parameters and errors as `http_call.call`.
+        """Call the API with the VM's access token; an emulator gets none.
 
-        `range_header`: the bytes of an object that are requested, as in HTTP: ``bytes=0-99``. `content_type` is that of
-        the body.
+        Parameters and errors as `http_call.call`.
+
+        `range_header`: the bytes of an object that are requested, as in HTTP: ``bytes=0-99``.
+        `content_type` is that of the body.
         """
         token = None if self._emulated else self._metadata.access_token()
         headers = {"Authorization": f"Bearer {token}"} if token else {}

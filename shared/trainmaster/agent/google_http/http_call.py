@@ -47,8 +47,8 @@ def call(
 ) -> HttpResponse:
     """Make one HTTP call. Raises HttpError only.
 
-    `timeout` is in seconds without a byte. `proxies`: use the proxies that the environment names. `into` streams the
-    response body to that file, and the returned body is empty.
+    `timeout` is in seconds without a byte. `proxies`: use the proxies that the environment names.
+    `into` streams the response body to that file, and the returned body is empty.
     """
     request = urllib.request.Request(url, body, dict(headers), method=method)  # noqa: S310 - the base is ours
     handlers = [] if proxies else [urllib.request.ProxyHandler({})]
@@ -77,7 +77,9 @@ def call(
 
 
 def backoffs(cap_s: float, base_s: float = 0.5) -> Iterator[float]:
-    """Yield delays in seconds without end: they double up to `cap_s`, with jitter, so that VMs do not retry in step."""
+    """Yield delays in seconds without end: they double up to `cap_s`, with jitter, so that VMs do
+    not retry in step.
+    """
     wait = base_s
     while True:
         yield min(wait, cap_s) * _JITTER.uniform(0.5, 1.0)

@@ -27,7 +27,9 @@ class MetadataServer:
         return self._get(path, timeout).body.decode()
 
     def find(self, path: str) -> str | None:
-        """Return the value of an entry without white space around it; None if there is no such entry."""
+        """Return the value of an entry without white space around it; None if there is no such
+        entry.
+        """
         try:
             return self.get(path).strip()
         except HttpError as error:
@@ -36,7 +38,10 @@ class MetadataServer:
             raise
 
     def time(self) -> str:
-        """Return Google's time in RFC 3339, from the header of a response. The VM's own clock may be wrong."""
+        """Return Google's time in RFC 3339, from the header of a response.
+
+        The VM's own clock may be wrong.
+        """
         date = self._get("instance/id", 10.0).headers.get("Date")
         try:
             return parsedate_to_datetime(date or "").isoformat()
@@ -51,7 +56,8 @@ class MetadataServer:
     def wait(self, path: str, etag: str | None) -> tuple[str, str | None]:
         """Return the value and its etag.
 
-        Without an etag the answer comes at once; with one, when the value differs or after `LONG_POLL_S`.
+        Without an etag the answer comes at once; with one, when the value differs or after
+        `LONG_POLL_S`.
         """
         if etag is None:
             response = self._get(path, 10.0)
@@ -88,7 +94,9 @@ class MetadataServer:
             self._token = None
 
     def identity_token(self, audience: str) -> str | None:
-        """Return a signed statement of this VM's identity; None if the metadata server refuses to issue one."""
+        """Return a signed statement of this VM's identity; None if the metadata server refuses to
+        issue one.
+        """
         query = urllib.parse.urlencode({"audience": audience, "format": "full"})
         try:
             return self.get(f"instance/service-accounts/default/identity?{query}").strip()

@@ -1,6 +1,7 @@
 """The scalars in summary event files, as TensorFlow, PyTorch and tensorboardX write them.
 
-An event file is a sequence of records, each of which holds one protobuf message. All numbers are little-endian:
+An event file is a sequence of records, each of which holds one protobuf message. All numbers are
+little-endian:
 
     length of the message 8 | checksum of the length 4 | message | checksum of the message 4
 
@@ -9,8 +10,8 @@ An event file is a sequence of records, each of which holds one protobuf message
     Value        tag = 1, and simple_value = 2 float (TensorFlow 1, PyTorch) or tensor = 8 (TensorFlow 2)
     TensorProto  dtype = 1, tensor_shape = 2, and its content in tensor_content = 4, float_val = 5 or double_val = 6
 
-Sources: TensorFlow's lib/io/record_writer.h, event.proto, summary.proto, tensor.proto and tensor_shape.proto, and
-protobuf's "Encoding". Fields that are not named above are skipped.
+Sources: TensorFlow's lib/io/record_writer.h, event.proto, summary.proto, tensor.proto and
+tensor_shape.proto, and protobuf's "Encoding". Fields that are not named above are skipped.
 """
 
 from __future__ import annotations
@@ -57,16 +58,20 @@ class ParsedRecords:
     consumed: int
     """Bytes of all complete records."""
     incomplete: int
-    """Bytes of the whole record that follows, of which only a part is there; 0 if even its length is not."""
+    """Bytes of the whole record that follows, of which only a part is there; 0 if even its length
+    is not.
+    """
     problem: str = ""
     """Why the record that follows is corrupt; empty if it is not."""
 
 
 def parse_records(data: bytes, tag: str) -> ParsedRecords:
-    """Parse the records at the start of `data`, up to one that is corrupt or incomplete. `tag`: empty for all tags.
+    """Parse the records at the start of `data`, up to one that is corrupt or incomplete.
 
-    The checksum of a message is computed only if the message may hold a scalar of the tag: it takes longer than
-    everything else.
+    `tag`: empty for all tags.
+
+    The checksum of a message is computed only if the message may hold a scalar of the tag: it takes
+    longer than everything else.
     """
     wanted = tag.encode()
     scalars: list[Scalar] = []
@@ -99,7 +104,10 @@ def _verify(content: bytes, checksum: bytes) -> None:
 
 
 def parse_event(message: bytes, tag: bytes) -> list[Scalar]:
-    """Return the finite scalars of the tag, or of all if it is empty, in one message. Raises CorruptRecordError."""
+    """Return the finite scalars of the tag, or of all if it is empty, in one message.
+
+    Raises CorruptRecordError.
+    """
     wall_time, step = 0.0, 0
     values: list[tuple[str, float]] = []
     try:
@@ -116,7 +124,8 @@ def parse_event(message: bytes, tag: bytes) -> list[Scalar]:
 
 
 def read_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield number and value of each field of a protobuf message: an integer for a varint, else bytes.
+    """Yield number and value of each field of a protobuf message: an integer for a varint, else
+    bytes.
 
     Raises IndexError or ValueError if the message is malformed.
     """
@@ -195,11 +204,8 @@ def _tensor_scalar(message: bytes) -> Iterator[float]:
 
 def _elements(shape: bytes) -> int:
     """Return the number of elements of a TensorShapeProto: dim = 2, repeated, with its size = 1."""
-    sizes = [
-        dict(read_fields(_bytes(dimension))).get(1, 0)
-        for number, dimension in read_fields(shape)
-        if number == 2
-    ]  # noqa: PLR2004
+    dimensions = [content for number, content in read_fields(shape) if number == 2]  # noqa: PLR2004
+    sizes = [dict(read_fields(_bytes(dimension))).get(1, 0) for dimension in dimensions]
     elements = 1
     for size in sizes:
         elements *= _signed(size)

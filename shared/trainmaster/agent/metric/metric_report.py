@@ -1,8 +1,9 @@
 """The measurements of a trial that runs, written to a guest attribute of its VM.
 
-The control plane reads the attribute about once a minute (`trainmaster.flows.provisioning.measurements`). Writing needs
-no permission, and is done only if the program has reported something new: a program that reports a thousand steps per
-second costs one write per `INTERVAL_S`. docs/interfaces.md, section 3, has the format.
+The control plane reads the attribute about once a minute
+(`trainmaster.flows.provisioning.measurements`). Writing needs no permission, and is done only if
+the program has reported something new: a program that reports a thousand steps per second costs one
+write per `INTERVAL_S`. docs/interfaces.md, section 3, has the format.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ class MetricReport:
     def write_new(self) -> None:
         """Write the measurements if they have changed.
 
-        An image or an organization may forbid guest attributes: that is reported once, and the exit event still
-        contains the final measurement.
+        An image or an organization may forbid guest attributes: that is reported once, and the exit
+        event still contains the final measurement.
         """
         key = self._running()
         if key is None:

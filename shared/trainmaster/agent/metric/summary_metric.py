@@ -1,10 +1,11 @@
-"""Metrics from the summary event files below --job-dir, for a program that reports them in no other way.
+"""Metrics from the summary event files below --job-dir, for a program that reports them in no other
+way.
 
     event files on Cloud Storage ── what was added ──► event_records.py ──► the latest measurements of a trial,
                                                                              or the latest value of each tag
 
-While the program runs, the agent lists the files about once a minute and reads what was added to them. After the
-program has completed, it does so once more. docs/decisions/0092-summary-events.md.
+While the program runs, the agent lists the files about once a minute and reads what was added to
+them. After the program has completed, it does so once more. docs/decisions/0092-summary-events.md.
 """
 
 from __future__ import annotations
@@ -25,9 +26,8 @@ from trainmaster.agent.model.results import STEP_MAX, Measurement
 from trainmaster.agent.setup.cloud_storage import StorageReader, StoredObject
 from trainmaster.agent.setup.setup_errors import SetupError
 
-EVENT_FILE_MARK = (
-    "tfevents"  # in the name of an event file. Source: TensorBoard, io_wrapper.IsSummaryEventsFile
-)
+# In the name of an event file. Source: TensorBoard, io_wrapper.IsSummaryEventsFile.
+EVENT_FILE_MARK = "tfevents"
 FILES_MAX = 50  # the newest ones: there is one file for each incarnation and writer
 INTERVAL_S = 60.0  # between two passes over the files while the program runs
 LOAD_MAX = (
@@ -97,7 +97,9 @@ class SummaryMetric:
         """Set when the last pass has ended, or is not waited for any longer."""
 
     def measurements(self, since: float) -> list[Measurement]:
-        """Return the latest measurements that were written since this time (in seconds since 1970), oldest first."""
+        """Return the latest measurements that were written since this time (in seconds since 1970),
+        oldest first.
+        """
         scalars = sorted(scalar for file in list(self._files.values()) for scalar in file.scalars)
         return [
             Measurement(scalar.value, scalar.step if 0 <= scalar.step <= STEP_MAX else 0)
@@ -106,7 +108,8 @@ class SummaryMetric:
         ]
 
     def latest(self, since: float) -> Reading:
-        """Return the latest value of each tag that was written since this time, and the largest of their steps.
+        """Return the latest value of each tag that was written since this time, and the largest of
+        their steps.
 
         Tags of a folder of evaluations have its name in front. What was read so far counts.
         """
@@ -135,7 +138,10 @@ class SummaryMetric:
         )
 
     def read_rest(self) -> None:
-        """Read what is left after the program's end. Returns after at most `FINAL_S`, and soon after `cancel`."""
+        """Read what is left after the program's end.
+
+        Returns after at most `FINAL_S`, and soon after `cancel`.
+        """
 
         def read() -> None:
             try:
@@ -162,7 +168,10 @@ class SummaryMetric:
                 self._log_once(f"Summary events cannot be read now: {error}.")
 
     def _read_files(self, bytes_max: int, until: float) -> None:
-        """Read what was added to the files. Raises SetupError if Cloud Storage does not answer or refuses the list."""
+        """Read what was added to the files.
+
+        Raises SetupError if Cloud Storage does not answer or refuses the list.
+        """
         stored = [
             one for one in self._storage.list_below(self._job_dir) if EVENT_FILE_MARK in one.name
         ]
@@ -183,7 +192,10 @@ class SummaryMetric:
                 )  # it is gone, or not permitted
 
     def _read_added(self, stored: StoredObject, bytes_max: int, until: float) -> int:
-        """Read what was added to a file since the last pass. Return the number of bytes that were read."""
+        """Read what was added to a file since the last pass.
+
+        Return the number of bytes that were read.
+        """
         if stored.uri not in self._files:
             self._log(f"Reading {self._tag or 'metrics'} from the summary events in {stored.uri}.")
         file = self._files.setdefault(stored.uri, EventFile())

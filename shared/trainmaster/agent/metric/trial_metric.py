@@ -1,14 +1,16 @@
 """The metric of a trial: the last value that its program reported.
 
-The program writes the file of the library cloudml-hypertune, which AI Platform Training used: at most a hundred
-records, each a line of JSON with its numbers as text. The library rewrites the file with every report. Source:
-cloudml-hypertune 0.1.0.
+The program writes the file of the library cloudml-hypertune, which AI Platform Training used: at
+most a hundred records, each a line of JSON with its numbers as text. The library rewrites the file
+with every report. Source: cloudml-hypertune 0.1.0.
 
-    {"accuracy": "0.93", "checkpoint_path": "", "global_step": "1000", "timestamp": 1580000000.12, "trial": "3"}
+    {"accuracy": "0.93", "checkpoint_path": "", "global_step": "1000", "timestamp": 1580000000.12,
+    "trial": "3"}
 
-The file belongs to one attempt on one VM: an incarnation that reports nothing leaves the reports of the previous
-incarnation there. If the file holds nothing, the summary events of the primary are read (``summary_metric.py``): those
-that were written since the attempt's first start on this VM, because the job directory may hold those of another job.
+The file belongs to one attempt on one VM: an incarnation that reports nothing leaves the reports of
+the previous incarnation there. If the file holds nothing, the summary events of the primary are
+read (``summary_metric.py``): those that were written since the attempt's first start on this VM,
+because the job directory may hold those of another job.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ class TrialMetric:
         """Attempt → time of its first start on this VM, in seconds since 1970."""
 
     def create_folder(self, key: IncarnationKey) -> Path | None:
-        """Create and return the folder where this incarnation reports; None if the job is not a trial.
+        """Create and return the folder where this incarnation reports; None if the job is not a
+        trial.
 
         Any user may write there, because the program in a container may run as any user.
         """
@@ -64,9 +67,10 @@ class TrialMetric:
     def read_last(self, key: IncarnationKey, *, has_completed: bool) -> Measurement | None:
         """Return the last measurement with those before it; None if nothing was reported.
 
-        It takes up to a minute if summary events have to be read. They are read only after a success, because reading
-        them would delay the restart of a failed program. If a program completes without writing an event, an earlier
-        incarnation had done the work, and its events count.
+        It takes up to a minute if summary events have to be read. They are read only after a
+        success, because reading them would delay the restart of a failed program. If a program
+        completes without writing an event, an earlier incarnation had done the work, and its events
+        count.
         """
         if self._tag is None:
             return None
@@ -86,12 +90,16 @@ class TrialMetric:
         return self._tag is not None and self._is_primary
 
     def update(self, key: IncarnationKey) -> None:
-        """Look for new summary events if that is due and the file holds nothing. Called in a thread of its own."""
+        """Look for new summary events if that is due and the file holds nothing.
+
+        Called in a thread of its own.
+        """
         if self._summary_metric is not None and not self._read_records(key):
             self._summary_metric.read_if_due()
 
     def read_reported(self, key: IncarnationKey) -> list[Measurement]:
-        """Return the measurements of the file, or else those of the summary events that were read so far.
+        """Return the measurements of the file, or else those of the summary events that were read
+        so far.
 
         May be called from any thread.
         """
@@ -115,7 +123,10 @@ class TrialMetric:
         )
 
     def _read_file(self, key: IncarnationKey) -> str:
-        """Return the end of the file. Programs may leave anything there, so pipes and the like are not read."""
+        """Return the end of the file.
+
+        Programs may leave anything there, so pipes and the like are not read.
+        """
         path = self._folder(key) / FILE_NAME
         try:
             if not path.is_file():
@@ -133,8 +144,8 @@ class TrialMetric:
 def parse_measurements(text: str, tag: str) -> Iterator[Measurement]:
     """Yield the measurements of this tag, in the order of the file.
 
-    Skip incomplete lines (a program may be killed while it writes), other tags, and values that are not finite numbers.
-    Nothing that a program writes raises an error.
+    Skip incomplete lines (a program may be killed while it writes), other tags, and values that are
+    not finite numbers. Nothing that a program writes raises an error.
     """
     for line in text.splitlines():
         try:

@@ -43,8 +43,8 @@ class Inbox:
     def start_thread(self, work: Callable[[], None]) -> None:
         """Run `work` in a daemon thread. An exception there is raised on the main thread.
 
-        Such an exception is a bug, and ends the agent; the startup script starts the agent again. An agent without one
-        of its threads would run on and miss events.
+        Such an exception is a bug, and ends the agent; the startup script starts the agent again.
+        An agent without one of its threads would run on and miss events.
         """
 
         def run_guarded() -> None:
@@ -60,14 +60,18 @@ class Inbox:
     ) -> None:
         """Post each new value of a metadata entry to `handler`, the current value first.
 
-        `is_optional`: the entry does not exist on all machine types; stop watching if it is not found.
+        `is_optional`: the entry does not exist on all machine types; stop watching if it is not
+        found.
         """
         self.start_thread(
             functools.partial(self._watch_for_ever, path, handler, is_optional=is_optional)
         )
 
     def on_shutdown(self, handler: Callable[[], None]) -> None:
-        """Post `handler` for each SIGTERM or SIGINT from now on. Call this on the main thread only."""
+        """Post `handler` for each SIGTERM or SIGINT from now on.
+
+        Call this on the main thread only.
+        """
         self.start_thread(functools.partial(self._watch_signals, _open_signal_pipe(), handler))
 
     def _watch_for_ever(
@@ -100,8 +104,8 @@ class Inbox:
 def _open_signal_pipe() -> int:
     """Return a pipe that receives a byte for each SIGTERM or SIGINT from now on.
 
-    A Python signal handler alone would be late: if the signal arrives just before the main thread blocks, Python runs
-    the handler only after the main thread wakes up.
+    A Python signal handler alone would be late: if the signal arrives just before the main thread
+    blocks, Python runs the handler only after the main thread wakes up.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)

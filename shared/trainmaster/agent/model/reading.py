@@ -1,4 +1,6 @@
-"""How far a program is, as one of its conventions shows it, within limits that hostile programs cannot exceed."""
+"""How far a program is, as one of its conventions shows it, within limits that hostile programs
+cannot exceed.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,9 @@ from typing import Any
 
 STEP_MAX = (
     2**53
-)  # the largest integer that all JSON parsers keep: Pub/Sub would reject a message with a larger one
+    # The largest integer that all JSON parsers keep: Pub/Sub would reject a message with a larger
+    # one.
+)
 TAIL_CHARS = 4096  # the last output of a program that its exit event carries
 
 
@@ -30,12 +32,16 @@ class Measurement:
     step: int
     """Training step at which it was measured; 0 if unknown."""
     earlier: Sequence[Point] = ()
-    """Values that the program reported before it, oldest first; set for the last value that an exit carries."""
+    """Values that the program reported before it, oldest first; set for the last value that an exit
+    carries.
+    """
 
 
 @dataclass(frozen=True)
 class ProgramExit:
-    """How a program, or an incarnation that never started one, ended. The fields are those of `replica-exit`.
+    """How a program, or an incarnation that never started one, ended.
+
+    The fields are those of `replica-exit`.
 
     If the cause is ``process``, exactly one of `exit_status` and `signal` is set.
     """
@@ -53,7 +59,9 @@ class ProgramExit:
     measurement: Measurement | None = None
     """Set for trials of a tuning job that reported their metric."""
     ran_s: float | None = None
-    """How long the program ran, in seconds; None if no program was started or the agent does not know."""
+    """How long the program ran, in seconds; None if no program was started or the agent does not
+    know.
+    """
 
     @property
     def how(self) -> str:
@@ -61,7 +69,9 @@ class ProgramExit:
         return f"exit status {self.exit_status}" if self.signal is None else f"signal {self.signal}"
 
     def describe_failure(self, command: Sequence[str]) -> str:
-        """Return the failure in the words of Python's `subprocess`, which AI Platform Training used."""
+        """Return the failure in the words of Python's `subprocess`, which AI Platform Training
+        used.
+        """
         returncode = -self.signal if self.signal is not None else self.exit_status or 0
         return str(subprocess.CalledProcessError(returncode, list(command)))
 

@@ -1,4 +1,6 @@
-"""The metadata that the control plane gives this VM: its config and its directive (docs/interfaces.md section 3)."""
+"""The metadata that the control plane gives this VM: its config and its directive
+(docs/interfaces.md section 3).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class ReceivedDirective:
     action: str
     """``run``, ``save``, ``hold`` or ``stop``."""
     slices: Sequence[str] = ()
-    """Addresses of the job's TPU slices in this incarnation; empty unless the job has several slices."""
+    """Addresses of the job's TPU slices in this incarnation; empty unless the job has several
+    slices.
+    """
     pause_s: float = 0.0
     """Time between the directive and the start of the incarnation."""
     gives_up_at: float = 0.0
@@ -78,7 +82,10 @@ class ChannelConfig:
 
 @dataclass(frozen=True)
 class VmConfig:
-    """The metadata key ``trainmaster-vm-config``. All VMs of one bulk insert have the same value."""
+    """The metadata key ``trainmaster-vm-config``.
+
+    All VMs of one bulk insert have the same value.
+    """
 
     project: str
     job_id: str
@@ -136,7 +143,9 @@ class VmConfig:
     tracking_run: str = "auto"
     """As in the job file: `auto`, `one` or `each`."""
     preflight: str = "off"
-    """As in the job file: `on`, `report` or `off`; the control plane of an earlier release says nothing."""
+    """As in the job file: `on`, `report` or `off`; the control plane of an earlier release says
+    nothing.
+    """
     gpus: int = 0
     """GPUs that the machine type has."""
     save_on_notice: str = "replica"
@@ -151,8 +160,10 @@ class VmConfig:
         return self.save_on_notice == "gang" and self.channel is not None
 
     def without(self, ranks: Sequence[int]) -> VmConfig:
-        """Return the config of a round without these members: what programs see has no gaps. Roles are in the order of
-        ranks."""
+        """Return the config of a round without these members: what programs see has no gaps.
+
+        Roles are in the order of ranks.
+        """
         if not ranks or self.rank_base is None:
             return self
         base, gone = self.rank_base, frozenset(ranks)
@@ -191,7 +202,8 @@ class VmConfig:
         )
         environment = dict(stored["environment"])
         if tf_config is not None and "job" in tf_config:
-            # The control plane sends the description of the job once. Programs find it in three places.
+            # The control plane sends the description of the job once. Programs find it in three
+            # places.
             description = json.dumps(tf_config["job"], separators=(",", ":"))
             if cluster_spec is not None:
                 cluster_spec.setdefault("job", description)
@@ -274,7 +286,10 @@ def supersedes(new: IncarnationKey, old: IncarnationKey | None) -> bool:
 
 
 def expand(texts: Any) -> list[str]:
-    """Return the texts of a number range, or of a list. Raises KeyError or TypeError for anything else."""
+    """Return the texts of a number range, or of a list.
+
+    Raises KeyError or TypeError for anything else.
+    """
     if isinstance(texts, list):
         return texts
     first, count = int(texts["first"]), int(texts["count"])
@@ -282,7 +297,9 @@ def expand(texts: Any) -> list[str]:
 
 
 def expand_cluster(spec: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return TF_CONFIG or CLUSTER_SPEC with the addresses of all replicas; None if the program gets none."""
+    """Return TF_CONFIG or CLUSTER_SPEC with the addresses of all replicas; None if the program gets
+    none.
+    """
     if spec is None or "cluster" not in spec:
         return None if spec is None else dict(spec)
     return {

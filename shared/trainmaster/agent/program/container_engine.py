@@ -1,7 +1,7 @@
 """The VM's container engine: docker or podman, through its command line.
 
-A container is not a child process of the agent and outlives it. Each container is therefore labelled with the VM's
-name, so that the next agent finds what an earlier one left behind.
+A container is not a child process of the agent and outlives it. Each container is therefore
+labelled with the VM's name, so that the next agent finds what an earlier one left behind.
 """
 
 from __future__ import annotations
@@ -69,11 +69,17 @@ class ContainerEngine:
         return None
 
     def version_command(self) -> list[str]:
-        """Return the command that prints the engine's name and version. It needs no running engine."""
+        """Return the command that prints the engine's name and version.
+
+        It needs no running engine.
+        """
         return [self._program, "--version"]
 
     def pull_command(self, image: str, credentials: Path | None) -> list[str]:
-        """Return the command that pulls an image. `credentials`: a folder with a config.json in docker's format."""
+        """Return the command that pulls an image.
+
+        `credentials`: a folder with a config.json in docker's format.
+        """
         if credentials is None:
             return [self._program, "pull", self._full_name(image)]
         if self.is_podman:
@@ -89,7 +95,9 @@ class ContainerEngine:
     def run_command(
         self, name: str, options: Sequence[str], image: str, rest: Sequence[str]
     ) -> list[str]:
-        """Return the command that runs a container in the foreground, with its output on the command's two streams."""
+        """Return the command that runs a container in the foreground, with its output on the
+        command's two streams.
+        """
         return [
             *(self._program, "run", "--name", name, "--label", f"{LABEL}={self._vm}"),
             *(
@@ -114,7 +122,9 @@ class ContainerEngine:
         return Path(self._program).name == "podman"
 
     def has_image(self, image: str) -> bool:
-        """Return whether the image is on this VM. Raises EngineError if the engine does not answer."""
+        """Return whether the image is on this VM. Raises EngineError if the engine does
+        not answer.
+        """
         result = self._run("image", "inspect", "--format", "{{.Id}}", self._full_name(image))
         if result.returncode != 0 and not _NO_IMAGE.search(result.stderr):
             raise EngineError(
@@ -123,7 +133,9 @@ class ContainerEngine:
         return result.returncode == 0
 
     def inspect(self, name: str) -> ContainerState | None:
-        """Return the state of a container; None if it does not exist or the engine does not answer."""
+        """Return the state of a container; None if it does not exist or the engine does
+        not answer.
+        """
         try:
             result = self._run("container", "inspect", "--format", "{{json .State}}", name)
             state = json.loads(result.stdout) if result.returncode == 0 else None
@@ -144,14 +156,19 @@ class ContainerEngine:
         return state is not None and state.is_running
 
     def remove(self, *names: str) -> bool:
-        """Remove containers in whatever state they are. Does nothing if they are gone. False: the engine failed."""
+        """Remove containers in whatever state they are.
+
+        Does nothing if they are gone. False: the engine failed.
+        """
         try:
             return self._run("rm", "--force", "--volumes", *names).returncode == 0
         except EngineError:
             return False
 
     def remove_all(self) -> int:
-        """Remove all containers of this VM; return how many there were, or 0 if the engine does not answer."""
+        """Remove all containers of this VM; return how many there were, or 0 if the engine does not
+        answer.
+        """
         try:
             ids = self._run(
                 "ps", "--all", "--quiet", "--filter", f"label={LABEL}={self._vm}"
@@ -163,7 +180,9 @@ class ContainerEngine:
         return len(ids)
 
     def _full_name(self, image: str) -> str:
-        """Add the registry to a name without one: docker pulls such images from Docker Hub, podman from nowhere."""
+        """Add the registry to a name without one: docker pulls such images from Docker Hub, podman
+        from nowhere.
+        """
         if not self.is_podman or registry_of(image) is not None:
             return image
         return f"{DOCKER_HUB}/{image}" if "/" in image else f"{DOCKER_HUB}/library/{image}"
@@ -183,10 +202,12 @@ class ContainerEngine:
             raise EngineError(str(error)) from error
 
     def _init_options(self) -> list[str]:
-        """Return the options that make a small init program process 1, if one is installed where an engine may look.
+        """Return the options that make a small init program process 1, if one is installed where an
+        engine may look.
 
-        The kernel drops signals for process 1 that it has no handler for, also those that it sends to itself. A program
-        without an init would therefore ignore SIGTERM, and live on after its own `kill(getpid(), SIGSEGV)`.
+        The kernel drops signals for process 1 that it has no handler for, also those that it sends
+        to itself. A program without an init would therefore ignore SIGTERM, and live on after its
+        own `kill(getpid(), SIGSEGV)`.
         """
         path = os.pathsep.join([os.environ.get("PATH", os.defpath), *INIT_FOLDERS])
         if not self.is_podman:

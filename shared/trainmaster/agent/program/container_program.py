@@ -1,7 +1,9 @@
-"""The user's program in a container, which the engine runs in the foreground and which is removed at its end.
+"""The user's program in a container, which the engine runs in the foreground and which is removed
+at its end.
 
-For the agent it is a program like any other: the engine's command line. That command forwards the output and the
-signals. The exit status is read from the engine, because the command's own status is ambiguous.
+For the agent it is a program like any other: the engine's command line. That command forwards the
+output and the signals. The exit status is read from the engine, because the command's own status is
+ambiguous.
 """
 
 from __future__ import annotations
@@ -25,19 +27,21 @@ LAUNCH_FAILED = (
     127,
 )  # the engine's statuses for a command that cannot be invoked, or does not exist
 KILLED = 137
-# Output of the engines' init programs if they cannot run the command. Docker's init names the command and exits with
-# the engine's status for that; podman's init exits with 1.
+# Output of the engines' init programs if they cannot run the command. Docker's init names the
+# command and exits with the engine's status for that; podman's init exits with 1.
 _INIT_FAILED = re.compile(
     r"\[FATAL tini |^ERROR \(catatonit:\d+\): failed to exec pid1: (?P<why>.*)", re.MULTILINE
 )
 
-# Variables that the engine's command line reads itself. The program's values must not be in the command's environment.
+# Variables that the engine's command line reads itself. The program's values must not be in the
+# command's environment.
 _ENGINE_VARIABLES = re.compile(
     r"(DOCKER_|CONTAINERS?_|BUILDKIT_|XDG_|LD_|SSL_CERT_)\w*"
     r"|GO(DEBUG|GC|MAXPROCS|MEMLIMIT|TRACEBACK)|PATH|HOME|TMPDIR|(HTTPS?|NO|ALL)_PROXY",
     re.IGNORECASE,
 )
-# The VM's own variables that the container gets: addresses of emulators. They are set on emulated VMs only.
+# The VM's own variables that the container gets: addresses of emulators. They are set on emulated
+# VMs only.
 _EMULATOR_VARIABLES = re.compile(r"GCE_METADATA_\w+|\w+_EMULATOR_HOST")
 
 
@@ -76,8 +80,8 @@ class ContainerProgram(Program):
         }
         self._env_file = workspace.work / "container.env"
         _write_env_file(self._env_file, from_file)
-        # The command line holds the names only. The values are in the environment of the engine's command: there they
-        # may have several lines, and no list of processes shows a secret.
+        # The command line holds the names only. The values are in the environment of the engine's
+        # command: there they may have several lines, and no list of processes shows a secret.
         names = [word for name in sorted(variables) for word in ("--env", name)]
         folders = [word for mount in mounts for word in ("--mount", mount)]
         options = [*entrypoint, *names, "--env-file", str(self._env_file), *folders]
@@ -128,7 +132,8 @@ def bind_option(source: Path, target: str) -> str:
 def _start_failed(cli_exit: ProgramExit, why: str) -> ProgramExit:
     """Return the exit of a container that did not start.
 
-    A command that is not in the image is the user's error; any other failure of the engine counts as the platform's.
+    A command that is not in the image is the user's error; any other failure of the engine counts
+    as the platform's.
     """
     if cli_exit.exit_status not in (ENGINE_FAILED, *LAUNCH_FAILED):
         return cli_exit
@@ -138,7 +143,10 @@ def _start_failed(cli_exit: ProgramExit, why: str) -> ProgramExit:
 
 
 def _write_env_file(file: Path, variables: Mapping[str, str]) -> None:
-    """Write variables in the format of --env-file. Raises ValueError if a value has several lines."""
+    """Write variables in the format of --env-file.
+
+    Raises ValueError if a value has several lines.
+    """
     for name, value in variables.items():
         if "\n" in value or "\r" in value:
             raise ValueError(

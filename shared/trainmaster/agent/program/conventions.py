@@ -1,7 +1,8 @@
-"""Variables with which launchers and trackers find their peers and their run, without a line in the program.
+"""Variables with which launchers and trackers find their peers and their run, without a line in the
+program.
 
-They are defaults: a variable of the job, a secret, or the platform's own wins. None describes a cluster of one machine,
-of TPU hosts, which find each other, or of independent replicas.
+They are defaults: a variable of the job, a secret, or the platform's own wins. None describes a
+cluster of one machine, of TPU hosts, which find each other, or of independent replicas.
 
 | read by                              | variables                                                                |
 | ------------------------------------ | ------------------------------------------------------------------------ |
@@ -26,7 +27,10 @@ RAY_WAIT_S = 600  # Ray's own 30 s are shorter than the start of a VM
 
 
 def launch_variables(platform: Mapping[str, str], gpus: int) -> dict[str, str]:
-    """Return the variables of launchers. `platform`: the platform's variables. `gpus`: GPUs of this machine."""
+    """Return the variables of launchers.
+
+    `platform`: the platform's variables. `gpus`: GPUs of this machine.
+    """
     rank, size = platform.get("RANK"), platform.get("WORLD_SIZE", "1")
     if rank is None or int(size) <= 1 or "TPU_CONFIG" in platform:
         return {}
@@ -52,7 +56,8 @@ def launch_variables(platform: Mapping[str, str], gpus: int) -> dict[str, str]:
 
 
 def log_folder_variables(platform: Mapping[str, str], job_dir: str | None) -> dict[str, str]:
-    """Return where Hugging Face's Trainer writes summary events, below /gcs: where the job's are looked for.
+    """Return where Hugging Face's Trainer writes summary events, below /gcs: where the job's are
+    looked for.
 
     `platform`: as in `launch_variables`. Source: transformers/integrations/integration_utils.py.
     """
@@ -71,9 +76,10 @@ def run_variables(
 ) -> dict[str, str]:
     """Return the variables that name one run of each tracker for all incarnations of the job.
 
-    `names`: the job's own variables and secrets. A tracker is used if one of them begins with its prefix. A job that
-    sets one of a tracker's variables itself, such as WANDB_RESUME=never, decides about all of them. `tracking_run`:
-    as in the job file. MLflow is named only by `one`: it merges all runs of the program.
+    `names`: the job's own variables and secrets. A tracker is used if one of them begins with its
+    prefix. A job that sets one of a tracker's variables itself, such as WANDB_RESUME=never, decides
+    about all of them. `tracking_run`: as in the job file. MLflow is named only by `one`: it merges
+    all runs of the program.
     """
     if tracking_run == "each":
         return {}
@@ -90,8 +96,8 @@ def run_variables(
         # Source: Neptune: at most 36 characters.
         {"NEPTUNE_CUSTOM_RUN_ID": digest[:32]},
     )
-    # Source: mlflow/tracking/fluent.py, which resumes the run that a tag of the experiment has for this id.
-    # MLFLOW_RUN_ID must name a run that exists.
+    # Source: mlflow/tracking/fluent.py, which resumes the run that a tag of the experiment has for
+    # this id. MLFLOW_RUN_ID must name a run that exists.
     variables = {MLFLOW_ID: digest[:32]} if tracking_run == "one" else {}
     for tracker in trackers:
         prefix = next(iter(tracker)).partition("_")[0] + "_"

@@ -1,4 +1,6 @@
-"""The accelerators of this machine: which ones its drivers serve, and whether a GPU has no driver; its programs."""
+"""The accelerators of this machine: which ones its drivers serve, and whether a GPU has no driver;
+its programs.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,15 @@ from pathlib import Path
 
 _DEVICES = Path("/dev")
 _DRIVEN_GPUS = Path("/proc/driver/nvidia/gpus")
-"""One folder for each GPU that the driver serves. The files in /dev may only appear when a program uses the GPU."""
+"""One folder for each GPU that the driver serves.
+
+The files in /dev may only appear when a program uses the GPU.
+"""
 _DRIVER_VERSION = Path("/proc/driver/nvidia/version")
 _PCI_DEVICES = Path("/sys/bus/pci/devices")
 _NVIDIA = "0x10de"
-_DISPLAY_CLASS = (
-    "0x03"  # how the PCI classes of GPUs begin, with and without a screen. Source: the PCI ID list
-)
+# How the PCI classes of GPUs begin, with and without a screen. Source: the PCI ID list.
+_DISPLAY_CLASS = "0x03"
 
 
 def has_gpu() -> bool:
@@ -28,7 +32,9 @@ def gpu_count() -> int:
 
 
 def driver_version() -> str | None:
-    """Return the version of the loaded NVIDIA driver, such as `580.159.03`; None if there is none."""
+    """Return the version of the loaded NVIDIA driver, such as `580.159.03`; None if
+    there is none.
+    """
     try:
         text = _DRIVER_VERSION.read_text()
     except OSError:
@@ -55,7 +61,10 @@ def has_tpu() -> bool:
 
 
 def tool_output(command: list[str]) -> str:
-    """Return what a short program prints. Raises OSError or SubprocessError, also if it fails or takes ten seconds."""
+    """Return what a short program prints.
+
+    Raises OSError or SubprocessError, also if it fails or takes ten seconds.
+    """
     return subprocess.check_output(
         command,
         stdin=subprocess.DEVNULL,

@@ -18,8 +18,9 @@ def environment_of(
 ) -> dict[str, str]:
     """Return the variables that the program gets besides the VM's own.
 
-    The conventions of launchers and trackers come first, then the job's variables, its secrets, and the platform's
-    variables; the last one of a name wins. `slices` and `gpus`: as in `platform_variables`.
+    The conventions of launchers and trackers come first, then the job's variables, its secrets, and
+    the platform's variables; the last one of a name wins. `slices` and `gpus`: as in
+    `platform_variables`.
     """
     config = identity.config
     platform = platform_variables(identity, slices, gpus)
@@ -33,7 +34,8 @@ def environment_of(
 def platform_variables(
     identity: AgentIdentity, slices: Sequence[str] = (), gpus: int = 0
 ) -> dict[str, str]:
-    """Return the platform's variables: TF_CONFIG, CLUSTER_SPEC, ranks, those of the VM config and of a TPU slice.
+    """Return the platform's variables: TF_CONFIG, CLUSTER_SPEC, ranks, those of the VM config and
+    of a TPU slice.
 
     `slices`: addresses of the job's slices, as in the directive. `gpus`: GPUs of this machine.
     """
@@ -55,8 +57,9 @@ def platform_variables(
         rank = str(config.rank_base + identity.index * config.hosts + (host.number if host else 0))
         environment["RANK"] = environment["NODE_RANK"] = rank
         if gpus <= 1:
-            # With several GPUs, the program starts one process for each. Launchers (torchrun, Lightning, Accelerate)
-            # set these variables then, and some of them start nothing where LOCAL_RANK exists.
+            # With several GPUs, the program starts one process for each. Launchers (torchrun,
+            # Lightning, Accelerate) set these variables then, and some of them start nothing where
+            # LOCAL_RANK exists.
             environment.update(LOCAL_RANK="0", LOCAL_WORLD_SIZE="1")
     if host is not None:
         environment["TPU_WORKER_ID"] = environment["CLOUD_TPU_TASK_ID"] = str(host.number)
@@ -68,7 +71,9 @@ def platform_variables(
 
 
 def _with_slice_addresses(text: str, slices: Sequence[str]) -> str:
-    """Replace the placeholder names of slices by addresses (`trainmaster.core.reconcile.slice_addresses`)."""
+    """Replace the placeholder names of slices by addresses
+    (`trainmaster.core.reconcile.slice_addresses`).
+    """
     for number, address in enumerate(slices):
         text = text.replace(
             f"slice-{number}.trainmaster.internal",
@@ -78,7 +83,10 @@ def _with_slice_addresses(text: str, slices: Sequence[str]) -> str:
 
 
 def arguments_of(config: VmConfig) -> list[str]:
-    """Return the program's arguments. ``--job-dir`` comes last, as two tokens, even if the arguments hold one too."""
+    """Return the program's arguments.
+
+    ``--job-dir`` comes last, as two tokens, even if the arguments hold one too.
+    """
     arguments = [str(argument) for argument in config.args]
     return [*arguments, "--job-dir", config.job_dir] if config.job_dir else arguments
 
@@ -89,14 +97,18 @@ def command_of(config: VmConfig) -> list[str]:
 
 
 def program_package(config: VmConfig) -> str:
-    """Return the top-level package of the program, also of one that a launcher runs: `torch.distributed.run -m A.B`."""
+    """Return the top-level package of the program, also of one that a launcher runs:
+    `torch.distributed.run -m A.B`.
+    """
     package, args = config.python_module.partition(".")[0], list(config.args)
     options = [number for number, word in enumerate(args[:-1], 1) if word in ("-m", "--module")]
     return args[options[0]].partition(".")[0] if options and package in LAUNCHERS else package
 
 
 def task_line(identity: AgentIdentity) -> str:
-    """Return the first log line of a replica, as the launcher of AI Platform Training printed it."""
+    """Return the first log line of a replica, as the launcher of AI Platform Training
+    printed it.
+    """
     tf_config = identity.config.tf_config or {}
     task = {
         "type": tf_config.get("task", {}).get("type", identity.config.task_type),

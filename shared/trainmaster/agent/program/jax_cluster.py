@@ -1,8 +1,10 @@
-"""How `jax.distributed.initialize()` finds its peers: JAX asks the kinds of clusters that it knows, and no others.
+"""How `jax.distributed.initialize()` finds its peers: JAX asks the kinds of clusters that it knows,
+and no others.
 
-`install` copies this file beside the job's packages, where a `.pth` file makes each Python of the VM import it. JAX is
-told of this cluster when it is imported. Slurm, MPI and Kubernetes, which it asks before, keep their precedence.
-Source: jax/_src/clusters/cluster.py, and jax/_src/distributed.py, which imports it.
+`install` copies this file beside the job's packages, where a `.pth` file makes each Python of the
+VM import it. JAX is told of this cluster when it is imported. Slurm, MPI and Kubernetes, which it
+asks before, keep their precedence. Source: jax/_src/clusters/cluster.py, and
+jax/_src/distributed.py, which imports it.
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ VARIABLES = ADDRESS, COUNT, RANK = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES
 
 
 def install(packages: Path) -> None:
-    """Make each Python that reads this folder of packages tell JAX of the cluster. May be repeated."""
+    """Make each Python that reads this folder of packages tell JAX of the cluster.
+
+    May be repeated.
+    """
     packages.mkdir(parents=True, exist_ok=True)
     (packages / f"{NAME}.py").write_bytes(pkgutil.get_data(__package__, "jax_cluster.py") or b"")
     (packages / f"{NAME}.pth").write_text(f"import {NAME}; {NAME}.await_jax()\n", encoding="utf-8")

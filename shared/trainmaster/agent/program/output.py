@@ -48,9 +48,10 @@ def whole_lines(
 ) -> Iterator[bytes]:
     """Yield pieces of whole lines as soon as they are complete.
 
-    `read` waits for so many seconds at most. It returns the next bytes, empty bytes at the end, and None if the time is
-    over. The bytes are unchanged, except that a line end is added to a line that is longer than LINE_MAX, that is not
-    complete after HELD_MAX_S (a progress bar, a question), or that is the last one.
+    `read` waits for so many seconds at most. It returns the next bytes, empty bytes at the end, and
+    None if the time is over. The bytes are unchanged, except that a line end is added to a line
+    that is longer than LINE_MAX, that is not complete after HELD_MAX_S (a progress bar, a
+    question), or that is the last one.
     """
     rest = b""
     held_since = 0.0

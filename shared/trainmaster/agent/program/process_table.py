@@ -1,4 +1,6 @@
-"""Facts from the kernel: which processes the agent started, and whether one was killed for lack of memory."""
+"""Facts from the kernel: which processes the agent started, and whether one was killed for lack of
+memory.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-# Errors of launchers and loky; of PyTorch's data loader, once with the signal; of concurrent.futures; of Ray
+# Errors of launchers and loky; of PyTorch's data loader, once with the signal; of
+# concurrent.futures; of Ray
 _CHILD_KILLED = re.compile(
     "SIGKILL|by signal: Killed|exited unexpectedly|terminated abruptly|process has died"
 )
@@ -21,7 +24,8 @@ MARK = "TRAINMASTER_WORK"  # set in the environment of everything that the agent
 def read_oom_kill_counts() -> dict[str, int]:
     """Return how many processes the kernel has killed for lack of memory, by counter.
 
-    The counters are those of cgroup v2, of cgroup v1 and of the machine, as far as they can be read.
+    The counters are those of cgroup v2, of cgroup v1 and of the machine, as far as they can be
+    read.
     """
     sources = {"/proc/vmstat"}
     try:
@@ -49,9 +53,9 @@ def out_of_memory(
 ) -> bool:
     """Return whether a program, or a process that it had started, was killed for lack of memory.
 
-    SIGKILL alone proves nothing, since the agent sends it too: a kernel counter must also have grown between `before`
-    and `after`. 137 is the exit status of a shell whose child was killed. `message`: of the program's error, which may
-    say that a child was killed.
+    SIGKILL alone proves nothing, since the agent sends it too: a kernel counter must also have
+    grown between `before` and `after`. 137 is the exit status of a shell whose child was killed.
+    `message`: of the program's error, which may say that a child was killed.
     """
     was_killed = returncode in (-signal.SIGKILL, 128 + signal.SIGKILL) or bool(
         _CHILD_KILLED.search(message)
@@ -60,10 +64,11 @@ def out_of_memory(
 
 
 def kill_marked(work: Path) -> int:
-    """Kill every running process that an agent on this VM started, in any session; return how many there were.
+    """Kill every running process that an agent on this VM started, in any session; return how many
+    there were.
 
-    The processes are recognized by their environment, not by stored process ids: an agent may crash between the start
-    of a process and the storing of its id.
+    The processes are recognized by their environment, not by stored process ids: an agent may crash
+    between the start of a process and the storing of its id.
     """
     killed = set()
     for _ in range(40):
@@ -74,7 +79,8 @@ def kill_marked(work: Path) -> int:
             killed.add(pid)
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        # The kernel needs a moment. A process that it cannot kill (a hung device) is given up after a second.
+        # The kernel needs a moment. A process that it cannot kill (a hung device) is given up after
+        # a second.
         time.sleep(0.025)
     return len(killed)
 
@@ -88,8 +94,8 @@ def marked(work: Path) -> list[int]:
 class ProcessUse(NamedTuple):
     """CPU seconds of a process and its ended children, and the bytes that they read and wrote.
 
-    Bytes of sockets count only where the program uses read and write, as OpenSSL does; the counters of the machine have
-    the rest. Source: Documentation/filesystems/proc.rst.
+    Bytes of sockets count only where the program uses read and write, as OpenSSL does; the counters
+    of the machine have the rest. Source: Documentation/filesystems/proc.rst.
     """
 
     cpu_s: float
@@ -110,7 +116,8 @@ def process_uses(pids: Iterable[int]) -> dict[int, ProcessUse]:
 
 
 def read_stat(pid: int, proc: Path = Path("/proc")) -> list[bytes]:
-    """Return the fields of /proc/PID/stat after the command: state, parent, …; none if the process has ended.
+    """Return the fields of /proc/PID/stat after the command: state, parent, …; none if the process
+    has ended.
 
     The command may contain spaces and parentheses.
     """

@@ -37,7 +37,10 @@ PUMP_JOIN_S = 5.0  # for output that is still in the pipes when the program has 
 
 
 class Program:
-    """A child process in its own session, its output forwarded line by line. May be used from any thread."""
+    """A child process in its own session, its output forwarded line by line.
+
+    May be used from any thread.
+    """
 
     def __init__(
         self,
@@ -48,7 +51,9 @@ class Program:
         cwd: Path,
         package: str = "",
     ) -> None:
-        """Start the process. `package`: its top-level Python package, to tell its frames from those of libraries.
+        """Start the process.
+
+        `package`: its top-level Python package, to tell its frames from those of libraries.
 
         Raises OSError or ValueError if it cannot be started.
         """
@@ -59,12 +64,15 @@ class Program:
         self._oom_before = read_oom_kill_counts()
         self._tail = Tail(4 * TAIL_CHARS)  # a character takes up to four bytes
         self.printed_at = time.monotonic()
-        """When the program last printed anything, by the monotonic clock; its start, if it has printed nothing."""
+        """When the program last printed anything, by the monotonic clock; its start, if it has
+        printed nothing.
+        """
         self._lock = threading.Lock()
         self._reaped = False
         self._killer: threading.Timer | None = None
         self.killed_at: float | None = None
-        """When SIGKILL was sent because SIGTERM had not ended the program, by the monotonic clock."""
+        """When SIGKILL was sent because SIGTERM had not ended the program, by the monotonic clock.
+        """
         self._process = subprocess.Popen(
             list(argv),
             env={**env, "PYTHONUNBUFFERED": "1", MARK: str(workspace.work)},
@@ -90,7 +98,9 @@ class Program:
         return self._process.pid
 
     def stacks(self) -> str:
-        """Return the stacks that the program's processes printed before they were ended; empty if there are none."""
+        """Return the stacks that the program's processes printed before they were ended; empty if
+        there are none.
+        """
         return next(
             (stacks for _, tail in self._streams if (stacks := find_stacks(tail.text()))), ""
         )
@@ -117,7 +127,10 @@ class Program:
                 os.kill(self._process.pid, number)
 
     def end(self, grace_s: float) -> None:
-        """Send SIGTERM to the whole process group, and SIGKILL after `grace_s`. Return at once; may be repeated."""
+        """Send SIGTERM to the whole process group, and SIGKILL after `grace_s`.
+
+        Return at once; may be repeated.
+        """
         with self._lock:
             if self._reaped or self._killer is not None:
                 return
@@ -127,8 +140,9 @@ class Program:
             self._killer.start()
 
     def kill(self) -> None:
-        """Kill the program with all that descends from it: torchrun's ranks have sessions of their own, and no mark if
-        they have overwritten their environment, as setproctitle does."""
+        """Kill the program with all that descends from it: torchrun's ranks have sessions of their
+        own, and no mark if they have overwritten their environment, as setproctitle does.
+        """
         with self._lock:
             if not self._reaped:
                 self.killed_at = time.monotonic()
@@ -140,7 +154,8 @@ class Program:
 
     def wait(self) -> ProgramExit:
         """Wait for the end of the program, and end everything that it started."""
-        # Do not reap the process yet: until then no other process group can get its id, so the group is safe to signal.
+        # Do not reap the process yet: until then no other process group can get its id, so the
+        # group is safe to signal.
         os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
         with self._lock:
             self._signal_group(signal.SIGKILL)
@@ -184,7 +199,10 @@ class Program:
                 self._console.write(name, lines)
 
     def _read(self, descriptor: int, poll: select.poll, timeout_s: float | None) -> bytes | None:
-        """Return the next bytes, which need not be a whole line: a progress bar is output, too. None: none in time."""
+        """Return the next bytes, which need not be a whole line: a progress bar is output, too.
+
+        None: none in time.
+        """
         if not poll.poll(None if timeout_s is None else math.ceil(timeout_s * 1000)):
             return None
         data = os.read(descriptor, 1 << 16)

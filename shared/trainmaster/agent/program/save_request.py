@@ -1,9 +1,11 @@
-"""Asking the running program to save: by a file for programs that poll, and by a signal to the processes that catch it.
+"""Asking the running program to save: by a file for programs that poll, and by a signal to the
+processes that catch it.
 
-Many processes do not catch the signal and would die of it unsaved: launchers, shells, workers of data loaders that ran
-`exec`. `/proc/PID/status` says which signals a process catches. In each branch of the program's tree of processes, the
-topmost one that catches the signal gets it. Launchers never do: torchrun passes SIGTERM on, and kills after 30 s what
-still saves; of SIGUSR1 it dies.
+Many processes do not catch the signal and would die of it unsaved: launchers, shells, workers of
+data loaders that ran `exec`. `/proc/PID/status` says which signals a process catches. In each
+branch of the program's tree of processes, the topmost one that catches the signal gets it.
+Launchers never do: torchrun passes SIGTERM on, and kills after 30 s what still saves; of SIGUSR1 it
+dies.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ class SaveRequest:
     """The request of one VM's programs, which run one after the other."""
 
     def __init__(self, work: Path, vm_id: str, number: signal.Signals) -> None:
-        """`vm_id` tells the programs of this VM from those of other VMs whose processes may be visible."""
+        """`vm_id` tells the programs of this VM from those of other VMs whose processes may be
+        visible.
+        """
         self.folder = work / "notice"
         self._name = f"notice-{vm_id}"
         self._number = number
@@ -69,10 +73,11 @@ class SaveRequest:
             (self.folder / self._name).touch(mode=0o644)
 
     def find_catchers(self, root: int | None) -> bool:
-        """Find the processes that catch the signal, so that little is left to do at the moment of the request. Return
-        whether there are any.
+        """Find the processes that catch the signal, so that little is left to do at the moment of
+        the request. Return whether there are any.
 
-        `root`: the program's first process; None: it is in a container, and known by its environment only.
+        `root`: the program's first process; None: it is in a container, and known by its
+        environment only.
         """
         self._found = find_catchers(
             {root} if root is not None else self._roots_in_container(), self._number
@@ -91,7 +96,10 @@ class SaveRequest:
         return sent
 
     def processes(self, root: int | None) -> list[int]:
-        """Return all processes of the program, each before its children. `root`: as in `find_catchers`."""
+        """Return all processes of the program, each before its children.
+
+        `root`: as in `find_catchers`.
+        """
         if root is None:
             return descendants(self._roots_in_container(), read_stats())
         mark = "=".join(*self.variables(in_container=False).items())
@@ -100,7 +108,10 @@ class SaveRequest:
         )
 
     def _roots_in_container(self) -> set[int]:
-        """Return the container's processes. Those of the engine itself have the variable too, but run outside."""
+        """Return the container's processes.
+
+        Those of the engine itself have the variable too, but run outside.
+        """
         mark, outside = (
             "=".join(*self.variables(in_container=True).items()),
             _namespace(os.getpid()),
@@ -113,7 +124,9 @@ class SaveRequest:
 
 
 def find_catchers(roots: set[int], number: int) -> list[int]:
-    """Return the topmost process of each branch that catches the signal, among `roots` and their descendants."""
+    """Return the topmost process of each branch that catches the signal, among `roots` and their
+    descendants.
+    """
     found = descendants(roots, read_stats(), lambda pid: is_catcher(pid, number))
     return [pid for pid in found if is_catcher(pid, number)]
 

@@ -1,7 +1,9 @@
-"""The stacks of a program that hangs. Python's faulthandler prints them, which the agent turns on in every program.
+"""The stacks of a program that hangs.
 
-SIGABRT makes it print the stacks of all threads, whether the process sleeps, computes, or waits in C, and ends it.
-Source: https://docs.python.org/3/library/faulthandler.html
+Python's faulthandler prints them, which the agent turns on in every program.
+
+SIGABRT makes it print the stacks of all threads, whether the process sleeps, computes, or waits in
+C, and ends it. Source: https://docs.python.org/3/library/faulthandler.html
 """
 
 from __future__ import annotations
@@ -32,8 +34,9 @@ def print_stacks(
 ) -> int:
     """End the processes that print their stacks, one after the other; return how many there were.
 
-    `processes` begins with the topmost one. All are stopped before, so that none reacts to the end of another, and
-    children are ended before their parents. `in_s`: time until the first end, in which other members stop theirs.
+    `processes` begins with the topmost one. All are stopped before, so that none reacts to the end
+    of another, and children are ended before their parents. `in_s`: time until the first end, in
+    which other members stop theirs.
     """
     for pid in processes:
         _send(pid, signal.SIGSTOP)
@@ -66,8 +69,9 @@ def find_stacks(output: str) -> str:
 def innermost_frames(stacks: str, package: str) -> tuple[str, str]:
     """Return the innermost frame of the last process, and the innermost one of the program itself.
 
-    Both are `file:line in function`, and empty if there is none. `package`: as in `parse_traceback`. The thread that
-    got the signal is nearly always the main thread, which is printed last.
+    Both are `file:line in function`, and empty if there is none. `package`: as in
+    `parse_traceback`. The thread that got the signal is nearly always the main thread, which is
+    printed last.
     """
     threads = _THREAD.split(stacks.rpartition(_BEGIN)[2])
     named = [*zip(threads[1::2], threads[2::2])][::-1]

@@ -14,7 +14,8 @@ TRAILING_LINES_MAX = (
 
 _TRACEBACK = "Traceback (most recent call last):"
 _GROUP = "+ Exception Group "
-# Prefixes of launchers: "[rank0]: ", "[1,0]<stderr>:", "(RayTrainWorker pid=7) ", pip's indentation.
+# Prefixes of launchers: "[rank0]: ", "[1,0]<stderr>:", "(RayTrainWorker pid=7) ", pip's
+# indentation.
 _PREFIX = re.compile(r"(?:\s|\[[^\]]*\]:?|<std(?:err|out)>:|\([^)]*\))*")
 _BEHIND_BAR = re.compile(
     r"\S\r?(\[rank\d+\]: )?$"
@@ -24,19 +25,22 @@ _EXCEPTION = re.compile(r"([A-Za-z_][\w.<>]*)(?::\s(.*)|:)?$")
 # Stacks of Python's faulthandler follow the error of a program that aborts itself.
 _STACKS = re.compile(
     r"(?:\[[^\]]*\]:?\s*)?"
-    r'(?:Fatal Python error: |(?:Current thread|Thread) 0x|  File ".*", line \d+ in |Extension modules: )'
+    r'(?:Fatal Python error: |(?:Current thread|Thread) 0x|  File ".*", line \d+ in |Extension'
+    r" modules: )"
 )
 _LEVELS = ("DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL", "FATAL")
 _NOISE = re.compile(
     rf"(?:{'|'.join(_LEVELS)})\b|[IWEF]\d\d\d\d |\[?\d\d\d\d-\d\d-\d\d[ T]"  # log lines
-    r"|Exception ignored |\s*\+-|\[end of output\]|-{60}|\r"  # Python, exception groups, pip, mpirun, tqdm
+    # Python, exception groups, pip, mpirun, tqdm.
+    r"|Exception ignored |\s*\+-|\[end of output\]|-{60}|\r"
 )
 _SYNTAX = re.compile(r"(SyntaxError|IndentationError|TabError): (.*)$")
 _LIBRARIES = re.compile(
     r"(?:^<|/__autograph_generated_file|/lib(?:64)?/python3|/(?:site|dist)-packages/)"
 )
 _INSTALLED = re.compile(r".*/(?:site|dist)-packages/([^/.]+)")
-# Errors with which launchers report that a worker failed: torchrun and accelerate, torch.multiprocessing, Ray.
+# Errors with which launchers report that a worker failed: torchrun and accelerate,
+# torch.multiprocessing, Ray.
 _LAUNCHER_TYPES = (
     *("ChildFailedError", "ProcessExitedException", "ProcessRaisedException"),
     *(
@@ -48,23 +52,27 @@ _LAUNCHER_TYPES = (
         "WorkerCrashedError",
     ),
 )
-# accelerate, deepspeed and modules of users: a command that runs Python or a launcher. horovodrun: its own messages.
-# Functions of accelerate that run any other command end with "_launcher".
+# accelerate, deepspeed and modules of users: a command that runs Python or a launcher. horovodrun:
+# its own messages. Functions of accelerate that run any other command end with "_launcher".
 _LAUNCHED = re.compile(
     r"Command .*\b(?:python[\d.]*|torchrun|accelerate|deepspeed|horovodrun|mpirun|mpiexec)\b"
     r"|Horovod detected that one or more processes exited|mpirun failed with exit code"
 )
 _ROOT_CAUSE = re.compile(r"Root Cause \(first observed failure\):.*?\brank +: (\d+)", re.DOTALL)
-# The process that it started was ended by a signal. Launchers themselves end the others with SIGTERM.
+# The process that it started was ended by a signal. Launchers themselves end the others with
+# SIGTERM.
 _CHILD_SIGNAL = re.compile(
     r"(?:Signal \d+ \(|terminated with signal |died with <Signals\.)SIG(?!TERM|INT)\w+.*"
 )
-# DeepSpeed's launcher, on stdout, and Ray. Ended by SIGABRT, a process has printed why; SIGTERM and SIGINT as above.
+# DeepSpeed's launcher, on stdout, and Ray. Ended by SIGABRT, a process has printed why; SIGTERM and
+# SIGINT as above.
 _DIED = re.compile(
-    r"exits with return code = -(4|7|8|9|11)$|^The actor is dead because its worker process has died"
+    r"exits with return code = -(4|7|8|9|11)$|^The actor is dead because its worker process has"
+    r" died"
 )
 LAUNCHED = "ChildFailedError"
-# What a runtime prints before it aborts itself: a fatal log line of absl, or C++'s uncaught exception.
+# What a runtime prints before it aborts itself: a fatal log line of absl, or C++'s uncaught
+# exception.
 _ABORT = re.compile(r"(?:^|\S)F\d{4} \d\d:\d\d:[^\]]{1,200}\] (.+)|^  what\(\):\s+(.+)")
 _CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
 _NO_MODULE = re.compile(
@@ -73,13 +81,15 @@ _NO_MODULE = re.compile(
 
 
 def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
-    """Return the error that the output ends with: the fields of ``error`` in docs/interfaces.md section 2.
+    """Return the error that the output ends with: the fields of ``error`` in docs/interfaces.md
+    section 2.
 
-    None if the output does not end with a Python error. The frame is empty if Python printed none, as for a module that
-    does not exist. Among chained exceptions the last one counts, since it ended the program; the types of the others
-    are its causes. The error of a launcher counts if it says that a signal ended a worker; if not, the last one that
-    a worker printed before it counts, or the last one of the rank that torchrun calls the root cause. `package` is the
-    top-level package of the program: it is installed like a library, but its frames are the program's own.
+    None if the output does not end with a Python error. The frame is empty if Python printed none,
+    as for a module that does not exist. Among chained exceptions the last one counts, since it
+    ended the program; the types of the others are its causes. The error of a launcher counts if it
+    says that a signal ended a worker; if not, the last one that a worker printed before it counts,
+    or the last one of the rank that torchrun calls the root cause. `package` is the top-level
+    package of the program: it is installed like a library, but its frames are the program's own.
     """
     lines = [line.rstrip("\r") for line in output.rstrip().split("\n") if not _STACKS.match(line)]
     for died in filter(None, map(_DIED.search, lines[-TRAILING_LINES_MAX:])):
@@ -121,7 +131,9 @@ def _is_launchers(error: dict[str, Any]) -> bool:
 
 
 def _read_causes(lines: list[str], start: int) -> list[str]:
-    """Return the types of the exceptions that lead to the traceback whose first line is `start`, the latest first."""
+    """Return the types of the exceptions that lead to the traceback whose first line is `start`,
+    the latest first.
+    """
     types: list[str] = []
     starts = [number for number in range(start) if _prefix_of(lines[number]) is not None]
     while starts and any(
@@ -134,7 +146,9 @@ def _read_causes(lines: list[str], start: int) -> list[str]:
 
 
 def _prefix_of(line: str) -> str | None:
-    """Return the prefix of each line of the traceback that begins here; None if none begins here."""
+    """Return the prefix of each line of the traceback that begins here; None if none
+    begins here.
+    """
     if not line.rstrip().endswith(_TRACEBACK):
         return None
     prefix = line.rstrip()[: -len(_TRACEBACK)]
@@ -149,7 +163,9 @@ def _prefix_of(line: str) -> str | None:
 def _read_traceback(
     lines: list[str], start: int, prefix: str, package: str
 ) -> dict[str, Any] | None:
-    """Return type, message and frames of the error whose traceback begins at `start`; None if it is not at the end."""
+    """Return type, message and frames of the error whose traceback begins at `start`; None if it is
+    not at the end.
+    """
     frame = own_frame = ""
     block = [line[len(prefix) if line.startswith(prefix) else 0 :] for line in lines[start:]]
     for number, line in enumerate(block):
@@ -176,7 +192,9 @@ def _read_traceback(
 
 
 def _shortened(message: str) -> str:
-    """Keep both ends of a long message: TensorFlow writes where an operation was defined, and then why it failed."""
+    """Keep both ends of a long message: TensorFlow writes where an operation was defined, and then
+    why it failed.
+    """
     half = MESSAGE_CHARS // 2
     return message if len(message) <= MESSAGE_CHARS else f"{message[: half - 1]}…{message[-half:]}"
 
@@ -190,7 +208,9 @@ def is_own(path: str, package: str) -> bool:
 
 
 def _find_bare_error(lines: list[str]) -> dict[str, Any] | None:
-    """Find an error without a traceback: a syntax error in the main file, a missing module, or why a runtime aborts."""
+    """Find an error without a traceback: a syntax error in the main file, a missing module, or why
+    a runtime aborts.
+    """
     first = max(0, len(lines) - 5)
     for number in range(len(lines) - 1, first - 1, -1):
         error = _SYNTAX.match(lines[number])
@@ -218,6 +238,9 @@ def _find_bare_error(lines: list[str]) -> dict[str, Any] | None:
 
 
 def format_frame(file: re.Match[str]) -> str:
-    """Return `file:line in function`. Of the path, the last two components are the same on every VM."""
+    """Return `file:line in function`.
+
+    Of the path, the last two components are the same on every VM.
+    """
     path, line, function = file.groups()
     return "/".join(path.split("/")[-2:]) + f":{line}" + (f" in {function}" if function else "")

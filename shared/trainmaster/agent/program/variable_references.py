@@ -1,9 +1,11 @@
-"""``$(NAME)`` in a job of Vertex AI: in its arguments, its command, and the values of its variables.
+"""``$(NAME)`` in a job of Vertex AI: in its arguments, its command, and the values of its
+variables.
 
-The rules are those of Kubernetes: a reference to an undefined variable stays as it is, and ``$$`` is a dollar sign, so
-``$$(NAME)`` is not a reference. A variable's value may refer to variables before it and to the platform's. Secrets
-cannot be referenced: they would appear on a command line and in the log. Source: EnvVar in Vertex AI's API; for
-arguments, Google's own samples of custom training (``--model-dir=$(AIP_MODEL_DIR)``).
+The rules are those of Kubernetes: a reference to an undefined variable stays as it is, and ``$$``
+is a dollar sign, so ``$$(NAME)`` is not a reference. A variable's value may refer to variables
+before it and to the platform's. Secrets cannot be referenced: they would appear on a command line
+and in the log. Source: EnvVar in Vertex AI's API; for arguments, Google's own samples of custom
+training (``--model-dir=$(AIP_MODEL_DIR)``).
 """
 
 from __future__ import annotations
@@ -18,7 +20,10 @@ _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 
 
 def resolve_references(config: VmConfig, platform_variables: Mapping[str, str]) -> VmConfig:
-    """Return the config with its references replaced. The platform's variables win over the job's of the same name."""
+    """Return the config with its references replaced.
+
+    The platform's variables win over the job's of the same name.
+    """
     if not config.expands:
         return config
     defined = dict(platform_variables)
@@ -36,7 +41,10 @@ def resolve_references(config: VmConfig, platform_variables: Mapping[str, str]) 
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """Replace the references in one text. Values are inserted as they are: references in them are not replaced."""
+    """Replace the references in one text.
+
+    Values are inserted as they are: references in them are not replaced.
+    """
     return _REFERENCE.sub(lambda match: _value_of(match, variables), text)
 
 

@@ -1,12 +1,13 @@
-"""Collects the program's progress for each report to Cloud Monitoring, from the best source that has news.
+"""Collects the program's progress for each report to Cloud Monitoring, from the best source that
+has news.
 
-    reports to the status server ──┐
-    the end of the output ─────────┼──► position from the first that has one, metrics likewise ──► points
-    summary events of the job ─────┘
+    reports to the status server ──┐ the end of the output ─────────┼──► position from the first
+    that has one, metrics likewise ──► points summary events of the job ─────┘
 
-Only the primary has a collector. A source counts only with something new since the last report, so that a program that
-hangs shows no progress. Summary events are listed only while neither of the others has metrics: a job that reports
-costs no request to Cloud Storage. docs/decisions/0124-progress.md.
+Only the primary has a collector. A source counts only with something new since the last report, so
+that a program that hangs shows no progress. Summary events are listed only while neither of the
+others has metrics: a job that reports costs no request to Cloud Storage.
+docs/decisions/0124-progress.md.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from trainmaster.agent.progress.printed import read_printed
 from trainmaster.agent.reporting.serial_console import Console
 
 HELD_S = 120.0
-"""Time without news from a source after which a worse one replaces it, and summary events are read."""
+"""Time without news from a source after which a worse one replaces it, and summary events are read.
+"""
 POLL_S = 15.0
 PROGRESS_FOLDER = "/var/run/trainmaster-progress"
 SOURCES = ("reported", "printed", "events")
@@ -63,7 +65,9 @@ class ProgressCollector:
         self._started_at = 0.0
         """When the incarnation was started, in seconds since 1970."""
         self._metrics_at = 0.0
-        """When a report or the output last had new metrics, by `clock`; the start, if they never had."""
+        """When a report or the output last had new metrics, by `clock`; the start, if they never
+        had.
+        """
         self._reported: Reading | None = None
         """The latest report since the last points."""
         self._last = [Reading()] * len(SOURCES)
@@ -83,7 +87,10 @@ class ProgressCollector:
         return self._server.folder if self._server is not None else None
 
     def variables(self, folder: str) -> Mapping[str, str]:
-        """Return the program's variables. `folder`: where the program finds the folder of the server."""
+        """Return the program's variables.
+
+        `folder`: where the program finds the folder of the server.
+        """
         return self._server.variables(folder) if self._server is not None else {}
 
     def serve(self) -> None:
@@ -98,7 +105,10 @@ class ProgressCollector:
             self.read_events_if_needed()
 
     def begin(self, key: IncarnationKey, read_output: Callable[[], str]) -> None:
-        """Watch the program of this incarnation. `read_output` returns the end of its output, in whole lines."""
+        """Watch the program of this incarnation.
+
+        `read_output` returns the end of its output, in whole lines.
+        """
         with self._lock:
             self._key, self._read_output, self._reported = key, read_output, None
             self._started_at, self._metrics_at = time.time(), self._clock()
@@ -143,7 +153,9 @@ class ProgressCollector:
                 yield ProgressPoint(f"metric/{name}", value, SOURCES[rank or 0])
 
     def _choose(self, kind: str, has_news: Sequence[bool]) -> int | None:
-        """Return the rank of the best source with news; None while a better one without news is held."""
+        """Return the rank of the best source with news; None while a better one without news is
+        held.
+        """
         rank = next((rank for rank, has in enumerate(has_news) if has), None)
         held, at = self._chosen.get(kind, (len(SOURCES), 0.0))
         if rank is None or (rank > held and self._clock() - at < HELD_S):
@@ -155,6 +167,7 @@ class ProgressCollector:
         with self._lock:
             known = self._reported or self._last[0]
             if known.steps is not None and reading.steps is None:
-                # At its end, Hugging Face's Trainer reports 100 % without steps, also if it was stopped halfway.
+                # At its end, Hugging Face's Trainer reports 100 % without steps, also if it was
+                # stopped halfway.
                 reading = Reading(metrics=reading.metrics)
             self._reported = reading

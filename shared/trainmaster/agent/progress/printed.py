@@ -8,8 +8,8 @@
 | a dict on one line (Hugging Face)             |                              | `'name': value`          |
 | `Epoch 3/10, step 45/100`, `iteration 10/500` | epochs and steps             | `loss 0.3`, `lr=1e-3`, … |
 
-Bars of downloads, evaluations and the like, and full bars, are no progress. Nothing that a program prints raises an
-error, and the cost has a limit: patterns are searched in lines of bounded length.
+Bars of downloads, evaluations and the like, and full bars, are no progress. Nothing that a program
+prints raises an error, and the cost has a limit: patterns are searched in lines of bounded length.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ _IN_DICT = re.compile(rf"'([^']{{1,60}})': '?{_NUMBER}")
 _COMMON = re.compile(
     r"(?i)(?<![\w/])((?:(?:train(?:ing)?|val(?:id(?:ation)?)?|eval|test|lm|total|avg|average|running|mean) "
     r"|[a-z]\w{0,40}[_/])?"
-    r"(?:loss|acc|accuracy|perplexity|ppl|lr|learning[_ ]rate|grad[_ ]norm|reward|auc|f1|mae|mse|rmse))"
+    r"(?:loss|acc|accuracy|perplexity|ppl|lr|learning[_ ]rate|grad[_"
+    r" ]norm|reward|auc|f1|mae|mse|rmse))"
     rf"\s{{0,3}}[:=]?\s{{0,3}}{_NUMBER}"
 )
 _NO_METRIC = frozenset({"v_num"})  # Lightning's number of the run

@@ -1,10 +1,11 @@
-"""Kubeflow Trainer's status protocol on loopback: Hugging Face's Trainer and Kubeflow's SDK report to it unasked.
+"""Kubeflow Trainer's status protocol on loopback: Hugging Face's Trainer and Kubeflow's SDK report
+to it unasked.
 
     POST KUBEFLOW_TRAINER_SERVER_URL   Authorization: Bearer TOKEN, at most 64 KiB
     {"trainerStatus": {"progressPercentage": 41, "metrics": [{"name": "current_step", "value": "123"}, …]}}  → 200
 
-One connection is served at a time, so that a program cannot use up the agent's memory or threads. Source: KEP-2779 and
-pkg/statusserver of kubeflow/trainer.
+One connection is served at a time, so that a program cannot use up the agent's memory or threads.
+Source: KEP-2779 and pkg/statusserver of kubeflow/trainer.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class StatusServer:
     """Start `run` in a thread of its own."""
 
     def __init__(self, folder: Path, take: Callable[[Reading], None]) -> None:
-        """`take` receives each report. `folder` gets the token, which programs of any user may read.
+        """`take` receives each report.
+
+        `folder` gets the token, which programs of any user may read.
 
         Raises OSError if no port or no folder is available.
         """
@@ -94,7 +97,10 @@ class _QuietServer(TCPServer):
 
 
 def parse_status(body: Any) -> Reading:
-    """Return the reading of a report. Raises KeyError, TypeError or AttributeError if it has another form."""
+    """Return the reading of a report.
+
+    Raises KeyError, TypeError or AttributeError if it has another form.
+    """
     status = body["trainerStatus"]
     pairs = [
         (str(one["name"]), one["value"]) for one in (status.get("metrics") or ())[:METRICS_READ_MAX]

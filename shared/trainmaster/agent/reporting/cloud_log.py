@@ -1,10 +1,12 @@
 """A copy of the VM's console in Cloud Logging, with the labels that AI Platform Training used.
 
-    Console ── put ──► LogBuffer ── after a second, or a full batch ──► entries:write, repeated until it is accepted
+    Console ── put ──► LogBuffer ── after a second, or a full batch ──► entries:write, repeated
+    until it is accepted
 
-Training never waits for the copy. If Cloud Logging does not answer, the oldest lines are dropped, and a log entry
-states their number. The entries stay in order and are stored once: the times of a replica strictly increase, an
-``insertId`` consists of the VM, the incarnation and that time, and a batch is repeated unchanged.
+Training never waits for the copy. If Cloud Logging does not answer, the oldest lines are dropped,
+and a log entry states their number. The entries stay in order and are stored once: the times of a
+replica strictly increase, an ``insertId`` consists of the VM, the incarnation and that time, and a
+batch is repeated unchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from trainmaster.agent.reporting.serial_console import Stream
 LINGER_S = 1.0  # how long a batch that is not full waits for more lines
 WAIT_MAX_S = 30.0
 TRIES_BEFORE_WARNING = 3
-# Errors that may end later, besides transient ones: a token, a permission or an API that is not there yet.
+# Errors that may end later, besides transient ones: a token, a permission or an API that is not
+# there yet.
 RETRIED_STATUSES = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 
 
@@ -75,8 +78,8 @@ class LogOrigin:
     def resources(self) -> list[Mapping[str, object]]:
         """Monitored resources, the preferred one first.
 
-        Clients of AI Platform Training filter by its type, `ml_job`. Projects that may not write that type get
-        `generic_task`, which any project may write.
+        Clients of AI Platform Training filter by its type, `ml_job`. Projects that may not write
+        that type get `generic_task`, which any project may write.
         """
         ml_job = {"project_id": self.project, "job_id": self.job_id, "task_name": self.task_name}
         generic_task = {
@@ -106,8 +109,8 @@ class CloudLog:
     ) -> None:
         """`post` sends the body of one ``entries:write`` and raises HttpError.
 
-        `incarnation_key` returns the incarnation that runs. `report_problem` takes messages about this log; they must
-        not be copied to it.
+        `incarnation_key` returns the incarnation that runs. `report_problem` takes messages about
+        this log; they must not be copied to it.
         """
         self._origin = origin
         self._post = post
@@ -125,7 +128,10 @@ class CloudLog:
         self._buffer.put(self._incarnation_key(), stream, lines)
 
     def flush(self, timeout: float) -> None:
-        """Send the queued lines now. Return when they are accepted, when a try has failed, or after the timeout."""
+        """Send the queued lines now.
+
+        Return when they are accepted, when a try has failed, or after the timeout.
+        """
         changed = self._buffer.changed
         with changed:
             failures = self._failures
@@ -183,7 +189,8 @@ class CloudLog:
     def _write(self, entries: Sequence[object]) -> None:
         """Send one batch. Raises HttpError.
 
-        A 400 may be about the resource type. If the other type is accepted, it is used from then on.
+        A 400 may be about the resource type. If the other type is accepted, it is used from then
+        on.
         """
         try:
             self._post(self._body(entries))
@@ -203,7 +210,8 @@ class CloudLog:
             "partialSuccess": True,
             "entries": entries,
         }
-        # JSON may contain a lone surrogate, but UTF-8 may not: it would make the whole request invalid.
+        # JSON may contain a lone surrogate, but UTF-8 may not: it would make the whole request
+        # invalid.
         return json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode(
             "utf-8", "replace"
         )

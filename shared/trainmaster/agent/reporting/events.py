@@ -1,4 +1,6 @@
-"""The events that this replica reports: vm-ready, replica-exit and maintenance (docs/interfaces.md section 2)."""
+"""The events that this replica reports: vm-ready, replica-exit and maintenance (docs/interfaces.md
+section 2).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ HELD_REPEATS_S = (20.0, 600.0)  # all members of a gang wait for the last vm-rea
 
 
 class EventReporter:
-    """Publishes events in the background. Once Pub/Sub has accepted one, its `accepted` is posted to the inbox."""
+    """Publishes events in the background.
+
+    Once Pub/Sub has accepted one, its `accepted` is posted to the inbox.
+    """
 
     def __init__(
         self, identity: AgentIdentity, publisher: Publisher, console: Console, inbox: Inbox
@@ -47,7 +52,10 @@ class EventReporter:
         ended: Mapping[str, object] | None = None,
         is_held: bool = False,
     ) -> None:
-        """Report a vm-ready. `ended`: how the previous program ended; `is_held`: the program does not start yet."""
+        """Report a vm-ready.
+
+        `ended`: how the previous program ended; `is_held`: the program does not start yet.
+        """
         details = {"agent_started_at": self._started_at, **({"ended": ended} if ended else {})}
         details.update({"finding": self.finding} if self.finding else {})
         repeats_s = HELD_REPEATS_S if is_held else RUNNING_REPEATS_S
@@ -81,7 +89,10 @@ class EventReporter:
         self._maintenance_events.put(self._event("maintenance", key, details, lambda: None))
 
     def drop_before(self, key: IncarnationKey) -> None:
-        """Drop events of earlier incarnations. Maintenance of the VM still matters, so it is kept."""
+        """Drop events of earlier incarnations.
+
+        Maintenance of the VM still matters, so it is kept.
+        """
         self._incarnation_events.drop_before(key)
 
     def stop_repeating(self) -> None:

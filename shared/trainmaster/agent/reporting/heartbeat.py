@@ -1,7 +1,8 @@
-"""The signs of life: every 30 seconds, the time in a guest attribute of the VM, and a point in Cloud Monitoring.
+"""The signs of life: every 30 seconds, the time in a guest attribute of the VM, and a point in
+Cloud Monitoring.
 
-The main thread starts each write, so an agent that hangs writes none. The time is the metadata server's. Neither write
-costs a call of a function. docs/decisions/0037-silent-agents.md.
+The main thread starts each write, so an agent that hangs writes none. The time is the metadata
+server's. Neither write costs a call of a function. docs/decisions/0037-silent-agents.md.
 """
 
 from __future__ import annotations
@@ -28,8 +29,11 @@ class Heartbeat:
         write_point: Callable[[str], object] | None = None,
         interval_s: float = INTERVAL_S,
     ) -> None:
-        """`is_stuck`: whether the VM can neither run nor end a program. Then no sign is written, so that the VM is
-        replaced. `write_point` writes the point of this time, and raises HttpError; None: metrics are off."""
+        """`is_stuck`: whether the VM can neither run nor end a program.
+
+        Then no sign is written, so that the VM is replaced. `write_point` writes the point of this
+        time, and raises HttpError; None: metrics are off.
+        """
         self._metadata = metadata
         self._inbox = inbox
         self._console = console
@@ -46,8 +50,9 @@ class Heartbeat:
         self._inbox.post_later(self._interval_s, self.beat)
 
     def _write(self) -> None:
-        """An image or an organization may forbid guest attributes, and an account may lack the role to write metrics:
-        each is reported once, and the agent continues."""
+        """An image or an organization may forbid guest attributes, and an account may lack the role
+        to write metrics: each is reported once, and the agent continues.
+        """
         at = ""
         try:
             at = self._metadata.time()

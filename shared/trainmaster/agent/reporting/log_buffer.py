@@ -1,7 +1,7 @@
 """Lines waiting to be sent to Cloud Logging: bounded, in order, each with a unique time.
 
-``put`` is called by the threads that read the program's output, so it is cheap: lines stay in the chunks in which they
-arrived until a batch is taken.
+``put`` is called by the threads that read the program's output, so it is cheap: lines stay in the
+chunks in which they arrived until a batch is taken.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ LINE_BYTES_MAX = (
 STEP_NS = 10
 """Least distance between the times of two lines.
 
-The times end in 1 (or a higher digit, for the pieces of a line), never in 0: Cloud Logging omits trailing zeros when it
-returns times, and gcloud compares times as text.
+The times end in 1 (or a higher digit, for the pieces of a line), never in 0: Cloud Logging omits
+trailing zeros when it returns times, and gcloud compares times as text.
 """
 
 
@@ -99,7 +99,9 @@ class LogBuffer:
         return self._lines >= BATCH_LINES_MAX or self._bytes >= BATCH_BYTES_MAX
 
     def take(self) -> tuple[list[Line], LostLines | None]:
-        """Remove and return the oldest lines, at most one batch, and the lines that were lost since the last call."""
+        """Remove and return the oldest lines, at most one batch, and the lines that were lost since
+        the last call.
+        """
         with self.changed:
             lost, self._lost = self._lost, None
             batch: list[Line] = []
@@ -111,7 +113,10 @@ class LogBuffer:
             return batch, lost
 
     def _move_lines(self, chunk: Chunk, batch: list[Line], bytes_max: int) -> int:
-        """Move lines of the chunk to the batch; put the rest back. Return how many bytes were moved."""
+        """Move lines of the chunk to the batch; put the rest back.
+
+        Return how many bytes were moved.
+        """
         used = number = 0
         for number, line in enumerate(chunk.lines.split(b"\n")[:-1]):
             if len(batch) >= BATCH_LINES_MAX or used >= bytes_max:

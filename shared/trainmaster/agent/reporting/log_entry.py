@@ -1,8 +1,8 @@
 """How one printed line becomes an entry in Cloud Logging: its payload, its severity and its time.
 
-Each line is one entry, also within tracebacks, as on AI Platform Training. `jsonPayload.message` holds the text, which
-is the field that clients of that service read. If a line is a JSON object, it is the payload, and its `severity` is
-the severity of the entry.
+Each line is one entry, also within tracebacks, as on AI Platform Training. `jsonPayload.message`
+holds the text, which is the field that clients of that service read. If a line is a JSON object, it
+is the payload, and its `severity` is the severity of the entry.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from trainmaster.agent.reporting.serial_console import Stream
 
 SECOND_NS = 1_000_000_000
 
-# Source: LogSeverity of the API; the last four are the names that Python's logging and other libraries use.
+# Source: LogSeverity of the API; the last four are the names that Python's logging and other
+# libraries use.
 SEVERITIES = {
     name: name
     for name in (
@@ -34,8 +35,9 @@ SEVERITIES = {
 }
 SEVERITIES.update({"NOTSET": "DEFAULT", "WARN": "WARNING", "FATAL": "CRITICAL", "SEVERE": "ERROR"})
 
-# Python's logging and TensorFlow print everything to standard error. A line there that begins with a level has that
-# severity; any other line there is an error. Vertex AI treats all of standard error as errors.
+# Python's logging and TensorFlow print everything to standard error. A line there that begins with
+# a level has that severity; any other line there is an error. Vertex AI treats all of standard
+# error as errors.
 SEVERITY_OF_STREAM = {Stream.AGENT: "INFO", Stream.STDOUT: "INFO", Stream.STDERR: "ERROR"}
 _SEVERITY_OF_LETTER = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "CRITICAL"}
 _LEVEL = re.compile(
@@ -46,13 +48,17 @@ _LEVEL = re.compile(
 
 
 def visible_text(line: str) -> str:
-    """Return the part of a line that a terminal shows in the end: progress bars overwrite themselves."""
+    """Return the part of a line that a terminal shows in the end: progress bars overwrite
+    themselves.
+    """
     return line.rstrip("\r").rpartition("\r")[2]
 
 
 def entry_of(text: str, stream: Stream) -> dict[str, Any]:
-    """Return `jsonPayload` and `severity` of the entry. Text with a carriage return is progress, and no error, unless a
-    traceback begins behind it."""
+    """Return `jsonPayload` and `severity` of the entry.
+
+    Text with a carriage return is progress, and no error, unless a traceback begins behind it.
+    """
     line = visible_text(text)
     is_progress = "\r" in text and not text.endswith("Traceback (most recent call last):")
     default = "INFO" if is_progress else SEVERITY_OF_STREAM[stream]
@@ -64,7 +70,9 @@ def entry_of(text: str, stream: Stream) -> dict[str, Any]:
 
 
 def _parse_payload(line: str) -> dict[str, Any] | None:
-    """Return the JSON object that the line holds, with its message as text; None if it holds none."""
+    """Return the JSON object that the line holds, with its message as text; None if it
+    holds none.
+    """
     try:
         payload = json.loads(line, parse_constant=_reject_constant)
     except (ValueError, RecursionError):

@@ -1,5 +1,6 @@
-"""Publishing events to Pub/Sub in order: each until it is accepted, and the latest also until a directive answers
-it."""
+"""Publishing events to Pub/Sub in order: each until it is accepted, and the latest also until a
+directive answers it.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +42,13 @@ class Event:
     accepted: Callable[[], None]
     """Called once Pub/Sub has the event."""
     is_final: bool = False
-    """The last event of its incarnation. The log is flushed first, because the control plane may delete the VM."""
+    """The last event of its incarnation.
+
+    The log is flushed first, because the control plane may delete the VM.
+    """
     repeat_s: float = 0.0
-    """Time until the event is repeated, unless a directive has answered it; 0: it is not repeated."""
+    """Time until the event is repeated, unless a directive has answered it; 0: it is not repeated.
+    """
     repeat_max_s: float = 0.0
     """The longest time between two repeats. Each is twice as long as the one before."""
 
@@ -87,9 +92,9 @@ def split_token(token: str) -> dict[str, str]:
 class Outbox:
     """Events that must arrive in order: the first one is repeated until it is accepted or dropped.
 
-    Pub/Sub may accept an event that the control plane then loses, for example when a bad release makes it a dead
-    letter. The latest accepted event is therefore published again until a directive answers it, if it has a `repeat_s`.
-    A repeated event costs the control plane one read.
+    Pub/Sub may accept an event that the control plane then loses, for example when a bad release
+    makes it a dead letter. The latest accepted event is therefore published again until a directive
+    answers it, if it has a `repeat_s`. A repeated event costs the control plane one read.
     """
 
     def __init__(self, publisher: Publisher, console: Console) -> None:
@@ -122,7 +127,9 @@ class Outbox:
             self._changed.notify_all()
 
     def flush(self, timeout: float) -> bool:
-        """Try to publish now what is queued; return whether all of it was accepted within `timeout` seconds."""
+        """Try to publish now what is queued; return whether all of it was accepted within `timeout`
+        seconds.
+        """
         with self._changed:
             self._changed.notify_all()
             return self._changed.wait_for(lambda: not self._events, timeout)
@@ -153,7 +160,8 @@ class Outbox:
                         self._changed.wait(wait)
                 continue
             waits = backoffs(30.0)
-            head.accepted()  # before the event leaves the queue: when `flush` returns, `accepted` has been called
+            # Before the event leaves the queue: when `flush` returns, `accepted` has been called.
+            head.accepted()
             with self._changed:
                 if head in self._events:
                     self._events.remove(head)
@@ -172,8 +180,9 @@ class Outbox:
                 latest = self._latest
                 wait = next(self._repeats, None) if latest is not None else None
                 is_changed = self._changed.wait_for(
-                    lambda: bool(self._events) or self._latest is not latest, wait
-                )  # noqa: B023
+                    lambda: bool(self._events) or self._latest is not latest,  # noqa: B023
+                    wait,
+                )
                 if not is_changed:
                     return None
             return self._events[0]
@@ -191,7 +200,9 @@ class Outbox:
 
 
 def repeat_intervals(first_s: float, max_s: float) -> Iterator[float]:
-    """Yield the times between repeats without end, with jitter, so that VMs do not repeat in step."""
+    """Yield the times between repeats without end, with jitter, so that VMs do not
+    repeat in step.
+    """
     wait = first_s
     while True:
         yield wait * _JITTER.uniform(0.8, 1.2)

@@ -1,4 +1,6 @@
-"""The VM's serial console, which shows the lines of the agent and of the program, and an optional copy of it."""
+"""The VM's serial console, which shows the lines of the agent and of the program, and an optional
+copy of it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,10 @@ from typing import Protocol
 
 
 class LogSink(Protocol):
-    """Receives a copy of everything on the console, as Cloud Logging does. Neither method may raise."""
+    """Receives a copy of everything on the console, as Cloud Logging does.
+
+    Neither method may raise.
+    """
 
     def put(self, stream: Stream, lines: bytes) -> None:
         """Take one or more whole lines, each with its line end.
@@ -19,13 +24,19 @@ class LogSink(Protocol):
         """
 
     def flush(self, timeout: float) -> None:
-        """Return when all lines are delivered, or after `timeout` seconds. May be called from any thread."""
+        """Return when all lines are delivered, or after `timeout` seconds.
+
+        May be called from any thread.
+        """
 
 
 LINE_MAX = 60 << 10
-"""In bytes. Longer lines are broken: Google's runner of startup scripts, which reads the agent's stdout, stops reading
-for good at a line of 64 KiB. A progress bar is one line until its end. Source: issues 149 and 215 of
-GoogleCloudPlatform/guest-agent."""
+"""In bytes.
+
+Longer lines are broken: Google's runner of startup scripts, which reads the agent's stdout, stops
+reading for good at a line of 64 KiB. A progress bar is one line until its end. Source: issues 149
+and 215 of GoogleCloudPlatform/guest-agent.
+"""
 
 
 class Stream(Enum):
@@ -37,7 +48,10 @@ class Stream(Enum):
 
 
 class Console:
-    """The agent's stdout, which is the VM's serial console. May be used from any thread; lines are never mixed."""
+    """The agent's stdout, which is the VM's serial console.
+
+    May be used from any thread; lines are never mixed.
+    """
 
     def __init__(self, file: int = 1) -> None:
         self._file = file

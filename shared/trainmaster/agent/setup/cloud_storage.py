@@ -61,7 +61,9 @@ class StorageReader:
         self._retrier.call(f"download {source}", "DownloadError", call)
 
     def read_range(self, uri: str, start: int, length: int) -> bytes:
-        """Return up to `length` bytes of an object from `start` on; none if the object is shorter."""
+        """Return up to `length` bytes of an object from `start` on; none if the object
+        is shorter.
+        """
         bucket, name = split_uri(uri)
         path = f"/storage/v1/b/{_quote(bucket)}/o/{_quote(name)}?alt=media"
 

@@ -26,13 +26,15 @@ from trainmaster.agent.workspace import Workspace
 
 # Words of a registry or an engine for an image that does not exist or may not be pulled.
 _PERMANENT = re.compile(
-    r"manifest unknown|name unknown|not found|no such manifest|does not exist|access denied|denied:|unauthorized"
+    r"manifest unknown|name unknown|not found|no such manifest|does not exist|access"
+    r" denied|denied:|unauthorized"
     r"|forbidden|no matching manifest|invalid reference format|no basic auth credentials",
     re.IGNORECASE,
 )
 # Words for a registry that cannot be reached now. They win over those above.
 _TRANSIENT = re.compile(
-    r"toomanyrequests|no such host|timeout|timed out|connection re|cannot connect|temporar|\b50\d\b",
+    r"toomanyrequests|no such host|timeout|timed out|connection re|cannot"
+    r" connect|temporar|\b50\d\b",
     re.IGNORECASE,
 )
 
@@ -40,7 +42,8 @@ _TRANSIENT = re.compile(
 class ImagePuller:
     """Pulls images, with the VM's own identity if the registry is Google's.
 
-    An image that is on the VM is not pulled again, so that all incarnations of a replica on one VM run the same image.
+    An image that is on the VM is not pulled again, so that all incarnations of a replica on one VM
+    run the same image.
     """
 
     def __init__(
@@ -99,7 +102,8 @@ class ImagePuller:
             )
 
     def _write_credentials(self, image: str) -> Path | None:
-        """Write the VM's token for the engine, and return the folder, which must be removed after use.
+        """Write the VM's token for the engine, and return the folder, which must be removed after
+        use.
 
         None if the registry is not Google's or the VM has no account.
         """
@@ -113,7 +117,9 @@ class ImagePuller:
 
 
 def accepts_vm_token(registry: str | None) -> bool:
-    """Return whether the registry is Google's: Artifact Registry, or a domain of the former Container Registry."""
+    """Return whether the registry is Google's: Artifact Registry, or a domain of the former
+    Container Registry.
+    """
     return registry is not None and (
         registry == "gcr.io" or registry.endswith((".gcr.io", ".pkg.dev"))
     )

@@ -1,7 +1,7 @@
 """Installing a container engine where the image has none, as on today's Deep Learning VM images.
 
-The engine is docker, as Debian and Ubuntu build it. A VM with a GPU needs NVIDIA's Container Toolkit as well, which
-those images have.
+The engine is docker, as Debian and Ubuntu build it. A VM with a GPU needs NVIDIA's Container
+Toolkit as well, which those images have.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from trainmaster.agent.workspace import Workspace
 
 PACKAGE = "docker.io"
 TOOLKIT = "nvidia-ctk"
-EMULATED = "TRAINMASTER_EMULATED_VM"  # set on the local stack, whose VMs share the disk of the developer's machine
+# Set on the local stack, whose VMs share the disk of the developer's machine.
+EMULATED = "TRAINMASTER_EMULATED_VM"
 
 _APT = (
     "apt-get",
@@ -56,7 +57,10 @@ class EngineInstallation:
         self._pause = pause
 
     def run(self, vm: str) -> ContainerEngine:
-        """Install docker and return it. Raises SetupError. May be repeated. `vm`: the label of its containers."""
+        """Install docker and return it.
+
+        Raises SetupError. May be repeated. `vm`: the label of its containers.
+        """
         environ = self._workspace.environ
         if EMULATED in environ or shutil.which("apt-get", path=environ.get("PATH")) is None:
             problem = (
@@ -65,8 +69,8 @@ class EngineInstallation:
             raise new_setup_error("ImageError", problem, transient=False)
         if has_gpu() and shutil.which(TOOLKIT, path=environ.get("PATH")) is None:
             problem = (
-                "this VM's image has neither a container engine nor NVIDIA's Container Toolkit, which containers need"
-                " to use the GPU; use a VM image that has both"
+                "this VM's image has neither a container engine nor NVIDIA's Container Toolkit,"
+                " which containers need to use the GPU; use a VM image that has both"
             )
             raise new_setup_error("ImageError", problem, transient=False)
         self._workspace.log(f"This image has no container engine: installing {PACKAGE}.")
@@ -111,8 +115,8 @@ def _run(
         return
     text = last_lines(program_exit)
     message = (
-        f"cannot install {package}: {' '.join(command)}: {text}. The VM needs a way to the package archive"
-        " of its distribution (Cloud NAT), or an image that has the package"
+        f"cannot install {package}: {' '.join(command)}: {text}. The VM needs a way to the package"
+        " archive of its distribution (Cloud NAT), or an image that has the package"
     )
     raise new_setup_error(
         error_type,

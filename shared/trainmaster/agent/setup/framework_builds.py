@@ -1,9 +1,11 @@
-"""The runtime's builds of frameworks, which drive the VM's accelerator, and which no package may replace.
+"""The runtime's builds of frameworks, which drive the VM's accelerator, and which no package may
+replace.
 
-A framework has several distributions that contain the same modules: ``tensorflow`` and ``tensorflow-tpu``. pip does not
-know that, and would install one over the other. Each other name therefore gets a record of an installed distribution,
-without files, of the same version. A constraint then keeps pip from installing another version or build of any of them;
-it fails with the requirement and the constraint.
+A framework has several distributions that contain the same modules: ``tensorflow`` and
+``tensorflow-tpu``. pip does not know that, and would install one over the other. Each other name
+therefore gets a record of an installed distribution, without files, of the same version. A
+constraint then keeps pip from installing another version or build of any of them; it fails with the
+requirement and the constraint.
 """
 
 from __future__ import annotations
@@ -45,8 +47,8 @@ def is_framework(requirement: str) -> bool:
 def versions_to_keep(installed: Mapping[str, str]) -> dict[str, str]:
     """Return the version that each name of an installed framework keeps, by normalized name.
 
-    `installed`: versions by normalized name. Another name of a framework has the version of the installed one. A build
-    for CPUs alone may be replaced by one for accelerators.
+    `installed`: versions by normalized name. Another name of a framework has the version of the
+    installed one. A build for CPUs alone may be replaced by one for accelerators.
     """
     kept: dict[str, str] = {}
     for names in FRAMEWORKS:
@@ -56,7 +58,9 @@ def versions_to_keep(installed: Mapping[str, str]) -> dict[str, str]:
 
 
 def keep_builds(folder: Path) -> Sequence[str]:
-    """Record the other names of the installed frameworks. Return pip's options that keep all of them.
+    """Record the other names of the installed frameworks.
+
+    Return pip's options that keep all of them.
 
     `folder`: where the file of constraints is written. May be repeated.
     """

@@ -1,14 +1,16 @@
-"""Cloud Storage as files below /gcs, as Vertex AI has it: gcsfuse runs as a child of the agent, for one incarnation.
+"""Cloud Storage as files below /gcs, as Vertex AI has it: gcsfuse runs as a child of the agent, for
+one incarnation.
 
     cover /gcs ── start gcsfuse ── program ── unmount ── gcsfuse ends ── report the exit
 
 What a program writes below /gcs is in its bucket, or its exit status 0 does not count:
 
-- An empty read-only file system is at /gcs before gcsfuse is mounted, after it has ended, and in jobs without it. No
-  write reaches the disk of the VM, which is deleted with the VM.
-- The unmount waits for uploads: the kernel refuses it while any process has a file open, or while a close is uploading
-  one. Processes that left the program's session may outlive it.
-- gcsfuse reports a failed upload to the program, which may ignore it, and in its log, which the agent reads.
+- An empty read-only file system is at /gcs before gcsfuse is mounted, after it has ended, and in
+  jobs without it. No write reaches the disk of the VM, which is deleted with the VM.
+- The unmount waits for uploads: the kernel refuses it while any process has a file open, or while a
+  close is uploading one. Processes that left the program's session may outlive it.
+- gcsfuse reports a failed upload to the program, which may ignore it, and in its log, which the
+  agent reads.
 """
 
 from __future__ import annotations
@@ -43,8 +45,8 @@ KEY = "instance/attributes/trainmaster-gcsfuse"
 OPTIONS = (
     *("--foreground", "--log-format=text", "--implicit-dirs", "-o", "allow_other"),
     *("--file-mode=666", "--dir-mode=777", "--rename-dir-limit=100000"),
-    # gcsfuse caches metadata for ever on large machines: workers would not see the chief's next checkpoint.
-    # Source: gcsfuse's docs/semantics.md, "Stat-cache TTL".
+    # gcsfuse caches metadata for ever on large machines: workers would not see the chief's next
+    # checkpoint. Source: gcsfuse's docs/semantics.md, "Stat-cache TTL".
     *("--metadata-cache-ttl-secs=60", "--metadata-cache-negative-ttl-secs=0"),
 )
 MOUNT_S = 60.0
@@ -52,7 +54,9 @@ UPLOAD_S = 900.0  # from the program's end to the end of its last upload
 MS_RDONLY, MNT_DETACH = 1, 2  # Source: linux/mount.h, sys/mount.h
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _UPLOAD_FAILED = re.compile(r"severity=ERROR .*\b(Write|Flush|Sync|Release)File(Handle)?(Op)?\b")
-"""Source: gcsfuse's internal/fs/wrappers/error_mapping.go, and the error log of github.com/jacobsa/fuse."""
+"""Source: gcsfuse's internal/fs/wrappers/error_mapping.go, and the error log of
+github.com/jacobsa/fuse.
+"""
 
 
 class GcsMount:
@@ -88,7 +92,9 @@ class GcsMount:
         return self._process is not None
 
     def container_option(self) -> str:
-        """Return the value of `--mount` for a container: what this VM has at /gcs, or an empty read-only folder."""
+        """Return the value of `--mount` for a container: what this VM has at /gcs, or an empty
+        read-only folder.
+        """
         if self._process is not None:
             return f"type=bind,source={self._point},target={POINT}"
         empty = self._workspace.work / "no-gcs"
@@ -96,7 +102,10 @@ class GcsMount:
         return f"type=bind,source={empty},target={POINT},readonly"
 
     def mount(self) -> None:
-        """Mount all buckets below /gcs if the job has them there; make /gcs read-only otherwise. Raises SetupError."""
+        """Mount all buckets below /gcs if the job has them there; make /gcs read-only otherwise.
+
+        Raises SetupError.
+        """
         self.clean_up()
         if not self._is_emulated:  # the emulator has covered the folder of its VM
             self._cover()
@@ -125,8 +134,8 @@ class GcsMount:
     def settle(self, program_exit: ProgramExit) -> ProgramExit:
         """Wait for the last upload of a program that has ended, and unmount.
 
-        Return its exit: as it is if all files are in their buckets, or if the program failed because of one that is
-        not; otherwise the platform's failure.
+        Return its exit: as it is if all files are in their buckets, or if the program failed
+        because of one that is not; otherwise the platform's failure.
         """
         process = self._process
         if process is None:
@@ -142,7 +151,10 @@ class GcsMount:
         if self._reader is not None:
             self._reader.join()
         if not problem and self._errors and program_exit.exit_status == 0:
-            problem = f"the program ended with status 0, but gcsfuse could not save a file: {self._errors[-1]}"
+            problem = (
+                "the program ended with status 0, but gcsfuse could not save a file:"
+                f" {self._errors[-1]}"
+            )
         self.clean_up()
         if not problem:
             return program_exit
@@ -154,7 +166,10 @@ class GcsMount:
         )
 
     def clean_up(self) -> None:
-        """End gcsfuse, also that of an earlier agent, and remove its mount. Its open files are lost."""
+        """End gcsfuse, also that of an earlier agent, and remove its mount.
+
+        Its open files are lost.
+        """
         self._process, self._errors = None, []
         if self._config.gcs:
             kill_marked(self._workspace.work / "gcsfuse")
@@ -162,7 +177,10 @@ class GcsMount:
                 pass
 
     def _cover(self) -> None:
-        """Mount an empty read-only file system, unless the image has mounted one of its own. Raises SetupError."""
+        """Mount an empty read-only file system, unless the image has mounted one of its own.
+
+        Raises SetupError.
+        """
         try:
             self._point.mkdir(exist_ok=True)
         except OSError:
@@ -175,7 +193,10 @@ class GcsMount:
                 )
                 != 0
             ):
-                problem = f"cannot mount an empty file system at {self._point}: {os.strerror(ctypes.get_errno())}"
+                problem = (
+                    f"cannot mount an empty file system at {self._point}:"
+                    f" {os.strerror(ctypes.get_errno())}"
+                )
                 raise new_setup_error("MountError", problem, transient=True)
 
     def _download(self, uri: str) -> Path:
@@ -244,7 +265,9 @@ class GcsMount:
                 self._errors.append(line.strip())
 
     def _unmount(self, process: subprocess.Popen[str]) -> str:
-        """Unmount when all files are closed and flushed, and wait for gcsfuse's end; return what went wrong, or ""."""
+        """Unmount when all files are closed and flushed, and wait for gcsfuse's end; return what
+        went wrong, or "".
+        """
         until = time.monotonic() + UPLOAD_S
         pause_s = 0.01
         while _LIBC.umount2(os.fsencode(self._point), 0) != 0:
@@ -252,7 +275,10 @@ class GcsMount:
             if error != errno.EBUSY:
                 return f"cannot unmount {self._point}: {os.strerror(error)}"
             if time.monotonic() > until:
-                return f"files below {self._point} are still open {UPLOAD_S:.0f} s after the program's end"
+                return (
+                    f"files below {self._point} are still open {UPLOAD_S:.0f} s after the"
+                    " program's end"
+                )
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, 1.0)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -262,7 +288,10 @@ class GcsMount:
 
 
 def is_fuse(point: Path) -> bool:
-    """Return whether a FUSE file system is mounted there. It is not asked, because it may not answer."""
+    """Return whether a FUSE file system is mounted there.
+
+    It is not asked, because it may not answer.
+    """
     mounts = (
         line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
     )

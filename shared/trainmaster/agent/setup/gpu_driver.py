@@ -1,8 +1,9 @@
 """Waiting for the GPU driver, so that no job pays for a GPU that its program cannot use.
 
-Some images install a driver at their first boot, minutes after the agent has started. Others have a driver that does
-not support the GPU: the open kernel modules of today's Deep Learning VM images begin with Turing, so a V100 or P4 needs
-an image with NVIDIA's proprietary driver. Source: NVIDIA's driver installation guide, "Kernel Modules".
+Some images install a driver at their first boot, minutes after the agent has started. Others have a
+driver that does not support the GPU: the open kernel modules of today's Deep Learning VM images
+begin with Turing, so a V100 or P4 needs an image with NVIDIA's proprietary driver. Source: NVIDIA's
+driver installation guide, "Kernel Modules".
 """
 
 from __future__ import annotations

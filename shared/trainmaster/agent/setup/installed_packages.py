@@ -1,4 +1,6 @@
-"""The requirements of the job's packages, read from the metadata that pip wrote when it installed them."""
+"""The requirements of the job's packages, read from the metadata that pip wrote when it installed
+them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ _EXTRA = re.compile(r"(?:^|\band)\s*\(?\s*extra\s*==\s*(?:'[^']*'|\"[^\"]*\")\s*
 def require_nothing(packages: Iterable[Path]) -> bool:
     """Return whether no package of these requires another package. False if that is unknown.
 
-    pip 20.1 and later records which file a package was installed from (PEP 610). The answer is False for older pips.
+    pip 20.1 and later records which file a package was installed from (PEP 610). The answer is
+    False for older pips.
     """
     requirements = _requirements_by_file()
     return all(requirements.get(os.path.realpath(package)) == [] for package in packages)
@@ -36,7 +39,9 @@ def _requirements_by_file() -> dict[str, list[str]]:
 
 
 def _source(record: str) -> SplitResult:
-    """Return the URL that a package was installed from; an empty one if the record is not one of pip's."""
+    """Return the URL that a package was installed from; an empty one if the record is not one of
+    pip's.
+    """
     try:
         return urlsplit(str(json.loads(record)["url"]))
     except (ValueError, TypeError, KeyError):
@@ -44,6 +49,9 @@ def _source(record: str) -> SplitResult:
 
 
 def _needs_an_extra(requirement: str) -> bool:
-    """Return whether only an extra of the package requires it. The job's packages are installed without extras."""
+    """Return whether only an extra of the package requires it.
+
+    The job's packages are installed without extras.
+    """
     marker = requirement.partition(";")[2]
     return " or " not in marker and bool(_EXTRA.search(marker))

@@ -1,4 +1,6 @@
-"""The job's own packages: downloaded, and installed with the commands that AI Platform Training documented."""
+"""The job's own packages: downloaded, and installed with the commands that AI Platform Training
+documented.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,19 @@ from trainmaster.agent.setup.runtime_packages import installed_version
 from trainmaster.agent.setup.setup_errors import new_setup_error
 from trainmaster.agent.workspace import Workspace
 
-SHA256 = "sha256="  # gs://BUCKET/NAME#sha256=HASH names a package by its content, and not by its generation
+# gs://BUCKET/NAME#sha256=HASH names a package by its content, and not by its generation.
+SHA256 = "sha256="
 
 
 class JobPackages:
-    """Installs packages in two passes: all packages without dependencies, in order, and then all dependencies.
+    """Installs packages in two passes: all packages without dependencies, in order, and then all
+    dependencies.
 
-    A package may require another one of the job. In the second pass both are installed, so that pip does not ask the
-    package index for the name, where a stranger may have registered it.
+    A package may require another one of the job. In the second pass both are installed, so that pip
+    does not ask the package index for the name, where a stranger may have registered it.
 
-    The second pass is left out if no package requires another one: pip would take seconds to change nothing.
+    The second pass is left out if no package requires another one: pip would take seconds to change
+    nothing.
     """
 
     def __init__(self, storage: StorageReader, pip: Pip, workspace: Workspace) -> None:
@@ -83,7 +88,8 @@ class JobPackages:
         ]
         pip_exit = self._pip.install(options, names, self._folder, extra)
         if pip_exit.exit_status != 0 and extra == [*kept] and sources and has_setuptools():
-            # Without a network, an isolated build cannot download its build tools. Those of the VM may suffice.
+            # Without a network, an isolated build cannot download its build tools. Those of the VM
+            # may suffice.
             self._workspace.log("Trying again with the build tools of this VM.")
             extra = [
                 "--no-build-isolation",
@@ -97,7 +103,10 @@ class JobPackages:
 
 
 def has_check_option() -> bool:
-    """Return whether pip has --check-build-dependencies: since 22.1.1 (its news). Ubuntu 22.04 has 22.0."""
+    """Return whether pip has --check-build-dependencies: since 22.1.1 (its news).
+
+    Ubuntu 22.04 has 22.0.
+    """
     try:
         major, minor = (int(part) for part in installed_version("pip").split(".")[:2])
     except ValueError:
@@ -117,10 +126,11 @@ def has_setuptools() -> bool:
 
 
 def builds_without_isolation(package: Path) -> bool:
-    """Return whether to build with the VM's own setuptools: only if the package has a ``setup.py`` alone.
+    """Return whether to build with the VM's own setuptools: only if the package has a ``setup.py``
+    alone.
 
-    ``gcloud`` makes such packages. The pip of AI Platform Training always built without isolation, and so do pips
-    before version 25.3; later ones download setuptools first.
+    ``gcloud`` makes such packages. The pip of AI Platform Training always built without isolation,
+    and so do pips before version 25.3; later ones download setuptools first.
     """
     import tarfile
     import zipfile

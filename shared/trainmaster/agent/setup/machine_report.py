@@ -1,4 +1,6 @@
-"""The agent's first line: what this machine is made of, so that a wrong image or driver is seen at once."""
+"""The agent's first line: what this machine is made of, so that a wrong image or driver is seen at
+once.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ from trainmaster.agent.program.devices import (
 
 
 def describe_machine(metadata: MetadataServer, engine: ContainerEngine | None) -> str:
-    """Return boot image, Python, accelerator with its driver, and container engine. Raises nothing."""
+    """Return boot image, Python, accelerator with its driver, and container engine.
+
+    Raises nothing.
+    """
     parts = (_image(metadata), f"Python {sys.version.split()[0]}", _accelerator(), _engine(engine))
     return f"This VM: {', '.join(parts)}."
 

@@ -17,9 +17,12 @@ class PackageIndex:
         self._retrier = retrier
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that make pip use the index; none without an index. Raises SetupError.
+        """Return the variables that make pip use the index; none without an index.
 
-        The token in the URL lasts about an hour, so ask before each run of pip. pip does not print it.
+        Raises SetupError.
+
+        The token in the URL lasts about an hour, so ask before each run of pip. pip does not print
+        it.
         """
         return self._retrier.call(
             "read the package index from the metadata", "PackageError", self._environment
@@ -36,7 +39,10 @@ class PackageIndex:
 
 
 def with_token(url: str, token: str | None) -> str:
-    """Add the VM's token to the URL as Artifact Registry expects it. Source: its manual, "Authenticate to Python"."""
+    """Add the VM's token to the URL as Artifact Registry expects it.
+
+    Source: its manual, "Authenticate to Python".
+    """
     if token is None:
         return url
     parts = urllib.parse.urlsplit(url)

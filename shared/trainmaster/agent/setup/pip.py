@@ -31,7 +31,8 @@ class Pip:
                 for name, value in workspace.environ.items()
                 if name != "PYTHONNOUSERSITE"
             },
-            "PIP_BREAK_SYSTEM_PACKAGES": "1",  # the VM is the job's: newer distributions refuse --user without it
+            # The VM is the job's: newer distributions refuse --user without it.
+            "PIP_BREAK_SYSTEM_PACKAGES": "1",
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             "PIP_NO_INPUT": "1",
             "PIP_ROOT_USER_ACTION": "ignore",
@@ -40,9 +41,12 @@ class Pip:
     def install(
         self, options: Sequence[str], names: Sequence[str], folder: Path, extra: Sequence[str] = ()
     ) -> ProgramExit:
-        """Run ``pip install`` in `folder`. Raises SetupError if the VM shuts down or its metadata cannot be read.
+        """Run ``pip install`` in `folder`.
 
-        The log shows the command that AI Platform Training documented; `extra` holds options that newer pips need.
+        Raises SetupError if the VM shuts down or its metadata cannot be read.
+
+        The log shows the command that AI Platform Training documented; `extra` holds options that
+        newer pips need.
         """
         self._workspace.log(
             f"Running command: {shlex.join(['pip3', 'install', '--user', *options, *names])}"

@@ -1,7 +1,9 @@
-"""The preflight: whether the machine has a fault that would fail the program. What is unknown is no evidence.
+"""The preflight: whether the machine has a fault that would fail the program.
 
-docs/preflight.md says what is a fault. Each one must be found twice. The checks run beside the rest of the set-up; what
-takes longer than `LIMIT_S` has found nothing.
+What is unknown is no evidence.
+
+docs/preflight.md says what is a fault. Each one must be found twice. The checks run beside the rest
+of the set-up; what takes longer than `LIMIT_S` has found nothing.
 """
 
 from __future__ import annotations
@@ -34,11 +36,17 @@ AGAIN_S = 3.0  # between two readings: a driver may be starting, and NTP may be 
 SKEW_MAX_S = 30.0
 DISK_MIB = 64
 HARDWARE_XIDS = (48, 64, 79, 95, 140, 143)
-"""Xids after which NVIDIA resets the GPU or its machine, and that no program causes. Of 74 (NVLink) some are harmless,
-94 (contained) needs a restart of the program only, and 119 and 120 may come from the driver. Source: NVIDIA, "Analyzing
-Xid Errors with the Xid Catalog", columns "Resolution Bucket"."""
+"""Xids after which NVIDIA resets the GPU or its machine, and that no program causes.
+
+Of 74 (NVLink) some are harmless, 94 (contained) needs a restart of the program only, and 119 and
+120 may come from the driver. Source: NVIDIA, "Analyzing Xid Errors with the Xid Catalog", columns
+"Resolution Bucket".
+"""
 DEVICE_ERRORS = (errno.EIO, errno.EROFS, errno.ETIMEDOUT, errno.ENODEV, errno.ENXIO, errno.EUCLEAN)
-"""Errors of a write that say that the disk, or its file system, has failed. After one, ext4 becomes read-only."""
+"""Errors of a write that say that the disk, or its file system, has failed.
+
+After one, ext4 becomes read-only.
+"""
 SMI = ("nvidia-smi", "--format=csv,noheader,nounits")
 ECC = (*SMI, "--query-gpu=index,ecc.errors.uncorrected.volatile.total")
 ROWS = (*SMI, "--query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure")
@@ -72,7 +80,10 @@ class Preflight:
             thread.start()
 
     def failure(self) -> SetupFailure | None:
-        """Wait for the checks. Return why this VM cannot run the program; None: it can, as far as is known."""
+        """Wait for the checks.
+
+        Return why this VM cannot run the program; None: it can, as far as is known.
+        """
         for thread in self._threads:
             thread.join(max(0.0, self._deadline - time.monotonic()))
         self.finding = "; ".join(self._found) if self._threads else ""
@@ -125,7 +136,9 @@ class Preflight:
 
 
 def describe_gpus(expected: int, ecc: str, remapped_rows: str) -> str:
-    """Return the fault that lists of nvidia-smi show; empty: none, or unknown (`[N/A]`, or a list without any GPU)."""
+    """Return the fault that lists of nvidia-smi show; empty: none, or unknown (`[N/A]`, or a list
+    without any GPU).
+    """
     gpus = _rows(ecc)
     if gpus and len(gpus) < expected:
         return f"{len(gpus)} of {expected} GPUs answer"
@@ -139,7 +152,9 @@ def describe_gpus(expected: int, ecc: str, remapped_rows: str) -> str:
 
 
 def describe_xid(kernel_log: str) -> str:
-    """Return what NVIDIA's driver has first logged about failed hardware since the boot; empty: nothing."""
+    """Return what NVIDIA's driver has first logged about failed hardware since the boot; empty:
+    nothing.
+    """
     return next(
         (text.strip(" .") for text, xid in _XID.findall(kernel_log) if int(xid) in HARDWARE_XIDS),
         "",
@@ -147,7 +162,9 @@ def describe_xid(kernel_log: str) -> str:
 
 
 def _rows(listed: str) -> list[list[str]]:
-    """Return the fields of each line of CSV. Messages, which nvidia-smi prints to the same stream, are left out."""
+    """Return the fields of each line of CSV. Messages, which nvidia-smi prints to the same stream,
+    are left out.
+    """
     lines = ([field.strip() for field in line.split(",")] for line in listed.splitlines())
     return [
         fields for fields in lines if len(fields) > 1 and re.fullmatch(r"[0-9a-fA-F:.]+", fields[0])

@@ -1,6 +1,7 @@
 """The packages that pip adds to the image, so that it becomes the runtime that the job requested.
 
-pip runs only for packages that are missing: an image made for its runtime starts at once, and needs no network.
+pip runs only for packages that are missing: an image made for its runtime starts at once, and needs
+no network.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ class RuntimePackages:
 
 
 def is_another_build(requirement: str) -> bool:
-    """Return whether the package index has only a build for CUDA, which this image's torch for CPUs cannot load."""
+    """Return whether the package index has only a build for CUDA, which this image's torch for CPUs
+    cannot load.
+    """
     if not re.match(r"torch(vision|audio)\b", requirement):
         return False
     return installed_version("torch").endswith("+cpu") and not is_satisfied(requirement)
@@ -61,8 +64,9 @@ def is_another_build(requirement: str) -> bool:
 def is_satisfied(requirement: str) -> bool:
     """Return whether a distribution of the required version is installed.
 
-    Extras are ignored: an image with TensorFlow for its machine has the extras that it needs. Only ``NAME==VERSION``
-    and ``NAME==VERSION.*`` are understood; any other requirement counts as missing, and pip decides.
+    Extras are ignored: an image with TensorFlow for its machine has the extras that it needs. Only
+    ``NAME==VERSION`` and ``NAME==VERSION.*`` are understood; any other requirement counts as
+    missing, and pip decides.
     """
     pinned = _PINNED.fullmatch(requirement)
     if pinned is None:

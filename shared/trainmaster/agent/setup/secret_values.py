@@ -1,4 +1,6 @@
-"""The secrets in the program's environment: read at each start, never stored in a file, never printed."""
+"""The secrets in the program's environment: read at each start, never stored in a file, never
+printed.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ class SecretReader:
         self._project = project
 
     def read(self, names: Mapping[str, str]) -> dict[str, str]:
-        """Read secrets: from variables and secret names to variables and values. Raises SetupError."""
+        """Read secrets: from variables and secret names to variables and values.
+
+        Raises SetupError.
+        """
         return {variable: self._read(name) for variable, name in names.items()}
 
     def _read(self, name: str) -> str:
@@ -51,7 +56,8 @@ class SecretReader:
 def version_path(name: str, project: str) -> str | None:
     """Return the full name of a secret's version; None if `name` is malformed.
 
-    `name` is ``SECRET``, ``SECRET/versions/VERSION`` or a full name. The default version is the latest one.
+    `name` is ``SECRET``, ``SECRET/versions/VERSION`` or a full name. The default version is the
+    latest one.
     """
     match = _NAME.fullmatch(name)
     if match is None:

@@ -1,4 +1,6 @@
-"""Preparing the program's start: packages, or an engine and an image, once per VM; /gcs and secrets at each start."""
+"""Preparing the program's start: packages, or an engine and an image, once per VM; /gcs and secrets
+at each start.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,8 @@ class Setup:
     def prepare(self, *, is_installed: bool) -> SetupResult:
         """Prepare one start. May be repeated.
 
-        `is_installed`: the packages were installed before. It takes long, so call it on a thread of its own.
+        `is_installed`: the packages were installed before. It takes long, so call it on a thread of
+        its own.
         """
         self._workspace.log(task_line(self._identity))
         try:

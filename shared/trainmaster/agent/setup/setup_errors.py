@@ -64,7 +64,10 @@ class Retrier:
         self._pause = pause
 
     def call(self, action: str, error_type: str, function: Callable[[], T]) -> T:
-        """Call `function` up to TRIES times. Raises SetupError ``cannot ACTION: …`` of this type."""
+        """Call `function` up to TRIES times.
+
+        Raises SetupError ``cannot ACTION: …`` of this type.
+        """
         waits = backoffs(8.0)
         left = TRIES
         while True:

@@ -1,8 +1,8 @@
 """Deleting a TPU node when its job can no longer need it, even if the control plane is gone.
 
-Compute Engine deletes a VM after its maximum run duration. Cloud TPU has no such limit, so the hosts of a node delete
-it themselves. The deadline counts from the first start of the agent and is kept on the disk: a reboot does not
-postpone it. docs/decisions/0012-tpu-nodes.md.
+Compute Engine deletes a VM after its maximum run duration. Cloud TPU has no such limit, so the
+hosts of a node delete it themselves. The deadline counts from the first start of the agent and is
+kept on the disk: a reboot does not postpone it. docs/decisions/0012-tpu-nodes.md.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ class SelfDelete:
         self._now = now
 
     def run(self) -> None:
-        """Wait for the deadline, then delete the node. Return when it is gone; this host is gone by then."""
+        """Wait for the deadline, then delete the node.
+
+        Return when it is gone; this host is gone by then.
+        """
         self._sleep(max(0.0, self._deadline() - self._now()))
         self._workspace.log(f"The job can no longer need {self._node}: deleting it.")
         for wait in backoffs(RETRY_MAX_S, RETRY_FIRST_S):
@@ -54,7 +57,9 @@ class SelfDelete:
             self._sleep(wait)
 
     def _deadline(self) -> float:
-        """Return the stored deadline, in seconds since 1970; choose and store one if there is none."""
+        """Return the stored deadline, in seconds since 1970; choose and store one if
+        there is none.
+        """
         file = self._workspace.work / "delete_at"
         try:
             return float(file.read_text())

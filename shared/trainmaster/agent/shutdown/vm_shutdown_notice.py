@@ -1,10 +1,12 @@
-"""The announced end of this VM: the program is asked to save, and a replacement is requested in time.
+"""The announced end of this VM: the program is asked to save, and a replacement is requested in
+time.
 
     announced ──► checkpoint signal ──┬─► the program ends ─────────────────────► maintenance event
                                       └─► it runs on, until REPLACEMENT_S before the window ──► maintenance event
 
-The maintenance event (docs/interfaces.md section 2) makes the control plane replace the VM. It is reported once for
-each cause. If the whole notice is shorter than a replacement takes, it is reported at once, while the program saves.
+The maintenance event (docs/interfaces.md section 2) makes the control plane replace the VM. It is
+reported once for each cause. If the whole notice is shorter than a replacement takes, it is
+reported at once, while the program saves.
 """
 
 from __future__ import annotations
@@ -19,25 +21,36 @@ from trainmaster.agent.model.inbox import Inbox
 from trainmaster.agent.reporting.serial_console import Console
 
 NOTICE_S = 60.0
-"""Notice before TERMINATE_ON_HOST_MAINTENANCE. Source: Compute Engine, "Monitor and plan for a host event"."""
+"""Notice before TERMINATE_ON_HOST_MAINTENANCE. Source: Compute Engine, "Monitor and plan for a host
+event".
+"""
 GPU_NOTICE_S = 3600.0
 """The same for VMs with GPUs. Source: Compute Engine, "Handle GPU host maintenance events"."""
 ANNOUNCE_BEFORE_S = GPU_NOTICE_S
-"""A window may be announced days ahead. The program is asked to save this long before it, not earlier."""
+"""A window may be announced days ahead.
+
+The program is asked to save this long before it, not earlier.
+"""
 REPLACEMENT_S = 600.0
-"""Longest time until a replacement runs: a VM, its drivers, its packages or image, and the program's start."""
+"""Longest time until a replacement runs: a VM, its drivers, its packages or image, and the
+program's start.
+"""
 
 PREEMPTION_NOTICE_S = 30.0
 """From the notice of a preemption to the end of the VM. Source: Compute Engine, "Spot VMs"."""
 LAST_S = 5.0
 """Of a short notice, the time left for the report."""
 SAVE_S = 20.0
-"""From the shutdown of a VM to SIGTERM for a program that saves. It leaves `LAST_S` before SIGKILL."""
+"""From the shutdown of a VM to SIGTERM for a program that saves.
+
+It leaves `LAST_S` before SIGKILL.
+"""
 SKEW_MAX_S = 1.0
 """How far apart the shutdown of a VM and its notice may arrive."""
 PREEMPTED = "preempted"  # the source of a preemption
 
-# Values of upcoming-maintenance without maintenance: an empty object in the documentation, the others in practice.
+# Values of upcoming-maintenance without maintenance: an empty object in the documentation, the
+# others in practice.
 NOTHING_UPCOMING = ("{}", "{ }", "NONE", '"NONE"')
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|([+-])(\d\d):(\d\d))")
@@ -60,8 +73,9 @@ class VmShutdownNotice:
     ) -> None:
         """`reported_causes`: reported by an earlier agent on this VM.
 
-        `request_save` signals the program and returns whether one is running. `report` reports a cause. `notice_s`:
-        NOTICE_S or GPU_NOTICE_S. `is_gang`: all members of the job save, and need the rest even of a short notice.
+        `request_save` signals the program and returns whether one is running. `report` reports a
+        cause. `notice_s`: NOTICE_S or GPU_NOTICE_S. `is_gang`: all members of the job save, and
+        need the rest even of a short notice.
         """
         self._inbox = inbox
         self._console = console
@@ -110,14 +124,17 @@ class VmShutdownNotice:
     def save_s(self) -> float:
         """Seconds until the shutdown ends the program. 0 at once, unless all members save.
 
-        The shutdown and the notice that explains it may arrive in any order, so a moment is waited for the notice.
+        The shutdown and the notice that explains it may arrive in any order, so a moment is waited
+        for the notice.
         """
         if not self._is_gang or self._shutdown_at is None:
             return 0.0
         return (SAVE_S if self._announced else SKEW_MAX_S) - (self._clock() - self._shutdown_at)
 
     def within(self, grace_s: float) -> float:
-        """Return the time between SIGTERM and SIGKILL: what is left of it, if the program has had time to save."""
+        """Return the time between SIGTERM and SIGKILL: what is left of it, if the program has had
+        time to save.
+        """
         past_s = (
             self._clock() - self._shutdown_at
             if self._is_gang and self._shutdown_at is not None
@@ -162,13 +179,16 @@ class VmShutdownNotice:
         return "preemption" if PREEMPTED in self._windows else "maintenance"
 
     def _schedule(self, window: float) -> None:
-        """Expect the window now, or ANNOUNCE_BEFORE_S before it if it is still the announced one by then."""
+        """Expect the window now, or ANNOUNCE_BEFORE_S before it if it is still the announced one by
+        then.
+        """
         early_s = window - ANNOUNCE_BEFORE_S - self._clock()
         if early_s <= 0:
             self._expect("upcoming-maintenance", window)
             return
         self._console.log(
-            f"Maintenance of this VM is planned in {(early_s + ANNOUNCE_BEFORE_S) / 3600:.1f} hours."
+            f"Maintenance of this VM is planned in {(early_s + ANNOUNCE_BEFORE_S) / 3600:.1f}"
+            " hours."
         )
         text = self._upcoming
         self._inbox.post_later(
@@ -211,7 +231,9 @@ class VmShutdownNotice:
 
 
 def window_start(text: str) -> float | None:
-    """Return the start of the window in an upcoming-maintenance value, in seconds since 1970; None if it has none."""
+    """Return the start of the window in an upcoming-maintenance value, in seconds since 1970; None
+    if it has none.
+    """
     try:
         payload = json.loads(text)
         match = _TIME.fullmatch(payload.get("window_start_time") or payload["windowStartTime"])

@@ -1,4 +1,6 @@
-"""From samples to the values of one report: means of what was sampled, and counters since the start."""
+"""From samples to the values of one report: means of what was sampled, and counters since the
+start.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ class Averages:
         self._samples.append(sample)
 
     def take(self) -> Report | None:
-        """Return the report of the samples since the last call, and begin a new interval; None without samples."""
+        """Return the report of the samples since the last call, and begin a new interval; None
+        without samples.
+        """
         if not self._samples or self._samples[-1].at <= self._start.at:
             return None
         start, samples, last = self._start, self._samples, self._samples[-1]
@@ -81,7 +85,8 @@ class Averages:
             return None, None
         received = last.traffic.received - self._origin.received
         sent = last.traffic.sent - self._origin.sent
-        # A network card that was removed takes its counters with it. A cumulative metric must not go back.
+        # A network card that was removed takes its counters with it. A cumulative metric must not
+        # go back.
         return (None if received < 0 else received), (None if sent < 0 else sent)
 
 

@@ -13,8 +13,10 @@ PROGRAM = "nvidia-smi"
 QUERY = "--query-gpu=index,utilization.gpu,memory.used,memory.total"
 FORMAT = "--format=csv,noheader,nounits"
 FAILURES_MAX = 3
-"""Failures in a row after which GPUs are no longer measured. Otherwise, processes would pile up while the driver
-hangs."""
+"""Failures in a row after which GPUs are no longer measured.
+
+Otherwise, processes would pile up while the driver hangs.
+"""
 
 
 @dataclass(frozen=True)
@@ -23,13 +25,18 @@ class GpuReading:
 
     index: int
     utilization: float | None
-    """Share of the last moments in which a kernel ran, from 0 to 1. None: the GPU does not report it, as with MIG."""
+    """Share of the last moments in which a kernel ran, from 0 to 1.
+
+    None: the GPU does not report it, as with MIG.
+    """
     memory: float | None
     """Share of the GPU's memory in use, from 0 to 1."""
 
 
 class Gpus:
-    """The GPUs of this machine; none while it has no nvidia-smi, which some images install at their first boot."""
+    """The GPUs of this machine; none while it has no nvidia-smi, which some images install at their
+    first boot.
+    """
 
     def __init__(self, environ: Mapping[str, str], report_problem: Callable[[str], None]) -> None:
         self._search_path = environ.get("PATH")

@@ -22,7 +22,8 @@ EMULATED_VM = "TRAINMASTER_EMULATED_VM"
 CGROUP = "sys/fs/cgroup"
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-# Fields of the first line of /proc/stat. The time of guests is in `user` and `nice`. Source: proc(5).
+# Fields of the first line of /proc/stat. The time of guests is in `user` and `nice`. Source:
+# proc(5).
 BUSY_FIELDS = (0, 1, 2, 5, 6, 7)  # user, nice, system, irq, softirq, steal
 
 
@@ -35,7 +36,10 @@ class MachineReading:
     cpus: float
     """CPUs that the machine may use; a container may have a part of one."""
     memory: float
-    """Memory in use as a share of all memory, from 0 to 1. Caches that the kernel can drop do not count."""
+    """Memory in use as a share of all memory, from 0 to 1.
+
+    Caches that the kernel can drop do not count.
+    """
 
 
 class WholeMachine:
@@ -45,8 +49,10 @@ class WholeMachine:
         self._proc = root / "proc"
 
     def read(self) -> MachineReading:
-        """Return the current reading. Raises OSError, ValueError, KeyError or IndexError if this kernel lacks a
-        file."""
+        """Return the current reading.
+
+        Raises OSError, ValueError, KeyError or IndexError if this kernel lacks a file.
+        """
         lines = (self._proc / "stat").read_text(encoding="ascii").splitlines()
         ticks = [int(field) for field in lines[0].split()[1:]]
         cpus = sum(1 for line in lines if line.startswith("cpu")) - 1
@@ -65,7 +71,8 @@ class OwnCgroup:
     def read(self) -> MachineReading:
         """Return the current reading. Raises as WholeMachine.read."""
         cpu_s = int(read_fields(self._folder / "cpu.stat")["usage_usec"]) / 1e6
-        # The kernel drops inactive pages of files first; Kubernetes leaves them out of a container's memory as well.
+        # The kernel drops inactive pages of files first; Kubernetes leaves them out of a
+        # container's memory as well.
         dropped = int(read_fields(self._folder / "memory.stat").get("inactive_file", 0))
         used = int((self._folder / "memory.current").read_text(encoding="ascii")) - dropped
         return MachineReading(cpu_s, self._cpus(), min(max(used, 0) / self._memory_bytes(), 1.0))
@@ -83,8 +90,8 @@ class OwnCgroup:
 class OwnProcesses:
     """The agent and its descendants.
 
-    A process that leaves the tree, because its parent ended before it, is not counted any more. CPU time of ended
-    processes is in that of their parents.
+    A process that leaves the tree, because its parent ended before it, is not counted any more. CPU
+    time of ended processes is in that of their parents.
     """
 
     def __init__(self, root: Path = Path("/"), pid: int | None = None) -> None:
@@ -108,7 +115,10 @@ class OwnProcesses:
 
 
 def find_machine(environ: Mapping[str, str], root: Path = Path("/")) -> Machine:
-    """Return what to measure. The root cgroup has `memory.current` only within a container's namespace."""
+    """Return what to measure.
+
+    The root cgroup has `memory.current` only within a container's namespace.
+    """
     if environ.get(EMULATED_VM):
         return OwnProcesses(root)
     folder = root / CGROUP

@@ -3,8 +3,9 @@
     sample ── sample ── sample ── sample ──► means ──► timeSeries.create, one try
       15 s      15 s      15 s
 
-It has its own thread, keeps one interval in memory, and repeats nothing: what could not be sent is missing in the
-charts. Training never waits for it and never fails for it. docs/decisions/0070-resource-metrics.md.
+It has its own thread, keeps one interval in memory, and repeats nothing: what could not be sent is
+missing in the charts. Training never waits for it and never fails for it.
+docs/decisions/0070-resource-metrics.md.
 """
 
 from __future__ import annotations
@@ -34,9 +35,14 @@ SAMPLE_S = 15.0
 SAMPLES_PER_REPORT_MIN = 4
 WRITE_S = 10.0  # timeout of one write
 REFUSALS_MAX = 3
-"""Refusals in a row after which metrics are off: a new permission takes a minute or two to be known everywhere."""
+"""Refusals in a row after which metrics are off: a new permission takes a minute or two to be known
+everywhere.
+"""
 DISTANCE_MIN_S = 6.0
-"""Shortest time between two points of a series. Source: Cloud Monitoring accepts one every 5 seconds."""
+"""Shortest time between two points of a series.
+
+Source: Cloud Monitoring accepts one every 5 seconds.
+"""
 UNREADABLE = (OSError, ValueError, KeyError, IndexError)
 """Raised for files of the kernel that are missing or have another form."""
 
@@ -52,7 +58,10 @@ class Sources:
 
 
 def read_interval(metadata: MetadataServer) -> float | None:
-    """Return the seconds between two reports; None if metrics are off. Raises HttpError or ValueError."""
+    """Return the seconds between two reports; None if metrics are off.
+
+    Raises HttpError or ValueError.
+    """
     text = metadata.find(KEY)
     return None if text is None else float(text)
 
@@ -72,8 +81,8 @@ class UtilizationMonitor:
     ) -> None:
         """`post` sends the body of one ``timeSeries.create`` and raises HttpError.
 
-        `incarnation_key` returns the incarnation that was started last; nothing is measured before the first one.
-        `progress` returns the program's progress since its last call.
+        `incarnation_key` returns the incarnation that was started last; nothing is measured before
+        the first one. `progress` returns the program's progress since its last call.
         """
         self._origin = origin
         self._sources = sources
@@ -88,14 +97,17 @@ class UtilizationMonitor:
         self.is_off = False
 
     def finish_interval(self) -> None:
-        """Send what was measured so far. Returns at once. Call it at the end of a program, because the VM may be
-        deleted soon."""
+        """Send what was measured so far.
+
+        Returns at once. Call it at the end of a program, because the VM may be deleted soon.
+        """
         self._ended.set()
 
     def run(self) -> None:
         """Measure and send until the VM ends, or until Cloud Monitoring refuses it.
 
-        An error in this code is reported on the console and turns metrics off: it must not end the training.
+        An error in this code is reported on the console and turns metrics off: it must not end the
+        training.
         """
         try:
             while not self.is_off and self._incarnation_key() is None:
@@ -118,8 +130,8 @@ class UtilizationMonitor:
             sample = self._sample()
             averages.add(sample)
             waited_s = sample.at - reported_at
-            # A report may be half a sample early: after the next sample, it would be later than the interval by more
-            # than that.
+            # A report may be half a sample early: after the next sample, it would be later than the
+            # interval by more than that.
             is_due = waited_s >= self._interval_s - self._sample_s / 2
             if is_due or (program_ended and waited_s >= DISTANCE_MIN_S):
                 self._send(averages, start_ns)
@@ -144,7 +156,8 @@ class UtilizationMonitor:
             self._refusals += 1
             if self._refusals == 1:
                 self._log(
-                    f"Cloud Monitoring refuses this machine's resource metrics: {' '.join(str(error).split())}"
+                    "Cloud Monitoring refuses this machine's resource metrics:"
+                    f" {' '.join(str(error).split())}"
                 )
             self.is_off = self._refusals >= REFUSALS_MAX
         else:
@@ -152,7 +165,10 @@ class UtilizationMonitor:
 
 
 def point_writer(identity: AgentIdentity, monitoring: GoogleApi) -> Callable[[str], object]:
-    """Return what writes the point of the series `agent/alive` for a time in RFC 3339. It raises HttpError."""
+    """Return what writes the point of the series `agent/alive` for a time in RFC 3339.
+
+    It raises HttpError.
+    """
     path, origin = _path(identity), SeriesOrigin.of(identity)
     return lambda at: monitoring.call(
         path, timeout=WRITE_S, body=json.dumps(alive_body(origin, at)).encode()
@@ -168,7 +184,10 @@ def configured_monitor(
     console: Console,
     progress: ProgressCollector | None,
 ) -> UtilizationMonitor | None:
-    """Return the monitor; None if metrics are off. Raises nothing for metadata that cannot be read."""
+    """Return the monitor; None if metrics are off.
+
+    Raises nothing for metadata that cannot be read.
+    """
     try:
         interval_s = read_interval(metadata)
     except (HttpError, ValueError) as error:

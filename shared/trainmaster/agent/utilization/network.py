@@ -19,8 +19,8 @@ class Traffic:
 def read_traffic(root: Path = Path("/")) -> Traffic:
     """Return the traffic of the machine's network cards. Raises OSError, ValueError or IndexError.
 
-    A VM also has virtual interfaces, such as the bridge of its container engine, through which the same bytes pass
-    again. A container has virtual interfaces only.
+    A VM also has virtual interfaces, such as the bridge of its container engine, through which the
+    same bytes pass again. A container has virtual interfaces only.
     """
     lines = (root / "proc/net/dev").read_text(encoding="ascii").splitlines()[2:]
     counters = {

@@ -61,7 +61,8 @@ def request_body(
 ) -> dict[str, Any]:
     """Return the body: one point for each series.
 
-    `start_ns` is the time of the first sample, from which bytes are counted; `end_ns` the time of the report.
+    `start_ns` is the time of the first sample, from which bytes are counted; `end_ns` the time of
+    the report.
     """
     gauge = {"endTime": rfc3339(end_ns)}
     since_start = {"startTime": rfc3339(start_ns), **gauge}
@@ -106,7 +107,10 @@ def request_body(
 
 
 def alive_body(origin: SeriesOrigin, at: str) -> dict[str, Any]:
-    """Return the body that says that this machine's agent works. `at` is Google's time in RFC 3339."""
+    """Return the body that says that this machine's agent works.
+
+    `at` is Google's time in RFC 3339.
+    """
     point = {"interval": {"endTime": at.replace("+00:00", "Z")}, "value": {"int64Value": "1"}}
     metric = {"type": ALIVE, "labels": origin.labels}
     resource = {"type": "generic_task", "labels": origin.resource}

@@ -8,5 +8,6 @@
     tab_net     tab_net
     tables      the table of each algorithm
 
-A job's arguments are checked twice with the same tables: when the job is submitted, and by the program on the VM.
+A job's arguments are checked twice with the same tables: when the job is submitted, and by the
+program on the VM.
 """

@@ -90,7 +90,10 @@ class Argument:
         return " and ".join(parts)
 
     def read(self, text: str) -> Value:
-        """Return the value that a text stands for. Raises ValueError without a message if it is not allowed."""
+        """Return the value that a text stands for.
+
+        Raises ValueError without a message if it is not allowed.
+        """
         match self.kind:
             case Kind.FLAG:
                 return _read_boolean(text)
@@ -118,7 +121,9 @@ class Argument:
 
 
 def maker(kind: Kind, source: Source) -> Callable[..., Argument]:
-    """Return a function that makes arguments of this kind from a name, a default, a help text and further fields."""
+    """Return a function that makes arguments of this kind from a name, a default, a help text and
+    further fields.
+    """
     return lambda name, default, text, **others: Argument(
         name, kind, text, default, source, **others
     )

@@ -1,6 +1,7 @@
 """Arguments of all algorithms for tabular data, and the checks of their combinations.
 
-Sources: the pages of AI Platform Training on its built-in algorithms, and the arguments of jobs that ran there.
+Sources: the pages of AI Platform Training on its built-in algorithms, and the arguments of jobs
+that ran there.
 """
 
 from __future__ import annotations
@@ -80,7 +81,10 @@ def check_splits(values: Values, given: frozenset[str]) -> Iterator[Finding]:
         elif name in given:
             yield ArgumentNote(name, str(values[name]), "no effect", reason)
     if sum(effective.values()) > SPLIT_SUM_MAX + 1e-9:
-        problem = f"and --test_split together must be at most {SPLIT_SUM_MAX}, not {sum(effective.values()):g}"
+        problem = (
+            f"and --test_split together must be at most {SPLIT_SUM_MAX}, not"
+            f" {sum(effective.values()):g}"
+        )
         yield ArgumentProblem(
             "validation_split", problem, "--validation_split=0.2 --test_split=0.2"
         )

@@ -1,7 +1,7 @@
 """Arguments of `linear_learner` and `wide_deep_learner`.
 
-Source of names: jobs that ran on AI Platform Training. Source of defaults: the successors of the algorithms on Vertex
-AI, which have the same argument names.
+Source of names: jobs that ran on AI Platform Training. Source of defaults: the successors of the
+algorithms on Vertex AI, which have the same argument names.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Read a command line by a table of arguments.
 
-`--name=value`, `--name value`, `--flag` and `--flag=false` are accepted, with `-` or `_` in names. The last of
-several values of one argument wins: a tuning job appends the values of its trials.
+`--name=value`, `--name value`, `--flag` and `--flag=false` are accepted, with `-` or `_` in names.
+The last of several values of one argument wins: a tuning job appends the values of its trials.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ class ParsedArguments:
 
 
 class InvalidArgumentsError(Exception):
-    """A command line that an algorithm cannot run. The text names each argument, its value and what is allowed."""
+    """A command line that an algorithm cannot run.
+
+    The text names each argument, its value and what is allowed.
+    """
 
     def __init__(self, problems: Sequence[ArgumentProblem]) -> None:
         super().__init__("\n".join(map(str, problems)))

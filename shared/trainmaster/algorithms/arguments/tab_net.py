@@ -1,4 +1,7 @@
-"""Arguments of `tab_net`. Source of names and defaults: its successor on Vertex AI (python-aiplatform 1.40)."""
+"""Arguments of `tab_net`.
+
+Source of names and defaults: its successor on Vertex AI (python-aiplatform 1.40).
+"""
 
 from __future__ import annotations
 
@@ -116,7 +119,10 @@ def check_ghost_batch(values: Values, _given: frozenset[str]) -> Iterator[Findin
         and isinstance(ratio, int | float)
         and ghost_batches(batch, ratio) is None
     ):
-        problem = f"must divide a batch of {batch} rows into equal ghost batches of whole rows, which {ratio:g} does not"
+        problem = (
+            f"must divide a batch of {batch} rows into equal ghost batches of whole rows, which"
+            f" {ratio:g} does not"
+        )
         yield ArgumentProblem("batch_size_ratio", problem, "--batch_size_ratio=1")
 
 

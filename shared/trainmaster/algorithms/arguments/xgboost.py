@@ -1,4 +1,5 @@
-"""Arguments of `boosted_trees` and `xgboost_dist`: the parameters of XGBoost 0.81, which XGBoost 3.2 reads.
+"""Arguments of `boosted_trees` and `xgboost_dist`: the parameters of XGBoost 0.81, which XGBoost
+3.2 reads.
 
 Source of names, defaults and ranges: XGBoost's own page of parameters, release 0.81.
 """
@@ -157,7 +158,9 @@ _DISTRIBUTED: Final = (
 
 
 def xgboost_metrics(values: Values) -> list[str]:
-    """Return XGBoost's metrics of each evaluation: the loss, the error of a classification, and the requested ones."""
+    """Return XGBoost's metrics of each evaluation: the loss, the error of a classification, and the
+    requested ones.
+    """
     objective = str(values["objective"])
     if objective.startswith("multi:"):
         own = ["mlogloss", "merror"]
@@ -186,7 +189,10 @@ def check_classes(values: Values, given: frozenset[str]) -> Iterator[Finding]:
             "num_class", f"is required for the objective {objective}", "--num_class=3"
         )
     if not objective.startswith("multi:") and "num_class" in given:
-        problem = f"can only be given for multi:softmax and multi:softprob, and the objective is {objective}"
+        problem = (
+            "can only be given for multi:softmax and multi:softprob, and the objective is"
+            f" {objective}"
+        )
         yield ArgumentProblem("num_class", problem, "leave it out")
 
 
@@ -199,7 +205,9 @@ def check_depth(values: Values, _given: frozenset[str]) -> Iterator[Finding]:
 
 
 def check_weights(values: Values, _given: frozenset[str]) -> Iterator[Finding]:
-    """Check that weights are not preprocessed: preprocessing treats every column except the first as a feature."""
+    """Check that weights are not preprocessed: preprocessing treats every column except the first
+    as a feature.
+    """
     if values["csv_weight"] == 1 and values["preprocess"]:
         problem = "can be 1 only without --preprocess, which would treat the weights as a feature"
         yield ArgumentProblem("csv_weight", problem, "--csv_weight=0")

@@ -41,7 +41,8 @@ class Task:
 
 
 CreateModel = Callable[[RowEncoder, Task], Any]
-"""Returns a compiled model that maps the encoder's inputs to logits, or to the standardized number."""
+"""Returns a compiled model that maps the encoder's inputs to logits, or to the standardized number.
+"""
 
 
 def train(create_model: CreateModel, values: Values) -> None:
@@ -76,7 +77,10 @@ def train(create_model: CreateModel, values: Values) -> None:
 
 
 def evaluate(model: Any, task: Task, rows: Rows, *, limited: bool = False) -> dict[str, float]:
-    """Return the metrics of the model on the rows. `limited`: only as many batches as `eval_steps` allows."""
+    """Return the metrics of the model on the rows.
+
+    `limited`: only as many batches as `eval_steps` allows.
+    """
     count, steps = len(rows), integer_in(task.values, "eval_steps")
     if limited and steps > 0:
         count = min(count, steps * integer_in(task.values, "batch_size"))

@@ -10,7 +10,10 @@ from ..arguments.argument import Values
 
 
 def create_optimizer(values: Values, prefix: str = "") -> Any:
-    """Return the optimizer of the arguments with this prefix. Arguments of other optimizers have no effect."""
+    """Return the optimizer of the arguments with this prefix.
+
+    Arguments of other optimizers have no effect.
+    """
     rate = values[f"{prefix}learning_rate"]
     match values[f"{prefix}optimizer_type"]:
         case "ftrl":

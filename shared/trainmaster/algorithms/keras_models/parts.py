@@ -70,5 +70,7 @@ def deep_model(
 
 
 def embedding_width(categories: int) -> int:
-    """Return the width of an embedding: the fourth root of the number of categories, doubled, at least 2."""
+    """Return the width of an embedding: the fourth root of the number of categories, doubled, at
+    least 2.
+    """
     return min(EMBEDDING_MAX, max(2, math.ceil(2 * math.sqrt(math.sqrt(categories)))))

@@ -41,7 +41,9 @@ class RowEncoder(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
         return [column.width + 1 for column in self.metadata.categorical]
 
     def decode(self, rows: Any) -> dict[int, Any]:
-        """Return the features of CSV rows without the target, as texts: column index → string tensor [rows]."""
+        """Return the features of CSV rows without the target, as texts: column index → string
+        tensor [rows].
+        """
         width = len(self.metadata.columns)
         cells = tf.io.decode_csv(rows, [[""]] * width)
         stripped = [tf.strings.strip(cell) for cell in cells]

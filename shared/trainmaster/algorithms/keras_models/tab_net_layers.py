@@ -1,4 +1,7 @@
-"""Layers of TabNet. Source: Arik and Pfister, "TabNet: Attentive Interpretable Tabular Learning" (arXiv 1908.07442)."""
+"""Layers of TabNet.
+
+Source: Arik and Pfister, "TabNet: Attentive Interpretable Tabular Learning" (arXiv 1908.07442).
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,10 @@ class GhostBatchNormalization(tf_keras.layers.Layer):  # type: ignore[misc]  # K
 
 
 class GatedLayer(tf_keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
-    """A dense layer, normalized, with gated linear units. `dense` may belong to several gated layers."""
+    """A dense layer, normalized, with gated linear units.
+
+    `dense` may belong to several gated layers.
+    """
 
     def __init__(self, dense: Any, ghost_batches: int, momentum: float) -> None:
         super().__init__()
@@ -80,7 +86,9 @@ class GatedLayer(tf_keras.layers.Layer):  # type: ignore[misc]  # Keras has no t
 
 
 class FeatureTransformer(tf_keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
-    """Gated layers with residual connections: first those with shared weights, then the step's own."""
+    """Gated layers with residual connections: first those with shared weights, then the
+    step's own.
+    """
 
     def __init__(
         self, shared: list[Any], own_count: int, width: int, ghost_batches: int, momentum: float
@@ -97,7 +105,9 @@ class FeatureTransformer(tf_keras.layers.Layer):  # type: ignore[misc]  # Keras 
 
 
 class YeoJohnson(tf_keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
-    """The power transform of Yeo and Johnson (2000), with a learnt power per column, which begins as the identity."""
+    """The power transform of Yeo and Johnson (2000), with a learnt power per column, which begins
+    as the identity.
+    """
 
     def build(self, shape: Any) -> None:
         self.power = self.add_weight("power", (shape[-1],), initializer="ones")

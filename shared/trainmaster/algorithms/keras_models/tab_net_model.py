@@ -46,7 +46,8 @@ class Sizes:
 class TabNet(tf_keras.Model):  # type: ignore[misc]  # Keras has no types
     """Maps the encoder's inputs to logits [rows, outputs] and aggregated masks [rows, columns].
 
-    Training uses the logits only; a mask row sums the steps' masks, weighted by what each step contributed.
+    Training uses the logits only; a mask row sums the steps' masks, weighted by what each step
+    contributed.
     """
 
     def __init__(self, encoder: RowEncoder, outputs: int, sizes: Sizes) -> None:

@@ -50,7 +50,9 @@ def step_count(values: Values, rows: int) -> int:
 def fit(
     model: Any, values: Values, training: Rows, evaluate: Callable[[], dict[str, float]]
 ) -> int:
-    """Train the compiled model, and return the number of steps done. A restarted job continues at its checkpoint.
+    """Train the compiled model, and return the number of steps done.
+
+    A restarted job continues at its checkpoint.
 
     `evaluate` returns the metrics that are printed and reported from time to time.
     """
@@ -72,7 +74,9 @@ def fit(
 
 
 class Progress(tf_keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """Evaluates and stores checkpoints every `eval_frequency_secs`; ends the training after `max_train_secs`."""
+    """Evaluates and stores checkpoints every `eval_frequency_secs`; ends the training after
+    `max_train_secs`.
+    """
 
     def __init__(
         self, model: Any, values: Values, scratch: Path, evaluate: Callable[[], dict[str, float]]

@@ -43,7 +43,10 @@ EMBEDDED: Final = CategoryLimits(vocabulary_max=1_000, buckets=1_000)
 
 
 def analyse(table: pd.DataFrame, limits: CategoryLimits, *, is_classification: bool) -> Metadata:
-    """Return what the columns of the training data are. Raises DataError if the target or all features are unusable."""
+    """Return what the columns of the training data are.
+
+    Raises DataError if the target or all features are unusable.
+    """
     target = _analyse_classes(table[0]) if is_classification else _analyse_number(table[0])
     columns = tuple(
         analyse_column(index, table[index], limits) for index in range(1, table.shape[1])
@@ -51,7 +54,8 @@ def analyse(table: pd.DataFrame, limits: CategoryLimits, *, is_classification: b
     metadata = Metadata(target, columns)
     if not metadata.features:
         raise DataError(
-            "no column can be learnt from: each has one value only, or a different value in every row"
+            "no column can be learnt from: each has one value only, or a different value in"
+            " every row"
         )
     return metadata
 
@@ -117,7 +121,10 @@ def _statistics(column: pd.Series, distinct: int, numbers: pd.Series | None = No
 def _analyse_classes(column: pd.Series) -> Target:
     values = column.dropna().unique()
     if not 2 <= len(values) <= CLASSES_MAX:  # noqa: PLR2004 - there is nothing to learn from one class
-        problem = f"the first column has {len(values)} different values, and a target of classification has 2 to"
+        problem = (
+            f"the first column has {len(values)} different values, and a target of classification"
+            " has 2 to"
+        )
         raise DataError(
             f"{problem} {CLASSES_MAX}; put the class into the first column, or select a regression"
         )

@@ -2,7 +2,8 @@
 
     python instance_generator.py metadata.json rows.csv > instances.csv
 
-A row has the columns of the training data without the target. metadata.json is stored beside this file.
+A row has the columns of the training data without the target. metadata.json is stored beside this
+file.
 """
 
 from __future__ import annotations
@@ -17,14 +18,17 @@ from typing import Any
 
 
 def encode_row(row: Sequence[str], metadata: Mapping[str, Any]) -> list[float]:
-    """Return the numbers that stand for a row: one per number, and one per category. An empty cell is missing.
+    """Return the numbers that stand for a row: one per number, and one per category.
+
+    An empty cell is missing.
 
     Raises ValueError if the row has another number of columns, or a text in a column of numbers.
     """
     columns = metadata["columns"]
     if len(row) != len(columns):
         raise ValueError(
-            f"the row has {len(row)} columns, and the training data had {len(columns)} without the target"
+            f"the row has {len(row)} columns, and the training data had {len(columns)} without the"
+            " target"
         )
     encoded: list[float] = []
     for column in columns:

@@ -1,7 +1,8 @@
 """Reads files into tables for training, validation and test, and prepares the tables.
 
-With `--preprocess`, in the service's order: split; drop rows with too many missing values; fill the others. Without it
-nothing is changed, and missing values are refused where a model cannot learn from them.
+With `--preprocess`, in the service's order: split; drop rows with too many missing values; fill the
+others. Without it nothing is changed, and missing values are refused where a model cannot learn
+from them.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def prepare(values: Values, limits: CategoryLimits, *, is_classification: bool) 
         ready[name] = _convert_types(cleaned, metadata, name)
     if ready["training"].empty:
         raise DataError(
-            f"no row is left for training: each misses more than {MISSING_SHARE_MAX:.0%} of its values"
+            f"no row is left for training: each misses more than {MISSING_SHARE_MAX:.0%} of its"
+            " values"
         )
     return Prepared(metadata, ready)
 
@@ -108,7 +110,9 @@ def _refuse_missing(table: pd.DataFrame, metadata: Metadata, name: str) -> None:
 
 
 def _convert_types(table: pd.DataFrame, metadata: Metadata, name: str) -> pd.DataFrame:
-    """Return the target and all features: numbers with missing ones filled, categories as texts, '' for none."""
+    """Return the target and all features: numbers with missing ones filled, categories as texts, ''
+    for none.
+    """
     columns = {0: _convert_target(table[0], metadata, name)}
     for column in metadata.features:
         cells = table[column.index]
@@ -132,7 +136,10 @@ def _convert_target(cells: pd.Series, metadata: Metadata, name: str) -> pd.Serie
     if classes:
         unknown = cells[~cells.isin(classes)]
         if len(unknown):
-            problem = f"the {name} data have the class {unknown.iloc[0]!r}, which the training data do not have"
+            problem = (
+                f"the {name} data have the class {unknown.iloc[0]!r}, which the training data do"
+                " not have"
+            )
             raise DataError(f"{problem} ({', '.join(classes[:10])})")
         return cells.map({label: number for number, label in enumerate(classes)}).astype("int64")
     numbers = to_numbers(cells)

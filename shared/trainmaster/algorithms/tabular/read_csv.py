@@ -1,4 +1,6 @@
-"""Read CSV files: UTF-8, no header, the target in the first column, blank cells are missing values."""
+"""Read CSV files: UTF-8, no header, the target in the first column, blank cells are
+missing values.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,11 @@ from ..files import read_file
 
 
 def read_csv(paths: Sequence[str]) -> pd.DataFrame:
-    """Return the rows of all files as texts; missing cells are NaN. Columns are numbered from 0, the target.
+    """Return the rows of all files as texts; missing cells are NaN. Columns are numbered from 0,
+    the target.
 
-    Raises DataError for a file that is missing, empty, not a table, or has another number of columns than the first.
+    Raises DataError for a file that is missing, empty, not a table, or has another number of
+    columns than the first.
     """
     tables = [_read_one(path) for path in paths]
     widths = {path: table.shape[1] for path, table in zip(paths, tables, strict=True)}
@@ -29,7 +33,8 @@ def check_width(path: str, width: int, expected: int, other: str) -> None:
     """Raise DataError if a file has another number of columns than the other one."""
     if width != expected:
         raise DataError(
-            f"{path} has {width} columns, and {other} has {expected}; all files need the same columns"
+            f"{path} has {width} columns, and {other} has {expected}; all files need the same"
+            " columns"
         )
 
 
@@ -56,19 +61,24 @@ def _read_one(path: str) -> pd.DataFrame:
         raise DataError(f"{path} is not UTF-8: {error}; store it as UTF-8") from None
     if table.shape[1] < 2:  # noqa: PLR2004 - the target and one feature
         raise DataError(
-            f"{path} has one column; it needs the target and at least one feature, separated by commas"
+            f"{path} has one column; it needs the target and at least one feature, separated by"
+            " commas"
         )
     return table
 
 
 def to_numbers(column: pd.Series) -> pd.Series:
-    """Return the numbers that a column of texts stands for; NaN for anything else, and for infinite numbers."""
+    """Return the numbers that a column of texts stands for; NaN for anything else, and for infinite
+    numbers.
+    """
     numbers = pd.to_numeric(column, errors="coerce").astype("float64")
     return numbers.where(numbers.abs() != float("inf"))
 
 
 def _refuse_header(table: pd.DataFrame, path: str) -> None:
-    """Raise DataError if the first row has names: texts in at least one column whose other values are numbers."""
+    """Raise DataError if the first row has names: texts in at least one column whose other values
+    are numbers.
+    """
     if len(table) < 3:  # noqa: PLR2004 - with fewer rows, nothing can be concluded
         return
     for index in range(table.shape[1]):
@@ -79,5 +89,6 @@ def _refuse_header(table: pd.DataFrame, path: str) -> None:
         if to_numbers(rest).notna().all():
             text = first.iloc[0]
             raise DataError(
-                f"{path} has a header: column {index + 1} is {text!r} and numbers below; delete that line"
+                f"{path} has a header: column {index + 1} is {text!r} and numbers below; delete"
+                " that line"
             )

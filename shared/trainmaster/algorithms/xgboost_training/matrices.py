@@ -38,18 +38,23 @@ def numeric_matrix(table: pd.DataFrame, name: str, *, has_weights: bool) -> Matr
     for index in table.columns:
         wrong = table[index][table[index].notna() & numbers[index].isna()]
         if len(wrong):
-            problem = f"column {index + 1} of the {name} has the value {wrong.iloc[0]!r}, which is not a number"
+            problem = (
+                f"column {index + 1} of the {name} has the value {wrong.iloc[0]!r}, which is not a"
+                " number"
+            )
             raise DataError(
                 f"{problem}; encode the categories, or use boosted_trees with --preprocess"
             )
     first_feature = 2 if has_weights else 1
     if numbers.iloc[:, :first_feature].isna().any(axis=None):
         raise DataError(
-            f"the {name} have rows without a target{' or weight' if has_weights else ''}; remove them"
+            f"the {name} have rows without a target{' or weight' if has_weights else ''}; remove"
+            " them"
         )
     if numbers.shape[1] <= first_feature:
         raise DataError(
-            f"the {name} have no features; they follow the target{' and the weight' if has_weights else ''}"
+            f"the {name} have no features; they follow the"
+            f" target{' and the weight' if has_weights else ''}"
         )
     content = numbers.to_numpy(dtype=np.float64)
     weights = content[:, 1] if has_weights else None
@@ -65,12 +70,17 @@ def check_labels(targets: Array, values: Values) -> None:
         if isinstance(classes, int) and (
             largest >= classes or targets.min() < 0 or (targets % 1).any()
         ):
-            problem = f"the target has classes up to {largest}, and {objective} with --num_class={classes} needs whole"
+            problem = (
+                f"the target has classes up to {largest}, and {objective} with"
+                f" --num_class={classes} needs whole"
+            )
             raise DataError(
-                f"{problem} numbers from 0 to {classes - 1}; correct --num_class, or use --preprocess"
+                f"{problem} numbers from 0 to {classes - 1}; correct --num_class, or use"
+                " --preprocess"
             )
     elif objective.startswith("binary:") and not np.isin(targets, (0, 1)).all():
         wrong = targets[~np.isin(targets, (0, 1))][0]
         raise DataError(
-            f"the target has the value {wrong:g}, and {objective} needs 0 and 1; select another objective"
+            f"the target has the value {wrong:g}, and {objective} needs 0 and 1; select another"
+            " objective"
         )

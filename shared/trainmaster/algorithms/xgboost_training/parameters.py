@@ -31,7 +31,10 @@ def is_classification(values: Values) -> bool:
 
 
 def xgboost_parameters(values: Values) -> dict[str, Any]:
-    """Return the parameters of the selected booster that have a value. XGBoost warns about those of other boosters."""
+    """Return the parameters of the selected booster that have a value.
+
+    XGBoost warns about those of other boosters.
+    """
     booster, objective = values["booster"], values["objective"]
     parameters = {argument.name: values[argument.name] for argument in PARAMETERS}
     unused = set(_NO_PARAMETERS)

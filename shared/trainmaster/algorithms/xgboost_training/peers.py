@@ -1,11 +1,12 @@
-"""XGBoost's collectives over all replicas of a job, which RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT describe.
+"""XGBoost's collectives over all replicas of a job, which RANK, WORLD_SIZE, MASTER_ADDR and
+MASTER_PORT describe.
 
     rank 0            runs XGBoost's tracker, and sends its address to each connection to MASTER_PORT
     other replicas    connect to MASTER_PORT until rank 0 answers, and join the tracker
 
-The tracker has another port after each start. It cannot listen on MASTER_PORT itself: it binds without SO_REUSEADDR,
-which fails for a minute after the loss of a peer. A replica that loses a peer raises XGBoostError in its next
-collective.
+The tracker has another port after each start. It cannot listen on MASTER_PORT itself: it binds
+without SO_REUSEADDR, which fails for a minute after the loss of a peer. A replica that loses a peer
+raises XGBoostError in its next collective.
 """
 
 import contextlib
@@ -25,7 +26,10 @@ RETRY_S = 1.0
 
 @contextlib.contextmanager
 def connected_replicas(wait_s: float) -> Iterator[None]:
-    """Run XGBoost's collectives over all replicas; wait up to `wait_s` seconds for late ones. Do nothing if alone."""
+    """Run XGBoost's collectives over all replicas; wait up to `wait_s` seconds for late ones.
+
+    Do nothing if alone.
+    """
     world_size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     if world_size == 1:
         yield
@@ -42,7 +46,8 @@ def connected_replicas(wait_s: float) -> Iterator[None]:
         threading.Thread(target=answer_all, args=(server, arguments), daemon=True).start()
     else:
         arguments = ask(host, port, wait_s)
-    # Its end tells the peers, also after an error. Without that, they may wait, or crash in XGBoost's clean-up.
+    # Its end tells the peers, also after an error. Without that, they may wait, or crash in
+    # XGBoost's clean-up.
     with collective.CommunicatorContext(
         **arguments, dmlc_task_id=f"{rank:06}", dmlc_timeout=int(wait_s)
     ):

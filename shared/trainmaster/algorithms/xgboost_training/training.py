@@ -1,4 +1,6 @@
-"""The boosting rounds: on one replica or on all of a job, with checkpoints, from which a restarted job continues."""
+"""The boosting rounds: on one replica or on all of a job, with checkpoints, from which a restarted
+job continues.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ EVALUATED: Final = "validation"
 def boost(
     values: Values, training: xgboost.DMatrix, validation: xgboost.DMatrix, *, device: str = "cpu"
 ) -> tuple[xgboost.Booster, dict[str, float]]:
-    """Run the remaining rounds. Return the model, and the metrics of the last round on the validation data.
+    """Run the remaining rounds.
+
+    Return the model, and the metrics of the last round on the validation data.
 
     Every replica calls this with its share of the rows; all get the same model and metrics.
     """
@@ -63,7 +67,10 @@ def write_model(job_dir: str, model: xgboost.Booster) -> None:
 
 
 def evaluate(model: xgboost.Booster, matrix: xgboost.DMatrix) -> dict[str, float]:
-    """Return the metrics of a model. XGBoost's text of them is `[0]<tab>validation-rmse:0.5<tab>…`."""
+    """Return the metrics of a model.
+
+    XGBoost's text of them is `[0]<tab>validation-rmse:0.5<tab>…`.
+    """
     parts = model.eval(matrix, EVALUATED).split("\t")[1:]
     pairs = (part.removeprefix(f"{EVALUATED}-").rpartition(":") for part in parts)
     return common_metrics({name: float(value) for name, _, value in pairs})

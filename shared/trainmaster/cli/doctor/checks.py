@@ -55,20 +55,28 @@ PERMISSIONS: Final = (
 )
 """Permissions on the project that a user of the API and of this command line needs."""
 Check = Callable[[], Iterator[Finding]]
-ROLES: Final = "roles/aiplatform.user, roles/datastore.user, roles/logging.viewer, roles/monitoring.viewer, roles/browser"
+ROLES: Final = (
+    "roles/aiplatform.user, roles/datastore.user, roles/logging.viewer, roles/monitoring.viewer,"
+    " roles/browser"
+)
 
 _SEE_WHETHER_IT_EXISTS: Final = (
     "check that it exists and can be reached, and run `trainmaster doctor` again"
 )
 _FIX_BY_STATUS: Final[dict[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "log in: gcloud auth application-default login",
-    HTTPStatus.FORBIDDEN: "get roles/viewer on the project; if the API is disabled, run `terraform apply` in infra/",
+    HTTPStatus.FORBIDDEN: (
+        "get roles/viewer on the project; if the API is disabled, run `terraform apply` in infra/"
+    ),
     HTTPStatus.NOT_FOUND: CREATE_IT,
 }
 
 
 def run_checks(values: Settings, region: str | None, *, before_install: bool) -> Iterator[Finding]:
-    """Run all checks. `region` is that of the jobs, or None. `before_install`: only what `terraform apply` needs."""
+    """Run all checks.
+
+    `region` is that of the jobs, or None. `before_install`: only what `terraform apply` needs.
+    """
     inspection = open_inspection(values)
     checks: list[tuple[str, Check]] = [
         ("clock", partial(_check_clock, inspection)),
@@ -240,9 +248,9 @@ def open_inspection(values: Settings) -> Inspection:
         storage=emulator("STORAGE_EMULATOR_HOST"),
         compute=values.compute_endpoint,
         tpu=values.tpu_endpoint,
-        cloudresourcemanager=""
-        if values.iam_endpoint == GOOGLE.cloudresourcemanager
-        else values.iam_endpoint,
+        cloudresourcemanager=(
+            "" if values.iam_endpoint == GOOGLE.cloudresourcemanager else values.iam_endpoint
+        ),
     )
     return Inspection(
         values.project,

@@ -47,8 +47,8 @@ def doctor(
 ) -> None:
     """Check an installation, or a job before it is submitted, and show how to fix each problem.
 
-    Exit status 1 if there is a problem (FIX). A line with ! names something that some jobs or clients cannot do. A line
-    with - names something that was not checked.
+    Exit status 1 if there is a problem (FIX). A line with ! names something that some jobs or
+    clients cannot do. A line with - names something that was not checked.
     """
     if project:
         use_installation(project)

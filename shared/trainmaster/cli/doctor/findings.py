@@ -42,7 +42,10 @@ def problem(what: str, fix: str) -> Finding:
 
 
 def limit(what: str, fix: str) -> Finding:
-    """Report a restriction of some jobs or clients. It may be intended, and does not change the exit status."""
+    """Report a restriction of some jobs or clients.
+
+    It may be intended, and does not change the exit status.
+    """
     return Finding(Status.LIMIT, what, fix)
 
 

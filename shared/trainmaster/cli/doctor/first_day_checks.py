@@ -1,4 +1,6 @@
-"""Checks of what stops the first apply or the first job: images, listings, builds, roles, permissions."""
+"""Checks of what stops the first apply or the first job: images, listings, builds, roles,
+permissions.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ BUILD_REGIONS: Final = (
     *("us-central1", "us-west2", "europe-west1"),
     *("asia-east1", "australia-southeast1", "southamerica-east1"),
 )
-"""Where Cloud Build builds for every project. Source: its page of locations, "Restricted regions for some projects"."""
+"""Where Cloud Build builds for every project.
+
+Source: its page of locations, "Restricted regions for some projects".
+"""
 INSTALLER_PERMISSIONS: Final = (
     "compute.networks.create",
     "iam.roles.create",
@@ -24,7 +29,10 @@ INSTALLER_PERMISSIONS: Final = (
     "resourcemanager.projects.setIamPolicy",
     "serviceusage.services.enable",
 )
-"""One of each kind that the first apply needs. Those of APIs that it enables itself are not known before."""
+"""One of each kind that the first apply needs.
+
+Those of APIs that it enables itself are not known before.
+"""
 
 
 def check_images(inspection: Inspection) -> Iterator[Finding]:
@@ -38,7 +46,10 @@ def check_images(inspection: Inspection) -> Iterator[Finding]:
         if not inspection.has_image(image)
     )
     for image in retired:
-        text = f"there is no image {image}: Google has retired the family, or its project may not be read"
+        text = (
+            f"there is no image {image}: Google has retired the family, or its project may not be"
+            " read"
+        )
         yield problem(
             text, "map it to its successor in `boot_images` of infra/ (docs/faster-starts.md)"
         )
@@ -73,9 +84,10 @@ def check_installation_place(inspection: Inspection, region: str | None) -> Iter
     """Check region, deleted roles and permissions before the first apply."""
     if region is not None and region not in BUILD_REGIONS:
         yield limit(
-            f"Cloud Build may refuse to build the functions in {region}: new projects may build only in "
-            f"{', '.join(BUILD_REGIONS)}",
-            "install in one of these regions (jobs may run in others: `worker_regions`), or request quota",
+            f"Cloud Build may refuse to build the functions in {region}: new projects may build"
+            f" only in {', '.join(BUILD_REGIONS)}",
+            "install in one of these regions (jobs may run in others: `worker_regions`), or request"
+            " quota",
         )
     if inspection.endpoints.compute:
         return
@@ -96,5 +108,8 @@ def check_installation_place(inspection: Inspection, region: str | None) -> Iter
         return
     if deleted:
         names = ", ".join(deleted)
-        text = f"the roles {names} of an earlier installation are deleted, and their ids reserved for 37 days"
+        text = (
+            f"the roles {names} of an earlier installation are deleted, and their ids reserved for"
+            " 37 days"
+        )
         yield limit(text, 'set `role_suffix = "2"`, or another one, in terraform.tfvars')

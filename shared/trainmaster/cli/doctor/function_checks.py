@@ -1,4 +1,6 @@
-"""Checks of the deployed functions: whether each one was built and runs, and whether clients reach the API."""
+"""Checks of the deployed functions: whether each one was built and runs, and whether clients reach
+the API.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ from trainmaster.messaging import topics
 
 API: Final = "trainmaster-api"
 FUNCTIONS: Final = (*(topic for topic in EVENT_TOPICS if topic != topics.SYSTEM_EVENTS), API)
-"""Names of the functions. All of them except `api` are named after a topic that they read; `maintenance` reads two."""
+"""Names of the functions.
+
+All of them except `api` are named after a topic that they read; `maintenance` reads two.
+"""
 
 
 def check_functions(inspection: Inspection) -> Iterator[Finding]:
@@ -55,7 +60,8 @@ def _check_reachability(inspection: Inspection, url: str) -> Iterator[Finding]:
     elif status == HTTPStatus.FORBIDDEN:
         yield limit(
             f"Cloud Run refuses the clients of AI Platform Training and Vertex AI at {url}",
-            'unless you want that (`api_access = "none"`), run `terraform apply` in infra/, which turns off that check',
+            'unless you want that (`api_access = "none"`), run `terraform apply` in infra/, which'
+            " turns off that check",
         )
     else:
         yield problem(

@@ -1,4 +1,7 @@
-"""Checks of one job before it is submitted: what it would lack. Nothing is created, and no VM is requested."""
+"""Checks of one job before it is submitted: what it would lack.
+
+Nothing is created, and no VM is requested.
+"""
 
 from __future__ import annotations
 
@@ -45,11 +48,14 @@ UNKNOWN_WAIT: Final = (
     "neither Compute Engine nor Cloud TPU says in advance how long a zone lacks capacity"
 )
 _SHARED_QUOTA: Final = ("e2", "f1", "g1", "n1")
-"""Machine series whose vCPUs count in the quota CPUS; others have SERIES_CPUS. Source: "Allocation quotas"."""
+"""Machine series whose vCPUs count in the quota CPUS; others have SERIES_CPUS. Source: "Allocation
+quotas".
+"""
 
 
 def check_file(document: Mapping[str, Any]) -> list[Finding]:
-    """Return the problems of the job file itself, or what the job gets in place of what no longer exists.
+    """Return the problems of the job file itself, or what the job gets in place of what no longer
+    exists.
 
     They are the same in every installation.
     """
@@ -70,7 +76,10 @@ def check_job(
     prices: PriceList | Unknown = NO_PRICES,
     staged: Objects | None = None,
 ) -> Iterator[Finding]:
-    """Yield what a job with a valid document would lack, and its price. `staged`: packages that are not uploaded."""
+    """Yield what a job with a valid document would lack, and its price.
+
+    `staged`: packages that are not uploaded.
+    """
     spec = accept(document, default_job_id=None, regions=values.regions)
     from trainmaster.wiring.objects import objects
 
@@ -94,7 +103,8 @@ def check_job(
     )
     if (cap := spec.plan.cap) and cap.rates:
         yield ok(
-            f"trainmaster.maxCost: all machines together run {cap.longest_s / 3600:.1f} hours at most for {cap}"
+            f"trainmaster.maxCost: all machines together run {cap.longest_s / 3600:.1f} hours at"
+            f" most for {cap}"
         )
     yield not_checked("waiting time", UNKNOWN_WAIT)
 
@@ -117,7 +127,10 @@ def _check_region(
 
 
 def _check_resources(spec: AcceptedSpec, staged: Objects | None) -> Iterator[Finding]:
-    """Look up what the job names, with the user's credentials. The functions repeat it with their own."""
+    """Look up what the job names, with the user's credentials.
+
+    The functions repeat it with their own.
+    """
     from trainmaster.wiring.intake_deps import resources
     from trainmaster.wiring.objects import objects
 
@@ -149,14 +162,19 @@ def _check_limits(spec: AcceptedSpec, values: Settings) -> Iterator[Finding]:
             yield not_checked("limits of all jobs", str(error))
             return
         wait = next((wait for wait in waits if wait.job_id == job.job_id), None)
-        text = f"limits of all jobs: {wait.sentence if wait else 'nothing must end before the job starts'}"
+        text = (
+            "limits of all jobs:"
+            f" {wait.sentence if wait else 'nothing must end before the job starts'}"
+        )
         yield limit(text, "the job waits; or raise TRAINMASTER_LIMITS") if wait else ok(text)
 
 
 def _check_candidates(
     plan: Plan, inspection: Inspection, prices: PriceList | Unknown
 ) -> Iterator[Finding]:
-    """Yield quotas and prices; of a job with alternatives, for each region of each, in the order of requests."""
+    """Yield quotas and prices; of a job with alternatives, for each region of each, in the order of
+    requests.
+    """
     if not plan.options:
         yield from _check_quotas(plan, inspection)
         yield from check_price(plan, _machines(plan), prices)
@@ -167,7 +185,10 @@ def _check_candidates(
         placed, option = plan.at(number), plan.candidates[number].option
         regions.setdefault((option, placed.region), placed)
         after = f" after {after_s} s" if (after_s := plan.options[option].after_s) else ""
-        name = f"candidate {position}{after} (alternative {option + 1}, {candidate_words(plan, number)})"
+        name = (
+            f"candidate {position}{after} (alternative {option + 1},"
+            f" {candidate_words(plan, number)})"
+        )
         price, *notes = check_price(placed, name, prices)
         yield price
     yield from notes
@@ -180,7 +201,9 @@ def _check_candidates(
 def _check_transfers(
     spec: AcceptedSpec, starts: Mapping[str, Decimal | Unknown], currency: str
 ) -> Iterator[Finding]:
-    """Yield for each region of a job with alternatives what a start there costs besides the machines."""
+    """Yield for each region of a job with alternatives what a start there costs besides the
+    machines.
+    """
     for region, price in starts.items():
         what = f"transfer of {(spec.data and spec.data.gib) or '?'} GiB of data to {region}"
         if isinstance(price, Unknown):
@@ -192,7 +215,10 @@ def _check_transfers(
 
 
 def _check_quotas(plan: Plan, inspection: Inspection) -> Iterator[Finding]:
-    """Compare what the job needs with what is left. Compute Engine does not list the quotas of TPUs."""
+    """Compare what the job needs with what is left.
+
+    Compute Engine does not list the quotas of TPUs.
+    """
     quotas = {quota.metric: quota for quota in inspection.quotas(plan.region) or ()}
     needs = quota_needs(plan)
     if not quotas:
@@ -203,11 +229,15 @@ def _check_quotas(plan: Plan, inspection: Inspection) -> Iterator[Finding]:
         quota = quotas.get(metric)
         if quota is None:
             continue
-        text = f"quota {metric}: the job needs {needed:g}, and {quota.limit - quota.used:g} of {quota.limit:g} are left"
+        text = (
+            f"quota {metric}: the job needs {needed:g}, and {quota.limit - quota.used:g} of"
+            f" {quota.limit:g} are left"
+        )
         if needed > quota.limit:
             yield problem(
                 text,
-                "the job would wait indefinitely: request a higher quota, or fewer or other machines",
+                "the job would wait indefinitely: request a higher quota, or fewer or other"
+                " machines",
             )
         elif needed > quota.limit - quota.used:
             yield limit(text, "the job waits until other VMs are deleted")
@@ -216,7 +246,9 @@ def _check_quotas(plan: Plan, inspection: Inspection) -> Iterator[Finding]:
 
 
 def quota_needs(plan: Plan) -> Counter[str]:
-    """Return the use of Compute Engine's regional quotas by all VMs of the job together, by metric."""
+    """Return the use of Compute Engine's regional quotas by all VMs of the job
+    together, by metric.
+    """
     needs: Counter[str] = Counter()
     for group in plan.groups:
         if group.tpu:
@@ -236,7 +268,10 @@ def _cpu_metric(group: TaskGroup) -> str:
 
 
 def _gpu_metric(group: TaskGroup) -> str:
-    """Return the quota metric of a GPU: `NVIDIA_T4_GPUS` for `nvidia-tesla-t4`. Spot VMs use the preemptible quota."""
+    """Return the quota metric of a GPU: `NVIDIA_T4_GPUS` for `nvidia-tesla-t4`.
+
+    Spot VMs use the preemptible quota.
+    """
     name = (
         (group.accelerator.type if group.accelerator else "")
         .removeprefix("nvidia-")
@@ -255,7 +290,10 @@ def _machines(plan: Plan) -> str:
 
 
 def check_price(plan: Plan, machines: str, prices: PriceList | Unknown) -> Iterator[Finding]:
-    """Yield the price of the job's machines per hour and at most. `machines`: the machines in words."""
+    """Yield the price of the job's machines per hour and at most.
+
+    `machines`: the machines in words.
+    """
     what = f"price of {machines}"
     if isinstance(prices, Unknown):
         yield not_checked(what, prices.reason)
@@ -267,8 +305,8 @@ def check_price(plan: Plan, machines: str, prices: PriceList | Unknown) -> Itera
     most = hourly * Decimal(plan.max_running_s) / 3600
     words = f"{money_words(hourly, prices.currency)} per hour"
     yield ok(
-        f"{what}: {words}, {money_words(most, prices.currency)} if it runs until its maxRunningTime; list prices of "
-        f"{prices.fetched_at:%Y-%m-%d}"
+        f"{what}: {words}, {money_words(most, prices.currency)} if it runs until its"
+        f" maxRunningTime; list prices of {prices.fetched_at:%Y-%m-%d}"
     )
     if prices.is_old(datetime.now(UTC)):
         yield limit(f"the price list is older than {TOO_OLD_DAYS} days", UPDATE)

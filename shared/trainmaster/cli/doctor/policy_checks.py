@@ -1,4 +1,5 @@
-"""Checks of organisation policies: which ones block the installation or its jobs, and how to lift each of them.
+"""Checks of organisation policies: which ones block the installation or its jobs, and how to lift
+each of them.
 
 Source: "Organization policy constraints" of the Resource Manager documentation.
 """
@@ -33,7 +34,10 @@ SERVICES: Final = (
     "storage",
     "tpu",
 )
-"""APIs that infra/ enables and the installation needs. Those of the budget and of these checks may be missing."""
+"""APIs that infra/ enables and the installation needs.
+
+Those of the budget and of these checks may be missing.
+"""
 _WITHOUT_CUSTOMER_KEYS: Final = (
     "artifactregistry",
     "compute",
@@ -42,7 +46,8 @@ _WITHOUT_CUSTOMER_KEYS: Final = (
     "pubsub",
     "storage",
 )
-"""APIs whose resources in infra/ are encrypted with Google's keys, not with customer-managed ones."""
+"""APIs whose resources in infra/ are encrypted with Google's keys, not with customer-managed ones.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +168,8 @@ RULES: Final = (
     Rule(
         "compute.requireShieldedVm",
         _when_enforced(
-            "VMs with GPUs, which are created without Secure Boot: the drivers of their images need that"
+            "VMs with GPUs, which are created without Secure Boot: the drivers of their images need"
+            " that"
         ),
         some_jobs_only=True,
     ),
@@ -193,8 +199,9 @@ def check_policies(
             if error.status != HTTPStatus.FORBIDDEN:
                 raise
             reason = (
-                f"reading them is refused ({error}). Enable the API (gcloud services enable orgpolicy.googleapis.com "
-                f"--project {place.project}), and get roles/orgpolicy.policyViewer"
+                f"reading them is refused ({error}). Enable the API (gcloud services enable"
+                f" orgpolicy.googleapis.com --project {place.project}), and get"
+                " roles/orgpolicy.policyViewer"
             )
             yield not_checked("organisation policies", reason)
             return
@@ -205,8 +212,8 @@ def check_policies(
 
 def _finding(rule: Rule, refused: str, place: Place) -> Finding:
     lift = (
-        f"ask an administrator of the organisation (roles/orgpolicy.policyAdmin) to lift it for the project: "
-        f"`gcloud org-policies reset {rule.constraint} --project {place.project}`"
+        "ask an administrator of the organisation (roles/orgpolicy.policyAdmin) to lift it for the"
+        f" project: `gcloud org-policies reset {rule.constraint} --project {place.project}`"
     )
     text = f"the organisation policy {rule.constraint} refuses {refused}"
     fix = f"{lift}; or {rule.alternative}" if rule.alternative else lift

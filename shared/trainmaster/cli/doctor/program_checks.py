@@ -1,4 +1,6 @@
-"""Checks of the programs of one job: what their packages contain, and what is in their job directories."""
+"""Checks of the programs of one job: what their packages contain, and what is in their job
+directories.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ class CheckedObjects(Objects, ObjectTimes, Protocol):
 def check_programs(
     plan: Plan, objects: CheckedObjects, staged: Objects | None = None
 ) -> Iterator[Finding]:
-    """Yield what is wrong with the programs, and what cannot be seen. `staged`: packages that are not uploaded yet."""
+    """Yield what is wrong with the programs, and what cannot be seen.
+
+    `staged`: packages that are not uploaded yet.
+    """
     for program in dict.fromkeys(programs_of(plan)):
         if program.container and not parse_registry_image(program.container.image):
             reason = "only images in Google's registries are looked up"
@@ -44,7 +49,10 @@ def check_programs(
 
 
 def _check_module(program: Program, objects: Objects, staged: Objects | None) -> Iterator[Finding]:
-    """Look for the module in the packages. One whose parent package is in none of them may be a dependency's."""
+    """Look for the module in the packages.
+
+    One whose parent package is in none of them may be a dependency's.
+    """
     found: set[str] = set()
     for uri in (uri.partition("#")[0] for uri in program.package_uris if not is_built_in(uri)):
         source = staged if staged and staged.read(uri, max_bytes=1) else objects
@@ -75,7 +83,9 @@ def _check_module(program: Program, objects: Objects, staged: Objects | None) ->
 
 
 def _module_path(file: str) -> str:
-    """Return `/…/trainer/task` for `/…/trainer/task.py`, `/…/trainer` for its `__main__.py`; "": not to be run."""
+    """Return `/…/trainer/task` for `/…/trainer/task.py`, `/…/trainer` for its `__main__.py`; "":
+    not to be run.
+    """
     folder, _, name = file.rpartition("/")
     stem, _, suffix = name.partition(".")
     if stem == "__main__":
@@ -85,7 +95,9 @@ def _module_path(file: str) -> str:
 
 
 def _files_of(archive: bytes) -> set[str]:
-    """Return the paths of all files, below a leading slash; none if it is not an archive that pip installs."""
+    """Return the paths of all files, below a leading slash; none if it is not an archive that pip
+    installs.
+    """
     try:
         if zipfile.is_zipfile(io.BytesIO(archive)):
             with zipfile.ZipFile(io.BytesIO(archive)) as wheel:
@@ -110,5 +122,8 @@ def _check_job_dir(directory: str, objects: ObjectTimes) -> Iterator[Finding]:
     except BucketForbiddenError:
         return
     if found:
-        words = f"{directory} already has files: {found[0].name} was written at {found[0].created_at:%Y-%m-%d %H:%M}"
+        words = (
+            f"{directory} already has files: {found[0].name} was written at"
+            f" {found[0].created_at:%Y-%m-%d %H:%M}"
+        )
         yield limit(words, "a program that looks for checkpoints there continues from them")

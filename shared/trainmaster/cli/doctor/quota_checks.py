@@ -10,7 +10,8 @@ from trainmaster.gcp.tools.inspected_resources import Quota
 from trainmaster.gcp.tools.inspection import Inspection
 
 FIRST_JOB: Final = {"CPUS": 12, "CPUS_ALL_REGIONS": 12, "SSD_TOTAL_GB": 300, "INSTANCES": 3}
-"""Quotas that the job of the README needs: three n1-standard-4 with their default disks of 100 GB."""
+"""Quotas that the job of the README needs: three n1-standard-4 with their default disks of 100 GB.
+"""
 GPUS: Final = 8
 """GPUs to request where there are none."""
 _SHOWN: Final = (
@@ -24,8 +25,11 @@ _SHOWN: Final = (
 )
 """Suffixes of the metrics that VMs of jobs consume."""
 _OTHER_TERMS: Final = ("PREEMPTIBLE_", "COMMITTED_")
-"""Prefixes of metrics that do not limit by being 0. Spot VMs use the ordinary quota where there is no preemptible one.
-Source: "Allocation quotas" of Compute Engine."""
+"""Prefixes of metrics that do not limit by being 0.
+
+Spot VMs use the ordinary quota where there is no preemptible one. Source: "Allocation quotas" of
+Compute Engine.
+"""
 
 
 def check_quotas(inspection: Inspection, region: str | None) -> Iterator[Finding]:
@@ -64,7 +68,8 @@ def _check(project: str, region: str, quotas: Sequence[Quota]) -> Iterator[Findi
             value = max(2 * quota.limit, quota.used + needed)
             yield problem(
                 text,
-                f"end jobs there, or request more: `{_request(project, region, quota.metric, value)}`",
+                "end jobs there, or request more:"
+                f" `{_request(project, region, quota.metric, value)}`",
             )
         else:
             yield ok(f"{text}{_default_disks(quota)}")
@@ -88,10 +93,12 @@ def _default_disks(quota: Quota) -> str:
 def _request(project: str, region: str, metric: str, value: float) -> str:
     """Return the command that requests a higher quota.
 
-    Source of the ids: the Cloud Quotas API, such as CPUS-per-project-region and GPUS-ALL-REGIONS-per-project.
+    Source of the ids: the Cloud Quotas API, such as CPUS-per-project-region and
+    GPUS-ALL-REGIONS-per-project.
     """
     quota_id = f"{metric.replace('_', '-')}-per-project{'-region' if region else ''}"
     return (
-        f"gcloud beta quotas preferences create --service compute.googleapis.com --project {project} "
-        f"--quota-id {quota_id} --preferred-value {value:g}{f' --dimensions region={region}' if region else ''}"
+        "gcloud beta quotas preferences create --service compute.googleapis.com --project"
+        f" {project} --quota-id {quota_id} --preferred-value"
+        f" {value:g}{f' --dimensions region={region}' if region else ''}"
     )

@@ -1,4 +1,7 @@
-"""One sample of each event that agents publish. `trainmaster doctor` asks Pub/Sub whether the schemas accept them."""
+"""One sample of each event that agents publish.
+
+`trainmaster doctor` asks Pub/Sub whether the schemas accept them.
+"""
 
 from __future__ import annotations
 
@@ -45,4 +48,6 @@ SAMPLE_EVENTS: Final[dict[str, dict[str, object]]] = {
     },
     topics.MAINTENANCE: {**_INCARNATION, "cause": "preemption"},
 }
-"""Events by topic (docs/interfaces.md section 2), with a null and a nested object: schemas often reject these."""
+"""Events by topic (docs/interfaces.md section 2), with a null and a nested object: schemas often
+reject these.
+"""

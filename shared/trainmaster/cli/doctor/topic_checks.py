@@ -14,10 +14,15 @@ from trainmaster.gcp.tools.inspection import Inspection
 from trainmaster.messaging import topics
 
 ATTEMPTS_MIN: Final = 5
-"""Source: the smallest number of delivery attempts that Pub/Sub accepts. The installation may set a larger one."""
+"""Source: the smallest number of delivery attempts that Pub/Sub accepts.
+
+The installation may set a larger one.
+"""
 ACK_DEADLINE_MIN_S: Final = 60
-"""The longest run time of a function (infra/functions.tf). With a shorter deadline, Pub/Sub delivers the event again
-while the function is still handling it."""
+"""The longest run time of a function (infra/functions.tf).
+
+With a shorter deadline, Pub/Sub delivers the event again while the function is still handling it.
+"""
 EVENT_TOPICS: Final = (
     topics.UPLOAD,
     topics.SUBMIT,
@@ -32,7 +37,9 @@ EVENT_TOPICS: Final = (
 
 
 def check_delivery(inspection: Inspection, topic: str) -> Iterator[Finding]:
-    """Check that the topic exists, and that its subscription has the push and dead-letter settings of infra/."""
+    """Check that the topic exists, and that its subscription has the push and dead-letter settings
+    of infra/.
+    """
     if not inspection.has_topic(topic):
         yield problem(f"there is no topic {topic}", CREATE_IT)
         return
@@ -56,7 +63,10 @@ def _delivery_problems(subscription: Subscription) -> Iterator[str]:
         subscription.dead_letter != own(topics.DEAD_LETTER)
         or subscription.attempts_max < ATTEMPTS_MIN
     ):
-        yield f"does not move messages to {own(topics.DEAD_LETTER)} after {ATTEMPTS_MIN} or more deliveries"
+        yield (
+            f"does not move messages to {own(topics.DEAD_LETTER)} after {ATTEMPTS_MIN} or more"
+            " deliveries"
+        )
     if subscription.expires:
         yield "expires when it is not used"
     if subscription.ack_deadline_s < ACK_DEADLINE_MIN_S:
@@ -85,7 +95,10 @@ def check_retries(inspection: Inspection) -> Iterator[Finding]:
 
 
 def check_notifications(inspection: Inspection) -> Iterator[Finding]:
-    """Check that the topic of the job notifications exists. Its subscriptions belong to the users."""
+    """Check that the topic of the job notifications exists.
+
+    Its subscriptions belong to the users.
+    """
     if inspection.has_topic(topic := own(topics.JOB_STATE)):
         yield ok(f"topic {topic}")
     else:
@@ -95,7 +108,9 @@ def check_notifications(inspection: Inspection) -> Iterator[Finding]:
 def check_schema(
     inspection: Inspection, topic: str, sample: Mapping[str, object]
 ) -> Iterator[Finding]:
-    """Check that the topic's schema accepts the agents' events: those that it rejects would be lost."""
+    """Check that the topic's schema accepts the agents' events: those that it rejects would be
+    lost.
+    """
     schema = inspection.schema(topic)
     if not schema:
         reason = "the topic has no schema (the function checks its messages in any case)"
@@ -103,7 +118,8 @@ def check_schema(
     elif rejection := inspection.schema_problem(schema, json.dumps(sample).encode()):
         yield problem(
             f"the schema of {topic} rejects the events of agents: {rejection}",
-            "run `terraform apply` of this release, or set `schemas = false` in infra/ to work without schemas",
+            "run `terraform apply` of this release, or set `schemas = false` in infra/ to work"
+            " without schemas",
         )
     else:
         yield ok(f"schema of {topic}")

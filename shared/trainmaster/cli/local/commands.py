@@ -25,7 +25,10 @@ from trainmaster_emulators.stack import client_configuration, stack
 from trainmaster_emulators.stack.runtime_images import STAMP
 
 app = typer.Typer(
-    help="Run the whole system on this machine: the real functions and programs, on Google's emulators.",
+    help=(
+        "Run the whole system on this machine: the real functions and programs, on Google's"
+        " emulators."
+    ),
     no_args_is_help=True,
 )
 
@@ -33,7 +36,9 @@ StateDir = Annotated[
     Path | None,
     typer.Option(
         "--state-dir",
-        help=f"Folder for the stack's state. [default: ${state.STATE_DIR_VARIABLE} or .state/local]",
+        help=(
+            f"Folder for the stack's state. [default: ${state.STATE_DIR_VARIABLE} or .state/local]"
+        ),
     ),
 ]
 JobOrVm = Annotated[str, typer.Argument(help="Job id, or the name of a VM.", metavar="JOB|VM")]
@@ -79,8 +84,11 @@ def up(
     public_bucket: Annotated[
         list[str] | None,
         typer.Option(
-            help="Create a bucket with a copy of a folder, in place of a public bucket that programs read, such as "
-            "cloud-samples-data. May be repeated.",
+            help=(
+                "Create a bucket with a copy of a folder, in place of a public bucket that programs"
+                " read, such as "
+                "cloud-samples-data. May be repeated."
+            ),
             metavar="NAME=DIR",
         ),
     ] = None,
@@ -108,13 +116,15 @@ def up(
     ready = started.wait_ready()
     state.remember_state_dir(folder)
     say(
-        f"ready after {ready.ready_after_s:.1f} s: project {project}, gs://{bucket}, state in {folder}"
+        f"ready after {ready.ready_after_s:.1f} s: project {project}, gs://{bucket}, state in"
+        f" {folder}"
     )
     if not ready.config.gcs:
         say(f"Jobs cannot use /gcs: {find_obstacle()}. Those that need it are rejected.")
     if compute and not any(config.images_dir.glob(f"*/{STAMP}")):
         say(
-            "Each VM downloads its packages, because no runtime image is built: trainmaster local images"
+            "Each VM downloads its packages, because no runtime image is built: trainmaster local"
+            " images"
         )
     option = f" --state-dir {state_dir}" if state_dir else ""
     say(f'To use it from a shell: eval "$(trainmaster local env{option})"')
@@ -124,7 +134,8 @@ def up(
     try:
         if console:
             say(
-                f"Its jobs in a browser: {serve_stack(client_configuration.environment(folder, stack.find(folder)))}"
+                "Its jobs in a browser:"
+                f" {serve_stack(client_configuration.environment(folder, stack.find(folder)))}"
             )
         started.wait_end()
     except KeyboardInterrupt:
@@ -134,7 +145,10 @@ def up(
 
 
 def read_public_buckets(options: Sequence[str], own_buckets: Collection[str]) -> dict[str, Path]:
-    """Return bucket name → folder. Raises BadParameter. `own_buckets`: names of the stack's own buckets."""
+    """Return bucket name → folder.
+
+    Raises BadParameter. `own_buckets`: names of the stack's own buckets.
+    """
     buckets: dict[str, Path] = {}
     for option in options:
         name, _, folder = option.partition("=")
@@ -155,7 +169,9 @@ def read_public_buckets(options: Sequence[str], own_buckets: Collection[str]) ->
 
 @app.command()
 def env(state_dir: StateDir = None) -> None:
-    """Print the variables that connect clients in a shell to the stack: eval "$(trainmaster local env)"."""
+    """Print the variables that connect clients in a shell to the stack: eval "$(trainmaster local
+    env)".
+    """
     folder = state.find_state_dir(state_dir)
     say(
         client_configuration.export_lines(
@@ -194,7 +210,8 @@ def status(state_dir: StateDir = None, form: OutputFormat = Format.TABLE) -> Non
 
 def _print_status(stored: StackState, word: str, alive: dict[str, bool], folder: Path) -> None:
     say(
-        f"{word}: project {stored.config.project}, gs://{stored.config.bucket}, {stored.backend}, state in {folder}"
+        f"{word}: project {stored.config.project}, gs://{stored.config.bucket}, {stored.backend},"
+        f" state in {folder}"
     )
     if stored.error:
         say(stored.error)

@@ -1,4 +1,6 @@
-"""The stack of `trainmaster local run`: on the emulators, or with in-memory adapters in this process."""
+"""The stack of `trainmaster local run`: on the emulators, or with in-memory adapters in this
+process.
+"""
 
 from __future__ import annotations
 

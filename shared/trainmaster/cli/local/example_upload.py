@@ -28,7 +28,9 @@ ERROR_BYTES_MAX: Final = 1 << 20
 
 
 def upload(example: str, running: RunningStack, report: Report) -> None:
-    """Upload the package or the data, then the job file, with the real gsutil if it is installed."""
+    """Upload the package or the data, then the job file, with the real gsutil if it is
+    installed.
+    """
     job_file = EXAMPLES / example / "job.yaml"
     with tempfile.TemporaryDirectory() as scratch:
         for uri in yaml.safe_load(job_file.read_text(encoding="utf-8"))["trainingInput"].get(
@@ -49,7 +51,9 @@ def upload(example: str, running: RunningStack, report: Report) -> None:
 
 
 def _upload_data(example: str, scratch: Path, running: RunningStack, report: Report) -> None:
-    """Write the data of an algorithm with the Python that has scikit-learn, and upload the files."""
+    """Write the data of an algorithm with the Python that has scikit-learn, and upload
+    the files.
+    """
     command = [str(DATA_PYTHON), str(EXAMPLES / "algorithm_data.py"), example, str(scratch)]
     if not DATA_PYTHON.exists():
         raise PermanentError(f"{DATA_PYTHON} is missing; `make images` builds it")
@@ -75,7 +79,10 @@ def _copy(source: Path, uri: str, objects: Objects, report: Report) -> None:
 
 
 def wait_for_job(store: Store, objects: Objects, uri: str) -> str:
-    """Return the id of the job that the uploaded file became. Raises PermanentError if it was refused."""
+    """Return the id of the job that the uploaded file became.
+
+    Raises PermanentError if it was refused.
+    """
     deadline = time.monotonic() + JOB_STORED_MAX_S
     while time.monotonic() < deadline:
         for job in store.recent_jobs(5):
@@ -85,5 +92,6 @@ def wait_for_job(store: Store, objects: Objects, uri: str) -> str:
             raise PermanentError(f"the job file was refused: {error.decode()}")
         time.sleep(0.1)
     raise PermanentError(
-        f"{uri} did not become a job within {JOB_STORED_MAX_S:.0f} s. See the functions' logs in the state folder"
+        f"{uri} did not become a job within {JOB_STORED_MAX_S:.0f} s. See the functions' logs in"
+        " the state folder"
     )

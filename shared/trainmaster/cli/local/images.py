@@ -1,7 +1,7 @@
 """`trainmaster local images`: build the Python environments that stand for the images of VMs.
 
-The stamp of an image is a copy of its locked requirements, and is written last: a build that was interrupted, or had
-other requirements, is repeated.
+The stamp of an image is a copy of its locked requirements, and is written last: a build that was
+interrupted, or had other requirements, is repeated.
 """
 
 from __future__ import annotations
@@ -24,13 +24,23 @@ from trainmaster_emulators.process.state import IMAGES, ROOT
 from trainmaster_emulators.stack.runtime_images import STAMP
 
 TORCH: Final = ("torch==2.13.0", "torchvision==0.28.0", "torchaudio==2.11.0")
-"""Not locked with hashes: builds for CPUs and for CUDA have the same versions, and the package index decides."""
+"""Not locked with hashes: builds for CPUs and for CUDA have the same versions, and the package
+index decides.
+"""
 COMPANIONS: Final = {
-    "torchvision": "from torchvision.ops import nms; nms(torch.tensor([[0.0, 0.0, 1.0, 1.0]]), torch.ones(1), 0.5)",
-    "torchaudio": "from torchaudio.functional import lfilter; lfilter(torch.zeros(1, 9), torch.ones(3), torch.ones(3))",
+    "torchvision": (
+        "from torchvision.ops import nms; nms(torch.tensor([[0.0, 0.0, 1.0, 1.0]]), torch.ones(1),"
+        " 0.5)"
+    ),
+    "torchaudio": (
+        "from torchaudio.functional import lfilter; lfilter(torch.zeros(1, 9), torch.ones(3),"
+        " torch.ones(3))"
+    ),
 }
-"""What is built for one torch, with a call of its native code. A torch for CPUs cannot load builds for CUDA, such as
-PyPI's: an image of it goes without them."""
+"""What is built for one torch, with a call of its native code.
+
+A torch for CPUs cannot load builds for CUDA, such as PyPI's: an image of it goes without them.
+"""
 
 
 class Runtime(StrEnum):
@@ -48,7 +58,10 @@ def images(
         bool, typer.Option("--list", help="Only show which ones are complete.")
     ] = False,
 ) -> None:
-    """Build runtime images, so that VMs of the local stack need not download their packages. Complete ones stay."""
+    """Build runtime images, so that VMs of the local stack need not download their packages.
+
+    Complete ones stay.
+    """
     for name in runtimes or Runtime:
         folder, requirements = IMAGES / name, ROOT / "requirements" / f"runtime-{name}.txt"
         if not list_only:
@@ -93,6 +106,7 @@ def _install(folder: Path, requirements: Path, *, with_torch: bool) -> None:
                 [python, "-c", f"import torch; {call}"], check=False, stderr=subprocess.DEVNULL
             ).returncode:
                 say(
-                    f"{name} is left out: what the package index has of it cannot be loaded with its torch"
+                    f"{name} is left out: what the package index has of it cannot be loaded with"
+                    " its torch"
                 )
                 run([*pip, "uninstall", "--yes", name])

@@ -1,6 +1,8 @@
-"""Follow one job at the terminal: its state, its replicas, their output, and each decision in one line.
+"""Follow one job at the terminal: its state, its replicas, their output, and each decision in one
+line.
 
-The monitor only reads the stored state and the serial consoles. It may be stopped and started at any time.
+The monitor only reads the stored state and the serial consoles. It may be stopped and started at
+any time.
 """
 
 from __future__ import annotations
@@ -72,7 +74,10 @@ class JobMonitor:
             time.sleep(POLL_S)
 
     def poll(self) -> State:
-        """Report what is new, and return the job's state. Raises TemporaryError if it cannot be read."""
+        """Report what is new, and return the job's state.
+
+        Raises TemporaryError if it cannot be read.
+        """
         loaded = self.store.load_attempt(self.job_id)
         if loaded is None:
             raise TemporaryError(f"job {self.job_id} cannot be read")
@@ -104,7 +109,9 @@ class JobMonitor:
         self.report.line("decision", f"{decision.text}{rule}", "yellow" if decision.rule else "")
 
     def _report_output(self, state: State) -> None:
-        """Report the progress lines of the primary, and the lines of other replicas about resumed training."""
+        """Report the progress lines of the primary, and the lines of other replicas about resumed
+        training.
+        """
         try:
             vms = self.fleet.list_vms(self.job_id)
         except TemporaryError:

@@ -1,8 +1,10 @@
 """`trainmaster local run`: run an example job on a stack of its own, and show live what happens.
 
-    start the stack ──► upload package and job file with gsutil ──► monitor the job ──► summary ──► stop the stack
+    start the stack ──► upload package and job file with gsutil ──► monitor the job ──► summary ──►
+    stop the stack
 
-With `--faults`, a worker's program is killed and another worker's VM is preempted during the training.
+With `--faults`, a worker's program is killed and another worker's VM is preempted during the
+training.
 """
 
 from __future__ import annotations
@@ -94,10 +96,14 @@ def run(
     realistic: Realistic = False,
     time_scale: TimeScale = 1.0,
 ) -> None:
-    """Run an example job on a stack of its own and show what happens. The exit status is 0 only if it SUCCEEDED."""
+    """Run an example job on a stack of its own and show what happens.
+
+    The exit status is 0 only if it SUCCEEDED.
+    """
     if not EXAMPLES.is_dir():
         raise PermanentError(
-            "the examples are in a checkout, not in the installed package: `make run` there runs one"
+            "the examples are in a checkout, not in the installed package: `make run` there"
+            " runs one"
         )
     if not (EXAMPLES / example / "job.yaml").is_file():
         raise PermanentError(f"there is no example {example}: {EXAMPLES / example} has no job.yaml")
@@ -126,7 +132,9 @@ def run(
 def _run_job(
     example: str, running: RunningStack, report: Report, phases: Phases, *, with_faults: bool
 ) -> bool:
-    """Run the example and return whether it succeeded, all faults were injected, and all VMs are gone."""
+    """Run the example and return whether it succeeded, all faults were injected, and all VMs are
+    gone.
+    """
     phases.begin("package and upload")
     bucket = running.state.config.bucket
     upload(example, running, report)

@@ -34,7 +34,10 @@ def ssh(
         int, typer.Option("--host", min=0, help="Host of a TPU slice, numbered from 0.")
     ] = 0,
 ) -> None:
-    """Open a shell on the VM of a replica, or run a command there. The exit status is that of the command."""
+    """Open a shell on the VM of a replica, or run a command there.
+
+    The exit status is that of the command.
+    """
     store = open_store()
     target = find_target(find_job(store, job_id), replica, host)
     if container and not target.has_container:
@@ -54,6 +57,7 @@ def ssh(
         status = google_cloud.run(target, settings().project, text, has_terminal=has_terminal)
     if status == local_stack.CONNECTION_LOST:
         complain(
-            f"the connection to {target.vm} is closed. `trainmaster why {job_id}` shows what happened to it"
+            f"the connection to {target.vm} is closed. `trainmaster why {job_id}` shows what"
+            " happened to it"
         )
     raise typer.Exit(status)

@@ -1,7 +1,8 @@
-"""A shell on a VM of Google Cloud: `gcloud compute ssh` through Identity-Aware Proxy, with the user's own login.
+"""A shell on a VM of Google Cloud: `gcloud compute ssh` through Identity-Aware Proxy, with the
+user's own login.
 
-gcloud knows the user's account, keys and proxies, so it opens the connection. Before, it reads the VM's metadata: a
-refused connection would take a minute to fail, and would not name the reason.
+gcloud knows the user's account, keys and proxies, so it opens the connection. Before, it reads the
+VM's metadata: a refused connection would take a minute to fail, and would not name the reason.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def describe_command(target: Target, project: str) -> list[str]:
 
 
 def run(target: Target, project: str, command: str, *, has_terminal: bool) -> int:
-    """Run the command, or a shell, and return its exit status; 255 is ssh's own status for a failed connection.
+    """Run the command, or a shell, and return its exit status; 255 is ssh's own status for a failed
+    connection.
 
     Raises PermanentError if gcloud is missing, the VM is gone, or SSH is not enabled on it.
     """
@@ -61,8 +63,8 @@ def _require_os_login(target: Target, project: str) -> None:
         raise PermanentError(f"{target.vm} cannot be read: {lines[-1]}")
     if _metadata(json.loads(done.stdout)).get(OS_LOGIN, "").upper() != "TRUE":
         raise PermanentError(
-            f"SSH is not enabled on {target.vm}. Set `ssh_users` in infra/ and run `terraform apply`; VMs that are "
-            "created afterwards accept connections"
+            f"SSH is not enabled on {target.vm}. Set `ssh_users` in infra/ and run `terraform"
+            " apply`; VMs that are created afterwards accept connections"
         )
 
 

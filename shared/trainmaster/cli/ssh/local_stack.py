@@ -28,7 +28,8 @@ KILL_AFTER_S: Final = 2.0
 def run(target: Target, command: str) -> int:
     """Run a line of shell, or an interactive shell for an empty one, and return its exit status.
 
-    Standard input, output and the terminal are those of this process. Raises PermanentError if the VM does not run.
+    Standard input, output and the terminal are those of this process. Raises PermanentError if the
+    VM does not run.
     """
     pid = _init_of(target)
     try:

@@ -22,12 +22,17 @@ exec {sudo}$engine exec {options} "$container" {command}"""
 
 
 def as_shell_text(words: Sequence[str]) -> str:
-    """Return the command as a shell reads it. One word is a line of shell; several words are a program's arguments."""
+    """Return the command as a shell reads it.
+
+    One word is a line of shell; several words are a program's arguments.
+    """
     return words[0] if len(words) == 1 else shlex.join(words)
 
 
 def in_container(words: Sequence[str], *, has_terminal: bool, sudo: bool) -> str:
-    """Return the shell command that runs `words`, or a shell for none, in the container of the training program."""
+    """Return the shell command that runs `words`, or a shell for none, in the container of the
+    training program.
+    """
     command = ("sh", "-c", as_shell_text(words)) if words else SHELL
     options = "--interactive --tty" if has_terminal else "--interactive"
     return _ENTER.format(

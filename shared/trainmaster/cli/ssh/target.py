@@ -36,7 +36,8 @@ class Target:
 def find_target(state: State, replica: str, host: int) -> Target:
     """Return the machine of the replica `replica`, such as `worker-1`.
 
-    Raises PermanentError, with what to do, if the job has no such replica or host, or the replica has no VM now.
+    Raises PermanentError, with what to do, if the job has no such replica or host, or the replica
+    has no VM now.
     """
     job = state.job
     _require_replicas(job)

@@ -47,7 +47,10 @@ def tensorboard(
         float, typer.Option(min=1, help="Seconds between two searches for new event files.")
     ] = 30.0,
 ) -> None:
-    """Start TensorBoard on the event files of jobs. Each job is a run, and so is each trial of a tuning job."""
+    """Start TensorBoard on the event files of jobs.
+
+    Each job is a run, and so is each trial of a tuning job.
+    """
     require_package("tensorboard", "tensorboard")
     from trainmaster.cli.tensorboard.mirror import Mirror
 
@@ -61,7 +64,10 @@ def tensorboard(
 
 
 def _folders(job_ids: list[str], options: list[str]) -> tuple[LogFolder, ...]:
-    """Return the folders of jobs and options. Raises PermanentError if there is none, or two have one name."""
+    """Return the folders of jobs and options.
+
+    Raises PermanentError if there is none, or two have one name.
+    """
     folders = [folder_of_option(option) for option in options]
     if job_ids or not folders:
         store = open_store()
@@ -94,7 +100,8 @@ def _announce(mirror: Mirror) -> None:
         say(f"and {len(mirror.folders) - SHOWN_MAX} more")
     if not mirror.files:
         complain(
-            "There are no event files yet. TensorBoard shows them soon after a program has written them."
+            "There are no event files yet. TensorBoard shows them soon after a program has written"
+            " them."
         )
 
 
@@ -110,7 +117,8 @@ def _serve(mirror: Mirror, port: int, interval_s: float) -> int:
         "--reload_interval",
         "5",
     ]
-    # The data server does not notice files that are replaced, and its speed is not needed for local files.
+    # The data server does not notice files that are replaced, and its speed is not needed for local
+    # files.
     words += ["--load_fast", "false"]
     ended = threading.Event()
     updates = threading.Thread(target=_keep_current, args=(mirror, interval_s, ended), daemon=True)

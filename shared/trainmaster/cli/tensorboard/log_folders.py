@@ -33,10 +33,14 @@ class LogFolder:
     has_trials: bool = False
     """Whether its subfolders are those of trials."""
     logs: str = ""
-    """Folder of the event files within `uri`, or within the folder of each trial; with a slash at its end, or empty."""
+    """Folder of the event files within `uri`, or within the folder of each trial; with a slash at
+    its end, or empty.
+    """
 
     def local_path(self, path: str) -> str | None:
-        """Return the path below the mirror of an object at `path` below `uri`. None: it is not in the logs.
+        """Return the path below the mirror of an object at `path` below `uri`.
+
+        None: it is not in the logs.
 
         Object names are chosen by programs: a path never leaves the mirror.
         """
@@ -50,14 +54,17 @@ class LogFolder:
 
 
 def folder_of_job(job: Job) -> LogFolder:
-    """Return the folder of a job, or of all trials of a tuning job. Raises PermanentError if the job has none."""
+    """Return the folder of a job, or of all trials of a tuning job.
+
+    Raises PermanentError if the job has none.
+    """
     is_vertex = job.plan.dialect is Dialect.VERTEX
     base = job.plan.output_directory if is_vertex else job.plan.program.job_dir
     if not base:
         field = "baseOutputDirectory" if is_vertex else "jobDir"
         raise PermanentError(
-            f"{job.job_id} has no {field}. If its program writes event files elsewhere, name the folder: "
-            "--logdir gs://BUCKET/FOLDER"
+            f"{job.job_id} has no {field}. If its program writes event files elsewhere, name the"
+            " folder: --logdir gs://BUCKET/FOLDER"
         )
     logs = f"{LOGS}/" if is_vertex else ""
     uri = f"{base.rstrip('/')}/"
@@ -67,7 +74,10 @@ def folder_of_job(job: Job) -> LogFolder:
 
 
 def folder_of_option(text: str) -> LogFolder:
-    """Return the folder of `gs://BUCKET/FOLDER` or `NAME=gs://BUCKET/FOLDER`. Raises PermanentError."""
+    """Return the folder of `gs://BUCKET/FOLDER` or `NAME=gs://BUCKET/FOLDER`.
+
+    Raises PermanentError.
+    """
     match = _NAMED.fullmatch(text)
     if match is None:
         raise PermanentError(

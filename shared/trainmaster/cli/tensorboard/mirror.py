@@ -1,8 +1,9 @@
 """A local copy of event files in Cloud Storage that is updated at intervals.
 
-TensorBoard polls every file every few seconds. Directly on Cloud Storage that is a call per file and poll. The copy
-takes one list call per thousand objects, and one read for each file that has grown. Event files only grow, so only
-their new end is read; the checksum of the whole file proves that the copy is correct.
+TensorBoard polls every file every few seconds. Directly on Cloud Storage that is a call per file
+and poll. The copy takes one list call per thousand objects, and one read for each file that has
+grown. Event files only grow, so only their new end is read; the checksum of the whole file proves
+that the copy is correct.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
 
 THREADS: Final = 8
 EVENTS: Final = "tfevents"
-"""Part of the name of every event file. Source: tensorboard/backend/event_processing/io_wrapper.py."""
+"""Part of the name of every event file.
+
+Source: tensorboard/backend/event_processing/io_wrapper.py.
+"""
 IMPOSSIBLE_NAMES: Final = (
     errno.EEXIST,
     errno.ENOTDIR,
@@ -36,20 +40,29 @@ IMPOSSIBLE_NAMES: Final = (
     errno.EINVAL,
     errno.EILSEQ,
 )
-"""Errors that a name causes: it is too long, or names a file and a folder. Programs choose the names of objects."""
+"""Errors that a name causes: it is too long, or names a file and a folder.
+
+Programs choose the names of objects.
+"""
 PLUGINS: Final = "/plugins/"
 """Folder of files that plugins read beside the event files, such as those of the profiler."""
 
 
 class Storage(Protocol):
-    """The calls of `trainmaster.gcp.tools.event_files.EventFiles`. Both raise TemporaryError and PermanentError."""
+    """The calls of `trainmaster.gcp.tools.event_files.EventFiles`.
+
+    Both raise TemporaryError and PermanentError.
+    """
 
     def list(self, folder: str) -> Iterable[StoredFile]:
         """Return all objects below `gs://BUCKET/FOLDER/`."""
         ...
 
     def read(self, file: StoredFile, start: int) -> bytes | None:
-        """Return the content of this generation from byte `start`. None: it has been replaced or deleted."""
+        """Return the content of this generation from byte `start`.
+
+        None: it has been replaced or deleted.
+        """
         ...
 
 
@@ -79,7 +92,10 @@ class Mirror:
         return len(self._copies)
 
     def update(self) -> int:
-        """Copy what is new, and return how many files have changed. Safe to repeat after an error."""
+        """Copy what is new, and return how many files have changed.
+
+        Safe to repeat after an error.
+        """
         changed = [
             partial(self._copy_if_possible, path, stored)
             for folder in self.folders
@@ -96,7 +112,10 @@ class Mirror:
         return copy is not None and copy.generation == stored.generation
 
     def _copy_if_possible(self, path: str, stored: StoredFile) -> bool:
-        """Copy a file, or leave it out if its name is impossible here. Raises PermanentError if the disk fails."""
+        """Copy a file, or leave it out if its name is impossible here.
+
+        Raises PermanentError if the disk fails.
+        """
         try:
             return self._copy(path, stored)
         except OSError as error:
@@ -111,7 +130,10 @@ class Mirror:
             return False
 
     def _copy(self, path: str, stored: StoredFile) -> bool:
-        """Append what is new, or copy the whole. False: the object has been replaced, which the next update sees."""
+        """Append what is new, or copy the whole.
+
+        False: the object has been replaced, which the next update sees.
+        """
         target, copy = self.root / path, self._copies.get(path)
         if copy is not None and copy.size <= stored.size:
             end = self.storage.read(stored, copy.size) if copy.size < stored.size else b""

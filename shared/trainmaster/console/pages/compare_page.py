@@ -50,9 +50,12 @@ class ComparePage:
 
 
 def read_compare_page(console: Console, job_ids: Sequence[str]) -> ComparePage:
-    """Return the page. Raises PermanentError for a wrong number of jobs, and NotFoundError for an unknown one.
+    """Return the page.
 
-    A job costs its document, its ledger, and two calls of Cloud Monitoring; the console keeps all but the document.
+    Raises PermanentError for a wrong number of jobs, and NotFoundError for an unknown one.
+
+    A job costs its document, its ledger, and two calls of Cloud Monitoring; the console keeps all
+    but the document.
     """
     ids = chosen_ids(job_ids)
     with ThreadPoolExecutor(JOBS_MAX) as pool:
@@ -71,7 +74,9 @@ def read_compare_page(console: Console, job_ids: Sequence[str]) -> ComparePage:
 
 
 def _read(console: Console, period_s: int, job: Job) -> tuple[dict[str, str], Points, str]:
-    """Return what became of the job, the points that its program reported, and why these cannot be read."""
+    """Return what became of the job, the points that its program reported, and why these cannot be
+    read.
+    """
     entries = console.ledgers.entries(job.job_id, has_ended=job.state.is_terminal)
     history = read_history(entries)
     report = cost_report(history, entries, console.now, console.cost_sources) if history else None
@@ -92,7 +97,10 @@ def _read(console: Console, period_s: int, job: Job) -> tuple[dict[str, str], Po
 
 
 def _since(start: datetime, period: timedelta, points: Points) -> Points:
-    """Return the points at their time since the start. Periods end at multiples of their length, before and after."""
+    """Return the points at their time since the start.
+
+    Periods end at multiples of their length, before and after.
+    """
     offset = (start - _START) // period * period
     return {
         name: [point._replace(at=point.at - offset) for point in found]

@@ -1,4 +1,6 @@
-"""The page of the installation: limits and the admission queue, capacity, and what no event reported."""
+"""The page of the installation: limits and the admission queue, capacity, and what no event
+reported.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ class InstallationPage:
     """The latest rejected submissions."""
     has_older_rejections: bool
     pending: tuple[str, ...]
-    """Ids of jobs with unconfirmed effects, except jobs in `queue`, whose effects begin after admission."""
+    """Ids of jobs with unconfirmed effects, except jobs in `queue`, whose effects begin after
+    admission.
+    """
 
 
 def read_installation_page(console: Console) -> InstallationPage:

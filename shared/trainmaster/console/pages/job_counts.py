@@ -1,7 +1,8 @@
 """Numbers of jobs by state for the list: counted by the store, or among the newest jobs.
 
-The store counts by state and by a whole label, for which it has indexes. The other filters need the jobs
-themselves: the console reads the newest `JOBS_READ_MAX`, and the page shows a note if there are more.
+The store counts by state and by a whole label, for which it has indexes. The other filters need the
+jobs themselves: the console reads the newest `JOBS_READ_MAX`, and the page shows a note if there
+are more.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from trainmaster.core.model.job import Job, JobState
 from trainmaster.ports import JobFilter, JobPosition, Store
 
 JOBS_READ_MAX: Final = 1_000
-"""Jobs among which matches are counted, and that one page reads when a filter accepts few of them."""
+"""Jobs among which matches are counted, and that one page reads when a filter accepts few of them.
+"""
 BATCH_MAX: Final = 200
 
 
@@ -53,7 +55,10 @@ class NewestJobs:
         )
 
     def jobs_after(self, after: JobPosition | None, batch: int) -> Iterator[Job]:
-        """Return the jobs after the position. Those of this object are not read again; others are read in batches."""
+        """Return the jobs after the position.
+
+        Those of this object are not read again; others are read in batches.
+        """
         for job in self.jobs:
             if after is None or (job.created_at, job.job_id) < (after.created_at, after.job_id):
                 yield job
@@ -74,7 +79,9 @@ def newest_jobs(store: Store) -> NewestJobs:
 
 
 def jobs_after(store: Store, after: JobPosition | None, batch: int) -> Iterator[Job]:
-    """Read the jobs after the position, the newest first, in batches of this size as they are needed."""
+    """Read the jobs after the position, the newest first, in batches of this size as they are
+    needed.
+    """
     while True:
         jobs = store.recent_jobs(batch, after)
         yield from jobs

@@ -39,7 +39,9 @@ class Filters:
 
     @property
     def needs_scan(self) -> bool:
-        """Whether counting the matching jobs needs the jobs themselves, because the store has no index for a filter."""
+        """Whether counting the matching jobs needs the jobs themselves, because the store has no
+        index for a filter.
+        """
         return bool(self.user or self.text or (self.label and "=" not in self.label))
 
     @property
@@ -67,7 +69,9 @@ class Filters:
         return f"/jobs?{query}" if query else "/jobs"
 
     def toggle_query(self, state: JobState) -> str:
-        """Return the address of the first page with this state added to the filter, or removed from it."""
+        """Return the address of the first page with this state added to the filter, or removed from
+        it.
+        """
         states = tuple(other for other in self.states if other is not state)
         return self.query(
             states=states if len(states) < len(self.states) else (*states, state), after=None
@@ -75,7 +79,10 @@ class Filters:
 
 
 def read_filters(args: Mapping[str, list[str]]) -> Filters:
-    """Return the filters of an address. Raises PermanentError for a wrong state, size or position."""
+    """Return the filters of an address.
+
+    Raises PermanentError for a wrong state, size or position.
+    """
 
     def last(name: str) -> str:
         return (args.get(name) or [""])[-1].strip()

@@ -1,4 +1,6 @@
-"""The list of jobs: its pages, which begin after the position of the last job read, and its rows."""
+"""The list of jobs: its pages, which begin after the position of the last job read, and
+its rows.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,10 @@ class JobRow:
     situation: str
     """Why it waits or how it ended, in one line; empty if it simply runs or succeeded."""
     cost: str
-    """Price of its first machines since RUNNING; empty if it is not known. The job's page has the exact cost."""
+    """Price of its first machines since RUNNING; empty if it is not known.
+
+    The job's page has the exact cost.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +126,10 @@ def _job_row(job: Job, now: datetime, wait: Wait | None, prices: PriceList | Unk
 
 
 def _cost(job: Job, now: datetime, prices: PriceList | Unknown) -> str:
-    """Return the cost that follows from the job document alone. The ledger of every job would be too much to read."""
+    """Return the cost that follows from the job document alone.
+
+    The ledger of every job would be too much to read.
+    """
     if job.started_at is None or job.tuning is not None or isinstance(prices, Unknown):
         return ""
     hourly = hourly_cost(job.placed.plan, prices)
@@ -138,7 +146,9 @@ def job_kind(job: Job) -> str:
 
 
 def situation(job: Job, wait: Wait | None) -> str:
-    """Return why the job waits or how it ended, in one line; empty if it simply runs or succeeded."""
+    """Return why the job waits or how it ended, in one line; empty if it simply runs or
+    succeeded.
+    """
     if job.error_message:
         return summary(job.error_message)
     if wait is not None:
@@ -146,7 +156,10 @@ def situation(job: Job, wait: Wait | None) -> str:
     if job.state is JobState.PREPARING and job.placement.round:
         errors = job.placement.round
         problem = f" (the last one: {job.placement.problem})" if job.placement.problem else ""
-        return f"{errors} capacity error{'s' if errors > 1 else ''} so far{problem}; VMs are requested in {job.zone}."
+        return (
+            f"{errors} capacity error{'s' if errors > 1 else ''} so far{problem}; VMs are requested"
+            f" in {job.zone}."
+        )
     if job.round.is_held and not job.state.is_terminal:
         return f"round {job.round.number} waits for its members"
     if job.round.without and not job.state.is_terminal:

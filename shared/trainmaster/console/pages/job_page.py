@@ -100,7 +100,9 @@ class JobPage:
     timeline: DrawnTimeline | None
     """None if the history of the job has expired."""
     range: tuple[str, str]
-    """First and last time of the timeline, as its form shows them; both empty if there is no timeline."""
+    """First and last time of the timeline, as its form shows them; both empty if there is no
+    timeline.
+    """
     hidden_lanes: int
     """Number of replicas without a lane."""
     decisions: tuple[DecisionRow, ...]
@@ -125,7 +127,10 @@ def find_job(console: Console, job_id: str) -> Job:
 
 
 def read_job_page(console: Console, job_id: str, view: View) -> JobPage:
-    """Return the page. Raises NotFoundError if there is no such job, or no such replica in `view`."""
+    """Return the page.
+
+    Raises NotFoundError if there is no such job, or no such replica in `view`.
+    """
     job = find_job(console, job_id)
     replica_id = parse_replica(view.replica, job) if view.replica else None
     entries = console.ledgers.entries(job_id, has_ended=job.state.is_terminal)

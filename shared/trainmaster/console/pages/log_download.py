@@ -19,10 +19,11 @@ DOWNLOAD_LINES_MAX: Final = 50_000
 
 
 def read_log_file(console: Console, job_id: str, filters: LogFilters) -> Iterator[str]:
-    """Return the lines of the file, from the filters' `from` on; its last line says if others follow, and how to get
-    them.
+    """Return the lines of the file, from the filters' `from` on; its last line says if others
+    follow, and how to get them.
 
-    Raises PermanentError or TemporaryError if the log cannot be read. A later error becomes the last line.
+    Raises PermanentError or TemporaryError if the log cannot be read. A later error becomes the
+    last line.
     """
     job = find_job(console, job_id)
     position = parse_position("from", filters.start) if filters.start else None
@@ -42,7 +43,8 @@ def _file(lines: Iterator[LogLine], filters: LogFilters) -> Iterator[str]:
                 yield f"# These are the first {count} lines. Those after them: logs.txt?{query}\n"
                 return
             start = f"{line.timestamp} {' '.join(line.source.split())} {line.severity}"
-            # Each line of a message has its source, because a program chooses what its lines look like.
+            # Each line of a message has its source, because a program chooses what its lines look
+            # like.
             yield "".join(
                 f"{start} {printable(text)}\n" for text in line.message.splitlines() or [""]
             )

@@ -36,7 +36,10 @@ EXPLORER: Final = "https://console.cloud.google.com/logs/query"
 FILTERS: Final = ("task", "severity", "text", "before", "around", "start", "follow", "gap")
 POSITIONS: Final = ("before", "around", "start", "follow", "gap")
 TASKS_MAX: Final = 200
-"""Replicas that the page suggests. Above this number, it has a text field, in which the user types the name."""
+"""Replicas that the page suggests.
+
+Above this number, it has a text field, in which the user types the name.
+"""
 _PARAMETERS: Final = {"start": "from"}
 _TASK: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
 
@@ -52,7 +55,10 @@ class LogFilters:
     text: str = ""
     """Text that a line contains."""
     before: str = ""
-    """Lines before this position: a time (RFC 3339), or `TIME/INSERT_ID`. Empty: the newest lines."""
+    """Lines before this position: a time (RFC 3339), or `TIME/INSERT_ID`.
+
+    Empty: the newest lines.
+    """
     around: str = ""
     """Lines before and after this time; empty: no such limit."""
     start: str = ""
@@ -133,7 +139,10 @@ class LogPage:
 
 
 def read_log_filters(args: Mapping[str, str]) -> LogFilters:
-    """Return the filters of an address. Raises PermanentError for a wrong severity, task or time."""
+    """Return the filters of an address.
+
+    Raises PermanentError for a wrong severity, task or time.
+    """
     filters = LogFilters(*(args.get(_PARAMETERS.get(name, name), "").strip() for name in FILTERS))
     if filters.severity and filters.severity not in SEVERITIES:
         raise PermanentError(f"severity: must be one of {', '.join(SEVERITIES)}")
@@ -146,14 +155,20 @@ def read_log_filters(args: Mapping[str, str]) -> LogFilters:
 
 
 def read_log_page(console: Console, job_id: str, filters: LogFilters) -> LogPage:
-    """Return the page, which names the problem if the log cannot be read. Raises PermanentError for an unknown job."""
+    """Return the page, which names the problem if the log cannot be read.
+
+    Raises PermanentError for an unknown job.
+    """
     job = find_job(console, job_id)
     query = log_query(job, filters)
     problem, window = "", Window(())
     try:
         window = _window(console, query, filters)
     except (PermanentError, TemporaryError) as error:
-        problem = f"{error}. Reading logs needs the role roles/logging.viewer on the project {console.project}."
+        problem = (
+            f"{error}. Reading logs needs the role roles/logging.viewer on the project"
+            f" {console.project}."
+        )
     lines = window.lines
     first, last = (str(position_of(lines[0])), str(position_of(lines[-1]))) if lines else ("", "")
     gap_begin = _gap_begin(window, filters)
@@ -188,9 +203,11 @@ def _window(console: Console, query: str, filters: LogFilters) -> Window:
 
 
 def _gap_begin(window: Window, filters: LogFilters) -> str:
-    """Return the last line that a live page showed before it fell behind for the first time; empty: it never did.
+    """Return the last line that a live page showed before it fell behind for the first time; empty:
+    it never did.
 
-    Lines may be missing if the oldest line of the window is newer than the last line of the previous update.
+    Lines may be missing if the oldest line of the window is newer than the last line of the
+    previous update.
     """
     if filters.gap or not filters.follow:
         return filters.gap
@@ -203,7 +220,9 @@ def _gap(begin: str, window: Window, filters: LogFilters) -> Gap:
 
 
 def read_log_tail(console: Console, page: JobPage) -> Tail | None:
-    """Return the end of the job's log; None for a tuning job, and if the page has the end of the failed program's."""
+    """Return the end of the job's log; None for a tuning job, and if the page has the end of the
+    failed program's.
+    """
     if page.job.tuning is not None or (page.failure is not None and page.failure.tail):
         return None
     return console.read_tail(log_query(page.job, LogFilters()))

@@ -1,8 +1,9 @@
-"""A window of a job's log: the lines before, after or around a position, always in order, and what it leaves out.
+"""A window of a job's log: the lines before, after or around a position, always in order, and what
+it leaves out.
 
-Lines are ordered by time and, within a time, by insertId, as Cloud Logging orders them. So a position is a time and an
-insertId, and pages that follow each other neither repeat nor lose a line. Source of the conditions: `LogPosition` of
-gcloud's `ml stream-logs`.
+Lines are ordered by time and, within a time, by insertId, as Cloud Logging orders them. So a
+position is a time and an insertId, and pages that follow each other neither repeat nor lose a line.
+Source of the conditions: `LogPosition` of gcloud's `ml stream-logs`.
 """
 
 from __future__ import annotations
@@ -20,9 +21,13 @@ from trainmaster.presentation.log_reader import LogLine, parse_entry
 LINES_MAX: Final = 1_000
 TAIL_LINES: Final = 10
 FOLLOWED_MAX: Final = 5
-"""Windows that one update of a live page reads while it is behind: 5,000 lines, and 60 calls a minute at most."""
+"""Windows that one update of a live page reads while it is behind: 5,000 lines, and 60 calls a
+minute at most.
+"""
 CALLS_MAX: Final = 4
-"""Calls for one window: Cloud Logging may return a part of a page, or none, with a token to search on."""
+"""Calls for one window: Cloud Logging may return a part of a page, or none, with a token to search
+on.
+"""
 AROUND: Final = timedelta(seconds=30)
 """How far back the lines before a linked line are searched."""
 _SECOND_CHARS: Final = len("2026-11-21T03:00:00")
@@ -40,7 +45,8 @@ class LogQuery:
 
 
 ReadLog = Callable[[LogQuery], tuple[Sequence[Mapping[str, Any]], str]]
-"""Query → entries in its order, at most its limit, and the token of the next page or an empty one."""
+"""Query → entries in its order, at most its limit, and the token of the next page or an empty one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +106,10 @@ def read_tail(read: ReadLog, query: str) -> Tail:
 
 
 def parse_position(name: str, text: str) -> LogPosition:
-    """Return the position of a parameter: `TIME` or `TIME/INSERT_ID`. Raises PermanentError for a wrong time."""
+    """Return the position of a parameter: `TIME` or `TIME/INSERT_ID`.
+
+    Raises PermanentError for a wrong time.
+    """
     time, _, insert_id = text.partition("/")
     parse_time(name, time)
     return LogPosition(time, insert_id)
@@ -119,9 +128,11 @@ def newest_window(read: ReadLog, query: str, before: LogPosition | None = None) 
 
 
 def live_window(read: ReadLog, query: str, follow: LogPosition | None) -> Window:
-    """Return the newest lines, and before them all lines since `follow`, in `FOLLOWED_MAX` windows at most.
+    """Return the newest lines, and before them all lines since `follow`, in `FOLLOWED_MAX` windows
+    at most.
 
-    Errors of Cloud Logging after the first window, such as a used-up quota, end the search: the page names the gap.
+    Errors of Cloud Logging after the first window, such as a used-up quota, end the search: the
+    page names the gap.
     """
     window = newest_window(read, query)
     for _ in range(FOLLOWED_MAX - 1):
@@ -149,7 +160,9 @@ def window_from(read: ReadLog, query: str, position: LogPosition) -> Window:
 
 
 def window_around(read: ReadLog, query: str, time: str) -> Window:
-    """Return the lines from a time on, and as many before it: the line of that time is always among them."""
+    """Return the lines from a time on, and as many before it: the line of that time is always among
+    them.
+    """
     begin, half = parse_time("around", time) - AROUND, LINES_MAX // 2
     after, has_newer = _read(read, f'{query} AND timestamp>="{time}"', half)
     earlier = f'{query} AND timestamp>="{begin.isoformat()}" AND timestamp<"{time}"'

@@ -1,4 +1,6 @@
-"""What programs report: how far a job is, its curves, and those of several jobs over the time since their start."""
+"""What programs report: how far a job is, its curves, and those of several jobs over the time since
+their start.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ _DATA_SET: Final = re.compile(
 """Start of `metric/val_loss` and `metric/eval/loss`, which share a chart with `metric/loss`."""
 
 Points = Mapping[str, Sequence[Point]]
-"""Name of a series, such as `step` or `metric/loss` → its points, the oldest first, at least one."""
+"""Name of a series, such as `step` or `metric/loss` → its points, the oldest first, at least one.
+"""
 Lines = Mapping[str, Sequence[Line]]
 """Name of a chart → its lines."""
 
@@ -65,7 +68,8 @@ class ProgressSection:
 
 
 def read_progress_section(console: Console, job: Job) -> ProgressSection:
-    """Return the section, by two calls of Cloud Monitoring, whose answers the console keeps for a minute.
+    """Return the section, by two calls of Cloud Monitoring, whose answers the console keeps for a
+    minute.
 
     An error of Cloud Monitoring is named in the section: the rest of the page does not need it.
     """
@@ -128,7 +132,9 @@ def draw_curves(
 
 
 def _line(name: str, points: Sequence[Point]) -> Line:
-    """Return one line through all incarnations, from the source that has the latest point: units may differ."""
+    """Return one line through all incarnations, from the source that has the latest point: units
+    may differ.
+    """
     return Line(
         name,
         {point.at: point.value for point in points if point.source == points[-1].source},
@@ -142,7 +148,9 @@ def _title(name: str) -> str:
 
 
 def _names(jobs: Iterable[Points]) -> list[str]:
-    """Return the series that are drawn, in this order: the newest metrics, losses first, and then the position."""
+    """Return the series that are drawn, in this order: the newest metrics, losses first, and then
+    the position.
+    """
     newest: dict[str, datetime] = {}
     for points in jobs:
         newest |= {

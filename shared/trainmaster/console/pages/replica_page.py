@@ -24,7 +24,10 @@ class ReplicaPage:
     tf_config: str
     """TF_CONFIG of its program, indented."""
     variables: tuple[tuple[str, str], ...]
-    """Name and value of the other environment variables. Secrets have a description in place of their value."""
+    """Name and value of the other environment variables.
+
+    Secrets have a description in place of their value.
+    """
 
 
 def read_replica_page(console: Console, job_id: str, replica: str) -> ReplicaPage:

@@ -36,9 +36,11 @@ def replica_rows(state: State, limit: int) -> tuple[ReplicaRow, ...]:
     return tuple(
         ReplicaRow(
             replica.replica_id,
-            "ended"
-            if has_ended and replica.state != "COMPLETED"
-            else state_word(state.job, replica).lower(),
+            (
+                "ended"
+                if has_ended and replica.state != "COMPLETED"
+                else state_word(state.job, replica).lower()
+            ),
             replica.incarnation,
             vm_name(state.job.job_id, replica.replica_id),
             replica.vm_generation,
@@ -50,6 +52,8 @@ def replica_rows(state: State, limit: int) -> tuple[ReplicaRow, ...]:
 
 
 def _has_no_incident(replica: Replica) -> bool:
-    """Every member of a round has the same incarnation, whichever of them ended the earlier ones."""
+    """Every member of a round has the same incarnation, whichever of them ended the
+    earlier ones.
+    """
     is_steady = replica.state in (ReplicaState.RUNNING, ReplicaState.COMPLETED)
     return is_steady and not (replica.restarts_used or replica.replaced)

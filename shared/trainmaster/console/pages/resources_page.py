@@ -157,7 +157,8 @@ def time_range(
 ) -> tuple[datetime, datetime, int]:
     """Return start, end and length of the periods in seconds, which is `period_s` at least.
 
-    The end is a multiple of the period, so that polls within a period ask for the same, and values do not move.
+    The end is a multiple of the period, so that polls within a period ask for the same, and values
+    do not move.
     """
     end = metrics_end(job, now)
     start = job.started_at or job.created_at
@@ -171,7 +172,10 @@ def time_range(
 
 
 def _charts(console: Console, template: MetricQuery) -> tuple[DrawnChart, ...]:
-    """Return a chart for each metric that has values. `template` has the job, the replica and the time."""
+    """Return a chart for each metric that has values.
+
+    `template` has the job, the replica and the time.
+    """
     queries = {metric: _query(template, metric, Reducer.MEAN) for metric in RESOURCES}
     means = read_all(console.metrics, queries.values())
     shown_queries = {metric: query for metric, query in queries.items() if means[query]}
@@ -221,7 +225,10 @@ def _lines(query: MetricQuery, answers: Answers) -> list[Line]:
 
 
 def _values(all_series: Sequence[MetricSeries], label: Label) -> dict[str, dict[datetime, float]]:
-    """Return the values by the label. Labels that no agent writes are left out: a program on a VM can write any."""
+    """Return the values by the label.
+
+    Labels that no agent writes are left out: a program on a VM can write any.
+    """
     return {
         name: {point.at: point.value for point in series.points}
         for series in all_series

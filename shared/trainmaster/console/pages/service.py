@@ -46,7 +46,8 @@ class Console:
     version: str = ""
     cost_sources: CostSources = field(default_factory=CostSources)
     bucket_browser: str = ""
-    """Address that `BUCKET/FOLDER` is appended to; empty: nobody shows these buckets in a browser."""
+    """Address that `BUCKET/FOLDER` is appended to; empty: nobody shows these buckets in a browser.
+    """
 
     @property
     def denied(self) -> Denied:
@@ -55,13 +56,17 @@ class Console:
 
     @cached_property
     def read_tail(self) -> Callable[[str], Tail]:
-        """Query → the end of a log, read at most once in `PAGE_TIME_STEP_S`: several tabs show the same."""
+        """Query → the end of a log, read at most once in `PAGE_TIME_STEP_S`: several tabs show the
+        same.
+        """
         return cached(TTLCache(TAILS_MAX, PAGE_TIME_STEP_S), lock=Lock())(
             partial(read_tail, self.read_log)
         )
 
     @property
     def now(self) -> datetime:
-        """The time that pages show: rounded down, so that most polls of an unchanged job find an unchanged page."""
+        """The time that pages show: rounded down, so that most polls of an unchanged job find an
+        unchanged page.
+        """
         at = self.clock()
         return at - timedelta(seconds=at.second % PAGE_TIME_STEP_S, microseconds=at.microsecond)

@@ -1,4 +1,6 @@
-"""Submitting a job again: the same spec under a new id, or a changed one; and what became of a submission."""
+"""Submitting a job again: the same spec under a new id, or a changed one; and what became of a
+submission.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,8 @@ class SubmissionStatus:
 def new_form(console: Console, job: Job) -> SubmissionForm:
     """Return the form with the job's own spec, and an id derived from its id and the time.
 
-    The form names the versions of packages and images that the job ran: others may have been stored since.
+    The form names the versions of packages and images that the job ran: others may have been stored
+    since.
     """
     if job.trial_of is not None:
         raise NotFoundError(f"{job.job_id} is a trial, which only {job.trial_of.job_id} submits")
@@ -73,7 +76,10 @@ def new_form(console: Console, job: Job) -> SubmissionForm:
 
 
 def check_submission(console: Console, form: SubmissionForm, source: str) -> Mapping[str, Any]:
-    """Return the job file of a form as it can be published. Raises InvalidJob with every problem."""
+    """Return the job file of a form as it can be published.
+
+    Raises InvalidJob with every problem.
+    """
     document = with_job_id(read_document(form.text.encode(), "spec.yaml"), form.job_id)
     accept(document, default_job_id=None)
     loaded = console.store.load(form.job_id)

@@ -11,9 +11,15 @@ from trainmaster.errors import PermanentError
 _RFC3339: Final = re.compile(
     r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)", re.ASCII
 )
-"""Python accepts other forms and characters. The text becomes a part of queries, in which `"` ends a text."""
+"""Python accepts other forms and characters.
+
+The text becomes a part of queries, in which `"` ends a text.
+"""
 _YEARS: Final = range(1970, 2200)
-"""Pages add to the time and subtract from it. Near the years 1 and 9999, Python's datetime would overflow."""
+"""Pages add to the time and subtract from it.
+
+Near the years 1 and 9999, Python's datetime would overflow.
+"""
 
 
 def parse_time(name: str, text: str) -> datetime:

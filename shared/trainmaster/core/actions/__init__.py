@@ -1,7 +1,8 @@
 """Actions: the changes that decisions make to the stored state.
 
-A closed union in three families: actions on the job, on one replica, and on a trial of a tuning job. An action holds
-only what `trainmaster.core.evolve` needs; `trainmaster.core.decisions.Decision` says which rule chose it and why.
+A closed union in three families: actions on the job, on one replica, and on a trial of a tuning
+job. An action holds only what `trainmaster.core.evolve` needs;
+`trainmaster.core.decisions.Decision` says which rule chose it and why.
 `trainmaster.core.transitions` applies them, with one module of the same name for each family.
 """
 

@@ -28,8 +28,10 @@ class BeginPreparing:
     requests_vms: bool = False
     """Whether the job's VMs must be requested."""
     order: tuple[int, ...] = ()
-    """The first pass: indexes into the plan's zones, in the order of the requests. Empty: an earlier release recorded
-    the action."""
+    """The first pass: indexes into the plan's zones, in the order of the requests.
+
+    Empty: an earlier release recorded the action.
+    """
     next_at: datetime | None = None
     """Earliest time of the first request; None: at once."""
     kind: Literal["begin_preparing"] = "begin_preparing"
@@ -59,14 +61,18 @@ class ContinueProvisioning:
     only_optional: bool = False
     """Whether only optional VMs are missing. Required VMs do not wait until `next_at`."""
     problem: str = ""
-    """The capacity error in a few words; empty: VMs were lost, or an earlier release recorded the action."""
+    """The capacity error in a few words; empty: VMs were lost, or an earlier release recorded the
+    action.
+    """
     blocked_since: datetime | None = None
     """As in the placement."""
     remaining: tuple[int, ...] | None = None
     """As in the placement."""
     floor: int | None = None
-    """The placement's next floor of VM generations, if the gang moves to another zone. None: it stays, or an earlier
-    release recorded the action."""
+    """The placement's next floor of VM generations, if the gang moves to another zone.
+
+    None: it stays, or an earlier release recorded the action.
+    """
     kind: Literal["continue_provisioning"] = "continue_provisioning"
 
 
@@ -102,7 +108,9 @@ class BeginRound:
     number: int
     """The round that begins."""
     replica: str | None = None
-    """Member whose end decided about the round before; None: no end of a member is known, as after a rerun."""
+    """Member whose end decided about the round before; None: no end of a member is known, as after
+    a rerun.
+    """
     charge: Budget = Budget.FREE
     """Limit of this member that the end is charged to."""
     is_quick_failure: bool = False
@@ -135,12 +143,16 @@ class RerunJob:
     is_early: bool = False
     """Whether that VM was lost before its agent reported, or soon after."""
     next_at: datetime | None = None
-    """Earliest time of the next request for VMs, after several early losses in a row; None: at once."""
+    """Earliest time of the next request for VMs, after several early losses in a row; None: at
+    once.
+    """
     reporter: str | None = None
     """Replica whose exit reruns the job, if one does."""
     reporter_vm: str | None = None
-    """Google's numeric id of the VM that reported this exit. It is recorded because the VM's vm-ready may arrive after
-    the exit."""
+    """Google's numeric id of the VM that reported this exit.
+
+    It is recorded because the VM's vm-ready may arrive after the exit.
+    """
     quick_failure: str | None = None
     """Replica whose program failed soon after its start, and caused the rerun."""
     kind: Literal["rerun_job"] = "rerun_job"
@@ -195,8 +207,10 @@ class SetLabels:
 
 @dataclass(frozen=True, slots=True)
 class DeleteJob:
-    """Hide the job from its users. Its documents stay: its id cannot be used again, and its ledger keeps the
-    history."""
+    """Hide the job from its users.
+
+    Its documents stay: its id cannot be used again, and its ledger keeps the history.
+    """
 
     kind: Literal["delete_job"] = "delete_job"
 

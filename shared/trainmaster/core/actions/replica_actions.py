@@ -1,4 +1,6 @@
-"""Actions on one replica, which is named by the key of its document, and the limits that actions are charged to."""
+"""Actions on one replica, which is named by the key of its document, and the limits that actions
+are charged to.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,9 @@ class MarkReady:
     measurement: Measurement | None = None
     """In a trial, the last measurement of the program that ended on this VM."""
     vm_since: datetime | None = None
-    """When the agent first reported from this VM. None in entries of earlier releases: the report ended the series of
-    early losses."""
+    """When the agent first reported from this VM. None in entries of earlier releases: the report
+    ended the series of early losses.
+    """
     kind: Literal["mark_ready"] = "mark_ready"
 
 
@@ -80,13 +83,18 @@ class RecordHostDone:
 
 @dataclass(frozen=True, slots=True)
 class RestartReplica:
-    """Order the replica's next incarnation, in the same VM: after a pause if the program keeps failing quickly."""
+    """Order the replica's next incarnation, in the same VM: after a pause if the program keeps
+    failing quickly.
+    """
 
     replica: str
     charge: Budget
     """Limit that the restart is charged to."""
     instance_id: str
-    """Google's numeric id of the VM that reported the exit. The report that it was ready may arrive later."""
+    """Google's numeric id of the VM that reported the exit.
+
+    The report that it was ready may arrive later.
+    """
     is_quick_failure: bool = False
     """Whether the program failed soon after its start."""
     is_stall: bool = False
@@ -102,7 +110,9 @@ class RestartReplica:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceVm:
-    """Order another VM of the same name, for the replica's next incarnation or for the round that is held."""
+    """Order another VM of the same name, for the replica's next incarnation or for the round that
+    is held.
+    """
 
     replica: str
     charge: Budget = Budget.FREE
@@ -110,12 +120,15 @@ class ReplaceVm:
     is_startup_timeout: bool = False
     """Whether the VM is replaced because its agent never reported."""
     is_vm_taken: bool = False
-    """Whether the VM was lost; False: Trainmaster gave it up, because its agent did not report or its zone was
-    wrong."""
+    """Whether the VM was lost; False: Trainmaster gave it up, because its agent did not report or
+    its zone was wrong.
+    """
     is_early: bool = False
     """Whether the VM was lost before its agent reported, or soon after."""
     next_at: datetime | None = None
-    """Earliest time of the next request for VMs, after several early losses in a row; None: it stays."""
+    """Earliest time of the next request for VMs, after several early losses in a row; None: it
+    stays.
+    """
     measurement: Measurement | None = None
     """In a trial, the last measurement that the program reported."""
     kind: Literal["replace_vm"] = "replace_vm"

@@ -10,8 +10,8 @@
 | programs on TPUs   | TPU_CONFIG, TPU_NAME                                                               |
 | libtpu, JAX        | MEGASCALE_*, on several slices of one type (the agent sets MEGASCALE_SLICE_ID)     |
 
-Source: the service's documented list; `environment_variables.py` of google-cloud-aiplatform for AIP_*; JAX's and Ray's
-uses of MEGASCALE_*.
+Source: the service's documented list; `environment_variables.py` of google-cloud-aiplatform for
+AIP_*; JAX's and Ray's uses of MEGASCALE_*.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ AIP_DIRECTORIES: Final = {
     "AIP_CHECKPOINT_DIR": "checkpoints",
     "AIP_TENSORBOARD_LOG_DIR": "logs",
 }
-"""Directories below baseOutputDirectory, each with a slash at its end. Source: Vertex AI's CustomJobSpec."""
+"""Directories below baseOutputDirectory, each with a slash at its end.
+
+Source: Vertex AI's CustomJobSpec.
+"""
 
 
 def environment(

@@ -1,10 +1,11 @@
 """Number ranges: the short form of a list whose texts differ only in a number.
 
-    ["w-0.zone:2222", "w-1.zone:2222", …]  ──►  {"head": "w-", "first": 0, "count": 1000, "tail": ".zone:2222"}
+    ["w-0.zone:2222", "w-1.zone:2222", …]  ──►  {"head": "w-", "first": 0, "count": 1000, "tail":
+    ".zone:2222"}
 
-With number ranges, the metadata of a VM does not grow with the number of replicas. Names of VMs, DNS names and
-placeholders of slices form such ranges. Other lists stay as they are. The agent expands the ranges
-(`trainmaster.agent.model.vm_config`). docs/interfaces.md, section 3.
+With number ranges, the metadata of a VM does not grow with the number of replicas. Names of VMs,
+DNS names and placeholders of slices form such ranges. Other lists stay as they are. The agent
+expands the ranges (`trainmaster.agent.model.vm_config`). docs/interfaces.md, section 3.
 """
 
 from __future__ import annotations

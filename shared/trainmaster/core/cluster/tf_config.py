@@ -1,8 +1,9 @@
 """How the training code sees its cluster: TF_CONFIG, CLUSTER_SPEC and its rank.
 
-They are made once per role, because one bulk insert gives all its VMs the same metadata. The agent adds the task index
-(docs/interfaces.md section 3). Source of the shapes: the service's documented TF_CONFIG and real replica logs; for
-worker pools, Vertex AI's documented CLUSTER_SPEC as XManager reads it.
+They are made once per role, because one bulk insert gives all its VMs the same metadata. The agent
+adds the task index (docs/interfaces.md section 3). Source of the shapes: the service's documented
+TF_CONFIG and real replica logs; for worker pools, Vertex AI's documented CLUSTER_SPEC as XManager
+reads it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from trainmaster.core.model.tuning import trial_number
 from trainmaster.core.reconcile.slice_addresses import slice_placeholder
 
 RANKED: Final = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
-"""Roles that take part in collectives, in rank order: the primary is rank 0. Source: PyTorch on the service."""
+"""Roles that take part in collectives, in rank order: the primary is rank 0.
+
+Source: PyTorch on the service.
+"""
 
 POOLS: Final = {
     TaskType.CHIEF: "workerpool0",
@@ -51,8 +55,9 @@ class Cluster:
     def address(self, replica_id: ReplicaId) -> str:
         """Return the `host:port` that programs get for a replica.
 
-        A replica without peers gets the loopback address. Source: logs of the service's single-replica jobs. A slice
-        with peers gets a placeholder, which the directive of each incarnation resolves.
+        A replica without peers gets the loopback address. Source: logs of the service's
+        single-replica jobs. A slice with peers gets a placeholder, which the directive of each
+        incarnation resolves.
         """
         _, _, port = self.addresses[replica_id].rpartition(":")
         if (slices := self.job.plan.slices) and replica_id in slices:
@@ -101,7 +106,9 @@ class Cluster:
         return spec
 
     def job_description(self, task_type: TaskType) -> Json:
-        """Return what programs see of the job: its TrainingInput in snake case, or the program of their worker pool."""
+        """Return what programs see of the job: its TrainingInput in snake case, or the program of
+        their worker pool.
+        """
         if self.job.plan.dialect is Dialect.VERTEX:
             return self._pool_program(task_type)
         return _training_input(self.job.spec_json)
@@ -122,7 +129,9 @@ class Cluster:
         )
 
     def slice_base(self, task_type: TaskType) -> int | None:
-        """Return the number of the role's first slice; None unless the job has several slices, all of one type."""
+        """Return the number of the role's first slice; None unless the job has several slices, all
+        of one type.
+        """
         plan, first = self.job.plan, ReplicaId(task_type, 0)
         types = {plan.group(replica_id.task_type).tpu for replica_id in plan.slices}
         if len(plan.slices) < 2 or len(types) > 1 or first not in plan.slices:  # noqa: PLR2004 - several

@@ -5,7 +5,8 @@ Every event has
     key       derived from the event's content, not from its message: a fact that is reported twice has one key
     reads     what must be loaded to judge it
 
-The key names the ledger entry. Creating the entry fails the second time, so that an event is judged once.
+The key names the ledger entry. Creating the entry fails the second time, so that an event is judged
+once.
 """
 
 from trainmaster.core.events.job_events import (

@@ -58,10 +58,14 @@ class ProvisioningStarted(JobEventBase):
     job_id: str
     at: datetime
     is_admission: bool = False
-    """Whether an admission pass admitted the job, so that its VMs must be requested. Otherwise they are requested by
-    the delivery that recorded this event."""
+    """Whether an admission pass admitted the job, so that its VMs must be requested.
+
+    Otherwise they are requested by the delivery that recorded this event.
+    """
     outlook: tuple[Prospect, ...] = ()
-    """The prospects of the plan's zones; empty: there is one zone, or an earlier release recorded the event."""
+    """The prospects of the plan's zones; empty: there is one zone, or an earlier release recorded
+    the event.
+    """
     kind: Literal["provisioning_started"] = "provisioning_started"
 
     @property
@@ -71,8 +75,9 @@ class ProvisioningStarted(JobEventBase):
 
 @dataclass(frozen=True, slots=True)
 class AllReady(JobEventBase):
-    """Every required replica of the attempt has been ready since the gang last moved. For a tuning job: its first trial
-    runs.
+    """Every required replica of the attempt has been ready since the gang last moved.
+
+    For a tuning job: its first trial runs.
 
     With a round: every member that has a VM is ready for this held round.
     """
@@ -83,7 +88,9 @@ class AllReady(JobEventBase):
     round: int = 0
     """The held round; 0: the event is about the start of the job."""
     ends: tuple[End, ...] = ()
-    """The first ends of members in the round before, in the order in which they decide (`rules.verdict`)."""
+    """The first ends of members in the round before, in the order in which they decide
+    (`rules.verdict`).
+    """
     without: tuple[ReplicaId, ...] = ()
     """Members of an elastic job that await their VMs, and that the round may begin without."""
     floor: int = 0
@@ -105,7 +112,9 @@ class AllReady(JobEventBase):
 
 @dataclass(frozen=True, slots=True)
 class MembersJoin(JobEventBase):
-    """Members that the running round goes without are ready: all save, so that the next round begins with them."""
+    """Members that the running round goes without are ready: all save, so that the next round
+    begins with them.
+    """
 
     job_id: str
     attempt: int
@@ -127,7 +136,8 @@ class CapacityErrorKind(StrEnum):
 
     STOCKOUT = "stockout"  # no capacity in the zone: try the next zone
     QUOTA = "quota"  # the project's quota in the region is used up: wait
-    BLOCKED = "blocked"  # permission, disabled API, billing, missing image or network: wait until it is repaired
+    # permission, disabled API, billing, missing image or network: wait until it is repaired.
+    BLOCKED = "blocked"
     DENIED = "denied"  # the request itself is wrong: trying again cannot help
     INTERNAL = "internal"  # any other error that Google returns
 
@@ -153,7 +163,10 @@ class VmsNotCreated(JobEventBase):
     requested: str = "VMs"
     """The request in words: `2 x n1-standard-8 (worker)`."""
     others_created: bool = False
-    """Whether the zone has VMs of other roles. Only looked up for jobs with a cap, or that are no gang."""
+    """Whether the zone has VMs of other roles.
+
+    Only looked up for jobs with a cap, or that are no gang.
+    """
     required_present: bool = False
     """Whether a job without a gang has the VMs of all its required replicas in the zone."""
     outlook: tuple[Prospect, ...] = ()
@@ -190,10 +203,12 @@ class VmsQueued(JobEventBase):
 
 @dataclass(frozen=True, slots=True)
 class VmsOutOfReach(JobEventBase):
-    """Google cannot reach the zone of the job's VMs, or refuses calls about them. Each cause is recorded once an hour.
+    """Google cannot reach the zone of the job's VMs, or refuses calls about them.
 
-    The cause is the problem without its numbers, so that all replicas of a role share it. At most `CAUSES_MAX` causes
-    are told apart.
+    Each cause is recorded once an hour.
+
+    The cause is the problem without its numbers, so that all replicas of a role share it. At most
+    `CAUSES_MAX` causes are told apart.
     """
 
     job_id: str
@@ -234,7 +249,10 @@ class LabelsChanged(JobEventBase):
     seen: int | None = None
     """The `labels_version` that the user saw; None: any."""
     by: str = ""
-    """The user: an e-mail address, or the name of the command line's user. Empty in entries of earlier releases."""
+    """The user: an e-mail address, or the name of the command line's user.
+
+    Empty in entries of earlier releases.
+    """
     kind: Literal["labels_changed"] = "labels_changed"
 
     @property
@@ -244,15 +262,21 @@ class LabelsChanged(JobEventBase):
 
 @dataclass(frozen=True, slots=True)
 class DeleteRequested(JobEventBase):
-    """A user requested that the job be deleted. Each request has a key of its own: one that came before the job's end
-    does not make a later one a duplicate."""
+    """A user requested that the job be deleted.
+
+    Each request has a key of its own: one that came before the job's end does not make a later one
+    a duplicate.
+    """
 
     job_id: str
     change: str
     """Identifies the request, so that a repeated request is one event."""
     at: datetime
     by: str = ""
-    """The user: an e-mail address, or `trainmaster` for trials. Empty in entries of earlier releases."""
+    """The user: an e-mail address, or `trainmaster` for trials.
+
+    Empty in entries of earlier releases.
+    """
     kind: Literal["delete_requested"] = "delete_requested"
 
     @property

@@ -17,8 +17,9 @@ class Reads:
     attempt: int = 0
     """The replica's attempt."""
     of_current_attempt: bool = False
-    """Whether the event concerns the replica's VM, which outlives an attempt: if the job was rerun, the replica of the
-    current attempt is loaded instead."""
+    """Whether the event concerns the replica's VM, which outlives an attempt: if the job was rerun,
+    the replica of the current attempt is loaded instead.
+    """
     whole_attempt: bool = False
     """Whether to load all replicas of the current attempt."""
     requires_job: bool = True

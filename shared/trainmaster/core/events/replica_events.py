@@ -73,7 +73,8 @@ class ExitCause(StrEnum):
         "vm_stopping"  # the VM was shutting down under the program, whatever the exit status
     )
     VM_RESTARTED = "vm_restarted"  # the VM rebooted, or the agent died, under the program
-    SAVED = "saved"  # the program ended after all members were asked to save, because a VM goes, or the job ends
+    # The program ended after all members were asked to save, because a VM goes, or the job ends.
+    SAVED = "saved"
     UNFIT = "unfit"  # the preflight found a fault of the machine, before the program started
     STALLED = (
         "stalled"  # the program printed nothing for `Plan.stall_timeout_s`, so the agent ended it
@@ -92,15 +93,17 @@ class ProgramError:
     own_frame: str = ""
     """Innermost frame in the job's own code, in the same form; empty if there is none."""
     causes: tuple[str, ...] = ()
-    """Types of the exceptions that it was raised from, or that were being handled when it was raised."""
+    """Types of the exceptions that it was raised from, or that were being handled when it was
+    raised.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaExited(_ReplicaEvent):
     """An incarnation ended.
 
-    A program has either an exit status or a signal; other causes may have neither. The exit of the first host that
-    fails is the exit of the whole slice; each host reports its own exit 0.
+    A program has either an exit status or a signal; other causes may have neither. The exit of the
+    first host that fails is the exit of the whole slice; each host reports its own exit 0.
     """
 
     subject: IncarnationRef
@@ -133,18 +136,24 @@ class ReplicaExited(_ReplicaEvent):
 
 @dataclass(frozen=True, slots=True)
 class VmReady(_ReplicaEvent):
-    """The agent is about to start this incarnation's program, or is held: nothing older runs on its VM."""
+    """The agent is about to start this incarnation's program, or is held: nothing older runs on its
+    VM.
+    """
 
     subject: IncarnationRef
     at: datetime
     host_vm: str = ""
     """For a host of a slice: its machine, as `PROJECT/INSTANCE_ID` of its identity token."""
     agent_started_at: datetime | None = None
-    """When the agent started on this VM, by the VM's clock; None: the agent is of a release that does not report it."""
+    """When the agent started on this VM, by the VM's clock; None: the agent is of a release that
+    does not report it.
+    """
     finding: str = ""
     """What the preflight found, if the job only wants it reported."""
     ended: ReplicaExited | None = None
-    """How the previous program on this VM ended; None if none ran in this job, or if a directive ended it."""
+    """How the previous program on this VM ended; None if none ran in this job, or if a directive
+    ended it.
+    """
     kind: Literal["vm_ready"] = "vm_ready"
 
     @property
@@ -154,11 +163,13 @@ class VmReady(_ReplicaEvent):
 
 @dataclass(frozen=True, slots=True)
 class VmLost(_ReplicaEvent):
-    """A VM is about to be lost, or was lost. The loss of one VM is one event, however often it is reported.
+    """A VM is about to be lost, or was lost.
 
-    A startup timeout and a silent agent concern one incarnation. They have keys of their own, so that the later loss of
-    the same VM is not taken for a duplicate. The key of a loss contains the id of the VM: an ignored event about
-    another VM must not use up the key, either.
+    The loss of one VM is one event, however often it is reported.
+
+    A startup timeout and a silent agent concern one incarnation. They have keys of their own, so
+    that the later loss of the same VM is not taken for a duplicate. The key of a loss contains the
+    id of the VM: an ignored event about another VM must not use up the key, either.
     """
 
     subject: IncarnationRef
@@ -206,7 +217,9 @@ class VmNoticed(_ReplicaEvent):
 
 @dataclass(frozen=True, slots=True)
 class MemberMissing:
-    """A round runs although a member awaits its VM: the loss of the VM was committed as the round began."""
+    """A round runs although a member awaits its VM: the loss of the VM was committed as the round
+    began.
+    """
 
     job_id: str
     attempt: int

@@ -15,8 +15,8 @@ from trainmaster.core.model.tuning import Measurement, TrialState
 class TrialSuggested(JobEventBase):
     """Values were chosen for the next trial of a tuning job.
 
-    A suggestion that is too late for one state of the tuning job may be right for a later state. `ended` makes it
-    another event then.
+    A suggestion that is too late for one state of the tuning job may be right for a later state.
+    `ended` makes it another event then.
     """
 
     job_id: str
@@ -53,12 +53,18 @@ class TrialStarted(JobEventBase):
 
 @dataclass(frozen=True, slots=True)
 class TrialsMeasured(JobEventBase):
-    """Programs of running trials reported measurements. One event is about all trials that were read together."""
+    """Programs of running trials reported measurements.
+
+    One event is about all trials that were read together.
+    """
 
     job_id: str
     round: int
-    """Number of the event, from 1. If two deliveries read at the same time, their events have the same number, and only
-    the first one counts."""
+    """Number of the event, from 1.
+
+    If two deliveries read at the same time, their events have the same number, and only the first
+    one counts.
+    """
     reports: tuple[TrialReport, ...]
     at: datetime
     kind: Literal["trials_measured"] = "trials_measured"

@@ -1,4 +1,5 @@
-"""Where Cloud Storage keeps the objects of a bucket, and whether VMs of a region read them within that region.
+"""Where Cloud Storage keeps the objects of a bucket, and whether VMs of a region read them within
+that region.
 
 Source: "Bucket locations" of Cloud Storage.
 """
@@ -28,7 +29,9 @@ class BucketPlace:
     location: str
     """Cloud Storage's name, such as `US-CENTRAL1`, `NAM4` or `EU`."""
     data_locations: tuple[str, ...] = ()
-    """The two regions of a configurable dual-region, such as `US-EAST1`; empty for any other bucket."""
+    """The two regions of a configurable dual-region, such as `US-EAST1`; empty for any other
+    bucket.
+    """
 
     @property
     def regions(self) -> tuple[str, ...]:
@@ -41,7 +44,9 @@ class BucketPlace:
         )
 
     def serves(self, region: str) -> bool:
-        """Whether the bucket has its objects in this region, or may have them there (a multi-region)."""
+        """Whether the bucket has its objects in this region, or may have them there (a
+        multi-region).
+        """
         if self.regions:
             return region in self.regions
         location = self.location.upper()

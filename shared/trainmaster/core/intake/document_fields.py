@@ -10,8 +10,9 @@ _CODE_FIELDS: Final = ("packageUris", "package_uris", "imageUri", "image_uri")
 
 
 def field_with(value: str, spec_json: str, otherwise: str) -> str:
-    """Return the path of the first field that equals `value`, such as `trainingInput.packageUris[0]`; `otherwise` if
-    none does."""
+    """Return the path of the first field that equals `value`, such as
+    `trainingInput.packageUris[0]`; `otherwise` if none does.
+    """
     return next(_fields_with(value, json.loads(spec_json), ""), otherwise)
 
 
@@ -27,9 +28,11 @@ def _fields_with(value: str, part: object, path: str) -> Iterator[str]:
 
 
 def with_versions(document: Any, versions: Mapping[str, str], *, is_code: bool = False) -> Any:
-    """Return the document with the versions of its packages and container images, so that a repetition runs the same.
+    """Return the document with the versions of its packages and container images, so that a
+    repetition runs the same.
 
-    `versions`: see `Plan.versions`. `is_code`: the document is the value of a field that names them.
+    `versions`: see `Plan.versions`. `is_code`: the document is the value of a field that names
+    them.
     """
     if isinstance(document, dict):
         return {

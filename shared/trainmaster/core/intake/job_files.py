@@ -37,7 +37,9 @@ class UploadedObject:
 
     @property
     def is_misnamed(self) -> bool:
-        """Whether the object is in the folder of job files, but has another suffix. Objects in its subfolders are
-        output of jobs."""
+        """Whether the object is in the folder of job files, but has another suffix.
+
+        Objects in its subfolders are output of jobs.
+        """
         folder, _, name = self.name.rpartition("/")
         return f"{folder}/" == PREFIX and bool(name) and not name.lower().endswith(SUFFIXES)

@@ -1,4 +1,6 @@
-"""Job ids that contain a time, for a message that is published repeatedly: `nightly_{time:%Y%m%d_%H%M}`."""
+"""Job ids that contain a time, for a message that is published repeatedly:
+`nightly_{time:%Y%m%d_%H%M}`.
+"""
 
 from __future__ import annotations
 
@@ -16,5 +18,7 @@ def is_template(text: str) -> bool:
 
 
 def at_time(text: str, at: datetime) -> str:
-    """Return the job id with `{time:FORMAT}` replaced by the time `at` in UTC. The format is that of strftime."""
+    """Return the job id with `{time:FORMAT}` replaced by the time `at` in UTC. The format is that
+    of strftime.
+    """
     return TIME.sub(lambda match: at.astimezone(UTC).strftime(match[1] or DEFAULT), text)

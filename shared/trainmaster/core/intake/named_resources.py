@@ -1,8 +1,10 @@
-"""Resources of Google Cloud that a job names, and the list of those that a job with an unknown submitter may use.
+"""Resources of Google Cloud that a job names, and the list of those that a job with an unknown
+submitter may use.
 
-Trainmaster uses these resources with its own permissions, which are wider than those of most submitters. Something else
-must therefore authorize each use: the submitter's own token if there is one (the API), else a list that the
-administrator keeps (`TRAINMASTER_ALLOWED_RESOURCES`). docs/decisions/0033-acting-for-others.md
+Trainmaster uses these resources with its own permissions, which are wider than those of most
+submitters. Something else must therefore authorize each use: the submitter's own token if there is
+one (the API), else a list that the administrator keeps (`TRAINMASTER_ALLOWED_RESOURCES`).
+docs/decisions/0033-acting-for-others.md
 """
 
 from __future__ import annotations
@@ -38,12 +40,17 @@ class NamedResource:
 
     kind: ResourceKind
     name: str
-    """As the job names it: an e-mail address, a resource name, or the short name of a reservation or secret."""
+    """As the job names it: an e-mail address, a resource name, or the short name of a reservation
+    or secret.
+    """
     field: str
     """Path of the field that names it, in the spelling of the document."""
 
     def full_name(self, project: str) -> str:
-        """Return the resource name, without the version of a secret. `project`: that of short names."""
+        """Return the resource name, without the version of a secret.
+
+        `project`: that of short names.
+        """
         name, collection = self.name, _COLLECTIONS.get(self.kind)
         if collection is None:
             return name

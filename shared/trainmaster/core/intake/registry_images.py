@@ -12,8 +12,10 @@ _CONTAINER_REGISTRY: Final = re.compile(
     r"(?P<host>(?:(?P<part>us|eu|asia)\.)?gcr\.io)/(?P<path>.+)"
 )
 _LOCATIONS: Final = {None: "us", "us": "us", "eu": "europe", "asia": "asia"}
-"""Location of the repository that serves each host of gcr.io. Source: "Transition to repositories with gcr.io
-domain support"."""
+"""Location of the repository that serves each host of gcr.io.
+
+Source: "Transition to repositories with gcr.io domain support".
+"""
 _NAME: Final = re.compile(
     r"(?P<name>[^:@]+)(?::(?P<tag>[^@]+))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
 )

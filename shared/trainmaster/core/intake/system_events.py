@@ -1,8 +1,9 @@
-"""System events: entries of Compute Engine's audit log about what happened to a VM without a request.
+"""System events: entries of Compute Engine's audit log about what happened to a VM without a
+request.
 
-The rules do not judge them, because an entry names the VM and not the replica. `flows.maintenance` finds the
-replica. Source of the methods: the log `cloudaudit.googleapis.com/system_event`, as Google's ml-auto-solutions and
-NVIDIA's NVSentinel read it.
+The rules do not judge them, because an entry names the VM and not the replica. `flows.maintenance`
+finds the replica. Source of the methods: the log `cloudaudit.googleapis.com/system_event`, as
+Google's ml-auto-solutions and NVIDIA's NVSentinel read it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ CHANGES: Final = frozenset(
 
 
 def log_name(project: str) -> str:
-    """Return the name of the log that only Google writes to. Programs may write to logs with similar names."""
+    """Return the name of the log that only Google writes to.
+
+    Programs may write to logs with similar names.
+    """
     return f"projects/{project}/logs/cloudaudit.googleapis.com%2Fsystem_event"
 
 

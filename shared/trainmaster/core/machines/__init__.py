@@ -1,4 +1,6 @@
-"""The one table of machines: Compute Engine's machine types and GPUs, and Cloud TPU's slices. Facts, no decisions.
+"""The one table of machines: Compute Engine's machine types and GPUs, and Cloud TPU's slices.
+
+Facts, no decisions.
 
 gpus.py          types of GPUs: prices, drivers, how many can be attached
 families.py      machine families: memory, GPUs, disks, ways of sale, placement, network, prices

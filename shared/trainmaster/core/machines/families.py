@@ -1,8 +1,11 @@
-"""Families of Compute Engine's machine types. One row has all that the product knows about a family.
+"""Families of Compute Engine's machine types.
 
-Sources: Compute Engine "Machine families resource and comparison guide", "Accelerator-optimized machine family", "GPU
-machine types", "Choose a disk type", "Placement policies overview" (November 2026). Prices: the descriptions in
-Google's own SKU groups and billing examples, and the catalogues of SkyPilot and dstack.
+One row has all that the product knows about a family.
+
+Sources: Compute Engine "Machine families resource and comparison guide", "Accelerator-optimized
+machine family", "GPU machine types", "Choose a disk type", "Placement policies overview" (November
+2026). Prices: the descriptions in Google's own SKU groups and billing examples, and the catalogues
+of SkyPilot and dstack.
 """
 
 from __future__ import annotations
@@ -23,7 +26,10 @@ _ONLY_HYPERDISK: Final = (HYPERDISK_BALANCED,)
 
 
 class Sale(StrEnum):
-    """A way in which Compute Engine sells a machine type. Flex-start is left out: it is not supported for VMs."""
+    """A way in which Compute Engine sells a machine type.
+
+    Flex-start is left out: it is not supported for VMs.
+    """
 
     ON_DEMAND = "on demand"
     SPOT = "as Spot VMs"
@@ -32,7 +38,9 @@ class Sale(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Machine types that differ in the number at the end of their name: vCPUs, or GPUs in names that end in `g`."""
+    """Machine types that differ in the number at the end of their name: vCPUs, or GPUs in names
+    that end in `g`.
+    """
 
     name: str
     """The part before that number: `n2-standard`, `a3-highgpu`."""
@@ -53,20 +61,30 @@ class Family:
     """Disk types that it can boot from, the default first."""
     sales: tuple[Sale, ...] = tuple(Sale)
     is_reservation_bound: bool = False
-    """Whether a VM in a reservation needs the provisioning model RESERVATION_BOUND, and ends with the reservation.
-    Source: "About reservation-bound VMs"."""
+    """Whether a VM in a reservation needs the provisioning model RESERVATION_BOUND, and ends with
+    the reservation. Source: "About reservation-bound VMs".
+    """
     needs_compact_placement: bool = False
     """Whether gangs need a fast network between VMs."""
     nics: int = 1
-    """Network interfaces of the largest type. VMs of jobs have one, so that a gang cannot use the bandwidth of more."""
+    """Network interfaces of the largest type.
+
+    VMs of jobs have one, so that a gang cannot use the bandwidth of more.
+    """
     attaches_gpus: bool = False
     has_custom_types: bool = False
     sku: str = ""
-    """Name of its series in the descriptions of vCPU and memory prices, as a regular expression. Empty: not certain."""
+    """Name of its series in the descriptions of vCPU and memory prices, as a regular expression.
+
+    Empty: not certain.
+    """
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The numbers that exist. Empty: Compute Engine checks them, and its error is shown on the job."""
+        """The numbers that exist.
+
+        Empty: Compute Engine checks them, and its error is shown on the job.
+        """
         return tuple(self.gpus) or self.sizes_without_gpus
 
     @property
@@ -83,7 +101,10 @@ def _rows(series: str, memory: Mapping[str, str], **columns: Any) -> Iterator[Fa
 def _with_gpus(
     name: str, gpu: str, gpus: tuple[int, ...], vcpus: int, gib: int, **columns: Any
 ) -> Family:
-    """Return a family whose types have their number of GPUs in the name. `vcpus`, `gib`: for each GPU."""
+    """Return a family whose types have their number of GPUs in the name.
+
+    `vcpus`, `gib`: for each GPU.
+    """
     return Family(
         name, Decimal(gib), vcpus=vcpus, gpu=gpu, gpus={count: count for count in gpus}, **columns
     )
@@ -172,5 +193,6 @@ FAMILIES: Final = (
 )
 """Only x86 families, because the images are for x86."""
 NEWER_FAMILY: Final = Family("", boot_disks=_ONLY_HYPERDISK)
-"""What is assumed of general-purpose families that are newer than this table: like all families since n4 and c4, they
-boot from Hyperdisk only."""
+"""What is assumed of general-purpose families that are newer than this table: like all families
+since n4 and c4, they boot from Hyperdisk only.
+"""

@@ -14,10 +14,16 @@ class GpuType:
     sku: str = ""
     """Its name in the descriptions of prices, as a regular expression. Empty: not certain."""
     counts: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """vCPUs of an n1 machine, at most → numbers of GPUs that can be attached. Empty: built into machine types only."""
+    """vCPUs of an n1 machine, at most → numbers of GPUs that can be attached.
+
+    Empty: built into machine types only.
+    """
     has_driver: bool = True
-    """Whether the driver of the default images supports it. They have NVIDIA's open kernel modules, which begin with
-    Turing. Source: NVIDIA's driver installation guide, "Kernel Modules"."""
+    """Whether the driver of the default images supports it.
+
+    They have NVIDIA's open kernel modules, which begin with Turing. Source: NVIDIA's driver
+    installation guide, "Kernel Modules".
+    """
     only_highcpu_at_64: bool = False
     """Whether n1-standard-64 and n1-highmem-64 cannot have it."""
 

@@ -64,7 +64,9 @@ MACHINE_TYPES: Final = {
     },
     "n2-highmem-128": replace(_of_family(_BY_FAMILY["n2-highmem"], 128), memory_gib=Decimal(864)),
 }
-"""Every machine type whose size the table knows: all with GPUs, all of n1, and those that break their family's rule."""
+"""Every machine type whose size the table knows: all with GPUs, all of n1, and those that break
+their family's rule.
+"""
 
 _NAME: Final = re.compile(
     r"(?P<family>[a-z0-9]+-[a-z]+)-(?P<number>[1-9][0-9]{0,2})(?P<ssd>-lssd)?"
@@ -76,10 +78,15 @@ _NEWER: Final = re.compile(r"([cmn][5-9]|e[4-9])d?-(standard|highmem|highcpu)")
 """General-purpose x86 families of generations after this table. An Arm series ends in `a`."""
 _REFUSED: Final = {
     r"(a4x|[a-z]+[0-9]+a)-.+": "it has Arm processors, and the images are for x86",
-    r"g4-standard-(6|12|24)": "it has a part of a GPU, which needs NVIDIA's vGPU driver, and the images have another",
+    r"g4-standard-(6|12|24)": (
+        "it has a part of a GPU, which needs NVIDIA's vGPU driver, and the images have another"
+    ),
     r"tpu7x-.+": "Cloud TPU's API, through which jobs get their TPUs, does not offer TPU7x",
 }
-"""Names → why they are refused. Sources: "G4 machine series", fractional GPUs; Cloud TPU "TPU software versions"."""
+"""Names → why they are refused.
+
+Sources: "G4 machine series", fractional GPUs; Cloud TPU "TPU software versions".
+"""
 _ACCELERATED: Final = re.compile(r"(a[0-9]|g[2-9]|g[1-9][0-9]|ct[0-9]|tpu).*")
 _UNKNOWN: Final = "it is an accelerator-optimized machine type that this release does not know"
 
@@ -108,7 +115,9 @@ def find_machine_type(name: str) -> MachineType | None:
 
 
 def _custom_type(name: str, series: str, vcpus: int, mib: int) -> MachineType | None:
-    """Return a machine type of the user's own size, whose prices differ from those of its series."""
+    """Return a machine type of the user's own size, whose prices differ from those of
+    its series.
+    """
     family = _BY_FAMILY.get(f"{series}-standard")
     if family is None or not family.has_custom_types:
         return None
@@ -116,7 +125,9 @@ def _custom_type(name: str, series: str, vcpus: int, mib: int) -> MachineType | 
 
 
 def refusal_of(name: str) -> str | None:
-    """Return why no job can use a machine type that the table does not have; None if nothing is known about it."""
+    """Return why no job can use a machine type that the table does not have; None if nothing is
+    known about it.
+    """
     reason = next(
         (reason for pattern, reason in _REFUSED.items() if re.fullmatch(pattern, name)), None
     )

@@ -1,7 +1,8 @@
 """Cloud TPUs: generations, slices and hosts, and their names in four APIs.
 
-A replica gets a *slice*: connected chips, and the hosts (TPU VMs) that contain them. The number in its type name is its
-*size*. It counts TensorCores up to v5p (two per chip), and chips for v5e and v6e (one TensorCore each):
+A replica gets a *slice*: connected chips, and the hosts (TPU VMs) that contain them. The number in
+its type name is its *size*. It counts TensorCores up to v5p (two per chip), and chips for v5e and
+v6e (one TensorCore each):
 
     AI Platform  cloud_tpu + {type: TPU_V3, count: 8}          the count is the size
     Vertex AI    ct5lp-hightpu-4t + tpuTopology 4x4            the topology counts chips
@@ -18,7 +19,10 @@ from dataclasses import dataclass
 from typing import Final
 
 CHIPS_PER_HOST: Final = 4
-"""Chips per host of a slice of several hosts, in every generation. Source: Cloud TPU's pages of v2 to v6e."""
+"""Chips per host of a slice of several hosts, in every generation.
+
+Source: Cloud TPU's pages of v2 to v6e.
+"""
 _CUBE_EDGE: Final = 4
 
 
@@ -46,16 +50,23 @@ class Generation:
     hosts_by_chips: Mapping[int, Host]
     """Number of chips that one host has → that host."""
     machine_family: str = ""
-    """Compute Engine's name of the hosts, which GKE and Vertex AI use as well. Empty: only Cloud TPU has them."""
+    """Compute Engine's name of the hosts, which GKE and Vertex AI use as well.
+
+    Empty: only Cloud TPU has them.
+    """
     gke_label: str = ""
     """Value of GKE's label `cloud.google.com/gke-tpu-accelerator`. Source: GKE, "Plan TPUs"."""
     sku: str = ""
-    """Its name in the descriptions of prices per chip. Empty: it is priced by device or pod and by continent, and no
-    source says which SKU a slice has."""
+    """Its name in the descriptions of prices per chip.
+
+    Empty: it is priced by device or pod and by continent, and no source says which SKU a slice has.
+    """
     pod_zones: tuple[str, ...] = ()
     """Zones of slices of several hosts; empty: the same as `zones`."""
     chips_max: int = 0
-    """Chips of the largest slice that may have any arrangement of cubes of 4x4x4; 0: only those in the table."""
+    """Chips of the largest slice that may have any arrangement of cubes of 4x4x4; 0: only those in
+    the table.
+    """
 
     def type_name(self, size: int) -> str:
         return f"{self.prefix}-{size}"
@@ -93,9 +104,10 @@ def _slices(cores_per_chip: int, shapes: str) -> dict[int, str]:
 _FLAT: Final = _slices(1, "1x1 2x2 2x4 4x4 4x8 8x8 8x16 16x16")
 _SOLID: Final = _slices(2, "2x2x1 2x2x2 2x2x4 2x4x4 4x4x4 4x4x8 4x8x8 8x8x8 8x8x16 8x16x16")
 
-# Sources (all 2026): Cloud TPU's pages of each version (sizes, topologies, hosts), "TPU regions and zones" (zones),
-# "TPU software versions" (runtime), GKE's "Plan TPUs" (vCPUs, memory). v2 and v3 have no end date; only Cloud TPU's own
-# API offers them. TPU7x is missing, because that API does not offer it.
+# Sources (all 2026): Cloud TPU's pages of each version (sizes, topologies, hosts), "TPU regions and
+# zones" (zones), "TPU software versions" (runtime), GKE's "Plan TPUs" (vCPUs, memory). v2 and v3
+# have no end date; only Cloud TPU's own API offers them. TPU7x is missing, because that API does
+# not offer it.
 GENERATIONS: Final = {
     "v2": Generation(
         "v2",
@@ -216,7 +228,10 @@ def generation_of(tpu_type: str) -> Generation | None:
 
 
 def zones_of(tpu_type: str) -> tuple[str, ...]:
-    """Return the zones in which Cloud TPU offers slices of this type (`v5litepod-16`). Raises LookupError."""
+    """Return the zones in which Cloud TPU offers slices of this type (`v5litepod-16`).
+
+    Raises LookupError.
+    """
     table = generation_of(tpu_type)
     if table is None:
         raise LookupError(tpu_type)

@@ -1,4 +1,6 @@
-"""Capacity as it was observed: the latest outcome of a request for each zone and kind of VM, whichever job made it."""
+"""Capacity as it was observed: the latest outcome of a request for each zone and kind of VM,
+whichever job made it.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def candidate_words(plan: Plan, candidate: int) -> str:
 
 
 def candidate_keys(plan: Plan) -> list[list[tuple[str, str]]]:
-    """Return per candidate the keys of the outcomes that decide about it: zone and kind of each decisive role."""
+    """Return per candidate the keys of the outcomes that decide about it: zone and kind of each
+    decisive role.
+    """
     return [
         [(zone, kind) for kind in decisive_kinds(plan.at(number))]
         for number, zone in enumerate(plan.zones)
@@ -58,7 +62,9 @@ def candidate_keys(plan: Plan) -> list[list[tuple[str, str]]]:
 
 
 def advisable(plan: Plan) -> list[tuple[str, TaskGroup]]:
-    """Return zone and role of each request about which Google gives advice: Spot VMs of decisive roles with GPUs."""
+    """Return zone and role of each request about which Google gives advice: Spot VMs of decisive
+    roles with GPUs.
+    """
     placed = [(zone, plan.at(number)) for number, zone in enumerate(plan.zones)]
     groups = [
         (zone, group)
@@ -70,9 +76,11 @@ def advisable(plan: Plan) -> list[tuple[str, TaskGroup]]:
 
 
 def shares_quota(plan: Plan, one: int, other: int, message: str) -> bool:
-    """Whether the quota that candidate `one` has used up, by Google's message, covers the candidate `other`, too.
+    """Whether the quota that candidate `one` has used up, by Google's message, covers the candidate
+    `other`, too.
 
-    Quotas of GPUs, TPU generations, and machine families are per region and pricing; one counts all GPUs.
+    Quotas of GPUs, TPU generations, and machine families are per region and pricing; one counts all
+    GPUs.
     """
     if "GPUS_ALL_REGIONS" in message:
         return any(group.accelerator for group in plan.at(other).groups)
@@ -80,7 +88,9 @@ def shares_quota(plan: Plan, one: int, other: int, message: str) -> bool:
 
 
 def _quotas(plan: Plan) -> set[tuple[str, str, bool]]:
-    """Return what the decisive roles of a placed plan count against: region, GPU or family of machines, Spot."""
+    """Return what the decisive roles of a placed plan count against: region, GPU or family of
+    machines, Spot.
+    """
     kinds = [
         (g.accelerator, g.tpu.type if g.tpu else g.machine_type, g.spot)
         for g in _decisive_groups(plan)
@@ -96,7 +106,9 @@ def _decisive_groups(plan: Plan) -> Sequence[TaskGroup]:
 
 
 def decisive_kinds(plan: Plan) -> tuple[str, ...]:
-    """Return the kinds of VMs whose capacity decides where the job can run: those with accelerators, else all."""
+    """Return the kinds of VMs whose capacity decides where the job can run: those with
+    accelerators, else all.
+    """
     kinds = (
         machine_kind(group, spot=group.spot and plan.on_demand_after != 0)
         for group in _decisive_groups(plan)

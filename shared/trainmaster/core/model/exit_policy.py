@@ -11,7 +11,8 @@ A policy moves exits between the rules 8, 9 and 10.
 
     window   how long a charged restart counts; by default for the whole attempt
 
-The rules 1 to 6 and 14 come before any policy: an exit that is not the program's fault is never charged.
+The rules 1 to 6 and 14 come before any policy: an exit that is not the program's fault is never
+charged.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from typing import Final
 from trainmaster.core.model.replica_id import TaskType
 
 PERMANENT_STATUSES: Final = (2, 126, 127)
-"""Usage error, cannot execute, command not found: the shell's conventions. A retry ends in the same way."""
+"""Usage error, cannot execute, command not found: the shell's conventions.
+
+A retry ends in the same way.
+"""
 CRASH_STATUSES: Final = (128 + 6, 128 + 11)
 """SIGABRT and SIGSEGV as exit codes (128 + signal). Source: the service's rules."""
 SIGNAL_BASE: Final = 128
@@ -86,7 +90,9 @@ class ExitPolicy:
         return tuple(at for at in restarts if now - at < timedelta(seconds=self.window_s))
 
     def restart_pause_s(self, quick_failures: int) -> int:
-        """Return the pause before the restart that follows so many quick failures in a row: 0, 1, 2, 4 … seconds."""
+        """Return the pause before the restart that follows so many quick failures in a row: 0, 1,
+        2, 4 … seconds.
+        """
         return min((1 << quick_failures) >> 2, RESTART_PAUSE_MAX_S) if self.pauses else 0
 
     def user_action(self, code: int | None, task_type: TaskType) -> ExitAction | None:
@@ -96,7 +102,9 @@ class ExitPolicy:
         return next((rule.action for rule in self.rules if rule.matches(code, task_type)), None)
 
     def preset_action(self, code: int | None) -> ExitAction | None:
-        """Return the action that the preset assigns to the code; None if the rest of the rule table decides."""
+        """Return the action that the preset assigns to the code; None if the rest of the rule table
+        decides.
+        """
         if code in CRASH_STATUSES:
             return ExitAction.RERUN
         match self.preset:

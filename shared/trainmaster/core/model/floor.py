@@ -1,9 +1,11 @@
 """The floor of VM generations: how a gang moves to another zone with one write, whatever its size.
 
-    move ──► Placement.floor above every generation in use ──► each replica below it awaits a VM of that generation
+    move ──► Placement.floor above every generation in use ──► each replica below it awaits a VM of
+    that generation
 
-A VM below the floor is outdated: provisioning deletes it, and events about it are ignored. Stored replicas below the
-floor are written when their next VM reports. Until then, stores and `core.evolve` return them as they are seen here.
+A VM below the floor is outdated: provisioning deletes it, and events about it are ignored. Stored
+replicas below the floor are written when their next VM reports. Until then, stores and
+`core.evolve` return them as they are seen here.
 """
 
 from __future__ import annotations
@@ -24,7 +26,10 @@ NO_VM: Final[dict[str, Any]] = {
 }
 """Fields of a replica whose VM is another one from now on."""
 FLOOR_STEP: Final = 2
-"""The loss of a VM that is committed beside the move raises one generation by one. It stays below the floor."""
+"""The loss of a VM that is committed beside the move raises one generation by one.
+
+It stays below the floor.
+"""
 
 
 def next_floor(replicas: Sequence[Replica]) -> int:
@@ -33,13 +38,19 @@ def next_floor(replicas: Sequence[Replica]) -> int:
 
 
 def is_below_floor(job: Job, replica: Replica) -> bool:
-    """Whether the VM of this replica of the current attempt is outdated. A completed replica needs no VM."""
+    """Whether the VM of this replica of the current attempt is outdated.
+
+    A completed replica needs no VM.
+    """
     is_current = replica.attempt == job.attempt and replica.state is not ReplicaState.COMPLETED
     return is_current and replica.vm_generation < job.placement.floor
 
 
 def raise_to_floor(job: Job, replica: Replica, *, is_member: bool) -> Replica:
-    """Return the replica that awaits its VM of the floor. `is_member`: rounds count its incarnations."""
+    """Return the replica that awaits its VM of the floor.
+
+    `is_member`: rounds count its incarnations.
+    """
     changes: dict[str, Any] = {"ready_at": None, "hosts_ready": (), "early_losses_in_zone": 0}
     if not replica.awaits_vm:
         changes |= {

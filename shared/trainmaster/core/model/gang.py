@@ -1,4 +1,6 @@
-"""Required replicas: those without which a job cannot run. All others are optional (`trainmaster.gang: false`).
+"""Required replicas: those without which a job cannot run.
+
+All others are optional (`trainmaster.gang: false`).
 
     job                            required                                optional
     gang (the default)             all replicas                            none

@@ -1,8 +1,9 @@
 """The names of what an installation owns: no two installations of a project share one.
 
-One without a name owns `trainmaster-upload` and VMs `tm-…`; one with a name owns `tmNAME-upload` and VMs `tmNAME-…`.
-A name has no hyphen, so that no such prefix is the beginning of another one. Like the project, it is the
-same for the life of a process: it is read here, and not passed through all decisions (decision 179).
+One without a name owns `trainmaster-upload` and VMs `tm-…`; one with a name owns `tmNAME-upload`
+and VMs `tmNAME-…`. A name has no hyphen, so that no such prefix is the beginning of another one.
+Like the project, it is the same for the life of a process: it is read here, and not passed through
+all decisions (decision 179).
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ VARIABLE: Final = "TRAINMASTER_INSTALLATION"
 def checked(name: str) -> str:
     """Return the name of an installation; empty: it has none. Raises ValueError for a wrong one.
 
-    Source of the lengths: a service account has at most 30 characters, and a database at least 4. As in variables.tf.
+    Source of the lengths: a service account has at most 30 characters, and a database at least 4.
+    As in variables.tf.
     """
     if not re.fullmatch(r"([a-z0-9]{2,11})?", name):
         raise ValueError(
@@ -27,7 +29,10 @@ def checked(name: str) -> str:
 
 
 def own(name: str, chosen: str | None = None) -> str:
-    """Return what an installation calls what one without a name calls `name`. `chosen` None: this process's."""
+    """Return what an installation calls what one without a name calls `name`.
+
+    `chosen` None: this process's.
+    """
     chosen = os.environ.get(VARIABLE, "") if chosen is None else chosen
     _, hyphen, rest = name.partition("-")
     return f"tm{chosen}{hyphen}{rest}" if chosen else name

@@ -3,7 +3,8 @@
     Job        one document, written only when the job as a whole changes
     Replica    one document per (attempt, replica id), written by the events of that replica
 
-Everything here is an immutable value. `trainmaster.core.evolve` is the only place where one becomes another.
+Everything here is an immutable value. `trainmaster.core.evolve` is the only place where one becomes
+another.
 """
 
 from __future__ import annotations
@@ -20,17 +21,24 @@ from trainmaster.core.model.round import Round
 from trainmaster.core.model.tuning import TrialOf, Tuning, tuning_job_id
 
 RESTARTS_MAX: Final = 5
-"""Charged restarts of one replica in one attempt. Source: the service's fault tolerance rules (5 per worker)."""
+"""Charged restarts of one replica in one attempt.
+
+Source: the service's fault tolerance rules (5 per worker).
+"""
 RERUNS_MAX: Final = 3
 """Charged reruns of a job. Source: the same rules (whole-job retry at most 3 times)."""
 STALLS_MAX: Final = 3
-"""Restarts after stalls in one attempt: of one replica, or of the whole round. If a program keeps hanging, a restart
-does not help, and each stall costs the whole stallTimeout."""
+"""Restarts after stalls in one attempt: of one replica, or of the whole round.
+
+If a program keeps hanging, a restart does not help, and each stall costs the whole stallTimeout.
+"""
 INTERNAL_RETRIES_MAX: Final = 2
 """Reruns of a job after internal errors. Source: the same rules (3 attempts in all)."""
 
 CUSTOM_JOB_PREFIX: Final = "custom_"
-"""Prefix of the ids of custom jobs made by the API. Vertex AI gives jobs numbers, and our ids begin with a letter."""
+"""Prefix of the ids of custom jobs made by the API. Vertex AI gives jobs numbers, and our ids begin
+with a letter.
+"""
 
 
 class JobState(StrEnum):
@@ -64,27 +72,42 @@ class Placement:
     zone_index: int = 0
     """The candidate: index into the plan's zones."""
     round: int = 0
-    """Number of the placement round: one request for VMs in one zone. The next one begins after a capacity error, an
-    early loss of a VM, or a move to another zone."""
+    """Number of the placement round: one request for VMs in one zone.
+
+    The next one begins after a capacity error, an early loss of a VM, or a move to another zone.
+    """
     since: datetime | None = None
     """First capacity error of the current search for capacity."""
     next_at: datetime | None = None
     """Earliest time of the next request; None: at once."""
     only_optional: bool = False
-    """Whether only optional VMs were missing at the last capacity error: required ones do not wait for `next_at`."""
+    """Whether only optional VMs were missing at the last capacity error: required ones do not wait
+    for `next_at`.
+    """
     problem: str = ""
-    """Which quota was used up, or where there was no capacity, at the last capacity error; empty: unknown."""
+    """Which quota was used up, or where there was no capacity, at the last capacity error; empty:
+    unknown.
+    """
     blocked_since: datetime | None = None
-    """First of the latest capacity errors that only an operator can repair; None: the last one was of another kind."""
+    """First of the latest capacity errors that only an operator can repair; None: the last one was
+    of another kind.
+    """
     floor: int = 0
-    """Lowest VM generation that counts. A move raises it above every generation in use, which writes no replica
-    (`trainmaster.core.model.floor`)."""
+    """Lowest VM generation that counts.
+
+    A move raises it above every generation in use, which writes no replica
+    (`trainmaster.core.model.floor`).
+    """
     remaining: tuple[int, ...] | None = None
-    """Candidates that follow in this pass. None: no pass has begun since the gang ran, and all but the current one are
-    left."""
+    """Candidates that follow in this pass.
+
+    None: no pass has begun since the gang ran, and all but the current one are left.
+    """
     left: tuple[str, ...] | None = None
-    """Zones that the gang was requested in before this one, and that may still have VMs. None: an earlier release
-    stored the job, and any zone of its plan may have some."""
+    """Zones that the gang was requested in before this one, and that may still have VMs.
+
+    None: an earlier release stored the job, and any zone of its plan may have some.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +160,11 @@ class Job:
     cost_check_at: datetime | None = None
     """When the cost of a job with a cap is computed next; None: it has not been computed."""
     channel_key: str = field(default="", repr=False, compare=False)
-    """Secret of the agents' peer channel, 32 bytes in hexadecimal digits; empty: the job has none. The commit of the
-    submission draws it, so it is in no event and no decision, and a replay cannot know it. Only the VM configuration
-    shows it."""
+    """Secret of the agents' peer channel, 32 bytes in hexadecimal digits; empty: the job has none.
+
+    The commit of the submission draws it, so it is in no event and no decision, and a replay cannot
+    know it. Only the VM configuration shows it.
+    """
     version: int = 1
     """Number of writes of this document."""
 
@@ -150,7 +175,10 @@ class Job:
 
     @property
     def placed(self) -> Job:
-        """The job as its VMs are requested now: with the plan of its current candidate. It is never stored."""
+        """The job as its VMs are requested now: with the plan of its current candidate.
+
+        It is never stored.
+        """
         return (
             replace(self, plan=self.plan.at(self.placement.zone_index))
             if self.plan.options
@@ -198,8 +226,9 @@ def tuning_of(job: Job) -> Tuning:
 
 
 def public_id(job_id: str) -> str:
-    """Return the id that users, programs and logs see: the number of a custom job made by the API, the id of the tuning
-    job of a trial, else the job id."""
+    """Return the id that users, programs and logs see: the number of a custom job made by the API,
+    the id of the tuning job of a trial, else the job id.
+    """
     job_id = tuning_job_id(job_id)
     number = job_id.removeprefix(CUSTOM_JOB_PREFIX)
     return number if number.isdecimal() else job_id

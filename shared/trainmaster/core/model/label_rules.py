@@ -1,4 +1,7 @@
-"""The rules for labels of jobs, which are also labels of their VMs. Source: Compute Engine "Labels overview"."""
+"""The rules for labels of jobs, which are also labels of their VMs.
+
+Source: Compute Engine "Labels overview".
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """Measurements of trials while they run.
 
-    reported by the program ──► merge_measurements ──► Trial.reported ──► Suggester.find_unpromising ──► stopped
+    reported by the program ──► merge_measurements ──► Trial.reported ──► Suggester.find_unpromising
+    ──► stopped
 
-A curve is a trial's measurements by step. It is thinned out, so that one document can hold a thousand trials with their
-curves.
+A curve is a trial's measurements by step. It is thinned out, so that one document can hold a
+thousand trials with their curves.
 """
 
 from __future__ import annotations
@@ -15,16 +16,27 @@ from typing import Final
 from trainmaster.core.model.tuning import Measurement, Trial, Tuning
 
 CURVES_BYTES_MAX: Final = 200_000
-"""Size of all stored curves of a tuning job. The whole document, with the trials and their plan, may have 1 MiB."""
+"""Size of all stored curves of a tuning job.
+
+The whole document, with the trials and their plan, may have 1 MiB.
+"""
 POINT_BYTES: Final = 27
-"""Size of one stored point: two names of fields with their values. Source: Firestore, storage size calculations."""
+"""Size of one stored point: two names of fields with their values.
+
+Source: Firestore, storage size calculations.
+"""
 POINTS_MAX: Final = 50
-"""Points of one curve, whatever the number of trials. A chart of a few hundred pixels shows no more."""
+"""Points of one curve, whatever the number of trials.
+
+A chart of a few hundred pixels shows no more.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialReport:
-    """The latest measurements of a running trial, in the order in which its program reported them."""
+    """The latest measurements of a running trial, in the order in which its program
+    reported them.
+    """
 
     number: int
     """Number of the trial."""
@@ -32,7 +44,9 @@ class TrialReport:
 
 
 def points_max(max_trials: int) -> int:
-    """Return the number of points of each curve, so that the curves of `max_trials` trials can be stored."""
+    """Return the number of points of each curve, so that the curves of `max_trials` trials can be
+    stored.
+    """
     return min(POINTS_MAX, CURVES_BYTES_MAX // (POINT_BYTES * max(max_trials, 1)))
 
 
@@ -41,9 +55,10 @@ def merge_measurements(
 ) -> tuple[Measurement, ...]:
     """Return the curve after another report, thinned out to at most `limit` points.
 
-    `reported` are the program's latest measurements, in its own order. If two are for the same step, the later one
-    counts. A program that continues from a checkpoint returns to an earlier step: measurements beyond that step are
-    dropped. A repeated report changes nothing, even after the curve was thinned out.
+    `reported` are the program's latest measurements, in its own order. If two are for the same
+    step, the later one counts. A program that continues from a checkpoint returns to an earlier
+    step: measurements beyond that step are dropped. A repeated report changes nothing, even after
+    the curve was thinned out.
     """
     if not reported:
         return tuple(known)
@@ -64,7 +79,10 @@ def curve_after(
 
 
 def _thin_out(points: Sequence[Measurement], limit: int) -> tuple[Measurement, ...]:
-    """Drop, one after the other, the inner point with the closest neighbours. The first and the last point stay."""
+    """Drop, one after the other, the inner point with the closest neighbours.
+
+    The first and the last point stay.
+    """
     kept = list(points)
     while len(kept) > max(limit, 2):
         inner = range(1, len(kept) - 1)

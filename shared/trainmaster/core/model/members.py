@@ -1,6 +1,9 @@
-"""Members: the replicas of a synchronous job that run in rounds. All other replicas are judged each alone.
+"""Members: the replicas of a synchronous job that run in rounds.
 
-A member's `incarnation` is the round that it was last ready for; no document of a member is written when a round ends.
+All other replicas are judged each alone.
+
+A member's `incarnation` is the round that it was last ready for; no document of a member is written
+when a round ends.
 """
 
 from __future__ import annotations
@@ -25,7 +28,10 @@ def is_member(plan: Plan, replica_id: ReplicaId) -> bool:
 
 
 def has_channel(plan: Plan) -> bool:
-    """Whether the agents of the members have a peer channel. Hosts of TPU slices have no names of ours."""
+    """Whether the agents of the members have a peer channel.
+
+    Hosts of TPU slices have no names of ours.
+    """
     return plan.is_synchronous and not plan.tpu_zones
 
 
@@ -37,27 +43,35 @@ def channel_members(plan: Plan) -> tuple[ReplicaId, ...]:
 
 
 def is_held(job: Job, replica_id: ReplicaId) -> bool:
-    """Whether the replica is a member, and waits for a round: all do, or this round goes without it."""
+    """Whether the replica is a member, and waits for a round: all do, or this round goes without
+    it.
+    """
     return (
         job.round.is_held and is_member(job.plan, replica_id)
     ) or replica_id in job.round.without
 
 
 def may_go_without(plan: Plan, missing: Collection[ReplicaId]) -> bool:
-    """Whether a round may begin without these members: an elastic job has the primary and enough others left."""
+    """Whether a round may begin without these members: an elastic job has the primary and enough
+    others left.
+    """
     if plan.elastic is None or plan.primary in missing:
         return False
     return sum(group.count for group in plan.groups) - len(missing) >= plan.elastic.min_replicas
 
 
 def has_started(state: State) -> bool:
-    """Whether all required replicas have been ready: the job is RUNNING, or will be once that is recorded."""
+    """Whether all required replicas have been ready: the job is RUNNING, or will be once that is
+    recorded.
+    """
     return state.job.started_at is not None or is_start_missed(state)
 
 
 def is_start_missed(state: State) -> bool:
-    """Whether the job does not run although its required replicas have been ready: the function that counted died, they
-    are not all counted, or their round ended first. False unless `state` holds the whole attempt."""
+    """Whether the job does not run although its required replicas have been ready: the function
+    that counted died, they are not all counted, or their round ended first. False unless `state`
+    holds the whole attempt.
+    """
     job = state.job
     required = (replica for replica in state.replicas if is_required(job.plan, replica.replica_id))
     is_unrecorded = state.whole and job.state is JobState.PREPARING and job.tuning is None
@@ -78,7 +92,10 @@ def can_spare(state: State, replica_id: ReplicaId) -> bool:
 
 
 def goes_on(state: State, missing: Collection[ReplicaId] | None = None) -> bool:
-    """Whether the job goes on without these members, by default those that await VMs. `state` holds the attempt."""
+    """Whether the job goes on without these members, by default those that await VMs.
+
+    `state` holds the attempt.
+    """
     if missing is None:
         missing = {member.replica_id for member in members(state) if member.awaits_vm}
     return has_started(state) and may_go_without(state.job.plan, missing)
@@ -98,8 +115,11 @@ def is_ready(job: Job, replica: Replica) -> bool:
 
 
 def state_word(job: Job, replica: Replica) -> str:
-    """Return the replica's state as users see it. While its round is held, a member is STOPPING until its agent reports
-    that nothing older runs, and then HELD: it waits for the others."""
+    """Return the replica's state as users see it.
+
+    While its round is held, a member is STOPPING until its agent reports that nothing older runs,
+    and then HELD: it waits for the others.
+    """
     if (
         replica.state is not ReplicaState.RUNNING
         or job.state.is_terminal
@@ -110,8 +130,9 @@ def state_word(job: Job, replica: Replica) -> str:
 
 
 def must_have_stopped(job: Job, member: Replica, now: datetime) -> bool:
-    """Whether the member's agent is of an earlier release, which does not report under `hold`, and has had the time to
-    end its program."""
+    """Whether the member's agent is of an earlier release, which does not report under `hold`, and
+    has had the time to end its program.
+    """
     is_silent = not member.reports_held and member.state is not ReplicaState.REPLACING
     ordered_at = job.round.ordered_at
     return (
@@ -129,7 +150,9 @@ def members(state: State) -> tuple[Replica, ...]:
 
 
 def joining_members(state: State) -> tuple[Replica, ...]:
-    """Return the members that the running round goes without, and that are ready; none once a member has completed."""
+    """Return the members that the running round goes without, and that are ready; none once a
+    member has completed.
+    """
     if any(member.state is ReplicaState.COMPLETED for member in members(state)):
         return ()
     without = set(state.job.round.without)
@@ -137,11 +160,11 @@ def joining_members(state: State) -> tuple[Replica, ...]:
 
 
 def recall(state: State) -> State:
-    """Return the state with the members that completed in an earlier round recalled: they wait for another VM. So do
-    replicas whose VM generation is below the floor.
+    """Return the state with the members that completed in an earlier round recalled: they wait for
+    another VM. So do replicas whose VM generation is below the floor.
 
-    The others may wait for them. Stores and `core.evolve` return states in this form, so that neither the end of a
-    round nor a move writes documents of replicas that it only concerns.
+    The others may wait for them. Stores and `core.evolve` return states in this form, so that
+    neither the end of a round nor a move writes documents of replicas that it only concerns.
     """
     job = state.job
     if not any(

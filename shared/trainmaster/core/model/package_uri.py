@@ -1,7 +1,9 @@
-"""URIs of packages in a plan: `gs://BUCKET/NAME#GENERATION`, as gsutil writes a version of an object.
+"""URIs of packages in a plan: `gs://BUCKET/NAME#GENERATION`, as gsutil writes a version of an
+object.
 
-The package of the built-in algorithms is named by its content instead: `gs://BUCKET/NAME#sha256=HASH`. The job format
-allows no `#` in the name of a package, so that the forms are unambiguous.
+The package of the built-in algorithms is named by its content instead:
+`gs://BUCKET/NAME#sha256=HASH`. The job format allows no `#` in the name of a package, so that the
+forms are unambiguous.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@
      ├── program: Program                    packages or container, arguments, environment variables
      └── where, how long, at which price, and which exits are retried
 
-A plan never changes. A later change of settings therefore has no effect on a job that was accepted before.
+A plan never changes. A later change of settings therefore has no effect on a job that was accepted
+before.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class Tpu:
     topology: str | None = None
     """Chip topology, such as `4x4`; None if the type implies it."""
     queue: TpuQueue | None = None
-    """Kind of its queued resource; None: no queue, Cloud TPU creates the slice at once or refuses."""
+    """Kind of its queued resource; None: no queue, Cloud TPU creates the slice at once or refuses.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,9 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The program of a replica: `python -m MODULE ARGS --job-dir JOB_DIR` after installing packages, or a container."""
+    """The program of a replica: `python -m MODULE ARGS --job-dir JOB_DIR` after installing
+    packages, or a container.
+    """
 
     package_uris: tuple[str, ...]
     """Packages to install, in this order; empty for a container."""
@@ -126,7 +130,9 @@ class TaskGroup:
 
 @dataclass(frozen=True, slots=True)
 class Substitution:
-    """Something the spec requests that no longer exists, and what the job gets instead. `describe` shows it.
+    """Something the spec requests that no longer exists, and what the job gets instead.
+
+    `describe` shows it.
 
     It is a note about the requested value if the replacement is the same.
     """
@@ -163,7 +169,10 @@ class Dialect(StrEnum):
 
 
 class GcsFolder(StrEnum):
-    """Whether programs find the buckets of Cloud Storage below /gcs. Nothing can be written there otherwise."""
+    """Whether programs find the buckets of Cloud Storage below /gcs.
+
+    Nothing can be written there otherwise.
+    """
 
     OFF = "off"
     IF_POSSIBLE = "if_possible"  # a CustomJob that does not say whether it needs them
@@ -172,10 +181,15 @@ class GcsFolder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An alternative of `trainmaster.placement`: what its candidates have in place of the plan's own values."""
+    """An alternative of `trainmaster.placement`: what its candidates have in place of the plan's
+    own values.
+    """
 
     groups: tuple[TaskGroup, ...]
-    """The hardware of all roles, in the order of the plan's groups and with the same counts. Without programs."""
+    """The hardware of all roles, in the order of the plan's groups and with the same counts.
+
+    Without programs.
+    """
     on_demand_after: int | None = None
     reservation: str | None = None
     environment: tuple[Variable, ...] = ()
@@ -191,7 +205,9 @@ class Candidate:
     option: int
     """Index into the plan's options."""
     rank: int
-    """Likely candidates are requested in this order: by their place in the list (`ordered`), or by price (`anyOf`)."""
+    """Likely candidates are requested in this order: by their place in the list (`ordered`), or by
+    price (`anyOf`).
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,32 +232,42 @@ class Cap:
     """The least that they can cost per hour: at the cheapest candidate and pricing."""
     rates: tuple[Rate, ...] = ()
     spent: float = 0.0
-    """The most that the job had cost when its cost was computed last: the VMs that follow can run the shorter."""
+    """The most that the job had cost when its cost was computed last: the VMs that follow can run
+    the shorter.
+    """
 
     def __str__(self) -> str:
         return f"{self.amount:g} {self.currency}"
 
     @property
     def longest_s(self) -> float:
-        """Seconds that all machines can run for the rest at most; infinite while prices are not known."""
+        """Seconds that all machines can run for the rest at most; infinite while prices are not
+        known.
+        """
         return (
             (self.amount - self.spent) / self.least_per_hour * 3600 if self.least_per_hour else inf
         )
 
     def is_reached(self, spent: float, save_s: int = 0) -> bool:
-        """Whether a job that has cost so much must end now, to cost no more than the amount; or in `save_s`."""
+        """Whether a job that has cost so much must end now, to cost no more than the amount; or in
+        `save_s`.
+        """
         return spent + self.per_hour * (COST_RESERVE_S + save_s) / 3600 >= self.amount
 
     def next_check_at(self, at: datetime, spent: float) -> datetime:
-        """Return when a job that has cost so much at `at` may reach the amount. Replacements of VMs are paid for beside
-        the VMs before them, so a part of the time is left."""
+        """Return when a job that has cost so much at `at` may reach the amount.
+
+        Replacements of VMs are paid for beside the VMs before them, so a part of the time is left.
+        """
         left_s = (self.amount - spent) / self.per_hour * 3600 - COST_RESERVE_S - COST_SAVE_S
         return at + timedelta(seconds=max(COST_CHECK_SHARE * left_s, COST_CHECK_MIN_S))
 
 
 @dataclass(frozen=True, slots=True)
 class Elastic:
-    """`trainmaster.elastic`: a synchronous job goes on without members whose VMs Google does not have."""
+    """`trainmaster.elastic`: a synchronous job goes on without members whose VMs Google does not
+    have.
+    """
 
     min_replicas: int
     """Members that a round needs, with the primary."""
@@ -259,7 +285,10 @@ class Plan:
     """The program of every role that has none of its own."""
     region: str
     zones: tuple[str, ...]
-    """The zones in which the job may run. With `candidates`, the zone of each: one zone may be there several times."""
+    """The zones in which the job may run.
+
+    With `candidates`, the zone of each: one zone may be there several times.
+    """
     runtime: str
     """Name of the runtime that the image is made for."""
     image: str
@@ -292,31 +321,42 @@ class Plan:
     checkpoint_signal: str = "SIGTERM"
     """Signal that asks the program to save a checkpoint before its VM is shut down."""
     save_on_notice: str = "replica"
-    """Which programs save when the end of a VM is announced: those of all members of a synchronous job (`gang`), that
-    of the VM (`replica`), or none (`off`)."""
+    """Which programs save when the end of a VM is announced: those of all members of a synchronous
+    job (`gang`), that of the VM (`replica`), or none (`off`).
+    """
     preflight: str = "on"
-    """Whether VMs that fail the preflight are replaced (`on`), only named (`report`), or not examined (`off`)."""
+    """Whether VMs that fail the preflight are replaced (`on`), only named (`report`), or not
+    examined (`off`).
+    """
     stall_timeout_s: int | None = None
     """Time without output after which the agent ends a program, in seconds; None: no limit."""
     still_s: int | None = None
-    """Shortest time for which all members, or the only replica, must be still for the agents to end them, in seconds;
-    None: they are not watched."""
+    """Shortest time for which all members, or the only replica, must be still for the agents to end
+    them, in seconds; None: they are not watched.
+    """
     dialect: Dialect = Dialect.AI_PLATFORM
     output_directory: str | None = None
     """baseOutputDirectory of Vertex AI's format."""
     priority: int = 0
     """Position in the admission queue: larger first."""
     gang: bool = True
-    """Whether all VMs of the job must exist before it runs. False: see `trainmaster.core.model.gang`."""
+    """Whether all VMs of the job must exist before it runs.
+
+    False: see `trainmaster.core.model.gang`.
+    """
     algorithm: BuiltInAlgorithm | None = None
     """The built-in algorithm that the job runs; None: a program of the user."""
     independent: bool = False
     """Whether no replica depends on another."""
     gcs: GcsFolder = GcsFolder.OFF
     tracking_run: str = "auto"
-    """`one`: all incarnations are one run in MLflow, too; `each`: no variable names the run of a tracker."""
+    """`one`: all incarnations are one run in MLflow, too; `each`: no variable names the run of a
+    tracker.
+    """
     zones_listed: bool = False
-    """Whether the user has listed the zones: they are tried in this order, except those without capacity."""
+    """Whether the user has listed the zones: they are tried in this order, except those without
+    capacity.
+    """
     options: tuple[Option, ...] = ()
     """The alternatives; empty: the job has only the plan's own values."""
     cheapest_first: bool = False
@@ -324,11 +364,14 @@ class Plan:
     candidates: tuple[Candidate, ...] = ()
     """One per entry of `zones`, if there are options."""
     has_rounds: bool = False
-    """Whether an alternative has several machines that train together: on all others, one slice also runs in rounds."""
+    """Whether an alternative has several machines that train together: on all others, one slice
+    also runs in rounds.
+    """
     cap: Cap | None = None
     usd_per_hour: float = 0.0
-    """The most that all machines cost per hour at list prices, in whole cents; 0: the installation had no limit of that
-    when the job was accepted, so none counts it."""
+    """The most that all machines cost per hour at list prices, in whole cents; 0: the installation
+    had no limit of that when the job was accepted, so none counts it.
+    """
     elastic: Elastic | None = None
     """None: each round needs all members."""
 
@@ -352,7 +395,9 @@ class Plan:
 
     @cached_property
     def is_synchronous(self) -> bool:
-        """Whether the members of the cluster train together and run in rounds (`trainmaster.core.model.round`)."""
+        """Whether the members of the cluster train together and run in rounds
+        (`trainmaster.core.model.round`).
+        """
         if self.independent or any(group.task_type is TaskType.PS for group in self.groups):
             return False
         trained = (group for group in self.groups if group.task_type is not TaskType.EVALUATOR)
@@ -360,7 +405,9 @@ class Plan:
 
     @property
     def fuse_s(self) -> int:
-        """Seconds after which Compute Engine ends a VM of the job by itself, and a TPU node deletes itself."""
+        """Seconds after which Compute Engine ends a VM of the job by itself, and a TPU node deletes
+        itself.
+        """
         fuse_s = self.max_running_s + (self.max_wait_s or 0)
         return int(min(fuse_s, self.cap.longest_s if self.cap else inf)) + FUSE_SLACK_S
 
@@ -373,8 +420,9 @@ class Plan:
     def slices(self) -> tuple[ReplicaId, ...]:
         """TPU slices that must learn each other's addresses, in rank order.
 
-        A slice has no DNS name, so every member of its cluster needs its address. Empty if the job has no slice, or if
-        one slice is the whole cluster. Evaluators are not members of the cluster.
+        A slice has no DNS name, so every member of its cluster needs its address. Empty if the job
+        has no slice, or if one slice is the whole cluster. Evaluators are not members of the
+        cluster.
         """
         cluster = [group for group in self.groups if group.task_type is not TaskType.EVALUATOR]
         groups = [group for group in cluster if group.tpu]
@@ -393,7 +441,9 @@ class Plan:
         )
 
     def at(self, candidate: int) -> Plan:
-        """Return the plan of the VMs of a candidate: with the values of its option, and the region of its zone."""
+        """Return the plan of the VMs of a candidate: with the values of its option, and the region
+        of its zone.
+        """
         if not self.options:
             return self
         option = self.options[self.candidates[candidate].option]
@@ -419,7 +469,9 @@ class Plan:
         )
 
     def keeps_vms(self, one: int, other: int) -> bool:
-        """Whether two candidates differ only in how VMs are bought, so that the VMs of one may stay in the other."""
+        """Whether two candidates differ only in how VMs are bought, so that the VMs of one may stay
+        in the other.
+        """
         if not self.options or self.zones[one] != self.zones[other]:
             return one == other
         first, second = (self.options[self.candidates[number].option] for number in (one, other))
@@ -439,7 +491,8 @@ class Plan:
         return self.gpu_packages if has_gpus and self.gpu_packages else self.packages
 
     def with_versions(self, versions: Mapping[str, str]) -> Plan:
-        """Return the plan with these packages and container images replaced, in the programs of the job and its roles.
+        """Return the plan with these packages and container images replaced, in the programs of the
+        job and its roles.
 
         `versions`: URI or name as requested → the same with its generation or digest.
         """
@@ -461,7 +514,9 @@ class Plan:
 
     @property
     def versions(self) -> dict[str, str]:
-        """The packages and container images of the job, as requested → with the version that was accepted."""
+        """The packages and container images of the job, as requested → with the version that was
+        accepted.
+        """
         programs = [self.program, *(group.program for group in self.groups if group.program)]
         names = [uri for program in programs for uri in program.package_uris]
         images = [program.container.image for program in programs if program.container]

@@ -11,7 +11,10 @@ from trainmaster.core.model.tuning import Measurement
 
 
 class ReplicaState(StrEnum):
-    """State of a replica. A member of a round keeps its state while the round is held, until it reports."""
+    """State of a replica.
+
+    A member of a round keeps its state while the round is held, until it reports.
+    """
 
     WAITING = "WAITING"  # its VM is desired; the agent has not reported yet
     RUNNING = "RUNNING"  # the agent reported this incarnation ready
@@ -31,7 +34,10 @@ class HostVm:
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One replica in one attempt. Times are the `now` of the event that caused the change, unless stated otherwise."""
+    """One replica in one attempt.
+
+    Times are the `now` of the event that caused the change, unless stated otherwise.
+    """
 
     attempt: int
     replica_id: ReplicaId
@@ -39,12 +45,19 @@ class Replica:
     incarnation: int = 1
     """Incarnation within the attempt. Of a member: the round that it was last ready for."""
     vm_generation: int = 1
-    """Which VM of the replica this is. It grows whenever another VM is requested, over all attempts of the job."""
+    """Which VM of the replica this is.
+
+    It grows whenever another VM is requested, over all attempts of the job.
+    """
     instance_id: str | None = None
-    """Google's numeric id of the current VM; None until the agent has reported from it. It never changes within a VM
-    generation."""
+    """Google's numeric id of the current VM; None until the agent has reported from it.
+
+    It never changes within a VM generation.
+    """
     restarts: tuple[datetime, ...] = ()
-    """When restarts were charged to the replica in this attempt, without those before the exit policy's window."""
+    """When restarts were charged to the replica in this attempt, without those before the exit
+    policy's window.
+    """
     quick_failures: int = 0
     """As `Round.quick_failures`, of a replica that is judged alone."""
     stalls: int = 0
@@ -56,18 +69,26 @@ class Replica:
     replaced: int = 0
     """How often its VM was replaced in this attempt."""
     vms_lost: int = 0
-    """VMs that were taken away from it, over all attempts. Spot VMs are requested until `Plan.on_demand_after`."""
+    """VMs that were taken away from it, over all attempts.
+
+    Spot VMs are requested until `Plan.on_demand_after`.
+    """
     startup_timeouts: int = 0
     """Startup timeouts since the agent last reported."""
     vm_since: datetime | None = None
-    """When the agent of the current VM first reported. None: it has not, or an earlier release recorded the report."""
+    """When the agent of the current VM first reported.
+
+    None: it has not, or an earlier release recorded the report.
+    """
     early_losses: int = 0
     """VMs lost early in a row, over all attempts: before their agents reported, or soon after."""
     early_losses_in_zone: int = 0
     """The part of `early_losses` in the current zone."""
     ready_at: datetime | None = None
-    """When the current incarnation became ready; while it is down, when the last ready one did. None: none has been
-    ready in this attempt, since the gang last moved."""
+    """When the current incarnation became ready; while it is down, when the last ready one did.
+
+    None: none has been ready in this attempt, since the gang last moved.
+    """
     ordered_at: datetime | None = None
     """When the current incarnation was ordered."""
     done_at: datetime | None = None
@@ -77,11 +98,19 @@ class Replica:
     hosts_done: tuple[int, ...] = ()
     """Hosts of its TPU slice that exited 0 in this incarnation."""
     host_vms: tuple[HostVm, ...] = ()
-    """The machines that first reported ready as hosts of its TPU slice. Events from other machines are refused."""
+    """The machines that first reported ready as hosts of its TPU slice.
+
+    Events from other machines are refused.
+    """
     has_ended: bool = False
-    """Of a member: whether its program ended in the round before this incarnation by itself, and not with exit 0."""
+    """Of a member: whether its program ended in the round before this incarnation by itself, and
+    not with exit 0.
+    """
     reports_held: bool = True
-    """Whether the agent of the current VM reports while its round is held. Agents of earlier releases do not."""
+    """Whether the agent of the current VM reports while its round is held.
+
+    Agents of earlier releases do not.
+    """
     measurement: Measurement | None = None
     """In a trial, the last measurement that its program reported."""
     version: int = 1
@@ -97,7 +126,9 @@ class Replica:
 
     @property
     def awaits_vm(self) -> bool:
-        """Whether another VM was ordered and its agent has not reported: the VM may not exist yet."""
+        """Whether another VM was ordered and its agent has not reported: the VM may not
+        exist yet.
+        """
         return (
             self.state in (ReplicaState.WAITING, ReplicaState.REPLACING)
             and self.instance_id is None
@@ -110,7 +141,9 @@ class Replica:
 
     @property
     def ready_for(self) -> str | None:
-        """The round that a member is ready for, as `ATTEMPT-ROUND`; None: it is not ready, or not in the cluster."""
+        """The round that a member is ready for, as `ATTEMPT-ROUND`; None: it is not ready, or not
+        in the cluster.
+        """
         is_ready = self.state is ReplicaState.RUNNING and self.replica_id.is_in_cluster
         return f"{self.attempt}-{self.incarnation}" if is_ready else None
 

@@ -34,8 +34,11 @@ class ReplicaId:
 
     @property
     def is_in_cluster(self) -> bool:
-        """Whether the replica is a member of the cluster. An evaluator is not: it reads checkpoints, does not wait for
-        other replicas, and they do not wait for it."""
+        """Whether the replica is a member of the cluster.
+
+        An evaluator is not: it reads checkpoints, does not wait for other replicas, and they do not
+        wait for it.
+        """
         return self.task_type is not TaskType.EVALUATOR
 
     @property
@@ -45,6 +48,9 @@ class ReplicaId:
 
     @classmethod
     def parse(cls, text: str) -> ReplicaId:
-        """Return the replica id that `str` wrote as `worker-1`. Raises ValueError for any other text."""
+        """Return the replica id that `str` wrote as `worker-1`.
+
+        Raises ValueError for any other text.
+        """
         task_type, _, index = text.rpartition("-")
         return cls(TaskType(task_type), int(index))

@@ -4,8 +4,8 @@
        ▲                                                                                    │
        └────────────────────── all are ready: one verdict on the round that ended ──────────┘
 
-A round is the incarnation of all members: directives and events carry its number. It begins with 1 in each attempt.
-The first round of a job is not held: its members start as their VMs come.
+A round is the incarnation of all members: directives and events carry its number. It begins with 1
+in each attempt. The first round of a job is not held: its members start as their VMs come.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from typing import Final
 from trainmaster.core.model.replica_id import ReplicaId
 
 STORED_BEFORE_ROUNDS: Final = 1_000_000
-"""Number of the round in which a job of an earlier release runs. Its members keep incarnations of their own until the
-round ends."""
+"""Number of the round in which a job of an earlier release runs.
+
+Its members keep incarnations of their own until the round ends.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +36,9 @@ class Saving:
     silent: tuple[ReplicaId, ...] = ()
     """Members whose agents did not answer it through the peer channel. Directives tell them."""
     grows: bool = False
-    """Whether no VM goes: members that the round goes without can join the next one, or the job ends. `by` is then the
-    primary, whose directive lets its agent ask the others."""
+    """Whether no VM goes: members that the round goes without can join the next one, or the job
+    ends. `by` is then the primary, whose directive lets its agent ask the others.
+    """
     ends: bool = False
     """Whether the job is cancelled afterwards, because it is about to cost its `maxCost`."""
 
@@ -55,17 +58,24 @@ class Round:
     stopped_by: ReplicaId | None = None
     """Member whose end, or whose VM's loss, ended the round before it."""
     quick_failures: int = 0
-    """Rounds in a row, over all attempts, that a failure soon after the start ended. They lengthen the pause before the
-    next start."""
+    """Rounds in a row, over all attempts, that a failure soon after the start ended.
+
+    They lengthen the pause before the next start.
+    """
     stalls: int = 0
     """Rounds of this attempt that a stall ended."""
     bug: str | None = None
-    """Signature that the next verdict must repeat to prove a bug (`core.rules.repetition`); None if none can."""
+    """Signature that the next verdict must repeat to prove a bug (`core.rules.repetition`); None if
+    none can.
+    """
     saving: Saving | None = None
-    """Set while a round runs in which all members save; if the job ends then, also while the next one is held. Jobs
-    that are not synchronous have only this last kind."""
+    """Set while a round runs in which all members save; if the job ends then, also while the next
+    one is held. Jobs that are not synchronous have only this last kind.
+    """
     without: tuple[ReplicaId, ...] = ()
-    """Members that this round or, while it is held, the one before it goes without (`Plan.elastic`). They are held."""
+    """Members that this round or, while it is held, the one before it goes without
+    (`Plan.elastic`). They are held.
+    """
     refused_at: datetime | None = None
     """While an elastic round is held: when a VM was first refused in that time."""
     grown_at: datetime | None = None

@@ -64,6 +64,7 @@ class Parameter:
 
 
 def format_number(number: float) -> str:
-    """Return the number as a program gets it: whole numbers without a point, so that both int() and float() accept
-    them."""
+    """Return the number as a program gets it: whole numbers without a point, so that both int() and
+    float() accept them.
+    """
     return str(int(number)) if number == int(number) and abs(number) < 2**53 else repr(number)

@@ -3,8 +3,8 @@
     Tuning     on the tuning job, which has no replicas of its own
     TrialOf    on the job of each trial, whose id no user can choose
 
-Values are stored as the text that the program gets, in the order of the parameters, so that a thousand trials fit into
-one document.
+Values are stored as the text that the program gets, in the order of the parameters, so that a
+thousand trials fit into one document.
 """
 
 from __future__ import annotations
@@ -45,8 +45,10 @@ class StoppingRule(StrEnum):
     """Which running trials are stopped early (`trainmaster.suggesters`)."""
 
     NONE = "NONE"
-    MEDIAN = "MEDIAN"  # the best value so far is worse than the median of the completed trials' means up to its step
-    WORST_QUARTER = "WORST_QUARTER"  # the best value so far is in the worst quarter of the completed trials' values
+    # The best value so far is worse than the median of the completed trials' means up to its step.
+    MEDIAN = "MEDIAN"
+    # The best value so far is in the worst quarter of the completed trials' values.
+    WORST_QUARTER = "WORST_QUARTER"
 
 
 class TrialState(StrEnum):
@@ -82,7 +84,10 @@ class Measurement:
     step: int = 0
     """Training step at which it was measured."""
     earlier: tuple[Point, ...] = ()
-    """Values that the program reported before it, oldest first. Only an exit and the end of its trial carry them."""
+    """Values that the program reported before it, oldest first.
+
+    Only an exit and the end of its trial carry them.
+    """
 
     @property
     def alone(self) -> Measurement:
@@ -123,7 +128,9 @@ class Trial:
     measurement: Measurement | None = None
     """The final measurement, once the trial has ended."""
     reported: tuple[Measurement, ...] = ()
-    """Measurements that its program reported while it ran, by step: at most `learning_curve.points_max`."""
+    """Measurements that its program reported while it ran, by step: at most
+    `learning_curve.points_max`.
+    """
 
     @property
     def latest(self) -> Measurement | None:
@@ -146,7 +153,9 @@ class Tuning:
     max_parallel: int = 1
     """Number of trials that may run at the same time."""
     max_failed: int = 0
-    """Number of failed trials that end the tuning job; 0: it ends if a trial fails before any other succeeds."""
+    """Number of failed trials that end the tuning job; 0: it ends if a trial fails before any other
+    succeeds.
+    """
     stopping: StoppingRule = StoppingRule.NONE
     """Which running trials are stopped early."""
     rounds_measured: int = 0
@@ -197,7 +206,9 @@ class Tuning:
         )
 
     def best_first(self) -> tuple[Trial, ...]:
-        """Return the trials as the service listed them: the best first, those without a measurement last."""
+        """Return the trials as the service listed them: the best first, those without a measurement
+        last.
+        """
         sign = -1 if self.goal is Goal.MAXIMIZE else 1
         return tuple(
             sorted(
@@ -246,11 +257,16 @@ def tuning_job_id(job_id: str) -> str:
 
 
 def trial_number(job_id: str) -> str:
-    """Return the number of the trial with this job id, as text; empty for a job that is not a trial."""
+    """Return the number of the trial with this job id, as text; empty for a job that is not a
+    trial.
+    """
     match = _TRIAL_ID.fullmatch(job_id)
     return match["number"] if match else ""
 
 
 def last_ended(trials: Iterable[Trial]) -> Trial:
-    """Return the trial whose job ended last, whatever the order of the reports. Raises ValueError for no trial."""
+    """Return the trial whose job ended last, whatever the order of the reports.
+
+    Raises ValueError for no trial.
+    """
     return max(trials, key=lambda trial: (trial.ended_at, trial.number))

@@ -15,7 +15,10 @@ from trainmaster.core.model.replica_id import ReplicaId
 
 
 class VmStatus(StrEnum):
-    """State of a VM or TPU node. The finer states of Compute Engine and Cloud TPU map onto these."""
+    """State of a VM or TPU node.
+
+    The finer states of Compute Engine and Cloud TPU map onto these.
+    """
 
     CREATING = "CREATING"  # PENDING, PROVISIONING, STAGING, REPAIRING
     RUNNING = "RUNNING"
@@ -40,7 +43,8 @@ class LossCause(StrEnum):
         "startup_timeout"  # it runs, and its agent never reported the ordered incarnation
     )
     AGENT_SILENT = "agent_silent"  # it runs, and its agent has written no heartbeat for too long
-    WRONG_ZONE = "wrong_zone"  # only in ledgers of earlier releases: it ran in a zone without capacity for its peers
+    # Only in ledgers of earlier releases: it ran in a zone without capacity for its peers.
+    WRONG_ZONE = "wrong_zone"
 
 
 class DirectiveAction(StrEnum):
@@ -62,20 +66,33 @@ class Directive:
     """The incarnation within the attempt that the action is about."""
     action: DirectiveAction
     slices: tuple[str, ...] = ()
-    """Addresses of the job's TPU slices in rank order (`core.reconcile.slice_addresses`). They do not count in
-    `order`."""
+    """Addresses of the job's TPU slices in rank order (`core.reconcile.slice_addresses`).
+
+    They do not count in `order`.
+    """
     pause_s: int = 0
-    """Seconds that the agent waits before it starts the incarnation. They do not count in `order`."""
+    """Seconds that the agent waits before it starts the incarnation.
+
+    They do not count in `order`.
+    """
     gives_up_at: int = 0
-    """With SAVE: when the VM that goes is given up, in seconds since 1970. It does not count in `order`."""
+    """With SAVE: when the VM that goes is given up, in seconds since 1970.
+
+    It does not count in `order`.
+    """
     grows: bool = False
-    """With SAVE: whether the agent asks all members: more can join, or the job ends. It does not count in `order`."""
+    """With SAVE: whether the agent asks all members: more can join, or the job ends.
+
+    It does not count in `order`.
+    """
     without: tuple[int, ...] = ()
     """Ranks of the members that the round goes without. They do not count in `order`."""
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """Position among a replica's directives, which only move forward: an incarnation is held before it runs."""
+        """Position among a replica's directives, which only move forward: an incarnation is held
+        before it runs.
+        """
         rank = {
             DirectiveAction.HOLD: 0,
             DirectiveAction.RUN: 1,
@@ -99,7 +116,10 @@ class Directive:
 
     @staticmethod
     def from_metadata(metadata: Mapping[str, Any]) -> Directive:
-        """Return the directive of a metadata entry. Raises KeyError, TypeError or ValueError if it is malformed."""
+        """Return the directive of a metadata entry.
+
+        Raises KeyError, TypeError or ValueError if it is malformed.
+        """
         return Directive(
             int(metadata["attempt"]),
             int(metadata["incarnation"]),

@@ -18,10 +18,15 @@ from trainmaster.core.model.installation import own
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 
 NAME_LENGTH_MAX: Final = 63
-"""Longest instance name and label value. Source: Compute API, `[a-z]([-a-z0-9]*[a-z0-9])?`, 1-63."""
+"""Longest instance name and label value.
+
+Source: Compute API, `[a-z]([-a-z0-9]*[a-z0-9])?`, 1-63.
+"""
 HASH_DIGITS: Final = 16
-"""Hexadecimal digits of the job id's hash. With 64 bits, it is not feasible to find a second job id whose VMs have the
-same names."""
+"""Hexadecimal digits of the job id's hash.
+
+With 64 bits, it is not feasible to find a second job id whose VMs have the same names.
+"""
 _REST_LENGTH: Final = len("--") + HASH_DIGITS + len("-evaluator-99999")
 
 VM_NAME: Final = re.compile(
@@ -36,7 +41,9 @@ def slug(text: str, length: int) -> str:
 
 
 def vm_name(job_id: str, replica_id: ReplicaId) -> str:
-    """Return the name of the replica's VM. It depends on nothing else, so all VMs of a replica have the same name."""
+    """Return the name of the replica's VM. It depends on nothing else, so all VMs of a replica have
+    the same name.
+    """
     return named(own("tm"), job_id, replica_id)
 
 
@@ -57,7 +64,10 @@ def job_hash_in(vm_name: str) -> str | None:
 
 
 def replica_id_from_vm_name(vm_name: str) -> ReplicaId:
-    """Return the replica whose VM has this name. Raises ValueError for a name that `vm_name` does not make."""
+    """Return the replica whose VM has this name.
+
+    Raises ValueError for a name that `vm_name` does not make.
+    """
     if not vm_name.startswith(own("tm-")):
         raise ValueError(f"{vm_name} is the name of a VM of another installation")
     task_type, index = vm_name.rsplit("-", 2)[1:]
@@ -65,7 +75,9 @@ def replica_id_from_vm_name(vm_name: str) -> ReplicaId:
 
 
 def job_label(job_id: str) -> str:
-    """Return the job id if it is a legal label value, else a slug with a hash that keeps it unique."""
+    """Return the job id if it is a legal label value, else a slug with a hash that
+    keeps it unique.
+    """
     if re.fullmatch(r"[a-z][a-z0-9_-]{0,62}", job_id):
         return job_id
     return f"{slug(job_id, NAME_LENGTH_MAX - HASH_DIGITS - 1)}-{job_hash(job_id)}"

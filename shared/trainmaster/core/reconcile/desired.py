@@ -1,4 +1,6 @@
-"""The VMs that should exist, as a function of the stored state, and the existing VMs that match them."""
+"""The VMs that should exist, as a function of the stored state, and the existing VMs that match
+them.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,9 @@ class DesiredVm:
     name: str
     directive: Directive
     may_create: bool
-    """True if no agent has reported from this VM generation: a missing VM is then still to be created. False: a missing
-    VM was lost."""
+    """True if no agent has reported from this VM generation: a missing VM is then still to be
+    created. False: a missing VM was lost.
+    """
     awaits_slices: bool = False
     """Whether the directive is HOLD only until the addresses of all TPU slices are known."""
 
@@ -70,8 +73,8 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...
 def match_vms(job: Job, desired: tuple[DesiredVm, ...], vms: tuple[Vm, ...]) -> dict[str, Vm]:
     """Return the existing VM of each desired one, by name; names without a VM are absent.
 
-    If several VMs share a name, the highest VM generation counts, then the one in the job's zone. In the current VM
-    generation, only the VM whose agent has reported counts.
+    If several VMs share a name, the highest VM generation counts, then the one in the job's zone.
+    In the current VM generation, only the VM whose agent has reported counts.
     """
     replica_by_name = {target.name: target.replica for target in desired}
     candidates = sorted(
@@ -88,7 +91,8 @@ def match_vms(job: Job, desired: tuple[DesiredVm, ...], vms: tuple[Vm, ...]) -> 
 def _is_other_vm(vm: Vm, replica: Replica) -> bool:
     """Whether the VM claims the replica's VM generation, which another VM has reported from.
 
-    Such a VM was created by a repeated request. A slice reports the id of its node, which may be unknown to its hosts.
+    Such a VM was created by a repeated request. A slice reports the id of its node, which may be
+    unknown to its hosts.
     """
     if vm.is_tpu or replica.instance_id is None or vm.vm_generation != replica.vm_generation:
         return False
@@ -98,8 +102,9 @@ def _is_other_vm(vm: Vm, replica: Replica) -> bool:
 def is_spot(plan: Plan, replica: Replica) -> bool:
     """Whether the replica's current VM is a Spot VM.
 
-    A replica that lost `on_demand_after` Spot VMs gets the next one on demand. The number of lost VMs changes only
-    together with the VM generation, so every repetition of an insert requests the same kind of VM.
+    A replica that lost `on_demand_after` Spot VMs gets the next one on demand. The number of lost
+    VMs changes only together with the VM generation, so every repetition of an insert requests the
+    same kind of VM.
     """
     limit = plan.on_demand_after
     return plan.group(replica.replica_id.task_type).spot and (

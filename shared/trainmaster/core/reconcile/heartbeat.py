@@ -1,9 +1,10 @@
 """Replicas whose agent is gone or hangs with its VM, and set-ups that take long.
 
-The main thread of an agent starts two writes every 30 seconds: the time to a guest attribute of its VM, the heartbeat;
-and a point of the series `agent/alive` to Cloud Monitoring. One call shows the series of all jobs, so `vm_check` sees
-within a minute that one is missing. It takes a call for each VM to read heartbeats: only a reconciliation that the
-sweep requested reads them, of VMs whose series has ended, and of those without a series, at most `HEARTBEATS_READ_MAX`.
+The main thread of an agent starts two writes every 30 seconds: the time to a guest attribute of its
+VM, the heartbeat; and a point of the series `agent/alive` to Cloud Monitoring. One call shows the
+series of all jobs, so `vm_check` sees within a minute that one is missing. It takes a call for each
+VM to read heartbeats: only a reconciliation that the sweep requested reads them, of VMs whose
+series has ended, and of those without a series, at most `HEARTBEATS_READ_MAX`.
 
     series     heartbeat        the VM is lost when
     fresh      not read         never
@@ -45,15 +46,18 @@ T = TypeVar("T")
 Watched = tuple[tuple[Replica, Vm], ...]
 """Replicas whose agents must write, with their VMs."""
 Points = Mapping[ReplicaId, datetime]
-"""The last point of the series of each replica's VM, of a slice the oldest of its hosts' last points. Unknown ones are
-absent."""
+"""The last point of the series of each replica's VM, of a slice the oldest of its hosts' last
+points. Unknown ones are absent.
+"""
 
 
 def watched(state: State, vms: tuple[Vm, ...], now: datetime) -> Watched:
-    """Return the replicas that run, or that have a VM and do not run yet. `state` holds the whole attempt.
+    """Return the replicas that run, or that have a VM and do not run yet.
 
-    Their current incarnation and the current boot of their VM have both lasted for a while, because what an earlier
-    boot wrote stays readable.
+    `state` holds the whole attempt.
+
+    Their current incarnation and the current boot of their VM have both lasted for a while, because
+    what an earlier boot wrote stays readable.
     """
     job = state.job
     if job.state is not JobState.RUNNING and not job.round.is_held:
@@ -68,11 +72,11 @@ def watched(state: State, vms: tuple[Vm, ...], now: datetime) -> Watched:
 
 
 def heartbeats_to_read(job: Job, replicas: Watched, points: Points, now: datetime) -> Watched:
-    """Return the replicas whose heartbeats this reconciliation reads: those whose series has ended, and those without a
-    series after the longer timeout.
+    """Return the replicas whose heartbeats this reconciliation reads: those whose series has ended,
+    and those without a series after the longer timeout.
 
-    Jobs with TPU nodes are reconciled every minute: without a series, their heartbeats are read less often, unless a
-    held round waits for them.
+    Jobs with TPU nodes are reconciled every minute: without a series, their heartbeats are read
+    less often, unless a held round waits for them.
     """
     is_due = is_full_reconciliation(job, now)
     to_read = [
@@ -91,8 +95,10 @@ def heartbeats_to_read(job: Job, replicas: Watched, points: Points, now: datetim
 def part_to_read(
     items: Sequence[T], now: datetime, minutes: int, at_most: int = 0
 ) -> tuple[T, ...]:
-    """Return the at most `at_most` items (0: `HEARTBEATS_READ_MAX`) that are looked at now. The next follow after
-    `minutes`."""
+    """Return the at most `at_most` items (0: `HEARTBEATS_READ_MAX`) that are looked at now.
+
+    The next follow after `minutes`.
+    """
     parts = -(-len(items) // (at_most or HEARTBEATS_READ_MAX))
     return tuple(items[int(now.timestamp()) // (60 * minutes) % parts :: parts]) if items else ()
 
@@ -100,8 +106,9 @@ def part_to_read(
 def suspendable_timeouts(
     steps: Steps, state: State, vms: tuple[Vm, ...], now: datetime
 ) -> dict[str, Vm]:
-    """Return the VMs, by name, whose startup timeouts are suspended while their agents write heartbeats: their set-up
-    takes long, but not longer than `SETUP_MAX_S`."""
+    """Return the VMs, by name, whose startup timeouts are suspended while their agents write
+    heartbeats: their set-up takes long, but not longer than `SETUP_MAX_S`.
+    """
     timeouts = {step.name: step.vm for step in steps.steps if _is_timeout(step) and step.vm}
     overdue = (
         {loss.name for loss in find_startup_timeouts(state, vms, now, SETUP_MAX_S)}
@@ -136,12 +143,14 @@ def find_silent_agents(
     heartbeats: Mapping[str, datetime],
     now: datetime,
 ) -> tuple[ReportLoss, ...]:
-    """Return the losses to report, each at the time of the last sign: it may explain exits of peers since then.
+    """Return the losses to report, each at the time of the last sign: it may explain exits of peers
+    since then.
 
-    `read`: the part of `replicas` whose heartbeats were read. `heartbeats`: the last one of each VM, by its instance
-    id; VMs without a known heartbeat are absent. If several VMs were read and all of them are silent, while no other
-    one has a fresh series, wrong readings are more likely: those are lost that a held round waits for, and all after
-    `AGENT_TIMEOUT` if series say so, too, else after `ALL_AGENTS_TIMEOUT`.
+    `read`: the part of `replicas` whose heartbeats were read. `heartbeats`: the last one of each
+    VM, by its instance id; VMs without a known heartbeat are absent. If several VMs were read and
+    all of them are silent, while no other one has a fresh series, wrong readings are more likely:
+    those are lost that a held round waits for, and all after `AGENT_TIMEOUT` if series say so, too,
+    else after `ALL_AGENTS_TIMEOUT`.
     """
     silent = [
         (
@@ -188,8 +197,10 @@ def _has_ended(point: datetime, now: datetime) -> bool:
 
 
 def _has_booted(vm: Vm, point: datetime, now: datetime) -> bool:
-    """Whether the agent has written since the VM's start, or should have. Compute Engine starts VMs again after an
-    error of their host."""
+    """Whether the agent has written since the VM's start, or should have.
+
+    Compute Engine starts VMs again after an error of their host.
+    """
     return vm.started_at is None or point >= vm.started_at or now - vm.started_at >= BOOT_MAX
 
 
@@ -222,6 +233,7 @@ def _has_run_for(duration: timedelta, job: Job, replica: Replica, vm: Vm, now: d
 
 
 def _last_sign(replica: Replica, *signs: datetime | None) -> datetime:
-    """Return when the agent was last known to work: at its last heartbeat or point, or later, when it reported the
-    replica ready."""
+    """Return when the agent was last known to work: at its last heartbeat or point, or later, when
+    it reported the replica ready.
+    """
     return max(sign for sign in (*signs, replica.ready_at) if sign is not None)

@@ -14,13 +14,17 @@ def has_gpus(group: TaskGroup) -> bool:
 def supports_live_migration(group: TaskGroup, *, spot: bool) -> bool:
     """Whether host maintenance moves a VM of the group live instead of stopping it.
 
-    Source: "Set VM host maintenance policy": VMs with GPUs and Spot VMs can only stop, E2 VMs can only migrate.
+    Source: "Set VM host maintenance policy": VMs with GPUs and Spot VMs can only stop, E2 VMs can
+    only migrate.
     """
     return not spot and not has_gpus(group)
 
 
 def needs_compact_placement(plan: Plan, group: TaskGroup) -> bool:
-    """Whether the group's VMs are placed close to each other. A reservation has its own placement."""
+    """Whether the group's VMs are placed close to each other.
+
+    A reservation has its own placement.
+    """
     return (
         group.count > 1
         and family_of(group.machine_type).needs_compact_placement
@@ -29,6 +33,8 @@ def needs_compact_placement(plan: Plan, group: TaskGroup) -> bool:
 
 
 def boot_disk_type(machine_type: str, requested: str) -> str:
-    """Return the requested disk type if the machine type can boot from it, else the machine type's default."""
+    """Return the requested disk type if the machine type can boot from it, else the machine type's
+    default.
+    """
     types = family_of(machine_type).boot_disks
     return requested if requested in types else types[0]

@@ -4,8 +4,8 @@
     vms (listed) ───────────────────────────────┴──► VM steps ┐
     state + vms + now ──► timeouts, readiness of the round ───┴──► Steps
 
-Everything here is pure. `trainmaster.flows.provisioning.reconciliation` executes the steps and plans again until no
-step is left.
+Everything here is pure. `trainmaster.flows.provisioning.reconciliation` executes the steps and
+plans again until no step is left.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ from trainmaster.core.reconcile.steps import Await, Create, Delete, Direct, Repo
 from trainmaster.core.rules.capacity_backoff import is_too_early
 
 CREATED_ANSWERS_MAX: Final = 2
-"""How often an insert may be answered "created" while its VM is not listed. A listing may lag behind once."""
+"""How often an insert may be answered "created" while its VM is not listed.
+
+A listing may lag behind once.
+"""
 
 _NO_INSERTS: Final[Mapping[str, int]] = MappingProxyType({})
 
@@ -41,8 +44,8 @@ def plan(
 ) -> Steps:
     """Return the steps of the next provisioning round.
 
-    `state` holds the whole attempt; `vms` are all VMs of the job. `created` counts, by request key, the inserts of this
-    delivery that Compute Engine answered with "created".
+    `state` holds the whole attempt; `vms` are all VMs of the job. `created` counts, by request key,
+    the inserts of this delivery that Compute Engine answered with "created".
     """
     job = state.job.placed
     state = replace(state, job=job)
@@ -65,11 +68,13 @@ def plan(
 
 
 def delete_newer(state: State, vms: tuple[Vm, ...]) -> tuple[Step, ...]:
-    """Return the deletions of the VMs that a later state has ordered. Usually `state` is out of date then.
+    """Return the deletions of the VMs that a later state has ordered.
 
-    A state that is read after the VMs were listed contains every order that led to them, unless the database was
-    restored to an earlier time. The state then ignores what their agents report, and the agents ignore its directives.
-    `state` holds the whole attempt.
+    Usually `state` is out of date then.
+
+    A state that is read after the VMs were listed contains every order that led to them, unless the
+    database was restored to an earlier time. The state then ignores what their agents report, and
+    the agents ignore its directives. `state` holds the whole attempt.
     """
     replicas = {replica.replica_id: replica for replica in state.replicas}
     return tuple(
@@ -80,8 +85,10 @@ def delete_newer(state: State, vms: tuple[Vm, ...]) -> tuple[Step, ...]:
 
 
 def _is_newer(vm: Vm, job: Job, replica: Replica) -> bool:
-    """Whether a later state has ordered the VM, its incarnation, or the begin of a round that is held. Other actions
-    alternate within an incarnation: SAVE and RUN, and HOLD while the address of a slice is unknown."""
+    """Whether a later state has ordered the VM, its incarnation, or the begin of a round that is
+    held. Other actions alternate within an incarnation: SAVE and RUN, and HOLD while the address of
+    a slice is unknown.
+    """
     found = vm.directive
     ordered = (
         (found.attempt, found.incarnation, found.action is not DirectiveAction.HOLD)
@@ -102,12 +109,14 @@ def vm_steps(
     vms: tuple[Vm, ...],
     replicas: tuple[Replica, ...] = (),
 ) -> tuple[Step, ...]:
-    """Return the steps from `vms` to `desired`; empty if they are equal. `replicas` are those of the whole attempt.
+    """Return the steps from `vms` to `desired`; empty if they are equal.
 
-    A VM with a higher VM generation, or a later directive, than desired was made by a delivery that had read a newer
-    state: it is left alone (but see `delete_newer`). If two VMs share a name (a late insert in an abandoned zone), the
-    extra one is deleted.
-    Replicas that wait for slice addresses yield Await only if there is no other step.
+    `replicas` are those of the whole attempt.
+
+    A VM with a higher VM generation, or a later directive, than desired was made by a delivery that
+    had read a newer state: it is left alone (but see `delete_newer`). If two VMs share a name (a
+    late insert in an abandoned zone), the extra one is deleted. Replicas that wait for slice
+    addresses yield Await only if there is no other step.
     """
     vm_by_name = match_vms(job, desired, vms)
     generations = {
@@ -155,8 +164,9 @@ def vm_steps(
 
 
 def _scarce_first(job: Job, creates: list[Create]) -> list[Create]:
-    """Return only the inserts of VMs with accelerators, if any, after a capacity error: no other VM is paid for while
-    they are missing."""
+    """Return only the inserts of VMs with accelerators, if any, after a capacity error: no other VM
+    is paid for while they are missing.
+    """
     if job.placement.since is None:
         return creates
     return [create for create in creates if create.group.accelerator or create.group.tpu] or creates
@@ -181,7 +191,9 @@ def _step_for(job: Job, target: DesiredVm, vm: Vm) -> Step | None:
 
 
 def _must_create(job: Job, target: DesiredVm, vm: Vm | None) -> bool:
-    """Whether the VM is missing, or Cloud TPU's queue refused the very request that is still desired."""
+    """Whether the VM is missing, or Cloud TPU's queue refused the very request that is still
+    desired.
+    """
     if vm is None:
         return target.may_create
     is_same_request = vm.vm_generation == target.replica.vm_generation and vm.zone == job.zone
@@ -212,8 +224,8 @@ def _with_vanished_vms(
 ) -> tuple[Step, ...]:
     """Replace each insert whose VMs were created, but no longer exist, by reports of their loss.
 
-    Compute Engine answers a repeated request id with the result of the first request, and creates nothing. Only the
-    next VM generation has another request id.
+    Compute Engine answers a repeated request id with the result of the first request, and creates
+    nothing. Only the next VM generation has another request id.
     """
     result: list[Step] = []
     for step in steps:

@@ -32,8 +32,10 @@ from trainmaster.core.timeouts import GROWTH_MIN, MISSING_VM_MAX
 
 
 def missing_members(state: State) -> tuple[Step, ...]:
-    """Return the report of a member that awaits its VM in a running round. Only in the first one, members start as
-    their VMs come."""
+    """Return the report of a member that awaits its VM in a running round.
+
+    Only in the first one, members start as their VMs come.
+    """
     job = state.job
     is_first = (job.attempt, job.round.number) == (1, 1) or job.round.number == STORED_BEFORE_ROUNDS
     if is_first or job.round.is_held or job.state.is_terminal:
@@ -45,7 +47,8 @@ def missing_members(state: State) -> tuple[Step, ...]:
 def growth(
     state: State, vms: tuple[Vm, ...], steps: Iterable[Step], now: datetime
 ) -> tuple[Step, ...]:
-    """Return the report of members that can join the next round, unless others may follow within moments.
+    """Return the report of members that can join the next round, unless others may follow within
+    moments.
 
     `state` holds the whole attempt; `steps` are those planned.
     """
@@ -68,10 +71,12 @@ def growth(
 
 
 def readiness(state: State, vms: tuple[Vm, ...], steps: Iterable[Step], now: datetime) -> Readiness:
-    """Return how far the members of the held round are. `state` holds the whole attempt; `steps` are those planned.
+    """Return how far the members of the held round are.
 
-    A step that concerns a VM of a member keeps the round from beginning: the VM is missing, lost, or given up and may
-    still run.
+    `state` holds the whole attempt; `steps` are those planned.
+
+    A step that concerns a VM of a member keeps the round from beginning: the VM is missing, lost,
+    or given up and may still run.
     """
     job, all_members = state.job, members(state)
     if not all_members or not job.round.is_held or job.state.is_terminal:
@@ -98,8 +103,9 @@ def readiness(state: State, vms: tuple[Vm, ...], steps: Iterable[Step], now: dat
 
 
 def _may_begin_without(state: State, missing: set[ReplicaId], now: datetime) -> bool:
-    """Whether the held round of an elastic job need not wait for these members: the last one went without them, or
-    their VMs were refused, or do not report."""
+    """Whether the held round of an elastic job need not wait for these members: the last one went
+    without them, or their VMs were refused, or do not report.
+    """
     round_, elastic = state.job.round, state.job.plan.elastic
     if elastic is None or not goes_on(state, missing):
         return False
@@ -124,7 +130,9 @@ def _is_of_next_vm(state: State, step: Step, missing: set[ReplicaId]) -> bool:
 
 
 def _has_stopped(job: Job, member: Replica, vm: Vm | None, now: datetime) -> bool:
-    """Whether an agent that does not report under `hold` was told to hold, and must have stopped by now."""
+    """Whether an agent that does not report under `hold` was told to hold, and must have stopped by
+    now.
+    """
     if vm is None or vm.directive is None or not must_have_stopped(job, member, now):
         return False
     return (

@@ -1,12 +1,15 @@
 """Addresses of TPU slices that work together.
 
-A VM has a DNS name before it exists. A slice has only the address of its first host, which Cloud TPU assigns when it
-creates the slice. TF_CONFIG and MASTER_ADDR are made once per role, from names alone. They therefore contain a
-placeholder for each slice, and the directive of each incarnation carries the addresses that replace the placeholders:
+A VM has a DNS name before it exists. A slice has only the address of its first host, which Cloud
+TPU assigns when it creates the slice. TF_CONFIG and MASTER_ADDR are made once per role, from names
+alone. They therefore contain a placeholder for each slice, and the directive of each incarnation
+carries the addresses that replace the placeholders:
 
-    slices are being created ──► every replica is held ──► all slices run ──► directives: run, with all addresses
+    slices are being created ──► every replica is held ──► all slices run ──► directives: run, with
+    all addresses
 
-A replaced slice has a new address. Incarnations that start later receive it; one that keeps running does not.
+A replaced slice has a new address. Incarnations that start later receive it; one that keeps running
+does not.
 """
 
 from __future__ import annotations
@@ -19,8 +22,10 @@ from trainmaster.core.model.vm import DirectiveAction, Vm, VmStatus
 from trainmaster.core.reconcile.desired import DesiredVm, match_vms
 
 MEGASCALE_PORT: Final = "8080"
-"""Port of the coordinator of several slices, on the first host of the first slice. Source: JAX's cluster detection for
-Cloud TPU, whose own coordinator uses another port."""
+"""Port of the coordinator of several slices, on the first host of the first slice.
+
+Source: JAX's cluster detection for Cloud TPU, whose own coordinator uses another port.
+"""
 
 
 def slice_placeholder(rank: int) -> str:
@@ -31,7 +36,9 @@ def slice_placeholder(rank: int) -> str:
 def with_slice_addresses(
     job: Job, desired: tuple[DesiredVm, ...], vms: tuple[Vm, ...]
 ) -> tuple[DesiredVm, ...]:
-    """Return the desired VMs with the addresses of all slices in their directives, or held until all are known."""
+    """Return the desired VMs with the addresses of all slices in their directives, or held until
+    all are known.
+    """
     if not job.plan.slices or not desired:
         return desired
     vm_by_name = match_vms(job, desired, vms)

@@ -1,4 +1,7 @@
-"""Startup timeouts: replicas whose agent should have reported by now. No event reports such a failure."""
+"""Startup timeouts: replicas whose agent should have reported by now.
+
+No event reports such a failure.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,12 @@ from trainmaster.core.timeouts import STARTUP_TIMEOUT_S
 def find_startup_timeouts(
     state: State, vms: tuple[Vm, ...], now: datetime, after_s: float = STARTUP_TIMEOUT_S
 ) -> tuple[ReportLoss, ...]:
-    """Return the replicas whose VM has carried the directive of the current incarnation for `after_s`.
+    """Return the replicas whose VM has carried the directive of the current incarnation for
+    `after_s`.
 
-    The time counts from the latest of these moments: the incarnation or the held round was ordered; the VM became
-    RUNNING; in a job of several TPU slices, the last slice became RUNNING. Neither a slow
-    create nor waiting for capacity is therefore a timeout. `state` holds the whole attempt.
+    The time counts from the latest of these moments: the incarnation or the held round was ordered;
+    the VM became RUNNING; in a job of several TPU slices, the last slice became RUNNING. Neither a
+    slow create nor waiting for capacity is therefore a timeout. `state` holds the whole attempt.
     """
     desired = desired_vms(state.job, state.replicas)
     vm_by_name = match_vms(state.job, desired, vms)

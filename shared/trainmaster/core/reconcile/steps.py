@@ -1,4 +1,6 @@
-"""Steps that bring the observed VMs to the desired ones. `trainmaster.flows.provisioning.reconciliation` executes them.
+"""Steps that bring the observed VMs to the desired ones.
+
+`trainmaster.flows.provisioning.reconciliation` executes them.
 
 Each step may be repeated, executed late, or executed by two deliveries at once.
 """
@@ -18,7 +20,9 @@ from trainmaster.core.model.vm import Directive, LossCause, Vm, VmStatus
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create VMs of one role, zone and VM generation in one bulk insert: all of them or none, unless `partial`."""
+    """Create VMs of one role, zone and VM generation in one bulk insert: all of them or none,
+    unless `partial`.
+    """
 
     group: TaskGroup
     zone: str
@@ -35,10 +39,14 @@ class Create:
     """Whether the VMs are Spot VMs. All VMs of one insert are, or none is."""
 
     partial: bool = False
-    """Whether fewer VMs, but at least one, may be created if the zone has no capacity for all of them."""
+    """Whether fewer VMs, but at least one, may be created if the zone has no capacity for all of
+    them.
+    """
 
     def request_key(self, job_id: str) -> str:
-        """Return a key that is the same for every repetition of this insert, and different for every other insert."""
+        """Return a key that is the same for every repetition of this insert, and different for
+        every other insert.
+        """
         which = f"{self.zone}/{self.round}/{self.vm_generation}/{self.directive.attempt}/{self.directive.incarnation}"
         pricing = "spot/" if self.spot else ""
         return f"{job_id}/{which}/{pricing}" + ",".join(self.names)
@@ -119,7 +127,9 @@ class Readiness(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The steps of one provisioning round: what `provision` executes before it loads and plans again."""
+    """The steps of one provisioning round: what `provision` executes before it loads and plans
+    again.
+    """
 
     steps: tuple[Step, ...]
     creates_postponed: bool = False
@@ -143,7 +153,9 @@ class Steps:
 
     @property
     def queued_vms(self) -> tuple[Vm, ...]:
-        """The requests in Cloud TPU's queue if they are all that is left to wait for; else empty."""
+        """The requests in Cloud TPU's queue if they are all that is left to wait for;
+        else empty.
+        """
         vms = [
             step.vm
             for step in self.steps
@@ -152,7 +164,9 @@ class Steps:
         return tuple(vms) if len(vms) == len(self.steps) else ()
 
     def without_missing(self) -> Steps:
-        """Return the steps for a zone whose VMs cannot be listed: no VM there is lost, and none is created."""
+        """Return the steps for a zone whose VMs cannot be listed: no VM there is lost, and none is
+        created.
+        """
         kept = tuple(
             step
             for step in self.steps

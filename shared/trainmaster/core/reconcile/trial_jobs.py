@@ -24,8 +24,10 @@ from trainmaster.core.model.tuning import (
 )
 
 EARLIER_BYTES_MAX: Final = 200_000
-"""Size of the values of all earlier trials. The ledger stores a submitted job twice: in the event and in the
-decision."""
+"""Size of the values of all earlier trials.
+
+The ledger stores a submitted job twice: in the event and in the decision.
+"""
 
 
 def trial_job(tuning_job: Job, trial: Trial, now: datetime) -> Job:
@@ -48,7 +50,8 @@ def trial_job(tuning_job: Job, trial: Trial, now: datetime) -> Job:
 def results_to_resume(tuning: Tuning) -> tuple[EarlierTrial, ...]:
     """Return the results that a tuning job which resumes this one begins with.
 
-    They include the results that this one began with. Only the latest ones are returned, up to `EARLIER_BYTES_MAX`.
+    They include the results that this one began with. Only the latest ones are returned, up to
+    `EARLIER_BYTES_MAX`.
     """
     own = (
         EarlierTrial(trial.values, trial.measurement.value)
@@ -65,16 +68,18 @@ def results_to_resume(tuning: Tuning) -> tuple[EarlierTrial, ...]:
 def _trial_plan(plan: Plan, number: int, assigned: tuple[Assignment, ...], trials: int) -> Plan:
     """Return the plan with the trial's arguments and directory.
 
-    maxWaitTime limits how long the tuning job waits for its first trial. It does not limit the trials. Each of them may
-    cost its part of maxCost.
+    maxWaitTime limits how long the tuning job waits for its first trial. It does not limit the
+    trials. Each of them may cost its part of maxCost.
     """
     return replace(
         plan,
         program=_trial_program(plan.program, number, assigned),
         groups=tuple(
-            replace(group, program=_trial_program(group.program, number, assigned))
-            if group.program
-            else group
+            (
+                replace(group, program=_trial_program(group.program, number, assigned))
+                if group.program
+                else group
+            )
             for group in plan.groups
         ),
         output_directory=_subdirectory(plan.output_directory, number),
@@ -86,7 +91,8 @@ def _trial_plan(plan: Plan, number: int, assigned: tuple[Assignment, ...], trial
 def _trial_program(program: Program, number: int, assigned: tuple[Assignment, ...]) -> Program:
     """Return the program with one flag per parameter, as two tokens after the job's own arguments.
 
-    Source: Vertex AI's documented command line, and the directory JOBDIR/TRIAL of the service's census sample.
+    Source: Vertex AI's documented command line, and the directory JOBDIR/TRIAL of the service's
+    census sample.
     """
     flags = tuple(
         token for parameter in assigned for token in (f"--{parameter.name}", parameter.value)

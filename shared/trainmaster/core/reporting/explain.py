@@ -1,4 +1,6 @@
-"""The ledger in plain words, and what another exit policy would have decided: what `why` and `replay` print."""
+"""The ledger in plain words, and what another exit policy would have decided: what `why` and
+`replay` print.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ _WAITS_FOR: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A decision that another policy would have changed, judged on the state that existed at the time."""
+    """A decision that another policy would have changed, judged on the state that existed at the
+    time.
+    """
 
     entry: LedgerEntry
     would_be: Decision
@@ -86,7 +90,9 @@ def is_news(entry: LedgerEntry) -> bool:
 
 
 def final_entry(job: Job, entries: Sequence[LedgerEntry]) -> LedgerEntry | None:
-    """Return the entry whose decision ended the job; None if the job has not ended, or if its ledger has expired."""
+    """Return the entry whose decision ended the job; None if the job has not ended, or if its
+    ledger has expired.
+    """
     return next(
         (entry for entry in reversed(entries) if entry.at == job.ended_at and is_news(entry)), None
     )
@@ -101,7 +107,8 @@ def shown_entries(
 ) -> tuple[tuple[LedgerEntry, int], ...]:
     """Return the entries about a replica, or all, in the form of `condense`.
 
-    `everything`: without leaving any out. `with_ends`: with the end of each round besides its verdict.
+    `everything`: without leaving any out. `with_ends`: with the end of each round besides its
+    verdict.
     """
     chosen = [
         entry for entry in entries if replica_id is None or replica_of(entry) in (None, replica_id)
@@ -116,9 +123,11 @@ def shown_entries(
 def one_per_round(
     entries: Iterable[LedgerEntry], *, with_ends: bool = False
 ) -> tuple[LedgerEntry, ...]:
-    """Return the news among these entries, with one about each round: its verdict, or its end while that is all.
+    """Return the news among these entries, with one about each round: its verdict, or its end while
+    that is all.
 
-    The reports of members that they are ready for a later round are left out, unless their VM failed the preflight.
+    The reports of members that they are ready for a later round are left out, unless their VM
+    failed the preflight.
     """
     shown = []
     is_judged = False
@@ -150,7 +159,8 @@ def budget_changes(entry: LedgerEntry) -> tuple[tuple[str, int, int], ...]:
 def condense(entries: Iterable[LedgerEntry]) -> tuple[tuple[LedgerEntry, int], ...]:
     """Return the entries to show, each with the number of entries left out before it.
 
-    In a long series of capacity errors or of measurements, the first ones and the last one are shown.
+    In a long series of capacity errors or of measurements, the first ones and the last one are
+    shown.
     """
     shown: list[tuple[LedgerEntry, int]] = []
     for limit, group in groupby(entries, _shown_in_a_row):
@@ -175,7 +185,9 @@ def _shown_in_a_row(entry: LedgerEntry) -> int | None:
 
 
 def rules_passed_over(entry: LedgerEntry) -> tuple[tuple[Rule, str], ...]:
-    """Return the rules that come before the one that decided about an exit, each with its condition."""
+    """Return the rules that come before the one that decided about an exit, each with its
+    condition.
+    """
     if not _is_about_exit(entry) or entry.decision.rule in (Rule.LIFECYCLE, Rule.STALE, Rule.ROUND):
         return ()
     passed_over = []
@@ -201,7 +213,8 @@ def next_steps(
 ) -> tuple[str, ...]:
     """Return one sentence for each thing that the job waits for.
 
-    `entries`: the job's ledger, which shows whether quota or capacity was missing. `wait`: why the job is not admitted.
+    `entries`: the job's ledger, which shows whether quota or capacity was missing. `wait`: why the
+    job is not admitted.
     """
     if job.state.is_terminal:
         return ()
@@ -229,7 +242,9 @@ def next_steps(
 
 
 def _causes_out_of_reach(entries: Sequence[LedgerEntry]) -> list[str]:
-    """Return what kept Google from changing VMs in the hour before the last entry, if nothing else followed."""
+    """Return what kept Google from changing VMs in the hour before the last entry, if nothing else
+    followed.
+    """
     latest = list(
         takewhile(lambda entry: entry.decision.reason is Reason.OUT_OF_REACH, reversed(entries))
     )
@@ -246,7 +261,10 @@ def _awaited_members(state: State) -> str:
     waiting = [member.replica_id for member in members(state) if not is_ready(state.job, member)]
     if not waiting:
         return f"Every member is ready: round {state.job.round.number} begins."
-    return f"Round {state.job.round.number} begins when every member is ready. It waits for {member_names(waiting)}."
+    return (
+        f"Round {state.job.round.number} begins when every member is ready. It waits for"
+        f" {member_names(waiting)}."
+    )
 
 
 def short_round(job: Job) -> str:
@@ -270,7 +288,9 @@ def _trials_to_come(job: Job) -> tuple[str, ...]:
 
 
 def _provisioning(job: Job, entries: Sequence[LedgerEntry]) -> str:
-    """Return where VMs are requested after capacity errors, why the last one occurred, and until when."""
+    """Return where VMs are requested after capacity errors, why the last one occurred, and until
+    when.
+    """
     errors = f"{job.placement.round} capacity error{'s' if job.placement.round > 1 else ''}"
     what = (
         f" ({candidate_words(job.plan, job.placement.zone_index)})"
@@ -292,11 +312,16 @@ def _provisioning(job: Job, entries: Sequence[LedgerEntry]) -> str:
         if plan.max_wait_s is None
         else (plan.max_wait_s, "maxWaitTime")
     )
-    return f"{text}. Requests end at {job.created_at + timedelta(seconds=limit_s):%Y-%m-%d %H:%M:%S} ({limit})."
+    return (
+        f"{text}. Requests end at {job.created_at + timedelta(seconds=limit_s):%Y-%m-%d %H:%M:%S}"
+        f" ({limit})."
+    )
 
 
 def _last_capacity_error(job: Job, entries: Sequence[LedgerEntry]) -> str:
-    """Return which quota was used up, or where there was no capacity, at the attempt's last error; empty if unknown."""
+    """Return which quota was used up, or where there was no capacity, at the attempt's last error;
+    empty if unknown.
+    """
     events = (
         entry.event
         for entry in reversed(entries)
@@ -312,7 +337,9 @@ def _last_capacity_error(job: Job, entries: Sequence[LedgerEntry]) -> str:
 
 
 def differences(entries: Iterable[LedgerEntry], policy: ExitPolicy) -> tuple[Difference, ...]:
-    """Return every exit that `policy` would have judged differently, on the state that existed at the time."""
+    """Return every exit that `policy` would have judged differently, on the state that existed at
+    the time.
+    """
     stored: State | None = None
     changed = []
     for entry in entries:

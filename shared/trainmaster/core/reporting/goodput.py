@@ -1,4 +1,5 @@
-"""Where the machine time of a job went: machine-seconds by phase and attempt, and the part that was lost.
+"""Where the machine time of a job went: machine-seconds by phase and attempt, and the part that was
+lost.
 
 There are two sums:
 
@@ -51,8 +52,9 @@ class Goodput:
 
     attempts: tuple[AttemptTime, ...]
     unsplit_s: float = 0.0
-    """Machine-seconds of phases that contain both the search for a VM and its setup, because an agent of an earlier
-    release did not report when it started. They are not in `paid_s`."""
+    """Machine-seconds of phases that contain both the search for a VM and its setup, because an
+    agent of an earlier release did not report when it started. They are not in `paid_s`.
+    """
 
     @property
     def counted_s(self) -> float:
@@ -74,12 +76,16 @@ class Goodput:
 
     @property
     def at_most(self) -> float | None:
-        """Share of the paid time in which programs did work that was not lost, at most; None: nothing is paid."""
+        """Share of the paid time in which programs did work that was not lost, at most; None:
+        nothing is paid.
+        """
         return (self.running_s - self.lost.at_least_s) / self.paid_s if self.paid_s else None
 
     @property
     def at_least(self) -> float | None:
-        """Share of the paid time in which programs did work that was not lost, at least; None: nothing is paid."""
+        """Share of the paid time in which programs did work that was not lost, at least; None:
+        nothing is paid.
+        """
         return max(self.running_s - self.lost.at_most_s, 0.0) / self.paid_s if self.paid_s else None
 
     @property
@@ -101,8 +107,8 @@ def goodput_of(
 ) -> Goodput:
     """Return where the machine time of a job went until its end, or until now.
 
-    `spans`: all spans of the job, as `replica_spans` sorts them. `written`: what the listing of the job's directory
-    found; None: it was not listed.
+    `spans`: all spans of the job, as `replica_spans` sorts them. `written`: what the listing of the
+    job's directory found; None: it was not listed.
     """
     total: dict[int, dict[Phase, float]] = {}
     counted: dict[int, dict[Phase, float]] = {}

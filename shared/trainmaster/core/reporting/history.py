@@ -1,7 +1,7 @@
 """The history of a job: each ledger entry with the documents that it changed.
 
-The last step holds the state that `core.ledger.fold` gives. A step on one replica costs the same whatever the
-number of replicas, so that a page about a job with 1,000 replicas stays quick.
+The last step holds the state that `core.ledger.fold` gives. A step on one replica costs the same
+whatever the number of replicas, so that a page about a job with 1,000 replicas stays quick.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ class Step:
     job: Job
     """The job after the entry."""
     changed: tuple[Replica, ...]
-    """The replicas of the current attempt that the entry created or changed. All, if a round began or ended, or the
-    floor rose."""
+    """The replicas of the current attempt that the entry created or changed.
+
+    All, if a round began or ended, or the floor rose.
+    """
 
     @property
     def begins_attempt(self) -> bool:
@@ -47,14 +49,19 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """All steps of a job, and the state that they lead to. Equal only to itself: what follows from it can be cached."""
+    """All steps of a job, and the state that they lead to.
+
+    Equal only to itself: what follows from it can be cached.
+    """
 
     steps: tuple[Step, ...]
     state: State
 
 
 def read_history(entries: Iterable[LedgerEntry]) -> History | None:
-    """Return the history that these entries tell, in the order of their commits; None if none accepts a job."""
+    """Return the history that these entries tell, in the order of their commits; None if none
+    accepts a job.
+    """
     replicas: dict[str, Replica] = {}
     steps = tuple(_steps(entries, replicas))
     if not steps:
@@ -63,7 +70,10 @@ def read_history(entries: Iterable[LedgerEntry]) -> History | None:
 
 
 def _steps(entries: Iterable[LedgerEntry], replicas: dict[str, Replica]) -> Iterator[Step]:
-    """Yield the steps. `replicas` holds the stored replicas of the current attempt by their keys, after each step."""
+    """Yield the steps.
+
+    `replicas` holds the stored replicas of the current attempt by their keys, after each step.
+    """
     job: Job | None = None
     for entry in entries:
         action = entry.decision.action
@@ -88,7 +98,10 @@ def _steps(entries: Iterable[LedgerEntry], replicas: dict[str, Replica]) -> Iter
 
 
 def _change(state: State | None, entry: LedgerEntry) -> Change:
-    """Return what the entry changed. An entry of an earlier release may not fit the state that the others lead to."""
+    """Return what the entry changed.
+
+    An entry of an earlier release may not fit the state that the others lead to.
+    """
     try:
         return evolve(state, entry.decision, entry.at)
     except IllegalTransitionError:

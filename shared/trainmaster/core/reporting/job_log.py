@@ -1,7 +1,7 @@
 """A job's log, as the service wrote it: names of replicas, and the service's own lines.
 
-The lines are a function of the ledger entry, times included. Writing them again changes nothing. Source of the words:
-replica and service logs of real jobs.
+The lines are a function of the ledger entry, times included. Writing them again changes nothing.
+Source of the words: replica and service logs of real jobs.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ class ServiceLine:
 
 
 def task_base(task_type: TaskType, dialect: Dialect) -> str:
-    """Return a replica's task name without the index: `worker-replica`, or `workerpool1` in Vertex AI's format."""
+    """Return a replica's task name without the index: `worker-replica`, or `workerpool1` in Vertex
+    AI's format.
+    """
     return POOLS[task_type] if dialect is Dialect.VERTEX else REPLICAS[task_type]
 
 

@@ -1,16 +1,17 @@
 """Lost work, estimated for each loss from its time and the times of the checkpoints before it.
 
-An incarnation that did not complete, and was followed by another one, lost the work since its last checkpoint.
-Trainmaster does not see checkpoints being saved. It sees when objects in the job's directory were created, which is
-evidence but not proof: a program may save elsewhere, overwrite a checkpoint, or delete an old one. Each loss therefore
-has two bounds.
+An incarnation that did not complete, and was followed by another one, lost the work since its last
+checkpoint. Trainmaster does not see checkpoints being saved. It sees when objects in the job's
+directory were created, which is evidence but not proof: a program may save elsewhere, overwrite a
+checkpoint, or delete an old one. Each loss therefore has two bounds.
 
     at most    loss - newest checkpoint that is still there, written in this incarnation; else the whole incarnation
     at least   loss - newest object of any kind; nothing if a newer checkpoint may have been replaced or deleted since
 
-Programs that keep some checkpoints delete the oldest ones first, so the newest one before a loss is still there, unless
-all checkpoints of that time were deleted. An object without a number in its name, such as `last.ckpt`, is replaced by
-the next one. Where a library marks complete saves, only the markers are checkpoints.
+Programs that keep some checkpoints delete the oldest ones first, so the newest one before a loss is
+still there, unless all checkpoints of that time were deleted. An object without a number in its
+name, such as `last.ckpt`, is replaced by the next one. Where a library marks complete saves, only
+the markers are checkpoints.
 """
 
 from __future__ import annotations
@@ -29,19 +30,28 @@ from trainmaster.core.reporting.phases import Phase, Span
 _NO_CHECKPOINT: Final = re.compile(
     r"(.*/)?([^/]*\.tfevents\.[^/]*|[^/]*\.(log|txt|csv|ya?ml|md|html|png|py)|)", re.IGNORECASE
 )
-"""Names of event files, logs, reports and folders: a program writes them without saving its state."""
+"""Names of event files, logs, reports and folders: a program writes them without saving its state.
+"""
 _REPLACED: Final = re.compile(r"(?!(.*/)?checkpoint$)[^0-9]*?(\.[^/]*)?")
-"""Names without a number before the extension, except for TensorFlow's `checkpoint`, which only names the others."""
+"""Names without a number before the extension, except for TensorFlow's `checkpoint`, which only
+names the others.
+"""
 
 
 _MARKER: Final = re.compile(
     r"(?P<folder>(?:.*/)?)[^/]+/(?:commit_success\.txt|\.metadata|trainer_state\.json)"
     r"|(?P<prefix>(?P<own>(?:.*/)?)[^/]+)\.index"
 )
-"""The last object of a save, and the folder of all saves. Source: Orbax on Cloud Storage, torch.distributed.checkpoint,
-Trainer of transformers, tf.train.Checkpoint."""
+"""The last object of a save, and the folder of all saves.
+
+Source: Orbax on Cloud Storage, torch.distributed.checkpoint, Trainer of transformers,
+tf.train.Checkpoint.
+"""
 _UNFINISHED: Final = "-unfinished"
-"""End of the object beside the folder of a save that is not complete. Source: NeMo's checkpoint callback."""
+"""End of the object beside the folder of a save that is not complete.
+
+Source: NeMo's checkpoint callback.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +63,9 @@ class WrittenObjects:
     others: tuple[datetime, ...] = ()
     """Event files, logs and the like."""
     replaced_at: datetime | None = None
-    """When the newest checkpoint without a number in its name was written: it may have replaced an earlier one."""
+    """When the newest checkpoint without a number in its name was written: it may have replaced an
+    earlier one.
+    """
     is_complete: bool = True
     """Whether all objects were listed."""
 
@@ -103,7 +115,9 @@ class LostWork:
 
 
 def checkpoints_of(names: Iterable[str]) -> set[str]:
-    """Return the objects that may belong to a checkpoint; where a library marks complete saves, only the markers."""
+    """Return the objects that may belong to a checkpoint; where a library marks complete saves,
+    only the markers.
+    """
     names = set(names)
     sharded = {name.partition(".data-")[0] for name in names if ".data-" in name}
     markers = {
@@ -128,7 +142,9 @@ def checkpoints_of(names: Iterable[str]) -> set[str]:
 def written_objects(
     objects: Iterable[tuple[str, datetime]], *, is_complete: bool = True
 ) -> WrittenObjects:
-    """Return the evidence of these objects, in any order: name below the job's directory, and time of creation."""
+    """Return the evidence of these objects, in any order: name below the job's directory, and time
+    of creation.
+    """
     checkpoints: list[datetime] = []
     others: list[datetime] = []
     replaced: list[datetime] = []
@@ -144,7 +160,10 @@ def written_objects(
 
 
 def losses(plan: Plan, spans: Iterable[Span]) -> tuple[Loss, ...]:
-    """Return the losses of a job in the order of time. `spans`: all spans, as `replica_spans` sorts them."""
+    """Return the losses of a job in the order of time.
+
+    `spans`: all spans, as `replica_spans` sorts them.
+    """
     by_replica: dict[ReplicaId, list[Span]] = {}
     for span in spans:
         by_replica.setdefault(span.replica_id, []).append(span)
@@ -172,8 +191,8 @@ def _loss(own: Sequence[Span], index: int, machines: int) -> Loss | None:
 def lost_work(loss: Loss, written: WrittenObjects | None, now: datetime) -> LostWork:
     """Return the work that this loss cost. `written` is None if nothing is known about checkpoints.
 
-    A program that saves a checkpoint because its VM is about to be taken away does so after the loss was judged.
-    Objects that it wrote before the next incarnation started therefore count, too.
+    A program that saves a checkpoint because its VM is about to be taken away does so after the
+    loss was judged. Objects that it wrote before the next incarnation started therefore count, too.
     """
     whole_s = max((loss.at - loss.start).total_seconds(), 0.0)
     if written is None:

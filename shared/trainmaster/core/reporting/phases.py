@@ -1,9 +1,10 @@
 """The phases of each replica with their times, derived from the ledger.
 
-The phases of a replica follow each other without a gap, from the acceptance of the job to its end. Their times are
-those of the ledger entries, which `presentation.ml_units` uses, too. A vm-ready message states when the agent
-started: the search for a VM ended and its setup began. As long as no such time is known, STARTING and REPLACING contain
-both. Agents of earlier releases did not report it.
+The phases of a replica follow each other without a gap, from the acceptance of the job to its end.
+Their times are those of the ledger entries, which `presentation.ml_units` uses, too. A vm-ready
+message states when the agent started: the search for a VM ended and its setup began. As long as no
+such time is known, STARTING and REPLACING contain both. Agents of earlier releases did not report
+it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class Phase(StrEnum):
     """The activity of a replica."""
 
     QUEUED = "queued"  # the job is in the admission queue
-    STARTING = "starting"  # its first VM is requested, or the VM is being set up: the ledger does not tell which
+    # Its first VM is requested, or the VM is being set up: the ledger does not tell which.
+    STARTING = "starting"
     GETTING_MACHINES = "getting machines"  # its first VM is requested, and no agent runs yet
     SETTING_UP = "setting up"  # the agent runs, and the program does not yet
     RUNNING = "running"
@@ -79,11 +81,15 @@ class Span:
     """Candidate of the plan that the VM was requested as."""
 
     def machines(self, plan: Plan) -> int:
-        """Return on how many machines the replica ran: the hosts of its slice, or one VM. `plan`: the stored one."""
+        """Return on how many machines the replica ran: the hosts of its slice, or one VM. `plan`:
+        the stored one.
+        """
         return plan.at(self.candidate).group(self.replica_id.task_type).hosts
 
     def seconds(self, now: datetime, since: datetime | None = None) -> float:
-        """Return the length in seconds until its end, or until now; with `since`, only the part after that time."""
+        """Return the length in seconds until its end, or until now; with `since`, only the part
+        after that time.
+        """
         start = self.start if since is None else max(self.start, since)
         return max(((self.end or now) - start).total_seconds(), 0.0)
 
@@ -117,7 +123,8 @@ def job_spans(history: History) -> tuple[JobSpan, ...]:
 def replica_spans(history: History) -> tuple[Span, ...]:
     """Return the phases of all replicas: by attempt, then in the order of the plan, then by time.
 
-    The timeline and the costs on one page need them, which takes a quarter of a second for 1,000 replicas.
+    The timeline and the costs on one page need them, which takes a quarter of a second for 1,000
+    replicas.
     """
     closed: list[Span] = []
     open_spans: dict[ReplicaId, Span] = {}
@@ -150,7 +157,9 @@ def replica_spans(history: History) -> tuple[Span, ...]:
 def _new_spans(
     step: Step, open_spans: dict[ReplicaId, Span], closed: list[Span], *, is_queued: bool
 ) -> Iterator[tuple[ReplicaId, Span]]:
-    """Yield the new span of each replica that is in another phase, and append its last span to `closed`."""
+    """Yield the new span of each replica that is in another phase, and append its last span to
+    `closed`.
+    """
     at, job = step.entry.at, step.job
     placed = job.placed.plan
     for replica in step.changed:
@@ -191,11 +200,11 @@ def _what(span: Span) -> tuple[int, int, int, Phase, bool]:
 
 
 def _split_span(span: Span, event: Event) -> Iterator[Span]:
-    """Yield the parts of a span that `event` ended: the search for a VM, and its setup, if the event contains the time
-    between them.
+    """Yield the parts of a span that `event` ended: the search for a VM, and its setup, if the
+    event contains the time between them.
 
-    The times of the VM's clock count only within the span. An agent that ran before its span, such as one of an earlier
-    attempt, leaves no search.
+    The times of the VM's clock count only within the span. An agent that ran before its span, such
+    as one of an earlier attempt, leaves no search.
     """
     started_at = event.agent_started_at if isinstance(event, VmReady) else None
     is_of_replica = isinstance(event, VmReady) and event.subject.replica_id == span.replica_id

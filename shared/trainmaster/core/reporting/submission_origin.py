@@ -1,7 +1,8 @@
-"""How a job was submitted and by whom, derived from the source of its submission: docs/interfaces.md section 2.
+"""How a job was submitted and by whom, derived from the source of its submission:
+docs/interfaces.md section 2.
 
-The publisher of a message to the topic `submit` may state any source, also one that names a person. Only the origin of
-a job from the API is verified: `Job.through_api`.
+The publisher of a message to the topic `submit` may state any source, also one that names a person.
+Only the origin of a job from the API is verified: `Job.through_api`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ class Owner:
 
 
 def owner(job: Job) -> Owner:
-    """Return who submitted the job. Nothing in the job file counts, and nothing changes it later."""
+    """Return who submitted the job.
+
+    Nothing in the job file counts, and nothing changes it later.
+    """
     if job.submitted_by:
         return Owner(job.submitted_by, is_verified=True)
     claim = None if job.through_api else _CLAIM.fullmatch(job.submission)

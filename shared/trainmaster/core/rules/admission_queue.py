@@ -1,16 +1,20 @@
-"""The admission queue: jobs wait in QUEUED while the project's own limits leave no capacity for them.
+"""The admission queue: jobs wait in QUEUED while the project's own limits leave no capacity for
+them.
 
-A limit is on a resource: `vcpus`, `gpus`, `tpus`, `disk_gib` (boot disks), or one type of accelerator by Compute
-Engine's or Cloud TPU's name; `usd_per_hour` is the most that a job's machines cost at list prices. `run_hours` limits
-the longest run time of each job instead, `maxRunningTime`. Only jobs that need a limited resource ever wait. Among
-those that need the same resource, the higher priority goes first, then the older job. No job overtakes another, so that
-small jobs do not starve a large one. Source: the service's `scheduling.priority`: larger first, among jobs that request
-the same accelerator.
+A limit is on a resource: `vcpus`, `gpus`, `tpus`, `disk_gib` (boot disks), or one type of
+accelerator by Compute Engine's or Cloud TPU's name; `usd_per_hour` is the most that a job's
+machines cost at list prices. `run_hours` limits the longest run time of each job instead,
+`maxRunningTime`. Only jobs that need a limited resource ever wait. Among those that need the same
+resource, the higher priority goes first, then the older job. No job overtakes another, so that
+small jobs do not starve a large one. Source: the service's `scheduling.priority`: larger first,
+among jobs that request the same accelerator.
 
-A limit `team:NAME` is the weight of the jobs with the label `team=NAME` instead. All other jobs are one team, of weight
-1. With weights, the next job is that of the team that uses the smallest share per weight, by the resource of which it
-uses the largest share; priority and age order the jobs within a team. A team that is alone may use everything.
-Source: dominant resource fairness (Ghodsi et al., 2011), without preemption.
+A limit `team:NAME` is the weight of the jobs with the label `team=NAME` instead. All other jobs are
+one team, of weight
+1. With weights, the next job is that of the team that uses the smallest share per weight, by the
+   resource of which it uses the largest share; priority and age order the jobs within a team. A
+   team that is alone may use everything. Source: dominant resource fairness (Ghodsi et al., 2011),
+   without preemption.
 """
 
 from __future__ import annotations
@@ -37,7 +41,8 @@ RESOURCES: Final = (
     *(VCPUS, GPUS, TPUS, DISK_GIB, RUN_HOURS, USD_PER_HOUR),
     *(*GPU_TYPES, *(generation.prefix for generation in GENERATIONS.values())),
 )
-"""What a limit can be on: a type of accelerator that is not known here cannot be requested either."""
+"""What a limit can be on: a type of accelerator that is not known here cannot be requested either.
+"""
 HOUR_S: Final = 3600
 TEAM: Final = "team"
 """Label of jobs, and beginning of the names of weights."""
@@ -45,7 +50,9 @@ TEAM: Final = "team"
 NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 Limits = Mapping[str, int]
-"""Resource, and how much of it all jobs together may use; or `team:NAME`, and the weight of its jobs, at least 1."""
+"""Resource, and how much of it all jobs together may use; or `team:NAME`, and the weight of its
+jobs, at least 1.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +72,10 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionQueue:
-    """The jobs that an admission pass could not admit. It is stored, so that nobody else reads all jobs for it."""
+    """The jobs that an admission pass could not admit.
+
+    It is stored, so that nobody else reads all jobs for it.
+    """
 
     read_at: datetime = NEVER
     """Time of the pass, from before it read the live jobs."""
@@ -74,7 +84,9 @@ class AdmissionQueue:
 
 
 def resource_needs(plan: Plan) -> Counter[str]:
-    """Return what a job uses while it runs, by resource; with alternatives, the most of each that one of them uses."""
+    """Return what a job uses while it runs, by resource; with alternatives, the most of each that
+    one of them uses.
+    """
     needs: Counter[str] = Counter({USD_PER_HOUR: plan.usd_per_hour})
     for option in plan.options:
         needs |= resource_needs(replace(plan, groups=option.groups, options=()))
@@ -98,7 +110,10 @@ def limit_problem(plan: Plan, limits: Limits) -> str | None:
 
 
 def queued_jobs(jobs: Iterable[Job], limits: Limits) -> tuple[Wait, ...]:
-    """Return all jobs that may not start yet, in the order of the queue. `jobs` are all that have not ended."""
+    """Return all jobs that may not start yet, in the order of the queue.
+
+    `jobs` are all that have not ended.
+    """
     waits: list[Wait] = []
     for job, used, share in _turns(jobs, limits):
         needs = _needs(job)
@@ -125,8 +140,8 @@ def used_resources(jobs: Iterable[Job]) -> Counter[str]:
 def admissible_jobs(jobs: Iterable[Job], waits: Iterable[Wait], limits: Limits) -> tuple[Job, ...]:
     """Return the queued jobs that may start now, in the order of the queue.
 
-    `jobs` are all that have not ended, and `waits` those of them that may not start. A tuning job is not among the
-    result: it starts with its first trial.
+    `jobs` are all that have not ended, and `waits` those of them that may not start. A tuning job
+    is not among the result: it starts with its first trial.
     """
     waiting = {wait.job_id for wait in waits}
     turns = (job for job, _, _ in _turns(jobs, limits))
@@ -134,7 +149,8 @@ def admissible_jobs(jobs: Iterable[Job], waits: Iterable[Wait], limits: Limits) 
 
 
 def wait_of_job(job: Job, read_queue: Callable[[], AdmissionQueue], limits: Limits) -> Wait | None:
-    """Return why the job had to wait in the last pass; None if it does not wait, or no pass has seen it.
+    """Return why the job had to wait in the last pass; None if it does not wait, or no pass has
+    seen it.
 
     `read_queue`: called only for a job that may have to wait.
     """
@@ -158,8 +174,9 @@ def vcpus(machine_type: str) -> int:
 
 
 def _turns(jobs: Iterable[Job], limits: Limits) -> Iterator[tuple[Job, Counter[str], str]]:
-    """Yield the queued jobs in the order of the queue, each with what is in use or reserved before its turn, and
-    with the share of its team in words if there are weights."""
+    """Yield the queued jobs in the order of the queue, each with what is in use or reserved before
+    its turn, and with the share of its team in words if there are weights.
+    """
     used: Counter[str] = Counter()
     by_team: defaultdict[str, Counter[str]] = defaultdict(Counter)
     queues: defaultdict[str, deque[Job]] = defaultdict(deque)
@@ -180,7 +197,10 @@ def _turns(jobs: Iterable[Job], limits: Limits) -> Iterator[tuple[Job, Counter[s
             queues, key=lambda team: (share(team) / limits.get(team, 1), _rank(queues[team][0]))
         )
         job = queues[team].popleft()
-        words = f"; the share of {team or 'all other jobs'} is {share(team):.0%}, its weight is {limits.get(team, 1)}"
+        words = (
+            f"; the share of {team or 'all other jobs'} is {share(team):.0%}, its weight is"
+            f" {limits.get(team, 1)}"
+        )
         yield job, used, words if any(map(is_weight, limits)) else ""
         if (
             limit_problem(job.plan, limits) is None
@@ -202,8 +222,10 @@ def _team_of(job: Job, limits: Limits) -> str:
 
 
 def _needs(job: Job) -> Counter[str]:
-    """Return what a job uses while it runs: once it has, on the machines of its alternative. A tuning job has no VMs of
-    its own."""
+    """Return what a job uses while it runs: once it has, on the machines of its alternative.
+
+    A tuning job has no VMs of its own.
+    """
     return (
         Counter() if job.tuning else resource_needs(job.placed.plan if job.started_at else job.plan)
     )
@@ -221,6 +243,6 @@ def _accelerators(group: TaskGroup) -> list[tuple[str, int]]:
 
 def _reason(resource: str, needs: Counter[str], used: Counter[str], limits: Limits) -> str:
     return (
-        f"it needs {amount_words(needs[resource])} {resource}, and {amount_words(used[resource])} of "
-        f"{limits[resource]} are in use or reserved for jobs before it"
+        f"it needs {amount_words(needs[resource])} {resource}, and {amount_words(used[resource])}"
+        f" of {limits[resource]} are in use or reserved for jobs before it"
     )

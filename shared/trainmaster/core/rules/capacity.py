@@ -118,12 +118,17 @@ def _give_up(job: Job, event: VmsNotCreated, error: str) -> Decision:
 
 def _wait_for_quota(state: State, event: VmsNotCreated, error: str, now: datetime) -> Decision:
     """Stay in the zone: all zones of a region share the quota."""
-    text = f"No quota for {event.requested} in {event.zone}, nor in the other zones of the region ({error}): trying again"
+    text = (
+        f"No quota for {event.requested} in {event.zone}, nor in the other zones of the region"
+        f" ({error}): trying again"
+    )
     return _continue(state, next_turn(state, event, now), Reason.QUOTA, text, event, now)
 
 
 def _after_refusal(state: State, event: VmsNotCreated, error: str, now: datetime) -> Decision:
-    """A job that has run goes on asking: Google accepted the same request before, so something can be repaired."""
+    """A job that has run goes on asking: Google accepted the same request before, so something can
+    be repaired.
+    """
     job = state.job
     blocked_since = _blocked_since(job, now)
     is_blocked = event.error_kind is CapacityErrorKind.BLOCKED or bool(job.plan.options)
@@ -143,7 +148,10 @@ def _after_refusal(state: State, event: VmsNotCreated, error: str, now: datetime
         if job.started_at
         else f", at most until {blocked_since + BLOCKED_MAX:%Y-%m-%d %H:%M} UTC"
     )
-    text = f"Google refuses {event.requested} ({error}), which an operator can repair{limit}: trying again"
+    text = (
+        f"Google refuses {event.requested} ({error}), which an operator can repair{limit}: trying"
+        " again"
+    )
     moves = bool(job.plan.options) and is_whole_gang_requested(state) and not event.required_present
     turn = next_turn(state, event, now) if moves else stay(job)
     text += (
@@ -162,7 +170,10 @@ def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetim
     """Decide after a stockout, or a used-up quota that other candidates do not share."""
     job = state.job
     reason = Reason.QUOTA if event.error_kind is CapacityErrorKind.QUOTA else Reason.STOCKOUT
-    problem = f"No {'quota' if reason is Reason.QUOTA else 'capacity'} for {event.requested} in {event.zone}"
+    problem = (
+        f"No {'quota' if reason is Reason.QUOTA else 'capacity'} for {event.requested} in"
+        f" {event.zone}"
+    )
     turn, is_whole = next_turn(state, event, now), is_whole_gang_requested(state)
     if job.plan.gang and not is_whole and (kept := turn_with_vms(state, event, now)):
         turn, is_whole = kept, True
@@ -195,7 +206,10 @@ def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetim
 def _continue(
     state: State, turn: Turn, reason: Reason, text: str, event: VmsNotCreated, now: datetime
 ) -> Decision:
-    """Begin the next placement round. A search for required VMs and one for optional VMs have backoffs of their own."""
+    """Begin the next placement round.
+
+    A search for required VMs and one for optional VMs have backoffs of their own.
+    """
     is_other_search = state.job.placement.only_optional is not event.required_present
     since = now if is_other_search else search_began_at(state, now)
     next_at = next_request_at(state.job, since, now) if turn.waits else None

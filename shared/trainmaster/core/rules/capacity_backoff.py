@@ -1,11 +1,13 @@
-"""When VMs are requested again after a capacity error: at once in the next zone, and after the last zone with growing
-pauses.
+"""When VMs are requested again after a capacity error: at once in the next zone, and after the last
+zone with growing pauses.
 
-    first error ── one hour: a pass each minute ── then: after 1/30 of the time so far ── at most a quarter of an hour
+    first error ── one hour: a pass each minute ── then: after 1/30 of the time so far ── at most a
+    quarter of an hour
 
-A pass requests VMs in each of the job's zones once; each request that fails is a capacity error. At first, passes are
-frequent because free capacity goes to the next request. Capacity that has been missing for hours usually stays missing,
-so they become rare. A search of a week has about 750 passes, with one ledger entry per zone.
+A pass requests VMs in each of the job's zones once; each request that fails is a capacity error. At
+first, passes are frequent because free capacity goes to the next request. Capacity that has been
+missing for hours usually stays missing, so they become rare. A search of a week has about 750
+passes, with one ledger entry per zone.
 """
 
 from __future__ import annotations
@@ -38,8 +40,9 @@ def provisioning_since(state: State, *, required_only: bool = False) -> tuple[da
 
 
 def is_whole_gang_requested(state: State) -> bool:
-    """Whether the gang may move without losing work: the job has not run yet, or no required replica has a VM whose
-    agent has reported. `state` holds the whole attempt."""
+    """Whether the gang may move without losing work: the job has not run yet, or no required
+    replica has a VM whose agent has reported. `state` holds the whole attempt.
+    """
     return not has_started(state) or not any(
         _has_reported(state.job, replica) for replica in state.replicas
     )
@@ -52,7 +55,9 @@ def _has_reported(job: Job, replica: Replica) -> bool:
 
 
 def search_began_at(state: State, now: datetime) -> datetime:
-    """Return the first capacity error of the current search: the stored one if it belongs to this search, else now."""
+    """Return the first capacity error of the current search: the stored one if it belongs to this
+    search, else now.
+    """
     since, ordered_at = state.job.placement.since, min(provisioning_since(state), default=None)
     is_other_search = (
         since is not None
@@ -64,8 +69,10 @@ def search_began_at(state: State, now: datetime) -> datetime:
 
 
 def next_request_at(job: Job, since: datetime, now: datetime) -> datetime:
-    """Return when VMs are requested again after a capacity error at `now`. It is the same for every repetition of the
-    error."""
+    """Return when VMs are requested again after a capacity error at `now`.
+
+    It is the same for every repetition of the error.
+    """
     elapsed = now - since
     wait = (
         RETRY_MIN
@@ -81,7 +88,8 @@ def is_too_early(job: Job, now: datetime) -> bool:
 
 
 def _has_moved(state: State) -> bool:
-    """Whether the current attempt continues a search that began before it, and no replica of it has been ready.
+    """Whether the current attempt continues a search that began before it, and no replica of it has
+    been ready.
 
     A rerun for a cause other than missing capacity ends the search.
     """

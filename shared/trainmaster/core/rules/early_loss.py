@@ -1,15 +1,16 @@
-"""Rule 4 for VMs that are lost early: before their agents report, or within ten minutes after the first report.
+"""Rule 4 for VMs that are lost early: before their agents report, or within ten minutes after the
+first report.
 
     first loss in a row     another VM at once
     further losses          another VM after a pause that doubles, up to a quarter of an hour
     third loss in a zone    in the next zone, with all other VMs that have not reported
     30th loss               the job FAILED
 
-The loss of a VM that lived longer ends the series. A replica that the job may run without (`gang: false`, `elastic`)
-stays in its zone, and its losses never end the job.
+The loss of a VM that lived longer ends the series. A replica that the job may run without (`gang:
+false`, `elastic`) stays in its zone, and its losses never end the job.
 
-Such losses are a shortage of Spot VMs that no stockout reports, or an image that shuts its VM down. Without a limit,
-they would cost a boot per minute and replica for as long as the job may run.
+Such losses are a shortage of Spot VMs that no stockout reports, or an image that shuts its VM down.
+Without a limit, they would cost a boot per minute and replica for as long as the job may run.
 """
 
 from __future__ import annotations
@@ -37,11 +38,16 @@ from trainmaster.core.timeouts import (
 )
 
 DOUBLINGS_MAX: Final = 10
-"""With these doublings, the pause is far longer than `RETRY_MAX`. Without a limit, it would overflow a timedelta."""
+"""With these doublings, the pause is far longer than `RETRY_MAX`.
+
+Without a limit, it would overflow a timedelta.
+"""
 
 
 def is_early_loss(replica: Replica, at: datetime) -> bool:
-    """Whether a VM that is lost at this time is lost before its agent reported, or soon after its first report."""
+    """Whether a VM that is lost at this time is lost before its agent reported, or soon after its
+    first report.
+    """
     return replica.awaits_vm or (
         replica.vm_since is not None and at - replica.vm_since < EARLY_LOSS_AGE_MAX
     )
@@ -94,7 +100,10 @@ def judge_early_loss(state: State, replica: Replica, cause: str, now: datetime) 
 
 
 def next_request_at(job: Job, replica: Replica, now: datetime) -> datetime | None:
-    """Return when VMs are requested again after another early loss. None: at once, or after a pause that has begun."""
+    """Return when VMs are requested again after another early loss.
+
+    None: at once, or after a pause that has begun.
+    """
     if not replica.early_losses or is_too_early(job, now):
         return None
     return now + _pause(replica.early_losses + 1)
@@ -107,7 +116,10 @@ def describe_series(replica: Replica, cause: str) -> str:
         if replica.vm_since is None
         else "soon after its agent's first report"
     )
-    return f"{cause} {when}, as early loss {replica.early_losses + 1} of {replica.replica_id.words} in a row"
+    return (
+        f"{cause} {when}, as early loss {replica.early_losses + 1} of {replica.replica_id.words} in"
+        " a row"
+    )
 
 
 def _pause(losses: int) -> timedelta:

@@ -1,7 +1,7 @@
 """Rule 13, trials that run: their measurements, and those that are stopped early.
 
-    measurements of running trials ──► TrialsMeasured ──► Trial.reported
-    the optimizer gives a trial up ──► TrialUnpromising ──► STOPPING ──► StopRequested, to its own job ──► STOPPED
+    measurements of running trials ──► TrialsMeasured ──► Trial.reported the optimizer gives a trial
+    up ──► TrialUnpromising ──► STOPPING ──► StopRequested, to its own job ──► STOPPED
 
 A trial that ends by itself before its job is stopped ends as it would have ended anyway.
 """
@@ -20,11 +20,13 @@ from trainmaster.core.model.tuning import Trial, TrialState, Tuning
 from trainmaster.core.rules import messages
 
 AGES_PER_INTERVAL: Final = 60
-"""The measurements of a trial are read every minute, or at intervals of 1/60 of the trial's age if that is longer. A
-trial of a week thus causes a few hundred ledger entries, not ten thousand."""
+"""The measurements of a trial are read every minute, or at intervals of 1/60 of the trial's age if
+that is longer. A trial of a week thus causes a few hundred ledger entries, not ten thousand.
+"""
 TRIALS_READ_MAX: Final = 200
-"""Trials whose measurements one reconciliation reads, each with a call of its own: a seventh of what Compute Engine's
-default limit of 1,500 reads per minute allows. More trials are read in turn."""
+"""Trials whose measurements one reconciliation reads, each with a call of its own: a seventh of
+what Compute Engine's default limit of 1,500 reads per minute allows. More trials are read in turn.
+"""
 REPORTS_IN_TEXT: Final = 5
 """Trials that the text of one decision names."""
 

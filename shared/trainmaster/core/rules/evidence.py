@@ -1,4 +1,5 @@
-"""Evidence: what the end of a replica shows about its cause, and which end of a round decides about the round.
+"""Evidence: what the end of a replica shows about its cause, and which end of a round decides about
+the round.
 
     rank 0   the machine: its VM was unfit, lost, shut down or rebooted, or its agent silent; or all saved, as a VM goes
     rank 1   its own failure: a traceback, out of memory, or a signal other than SIGABRT
@@ -44,8 +45,10 @@ PEER_LOSS_TYPES: Final = (
     "ConnectionRefusedError",
     "BrokenPipeError",
 )
-"""Errors with which a framework reports a lost peer: TensorFlow's collectives and coordination service, torch's process
-groups and launcher, plain sockets. Measured: UnavailableError, AbortedError, RendezvousConnectionError."""
+"""Errors with which a framework reports a lost peer: TensorFlow's collectives and coordination
+service, torch's process groups and launcher, plain sockets. Measured: UnavailableError,
+AbortedError, RendezvousConnectionError.
+"""
 PEER_SILENCE_WORDS: Final = (
     *(
         "stopped sending heartbeats",
@@ -60,7 +63,9 @@ PEER_SILENCE_WORDS: Final = (
         "collective operation timeout",
     ),
 )
-"""Words in the message of an error that reports a peer that does not answer: of TensorFlow, JAX, gloo, NCCL."""
+"""Words in the message of an error that reports a peer that does not answer: of TensorFlow, JAX,
+gloo, NCCL.
+"""
 PEER_LOSS_WORDS: Final = (
     *PEER_SILENCE_WORDS,
     *(
@@ -73,15 +78,21 @@ PEER_LOSS_WORDS: Final = (
     *("the other end is likely closed", "hung up on the other end", "poll error condition"),
     *("waiting for clients", "wait timeout after", "jax distributed service detected fatal errors"),
 )
-"""Words in the message of an error that reports a peer that is lost, or does not come, whatever its type: gloo raises a
-RuntimeError with them, XGBoost an XGBoostError."""
+"""Words in the message of an error that reports a peer that is lost, or does not come, whatever its
+type: gloo raises a RuntimeError with them, XGBoost an XGBoostError.
+"""
 PEER_LOSS_CODES: Final = ("unavailable: ", "deadline_exceeded: ", "aborted: ", "cancelled: ")
 """How the message of such an error of JAX begins."""
 
 ENDS_READ: Final = 20
-"""Ends of a round that a verdict reads. If the first one reports a lost peer, so do those that it does not read."""
+"""Ends of a round that a verdict reads.
+
+If the first one reports a lost peer, so do those that it does not read.
+"""
 SIGABRT: Final = 6
-"""A runtime that gives up on its peers aborts itself, so this signal alone does not show whose fault the exit was."""
+"""A runtime that gives up on its peers aborts itself, so this signal alone does not show whose
+fault the exit was.
+"""
 SIGNAL_MAX: Final = 64
 """Number of the last signal of Linux."""
 
@@ -118,7 +129,9 @@ def reports_lost_peer(event: ReplicaExited) -> bool:
 
 
 def speaks_for_lost_peer(end: End) -> bool:
-    """Whether the end is an exit that reports a lost peer, or an abort, with which a runtime gives up on its peers."""
+    """Whether the end is an exit that reports a lost peer, or an abort, with which a runtime gives
+    up on its peers.
+    """
     if not isinstance(end, ReplicaExited):
         return False
     is_abort = code_of(end.exit_status, end.signal) == SIGNAL_BASE + SIGABRT or _names_abort(end)
@@ -132,14 +145,19 @@ def reports_silent_peer(end: End) -> bool:
 
 
 def _names_abort(event: ReplicaExited) -> bool:
-    """Whether the error is that of a runtime that aborted itself, or of a launcher whose process was aborted."""
+    """Whether the error is that of a runtime that aborted itself, or of a launcher whose process
+    was aborted.
+    """
     return event.error is not None and (
         event.error.type == "Aborted" or "SIGABRT" in event.error.message
     )
 
 
 def is_own_failure(event: ReplicaExited) -> bool:
-    """Whether the exit alone shows that the replica's own program failed. A stall does not: the agent ended it."""
+    """Whether the exit alone shows that the replica's own program failed.
+
+    A stall does not: the agent ended it.
+    """
     if event.cause is ExitCause.STALLED:
         return False
     if event.out_of_memory or event.cause is ExitCause.INSTALL:
@@ -161,8 +179,9 @@ def rank_of(end: End) -> Rank:
 
 
 def end_in(event: Event) -> End | None:
-    """Return the end that the event reports: itself, or how the program before a vm-ready ended; None: it reports
-    none."""
+    """Return the end that the event reports: itself, or how the program before a vm-ready ended;
+    None: it reports none.
+    """
     end = event.ended if isinstance(event, VmReady) else event
     if isinstance(end, ReplicaExited):
         return None if end.succeeded else end
@@ -170,11 +189,13 @@ def end_in(event: Event) -> End | None:
 
 
 def round_end(state: State, event: Event) -> RoundEnd | None:
-    """Return what the ledger entry of the event stores for a verdict; None: the event reports no end that counts.
+    """Return what the ledger entry of the event stores for a verdict; None: the event reports no
+    end that counts.
 
-    While a round is held, ends count for the round before it: the loss of a VM that was in it, and the end of a program
-    of it. The loss of a VM that is ready for the held round counts for the hold (`hold_key`). `state` is the state
-    before the decision. Times of agents are at least the start of the round.
+    While a round is held, ends count for the round before it: the loss of a VM that was in it, and
+    the end of a program of it. The loss of a VM that is ready for the held round counts for the
+    hold (`hold_key`). `state` is the state before the decision. Times of agents are at least the
+    start of the round.
     """
     job, end = state.job, end_in(event)
     if end is None or not is_member(job.plan, replica_of(end)):
@@ -199,7 +220,9 @@ def round_end(state: State, event: Event) -> RoundEnd | None:
 
 
 def _was_in_round_before(state: State, loss: VmLost) -> bool:
-    """Whether the VM was in the round before the held one, and has not reported how that round ended on it."""
+    """Whether the VM was in the round before the held one, and has not reported how that round
+    ended on it.
+    """
     job, replica = state.job, state.find(state.job.attempt, loss.subject.replica_id)
     return replica is not None and has_kept_vm(job, replica) and not is_ready(job, replica)
 
@@ -220,6 +243,9 @@ def round_key(attempt: int, number: int) -> str:
 
 
 def hold_key(attempt: int, number: int) -> str:
-    """Return the name of the time in which this round was held. Losses in it are evidence about nothing, unless they
-    were stored after the round had begun: commits of losses do not compare the job's version."""
+    """Return the name of the time in which this round was held.
+
+    Losses in it are evidence about nothing, unless they were stored after the round had begun:
+    commits of losses do not compare the job's version.
+    """
     return f"{round_key(attempt, number)}-held"

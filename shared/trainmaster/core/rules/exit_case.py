@@ -41,7 +41,9 @@ class Case:
 
     @property
     def is_only_failure(self) -> bool:
-        """In a verdict: whether no other member failed, and this one does not report the loss of one."""
+        """In a verdict: whether no other member failed, and this one does not report the loss of
+        one.
+        """
         is_alone = all(evidence.replica_of(other) == self.replica.replica_id for other in self.ends)
         return not self.is_verdict or (is_alone and not evidence.reports_lost_peer(self.event))
 
@@ -104,7 +106,9 @@ class Case:
 
     @property
     def bug_advice(self) -> str:
-        """What to do about failures that look like a bug, with a leading space; empty unless they do."""
+        """What to do about failures that look like a bug, with a leading space; empty unless they
+        do.
+        """
         error = self.event.error
         may_be_transient = evidence.reports_lost_peer(self.event) or (
             error is not None and is_transient(error)
@@ -113,13 +117,16 @@ class Case:
             return ""
         minutes = QUICK_FAILURE_MAX_S // 60
         return (
-            f" {self.quick_failures} failures in a row, each within {minutes} minutes of the start, look like a bug. "
+            f" {self.quick_failures} failures in a row, each within {minutes} minutes of the start,"
+            " look like a bug. "
             f'`trainmaster.exitPolicy.fail: ["{self.code}"]` ends such a job at its first failure.'
         )
 
     @property
     def outcome(self) -> str:
-        """`worker 1 exited with status 1 (ValueError)`, or in a verdict `Round 8 ended: worker 1 failed first: ...`."""
+        """`worker 1 exited with status 1 (ValueError)`, or in a verdict `Round 8 ended: worker 1
+        failed first: ...`.
+        """
         if not self.is_verdict:
             return f"{self.who} {messages.exit_outcome(self.event)}"
         ended = f"Round {self.job.round.number - 1} ended"
@@ -128,12 +135,18 @@ class Case:
             return f"{ended}: {messages.stalled_round(stalls, len(channel_members(self.job.plan)))}"
         failure, absent = messages.failure(self.event), self._absent
         if self.is_hung:
-            return f"{ended}: {self.who} did not answer, and {self.event.subject.replica_id.words} failed: {failure}"
+            return (
+                f"{ended}: {self.who} did not answer, and {self.event.subject.replica_id.words}"
+                f" failed: {failure}"
+            )
         if absent is not None:
             is_recalled = (
                 absent.ordered_at is not None and absent.ordered_at == self.job.round.ordered_at
             )
-            failure += f"; {absent.replica_id.words} {'had exited 0' if is_recalled else 'reported no failure'}"
+            failure += (
+                f"; {absent.replica_id.words}"
+                f" {'had exited 0' if is_recalled else 'reported no failure'}"
+            )
         return f"{ended}: {self.who} failed first: {failure}"
 
     @property
@@ -143,7 +156,9 @@ class Case:
 
     @property
     def hung(self) -> Replica | None:
-        """The only member that did not end by itself, if all others did because a peer did not answer; else None."""
+        """The only member that did not end by itself, if all others did because a peer did not
+        answer; else None.
+        """
         absent = self._absent
         is_known = (
             absent is not None
@@ -157,7 +172,9 @@ class Case:
 
     @property
     def _absent(self) -> Replica | None:
-        """The only member of the round that reported no failure, if all others lost a peer; else None."""
+        """The only member of the round that reported no failure, if all others lost a peer; else
+        None.
+        """
         known = {*map(evidence.replica_of, self.ends), *self.job.round.without}
         known |= {
             m.replica_id for m in members(self.state) if m.has_ended and is_ready(self.job, m)
@@ -190,7 +207,9 @@ class Case:
         return self.record.bug is not None and self.record.bug == bug_signature(self.event)
 
     def fail(self, rule: Rule, reason: Reason, consequence: str) -> Decision:
-        """Return the decision to end the job with this exit as its error message, or to give up an optional replica."""
+        """Return the decision to end the job with this exit as its error message, or to give up an
+        optional replica.
+        """
         if not is_required(self.job.plan, self.replica.replica_id):
             text = self.then(f"{consequence} The job continues without {self.who}.")
             return Decision(rule, reason, text, RecordCompletion(self.replica.key, self.event.at))

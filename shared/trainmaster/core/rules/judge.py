@@ -1,4 +1,6 @@
-"""The rules: what an event means for a job. Every event has a decision, also a stale or an unknown one.
+"""The rules: what an event means for a job.
+
+Every event has a decision, also a stale or an unknown one.
 
     event ──► stale? (rule 1) ──► the rule of its type ──► Decision(rule, reason, text, action)
 
@@ -109,13 +111,15 @@ REPLICA_RULES: Final[Mapping[type, ReplicaRule]] = {
     VmLost: judge_vm_loss,
     VmNoticed: judge_notice,
 }
-"""Rules of events whose subject is the replica's current incarnation, or its current VM (`VmLost`)."""
+"""Rules of events whose subject is the replica's current incarnation, or its current VM (`VmLost`).
+"""
 
 
 def judge(state: State | None, event: Event, now: datetime) -> Decision:
     """Return the decision about an event. `state` is None only if no job has the event's job id.
 
-    `state` holds at least what `event.reads` names; a rerun is decided again with the whole attempt.
+    `state` holds at least what `event.reads` names; a rerun is decided again with the whole
+    attempt.
     """
     if isinstance(event, JobSubmitted):
         return judge_submission(state, event)
@@ -131,8 +135,9 @@ def judge(state: State | None, event: Event, now: datetime) -> Decision:
 
 
 def _without_subject(state: State, event: Event) -> Decision | None:
-    """Return the decision to ignore an event whose subject never existed or whose job has ended; None: judge it
-    further."""
+    """Return the decision to ignore an event whose subject never existed or whose job has ended;
+    None: judge it further.
+    """
     if isinstance(event, ReplicaEvent) and _was_never_ordered(state, event):
         return stale(
             Reason.UNKNOWN_INCARNATION,
@@ -144,8 +149,11 @@ def _without_subject(state: State, event: Event) -> Decision | None:
 
 
 def _was_never_ordered(state: State, event: ReplicaEvent) -> bool:
-    """Whether the event names something that does not exist. Such events are not stored: a program could invent any
-    number of them. Events about what existed are few."""
+    """Whether the event names something that does not exist.
+
+    Such events are not stored: a program could invent any number of them. Events about what existed
+    are few.
+    """
     subject, job = event.subject, state.job
     named = state.find(subject.attempt, subject.replica_id)
     replica = named or state.find(job.attempt, subject.replica_id)
@@ -182,13 +190,17 @@ def _judge_replica_event(state: State, event: ReplicaEvent, now: datetime) -> De
 
 
 def _is_of_member(state: State, event: ReplicaEvent) -> bool:
-    """Whether the event is a report of a member about a round. Late ones are many, and are not recorded."""
+    """Whether the event is a report of a member about a round.
+
+    Late ones are many, and are not recorded.
+    """
     return not isinstance(event, VmLost) and is_member(state.job.plan, event.subject.replica_id)
 
 
 def _fence(state: State, replica: Replica, event: ReplicaEvent) -> Decision | None:
-    """Return the decision to ignore an event about a VM or incarnation that is not the current one; None: judge it
-    further."""
+    """Return the decision to ignore an event about a VM or incarnation that is not the current one;
+    None: judge it further.
+    """
     subject = event.subject
     if subject.vm_generation != replica.vm_generation:
         is_older = subject.vm_generation < replica.vm_generation
@@ -211,7 +223,8 @@ def _fence(state: State, replica: Replica, event: ReplicaEvent) -> Decision | No
 def _is_other_vm(state: State, replica: Replica, event: ReplicaEvent) -> bool:
     """Whether another VM of the same VM generation has reported.
 
-    A VM that is missing has no id in an event. The hosts of a slice may not know the id of their node.
+    A VM that is missing has no id in an event. The hosts of a slice may not know the id of their
+    node.
     """
     if (
         replica.instance_id is None

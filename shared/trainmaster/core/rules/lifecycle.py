@@ -1,4 +1,6 @@
-"""The normal course of a job: it is submitted, leaves the admission queue, and its replicas become ready."""
+"""The normal course of a job: it is submitted, leaves the admission queue, and its replicas become
+ready.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ from trainmaster.core.rules.verdict import judge_round
 
 
 def is_same_submission(stored: Job, submitted: Job) -> bool:
-    """Whether a submission was repeated: same source and same content. The sender of a message chooses its source."""
+    """Whether a submission was repeated: same source and same content.
+
+    The sender of a message chooses its source.
+    """
     return (stored.submission, stored.spec_json) == (submitted.submission, submitted.spec_json)
 
 
@@ -59,8 +64,9 @@ def judge_provisioning_started(state: State, event: ProvisioningStarted, now: da
 
 
 def judge_all_ready(state: State, event: AllReady, now: datetime) -> Decision:
-    """Begin RUNNING when every required replica of the attempt has been ready since the gang last moved, or begin a
-    held round."""
+    """Begin RUNNING when every required replica of the attempt has been ready since the gang last
+    moved, or begin a held round.
+    """
     job = state.job
     if event.round:
         return judge_round(state, event, now)

@@ -1,4 +1,7 @@
-"""Ends of members, which stop their round (rule 7). The verdict follows when all members are ready for the next one."""
+"""Ends of members, which stop their round (rule 7).
+
+The verdict follows when all members are ready for the next one.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,11 @@ from trainmaster.core.timeouts import SAVE_AGAIN_MIN
 def judge_member_exit(
     state: State, replica: Replica, event: ReplicaExited, now: datetime
 ) -> Decision:
-    """Decide about an exit of the current round. No peer can cause an unfit machine, a failed set-up or a failed
-    installation, so these decide at once."""
+    """Decide about an exit of the current round.
+
+    No peer can cause an unfit machine, a failed set-up or a failed installation, so these decide at
+    once.
+    """
     case, number = Case(state, replica, event, now), state.job.round.number
     held = is_held(state.job, replica.replica_id)
     if (
@@ -53,16 +59,25 @@ def judge_member_exit(
     if decision := judge_exit_zero(case) or judge_vm_stopping(case):
         return decision
     rule, reason = Rule.ROUND, Reason.MEMBER_FAILED
-    text = f"{case.outcome}: round {number} ends, and its verdict follows when every member has stopped."
+    text = (
+        f"{case.outcome}: round {number} ends, and its verdict follows when every member has"
+        " stopped."
+    )
     if event.cause is ExitCause.SAVED:
         rule, reason = Rule.VM_LOST, Reason.SAVED
-        text = f"Round {number} ended: {case.who} ended after all members were asked to save. Free of charge."
+        text = (
+            f"Round {number} ended: {case.who} ended after all members were asked to save. Free of"
+            " charge."
+        )
     new_vm = None if replica.instance_id else event.subject.vm.instance_id or None
     return Decision(rule, reason, text, StopRound(number, replica.key, instance_id=new_vm))
 
 
 def judge_notice(state: State, replica: Replica, event: VmNoticed, now: datetime) -> Decision:
-    """Note that all members save, because the VM of this one goes. Of several notices the first one counts."""
+    """Note that all members save, because the VM of this one goes.
+
+    Of several notices the first one counts.
+    """
     job, members, saving = state.job, channel_members(state.job.plan), state.job.round.saving
     if job.plan.save_on_notice != "gang" or replica.replica_id not in members:
         return stale(Reason.NOTHING_TO_DO, "The members of the job do not save together.")
@@ -82,7 +97,10 @@ def judge_notice(state: State, replica: Replica, event: VmNoticed, now: datetime
     ):
         return stale(Reason.ROUND_ENDED, "The round has not begun, or its members save already.")
     told = f"; directives tell {len(silent)} of them" if silent else ""
-    text = f"The VM of {replica.replica_id.words} goes: all members of round {job.round.number} save{told}."
+    text = (
+        f"The VM of {replica.replica_id.words} goes: all members of round {job.round.number}"
+        f" save{told}."
+    )
     saving = Saving(replica.replica_id, now, event.gives_up_at, silent)
     return Decision(Rule.VM_LOST, Reason.MEMBERS_SAVE, text, SaveRound(job.round.number, saving))
 
@@ -107,7 +125,9 @@ def judge_growth(state: State, event: MembersJoin, now: datetime) -> Decision:
 
 
 def judge_primary_success(state: State, event: ReplicaExited, now: datetime) -> Decision | None:
-    """End the job if its primary exited 0 in any round and on any VM of this attempt; None: it did not."""
+    """End the job if its primary exited 0 in any round and on any VM of this attempt; None: it did
+    not.
+    """
     job, subject = state.job, event.subject
     replica = state.find(job.attempt, subject.replica_id)
     is_primary = (subject.attempt, subject.replica_id) == (job.attempt, job.plan.primary)

@@ -1,4 +1,6 @@
-"""Messages that users read. Those that begin with the service's own words stay verbatim, because clients match on them.
+"""Messages that users read.
+
+Those that begin with the service's own words stay verbatim, because clients match on them.
 
 Source: the service's documented messages, and messages that its users quoted.
 """
@@ -33,7 +35,8 @@ MEMBERS_SHOWN: Final = 5
 """Members that a sentence names, at most."""
 
 _QUOTA_NAME: Final = re.compile(r"[Qq]uota (?:limit |metric )?'([^']+)'")
-"""Source: the messages of QUOTA_EXCEEDED of Compute Engine and of RESOURCE_EXHAUSTED of Cloud TPU."""
+"""Source: the messages of QUOTA_EXCEEDED of Compute Engine and of RESOURCE_EXHAUSTED of Cloud TPU.
+"""
 
 
 def member_names(members: Sequence[ReplicaId]) -> str:
@@ -79,7 +82,10 @@ def exit_outcome(event: ReplicaExited) -> str:
 
 
 def stall_reason(event: ReplicaExited) -> str:
-    """Return why the agent ended the program, as a clause. Agents of an earlier release do not report it."""
+    """Return why the agent ended the program, as a clause.
+
+    Agents of an earlier release do not report it.
+    """
     if event.error is None:
         return "it printed nothing for the job's stallTimeout"
     message = event.error.message.partition("\n")[0]
@@ -87,7 +93,10 @@ def stall_reason(event: ReplicaExited) -> str:
 
 
 def stalled_round(ends: Sequence[ReplicaExited], members: int) -> str:
-    """Return which members stalled, and where they hung. `ends`: of the round, the first one first."""
+    """Return which members stalled, and where they hung.
+
+    `ends`: of the round, the first one first.
+    """
     stalls = [
         *{
             end.subject.replica_id: end for end in reversed(ends) if end.cause is ExitCause.STALLED
@@ -111,7 +120,9 @@ def stalled_round(ends: Sequence[ReplicaExited], members: int) -> str:
 
 
 def _places(stalls: Sequence[ReplicaExited]) -> str:
-    """Return where programs hung: `worker 2 in next (data.py:41), the others in all_reduce (task.py:88)`."""
+    """Return where programs hung: `worker 2 in next (data.py:41), the others in all_reduce
+    (task.py:88)`.
+    """
     groups: dict[str, list[str]] = {}
     for end in stalls:
         if end.error is not None and end.error.frame:
@@ -135,7 +146,9 @@ def failure(event: ReplicaExited) -> str:
 
 
 def replica_failed(event: ReplicaExited) -> str:
-    """Return the errorMessage of a job that this exit ended: what happened, its cause, what to do, the last output."""
+    """Return the errorMessage of a job that this exit ended: what happened, its cause, what to do,
+    the last output.
+    """
     who = f"The replica {event.subject.replica_id.words}"
     if event.out_of_memory:
         message = (
@@ -157,12 +170,15 @@ def replica_failed(event: ReplicaExited) -> str:
 
 
 CAUSE_LINES: Final = 3
-"""Lines of an errorMessage before the program's last output, at most: what happened, its cause, what to do."""
+"""Lines of an errorMessage before the program's last output, at most: what happened, its cause,
+what to do.
+"""
 
 
 def summary(error_message: str) -> str:
-    """Return an errorMessage in one line, without the program's last output, which follows the cause after a blank
-    line."""
+    """Return an errorMessage in one line, without the program's last output, which follows the
+    cause after a blank line.
+    """
     lines = [line.strip() for line in error_message.splitlines()]
     following = lines[1 : CAUSE_LINES + 1]
     end = 1 + following.index("") if "" in following else 1
@@ -170,7 +186,9 @@ def summary(error_message: str) -> str:
 
 
 def cause(event: ReplicaExited) -> str:
-    """Return the program's own error in one line: `ValueError: bad shape (trainer/task.py:41 in main)`."""
+    """Return the program's own error in one line: `ValueError: bad shape (trainer/task.py:41 in
+    main)`.
+    """
     error = event.error
     if error is None:
         return ""
@@ -193,7 +211,10 @@ def with_log_link(message: str, project: str, job_id: str) -> str:
 
 def no_resources(requested: str, error: str) -> str:
     """Return the errorMessage of a job that never got VMs."""
-    return f"The job was stopped after too many retries: no resources for {requested} in its region. {error}."
+    return (
+        f"The job was stopped after too many retries: no resources for {requested} in its region."
+        f" {error}."
+    )
 
 
 def internal_error(cause: str) -> str:
@@ -209,20 +230,24 @@ def trial_flags(tuning: Tuning, values: tuple[str, ...]) -> str:
 
 
 def too_many_trials_failed(tuning: Tuning, last: Trial) -> str:
-    """Return the service's message. Source: users' quotations, with its missing and double spaces."""
+    """Return the service's message.
+
+    Source: users' quotations, with its missing and double spaces.
+    """
     failed = len(tuning.of_state(TrialState.FAILED))
     return (
-        f"Hyperparameter Tuning Trial #{last.number} failed. {failed} total hyperparameter trial failures were seen, "
-        f"out of {len(tuning.trials)} trials attempted which reaches the user-specified limit of {tuning.max_failed}."
-        f"The last trial to fail was #{last.number}, {_with_error(tuning, last)}"
+        f"Hyperparameter Tuning Trial #{last.number} failed. {failed} total hyperparameter trial"
+        f" failures were seen, out of {len(tuning.trials)} trials attempted which reaches the"
+        f" user-specified limit of {tuning.max_failed}.The last trial to fail was #{last.number},"
+        f" {_with_error(tuning, last)}"
     )
 
 
 def trial_failed_first(tuning: Tuning, last: Trial) -> str:
     """Return a message in the form of `too_many_trials_failed`. It is ours."""
     return (
-        f"Hyperparameter Tuning Trial #{last.number} failed before any other trial succeeded; it had run "
-        f"{_with_error(tuning, last)}"
+        f"Hyperparameter Tuning Trial #{last.number} failed before any other trial succeeded; it"
+        f" had run {_with_error(tuning, last)}"
     )
 
 

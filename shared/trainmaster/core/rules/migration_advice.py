@@ -1,4 +1,6 @@
-"""Advice about programs by the error that they end with. Most were written for the service's past runtimes.
+"""Advice about programs by the error that they end with.
+
+Most were written for the service's past runtimes.
 
 docs/migrating.md says the same at more length.
 """
@@ -36,11 +38,15 @@ PACKAGES: Final = {
     "xgboost": "xgboost",
     "yaml": "PyYAML",
 }
-"""Modules of the service's past runtimes, and the packages that have them. Source: its runtime version list."""
+"""Modules of the service's past runtimes, and the packages that have them.
+
+Source: its runtime version list.
+"""
 
 OWN_IMAGE: Final = (
-    "An image of your own still runs it as it is: build it FROM us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-11.py310"
-    " with your package, and name it in `masterConfig.imageUri`."
+    "An image of your own still runs it as it is: build it FROM"
+    " us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-11.py310 with your package, and name it in"
+    " `masterConfig.imageUri`."
 )
 
 _NO_MODULE: Final = re.compile(r"No module named '?([\w.]+)'?")
@@ -48,46 +54,54 @@ _NO_MODULE: Final = re.compile(r"No module named '?([\w.]+)'?")
 
 _PROGRAM_FAILURES: Final = {
     r"sklearn\.externals": (
-        "scikit-learn 0.23 removed `sklearn.externals`: write `import joblib` and `import six`, and add both to"
-        " `install_requires` in setup.py."
+        "scikit-learn 0.23 removed `sklearn.externals`: write `import joblib` and `import six`, and"
+        " add both to `install_requires` in setup.py."
     ),
     r"has no attribute 'estimator'|No module named '?tensorflow_estimator|tensorflow\.python\.estimator": (
-        "TensorFlow 2.16 removed `tf.estimator`: train with `model.fit` of Keras, whose BackupAndRestore callback"
-        f" continues after a restart. {OWN_IMAGE}"
+        "TensorFlow 2.16 removed `tf.estimator`: train with `model.fit` of Keras, whose"
+        f" BackupAndRestore callback continues after a restart. {OWN_IMAGE}"
     ),
     r"tensorflow\.contrib|module 'tensorflow' has no attribute 'contrib'": (
-        f"TensorFlow 2 has no `tf.contrib`: its parts are in Keras, tf.data and separate packages. {OWN_IMAGE}"
+        "TensorFlow 2 has no `tf.contrib`: its parts are in Keras, tf.data and separate packages."
+        f" {OWN_IMAGE}"
     ),
-    r"module 'tensorflow' has no attribute '(?:ConfigProto|GPUOptions|Session|app|flags|get_variable|gfile"
+    r"module 'tensorflow' has no attribute"
+    r" '(?:ConfigProto|GPUOptions|Session|app|flags|get_variable|gfile"
     r"|global_variables_initializer|layers|logging|log|placeholder|python_io|set_random_seed|variable_scope)'": (
-        "This is the API of TensorFlow 1: write `import tensorflow.compat.v1 as tf` and `tf.disable_v2_behavior()`, or"
-        f" rewrite the model with Keras. {OWN_IMAGE}"
+        "This is the API of TensorFlow 1: write `import tensorflow.compat.v1 as tf` and"
+        f" `tf.disable_v2_behavior()`, or rewrite the model with Keras. {OWN_IMAGE}"
     ),
-    r"PerReplica:|\bKeras 3\b|Argument\(s\) not recognized: \{'lr'|has no attribute '(?:lr|fit_generator)'"
-    r"|Invalid filepath extension for saving|must end in `\.(?:keras|weights\.h5)`|KerasTensor cannot be used"
+    r"PerReplica:|\bKeras 3\b|Argument\(s\) not recognized: \{'lr'|has no attribute"
+    r" '(?:lr|fit_generator)'"
+    r"|Invalid filepath extension for saving|must end in `\.(?:keras|weights\.h5)`|KerasTensor"
+    r" cannot be used"
     r"|Unrecognized keyword arguments passed to|fit\(\) got an unexpected keyword argument"
     r"|module 'keras(?:\.[\w.]+)?' has no attribute": (
-        'This is the API of Keras 2: set `trainmaster: {env: {TF_USE_LEGACY_KERAS: "1"}}` in the job file, which makes'
-        " `tf.keras` Keras 2, or change the program for Keras 3."
+        'This is the API of Keras 2: set `trainmaster: {env: {TF_USE_LEGACY_KERAS: "1"}}` in the'
+        " job file, which makes `tf.keras` Keras 2, or change the program for Keras 3."
     ),
     r"module 'numpy' has no attribute '(?:bool|complex|float|int|object|str)'": (
         "NumPy 1.24 removed its names of Python's own types: write `float` instead of `np.float`."
     ),
     r"No valid checkpoint found in output directory": (
-        "`resume_from_checkpoint=True` needs a checkpoint in the first run, too: pass `get_last_checkpoint(output_dir)`"
-        " of `transformers.trainer_utils`, which returns None from an empty folder."
+        "`resume_from_checkpoint=True` needs a checkpoint in the first run, too: pass"
+        " `get_last_checkpoint(output_dir)` of `transformers.trainer_utils`, which returns None"
+        " from an empty folder."
     ),
 }
 """Advice by a pattern of the error's message."""
 _INSTALL_FAILURES: Final = {
     r"The user requested \(constraint\) [\w.-]+==": (
-        "The runtime's build of this framework drives the VM's accelerator, so no package replaces it: remove the pin"
-        " from `install_requires` in setup.py, or request another `runtimeVersion`."
+        "The runtime's build of this framework drives the VM's accelerator, so no package replaces"
+        " it: remove the pin from `install_requires` in setup.py, or request another"
+        " `runtimeVersion`."
     ),
-    r"requires a different Python": "The package excludes the runtime's Python: widen `python_requires` in setup.py.",
+    r"requires a different Python": (
+        "The package excludes the runtime's Python: widen `python_requires` in setup.py."
+    ),
     r"No matching distribution found for \S*[=<]=?[\d.*]+": (
-        "The package pins a version that does not exist for the Python of the runtime: remove the pin from"
-        f" `install_requires` in setup.py; the runtime has its framework. {OWN_IMAGE}"
+        "The package pins a version that does not exist for the Python of the runtime: remove the"
+        f" pin from `install_requires` in setup.py; the runtime has its framework. {OWN_IMAGE}"
     ),
 }
 """The same by a pattern of pip's output."""
@@ -112,4 +126,7 @@ def _missing_package(message: str) -> str:
     package = PACKAGES.get(module) or PACKAGES.get(module.partition(".")[0])
     if package is None:
         return ""
-    return f'The service\'s past runtimes had `{module}`: add `install_requires=["{package}"]` to setup.py.'
+    return (
+        f'The service\'s past runtimes had `{module}`: add `install_requires=["{package}"]` to'
+        " setup.py."
+    )

@@ -1,10 +1,12 @@
-"""The order in which a pass requests the candidates of a job: by rank, after what is known about capacity.
+"""The order in which a pass requests the candidates of a job: by rank, after what is known about
+capacity.
 
     outcomes of any job ─┬─► chance of each candidate ──► likely ones by rank, then chance ──► unlikely ones by chance
     advice of Google ────┘                                left out: those that failed a moment ago
 
-An outcome says less the older it is: the chance returns to 0.5, half of the way in `CAPACITY_HALF_LIFE`. Advice counts
-more than an outcome, except for a recent stockout (`ADVICE_DOUBTED`). No candidate is dropped because it is unlikely.
+An outcome says less the older it is: the chance returns to 0.5, half of the way in
+`CAPACITY_HALF_LIFE`. Advice counts more than an outcome, except for a recent stockout
+(`ADVICE_DOUBTED`). No candidate is dropped because it is unlikely.
 """
 
 from __future__ import annotations
@@ -19,8 +21,11 @@ from trainmaster.core.timeouts import ADVICE_DOUBTED, CAPACITY_FRESH, CAPACITY_H
 UNKNOWN: Final = 0.5
 """Chance of a candidate about which nothing is known."""
 LIKELY_MIN: Final = 0.3
-"""Chance from which a candidate is requested by rank. A stockout leaves it below that for two hours. Prototypes with
-thresholds from 0.2 to 0.45 found capacity as fast, within 6 %."""
+"""Chance from which a candidate is requested by rank.
+
+A stockout leaves it below that for two hours. Prototypes with thresholds from 0.2 to 0.45 found
+capacity as fast, within 6 %.
+"""
 ADVICE_WEIGHT: Final = 0.7
 NO_ADVICE: Final[Mapping[tuple[str, str], float]] = {}
 

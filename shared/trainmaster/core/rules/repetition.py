@@ -1,7 +1,8 @@
 """Repetition: whether two exits in a row prove a bug in the job's own code (rule 8).
 
-Everything else is left to the budgets: an error of a network, a storage, a quota or a device may be gone at the next
-restart, and a program that trained for a while may have saved a checkpoint, which the control plane cannot see.
+Everything else is left to the budgets: an error of a network, a storage, a quota or a device may be
+gone at the next restart, and a program that trained for a while may have saved a checkpoint, which
+the control plane cannot see.
 """
 
 from __future__ import annotations
@@ -45,26 +46,37 @@ TRANSIENT_TYPES: Final = frozenset(
         "ChildFailedError", "ProcessExitedException", "ProcessRaisedException",
     )
 )  # fmt: skip
-"""Exceptions, without their modules, that report a network, a storage, a quota or a device. They never prove a bug."""
+"""Exceptions, without their modules, that report a network, a storage, a quota or a device.
+
+They never prove a bug.
+"""
 
 TRANSIENT_WORDS: Final = re.compile(
-    r"\b(?:429|50[234]|cublas|cuda|cudnn|cufft|ecc|gloo|nccl|nvml|xid|mpi|rpc|dns|quota|rate limit|throttled"
+    r"\b(?:429|50[234]|cublas|cuda|cudnn|cufft|ecc|gloo|nccl|nvml|xid|mpi|rpc|dns|quota|rate"
+    r" limit|throttled"
     r"|timed? ?out|temporarily|try again|too many|unavailable|unreachable|connection|network"
     r"|socket|broken pipe|hardware|device)",
     re.IGNORECASE,
 )
-"""Words in the message of such an error, whatever its type: torch reports CUDA, NCCL and ECC errors as RuntimeError."""
+"""Words in the message of such an error, whatever its type: torch reports CUDA, NCCL and ECC errors
+as RuntimeError.
+"""
 
 _NUMBERS: Final = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
 def is_quick_failure(event: ReplicaExited) -> bool:
-    """Whether the program failed so soon after its start that it made no progress. Unknown times are not quick."""
+    """Whether the program failed so soon after its start that it made no progress.
+
+    Unknown times are not quick.
+    """
     return not event.succeeded and event.ran_s is not None and event.ran_s < QUICK_FAILURE_MAX_S
 
 
 def bug_signature(event: ReplicaExited) -> str | None:
-    """Return what a repetition of this exit would have in common with it; None if a repetition would prove no bug."""
+    """Return what a repetition of this exit would have in common with it; None if a repetition
+    would prove no bug.
+    """
     error = event.error
     if (
         error is None
@@ -80,7 +92,9 @@ def bug_signature(event: ReplicaExited) -> str | None:
 
 
 def is_transient(error: ProgramError) -> bool:
-    """Whether the error, or one that it was raised from, reports a network, a storage, a quota or a device."""
+    """Whether the error, or one that it was raised from, reports a network, a storage, a quota or a
+    device.
+    """
     is_type = any(
         name.rpartition(".")[2] in TRANSIENT_TYPES for name in (error.type, *error.causes)
     )

@@ -3,8 +3,9 @@
 They judge each exit of a replica that is judged alone, and the one exit that decides about a round
 (`trainmaster.core.rules.verdict`).
 
-Each row is a function from the case to a decision, or to None if the row does not apply. `Row.condition` says in words
-when it applies; `trainmaster why` prints the conditions of the rows that were passed over.
+Each row is a function from the case to a decision, or to None if the row does not apply.
+`Row.condition` says in words when it applies; `trainmaster why` prints the conditions of the rows
+that were passed over.
 """
 
 from __future__ import annotations
@@ -44,8 +45,11 @@ IMPORT_ERRORS: Final = (
     "IndentationError",
     "TabError",
 )
-"""Exceptions of a program that cannot be imported. Another attempt raises them again, if they came soon after the
-start: a program that has run for longer may have raised them from its data or from its VM's libraries."""
+"""Exceptions of a program that cannot be imported.
+
+Another attempt raises them again, if they came soon after the start: a program that has run for
+longer may have raised them from its data or from its VM's libraries.
+"""
 
 
 def judge_exit(state: State, replica: Replica, event: ReplicaExited, now: datetime) -> Decision:
@@ -86,7 +90,8 @@ def judge_exit_zero(case: Case) -> Decision | None:
 def judge_vm_stopping(case: Case) -> Decision | None:
     """Decide by rule 4 about an exit while the VM shuts down; None: the exit is another one.
 
-    Treat every exit during a shutdown as a lost VM, even an exit 0: the program may exit 0 after a checkpoint.
+    Treat every exit during a shutdown as a lost VM, even an exit 0: the program may exit 0 after a
+    checkpoint.
     """
     if case.event.cause is not ExitCause.VM_STOPPING:
         return None
@@ -107,12 +112,18 @@ def judge_unfit(case: Case) -> Decision | None:
     if case.event.cause is not ExitCause.UNFIT:
         return None
     found = case.event.tail.strip()
-    cause = f"The VM of {case.who} failed the preflight ({found}; `trainmaster.preflight: report` keeps such VMs)"
+    cause = (
+        f"The VM of {case.who} failed the preflight ({found}; `trainmaster.preflight: report` keeps"
+        " such VMs)"
+    )
     return replace_vm(case.state, case.replica, cause, Reason.UNFIT, case.event.at, case.now)
 
 
 def _vm_restarted(case: Case) -> Decision | None:
-    """Restart free of charge. The second reboot of a VM is charged: the program may bring its VM down."""
+    """Restart free of charge.
+
+    The second reboot of a VM is charged: the program may bring its VM down.
+    """
     if case.event.cause is not ExitCause.VM_RESTARTED or (
         case.replica.reboots and case.is_on_current_vm
     ):
@@ -183,7 +194,9 @@ def _permanent(case: Case) -> Decision | None:
 
 
 def judge_failed_installation(case: Case) -> Decision | None:
-    """Decide by rule 8 about packages or imports that fail; None: the exit is another one, or the policy decides."""
+    """Decide by rule 8 about packages or imports that fail; None: the exit is another one, or the
+    policy decides.
+    """
     return _permanent(case) if _permanent_reason(case) is Reason.INSTALL_FAILED else None
 
 
@@ -270,7 +283,10 @@ def _replace_action(case: Case) -> Action:
 def _rerun(
     case: Case, rule: Rule, reason: Reason, after: str = "", *, replaces_vm: bool = False
 ) -> Decision:
-    """Rerun the job while reruns last. `replaces_vm`: on another VM of the replica, which may be the cause."""
+    """Rerun the job while reruns last.
+
+    `replaces_vm`: on another VM of the replica, which may be the cause.
+    """
     used = case.job.budgets.reruns_used
     if used >= RERUNS_MAX:
         return case.fail(rule, Reason.RERUNS_SPENT, f"{after}the job was rerun {RERUNS_MAX} times.")
@@ -289,9 +305,11 @@ def _rerun_action(case: Case, charge: Budget, *, replaces_vm: bool = False) -> R
         charge,
         lost=key if replaces_vm else None,
         reporter=key,
-        reporter_vm=case.event.subject.vm.instance_id
-        if case.is_on_current_vm and not case.is_hung
-        else None,
+        reporter_vm=(
+            case.event.subject.vm.instance_id
+            if case.is_on_current_vm and not case.is_hung
+            else None
+        ),
         quick_failure=key if charge is Budget.RERUNS and case.quick_failures else None,
     )
 
@@ -306,7 +324,8 @@ class Row:
     """When the row applies, in words."""
 
 
-# The order counts, not the ids of the rules. The column "order" in docs/rules.md has the same order.
+# The order counts, not the ids of the rules. The column "order" in docs/rules.md has the same
+# order.
 ROWS: Final = (
     Row(Rule.PRIMARY_DONE, judge_exit_zero, "the primary replica exits 0"),
     Row(Rule.VM_LOST, judge_vm_stopping, "its VM was shutting down"),

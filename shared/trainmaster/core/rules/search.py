@@ -1,10 +1,11 @@
 """The search for capacity in passes: where the gang is requested next after a capacity error.
 
-    pass: each candidate once, at once ──► pause (`capacity_backoff`) ──► the next pass, in a new order (`outlook`)
+    pass: each candidate once, at once ──► pause (`capacity_backoff`) ──► the next pass, in a new
+    order (`outlook`)
 
-A candidate is a zone of the plan, or of one of its alternatives (`Plan.options`). A pass keeps what is left of it in
-the job's placement. The order of the next pass is decided with the last error of the one before; a gang that leaves its
-zone after RUNNING begins a pass at once.
+A candidate is a zone of the plan, or of one of its alternatives (`Plan.options`). A pass keeps what
+is left of it in the job's placement. The order of the next pass is decided with the last error of
+the one before; a gang that leaves its zone after RUNNING begins a pass at once.
 """
 
 from __future__ import annotations
@@ -47,21 +48,28 @@ def may_begin_pass(job: Job) -> bool:
 
 
 def first_turn(job: Job, outlook: Sequence[Prospect], now: datetime) -> Turn:
-    """Return the first request of a job. It waits if all candidates failed a moment ago, for other jobs."""
+    """Return the first request of a job.
+
+    It waits if all candidates failed a moment ago, for other jobs.
+    """
     order = _order(job, outlook, now, now) if outlook else _eligible(job, _all(job), now)
     first = order or _eligible(job, _all(job), now)
     return Turn(first[0], first[1:], waits=not order)
 
 
 def after_losses(job: Job, now: datetime) -> Turn:
-    """Return the request after VMs that were lost soon: elsewhere, with what is left of the pass."""
+    """Return the request after VMs that were lost soon: elsewhere, with what is left of
+    the pass.
+    """
     others = tuple(number for number in _following(job) if number != job.placement.zone_index)
     left = job.placement.remaining or _eligible(job, others, now) or (job.placement.zone_index,)
     return Turn(left[0], left[1:])
 
 
 def next_turn(state: State, event: VmsNotCreated, now: datetime) -> Turn:
-    """Return the request that follows a capacity error. Zones that the error names come first in the pass.
+    """Return the request that follows a capacity error.
+
+    Zones that the error names come first in the pass.
 
     A used-up quota also drops the candidates that share it. If all do, the gang stays.
     """
@@ -104,7 +112,9 @@ def has_other_quota(job: Job, event: VmsNotCreated) -> bool:
 
 
 def turn_with_vms(state: State, event: VmsNotCreated, now: datetime) -> Turn | None:
-    """Return the request with which the VMs that exist may stay: of this pass, in the same zone, bought otherwise."""
+    """Return the request with which the VMs that exist may stay: of this pass, in the same zone,
+    bought otherwise.
+    """
     job = state.job
     left = _remaining(state, event, now) if job.plan.options else ()
     here = [number for number in left if job.plan.keeps_vms(job.placement.zone_index, number)]
@@ -112,7 +122,9 @@ def turn_with_vms(state: State, event: VmsNotCreated, now: datetime) -> Turn | N
 
 
 def floor_of_move(state: State, candidate: int) -> int | None:
-    """Return the floor of VM generations with which the gang moves to this candidate; None: it stays."""
+    """Return the floor of VM generations with which the gang moves to this candidate; None: it
+    stays.
+    """
     job, current = state.job, state.job.placement.zone_index
     if candidate == current:
         return None
@@ -124,7 +136,9 @@ def floor_of_move(state: State, candidate: int) -> int | None:
 
 
 def describe_order(job: Job, order: Sequence[int], outlook: Sequence[Prospect]) -> str:
-    """Return the candidates in the order of their requests, as another sentence; empty if nothing is known of them."""
+    """Return the candidates in the order of their requests, as another sentence; empty if nothing
+    is known of them.
+    """
     if not outlook or (
         not job.plan.options and all(prospect.chance == UNKNOWN for prospect in outlook)
     ):
@@ -140,7 +154,10 @@ def describe_order(job: Job, order: Sequence[int], outlook: Sequence[Prospect]) 
 
 
 def _remaining(state: State, event: VmsNotCreated, now: datetime) -> tuple[int, ...]:
-    """Return what is left of the pass. The first pass after RUNNING begins when the gang leaves its zone."""
+    """Return what is left of the pass.
+
+    The first pass after RUNNING begins when the gang leaves its zone.
+    """
     job, left, since = state.job, state.job.placement.remaining, search_began_at(state, now)
     if left is None or (job.started_at is not None and since == now):
         return tuple(
@@ -152,7 +169,9 @@ def _remaining(state: State, event: VmsNotCreated, now: datetime) -> tuple[int, 
 def _order(
     job: Job, outlook: Sequence[Prospect], since: datetime, begins_at: datetime
 ) -> tuple[int, ...]:
-    """Return the order of a pass; without an outlook, the candidates that follow the current one."""
+    """Return the order of a pass; without an outlook, the candidates that follow the
+    current one.
+    """
     order = in_order(outlook, _ranks(job), begins_at) if outlook else _following(job)
     return _eligible(job, order, begins_at, since)
 
@@ -160,8 +179,10 @@ def _order(
 def _eligible(
     job: Job, order: Sequence[int], at: datetime, since: datetime | None = None
 ) -> tuple[int, ...]:
-    """Return the candidates whose alternative may be requested in a search that began at `since`. Each job has
-    some that may at any time."""
+    """Return the candidates whose alternative may be requested in a search that began at `since`.
+
+    Each job has some that may at any time.
+    """
     began_at, plan = since or job.placement.since or at, job.plan
     elapsed_s = (at - began_at).total_seconds()
     return tuple(
@@ -172,7 +193,9 @@ def _eligible(
 
 
 def _following(job: Job) -> tuple[int, ...]:
-    """Return all candidates, those that follow the current one first; those of alternatives by rank."""
+    """Return all candidates, those that follow the current one first; those of alternatives by
+    rank.
+    """
     number = job.placement.zone_index + 1
     return _all(job) if job.plan.options else (*_all(job)[number:], *_all(job)[:number])
 
@@ -184,7 +207,10 @@ def _all(job: Job) -> tuple[int, ...]:
 
 
 def _ranks(job: Job) -> tuple[int, ...]:
-    """Return the rank of each candidate. Zones that the user has listed are ranked in this order."""
+    """Return the rank of each candidate.
+
+    Zones that the user has listed are ranked in this order.
+    """
     if job.plan.options:
         return tuple(candidate.rank for candidate in job.plan.candidates)
     return _all(job) if job.plan.zones_listed else (0,) * len(job.plan.zones)

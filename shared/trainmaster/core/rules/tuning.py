@@ -1,4 +1,5 @@
-"""Rule 13: how many trials of a tuning job begin, what became of each, and when the tuning job ends.
+"""Rule 13: how many trials of a tuning job begin, what became of each, and when the tuning job
+ends.
 
     trials begin            while fewer than maxParallelTrials run, maxTrials is not reached, and values are left
     the tuning job fails    when maxFailedTrials failed; or, without that limit, when one failed before any other
@@ -31,7 +32,8 @@ _REASONS: Final = {
 def planned_trials(tuning: Tuning) -> int:
     """Return how many trials there will be if none fails.
 
-    A finite search space is exhausted when all of it was tried. Source: Vertex AI, Study.State.COMPLETED.
+    A finite search space is exhausted when all of it was tried. Source: Vertex AI,
+    Study.State.COMPLETED.
     """
     if tuning.size is None:
         return tuning.max_trials
@@ -50,12 +52,17 @@ def trials_to_begin(job: Job) -> int:
 
 
 def final_decision(job: Job) -> Decision | None:
-    """Return how the tuning job ends, judged by the trials that have ended; None while it continues."""
+    """Return how the tuning job ends, judged by the trials that have ended; None while it
+    continues.
+    """
     tuning = tuning_of(job)
     failed = tuning.of_state(TrialState.FAILED)
     succeeded = len(tuning.completed)
     if tuning.max_failed and len(failed) >= tuning.max_failed:
-        text = f"{len(failed)} trials failed, and maxFailedTrials is {tuning.max_failed}: the job fails."
+        text = (
+            f"{len(failed)} trials failed, and maxFailedTrials is {tuning.max_failed}: the job"
+            " fails."
+        )
         message = messages.too_many_trials_failed(tuning, last_ended(failed))
         return Decision(Rule.TUNING, Reason.TOO_MANY_TRIALS_FAILED, text, FailJob(message))
     if not tuning.max_failed and failed and not succeeded:
@@ -118,7 +125,10 @@ def _reason(event: TrialEnded) -> Reason:
 def _describe_end(tuning: Tuning, event: TrialEnded) -> str:
     match event.state:
         case TrialState.SUCCEEDED if event.measurement is None:
-            return f"succeeded, but its program did not report {tuning.metric_tag}: its values are ignored."
+            return (
+                f"succeeded, but its program did not report {tuning.metric_tag}: its values are"
+                " ignored."
+            )
         case TrialState.SUCCEEDED:
             return f"succeeded{_with_measurement(tuning, event.measurement)}."
         case TrialState.STOPPED:

@@ -1,4 +1,6 @@
-"""Rule 12 and other requests of users: cancellation, deadlines that the job file sets, labels, deletion."""
+"""Rule 12 and other requests of users: cancellation, deadlines that the job file sets, labels,
+deletion.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def judge_deadline(state: State, event: DeadlinePassed, now: datetime) -> Decisi
 
 
 def passed_deadline(job: Job, now: datetime) -> Deadline | None:
-    """Return the deadline that has passed: maxRunningTime counts from RUNNING, maxWaitTime from creation until then."""
+    """Return the deadline that has passed: maxRunningTime counts from RUNNING, maxWaitTime from
+    creation until then.
+    """
     plan = job.plan
     if job.started_at is not None:
         return (
@@ -87,7 +91,8 @@ def cancel_at_cap(cap: Cap, text: str) -> Decision:
 
 
 def _last_save(job: Job, now: datetime) -> Saving | None:
-    """Return the save after which the job ends; None: nothing runs, nobody is to be asked, or all were asked.
+    """Return the save after which the job ends; None: nothing runs, nobody is to be asked, or all
+    were asked.
 
     The primary's agent asks the members that save together. Directives ask all other replicas.
     """

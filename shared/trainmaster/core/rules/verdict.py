@@ -6,8 +6,9 @@
     no own failure, and a lost peer is reported, or suspected by an abort, in a first round that not every member has
     joined: free
 
-When all members are ready, all evidence is there: each agent that is alive has reported in the same message how its
-last program ended. A verdict that ends the job does not wait for VMs that never reported.
+When all members are ready, all evidence is there: each agent that is alive has reported in the same
+message how its last program ended. A verdict that ends the job does not wait for VMs that never
+reported.
 """
 
 from __future__ import annotations
@@ -69,7 +70,10 @@ def _verdict(state: State, event: AllReady, now: datetime) -> Decision:
         2,
     )  # later rounds begin complete
     if is_unsure and rank_of(end) >= Rank.OTHER and any(map(speaks_for_lost_peer, event.ends)):
-        text = "Round 1 ended before every member had reported: one may have been lost. Free of charge."
+        text = (
+            "Round 1 ended before every member had reported: one may have been lost. Free of"
+            " charge."
+        )
         return Decision(
             Rule.VM_LOST, Reason.ROUND_BEGINS, text, BeginRound(event.round, replica.key)
         )

@@ -66,9 +66,10 @@ def replace_vm(
 ) -> Decision:
     """Decide by rule 4: another VM for the replica, free of charge.
 
-    With restartJobOnWorkerRestart the whole job is rerun instead, unless the replica has never run. Source: Vertex AI's
-    documentation of that field, "if a worker gets restarted", whatever the cause. `cause` begins the decision's text;
-    `at` is when the loss was reported. Early losses in a row lead to a pause, another zone or the end of the job.
+    With restartJobOnWorkerRestart the whole job is rerun instead, unless the replica has never run.
+    Source: Vertex AI's documentation of that field, "if a worker gets restarted", whatever the
+    cause. `cause` begins the decision's text; `at` is when the loss was reported. Early losses in a
+    row lead to a pause, another zone or the end of the job.
     """
     who = replica.replica_id.words
     has_run = reason is Reason.VM_STOPPING
@@ -87,7 +88,10 @@ def replace_vm(
         else "free of charge"
     )
     if state.job.plan.restart_job_on_worker_restart and (has_run or replica.ever_ready):
-        text = f"{cause}: the whole job is rerun (restartJobOnWorkerRestart), and {who} gets another VM, {free}."
+        text = (
+            f"{cause}: the whole job is rerun (restartJobOnWorkerRestart), and {who} gets another"
+            f" VM, {free}."
+        )
         paused_until = next_at or (state.job.placement.next_at if is_early else None)
         action = RerunJob(
             Budget.FREE,
@@ -113,7 +117,10 @@ def replace_vm(
 def _after_loss(
     job: Job, replica: Replica, replacement: ReplaceVm, cause: str, free: str
 ) -> tuple[str, Action]:
-    """Return text and action of a loss. The loss of a member's VM ends its round, unless it is held already."""
+    """Return text and action of a loss.
+
+    The loss of a member's VM ends its round, unless it is held already.
+    """
     who, number = replica.replica_id.words, job.round.number
     if not is_member(job.plan, replica.replica_id) or is_held(job, replica.replica_id):
         return f"{cause}: {who} restarts on another VM with the same hostname, {free}.", replacement
@@ -133,13 +140,17 @@ def internal_error(
 ) -> Decision:
     """Decide by rule 5: rerun the job while its internal retries last, else fail it.
 
-    `replica` is the key of the replica that is the cause, if one is; `reporter_vm` is the id of the VM that reported
-    it. `replaces_vm`: the VM may be the cause, so the second retry is on another one.
+    `replica` is the key of the replica that is the cause, if one is; `reporter_vm` is the id of the
+    VM that reported it. `replaces_vm`: the VM may be the cause, so the second retry is on another
+    one.
     """
     if job.plan.disable_retries or job.budgets.internal_used >= INTERNAL_RETRIES_MAX:
         failure = FailJob(messages.internal_error(cause), replica)
         return Decision(Rule.INTERNAL, Reason.INTERNAL_BUDGET_SPENT, f"{cause}.", failure)
-    text = f"{cause}: the job is rerun (internal retry {job.budgets.internal_used + 1} of {INTERNAL_RETRIES_MAX})."
+    text = (
+        f"{cause}: the job is rerun (internal retry {job.budgets.internal_used + 1} of"
+        f" {INTERNAL_RETRIES_MAX})."
+    )
     lost = replica if replaces_vm and job.budgets.internal_used else None
     action = RerunJob(Budget.INTERNAL, lost=lost, reporter=replica, reporter_vm=reporter_vm)
     return Decision(Rule.INTERNAL, reason, text, action)

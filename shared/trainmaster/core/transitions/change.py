@@ -13,14 +13,17 @@ from trainmaster.core.transitions.edges import JOB_EDGES, REPLICA_EDGES
 
 
 class IllegalTransitionError(Exception):
-    """A decision needs an edge that the tables do not have, or a replica that was not loaded: a bug in the rules."""
+    """A decision needs an edge that the tables do not have, or a replica that was not loaded: a bug
+    in the rules.
+    """
 
 
 class Effect(StrEnum):
     """A message that follows a commit. All but NOTIFY are level-triggered."""
 
     PROVISION = "provision"  # make the job's VMs equal the stored state
-    TUNE = "tune"  # make the trials of the tuning job, or of the trial's tuning job, equal the stored state
+    # Make the trials of the tuning job, or of the trial's tuning job, equal the stored state.
+    TUNE = "tune"
     NOTIFY = "notify"  # report to subscribers that the job's state or attempt has changed
 
 
@@ -38,7 +41,10 @@ PROVISION = (Effect.PROVISION,)
 
 
 def find_replica(state: State, key: str) -> Replica:
-    """Return the loaded replica with this key. Raises IllegalTransitionError if it was not loaded."""
+    """Return the loaded replica with this key.
+
+    Raises IllegalTransitionError if it was not loaded.
+    """
     for replica in state.replicas:
         if replica.key == key:
             return replica
@@ -76,7 +82,7 @@ def move_replica(replica: Replica, target: ReplicaState, **changes: Any) -> Repl
 def with_next_version(replica: Replica) -> Replica:
     """Return the replica unchanged but for its version.
 
-    A commit that includes it fails if another writer changed the replica since it was loaded; the event is then judged
-    again.
+    A commit that includes it fails if another writer changed the replica since it was loaded; the
+    event is then judged again.
     """
     return replace(replica, version=replica.version + 1)

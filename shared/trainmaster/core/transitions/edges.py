@@ -1,4 +1,7 @@
-"""Which state may follow which, and why. `trainmaster.core.transitions.change` refuses every other edge."""
+"""Which state may follow which, and why.
+
+`trainmaster.core.transitions.change` refuses every other edge.
+"""
 
 from __future__ import annotations
 

@@ -181,7 +181,10 @@ def _stopped(job: Job, replica: Replica, now: datetime) -> Round:
 
 
 def _refused(job: Job, now: datetime) -> Round:
-    """Return the round after a capacity error. A held round of an elastic job may begin without the missing VMs."""
+    """Return the round after a capacity error.
+
+    A held round of an elastic job may begin without the missing VMs.
+    """
     is_first = job.plan.elastic is not None and job.round.is_held and job.round.refused_at is None
     return replace(job.round, refused_at=now) if is_first else job.round
 
@@ -233,7 +236,8 @@ def _begin_round(state: State, action: BeginRound, now: datetime) -> Change:
 def _succeed(state: State, action: SucceedJob, now: datetime) -> Change:
     primary = find_replica(state, action.replica)
     measurement = action.measurement or primary.measurement
-    # The primary may complete before the last peer is ready. The job then started when the primary did.
+    # The primary may complete before the last peer is ready. The job then started when the primary
+    # did.
     started_at = state.job.started_at or primary.ready_at or now
     ended = move_job(
         _with_trial_result(state.job, measurement),
@@ -295,7 +299,9 @@ def _rerun(state: State, action: RerunJob, now: datetime) -> Change:
 
 
 def _first_round(job: Job, action: RerunJob, now: datetime) -> Round:
-    """Return the round with which the next attempt begins: held, so that no program of this attempt joins it."""
+    """Return the round with which the next attempt begins: held, so that no program of this attempt
+    joins it.
+    """
     if not job.plan.is_synchronous:
         return job.round
     quick_failures = job.round.quick_failures + 1 if action.quick_failure else 0
@@ -309,8 +315,8 @@ def _next_attempt(
 ) -> Replica:
     """Return the replica of the next attempt.
 
-    It keeps its VM, unless the replica had completed (its VM was deleted), the VM is lost, or the gang moves to another
-    zone. `moved_to` is the VM generation in that zone.
+    It keeps its VM, unless the replica had completed (its VM was deleted), the VM is lost, or the
+    gang moves to another zone. `moved_to` is the VM generation in that zone.
     """
     is_lost = replica.key == action.lost
     is_vm_gone = replica.state is ReplicaState.COMPLETED or is_lost
@@ -335,18 +341,21 @@ def _next_attempt(
 
 
 def _same_vm(replica: Replica, instance_id: str | None) -> dict[str, Any]:
-    """Return the fields of a replica that keeps its VM. `instance_id` is the VM's, if an exit has reported it."""
+    """Return the fields of a replica that keeps its VM. `instance_id` is the VM's, if an exit has
+    reported it.
+    """
     kept = {field: getattr(replica, field) for field in NO_VM}
     return {**kept, "instance_id": instance_id}
 
 
 def _request_vms(state: State, action: ContinueProvisioning, now: datetime) -> tuple[Replica, ...]:
-    """Return the replicas that change: the one that lost its VM, if one did. A move to another zone raises the floor of
-    VM generations instead: one insert creates the VMs of a role, and a late insert in the zone that is given up creates
-    outdated VMs.
+    """Return the replicas that change: the one that lost its VM, if one did.
 
-    A move that an earlier release recorded has no floor. It gave a common later VM generation to every replica whose
-    agent had not reported, and the next version to all.
+    A move to another zone raises the floor of VM generations instead: one insert creates the VMs of
+    a role, and a late insert in the zone that is given up creates outdated VMs.
+
+    A move that an earlier release recorded has no floor. It gave a common later VM generation to
+    every replica whose agent had not reported, and the next version to all.
     """
     lost = find_replica(state, action.lost) if action.lost else None
     lost_early = ReplaceVm(lost.key, is_vm_taken=True, is_early=True) if lost else None

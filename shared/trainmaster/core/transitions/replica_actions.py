@@ -74,7 +74,10 @@ def _mark_ready(replica: Replica, action: MarkReady, now: datetime) -> Replica:
 
 
 def _next_round(replica: Replica, action: MarkReady | MarkHostReady) -> dict[str, Any]:
-    """Return the changes of a member that reports. Its first report about this round begins with no host."""
+    """Return the changes of a member that reports.
+
+    Its first report about this round begins with no host.
+    """
     is_next = action.round is not None and action.round != replica.incarnation
     begun = {"incarnation": action.round, "hosts_ready": (), "hosts_done": ()} if is_next else {}
     return {**begun, "has_ended": action.has_ended or (replica.has_ended and not is_next)}
@@ -83,7 +86,9 @@ def _next_round(replica: Replica, action: MarkReady | MarkHostReady) -> dict[str
 def _with_measurement(
     replica: Replica, action: RecordHostDone | RestartReplica | ReplaceVm
 ) -> Replica:
-    """Return the replica with the measurement that its exit reported; without one, an earlier measurement stays."""
+    """Return the replica with the measurement that its exit reported; without one, an earlier
+    measurement stays.
+    """
     return replace(replica, measurement=action.measurement or replica.measurement)
 
 
@@ -105,7 +110,9 @@ def _restart(job: Job, replica: Replica, action: RestartReplica, now: datetime) 
 def charged(
     job: Job, replica: Replica, action: RestartReplica | BeginRound | ReplaceVm, now: datetime
 ) -> Replica:
-    """Return the replica with the restart that the action charges to it, and with a reboot of its VM."""
+    """Return the replica with the restart that the action charges to it, and with a reboot of its
+    VM.
+    """
     restarts = replica.restarts
     if action.charge is Budget.RESTARTS:
         restarts = (*job.plan.exit_policy.counted(restarts, now), now)
@@ -136,7 +143,10 @@ def replace_vm(job: Job, replica: Replica, action: ReplaceVm, now: datetime) -> 
 def _order_incarnation(
     job: Job, replica: Replica, target: ReplicaState, now: datetime, **changes: Any
 ) -> Replica:
-    """Return the replica with its next incarnation ordered. The incarnation of a member follows its reports."""
+    """Return the replica with its next incarnation ordered.
+
+    The incarnation of a member follows its reports.
+    """
     incarnation = replica.incarnation + (not is_member(job.plan, replica.replica_id))
     fields = {
         "incarnation": incarnation,
@@ -165,7 +175,10 @@ def job_after_loss(job: Job, action: ReplaceVm) -> Job | None:
 
 
 def _with_host_ready(replica: Replica, action: MarkHostReady) -> Replica:
-    """Return the replica with one more ready host. The VM generation belongs to the node that reported first."""
+    """Return the replica with one more ready host.
+
+    The VM generation belongs to the node that reported first.
+    """
     replica = replace(replica, **_next_round(replica, action))
     return replace(
         replica,

@@ -60,7 +60,10 @@ def _record_measurements(tuning: Tuning, action: RecordMeasurements) -> Tuning:
 
 
 def _end_trial(tuning: Tuning, action: EndTrial) -> Tuning:
-    """End the trial. The exit's measurements complete its curve: a short trial may end before any were read."""
+    """End the trial.
+
+    The exit's measurements complete its curve: a short trial may end before any were read.
+    """
     final = action.measurement
     curve = final.curve if final else ()
     ended = _map_trial(

@@ -1,4 +1,7 @@
-"""Load what an event reads, and judge it. What the rules read is different for each kind of event (`Event.reads`)."""
+"""Load what an event reads, and judge it.
+
+What the rules read is different for each kind of event (`Event.reads`).
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,12 @@ from trainmaster.ports import Loaded, States
 def decide(
     event: Event, now: datetime, store: States, known: Loaded | None
 ) -> tuple[Loaded | None, Decision]:
-    """Load what the event reads, and judge it. A change of the whole attempt is judged again with all of it.
+    """Load what the event reads, and judge it.
 
-    `known`: what the event reads, if it was read a moment ago. Raises PermanentError if the event's job does not exist.
+    A change of the whole attempt is judged again with all of it.
+
+    `known`: what the event reads, if it was read a moment ago. Raises PermanentError if the event's
+    job does not exist.
     """
     loaded = _load(event.job_id, event.reads, store, known)
     decision = judge(loaded.state if loaded else None, event, now)
@@ -47,7 +53,10 @@ def _load(job_id: str, reads: Reads, store: States, known: Loaded | None) -> Loa
 def _load_current_attempt(
     loaded: Loaded | None, job_id: str, reads: Reads, store: States
 ) -> Loaded | None:
-    """Load the replica of the current attempt. The job may be rerun between two reads, so this may take several."""
+    """Load the replica of the current attempt.
+
+    The job may be rerun between two reads, so this may take several.
+    """
     attempt = reads.attempt
     while loaded is not None and loaded.state.job.attempt > attempt:
         attempt = loaded.state.job.attempt

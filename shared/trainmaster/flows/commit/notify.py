@@ -1,7 +1,8 @@
 """Publish transitions of jobs to subscribers, at least once (docs/notifications.md).
 
-A notification is an effect of its own: its ledger entry stays open until the message is published, independently of the
-requests to provision and to tune. An error delays neither the event nor the job. The sweep publishes what is left.
+A notification is an effect of its own: its ledger entry stays open until the message is published,
+independently of the requests to provision and to tune. An error delays neither the event nor the
+job. The sweep publishes what is left.
 """
 
 from __future__ import annotations
@@ -23,21 +24,35 @@ from trainmaster.messaging.job_state import (
 from trainmaster.ports import Bus, Clock, Ledgers, States, Store
 
 OPEN_MIN: Final = timedelta(seconds=60)
-"""Age at which the sweep publishes a notification. A younger one is probably being published by its own event."""
+"""Age at which the sweep publishes a notification.
+
+A younger one is probably being published by its own event.
+"""
 OPEN_MAX: Final = timedelta(days=1)
-"""Age from which a notification is dropped. It was left open while the installation published none, or could not."""
+"""Age from which a notification is dropped.
+
+It was left open while the installation published none, or could not.
+"""
 FAILURES_MAX: Final = 3
-"""Failures after which a sweep leaves the rest to the next one: each may take as long as the retries of a call."""
+"""Failures after which a sweep leaves the rest to the next one: each may take as long as the
+retries of a call.
+"""
 SWEEP_MAX: Final = 200
-"""Notifications that one sweep publishes. Each takes one read, one message and one write, about 50 ms."""
+"""Notifications that one sweep publishes.
+
+Each takes one read, one message and one write, about 50 ms.
+"""
 
 _log = logging.getLogger(__name__)
 
 
 def notify(entry: LedgerEntry, job: Job | None, bus: Bus, store: Store, clock: Clock) -> bool:
-    """Publish the entry's notification and confirm it. Return whether both succeeded. Safe to repeat.
+    """Publish the entry's notification and confirm it.
 
-    `job` is the job before or after the transition; None: it is loaded, except at the acceptance, which contains it.
+    Return whether both succeeded. Safe to repeat.
+
+    `job` is the job before or after the transition; None: it is loaded, except at the acceptance,
+    which contains it.
     """
     try:
         if known := job or _job_of(entry, store):
@@ -85,7 +100,10 @@ def _drop(entry: LedgerEntry, store: Ledgers, now: datetime) -> None:
 
 
 def _job_of(entry: LedgerEntry, store: States) -> Job | None:
-    """Return the entry's job. None: it was removed from the database by hand, so there is nothing to report."""
+    """Return the entry's job.
+
+    None: it was removed from the database by hand, so there is nothing to report.
+    """
     action = entry.decision.action
     if isinstance(action, AcceptJob):
         return action.job

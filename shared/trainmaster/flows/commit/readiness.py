@@ -1,5 +1,6 @@
-"""What begins with the last report: the job, when every required replica of its attempt has been ready since the gang
-last moved, or a held round, when every member is ready for it."""
+"""What begins with the last report: the job, when every required replica of its attempt has been
+ready since the gang last moved, or a held round, when every member is ready for it.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +18,22 @@ from trainmaster.messaging.internal_requests import ProvisionRequest, encode_pro
 def start_if_all_ready(
     job: Job | None, deps: Deps, entry_key: str | None = None, *, may_go_without: bool = False
 ) -> None:
-    """Record that the job runs, if all required replicas of a preparing job have been ready. If all members are ready
-    for a held round, request the provisioning that begins it. Safe to repeat.
+    """Record that the job runs, if all required replicas of a preparing job have been ready.
 
-    `job` may be the job as it was before the commit of the caller's event. A job that was running then needs no start.
-    The replicas are counted after that commit: if the last two become ready at the same time, at least the later commit
-    counts both. A job that has been rerun meanwhile ignores the start of its earlier attempt. While a round is
-    held, `provision` starts the job.
+    If all members are ready for a held round, request the provisioning that begins it. Safe to
+    repeat.
 
-    `entry_key` names a ledger entry that is pending until the held round begins. A request that names it, and comes
-    second, costs one read. `may_go_without`: of an elastic job, only the members that have a VM must be ready.
+    `job` may be the job as it was before the commit of the caller's event. A job that was running
+    then needs no start. The replicas are counted after that commit: if the last two become ready at
+    the same time, at least the later commit counts both. A job that has been rerun meanwhile
+    ignores the start of its earlier attempt. While a round is held, `provision` starts the job.
 
-    Call it for repeated events too, because the first handling may have ended between its two commits.
+    `entry_key` names a ledger entry that is pending until the held round begins. A request that
+    names it, and comes second, costs one read. `may_go_without`: of an elastic job, only the
+    members that have a VM must be ready.
+
+    Call it for repeated events too, because the first handling may have ended between its two
+    commits.
     """
     if job is None:
         return
@@ -49,9 +54,10 @@ def start_if_all_ready(
 def _are_required_ready(job: Job, deps: Deps) -> bool:
     """Whether every required replica has been ready since the gang last moved.
 
-    Counting costs one read, whatever the number of replicas. Replicas that completed before the move are not counted:
-    the next reconciliation finds that the start was missed. With `gang: false`, optional replicas count as well, so
-    each required replica is read too, but only once enough replicas are ready.
+    Counting costs one read, whatever the number of replicas. Replicas that completed before the
+    move are not counted: the next reconciliation finds that the start was missed. With `gang:
+    false`, optional replicas count as well, so each required replica is read too, but only once
+    enough replicas are ready.
     """
     required = required_replicas(job.plan)
     if deps.store.count_ready(job.job_id, job.attempt, job.placement.floor) < len(required):

@@ -4,9 +4,9 @@
       ▲                              │ conflict with another writer: again, from load
       └──────────────────────────────┘ entry exists: judged before; its effects may still be unpublished
 
-A crash before the commit leaves nothing. After a crash between commit and publication, the redelivered event finds its
-entry and publishes the effects, or the sweep does. Notifications and a job's log are for people and other systems: an
-error while writing them delays nothing.
+A crash before the commit leaves nothing. After a crash between commit and publication, the
+redelivered event finds its entry and publishes the effects, or the sweep does. Notifications and a
+job's log are for people and other systems: an error while writing them delays nothing.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ from trainmaster.ports import (
 )
 
 TRIES: Final = 12
-"""Conflicts before the message is left to its redelivery. With 16 writers on one document the slowest needed 9."""
+"""Conflicts before the message is left to its redelivery.
+
+With 16 writers on one document the slowest needed 9.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -63,10 +66,14 @@ class Deps:
     sleep: Callable[[float], None]
     """Waits for a number of seconds."""
     notifications: Bus | None = None
-    """Where transitions of jobs are published for subscribers; None: nowhere. It raises nothing but TemporaryError."""
+    """Where transitions of jobs are published for subscribers; None: nowhere.
+
+    It raises nothing but TemporaryError.
+    """
     leaves_notifications: bool = False
-    """Without `notifications`: whether they are left to the sweep, because this process is not part of the installation
-    and does not know whether it publishes them."""
+    """Without `notifications`: whether they are left to the sweep, because this process is not part
+    of the installation and does not know whether it publishes them.
+    """
     job_log: JobLog | None = None
     """Where the service's lines are written; None: nowhere."""
     advisor: Advisor | None = None
@@ -97,9 +104,10 @@ def record(
 ) -> Recorded:
     """Judge the event, commit what follows exactly once, and publish the effects. Safe to repeat.
 
-    With an `admission_token`, the commit succeeds only if no other admission was committed since the token was read.
-    `loaded` is what the event reads, if it was read a moment ago; the first try uses it instead of reading it again.
-    Raises PermanentError if the event's job does not exist, and ConflictError if other writers kept winning.
+    With an `admission_token`, the commit succeeds only if no other admission was committed since
+    the token was read. `loaded` is what the event reads, if it was read a moment ago; the first try
+    uses it instead of reading it again. Raises PermanentError if the event's job does not exist,
+    and ConflictError if other writers kept winning.
     """
     recorded = _commit(event, deps, admission_token, loaded)
     entry = recorded.entry
@@ -137,7 +145,9 @@ def publish(entry: LedgerEntry, bus: Bus) -> None:
 
 
 def _write_job_log(entry: LedgerEntry, job_log: JobLog | None) -> None:
-    """Write the entry's lines, also for a repeated event: the first time may have ended between the commit and here."""
+    """Write the entry's lines, also for a repeated event: the first time may have ended between the
+    commit and here.
+    """
     lines = service_lines(entry)
     if job_log is None or not lines:
         return
@@ -186,7 +196,10 @@ def _commit(
 
 
 def _with_channel_key(change: Change, event: Event) -> Change:
-    """Draw the secret of a new job's peer channel. It goes into the job's document, and not into the ledger."""
+    """Draw the secret of a new job's peer channel.
+
+    It goes into the job's document, and not into the ledger.
+    """
     if (
         not isinstance(event, JobSubmitted)
         or change.job is None
@@ -219,7 +232,9 @@ def _ledger_entry(
 
 
 def _judged_replica(event: Event, decision: Decision) -> str | None:
-    """Return the key of the replica whose budgets the entry shows: for a verdict, of the member that it charges."""
+    """Return the key of the replica whose budgets the entry shows: for a verdict, of the member
+    that it charges.
+    """
     return (
         decision.action.replica
         if isinstance(decision.action, BeginRound | StopRound)

@@ -19,7 +19,9 @@ class CreationDeps(Deps):
     allowed: AllowedResources = field(default_factory=AllowedResources)
     """Resources that every job may name."""
     objects: Callable[[], Objects] | None = None
-    """Builds the port that looks up packages when a job is accepted; None: no look-up, as for trials."""
+    """Builds the port that looks up packages when a job is accepted; None: no look-up, as for
+    trials.
+    """
     resources: Callable[[], Resources] | None = None
     """Builds the port that looks up a job's account, images and secrets; None: no look-up."""
     algorithms: str = ""

@@ -1,4 +1,6 @@
-"""Refuse /gcs, or leave it out with a note, where this installation cannot give it to the programs of a job."""
+"""Refuse /gcs, or leave it out with a note, where this installation cannot give it to the programs
+of a job.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,17 @@ from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem
 
 FIELD: Final = "trainmaster.gcs"
 NO_GCSFUSE: Final = (
-    "this installation has no gcsfuse (in infra/, the variable gcsfuse names it; the local stack needs /dev/fuse and"
-    " the right to create mount namespaces)"
+    "this installation has no gcsfuse (in infra/, the variable gcsfuse names it; the local stack"
+    " needs /dev/fuse and the right to create mount namespaces)"
 )
 NO_CONTAINERS: Final = "the local stack gives it only to Python packages, not to containers"
 
 
 def with_gcs_folder(spec: AcceptedSpec, deps: CreationDeps) -> AcceptedSpec:
-    """Return the spec with a plan that this installation can run. Raises InvalidJob if the job needs /gcs."""
+    """Return the spec with a plan that this installation can run.
+
+    Raises InvalidJob if the job needs /gcs.
+    """
     plan = spec.plan
     has_containers = any(program.container for program in programs_of(plan))
     if plan.gcs is GcsFolder.OFF or (

@@ -1,4 +1,6 @@
-"""Creation of stored jobs from job documents: for messages, uploaded files, the HTTP API and trials."""
+"""Creation of stored jobs from job documents: for messages, uploaded files, the HTTP API and
+trials.
+"""
 
 from __future__ import annotations
 
@@ -73,9 +75,9 @@ def create_job(
 ) -> Job:
     """Store the job and return it. If the same submission was stored before, return that job.
 
-    `submission` identifies the submission, together with the content of the document. `authorize` raises an error
-    unless the submitter may create the job. Raises InvalidJob, JobExistsError or OverLimitError; nothing is stored
-    then.
+    `submission` identifies the submission, together with the content of the document. `authorize`
+    raises an error unless the submitter may create the job. Raises InvalidJob, JobExistsError or
+    OverLimitError; nothing is stored then.
     """
     spec = accept(document, default_job_id=default_job_id, regions=deps.regions)
     authorize(spec)
@@ -107,8 +109,9 @@ def check_allowed(spec: AcceptedSpec, allowed: AllowedResources) -> None:
     problems = [
         Problem(
             resource.field,
-            f"names a {resource.kind.words}: submit the job through the API, as a user who may use it, or let an "
-            f"administrator add {allowed.entry_for(resource)} to the setting {SETTING}",
+            f"names a {resource.kind.words}: submit the job through the API, as a user who may use"
+            f" it, or let an administrator add {allowed.entry_for(resource)} to the setting"
+            f" {SETTING}",
             "leave it out",
         )
         for resource in spec.resources
@@ -119,7 +122,9 @@ def check_allowed(spec: AcceptedSpec, allowed: AllowedResources) -> None:
 
 
 def _check_vm_names(job: Job, store: JobQueries) -> None:
-    """Raise InvalidJob if the job's VMs would have the names of another job's: each could act for the other."""
+    """Raise InvalidJob if the job's VMs would have the names of another job's: each could act for
+    the other.
+    """
     owner = store.job_of_vm(vm_name(job.job_id, job.plan.primary))
     if owner not in (None, job.job_id):
         raise InvalidJob(
@@ -128,9 +133,12 @@ def _check_vm_names(job: Job, store: JobQueries) -> None:
 
 
 def _with_resources(spec: AcceptedSpec, deps: CreationDeps) -> AcceptedSpec:
-    """Return the spec with its packages pinned and with notes about its resources. Raises InvalidJob for missing ones.
+    """Return the spec with its packages pinned and with notes about its resources.
 
-    A repeated submission is returned unchanged if something is missing: it may have been deleted since the first one.
+    Raises InvalidJob for missing ones.
+
+    A repeated submission is returned unchanged if something is missing: it may have been deleted
+    since the first one.
     """
     try:
         return with_resources(spec, deps.objects, deps.resources)
@@ -148,7 +156,9 @@ def with_checked_places(
     limits: Limits,
     objects: ObjectsOf = None,
 ) -> tuple[AcceptedSpec, Problem | None]:
-    """Return the spec with its candidates in order and its rates, and what a new job must not have."""
+    """Return the spec with its candidates in order and its rates, and what a new job
+    must not have.
+    """
     plan, problem = spec.plan, region_problem(spec.plan, regions)
     if not plan.cheapest_first and plan.cap is None and USD_PER_HOUR not in limits:
         return spec, problem
@@ -178,7 +188,9 @@ def with_checked_places(
 
 
 def _hourly_problem(dialect: Dialect, counted: Plan | Unknown, limit: int) -> Problem | None:
-    """Return why a job must not have these machines while all jobs together have a limit per hour."""
+    """Return why a job must not have these machines while all jobs together have a
+    limit per hour.
+    """
     allowed = f"the limit of all jobs, usd_per_hour, is {limit}"
     if isinstance(counted, Unknown):
         problem = f"has machines without a known price, and {allowed}: {counted.reason}"
@@ -186,7 +198,10 @@ def _hourly_problem(dialect: Dialect, counted: Plan | Unknown, limit: int) -> Pr
             "machines of `trainmaster prices list`; `trainmaster prices update` makes a new list"
         )
     elif counted.usd_per_hour > limit:
-        problem = f"has machines that cost up to {counted.usd_per_hour:.2f} USD per hour at list prices, and {allowed}"
+        problem = (
+            f"has machines that cost up to {counted.usd_per_hour:.2f} USD per hour at list prices,"
+            f" and {allowed}"
+        )
         advice = "fewer or cheaper machines, Spot VMs, or a higher limit in TRAINMASTER_LIMITS"
     else:
         return None
@@ -194,7 +209,9 @@ def _hourly_problem(dialect: Dialect, counted: Plan | Unknown, limit: int) -> Pr
 
 
 def region_problem(plan: Plan, regions: tuple[str, ...]) -> Problem | None:
-    """Return the problem if the network has no subnetwork in one of the job's regions; None if it has."""
+    """Return the problem if the network has no subnetwork in one of the job's regions; None if it
+    has.
+    """
     outside = next(
         (region for region in (plan.region, *plan.regions) if region not in regions), None
     )
@@ -213,7 +230,10 @@ def region_problem(plan: Plan, regions: tuple[str, ...]) -> Problem | None:
             f"trainmaster.placement.{listed}[{plan.candidates[number].option}]",
             "has the region",
         )
-    problem = f"{verb} {outside}, in which Trainmaster is not installed; Terraform's variable worker_regions adds regions"
+    problem = (
+        f"{verb} {outside}, in which Trainmaster is not installed; Terraform's variable"
+        " worker_regions adds regions"
+    )
     return Problem(field, problem, " or ".join(sorted(regions)))
 
 
@@ -236,7 +256,10 @@ def new_job(spec: AcceptedSpec, submission: str, now: datetime, origin: Origin =
 
 
 def resume_previous_tuning(tuning: Tuning, dialect: Dialect, store: States) -> Tuning:
-    """Add the results of the tuning job that this one resumes, if any. Raises InvalidJob if that is impossible."""
+    """Add the results of the tuning job that this one resumes, if any.
+
+    Raises InvalidJob if that is impossible.
+    """
     if tuning.resumes is None:
         return tuning
     loaded = store.load(tuning.resumes)

@@ -1,8 +1,10 @@
-"""Pin the packages of a job to what is stored when the job is accepted: generations, or the hash of the algorithms.
+"""Pin the packages of a job to what is stored when the job is accepted: generations, or the hash of
+the algorithms.
 
-A program of another job may be able to replace an object. Without the generation, every VM that starts later would
-install the replacement. docs/decisions/0036-code-integrity.md. The package of built-in algorithms is named by its hash,
-which the agent verifies: a job runs the release that accepted it. docs/decisions/0081-built-in-algorithms.md.
+A program of another job may be able to replace an object. Without the generation, every VM that
+starts later would install the replacement. docs/decisions/0036-code-integrity.md. The package of
+built-in algorithms is named by its hash, which the agent verifies: a job runs the release that
+accepted it. docs/decisions/0081-built-in-algorithms.md.
 """
 
 from __future__ import annotations
@@ -20,17 +22,18 @@ from trainmaster.ports import ObjectForbiddenError, Objects
 
 SETTING: Final = "TRAINMASTER_ALGORITHMS"
 FORBIDDEN: Final = (
-    "names {uri}, which this installation may not read. Add its bucket to worker_read_buckets in infra/, or grant "
-    "roles/storage.objectViewer on it to the accounts of the functions upload, submit and api, or name its version: "
-    "{uri}#GENERATION"
+    "names {uri}, which this installation may not read. Add its bucket to worker_read_buckets in"
+    " infra/, or grant roles/storage.objectViewer on it to the accounts of the functions upload,"
+    " submit and api, or name its version: {uri}#GENERATION"
 )
 
 
 def with_generations(spec: AcceptedSpec, objects: Callable[[], Objects] | None) -> AcceptedSpec:
     """Return the spec with a plan that names the current generation of each package.
 
-    A URI that has a generation is not looked up. Raises InvalidJob if a package does not exist or may not be read.
-    `objects`: None leaves the plan unchanged; only tests without Cloud Storage do that.
+    A URI that has a generation is not looked up. Raises InvalidJob if a package does not exist or
+    may not be read. `objects`: None leaves the plan unchanged; only tests without Cloud Storage do
+    that.
     """
     if objects is None:
         return spec
@@ -66,15 +69,20 @@ def _problem(spec: AcceptedSpec, uri: str, text: str) -> Problem:
 
 
 def with_algorithm_package(spec: AcceptedSpec, uri: str) -> AcceptedSpec:
-    """Return the spec with a plan that names the package. `uri`: `gs://BUCKET/algorithms/SHA256/NAME.whl`.
+    """Return the spec with a plan that names the package.
 
-    Raises InvalidJob if the installation has no package. The spec of a job without a built-in algorithm is returned
-    unchanged.
+    `uri`: `gs://BUCKET/algorithms/SHA256/NAME.whl`.
+
+    Raises InvalidJob if the installation has no package. The spec of a job without a built-in
+    algorithm is returned unchanged.
     """
     if spec.plan.algorithm is None:
         return spec
     if not uri:
-        problem = f"is {spec.plan.algorithm.name}, and this installation has no package of built-in algorithms"
+        problem = (
+            f"is {spec.plan.algorithm.name}, and this installation has no package of built-in"
+            " algorithms"
+        )
         example = f"apply infra/ of this release again, which stores it and sets {SETTING}"
         raise InvalidJob((Problem("trainmaster.algorithm", problem, example),))
     package = with_hash(uri, PurePosixPath(uri).parent.name)

@@ -1,4 +1,5 @@
-"""Look at the resources that a job names before VMs are paid for: buckets, images, service account, secrets.
+"""Look at the resources that a job names before VMs are paid for: buckets, images, service account,
+secrets.
 
     bucket, image in Google's registries,       missing                 the job is refused, with the field
     service account, secret version             may not be seen         the job is accepted, with a note
@@ -53,8 +54,8 @@ def with_resources(
 ) -> AcceptedSpec:
     """Return the spec with its packages and images pinned, and with notes about its resources.
 
-    Raises InvalidJob with every resource that is missing. `objects` and `resources`: None looks nothing up; an
-    installation without Google Cloud's control plane does that.
+    Raises InvalidJob with every resource that is missing. `objects` and `resources`: None looks
+    nothing up; an installation without Google Cloud's control plane does that.
     """
     problems: list[Problem] = []
     try:
@@ -94,8 +95,11 @@ def check_resources(
 
 
 def _bucket_lookups(spec: AcceptedSpec, objects: Callable[[], Objects]) -> Iterator[_Lookup]:
-    """Yield one look-up per bucket. The bucket of packages is only compared with the region: `package_versions` looks
-    up the packages themselves."""
+    """Yield one look-up per bucket.
+
+    The bucket of packages is only compared with the region: `package_versions` looks up the
+    packages themselves.
+    """
     seen: set[str] = set()
     for uri, is_directory in _storage_uris(spec):
         bucket = uri.removeprefix("gs://").partition("/")[0]
@@ -107,7 +111,9 @@ def _bucket_lookups(spec: AcceptedSpec, objects: Callable[[], Objects]) -> Itera
 def transfers(
     spec: AcceptedSpec, objects: ObjectsOf, prices: PriceList | Unknown
 ) -> dict[str, Decimal | Unknown]:
-    """Return region → price of the transfer of the job's data at each start; empty if it names none."""
+    """Return region → price of the transfer of the job's data at each start; empty if it names
+    none.
+    """
     if spec.data is None or isinstance(prices, Unknown):
         return {}
     try:
@@ -156,14 +162,17 @@ def _look_at_bucket(
         return None
     where = "+".join(place.data_locations) or place.location
     reason = (
-        f"The bucket gs://{bucket} is in {where}, and the job's VMs are in {' or '.join(far)}: its objects are read "
-        "and written more slowly, and the network traffic between the two is charged."
+        f"The bucket gs://{bucket} is in {where}, and the job's VMs are in {' or '.join(far)}: its"
+        " objects are read and written more slowly, and the network traffic between the two is"
+        " charged."
     )
     return Substitution(name, uri, uri, reason)
 
 
 def _resource_lookups(spec: AcceptedSpec, resources: Callable[[], Resources]) -> Iterator[_Lookup]:
-    """Yield one look-up for the service account, for each image of Google's registries, and for each secret."""
+    """Yield one look-up for the service account, for each image of Google's registries, and for
+    each secret.
+    """
     port, programs = resources(), programs_of(spec.plan)
     if account := spec.plan.service_account:
         yield partial(
@@ -193,7 +202,9 @@ def _secrets(programs: Sequence[Program]) -> dict[str, None]:
 def _look_up_image(
     spec: AcceptedSpec, image: str, find: Callable[[], tuple[Existence, str]]
 ) -> _Result:
-    """Return the image with its digest, so that VMs that start later run the same, whatever its tag names then."""
+    """Return the image with its digest, so that VMs that start later run the same, whatever its tag
+    names then.
+    """
     existence, digest = find()
     return (
         (image, digest)

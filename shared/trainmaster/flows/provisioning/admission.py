@@ -4,18 +4,20 @@
             ▲                                             commit PREPARING with the token, and request its VMs
             └── another pass admitted a job meanwhile ────────┘
 
-A pass reads the live jobs once, whatever the number of queued jobs, and stores the queue that it leaves. It runs when a
-job is submitted, when a job has ended, and with every sweep. It does not run if another pass has seen the new job, or
-began after the request: of a thousand requests at once, nearly all would find nothing new.
+A pass reads the live jobs once, whatever the number of queued jobs, and stores the queue that it
+leaves. It runs when a job is submitted, when a job has ended, and with every sweep. It does not run
+if another pass has seen the new job, or began after the request: of a thousand requests at once,
+nearly all would find nothing new.
 
-A lease keeps passes from running side by side. A pass that finds the lease taken ends at once, because the running pass
-decides about all queued jobs, except those that were submitted after it had read them. The running pass therefore
-counts the live jobs at its end, and requests another pass if their number has changed.
+A lease keeps passes from running side by side. A pass that finds the lease taken ends at once,
+because the running pass decides about all queued jobs, except those that were submitted after it
+had read them. The running pass therefore counts the live jobs at its end, and requests another pass
+if their number has changed.
 
-A job that must wait stays QUEUED, and its ledger entry stays pending. The entry of an admission is pending, too, until
-the job's VMs exist, because the request of the pass may find the lease taken by a delivery that has read the job as
-QUEUED. The commit of each admission has the previous admission as precondition, so two concurrent passes never admit
-two jobs to the same capacity.
+A job that must wait stays QUEUED, and its ledger entry stays pending. The entry of an admission is
+pending, too, until the job's VMs exist, because the request of the pass may find the lease taken by
+a delivery that has read the job as QUEUED. The commit of each admission has the previous admission
+as precondition, so two concurrent passes never admit two jobs to the same capacity.
 """
 
 from __future__ import annotations
@@ -40,8 +42,11 @@ TRIES: Final = 5
 LEASE: Final = "admission queue"
 """Name of the lease. A job's id has no spaces."""
 LEASE_S: Final = 120.0
-"""Longer than a pass over thousands of jobs. After the death of a pass, admission waits this long at most: less if the
-message that requested the pass is redelivered, because the same message takes the lease again."""
+"""Longer than a pass over thousands of jobs.
+
+After the death of a pass, admission waits this long at most: less if the message that requested the
+pass is redelivered, because the same message takes the lease again.
+"""
 STORED_MAX: Final = 10_000
 """Waiting jobs with a stored position. They take about half of Firestore's 1 MiB for a document."""
 CLOCKS_DIFFER: Final = timedelta(seconds=10)
@@ -66,7 +71,8 @@ def admit_all(
 ) -> frozenset[str]:
     """Admit all jobs that fit, request their VMs, and return their ids.
 
-    `message_id` is the message that requested the pass, at `requested_at`. Its redelivery takes the lease again.
+    `message_id` is the message that requested the pass, at `requested_at`. Its redelivery takes the
+    lease again.
     """
     if requested_at and deps.store.queue().read_at - requested_at > CLOCKS_DIFFER:
         return frozenset()
@@ -110,8 +116,11 @@ def _run_pass(deps: Deps) -> tuple[frozenset[str], int]:
 
 
 def _admit_one(job: Job, token: AdmissionToken, deps: Deps) -> None:
-    """Admit the job. Raises ConflictError if another job, or this job by another pass, was admitted since the token was
-    taken."""
+    """Admit the job.
+
+    Raises ConflictError if another job, or this job by another pass, was admitted since the token
+    was taken.
+    """
     outlook = gather_outlook(job, deps)
     started = ProvisioningStarted(job.job_id, deps.clock(), is_admission=True, outlook=outlook)
     if not record(started, deps, admission_token=token).is_new:

@@ -1,7 +1,7 @@
 """Reading the series `agent/alive`, to which each agent writes a point every 30 seconds.
 
-Any program on a VM may write points of other jobs. They can hide a VM that hangs for as long as they arrive; they end
-nothing, because an old heartbeat is needed, too.
+Any program on a VM may write points of other jobs. They can hide a VM that hangs for as long as
+they arrive; they end nothing, because an old heartbeat is needed, too.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def last_points(state: State, metrics: MetricReader | None, now: datetime) -> Po
 def count_alive(
     metrics: MetricReader, now: datetime, age: timedelta = OLD_POINT
 ) -> Mapping[str, int]:
-    """Return by job id how many series have a point that is not older than `age`, with one call for all jobs."""
+    """Return by job id how many series have a point that is not older than `age`, with one call for
+    all jobs.
+    """
     query = MetricQuery(
         "",
         Metric.ALIVE,

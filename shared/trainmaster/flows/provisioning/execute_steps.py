@@ -1,4 +1,6 @@
-"""Execution of the steps that bring the observed VMs to the desired ones: calls to the fleet, or events to record."""
+"""Execution of the steps that bring the observed VMs to the desired ones: calls to the fleet, or
+events to record.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,10 @@ def execute_step(
     deps: Deps,
     inserts: Inserts,
 ) -> None:
-    """Execute one step of the job. Every step may be repeated. `metadata` returns the metadata of new VMs."""
+    """Execute one step of the job.
+
+    Every step may be repeated. `metadata` returns the metadata of new VMs.
+    """
     match step:
         case Create():
             _create_vms(step, job, fleet, metadata(step), deps, inserts)
@@ -90,7 +95,9 @@ def execute_step(
 
 
 def record_queued_vms(vms: Sequence[Vm], job: Job, deps: Deps) -> None:
-    """Record once per placement round that the job waits in Cloud TPU's queue, which reports no position."""
+    """Record once per placement round that the job waits in Cloud TPU's queue, which reports no
+    position.
+    """
     for vm in vms:
         group = job.plan.group(vm.replica_id.task_type)
         queued = VmsQueued(
@@ -105,7 +112,9 @@ def record_queued_vms(vms: Sequence[Vm], job: Job, deps: Deps) -> None:
 
 
 def record_out_of_reach(job_id: str, problem: str, deps: Deps) -> None:
-    """Record once an hour for each cause that Google cannot reach the job's zone, or refuses calls about its VMs."""
+    """Record once an hour for each cause that Google cannot reach the job's zone, or refuses calls
+    about its VMs.
+    """
     event = VmsOutOfReach(job_id, problem, deps.clock())
     if (
         deps.store.entry(job_id, event.key) is None
@@ -114,8 +123,9 @@ def record_out_of_reach(job_id: str, problem: str, deps: Deps) -> None:
 
 
 def record_unreachable_zone(steps: Steps, job: Job, refusal: str, deps: Deps) -> bool:
-    """Let a job that has not run yet go on to its next zone, as after a stockout, or wait if Google refuses the list of
-    its VMs. False: it requests no VM now."""
+    """Let a job that has not run yet go on to its next zone, as after a stockout, or wait if Google
+    refuses the list of its VMs. False: it requests no VM now.
+    """
     creates = [step for step in steps.steps if isinstance(step, Create)]
     for create in creates:
         kind = CapacityErrorKind.BLOCKED if refusal else CapacityErrorKind.STOCKOUT
@@ -127,8 +137,11 @@ def record_unreachable_zone(steps: Steps, job: Job, refusal: str, deps: Deps) ->
 
 
 def record_capacity_errors(inserts: Inserts, job: Job, fleet: Fleet, deps: Deps) -> bool:
-    """Record the capacity errors of a round, and return True. While another insert may still create VMs, none is
-    recorded: the gang does not leave a zone before its operations there have ended. The errors are returned again."""
+    """Record the capacity errors of a round, and return True.
+
+    While another insert may still create VMs, none is recorded: the gang does not leave a zone
+    before its operations there have ended. The errors are returned again.
+    """
     failed, is_open = inserts.failed, inserts.is_open
     inserts.failed, inserts.is_open = [], False
     if is_open and failed:
@@ -159,7 +172,9 @@ def _create_vms(
 
 
 def _present(job: Job, fleet: Fleet) -> frozenset[ReplicaId]:
-    """Return the replicas that have a VM in the job's zone, listed again: the inserts of a round run side by side."""
+    """Return the replicas that have a VM in the job's zone, listed again: the inserts of a round
+    run side by side.
+    """
     vms, *_ = reached(lambda: fleet.list_vms(job.job_id, job.tpu_zones, job.zones_used))
     return frozenset(
         vm.replica_id
@@ -177,7 +192,10 @@ def _record_capacity_error(
     others: bool = False,
     required: bool = False,
 ) -> None:
-    """Record why the VMs were not created, and note a stockout. `others`, `required`: which VMs the zone has."""
+    """Record why the VMs were not created, and note a stockout.
+
+    `others`, `required`: which VMs the zone has.
+    """
     kind = machine_kind(create.group, spot=create.spot)
     now = deps.clock()
     if outcome.kind is CapacityErrorKind.BLOCKED:

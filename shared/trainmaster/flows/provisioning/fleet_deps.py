@@ -18,9 +18,13 @@ class FleetDeps:
     addresses: AddressBook
     project: str
     agent_files: dict[str, str]
-    """Metadata entries that are the same for every VM: the address of the agent, and its scripts."""
+    """Metadata entries that are the same for every VM: the address of the agent, and its scripts.
+    """
     run_all: Callable[[Sequence[Callable[[], None]]], None]
-    """Runs the steps of one round. Runs all of them to their end, and then raises the first error."""
+    """Runs the steps of one round.
+
+    Runs all of them to their end, and then raises the first error.
+    """
     orphan_times: OrphanTimes = field(default_factory=OrphanTimes)
     metrics: MetricReader | None = None
     """None: agents write no metrics."""

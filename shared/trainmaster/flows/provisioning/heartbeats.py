@@ -55,7 +55,8 @@ def suspend_timeouts(
 ) -> Steps:
     """Return the steps without the startup timeouts of VMs whose agents write heartbeats.
 
-    `heartbeats` are those that this delivery has read. The timeouts of VMs whose heartbeat is not read now wait, too.
+    `heartbeats` are those that this delivery has read. The timeouts of VMs whose heartbeat is not
+    read now wait, too.
     """
     timeouts = suspendable_timeouts(steps, state, vms, now)
     if not timeouts:
@@ -68,7 +69,10 @@ def suspend_timeouts(
 
 
 def _read(vm: Vm, fleet: Fleet, heartbeats: dict[str, datetime]) -> None:
-    """Add the VM's heartbeat to `heartbeats` if it is known. A rate limit makes it unknown for now."""
+    """Add the VM's heartbeat to `heartbeats` if it is known.
+
+    A rate limit makes it unknown for now.
+    """
     try:
         last = fleet.last_heartbeat(vm)
     except TemporaryError as error:

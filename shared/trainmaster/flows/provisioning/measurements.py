@@ -1,9 +1,11 @@
-"""Reading measurements of trials that run, within a reconciliation of their tuning job that the sweep requested.
+"""Reading measurements of trials that run, within a reconciliation of their tuning job that the
+sweep requested.
 
-    program ──► metric file ──► agent ──► guest attribute of the VM ──► this flow ──► one commit for all trials
+    program ──► metric file ──► agent ──► guest attribute of the VM ──► this flow ──► one commit for
+    all trials
 
-A trial costs two reads of Firestore and one call of Compute Engine or Cloud TPU for each reading, and no function of
-its own. All that was read together is one ledger entry of the tuning job.
+A trial costs two reads of Firestore and one call of Compute Engine or Cloud TPU for each reading,
+and no function of its own. All that was read together is one ledger entry of the tuning job.
 """
 
 from __future__ import annotations
@@ -58,7 +60,10 @@ def record_measurements(
 def _read(
     number: int, tuning_job_id: str, fleet: Fleet, store: States, reports: dict[int, TrialReport]
 ) -> None:
-    """Add what the trial's program has reported to `reports`. After a rate limit, a later reconciliation adds it."""
+    """Add what the trial's program has reported to `reports`.
+
+    After a rate limit, a later reconciliation adds it.
+    """
     primary = _primary_vm(trial_id(tuning_job_id, number), store)
     if primary is None:
         return
@@ -74,9 +79,11 @@ def _read(
 
 
 def _primary_vm(job_id: str, store: States) -> tuple[Vm, int] | None:
-    """Return the VM of the trial's primary and its attempt; None if its program is not running on a VM.
+    """Return the VM of the trial's primary and its attempt; None if its program is not running on a
+    VM.
 
-    The VM is not listed: its name, zone and id are stored, and no other field is needed to read from it.
+    The VM is not listed: its name, zone and id are stored, and no other field is needed to read
+    from it.
     """
     loaded = store.load(job_id)
     if loaded is None or loaded.state.job.state.is_terminal:

@@ -1,13 +1,16 @@
-"""Orphans: VMs with a job's label, but without a live job. They are found, reported, and only then deleted.
+"""Orphans: VMs with a job's label, but without a live job.
+
+They are found, reported, and only then deleted.
 
     the job is live             its own provisioning keeps the desired VMs and deletes all others
     the job has ended           its own provisioning deletes all VMs: it is requested at once
     there is no such job        report ──ORPHAN_GRACE_S──► the next search finds the VM again ──► delete by numeric id
 
-The search must never delete a live job's VM. It lists the VMs before it looks up any job, and a job is always stored
-before its first VM is requested: a listed VM without a job has none. VMs that are being created or are younger than
-ORPHAN_AGE_MIN_S are never touched, and the owner is looked up once more before the deletion. Every step may be
-repeated, run concurrently, or be the last one before a crash.
+The search must never delete a live job's VM. It lists the VMs before it looks up any job, and a job
+is always stored before its first VM is requested: a listed VM without a job has none. VMs that are
+being created or are younger than ORPHAN_AGE_MIN_S are never touched, and the owner is looked up
+once more before the deletion. Every step may be repeated, run concurrently, or be the last one
+before a crash.
 """
 
 from __future__ import annotations
@@ -27,14 +30,22 @@ from trainmaster.messaging import internal_requests, topics
 from trainmaster.ports import Fleet, Incidents, JobQueries, Orphan, Store
 
 ORPHAN_GRACE_S: Final = 60.0
-"""Time from the report to the deletion: one sweep interval. Two searches must agree before a VM is deleted, and
-operators see the report in the log first."""
+"""Time from the report to the deletion: one sweep interval.
+
+Two searches must agree before a VM is deleted, and operators see the report in the log first.
+"""
 ORPHAN_AGE_MIN_S: Final = 600.0
-"""Age below which a VM is not considered an orphan. No delivery of a provision message runs or waits for its retry
-longer than 10 min (the longest backoff of Pub/Sub), so the request that created the VM has finished."""
+"""Age below which a VM is not considered an orphan.
+
+No delivery of a provision message runs or waits for its retry longer than 10 min (the longest
+backoff of Pub/Sub), so the request that created the VM has finished.
+"""
 DELETES_MAX: Final = 64
-"""Deletions in one search. Eight at a time for a few seconds each stay well within the ack deadline; the next search
-deletes the rest."""
+"""Deletions in one search.
+
+Eight at a time for a few seconds each stay well within the ack deadline; the next search deletes
+the rest.
+"""
 
 _log = logging.getLogger(__name__)
 

@@ -1,5 +1,6 @@
-"""What all jobs know together about capacity: noted with each request for VMs, and read when a pass begins,
-with Google's advice."""
+"""What all jobs know together about capacity: noted with each request for VMs, and read when a pass
+begins, with Google's advice.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ _log = logging.getLogger(__name__)
 
 
 def gather_outlook(job: Job, deps: Deps) -> tuple[Prospect, ...]:
-    """Return the prospect of each candidate of the job; empty if it has only one, or no VMs of its own.
+    """Return the prospect of each candidate of the job; empty if it has only one, or no VMs of its
+    own.
 
     One read per zone, decisive role and kind of VM.
     """

@@ -4,17 +4,20 @@
       no: done before           held: its holder         ▲         ▲                         │
                                 does this work           └─────────┴── later entry │ none ───┘
 
-A reconciliation is level-triggered: it compares the stored state with the listed VMs, so it may run twice, late,
-concurrently, or stop halfway. It is done only when VMs that were listed after its last step need no further step, and
-no entry was committed since the state was loaded. Until then it keeps that state: reading a gang again is expensive.
+A reconciliation is level-triggered: it compares the stored state with the listed VMs, so it may run
+twice, late, concurrently, or stop halfway. It is done only when VMs that were listed after its last
+step need no further step, and no entry was committed since the state was loaded. Until then it
+keeps that state: reading a gang again is expensive.
 
-The lease saves work: of many requests about one job, one lists and plans, and the others end after two reads. It is not
-needed for safety. A request that met the lease is not lost, because its ledger entry is pending: the holder looks for
-new pending entries after it has released the lease, and the sweep looks for them every minute. The holder is named by
-its message id: if its process dies, Pub/Sub redelivers the message, and the redelivery takes the lease again.
+The lease saves work: of many requests about one job, one lists and plans, and the others end after
+two reads. It is not needed for safety. A request that met the lease is not lost, because its ledger
+entry is pending: the holder looks for new pending entries after it has released the lease, and the
+sweep looks for them every minute. The holder is named by its message id: if its process dies,
+Pub/Sub redelivers the message, and the redelivery takes the lease again.
 
-A delivery that cannot finish is acknowledged, not refused: Pub/Sub slows a subscription down that answers with errors.
-If it made progress it publishes its request again; if it could only wait, the next sweep continues.
+A delivery that cannot finish is acknowledged, not refused: Pub/Sub slows a subscription down that
+answers with errors. If it made progress it publishes its request again; if it could only wait, the
+next sweep continues.
 """
 
 from __future__ import annotations
@@ -72,18 +75,29 @@ from trainmaster.ports import Lease, Loaded, reached
 ROUNDS_MAX: Final = 8
 """Rounds in one delivery."""
 DELIVERY_S: Final = 150.0
-"""No round and no step begins later in a delivery than this. It then ends well before its ack deadline of 300 s, even
-if Compute's rate limit refuses every step for half a minute."""
+"""No round and no step begins later in a delivery than this.
+
+It then ends well before its ack deadline of 300 s, even if Compute's rate limit refuses every step
+for half a minute.
+"""
 STEPS_MAX: Final = 500
-"""Steps in one round. With 24 at a time, each at most the fleet's bounded time of a few seconds, about a minute."""
+"""Steps in one round.
+
+With 24 at a time, each at most the fleet's bounded time of a few seconds, about a minute.
+"""
 REQUESTS_MAX: Final = 4
 """How often a request is continued at once. After that, the sweep continues."""
 WAIT_MIN_S: Final = 0.25
 WAIT_MAX_S: Final = 4.0
-"""Bounds of the time between two rounds that wait for VMs, or only write directives. It doubles: the exits of a gang
-arrive over seconds, and are provisioned in a few batches."""
+"""Bounds of the time between two rounds that wait for VMs, or only write directives.
+
+It doubles: the exits of a gang arrive over seconds, and are provisioned in a few batches.
+"""
 LEASE_S: Final = 120.0
-"""Longer than a round. If the holder died and its message is not redelivered, the sweep provisions the job later."""
+"""Longer than a round.
+
+If the holder died and its message is not redelivered, the sweep provisions the job later.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -91,7 +105,8 @@ _log = logging.getLogger(__name__)
 def reconcile(
     request: ProvisionRequest, fleet_deps: FleetDeps, deps: Deps, message_id: str
 ) -> None:
-    """Take the job's lease and reconcile, unless the request is done or another delivery holds the lease.
+    """Take the job's lease and reconcile, unless the request is done or another delivery holds the
+    lease.
 
     `message_id` names the holder of the lease.
     """
@@ -143,7 +158,10 @@ class _Delivery:
     heartbeats: dict[str, datetime] = field(default_factory=dict)
     """The heartbeats that were read of VMs with a startup timeout, by instance id."""
     placement_rounds: set[int] = field(default_factory=set)
-    """The placement rounds that the delivery has seen. Several: it went on in a pass over the zones."""
+    """The placement rounds that the delivery has seen.
+
+    Several: it went on in a pass over the zones.
+    """
     loaded: Loaded | None = None
     """The state, until it is known to have changed."""
     verdict: str = ""
@@ -237,13 +255,17 @@ class _Delivery:
             silent = find_silent(state, vms, fleet_deps, self.deps.clock())
             steps = Steps(silent) if silent else steps
         if steps.is_done:
-            # An unreachable zone may have VMs to delete. The deletion of placement policies may take long.
+            # An unreachable zone may have VMs to delete. The deletion of placement policies may
+            # take long.
             is_released = not unreachable and (not job.state.is_terminal or fleet.release(job))
             return _Next.END if is_released else _Next.SWEEP
         return self._progress(steps, loaded)
 
     def _delete_newer(self, vms: tuple[Vm, ...]) -> _Next:
-        """Read the state after the listing. VMs that are still newer remained when the database was restored."""
+        """Read the state after the listing.
+
+        VMs that are still newer remained when the database was restored.
+        """
         loaded = self._load()
         steps = Steps(delete_newer(loaded.state, vms))
         for step in steps.steps:
@@ -279,7 +301,10 @@ class _Delivery:
         return _Next.ROUND
 
     def _begin_round(self, loaded: Loaded, steps: Steps) -> bool:
-        """Let the verdict begin the held round, rerun the job or end it. False: the members are not ready."""
+        """Let the verdict begin the held round, rerun the job or end it.
+
+        False: the members are not ready.
+        """
         if steps.readiness not in (Readiness.REPORTED, Readiness.READY):
             return False
         job, store = loaded.state.job, self.deps.store
@@ -305,8 +330,9 @@ class _Delivery:
         return True
 
     def _late_losses(self, job: Job) -> tuple[End, ...]:
-        """Return the losses of VMs that were judged in the hold before the round that ended, and stored after that
-        round had begun: they are evidence about it."""
+        """Return the losses of VMs that were judged in the hold before the round that ended, and
+        stored after that round had begun: they are evidence about it.
+        """
         ended = job.round.number - 1
         if (job.attempt, ended) <= (1, 1):  # it was not held
             return ()
@@ -351,7 +377,10 @@ class _Delivery:
         return record_capacity_errors(self.inserts, job, fleet_deps.fleet, deps)
 
     def _execute_in_time(self, step: Callable[[], None]) -> None:
-        """Execute a step unless the delivery has taken too long. The next delivery executes the others."""
+        """Execute a step unless the delivery has taken too long.
+
+        The next delivery executes the others.
+        """
         if not self._is_late():
             step()
 
@@ -359,7 +388,9 @@ class _Delivery:
         return self.deps.clock() - self.started_at >= timedelta(seconds=DELIVERY_S)
 
     def _finish(self, loaded: Loaded, keys: Sequence[str], *, is_done: bool) -> None:
-        """Confirm the effects of these ledger entries if nothing is left to do, and release the lease."""
+        """Confirm the effects of these ledger entries if nothing is left to do, and release the
+        lease.
+        """
         store, job = self.deps.store, loaded.state.job
         if is_done and keys:
             expire_history(job, store)
@@ -379,8 +410,11 @@ class _Delivery:
             admission.request_pass(self.deps)
 
     def _continue_later(self) -> None:
-        """Publish the request again. A delivery that went on in a pass over the candidates does not count: each pass
-        ends with a pause."""
+        """Publish the request again.
+
+        A delivery that went on in a pass over the candidates does not count: each pass ends with a
+        pause.
+        """
         self.deps.store.release_lease(self.lease)
         number = self.request.number + (len(self.placement_rounds) == 1)
         if self.has_progress and number <= REQUESTS_MAX:

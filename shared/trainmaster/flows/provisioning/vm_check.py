@@ -1,8 +1,9 @@
-"""One listing of all VMs, compared with what is stored about all jobs: lost VMs, and VMs that belong to no job. One
-count of the series that agents write, compared with the running replicas: VMs that hang.
+"""One listing of all VMs, compared with what is stored about all jobs: lost VMs, and VMs that
+belong to no job. One count of the series that agents write, compared with the running replicas: VMs
+that hang.
 
-The sweep requests it once a minute. The listing is older than the state that it is compared with: a job that changes
-in between gets one reconciliation more than it needs. VMs without a job are in
+The sweep requests it once a minute. The listing is older than the state that it is compared with: a
+job that changes in between gets one reconciliation more than it needs. VMs without a job are in
 `trainmaster.flows.provisioning.orphans`.
 """
 
@@ -55,8 +56,11 @@ def handle(fleet_deps: FleetDeps, deps: Deps) -> None:
 
 
 def _list(fleet: Fleet, deps: Deps) -> tuple[tuple[LabelledVm, ...], tuple[str, ...], str]:
-    """Return the VMs, and the zones that cannot be reached. If Google cannot list all zones at once, only those of
-    live jobs are listed: orphans elsewhere are found later."""
+    """Return the VMs, and the zones that cannot be reached.
+
+    If Google cannot list all zones at once, only those of live jobs are listed: orphans elsewhere
+    are found later.
+    """
     try:
         return reached(fleet.list_all)
     except TemporaryError as error:
@@ -66,7 +70,10 @@ def _list(fleet: Fleet, deps: Deps) -> tuple[tuple[LabelledVm, ...], tuple[str, 
 
 
 def _record_out_of_reach(jobs: Iterable[Job], problem: str, deps: Deps, run_all: RunAll) -> None:
-    """Record it for the jobs that have run. The others go on to another zone, or record why they have no VMs."""
+    """Record it for the jobs that have run.
+
+    The others go on to another zone, or record why they have no VMs.
+    """
     run_all(
         [
             partial(record_out_of_reach, job.job_id, problem, deps)
@@ -86,7 +93,8 @@ def _request_reconciliations(
 
     The sweep itself requests those of jobs that need one anyway.
 
-    Jobs are compared side by side: thousands of jobs one after another would take longer than until the next sweep.
+    Jobs are compared side by side: thousands of jobs one after another would take longer than until
+    the next sweep.
     """
     vms_by_label: dict[str, list[Vm]] = defaultdict(list)
     for labelled in listed:
@@ -117,8 +125,9 @@ def _request_reconciliations(
 def _find_silent(
     running: Mapping[str, int], metrics: MetricReader | None, now: datetime
 ) -> Sequence[str]:
-    """Return the jobs with fewer series than running replicas, if there were more before: agents of an earlier release
-    write none, and the first point of a series may take minutes to be seen."""
+    """Return the jobs with fewer series than running replicas, if there were more before: agents of
+    an earlier release write none, and the first point of a series may take minutes to be seen.
+    """
     if metrics is None or not running:
         return ()
     alive = count_alive(metrics, now)

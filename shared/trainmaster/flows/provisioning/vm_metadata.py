@@ -1,6 +1,8 @@
-"""The metadata of new VMs: the agent, its configuration, and its first directive. docs/interfaces.md, section 3.
+"""The metadata of new VMs: the agent, its configuration, and its first directive.
+docs/interfaces.md, section 3.
 
-All VMs of one bulk insert have the same metadata. Each finds its own replica in the configuration by its name.
+All VMs of one bulk insert have the same metadata. Each finds its own replica in the configuration
+by its name.
 """
 
 from __future__ import annotations
@@ -24,7 +26,10 @@ from trainmaster.messaging import topics
 from trainmaster.ports import AddressBook
 
 GRACE_S: Final = 25
-"""Time from SIGTERM to SIGKILL for the program. Source: a Spot VM gets 30 s from the preemption notice to its end."""
+"""Time from SIGTERM to SIGKILL for the program.
+
+Source: a Spot VM gets 30 s from the preemption notice to its end.
+"""
 
 Json = dict[str, object]
 
@@ -101,8 +106,9 @@ def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook
 def _cluster_config(job: Job, create: Create, project: str, address_book: AddressBook) -> Json:
     """Return what the replica must know about the others: names, addresses and ranks.
 
-    If names and addresses form number ranges, the size does not depend on the number of replicas. The description of
-    the job is only in TF_CONFIG: the agent copies it to CLUSTER_SPEC and to its own variable.
+    If names and addresses form number ranges, the size does not depend on the number of replicas.
+    The description of the job is only in TF_CONFIG: the agent copies it to CLUSTER_SPEC and to its
+    own variable.
     """
     task_type = create.group.task_type
     names = {replica_id: vm_name(job.job_id, replica_id) for replica_id in job.plan.replica_ids}
@@ -145,7 +151,9 @@ def _save_on_notice(job: Job, create: Create) -> str:
 
 
 def _channel(job: Job, create: Create, address_book: AddressBook) -> Json | None:
-    """Return the key of the peer channel, and where its members are; None if these VMs have none."""
+    """Return the key of the peer channel, and where its members are; None if these VMs
+    have none.
+    """
     members = channel_members(job.plan)
     first = ReplicaId(create.group.task_type, 0)
     if not job.channel_key or first not in members:
@@ -181,9 +189,9 @@ def _program_config(program: Program) -> Json:
         "python_module": program.python_module,
         "args": program.args,
         "job_dir": program.job_dir,
-        "container": {"image": container.image, "command": container.command}
-        if container
-        else None,
+        "container": (
+            {"image": container.image, "command": container.command} if container else None
+        ),
         "variables": {
             variable.name: variable.value
             for variable in program.environment

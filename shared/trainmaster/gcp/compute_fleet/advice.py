@@ -1,7 +1,8 @@
 """Advice of Compute Engine about the capacity for Spot VMs: `advice.capacity`.
 
-A response scores all that its request selects, so each zone and role is a request of its own. Source of the scores:
-"View the availability of Spot VMs". Advice is optional: no error of these calls fails a job.
+A response scores all that its request selects, so each zone and role is a request of its own.
+Source of the scores: "View the availability of Spot VMs". Advice is optional: no error of these
+calls fails a job.
 """
 
 from __future__ import annotations

@@ -42,9 +42,9 @@ class Directives:
     def write(self, vm: Vm, directive: Directive) -> bool:
         """Write the metadata, and the label when the metadata is known to be written.
 
-        If this call ends in between, the label is behind, so the next provisioning round directs the VM again, finds
-        the directive in the metadata, and writes the label. If the metadata has a later directive than this one, whose
-        label is not written yet, nothing is changed.
+        If this call ends in between, the label is behind, so the next provisioning round directs
+        the VM again, finds the directive in the metadata, and writes the label. If the metadata has
+        a later directive than this one, whose label is not written yet, nothing is changed.
         """
         with compute_errors(f"direct {vm.name}"):
             try:
@@ -62,8 +62,11 @@ class Directives:
                 return False
 
     def _write_metadata(self, vm: Vm, values: Mapping[str, str], directive: Directive) -> bool:
-        """Setting metadata replaces all of it. So the current values are sent again, with the fingerprint, which makes
-        the call fail if the metadata has changed meanwhile."""
+        """Setting metadata replaces all of it.
+
+        So the current values are sent again, with the fingerprint, which makes the call fail if the
+        metadata has changed meanwhile.
+        """
         changed = items({**values, DIRECTIVE_KEY: directive_json(directive)})
         metadata = compute_v1.Metadata(fingerprint=vm.fingerprint, items=changed)
         return self._change(vm, self._instances.set_metadata_unary, metadata_resource=metadata)

@@ -26,8 +26,9 @@ from trainmaster.ports import CreateOutcome, NotCreated
 Result = TypeVar("Result")
 
 _KINDS: Final = {
-    # The zone has no capacity. The last three occur in zones that run out of capacity: a VM that was preempted while it
-    # was created, a VM or disk that disappeared during the insert, too many operations on one resource.
+    # The zone has no capacity. The last three occur in zones that run out of capacity: a VM that
+    # was preempted while it was created, a VM or disk that disappeared during the insert, too many
+    # operations on one resource.
     "ZONE_RESOURCE_POOL_EXHAUSTED": CapacityErrorKind.STOCKOUT,
     "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS": CapacityErrorKind.STOCKOUT,
     "insufficientCapacity": CapacityErrorKind.STOCKOUT,
@@ -47,8 +48,10 @@ _KINDS: Final = {
 }
 _NAME_EXISTS: Final = frozenset({"alreadyExists", "RESOURCE_ALREADY_EXISTS"})
 _CONSEQUENCES: Final = frozenset({"VM_MIN_COUNT_NOT_REACHED"})
-"""Codes that only mean that a bulk insert gave up. Its cause is another error of the insert, or an error in the
-operations of its VMs."""
+"""Codes that only mean that a bulk insert gave up.
+
+Its cause is another error of the insert, or an error in the operations of its VMs.
+"""
 _NOT_IN_ZONE: Final = re.compile(r"/(machineTypes|acceleratorTypes)/|does not exist in zone")
 """The zone does not offer a machine type or an accelerator type. Another zone may."""
 _REPAIRABLE_STATUSES: Final = (401, 403, 404)
@@ -70,18 +73,24 @@ FLEET_CHANGE: Final[dict[str, Any]] = {
     "retry": Retry(_is_rate_limit, initial=1.0, maximum=8.0, multiplier=2.0, timeout=FLEET_CALL_S),
     "timeout": FLEET_CALL_S,
 }
-"""For changes of VMs: a change that Compute Engine's rate limits refuse is sent again, with backoff and jitter. It has
-had no effect. Every change may be repeated, because it names a fingerprint, a numeric id or a request id."""
+"""For changes of VMs: a change that Compute Engine's rate limits refuse is sent again, with backoff
+and jitter. It has had no effect. Every change may be repeated, because it names a fingerprint, a
+numeric id or a request id.
+"""
 
 
 def compute_errors(action: str) -> AbstractContextManager[None]:
-    """Raise TemporaryError for a transient error, and PermanentError for any other. `action` begins the message."""
+    """Raise TemporaryError for a transient error, and PermanentError for any other.
+
+    `action` begins the message.
+    """
     return google_errors(action, _translate)
 
 
 def is_transient(error: exceptions.GoogleAPICallError, problem: Problem) -> bool:
-    """Whether the error is a 5xx, a 429 or Compute Engine's own rate limit, but not the 503 that reports a zone without
-    capacity."""
+    """Whether the error is a 5xx, a 429 or Compute Engine's own rate limit, but not the 503 that
+    reports a zone without capacity.
+    """
     if problem.code in _KINDS:
         return False
     return (
@@ -92,7 +101,9 @@ def is_transient(error: exceptions.GoogleAPICallError, problem: Problem) -> bool
 
 
 def problem_of(error: exceptions.GoogleAPICallError) -> Problem:
-    """Return Google's reason and sentence, or the HTTP status and the client's message if the body has none."""
+    """Return Google's reason and sentence, or the HTTP status and the client's message if the body
+    has none.
+    """
     for detail in error.errors:
         if isinstance(detail, dict) and detail.get("reason"):
             return Problem(str(detail["reason"]), str(detail.get("message", "")))
@@ -120,7 +131,10 @@ def is_cause(problem: Problem) -> bool:
 def not_created(
     problem: Problem, otherwise: CapacityErrorKind = CapacityErrorKind.INTERNAL
 ) -> NotCreated:
-    """Return the outcome that reports the problem. `otherwise`: the kind of a code that the table does not have."""
+    """Return the outcome that reports the problem.
+
+    `otherwise`: the kind of a code that the table does not have.
+    """
     kind = _KINDS.get(problem.code, otherwise)
     if kind is CapacityErrorKind.DENIED and _MISSING.search(problem.message):
         kind = CapacityErrorKind.BLOCKED
@@ -159,10 +173,12 @@ def by_id(
     call: Callable[..., Result],
     **options: Any,
 ) -> Result:
-    """Call a method about a VM with its id; if Google refuses that, with its name, if the VM of this name has the id.
+    """Call a method about a VM with its id; if Google refuses that, with its name, if the VM of
+    this name has the id.
 
-    It is unconfirmed whether the condition on names in provision's role admits ids. Between the two calls, no newer VM
-    can get the name: the deletion of this one takes longer. Raises NotFound if the VM does not exist any more.
+    It is unconfirmed whether the condition on names in provision's role admits ids. Between the two
+    calls, no newer VM can get the name: the deletion of this one takes longer. Raises NotFound if
+    the VM does not exist any more.
     """
     place: dict[str, Any] = {"project": project, "zone": vm.zone}
     try:

@@ -1,12 +1,14 @@
 """ComputeFleet: the methods of the Fleet port.
 
-All VMs of one task type are one bulk insert with explicit names. Its request id is a function of the request, so
-Compute answers a repeated call with the operation of the first one, finished or not:
+All VMs of one task type are one bulk insert with explicit names. Its request id is a function of
+the request, so Compute answers a repeated call with the operation of the first one, finished or
+not:
 
     create ──► bulkInsert ──► operation ──wait, bounded──► Created | Pending | NotCreated
                    └─ 409 ──► names exist: this VM generation's, an earlier one's, or VMs that are not ours
 
-VMs are changed and deleted by their numeric id, never by name: a newer VM of the same name must not be hit.
+VMs are changed and deleted by their numeric id, never by name: a newer VM of the same name must not
+be hit.
 
 Directives are written by `trainmaster.gcp.compute_fleet.directives`.
 """
@@ -49,10 +51,16 @@ from trainmaster.gcp.vm_labels import HEARTBEAT, METRIC, job_key, parse_heartbea
 from trainmaster.ports import Created, CreateOutcome, NotCreated, Pending, complete
 
 SETTLE_S: Final = 3.0
-"""How long to wait for a delete. The emulator finishes within this time. On Google Cloud a delete takes half a minute,
-which is too long to wait in a function."""
+"""How long to wait for a delete.
+
+The emulator finishes within this time. On Google Cloud a delete takes half a minute, which is too
+long to wait in a function.
+"""
 REQUEST_NAMESPACE: Final = uuid.UUID("6c1f3c0e-2b0d-5d6b-9a57-7d1f5a1f9f10")
-"""Namespace of the UUIDs made from request keys. Never change it: a repeated insert would become a second one."""
+"""Namespace of the UUIDs made from request keys.
+
+Never change it: a repeated insert would become a second one.
+"""
 
 
 class ComputeFleet:
@@ -206,7 +214,10 @@ class ComputeFleet:
             return not_created(causes[0]) if causes else Created()
 
     def _first_existing(self, zone: str, names: Iterable[str]) -> str | None:
-        """Return the first of these names that a VM has. It is not ours: no VM of these names has the job's label."""
+        """Return the first of these names that a VM has.
+
+        It is not ours: no VM of these names has the job's label.
+        """
         for name in names:
             with compute_errors(f"get {name}"):
                 try:

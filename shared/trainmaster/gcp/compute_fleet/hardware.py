@@ -1,4 +1,6 @@
-"""The hardware of a VM: boot disk, GPUs, and what Compute Engine does at maintenance, preemption and the time limit."""
+"""The hardware of a VM: boot disk, GPUs, and what Compute Engine does at maintenance, preemption
+and the time limit.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +19,31 @@ from trainmaster.core.reconcile.machine_families import (
 from trainmaster.core.reconcile.steps import Create
 
 FUSE_S_MAX: Final = 120 * 24 * 3600
-"""Longest maxRunDuration. Source: https://cloud.google.com/compute/docs/instances/limit-vm-runtime."""
+"""Longest maxRunDuration.
+
+Source: https://cloud.google.com/compute/docs/instances/limit-vm-runtime.
+"""
 PREEMPTION_NOTICE_S: Final = 120
-"""Time between the preemption notice in the metadata and the shutdown. Without it, only the 30 s of the shutdown are
-left. Source: "Create and use Spot VMs", preemptionNoticeDuration; no other value is allowed."""
+"""Time between the preemption notice in the metadata and the shutdown.
+
+Without it, only the 30 s of the shutdown are left. Source: "Create and use Spot VMs",
+preemptionNoticeDuration; no other value is allowed.
+"""
 DRIVER_KEY: Final = "install-nvidia-driver"
 _DEEP_LEARNING: Final = "projects/deeplearning-platform-release/"
 _GOOGLE_IMAGES: Final = (_DEEP_LEARNING, "projects/debian-cloud/", "projects/ubuntu-os-cloud/")
 _WITH_DRIVER: Final = "-nvidia-"
-"""Part of the names of Deep Learning VM images that contain the driver. Source: list of Deep Learning VM images."""
+"""Part of the names of Deep Learning VM images that contain the driver.
+
+Source: list of Deep Learning VM images.
+"""
 
 
 def boot_disk(plan: Plan, group: TaskGroup, images: Mapping[str, str]) -> compute_v1.AttachedDisk:
-    """Return the boot disk. `images`: the installation's own, by the family of Google's image that each replaces."""
+    """Return the boot disk.
+
+    `images`: the installation's own, by the family of Google's image that each replaces.
+    """
     google_family = plan.image.rpartition("/")[2] if plan.image.startswith(_GOOGLE_IMAGES) else ""
     parameters = compute_v1.AttachedDiskInitializeParams(
         source_image=images.get(google_family, plan.image),
@@ -51,8 +65,9 @@ def accelerators(group: TaskGroup) -> list[compute_v1.AcceleratorConfig]:
 
 
 def driver_metadata(plan: Plan, group: TaskGroup) -> dict[str, str]:
-    """Return the metadata that makes a Deep Learning VM image without a driver install one at the first boot; else
-    none."""
+    """Return the metadata that makes a Deep Learning VM image without a driver install one at the
+    first boot; else none.
+    """
     needs_one = plan.image.startswith(_DEEP_LEARNING) and _WITH_DRIVER not in plan.image
     return {DRIVER_KEY: "True"} if has_gpus(group) and needs_one else {}
 
@@ -60,7 +75,8 @@ def driver_metadata(plan: Plan, group: TaskGroup) -> dict[str, str]:
 def scheduling(plan: Plan, create: Create, *, is_reserved: bool) -> compute_v1.Scheduling:
     """Return the scheduling options of the VMs.
 
-    Maintenance migrates VMs that can be migrated, and terminates the others. Only Trainmaster restarts a VM.
+    Maintenance migrates VMs that can be migrated, and terminates the others. Only Trainmaster
+    restarts a VM.
     """
     request = compute_v1.Scheduling(
         on_host_maintenance="MIGRATE"
@@ -86,11 +102,11 @@ def _provisioning_model(create: Create, *, is_reserved: bool) -> str:
 def shielded_options(plan: Plan, group: TaskGroup) -> compute_v1.ShieldedInstanceConfig | None:
     """Return the options of a Shielded VM; None for an image that is not Google's.
 
-    Secure Boot rejects NVIDIA drivers that an image builds itself, so VMs with GPUs do not use it. Source:
-    https://cloud.google.com/compute/docs/gpus/install-drivers-gpu#secure-boot.
+    Secure Boot rejects NVIDIA drivers that an image builds itself, so VMs with GPUs do not use it.
+    Source: https://cloud.google.com/compute/docs/gpus/install-drivers-gpu#secure-boot.
 
-    Compute Engine refuses options that an image does not support. Without options, it uses those that the image
-    supports.
+    Compute Engine refuses options that an image does not support. Without options, it uses those
+    that the image supports.
     """
     if not plan.image.startswith(_GOOGLE_IMAGES):
         return None

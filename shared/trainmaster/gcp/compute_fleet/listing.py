@@ -1,7 +1,7 @@
 """Listings of VMs: of all zones in one call, or zone by zone while Google cannot do that.
 
-Listings ask for the fields that they need, and never for metadata values, which would be megabytes for a large job. So
-a directive is read from the label that `ComputeFleet.write_directive` writes.
+Listings ask for the fields that they need, and never for metadata values, which would be megabytes
+for a large job. So a directive is read from the label that `ComputeFleet.write_directive` writes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _FIELDS: Final = (
     "(id,name,zone,status,labels,metadata/fingerprint,creationTimestamp,lastStartTimestamp)"
 )
 LISTED_FIELDS: Final = f"items/*/instances{_FIELDS},items/*/warning/code,unreachables,nextPageToken"
-"""Field mask of a list of all zones, sent in the header `X-Goog-FieldMask`. Source: Google's "System parameters"."""
+"""Field mask of a list of all zones, sent in the header `X-Goog-FieldMask`.
+
+Source: Google's "System parameters".
+"""
 LISTED_FIELDS_OF_ZONE: Final = f"items{_FIELDS},warning/code,nextPageToken"
 
 _STATUSES: Final = {
@@ -39,7 +42,9 @@ _STATUSES: Final = {
 
 
 def is_unreachable(warning: Any) -> bool:
-    """Whether this is the warning of a scope that Compute Engine cannot reach: it has no items, whatever it has."""
+    """Whether this is the warning of a scope that Compute Engine cannot reach: it has no items,
+    whatever it has.
+    """
     return bool(warning.code == "UNREACHABLE")
 
 
@@ -52,8 +57,8 @@ class Listing:
     def find(self, condition: str, zones: Sequence[str]) -> tuple[list[LabelledVm], list[str]]:
         """Return the VMs that match a filter, and the zones that cannot be reached.
 
-        Google documents two behaviours of the one call for all zones: it names such zones, or it fails. Then `zones`
-        are listed one by one.
+        Google documents two behaviours of the one call for all zones: it names such zones, or it
+        fails. Then `zones` are listed one by one.
         """
         request = compute_v1.AggregatedListInstancesRequest(
             project=self._project, filter=condition, max_results=PAGE_SIZE

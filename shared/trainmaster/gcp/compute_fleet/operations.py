@@ -1,7 +1,7 @@
 """Following Compute Engine's long-running operations, for a bounded time.
 
-The operation objects that the client's calls return always poll Google's own endpoint, whatever endpoint the client
-has. This module calls the `wait` method of the operations instead. Source:
+The operation objects that the client's calls return always poll Google's own endpoint, whatever
+endpoint the client has. This module calls the `wait` method of the operations instead. Source:
 InstancesRestTransport._zone_operations_client.
 """
 
@@ -51,8 +51,8 @@ class Operations:
     def causes(self, zone: str, operation: compute_v1.Operation) -> list[Problem]:
         """Return why the operation failed, the first cause first. Empty: it succeeded.
 
-        The error of a bulk insert may only mean that it gave up. Then the operations of its VMs, which have the same
-        group id, have the causes.
+        The error of a bulk insert may only mean that it gave up. Then the operations of its VMs,
+        which have the same group id, have the causes.
         """
         problems = list(problems_in(operation))
         causes = [problem for problem in problems if is_cause(problem)]

@@ -1,9 +1,11 @@
-"""Placement policies: VMs of one task type that should be close to each other name one resource policy.
+"""Placement policies: VMs of one task type that should be close to each other name one resource
+policy.
 
-A policy belongs to a job, a task type and a zone: VMs of several zones cannot share one, and a gang may move to another
-zone. Its name is a function of these three. It is created right before the first insert that names it, and deleted when
-the job has ended and its VMs are gone. It costs nothing, but counts against a quota of the region.
-Source: Compute Engine "Placement policies overview".
+A policy belongs to a job, a task type and a zone: VMs of several zones cannot share one, and a gang
+may move to another zone. Its name is a function of these three. It is created right before the
+first insert that names it, and deleted when the job has ended and its VMs are gone. It costs
+nothing, but counts against a quota of the region. Source: Compute Engine "Placement policies
+overview".
 """
 
 from __future__ import annotations
@@ -56,7 +58,10 @@ class Placements:
         self._policies.transport.close()
 
     def ensure(self, job: Job, group: TaskGroup, zone: str) -> CreateOutcome:
-        """Create the group's policy if it needs one. Return Created if it exists or is not needed."""
+        """Create the group's policy if it needs one.
+
+        Return Created if it exists or is not needed.
+        """
         name = policy_name(job, group, zone)
         if name is None:
             return Created()
@@ -89,7 +94,10 @@ class Placements:
         return not_created(first) if first else Created()
 
     def release(self, job: Job) -> bool:
-        """Delete all policies of the job. Return False if one is still being deleted, or used by a VM."""
+        """Delete all policies of the job.
+
+        Return False if one is still being deleted, or used by a VM.
+        """
         policies = {
             (_region_of(zone), name)
             for number, zone in enumerate(job.plan.zones)

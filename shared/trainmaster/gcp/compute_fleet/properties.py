@@ -1,4 +1,6 @@
-"""The request of a bulk insert: names, labels, metadata, account, network, reservation. Hardware is in `hardware`.
+"""The request of a bulk insert: names, labels, metadata, account, network, reservation.
+
+Hardware is in `hardware`.
 
 The meaning of labels and metadata is documented in docs/interfaces.md, sections 3 and 4.
 """
@@ -27,8 +29,10 @@ RESERVATION_KEY: Final = "compute.googleapis.com/reservation-name"
 def resource(
     job: Job, create: Create, defaults: VmDefaults, metadata: Mapping[str, str]
 ) -> compute_v1.BulkInsertInstanceResource:
-    """Return the request for all VMs of `create`. `min_count` is the number of VMs, so that all or none are created;
-    for a partial create it is 1."""
+    """Return the request for all VMs of `create`.
+
+    `min_count` is the number of VMs, so that all or none are created; for a partial create it is 1.
+    """
     # The keys are the names; the field `name` is output only. Source: BulkInsertInstanceResource.
     per_vm = {
         name: compute_v1.BulkInsertInstanceResourcePerInstanceProperties() for name in create.names
@@ -48,8 +52,10 @@ def items(metadata: Mapping[str, str]) -> list[compute_v1.Items]:
 def _properties(
     job: Job, create: Create, defaults: VmDefaults, metadata: Mapping[str, str]
 ) -> compute_v1.InstanceProperties:
-    """Types and policies are given by name, not by URL, because the properties are for any zone. Source:
-    InstanceProperties."""
+    """Types and policies are given by name, not by URL, because the properties are for any zone.
+
+    Source: InstanceProperties.
+    """
     plan, group = job.plan, create.group
     is_reserved = plan.reservation is not None and _is_reserved(plan, create)
     properties = compute_v1.InstanceProperties(
@@ -78,15 +84,21 @@ def _properties(
 
 
 def _is_reserved(plan: Plan, create: Create) -> bool:
-    """Whether the VM uses the job's reservation. Spot VMs cannot use one. A reservation is for one machine type: in a
-    job with GPUs, for the machines that have them."""
+    """Whether the VM uses the job's reservation.
+
+    Spot VMs cannot use one. A reservation is for one machine type: in a job with GPUs, for the
+    machines that have them.
+    """
     return not create.spot and (
         has_gpus(create.group) or not any(has_gpus(group) for group in plan.groups)
     )
 
 
 def _network_interface(plan: Plan, defaults: VmDefaults) -> compute_v1.NetworkInterface:
-    """Return the network interface. It has no access configuration, so the VM has no external address."""
+    """Return the network interface.
+
+    It has no access configuration, so the VM has no external address.
+    """
     network, subnetwork = defaults.network_of(plan)
     if subnetwork:
         return compute_v1.NetworkInterface(network=network, subnetwork=subnetwork)

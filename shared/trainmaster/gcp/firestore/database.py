@@ -24,7 +24,10 @@ LEDGER: Final = "ledger"
 
 _CONFLICTS: Final = (exceptions.FailedPrecondition, exceptions.Aborted, exceptions.NotFound)
 UNREADABLE: Final = "unreadable_job"
-"""`action` in log lines about documents that cannot be read. The alert in infra/monitoring.tf looks for it."""
+"""`action` in log lines about documents that cannot be read.
+
+The alert in infra/monitoring.tf looks for it.
+"""
 
 
 class Database:
@@ -39,7 +42,10 @@ class Database:
     def _get(
         self, *paths: str, fields: Sequence[str] | None = None
     ) -> dict[str, DocumentSnapshot[Any]]:
-        """Return the documents that exist, by path, in the order of `paths`. `fields`: only these fields of them."""
+        """Return the documents that exist, by path, in the order of `paths`.
+
+        `fields`: only these fields of them.
+        """
         references = [self._client.document(path) for path in paths]
         with google_errors("Firestore: get documents"):
             documents = self._client.get_all(references, field_paths=fields, **CALL)
@@ -65,7 +71,10 @@ class Database:
         return int(result.value)
 
     def _write(self, batch: WriteBatch, path: str, document: Document, update_time: object) -> None:
-        """Update the document if it has not been written since `update_time`. None: create it if it does not exist."""
+        """Update the document if it has not been written since `update_time`.
+
+        None: create it if it does not exist.
+        """
         reference = self._client.document(path)
         if update_time is None:
             batch.create(reference, document)
@@ -87,8 +96,11 @@ class ExistsError(Exception):
 
 
 def commit(batch: WriteBatch, action: str) -> None:
-    """Commit the batch. Raises ExistsError, and ConflictError for a document that was written or deleted since it was
-    read."""
+    """Commit the batch.
+
+    Raises ExistsError, and ConflictError for a document that was written or deleted since it was
+    read.
+    """
     with google_errors(f"Firestore: {action}", _translate_commit):
         batch.commit(**CALL)
 
@@ -102,7 +114,9 @@ def _translate_commit(error: exceptions.GoogleAPICallError) -> Exception | None:
 
 
 def read_or_log(kind: type[T], snapshot: DocumentSnapshot[Any], name: str) -> T | None:
-    """Return the value; None, with an error in the log, if this release cannot read its document. Others continue.
+    """Return the value; None, with an error in the log, if this release cannot read its document.
+
+    Others continue.
 
     `name`: field of the log line with the document's id.
     """

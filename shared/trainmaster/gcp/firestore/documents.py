@@ -22,12 +22,21 @@ from trainmaster.gcp.firestore import earlier_release
 from trainmaster.ports import Orphan, Rejection
 
 SCHEMA: Final = 2
-"""Version of the stored shape. Readers ignore unknown fields, so a new optional field does not change it."""
+"""Version of the stored shape.
+
+Readers ignore unknown fields, so a new optional field does not change it.
+"""
 
 NOTIFICATION_PENDING: Final = "is_notification_pending"
-"""Field of a ledger entry whose notification has not been confirmed. Confirmed entries do not have it."""
+"""Field of a ledger entry whose notification has not been confirmed.
+
+Confirmed entries do not have it.
+"""
 OWNER: Final = "owner"
-"""Field with the user that submitted the job, in lower case; empty: unknown. Releases before 0.2.0 did not write it."""
+"""Field with the user that submitted the job, in lower case; empty: unknown.
+
+Releases before 0.2.0 did not write it.
+"""
 EXPIRE_AT: Final = "expire_at"
 """Field with the time after which Firestore may delete the document. Documents without it stay."""
 
@@ -39,8 +48,11 @@ _adapters: Final[dict[object, TypeAdapter[Any]]] = {}
 
 
 def job_document(job: Job) -> Document:
-    """Return the job's document. Trials have neither `submitted_at` nor `api_submitted_at`: they do not count as
-    submitted. Nor do they have an `owner`: lists find their tuning job."""
+    """Return the job's document.
+
+    Trials have neither `submitted_at` nor `api_submitted_at`: they do not count as submitted. Nor
+    do they have an `owner`: lists find their tuning job.
+    """
     time_field = submission_time_field(through_api=job.through_api)
     submitted = {} if job.trial_of else {time_field: job.created_at, OWNER: owner(job).user.lower()}
     return {
@@ -52,7 +64,10 @@ def job_document(job: Job) -> Document:
 
 
 def submission_time_field(*, through_api: bool) -> str:
-    """Return the field with the time of a submission. Each way of submission has its own, and its own count."""
+    """Return the field with the time of a submission.
+
+    Each way of submission has its own, and its own count.
+    """
     return "api_submitted_at" if through_api else "submitted_at"
 
 
@@ -62,7 +77,10 @@ def replica_document(replica: Replica, expire_at: datetime | None = None) -> Doc
 
 
 def entry_document(entry: LedgerEntry, expire_at: datetime | None = None) -> Document:
-    """Return the entry's document. Only an open notification has a field, so that other entries cost no index entry."""
+    """Return the entry's document.
+
+    Only an open notification has a field, so that other entries cost no index entry.
+    """
     document = {**_dump(LedgerEntry, entry), "is_pending": entry.is_pending}
     if entry.is_notification_pending:
         document[NOTIFICATION_PENDING] = True
@@ -86,7 +104,10 @@ class UnreadableError(TemporaryError):
 
 
 def read(kind: type[T], document: Mapping[str, Any] | None) -> T:
-    """Return the value that the document stores. Raises UnreadableError for another schema version or another shape."""
+    """Return the value that the document stores.
+
+    Raises UnreadableError for another schema version or another shape.
+    """
     schema = (document or {}).get("schema", SCHEMA)
     if schema not in (SCHEMA, earlier_release.SCHEMA):
         raise UnreadableError(
@@ -111,14 +132,19 @@ def pack(value: object) -> bytes:
 
 
 def unpack(kind: type[P], packed: bytes) -> P | None:
-    """Return the value; None if another release packed another shape. The next writer replaces it."""
+    """Return the value; None if another release packed another shape.
+
+    The next writer replaces it.
+    """
     with suppress(ValidationError):
         return cast(P, _adapter(kind).validate_json(zlib.decompress(packed)))
     return None
 
 
 def _adapter(kind: Any) -> TypeAdapter[Any]:
-    """Build the adapter at first use: building all of them would add a tenth of a second to every cold start."""
+    """Build the adapter at first use: building all of them would add a tenth of a second to every
+    cold start.
+    """
     if kind not in _adapters:
         _adapters[kind] = TypeAdapter(kind)
     return _adapters[kind]
@@ -145,7 +171,9 @@ def _storable(value: Any) -> Any:
 
 
 def _plain_times(value: Any) -> Any:
-    """Replace Firestore's own subclass of datetime, whose arithmetic and text differ, by datetime."""
+    """Replace Firestore's own subclass of datetime, whose arithmetic and text differ,
+    by datetime.
+    """
     if isinstance(value, dict):
         return {key: _plain_times(item) for key, item in value.items()}
     if isinstance(value, list):

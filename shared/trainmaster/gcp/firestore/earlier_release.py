@@ -1,4 +1,5 @@
-"""Documents of the previous release, which had no rounds: read for one release, and written in the present shape.
+"""Documents of the previous release, which had no rounds: read for one release, and written in the
+present shape.
 
 job         a job that runs is in round `STORED_BEFORE_ROUNDS`, until that round ends
 replica     HELD becomes RESTARTING; its agent does not report while a round is held
@@ -25,7 +26,10 @@ _REASONS: Final = {
 
 
 def upgrade(kind: str, document: Document) -> Document:
-    """Return the document of the previous release in the present shape. `kind` is the name of its type."""
+    """Return the document of the previous release in the present shape.
+
+    `kind` is the name of its type.
+    """
     change = _UPGRADES.get(kind)
     return change(document) if change else document
 

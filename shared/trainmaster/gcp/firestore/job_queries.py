@@ -1,4 +1,6 @@
-"""Queries over all jobs: which are live, which are recent, how many there are; and the token of admissions."""
+"""Queries over all jobs: which are live, which are recent, how many there are; and the token of
+admissions.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +37,17 @@ class JobQueries(Database):
         return LiveJobs(tuple(jobs), tuple(unreadable))
 
     def admission_token(self) -> AdmissionToken:
-        """Read the token before the jobs: an admission in between then fails the commit that uses the token."""
+        """Read the token before the jobs: an admission in between then fails the commit that uses
+        the token.
+        """
         last = self._get(ADMISSION).get(ADMISSION)
         return AdmissionToken(last.update_time if last else None, self.live_jobs())
 
     def next_admission_token(self, token: AdmissionToken, job_id: str) -> AdmissionToken:
-        """Compare the job that the admission document names. It is this job unless another one was admitted after
-        it."""
+        """Compare the job that the admission document names.
+
+        It is this job unless another one was admitted after it.
+        """
         last = self._get(ADMISSION).get(ADMISSION)
         if last is None or last.get("job_id") != job_id:
             raise ConflictError(f"another job was admitted after {job_id}")
@@ -64,7 +70,9 @@ class JobQueries(Database):
     def recent_jobs(
         self, limit: int, after: JobPosition | None = None, only: JobFilter | None = None
     ) -> tuple[Job, ...]:
-        """Use one index, which ends with the time and the document's name, and compare what else the filter has."""
+        """Use one index, which ends with the time and the document's name, and compare what else
+        the filter has.
+        """
         query = self._where(JOBS, *_indexed_conditions(only)).order_by(
             "created_at", direction=Query.DESCENDING
         )
@@ -80,7 +88,10 @@ class JobQueries(Database):
         return tuple(found[:limit])
 
     def count_by_state(self, label: Label | None = None) -> dict[JobState, int]:
-        """One aggregation for each state, all at once. Each costs one read per 1,000 index entries, at least one."""
+        """One aggregation for each state, all at once.
+
+        Each costs one read per 1,000 index entries, at least one.
+        """
         conditions: list[tuple[str, str, object]] = [
             ("deleted_at", "==", None),
             ("trial_of", "==", None),

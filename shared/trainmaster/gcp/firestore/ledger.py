@@ -1,4 +1,6 @@
-"""Ledgers of jobs: their entries, and which of them have effects or notifications that are not confirmed."""
+"""Ledgers of jobs: their entries, and which of them have effects or notifications that are not
+confirmed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ from trainmaster.gcp.firestore.documents import NOTIFICATION_PENDING, read
 from trainmaster.ports import COMMIT_MAX, LOSSES_READ, Loaded, PendingEntries
 
 COMMITTED_AT: Final = "committed_at"
-"""Field with Firestore's time of the commit. An import of an export keeps it, but not the document's create time."""
+"""Field with Firestore's time of the commit.
+
+An import of an export keeps it, but not the document's create time.
+"""
 MARK_TRIES: Final = 5
 """How often `mark_done` reads again after another writer confirmed some of the same entries."""
 
@@ -74,7 +79,10 @@ class Ledgers(Database):
         return tuple(snapshot.id for snapshot in self._find(query))
 
     def pending_entries(self, loaded: Loaded) -> PendingEntries:
-        """Compare Firestore's times of the commits with its time of the read. Equal times count as later."""
+        """Compare Firestore's times of the commits with its time of the read.
+
+        Equal times count as later.
+        """
         query = self._where(
             ledger_path(loaded.state.job.job_id), ("is_pending", "==", True)
         ).select(["__name__"])
@@ -89,7 +97,9 @@ class Ledgers(Database):
         return snapshot is not None and bool(snapshot.get("is_pending"))
 
     def mark_done(self, job_id: str, keys: Sequence[str], at: datetime) -> None:
-        """Write only entries that are pending, as they were read: the time of an earlier confirmation stays."""
+        """Write only entries that are pending, as they were read: the time of an earlier
+        confirmation stays.
+        """
         paths = [f"{ledger_path(job_id)}/{key}" for key in keys]
         for _ in range(MARK_TRIES):
             entries = self._get(*paths, fields=["is_pending"]) if paths else {}
@@ -113,8 +123,10 @@ class Ledgers(Database):
         return tuple(sorted({snapshot.get("job_id") for snapshot in self._find(query)}))
 
     def confirm_notification(self, job_id: str, key: str, at: datetime) -> None:
-        """Write without a precondition. Concurrent writers write the same values, except for the time, which nothing
-        reads."""
+        """Write without a precondition.
+
+        Concurrent writers write the same values, except for the time, which nothing reads.
+        """
         batch = self._client.batch()
         entry = self._client.document(f"{ledger_path(job_id)}/{key}")
         batch.update(entry, {NOTIFICATION_PENDING: DELETE_FIELD, "notified_at": at})

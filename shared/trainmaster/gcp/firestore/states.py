@@ -84,7 +84,8 @@ class States(Database):
         if change.job:
             self._write(batch, job_path(entry.job_id), job_document(change.job), tokens.get(JOB))
         if admission_token is not None:
-            # The values differ from the last admission's: an update that changes nothing keeps the update time.
+            # The values differ from the last admission's: an update that changes nothing keeps the
+            # update time.
             self._write(
                 batch, ADMISSION, {"job_id": entry.job_id, "at": entry.at}, admission_token.token
             )
@@ -118,7 +119,10 @@ class States(Database):
         return self._count(replicas)
 
     def expire_history(self, job_id: str, at: datetime) -> None:
-        """Write in batches, in the order of the documents' names. A repetition writes the same again."""
+        """Write in batches, in the order of the documents' names.
+
+        A repetition writes the same again.
+        """
         for collection in (ledger_path(job_id), replicas_path(job_id)):
             query = (
                 self._client.collection(collection)

@@ -10,12 +10,14 @@
     control/admission_token                the last admission; its update time is the admission token
     control/admission_queue                the AdmissionQueue, packed: a thousand waiting jobs cost no index entries
 
-Documents that no decision needs any more have the time of their deletion in `expire_at` (a lease has `expires_at`):
-replicas of earlier attempts, rejections, outcomes of requests, and the history of deleted jobs. TTL policies of infra/
-delete them within about a day after that time. Nothing depends on the exact time.
+Documents that no decision needs any more have the time of their deletion in `expire_at` (a lease
+has `expires_at`): replicas of earlier attempts, rejections, outcomes of requests, and the history
+of deleted jobs. TTL policies of infra/ delete them within about a day after that time. Nothing
+depends on the exact time.
 
-A change is one batched write. Its preconditions are the update times that were read, and that the ledger entry does not
-exist yet. There are no transactions and no locks: on a contended document that is several times faster, and as correct.
+A change is one batched write. Its preconditions are the update times that were read, and that the
+ledger entry does not exist yet. There are no transactions and no locks: on a contended document
+that is several times faster, and as correct.
 """
 
 from __future__ import annotations
@@ -46,7 +48,10 @@ LEASES: Final = "leases"
 
 
 class Leases(Database):
-    """Leases on work: the holder of a lease does the work alone, until it expires. See `trainmaster.ports.Store`."""
+    """Leases on work: the holder of a lease does the work alone, until it expires.
+
+    See `trainmaster.ports.Store`.
+    """
 
     def take_lease(
         self, name: str, now: datetime, expires_at: datetime, holder: str = ""
@@ -90,8 +95,11 @@ REJECTIONS: Final = "rejections"
 ORPHANS: Final = "orphans"
 CAPACITY: Final = "capacity"
 NOTED_FOR: Final = timedelta(minutes=1)
-"""How long a process does not repeat an outcome. Firestore recommends at most one write per second to a document, and
-a thousand jobs may request the same VMs."""
+"""How long a process does not repeat an outcome.
+
+Firestore recommends at most one write per second to a document, and a thousand jobs may request the
+same VMs.
+"""
 
 
 class Incidents(Database):
@@ -129,8 +137,10 @@ class Incidents(Database):
         commit(batch, f"forget orphan {instance_id}")
 
     def note_outcome(self, outcome: Outcome) -> None:
-        """Overwrite the stored outcome. Two that are written in the wrong order are only moments apart, which does no
-        harm."""
+        """Overwrite the stored outcome.
+
+        Two that are written in the wrong order are only moments apart, which does no harm.
+        """
         noted = self._noted.get(outcome.key)
         if noted and noted.is_created == outcome.is_created and outcome.at - noted.at < NOTED_FOR:
             return

@@ -1,7 +1,9 @@
-"""Dead letters: messages that could not be handled, kept in a pull subscription until an operator decides.
+"""Dead letters: messages that could not be handled, kept in a pull subscription until an operator
+decides.
 
-Pub/Sub shows messages only to a subscriber that pulls them. Every operation therefore pulls all messages, and at its
-end returns those that stay to the subscription. A message comes here in one of two ways:
+Pub/Sub shows messages only to a subscriber that pulls them. Every operation therefore pulls all
+messages, and at its end returns those that stay to the subscription. A message comes here in one of
+two ways:
 
     from a function     it raised PermanentError, whose text is the attribute `reason`
     from Pub/Sub        it was not acknowledged in all its deliveries; Pub/Sub's attributes name the subscription
@@ -27,13 +29,19 @@ from trainmaster.gcp.retries import CALL
 from trainmaster.messaging import push, topics
 
 BATCH: Final = 10
-"""Letters in one response. A letter of a function has at most 1 MiB, and one that Pub/Sub moved has 10 MB."""
+"""Letters in one response.
+
+A letter of a function has at most 1 MiB, and one that Pub/Sub moved has 10 MB.
+"""
 PULL_S: Final = 5.0
-"""If a pull returns nothing for this long, all messages have been pulled, as far as we can know: a response that takes
-longer cannot be told from none. 10 MB take so long at 16 Mbit/s."""
+"""If a pull returns nothing for this long, all messages have been pulled, as far as we can know: a
+response that takes longer cannot be told from none. 10 MB take so long at 16 Mbit/s.
+"""
 MOVED_FROM: Final = f"{push.DEAD_LETTER_PREFIX}Subscription"
-"""Source: Pub/Sub, "Dead-letter topics": attributes of a forwarded message. Our subscriptions have the names of their
-topics."""
+"""Source: Pub/Sub, "Dead-letter topics": attributes of a forwarded message.
+
+Our subscriptions have the names of their topics.
+"""
 MOVED_AT: Final = f"{push.DEAD_LETTER_PREFIX}TopicPublishTime"
 
 
@@ -56,7 +64,9 @@ class DeadLetter:
     attributes: Mapping[str, str]
     """Those of the original message."""
     cut_from: str = ""
-    """Size in bytes of the original data, if it was too large to be handled and was cut; else empty."""
+    """Size in bytes of the original data, if it was too large to be handled and was cut; else
+    empty.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +94,12 @@ class DeadLetterBox:
     def replay(
         self, ids: Sequence[str] | None, is_handled: Callable[[DeadLetter], bool]
     ) -> ReplayResult:
-        """Publish the letters to their topics again, and drop them here. `ids` None: all whose topic is known.
+        """Publish the letters to their topics again, and drop them here.
 
-        `is_handled` is called with each letter first. If it returns True, the letter has been handled and is not
-        published; if it raises PermanentError, the letter stays.
+        `ids` None: all whose topic is known.
+
+        `is_handled` is called with each letter first. If it returns True, the letter has been
+        handled and is not published; if it raises PermanentError, the letter stays.
         """
         done, kept = [], []
         with self._pull_all() as letters:
@@ -102,7 +114,10 @@ class DeadLetterBox:
                     kept.append(
                         (
                             letter,
-                            f"its {letter.cut_from} bytes were cut, because no function handles so many",
+                            (
+                                f"its {letter.cut_from} bytes were cut, because no function handles"
+                                " so many"
+                            ),
                         )
                     )
                     continue
@@ -129,8 +144,10 @@ class DeadLetterBox:
 
     @contextmanager
     def _pull_all(self) -> Iterator[dict[str, DeadLetter]]:
-        """Pull all letters, and yield them by acknowledgement id. Those that the caller leaves in the dict are returned
-        to the subscription."""
+        """Pull all letters, and yield them by acknowledgement id.
+
+        Those that the caller leaves in the dict are returned to the subscription.
+        """
         letters: dict[str, DeadLetter] = {}
         message_ids: set[str] = set()
         try:
@@ -189,7 +206,10 @@ def _letter(message: PubsubMessage) -> DeadLetter:
 
 
 def _topic(attributes: Mapping[str, str]) -> str | None:
-    """Return the topic of a letter that a function published. Only `maintenance` has a second topic."""
+    """Return the topic of a letter that a function published.
+
+    Only `maintenance` has a second topic.
+    """
     if attributes.get("subscription") == own(topics.SYSTEM_EVENTS):
         return topics.SYSTEM_EVENTS
     function = attributes.get("function")
@@ -199,7 +219,10 @@ def _topic(attributes: Mapping[str, str]) -> str | None:
 def _choose(
     letters: Mapping[str, DeadLetter], ids: Sequence[str] | None
 ) -> list[tuple[str, DeadLetter]]:
-    """Return acknowledgement id and letter of each message id. Raises PermanentError if there is no such letter."""
+    """Return acknowledgement id and letter of each message id.
+
+    Raises PermanentError if there is no such letter.
+    """
     if ids is None:
         return list(letters.items())
     by_id = {letter.id: (ack_id, letter) for ack_id, letter in letters.items()}

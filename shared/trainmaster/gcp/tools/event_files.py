@@ -36,7 +36,10 @@ class EventFiles:
         self._client = client
 
     def list(self, folder: str) -> Iterator[StoredFile]:
-        """Yield all objects below `gs://BUCKET/FOLDER/`. Raises PermanentError if there is no such bucket."""
+        """Yield all objects below `gs://BUCKET/FOLDER/`.
+
+        Raises PermanentError if there is no such bucket.
+        """
         bucket, _, prefix = folder.removeprefix("gs://").partition("/")
         with google_errors(f"list {folder}"):
             try:
@@ -48,5 +51,8 @@ class EventFiles:
                 raise PermanentError(f"there is no bucket {bucket}") from None
 
     def read(self, file: StoredFile, start: int) -> bytes | None:
-        """Return the content of this generation from byte `start`. None: it has been replaced or deleted."""
+        """Return the content of this generation from byte `start`.
+
+        None: it has been replaced or deleted.
+        """
         return read_part(self._client, file.uri, file.generation, start)

@@ -66,8 +66,10 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The effective policy of one constraint. Rules that depend on tags are ignored, because Trainmaster sets no tags
-    on resources."""
+    """The effective policy of one constraint.
+
+    Rules that depend on tags are ignored, because Trainmaster sets no tags on resources.
+    """
 
     is_enforced: bool = False
     """Whether a boolean constraint is enforced."""

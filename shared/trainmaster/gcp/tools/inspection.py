@@ -1,7 +1,10 @@
-"""An installation as Google Cloud shows it to `trainmaster doctor`. Everything is read, nothing is changed.
+"""An installation as Google Cloud shows it to `trainmaster doctor`.
 
-It uses no client libraries: it reads little from eight services, and half of the libraries are not needed elsewhere.
-Methods return the resources as values (`gcp.inspected_resources`); `cli.doctor` judges whether they are right.
+Everything is read, nothing is changed.
+
+It uses no client libraries: it reads little from eight services, and half of the libraries are not
+needed elsewhere. Methods return the resources as values (`gcp.inspected_resources`); `cli.doctor`
+judges whether they are right.
 """
 
 from __future__ import annotations
@@ -50,7 +53,9 @@ class InspectionError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Base addresses, by Google's name of the API. Empty: Google's own, the only ones that are sent credentials."""
+    """Base addresses, by Google's name of the API. Empty: Google's own, the only ones that are sent
+    credentials.
+    """
 
     pubsub: str = ""
     firestore: str = ""
@@ -74,10 +79,15 @@ class Inspection:
         self.endpoints = endpoints
         self._access = access
         self._silent: dict[str, InspectionError] = {}
-        """Services that did not answer, which are not called again: many checks would wait for each of them."""
+        """Services that did not answer, which are not called again: many checks would wait for each
+        of them.
+        """
 
     def google_time(self) -> datetime:
-        """Return the clock of Google's server, to the second. Sends no token: a wrong clock may prevent getting one."""
+        """Return the clock of Google's server, to the second.
+
+        Sends no token: a wrong clock may prevent getting one.
+        """
         base = self.endpoints.cloudresourcemanager or GOOGLE.cloudresourcemanager
         try:
             response = Request()(f"{base}/v1/projects/{self.project}", timeout=TIMEOUT_S)
@@ -114,7 +124,10 @@ class Inspection:
         return str(resource.get("schemaSettings", {}).get("schema", ""))
 
     def schema_problem(self, schema: str, message: bytes) -> str:
-        """Return why Pub/Sub would reject such a message. Empty: it would accept it. Nothing is published."""
+        """Return why Pub/Sub would reject such a message.
+
+        Empty: it would accept it. Nothing is published.
+        """
         body = {"name": schema, "message": base64.b64encode(message).decode(), "encoding": "JSON"}
         try:
             self._call("pubsub", f"/v1/projects/{self.project}/schemas:validateMessage", body)
@@ -197,7 +210,9 @@ class Inspection:
         )
 
     def has_image(self, image: str) -> bool:
-        """Whether there is an image, or a family with an image, `projects/P/global/images/[family/]NAME`."""
+        """Whether there is an image, or a family with an image,
+        `projects/P/global/images/[family/]NAME`.
+        """
         return self._find("compute", f"/compute/v1/{image}?fields=name") is not None
 
     def deleted_roles(self) -> frozenset[str]:
@@ -207,7 +222,9 @@ class Inspection:
         return frozenset(_short(role["name"]) for role in roles if role.get("deleted"))
 
     def offers(self, zone: str) -> frozenset[str]:
-        """Return the names of the machine types and GPUs that the zone has; none if it does not exist."""
+        """Return the names of the machine types and GPUs that the zone has; none if it does not
+        exist.
+        """
         names: set[str] = set()
         for kind in ("machineTypes", "acceleratorTypes"):
             path = f"/compute/v1/projects/{self.project}/zones/{zone}/{kind}?fields=items/name,nextPageToken"

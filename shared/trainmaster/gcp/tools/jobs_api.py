@@ -1,5 +1,7 @@
-"""Calls of the HTTP API of an installation, for the Python client. The API is our own, so Google has no client for
-it."""
+"""Calls of the HTTP API of an installation, for the Python client.
+
+The API is our own, so Google has no client for it.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +33,12 @@ class JobsApi:
     def call(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, invocation: str = ""
     ) -> dict[str, Any]:
-        """Return the response. Raises PermanentError with the API's reason, and TemporaryError if there is no response.
+        """Return the response.
 
-        `invocation` identifies a call that creates a job: the API recognises it when the call is repeated. If the job
-        is invalid, the call raises InvalidJobError.
+        Raises PermanentError with the API's reason, and TemporaryError if there is no response.
+
+        `invocation` identifies a call that creates a job: the API recognises it when the call is
+        repeated. If the job is invalid, the call raises InvalidJobError.
         """
         headers = {"User-Agent": f"trainmaster invocation-id/{invocation}"} if invocation else {}
         problem = ""
@@ -59,7 +63,9 @@ class JobsApi:
         raise TemporaryError(f"{self._base}{path}: {problem}")
 
     def _session(self) -> clients.Session:
-        """Return a session with the user's credentials; they are read again, because tokens expire."""
+        """Return a session with the user's credentials; they are read again, because
+        tokens expire.
+        """
         has_token = clients.TOKEN_FILE in os.environ
         return clients.session(
             "", TIMEOUT_S, clients.caller_token(self._project) if has_token else ""

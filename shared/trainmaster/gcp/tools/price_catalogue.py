@@ -22,13 +22,18 @@ SERVICES: Final = {
     "Cloud TPU": "E000-3F24-B8AA",
     "Cloud Storage": "95FF-2EF5-5EA1",
 }
-"""Services whose SKUs jobs use. Chips from v5e on are SKUs of Compute Engine. Source: cloud.google.com/skus."""
+"""Services whose SKUs jobs use.
+
+Chips from v5e on are SKUs of Compute Engine. Source: cloud.google.com/skus.
+"""
 PAGE_SIZE: Final = 5_000
 """The largest page of the API. Compute Engine has about 30,000 SKUs."""
 
 
 class PriceCatalogue:
-    """List prices of Google Cloud services. `endpoint`: one that needs no credentials, for tests; empty: Google's.
+    """List prices of Google Cloud services.
+
+    `endpoint`: one that needs no credentials, for tests; empty: Google's.
 
     `api_key`: used in place of credentials; empty: those of the process.
     """
@@ -61,7 +66,8 @@ def _client(endpoint: str, api_key: str) -> billing_v1.CloudCatalogClient:
 
 
 def _sku(listed_sku: Any) -> Sku:
-    # Without a time range, the catalogue returns the price that is effective now. Source: ListSkusRequest.
+    # Without a time range, the catalogue returns the price that is effective now. Source:
+    # ListSkusRequest.
     expression = listed_sku.pricing_info[-1].pricing_expression
     tiers = [
         Tier(

@@ -1,6 +1,7 @@
 """Cloud Scheduler: jobs that submit a training job at times given by a cron expression.
 
-A schedule publishes a message, whose submitter is not known, or calls the API with the token of a service account.
+A schedule publishes a message, whose submitter is not known, or calls the API with the token of a
+service account.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def publication(project: str, source: str, topic: str, data: bytes) -> Json:
 
 
 def api_call(project: str, api: str, account: str, data: bytes) -> Json:
-    """Return the target of a schedule that creates its job through the API, as a service account."""
+    """Return the target of a schedule that creates its job through the API, as a
+    service account.
+    """
     return {
         "httpTarget": {
             "uri": f"{api.rstrip('/')}/v1/projects/{project}/jobs",
@@ -49,7 +52,10 @@ def api_call(project: str, api: str, account: str, data: bytes) -> Json:
 
 
 def scheduler_job(parent: str, name: str, cron: str, time_zone: str, target: Json) -> Json:
-    """Return the job resource. `parent`: `projects/P/locations/L`. Source: Job in the API's discovery document."""
+    """Return the job resource.
+
+    `parent`: `projects/P/locations/L`. Source: Job in the API's discovery document.
+    """
     return {
         "name": f"{parent}/jobs/{name}",
         "description": "Trainmaster: submits a training job",
@@ -84,9 +90,12 @@ class CloudScheduler:
             return [_as_json(job) for job in self._client.list_jobs(parent=parent, **CALL)]
 
     def act(self, verb: Literal["run", "pause", "resume", "delete"], name: str) -> None:
-        """Run the job now, once, whatever its schedule; or change it. `name`: `projects/P/locations/L/jobs/JOB`.
+        """Run the job now, once, whatever its schedule; or change it.
 
-        Raises PermanentError if there is no such job. A run is not requested again: each call is another run.
+        `name`: `projects/P/locations/L/jobs/JOB`.
+
+        Raises PermanentError if there is no such job. A run is not requested again: each call is
+        another run.
         """
         options = {"retry": None, "timeout": CALL_S} if verb == "run" else CALL
         with google_errors("Cloud Scheduler"):

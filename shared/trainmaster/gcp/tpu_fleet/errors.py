@@ -1,8 +1,8 @@
 """Meaning of Cloud TPU's errors: a capacity error, a transient error, or a permanent one.
 
-One error code has several meanings (429 RESOURCE_EXHAUSTED: no capacity, no quota, too many calls a minute), so the
-message decides. Source of the messages: responses in public issue threads, and SkyPilot's failover handler for Cloud
-TPU (codes 3, 8, 9 and QuotaFailure).
+One error code has several meanings (429 RESOURCE_EXHAUSTED: no capacity, no quota, too many calls a
+minute), so the message decides. Source of the messages: responses in public issue threads, and
+SkyPilot's failover handler for Cloud TPU (codes 3, 8, 9 and QuotaFailure).
 """
 
 from __future__ import annotations
@@ -22,14 +22,19 @@ from trainmaster.gcp.vm_defaults import Problem
 from trainmaster.ports import NotCreated
 
 _CAPACITY: Final = re.compile(
-    r"no more capacity|insufficient (reserved )?capacity|while in state PREEMPTED"  # the last: lost during creation
-    r"|was not found in zone|could not be found in the zonal"  # this type is not in this zone; another may have it
+    # The last: lost during creation.
+    r"no more capacity|insufficient (reserved )?capacity|while in state PREEMPTED"
+    # This type is not in this zone; another may have it.
+    r"|was not found in zone|could not be found in the zonal"
     r"|on 'locations/",  # there are no TPUs in this zone, or not for this project
     re.IGNORECASE,
 )
 _CHIP_QUOTA: Final = re.compile(r"Quota (limit )?'")
-"""A quota of chips. A quota of calls reads `Quota exceeded for quota metric …` or `Maximum number of … requests per
-minute`."""
+"""A quota of chips.
+
+A quota of calls reads `Quota exceeded for quota metric …` or `Maximum number of … requests per
+minute`.
+"""
 _ZONE_QUOTA: Final = re.compile(r"\bin zone\b")
 _BLOCKED: Final = frozenset({"NOT_FOUND", "PERMISSION_DENIED", "UNAUTHENTICATED"})
 _DENIED: Final = frozenset({"INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNIMPLEMENTED"})
@@ -42,12 +47,16 @@ _NAME_EXISTS: Final = "ALREADY_EXISTS"
 
 
 def tpu_errors(action: str) -> AbstractContextManager[None]:
-    """Raise TemporaryError for a transient error, and PermanentError for any other. `action` begins the message."""
+    """Raise TemporaryError for a transient error, and PermanentError for any other.
+
+    `action` begins the message.
+    """
     return google_errors(action, _translate)
 
 
 def problem_of(error: exceptions.GoogleAPICallError) -> Problem:
-    """Return Google's status and sentence; the HTTP status and the client's message if the body is not Google's.
+    """Return Google's status and sentence; the HTTP status and the client's message if the body is
+    not Google's.
 
     The code is the canonical name, such as RESOURCE_EXHAUSTED.
     """
@@ -95,7 +104,10 @@ def has_no_tpus(problem: Problem) -> bool:
 
 
 def _kind(problem: Problem) -> CapacityErrorKind:
-    """Return the kind. A used-up quota of a zone counts as a stockout, so that the job moves to the next zone."""
+    """Return the kind.
+
+    A used-up quota of a zone counts as a stockout, so that the job moves to the next zone.
+    """
     if _CAPACITY.search(problem.message):
         return CapacityErrorKind.STOCKOUT
     if _CHIP_QUOTA.match(problem.message):

@@ -1,14 +1,16 @@
 """TpuFleet: the methods of the Fleet port.
 
-Cloud TPU has no bulk insert, and no request ids for nodes: the name alone makes a repeated call harmless. Slices of a
-gang are created by one CreateNode call each (`node_creation`). A slice that is waited for is a queued resource
-(`queued_resources`), which creates the node. `listing` lists both.
+Cloud TPU has no bulk insert, and no request ids for nodes: the name alone makes a repeated call
+harmless. Slices of a gang are created by one CreateNode call each (`node_creation`). A slice that
+is waited for is a queued resource (`queued_resources`), which creates the node. `listing` lists
+both.
 
-Nodes are changed and deleted by name only, so the numeric id is compared first. Nothing can happen in between: a name
-is free only when its node has been deleted, and that takes longer than the two calls.
+Nodes are changed and deleted by name only, so the numeric id is compared first. Nothing can happen
+in between: a name is free only when its node has been deleted, and that takes longer than the two
+calls.
 
-A directive is written to the metadata, for the agents, and to a label, for the listings, which have no metadata. Both
-are one call.
+A directive is written to the metadata, for the agents, and to a label, for the listings, which have
+no metadata. Both are one call.
 """
 
 from __future__ import annotations
@@ -97,7 +99,10 @@ class TpuFleet:
             return complete(*self._listing.in_all_zones())
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
-        """Raises TemporaryError if the outcome is unknown. The next call then finds what has been started."""
+        """Raises TemporaryError if the outcome is unknown.
+
+        The next call then finds what has been started.
+        """
         deadline, parent = time.monotonic() + self._wait_s, self._parent(create.zone)
         with tpu_errors(f"create {create.group.task_type} TPU nodes in {create.zone}"):
             node = resource(job, create, self._defaults, metadata)
@@ -122,9 +127,11 @@ class TpuFleet:
             return self._delete_node(node)
 
     def write_directive(self, vm: Vm, directive: Directive) -> bool:
-        """All metadata and all labels are sent again, because the mask names the whole of them. Two concurrent writers
-        are not detected: an agent ignores a directive that is older than its last one, and the next provisioning round
-        overwrites it."""
+        """All metadata and all labels are sent again, because the mask names the whole of them.
+
+        Two concurrent writers are not detected: an agent ignores a directive that is older than its
+        last one, and the next provisioning round overwrites it.
+        """
         with tpu_errors(f"direct {vm.name}"):
             node = self._same(vm)
             if node is None or fingerprint(node) != vm.fingerprint:
@@ -140,7 +147,8 @@ class TpuFleet:
             except exceptions.NotFound:
                 return False
             except exceptions.BadRequest as error:
-                # "update is not supported while in state PREEMPTED", and other states without a running agent
+                # "update is not supported while in state PREEMPTED", and other states without a
+                # running agent
                 _log.warning("%s accepts no directive now: %s", vm.name, problem_of(error).message)
                 return False
             finished = self._operations.follow(operation, time.monotonic() + SETTLE_S)
@@ -151,7 +159,9 @@ class TpuFleet:
         return True
 
     def last_heartbeat(self, vm: Vm) -> datetime | None:
-        """Return the oldest heartbeat of the hosts that have written one: all hosts of a slice are needed."""
+        """Return the oldest heartbeat of the hosts that have written one: all hosts of a slice are
+        needed.
+        """
         heartbeats = (parse_heartbeat(text) for text in self._guest_attributes(vm, HEARTBEAT, ()))
         return min((heartbeat for heartbeat in heartbeats if heartbeat is not None), default=None)
 
@@ -165,7 +175,8 @@ class TpuFleet:
     def _guest_attributes(self, vm: Vm, path: str, workers: Sequence[str]) -> tuple[str, ...]:
         """Return what these hosts wrote, or all hosts if none are given. The node is read by name.
 
-        Empty where guest attributes are forbidden (403), and for a node that is deleted or in another state (404, 400).
+        Empty where guest attributes are forbidden (403), and for a node that is deleted or in
+        another state (404, 400).
         """
         request = tpu_v2.GetGuestAttributesRequest(
             name=f"{self._parent(vm.zone)}/nodes/{vm.name}", query_path=path, worker_ids=workers
@@ -188,8 +199,11 @@ class TpuFleet:
         return f"projects/{self._project}/locations/{zone}"
 
     def _delete_created(self, job: Job, create: Create) -> None:
-        """Delete the nodes that this create made, because it is all or nothing. One that cannot be deleted now is
-        deleted in a later provisioning round, as a node in the wrong zone."""
+        """Delete the nodes that this create made, because it is all or nothing.
+
+        One that cannot be deleted now is deleted in a later provisioning round, as a node in the
+        wrong zone.
+        """
         for vm in self.list_vms(job.job_id, (create.zone,)):
             if vm.name in create.names and vm.vm_generation == create.vm_generation:
                 self.delete(vm)
@@ -203,7 +217,9 @@ class TpuFleet:
         )
 
     def _same(self, vm: Vm) -> tpu_v2.Node | None:
-        """Return the node of this VM. None: it does not exist, though a newer one of its name may."""
+        """Return the node of this VM. None: it does not exist, though a newer one of
+        its name may.
+        """
         node = self._get(f"{self._parent(vm.zone)}/nodes/{vm.name}")
         return node if node is not None and str(node.id) == vm.instance_id else None
 

@@ -1,7 +1,7 @@
 """Listings of TPU nodes, and of the queued resources without a node.
 
-Queued resources are listed first: one that is ACTIVE, and has no node in the later list, has lost it. Listings ask for
-the fields that they need, without metadata.
+Queued resources are listed first: one that is ACTIVE, and has no node in the later list, has lost
+it. Listings ask for the fields that they need, without metadata.
 """
 
 from __future__ import annotations
@@ -41,8 +41,11 @@ class Listing:
         self._project, self._client, self._queued_resources = project, client, queued_resources
 
     def in_zone(self, zone: str) -> list[LabelledVm]:
-        """Return what one zone has. A zone without TPUs has nothing; one that cannot be reached is an error, because
-        the nodes of an empty zone would count as lost."""
+        """Return what one zone has.
+
+        A zone without TPUs has nothing; one that cannot be reached is an error, because the nodes
+        of an empty zone would count as lost.
+        """
         try:
             listed, unreachable = self._list(zone)
         except exceptions.GoogleAPICallError as error:
@@ -58,7 +61,9 @@ class Listing:
         return self._list(ALL_ZONES)
 
     def _list(self, zone: str) -> tuple[list[LabelledVm], list[str]]:
-        """Return the nodes and the queued resources without a node, and the zones that cannot be reached."""
+        """Return the nodes and the queued resources without a node, and the zones that cannot be
+        reached.
+        """
         unreachable: set[str] = set()
         queued = self._list_queued(zone, unreachable)
         nodes = list(self._list_nodes(zone, unreachable))
@@ -67,7 +72,9 @@ class Listing:
         return listed, sorted(name.rpartition("/")[2] for name in unreachable)
 
     def _list_queued(self, zone: str, unreachable: set[str]) -> list[LabelledVm]:
-        """Return the queued resources; of all zones, none if they cannot be listed: the nodes count more."""
+        """Return the queued resources; of all zones, none if they cannot be listed: the nodes count
+        more.
+        """
         try:
             return list(
                 self._queued_resources.list_labelled(
@@ -83,7 +90,10 @@ class Listing:
             return []
 
     def _list_nodes(self, zone: str, unreachable: set[str]) -> Iterator[LabelledVm]:
-        """Yield the nodes with a job's label. Zones that cannot be reached are added to `unreachable`."""
+        """Yield the nodes with a job's label.
+
+        Zones that cannot be reached are added to `unreachable`.
+        """
         request = tpu_v2.ListNodesRequest(
             parent=f"projects/{self._project}/locations/{zone}", page_size=PAGE_SIZE
         )

@@ -21,8 +21,11 @@ from trainmaster.gcp.vm_labels import LABEL_VM_GENERATION, directive_of, labels
 
 SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 CREATION_S: Final = 600
-"""Assumed time between the request of a node and its start. Cloud TPU does not report the start. Slices take minutes.
-Noticing a startup timeout ten minutes late costs less than replacing a pod that is still starting."""
+"""Assumed time between the request of a node and its start.
+
+Cloud TPU does not report the start. Slices take minutes. Noticing a startup timeout ten minutes
+late costs less than replacing a pod that is still starting.
+"""
 
 _GENERATIONS: Final = {
     "v2": tpu_v2.AcceleratorConfig.Type.V2,
@@ -44,7 +47,9 @@ _STATUSES: Final = {
     _State.HIDDEN: VmStatus.STOPPED,
     _State.UNKNOWN: VmStatus.STOPPED,  # "after a failed repair"
 }
-"""In any other state the node is starting: CREATING, STARTING, RESTARTING, REIMAGING, REPAIRING, UNHIDING."""
+"""In any other state the node is starting: CREATING, STARTING, RESTARTING, REIMAGING, REPAIRING,
+UNHIDING.
+"""
 _LOSSES: Final = {
     _State.PREEMPTED: LossCause.PREEMPTION,
     _State.TERMINATED: LossCause.MAINTENANCE,
@@ -85,7 +90,8 @@ def _accelerator(tpu: Tpu, topology: str) -> tpu_v2.AcceleratorConfig:
     generation = tpu.type.partition("-")[0]
     if generation not in _GENERATIONS:
         raise ValueError(
-            f"{tpu.type} is not a known type of TPU: known types begin with {', '.join(_GENERATIONS)}"
+            f"{tpu.type} is not a known type of TPU: known types begin with"
+            f" {', '.join(_GENERATIONS)}"
         )
     return tpu_v2.AcceleratorConfig(type_=_GENERATIONS[generation], topology=topology)
 
@@ -101,7 +107,9 @@ def _network(plan: Plan, defaults: VmDefaults) -> tpu_v2.NetworkConfig:
 
 
 def _with_project(reference: str, project: str) -> str:
-    """Return the reference with the project, which Cloud TPU requires and Compute Engine does not."""
+    """Return the reference with the project, which Cloud TPU requires and Compute
+    Engine does not.
+    """
     is_partial = reference.startswith(("global/", "regions/"))
     return f"projects/{project}/{reference}" if is_partial else reference
 
@@ -123,9 +131,11 @@ def vm_of(node: tpu_v2.Node) -> Vm:
         directive=directive_of(node.labels),
         fingerprint=fingerprint(node),
         created_at=created_at,
-        started_at=created_at + timedelta(seconds=CREATION_S)
-        if created_at and status is VmStatus.RUNNING
-        else None,
+        started_at=(
+            created_at + timedelta(seconds=CREATION_S)
+            if created_at and status is VmStatus.RUNNING
+            else None
+        ),
         is_tpu=True,
         loss=_LOSSES.get(node.state, LossCause.GONE),
         # Source: Node.network_endpoints: the first one is the address of the slice.
@@ -134,13 +144,19 @@ def vm_of(node: tpu_v2.Node) -> Vm:
 
 
 def fingerprint(node: tpu_v2.Node) -> str:
-    """Return a hash of the labels, which change with every directive. Cloud TPU has no fingerprint of its own."""
+    """Return a hash of the labels, which change with every directive.
+
+    Cloud TPU has no fingerprint of its own.
+    """
     labels = json.dumps(dict(node.labels), sort_keys=True)
     return hashlib.sha256(labels.encode()).hexdigest()[:16]
 
 
 def log_health(node: tpu_v2.Node) -> None:
-    """Log health and symptoms for people. If they end a program or a slice, its exit or the node's state shows it."""
+    """Log health and symptoms for people.
+
+    If they end a program or a slice, its exit or the node's state shows it.
+    """
     if node.health not in _HEALTHY:
         _log.warning(
             "TPU node %s is %s: %s",

@@ -1,16 +1,17 @@
 """Long-running operations of Cloud TPU: the only place where it says why a node was not created.
 
-A node that cannot be created simply does not exist, perhaps minutes after the call. So a missing node is looked up
-among the operations before it is requested again:
+A node that cannot be created simply does not exist, perhaps minutes after the call. So a missing
+node is looked up among the operations before it is requested again:
 
     no create operation ──► request it                  one is running ──► wait for it
     the last one succeeded ──► request it               the last one failed ──► that is the outcome, reported once
 
-An operation whose outcome was reported is deleted, so that the next request starts afresh. If Google keeps it, its
-outcome is valid for `OUTCOME_VALID_S`, and requests are that far apart.
+An operation whose outcome was reported is deleted, so that the next request starts afresh. If
+Google keeps it, its outcome is valid for `OUTCOME_VALID_S`, and requests are that far apart.
 
-google-cloud-tpu is not used here: an operation contains the resource it created. If that has a field that the installed
-client does not know, the client fails to read the whole page of operations.
+google-cloud-tpu is not used here: an operation contains the resource it created. If that has a
+field that the installed client does not know, the client fails to read the whole page of
+operations.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ class Operations:
         self._api = api
 
     def creations(self, parent: str) -> dict[str, Operation]:
-        """Return the last create operation of each resource, by the resource's full name, if its outcome is valid."""
+        """Return the last create operation of each resource, by the resource's full name, if its
+        outcome is valid.
+        """
         listed = self._api.get(f"/v2/{parent}/operations", pageSize=str(PAGE_SIZE)).get(
             "operations", []
         )
@@ -120,6 +123,9 @@ class Operations:
         return finished.done and finished.error is None
 
     def delete(self, operation: Operation) -> None:
-        """Delete an operation whose outcome was reported. It may not exist, or Google may keep it."""
+        """Delete an operation whose outcome was reported.
+
+        It may not exist, or Google may keep it.
+        """
         with suppress(exceptions.NotFound, exceptions.MethodNotImplemented, exceptions.BadRequest):
             self._api.call("DELETE", f"/v2/{operation.name}")

@@ -35,8 +35,10 @@ _STATUSES: Final = {
 
 
 def request(parent: str, job: Job, create: Create, node: tpu_v2.Node) -> tpu_v2.QueuedResource:
-    """Return the request for the only node of `create`. It replaces the node's scheduling configuration by its own
-    fields."""
+    """Return the request for the only node of `create`.
+
+    It replaces the node's scheduling configuration by its own fields.
+    """
     node = tpu_v2.Node(node)
     del node.scheduling_config
     (name,) = create.names
@@ -53,7 +55,9 @@ def request(parent: str, job: Job, create: Create, node: tpu_v2.Node) -> tpu_v2.
 
 
 def flex_start(queued: tpu_v2.QueuedResource, plan: Plan) -> Json:
-    """Return the request in v2alpha1, for a bounded time: as long as the job may run, plus the time to start."""
+    """Return the request in v2alpha1, for a bounded time: as long as the job may run, plus the time
+    to start.
+    """
     run_s = min(plan.max_running_s + FUSE_SLACK_S, FLEX_START_MAX_S)
     body: Json = json_format.MessageToDict(tpu_v2.QueuedResource.pb(queued))
     return {
@@ -77,7 +81,9 @@ def node_of(queued: tpu_v2.QueuedResource) -> tpu_v2.Node:
 
 
 def vm_of(queued: tpu_v2.QueuedResource) -> Vm:
-    """Return the queued resource as a VM. Raises ValueError if no replica can have the node's name."""
+    """Return the queued resource as a VM. Raises ValueError if no replica can have the
+    node's name.
+    """
     _, _, _, zone, _, name = queued.name.split("/")
     node = node_of(queued)
     by_service = queued.state.state_initiator == tpu_v2.QueuedResourceState.StateInitiator.SERVICE
@@ -90,22 +96,28 @@ def vm_of(queued: tpu_v2.QueuedResource) -> Vm:
         vm_generation=int(node.labels.get(LABEL_VM_GENERATION, "0")),
         directive=directive_of(node.labels),
         fingerprint="",
-        created_at=datetime.fromtimestamp(queued.create_time.timestamp(), UTC)
-        if queued.create_time
-        else None,
+        created_at=(
+            datetime.fromtimestamp(queued.create_time.timestamp(), UTC)
+            if queued.create_time
+            else None
+        ),
         is_tpu=True,
         loss=LossCause.PREEMPTION if by_service else LossCause.GONE,
     )
 
 
 def identity(queued: tpu_v2.QueuedResource) -> str:
-    """Return what identifies it among others of its name: its creation time, since it has no numeric id."""
+    """Return what identifies it among others of its name: its creation time, since it has no
+    numeric id.
+    """
     return f"{queued.name.rpartition('/')[2]}-queued-{int(queued.create_time.timestamp() * 1000)}"
 
 
 def _policy(until: datetime | None) -> tpu_v2.QueuedResource.QueueingPolicy:
-    """Return how long the queued resource may wait. Without a limit, a forgotten one could create a node weeks
-    later."""
+    """Return how long the queued resource may wait.
+
+    Without a limit, a forgotten one could create a node weeks later.
+    """
     if until is None:
         week = duration_pb2.Duration(seconds=PROVISIONING_MAX_S)
         return tpu_v2.QueuedResource.QueueingPolicy(valid_until_duration=week)
@@ -113,7 +125,10 @@ def _policy(until: datetime | None) -> tpu_v2.QueuedResource.QueueingPolicy:
 
 
 def _reservation(name: str, parent: str) -> str:
-    """`projects/P/reservations/NAME`, or a name of this project's. Source: QueuedResource.reservation_name."""
+    """`projects/P/reservations/NAME`, or a name of this project's.
+
+    Source: QueuedResource.reservation_name.
+    """
     _, project, _, zone = parent.split("/")
     if name.startswith("projects/"):
         _, project, _, name = name.split("/")

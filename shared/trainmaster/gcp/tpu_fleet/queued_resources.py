@@ -1,12 +1,14 @@
-"""Nodes that are waited for: a queued resource with the name of its node, in the zone where the job requests it.
+"""Nodes that are waited for: a queued resource with the name of its node, in the zone where the job
+requests it.
 
     create ──► no such name ──► CreateQueuedResource ──► Pending
                it waits ──► Pending
                it FAILED in this placement round ──► NotCreated, however often it is called
                it is an earlier VM generation's or round's ──► deleted, here or by a later step ──► Pending
 
-The name makes a repeated call harmless, as for nodes: it finds what exists. With a request id, Cloud TPU would always
-return the result of the first call, even after the queued resource was deleted.
+The name makes a repeated call harmless, as for nodes: it finds what exists. With a request id,
+Cloud TPU would always return the result of the first call, even after the queued resource was
+deleted.
 """
 
 from __future__ import annotations
@@ -68,9 +70,12 @@ class QueuedResources:
         self._client, self._operations, self._api = client, operations, api
 
     def list_labelled(self, parent: str, unreachable: set[str]) -> Iterator[LabelledVm]:
-        """Yield the queued resources with a job's label, under the name of their node. `unreachable`: as for nodes.
+        """Yield the queued resources with a job's label, under the name of their node.
 
-        The zone `-` means all zones. Source: `gcloud compute tpus queued-resources list --zone=-` in public guides.
+        `unreachable`: as for nodes.
+
+        The zone `-` means all zones. Source: `gcloud compute tpus queued-resources list --zone=-`
+        in public guides.
         """
         listing = tpu_v2.ListQueuedResourcesRequest(parent=parent, page_size=PAGE_SIZE)
         for page in masked(
@@ -92,7 +97,10 @@ class QueuedResources:
         return self._outcome_of_existing(existing, job, create)
 
     def delete(self, path: str, instance_id: str | None = None) -> bool:
-        """Delete the queued resource with its node; with an `instance_id`, only if it is that one. True: it is gone."""
+        """Delete the queued resource with its node; with an `instance_id`, only if it is that one.
+
+        True: it is gone.
+        """
         existing = self._get(path)
         if existing is None or instance_id not in (None, identity(existing)):
             return True
@@ -124,7 +132,10 @@ class QueuedResources:
     def _send(
         self, parent: str, name: str, queued: tpu_v2.QueuedResource, job: Job, create: Create
     ) -> str:
-        """Return the name of the operation. Flex-start is in no client library yet, only in the API v2alpha1."""
+        """Return the name of the operation.
+
+        Flex-start is in no client library yet, only in the API v2alpha1.
+        """
         if is_flex_start(create):
             path = f"/v2alpha1/{parent}/queuedResources"
             return str(

@@ -1,7 +1,8 @@
-"""The built-in algorithms of AI Platform Training: their container images, and what runs in their place.
+"""The built-in algorithms of AI Platform Training: their container images, and what runs in their
+place.
 
-The images are gone. The folder `algorithms/` has the programs. Source of images and machines: the service's pages, and
-jobs that ran there.
+The images are gone. The folder `algorithms/` has the programs. Source of images and machines: the
+service's pages, and jobs that ran there.
 """
 
 from __future__ import annotations
@@ -63,9 +64,14 @@ ALGORITHM_OF_IMAGE: Final = {
 XGBOOST_ON_GPU: Final = Runtime(
     "xgboost", CONTAINER_HOST.image, "3.12", ("xgboost==3.2.*", "scikit-learn==1.9.*")
 )
-"""What `xgboost_dist` runs in on VMs with GPUs: the image has a driver, and this build of XGBoost uses it."""
+"""What `xgboost_dist` runs in on VMs with GPUs: the image has a driver, and this build of XGBoost
+uses it.
+"""
 
-_MODEL_GARDEN: Final = "train it with TensorFlow Model Garden (package tf-models-official), in a package or a container of your own"
+_MODEL_GARDEN: Final = (
+    "train it with TensorFlow Model Garden (package tf-models-official), in a package or a"
+    " container of your own"
+)
 NOT_AVAILABLE: Final = {
     "image_classification": _MODEL_GARDEN,
     "image_object_detection": _MODEL_GARDEN,
@@ -76,6 +82,8 @@ NOT_AVAILABLE: Final = {
 
 
 def image_algorithm(image: str) -> str | None:
-    """Return the name of the image if it is below gcr.io/cloud-ml-algos; None for any other image."""
+    """Return the name of the image if it is below gcr.io/cloud-ml-algos; None for any
+    other image.
+    """
     match = _IMAGE.fullmatch(image)
     return match["name"] if match else None

@@ -1,4 +1,5 @@
-"""How the job formats name machines, GPUs and TPUs: the service's own names, and what replaces retired GPUs.
+"""How the job formats name machines, GPUs and TPUs: the service's own names, and what replaces
+retired GPUs.
 
 What each machine type, GPU and TPU is, is in `core.machines`.
 """
@@ -37,8 +38,8 @@ class LegacyMachine:
         return f"{self.machine_type} + {self.gpu}" if self.gpu else self.machine_type
 
 
-# Source: the service's table of legacy machine types. The Compute shapes of the V100 types are those of the
-# corresponding K80 and P100 types, because no public page names them.
+# Source: the service's table of legacy machine types. The Compute shapes of the V100 types are
+# those of the corresponding K80 and P100 types, because no public page names them.
 LEGACY_MACHINES: Final = {
     "standard": LegacyMachine("n1-standard-4"),
     "large_model": LegacyMachine("n1-highmem-8"),
@@ -73,7 +74,8 @@ RETIRED_GPUS: Final = {
     "NVIDIA_TESLA_K80": RetiredGpu(
         "NVIDIA_TESLA_T4",
         {1: 1, 2: 2, 4: 4, 8: 4},  # a T4 has twice the throughput of a K80 die; four is the maximum
-        "Google stopped offering the NVIDIA K80 on 2024-05-01; the T4 is faster and has more memory per GPU.",
+        "Google stopped offering the NVIDIA K80 on 2024-05-01; the T4 is faster and has more memory"
+        " per GPU.",
     ),
     "NVIDIA_TESLA_P100": RetiredGpu(
         "NVIDIA_TESLA_T4",
@@ -81,7 +83,10 @@ RETIRED_GPUS: Final = {
         "Google stopped offering the NVIDIA P100 on 2026-09-15; the T4 has the same 16 GB.",
     ),
 }
-"""Source: Compute Engine's end-of-support pages. P4 and T4 have a date as well, 2027-08-01; the V100 has none."""
+"""Source: Compute Engine's end-of-support pages.
+
+P4 and T4 have a date as well, 2027-08-01; the V100 has none.
+"""
 
 
 class TpuType(NamedTuple):
@@ -92,14 +97,17 @@ class TpuType(NamedTuple):
 
 
 def _sizes(generation: str, *, pods: bool | None = None) -> tuple[int, ...]:
-    """Return the sizes of slices of several hosts (`pods`), of single hosts (not `pods`), or all (None)."""
+    """Return the sizes of slices of several hosts (`pods`), of single hosts (not `pods`), or all
+    (None).
+    """
     table = GENERATIONS[generation]
     return tuple(
         size for size in table.topologies if pods is None or (table.hosts(size) > 1) is pods
     )
 
 
-# AI Platform's types, then later ones. AI Platform's TPU_V2 and TPU_V3 are single hosts; its pods are separate types.
+# AI Platform's types, then later ones. AI Platform's TPU_V2 and TPU_V3 are single hosts; its pods
+# are separate types.
 TPU_TYPES: Final = {
     "TPU_V2": TpuType("v2", _sizes("v2", pods=False)),
     "TPU_V3": TpuType("v3", _sizes("v3", pods=False)),
@@ -115,17 +123,29 @@ VERTEX_TPU_TYPES: Final = {
     **TPU_TYPES,
     **{f"TPU_{name.upper()}": TpuType(name, _sizes(name)) for name in ("v2", "v3")},
 }
-"""Vertex AI has no types of pods: TPU_V3 with 32 and more is one. Source: its page "Configure compute", 2026-11."""
+"""Vertex AI has no types of pods: TPU_V3 with 32 and more is one.
+
+Source: its page "Configure compute", 2026-11.
+"""
 TPU_MACHINES: Final = ("cloud_tpu", "cloud-tpu")
-"""Machine types whose TPU acceleratorConfig names: that of AI Platform, and that of Vertex AI for v2 and v3."""
+"""Machine types whose TPU acceleratorConfig names: that of AI Platform, and that of Vertex AI for
+v2 and v3.
+"""
 TPU_DEFAULT: Final = ("TPU_V2", 8)
-"""Type and size of `cloud_tpu` without an acceleratorConfig. Source: the service's table of legacy machine types."""
+"""Type and size of `cloud_tpu` without an acceleratorConfig.
+
+Source: the service's table of legacy machine types.
+"""
 
 GPU_NAMES: Final = {name.upper().replace("-", "_"): name for name in GPUS}
-"""The API's spelling → Compute Engine's. Source: the service's enum, and Vertex AI's for later types."""
+"""The API's spelling → Compute Engine's.
+
+Source: the service's enum, and Vertex AI's for later types.
+"""
 ACCELERATOR_TYPES: Final = (*GPU_NAMES, *TPU_TYPES)
 GPU_COUNTS: Final = {name: GPUS[gpu].counts for name, gpu in GPU_NAMES.items() if GPUS[gpu].counts}
-"""GPU that can be attached, in the API's spelling → vCPUs of an n1 machine, at most → valid counts."""
+"""GPU that can be attached, in the API's spelling → vCPUs of an n1 machine, at most → valid counts.
+"""
 _API_NAMES: Final = {gpu: name for name, gpu in GPU_NAMES.items()}
 BUILT_IN_GPUS: Final = {
     name: Gpu(_API_NAMES[machine.gpu.type], machine.gpu.count)
@@ -139,7 +159,9 @@ N1_MACHINES: Final = {
 
 
 def valid_gpu_counts(gpu_type: str, machine_type: str) -> tuple[int, ...]:
-    """Return the numbers of GPUs of the type that can be attached to the machine; empty if none can."""
+    """Return the numbers of GPUs of the type that can be attached to the machine; empty if none
+    can.
+    """
     vcpus = N1_MACHINES.get(machine_type)
     if vcpus is None or gpu_type not in GPU_COUNTS:
         return ()

@@ -1,8 +1,9 @@
 """Regions in which a job can run, and their zones in the order in which they are tried by default.
 
-This is a table, not a request to Compute Engine, because the functions that accept jobs have no permission there, and
-because a spec must mean the same whenever it is read. Source: Compute Engine "Regions and zones" (November 2026). It
-includes all training regions of the old service (the lists in its client and in its notebooks extension).
+This is a table, not a request to Compute Engine, because the functions that accept jobs have no
+permission there, and because a spec must mean the same whenever it is read. Source: Compute Engine
+"Regions and zones" (November 2026). It includes all training regions of the old service (the lists
+in its client and in its notebooks extension).
 """
 
 from __future__ import annotations
@@ -48,4 +49,7 @@ REGION_ZONES: Final = {
 }
 
 TPU_ONLY_REGIONS: Final = ("us-central2",)
-"""Regions without other machines. Source: Cloud TPU "TPU regions and zones"; Compute Engine's list does not have it."""
+"""Regions without other machines.
+
+Source: Cloud TPU "TPU regions and zones"; Compute Engine's list does not have it.
+"""

@@ -1,12 +1,14 @@
-"""The runtimes that `runtimeVersion` selects: the current ones, and the service's past ones with their replacements.
+"""The runtimes that `runtimeVersion` selects: the current ones, and the service's past ones with
+their replacements.
 
-The service supported each version for twelve months; its last was 2.11 with Python 3.7. A job that names a past version
-gets the current TensorFlow, and `describe` shows the substitution.
+The service supported each version for twelve months; its last was 2.11 with Python 3.7. A job that
+names a past version gets the current TensorFlow, and `describe` shows the substitution.
 
-Images are Google's current ones. Source: "Choose an image", Deep Learning VM documentation (2026-04). All TensorFlow
-families there are past their end, so TensorFlow is installed on the CUDA base image. The CUDA images boot on machines
-with and without GPUs, so one image per runtime is enough. The images of Ubuntu 22.04 have its Python 3.10, which is too
-old for the packages below; those of Ubuntu 24.04 have Python 3.12 (decision 40).
+Images are Google's current ones. Source: "Choose an image", Deep Learning VM documentation
+(2026-04). All TensorFlow families there are past their end, so TensorFlow is installed on the CUDA
+base image. The CUDA images boot on machines with and without GPUs, so one image per runtime is
+enough. The images of Ubuntu 22.04 have its Python 3.10, which is too old for the packages below;
+those of Ubuntu 24.04 have Python 3.12 (decision 40).
 """
 
 from __future__ import annotations
@@ -41,15 +43,17 @@ class Runtime:
     gpu_packages: tuple[str, ...] = ()
     """Packages that pip adds on VMs with GPUs instead; empty: the same."""
     tpu_packages: tuple[str, ...] = ()
-    """Packages that pip adds on a TPU VM instead, whose Python is TPU_PYTHON; empty: not for TPUs."""
+    """Packages that pip adds on a TPU VM instead, whose Python is TPU_PYTHON; empty: not for TPUs.
+    """
 
 
 # `tf.summary` needs TensorBoard, which TensorFlow no longer installs.
 _WITH_TENSORFLOW: Final = ("tf_keras==2.21.*", "tensorboard==2.21.*")
 _PYTORCH_ON_TPU: Final = ("torch==2.9.*", "torch_xla[tpu]==2.9.*", *SERVICE_PACKAGES_ON_TPU)
 
-# PyTorch's three packages are built for each other, and the image has all three. A runtime names all of them, because
-# another torch alone would break the image's torchvision and torchaudio at their import.
+# PyTorch's three packages are built for each other, and the image has all three. A runtime names
+# all of them, because another torch alone would break the image's torchvision and torchaudio at
+# their import.
 RUNTIMES: Final = {
     "2.21": Runtime(
         "tensorflow",
@@ -59,7 +63,8 @@ RUNTIMES: Final = {
         gpu_packages=with_service_packages(
             "tensorflow[and-cuda]==2.21.*", *_WITH_TENSORFLOW
         ),  # 2.5 GB more: the CUDA libraries
-        # The newest build for TPUs. The agent lets nothing replace it, also if tf_keras requires `tensorflow`.
+        # The newest build for TPUs. The agent lets nothing replace it, also if tf_keras requires
+        # `tensorflow`.
         tpu_packages=("tensorflow-tpu==2.20.*", "tf_keras==2.20.*", *SERVICE_PACKAGES_ON_TPU),
     ),
     # The versions of the image: only the service's packages are installed.
@@ -78,7 +83,8 @@ RUNTIMES: Final = {
         with_service_packages("torch==2.13.*", "torchvision==0.28.*", "torchaudio==2.11.*"),
         tpu_packages=_PYTORCH_ON_TPU,
     ),
-    # For CPUs, like its prebuilt images. On the local stack it runs in the environment of scikit-learn: same image.
+    # For CPUs, like its prebuilt images. On the local stack it runs in the environment of
+    # scikit-learn: same image.
     "xgboost-3.2": Runtime(
         "xgboost",
         f"{_DEBIAN}/debian-12",
@@ -94,12 +100,20 @@ RUNTIMES: Final = {
 }
 RUNTIME_DEFAULT: Final = "2.21"
 TPU_PYTHON: Final = "3.10"
-"""Python of Cloud TPU's software versions, which are Ubuntu 22.04. Source: "TPU software versions"."""
+"""Python of Cloud TPU's software versions, which are Ubuntu 22.04.
+
+Source: "TPU software versions".
+"""
 
 CONTAINER_HOST: Final = Runtime("container", _CUDA, "3.12", ())
-"""Host of containers: the image has NVIDIA's driver and container toolkit. The agent adds a container engine."""
+"""Host of containers: the image has NVIDIA's driver and container toolkit.
+
+The agent adds a container engine.
+"""
 OWN_IMAGE: Final = "own-image"
-"""Runtime name of a job with its own boot image and no runtimeVersion: nothing is installed on the image."""
+"""Runtime name of a job with its own boot image and no runtimeVersion: nothing is installed on the
+image.
+"""
 
 RUNTIME_OF_FRAMEWORK: Final = {
     "tf": "2.21",
@@ -113,7 +127,10 @@ RUNTIME_OF_FRAMEWORK: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PastRuntime:
-    """A runtime version of the service. Source: its release notes of March 2020 and its list of versions."""
+    """A runtime version of the service.
+
+    Source: its release notes of March 2020 and its list of versions.
+    """
 
     replaced_by: str
     has_chief: bool
@@ -135,4 +152,5 @@ PAST_RUNTIMES: Final = {
 }
 
 PAST_PYTHONS: Final = ("3.7",)
-"""Python versions that a job may also request with a current runtime or without a runtimeVersion."""
+"""Python versions that a job may also request with a current runtime or without a runtimeVersion.
+"""

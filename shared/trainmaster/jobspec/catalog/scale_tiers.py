@@ -1,6 +1,7 @@
 """The scale tiers: predefined clusters.
 
-Source: the service's table of tiers; the numbers of replicas also from its notebooks extension and logs of real jobs.
+Source: the service's table of tiers; the numbers of replicas also from its notebooks extension and
+logs of real jobs.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class Tier:
 TIERS: Final = {
     "BASIC": Tier(master=TierRole(1, "n1-standard-4")),
     "STANDARD_1": Tier(
-        # Documented as "many workers and a few parameter servers". The master has the same machine as the workers.
+        # Documented as "many workers and a few parameter servers". The master has the same machine
+        # as the workers.
         master=TierRole(1, "n1-highcpu-8"),
         worker=TierRole(4, "n1-highcpu-8"),
         parameter_server=TierRole(3, "n1-standard-4"),

@@ -1,10 +1,12 @@
-"""Packages that every runtime of the old service had, in today's versions. Programs import them without declaring them.
+"""Packages that every runtime of the old service had, in today's versions.
 
-The names are those of the service's runtime version list, without the packages that Google or their authors have
-retired. Versions are pinned by a prefix, so that the agent sees without pip whether an image has them. Of
-cloudml-hypertune there are only pre-releases, which pip before 24 takes only if they are named in full. XGBoost is the
-build for CPUs: the other one installs 300 MB of CUDA libraries. requirements/service-packages.in installs the same
-packages on the local stack.
+Programs import them without declaring them.
+
+The names are those of the service's runtime version list, without the packages that Google or their
+authors have retired. Versions are pinned by a prefix, so that the agent sees without pip whether an
+image has them. Of cloudml-hypertune there are only pre-releases, which pip before 24 takes only if
+they are named in full. XGBoost is the build for CPUs: the other one installs 300 MB of CUDA
+libraries. requirements/service-packages.in installs the same packages on the local stack.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ def package_name(requirement: str) -> str:
 
 
 def with_service_packages(*own: str) -> tuple[str, ...]:
-    """Return a runtime's own requirements, and those of `SERVICE_PACKAGES` that they do not name."""
+    """Return a runtime's own requirements, and those of `SERVICE_PACKAGES` that they do
+    not name.
+    """
     names = {package_name(requirement) for requirement in own}
     return (
         *own,

@@ -1,4 +1,7 @@
-"""The arguments of a built-in algorithm. `algorithms.arguments` has the tables, which the program itself uses, too."""
+"""The arguments of a built-in algorithm.
+
+`algorithms.arguments` has the tables, which the program itself uses, too.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,9 @@ def check_arguments(
 def _check_tuned(
     algorithm: Algorithm, training: TrainingInput, problems: Problems
 ) -> frozenset[str]:
-    """Return the names of the tuned arguments, and check that the algorithm has them and accepts their bounds."""
+    """Return the names of the tuned arguments, and check that the algorithm has them and accepts
+    their bounds.
+    """
     table, names = TABLES[algorithm.name], set()
     for index, param in enumerate(
         training.hyperparameters.params if training.hyperparameters else ()
@@ -77,7 +82,9 @@ def _check_tuned(
 
 
 def _tuned_values(param: ParameterSpec) -> Iterator[tuple[str, str]]:
-    """Yield the field and the text of each value that the tuning may choose, or of the bounds of a range."""
+    """Yield the field and the text of each value that the tuning may choose, or of the bounds of a
+    range.
+    """
     for field, bound in (("minValue", param.min_value), ("maxValue", param.max_value)):
         if bound is not None:
             yield field, format_number(bound)
@@ -95,7 +102,9 @@ def _is_allowed(argument: Argument, text: str) -> bool:
 def _check_metric(
     algorithm: Algorithm, values: Values, training: TrainingInput, problems: Problems
 ) -> None:
-    """Refuse a tuning job whose metric the algorithm never reports: its trials could not be compared."""
+    """Refuse a tuning job whose metric the algorithm never reports: its trials could not be
+    compared.
+    """
     if training.hyperparameters is None:
         return
     tags = metric_tags(algorithm.name, values)

@@ -1,8 +1,9 @@
-"""Container images by their names: their form, and which of Google's prebuilt images select a runtime.
+"""Container images by their names: their form, and which of Google's prebuilt images select a
+runtime.
 
-The services offered prebuilt images in which a Python package runs. Those of AI Platform are deleted, and the last ones
-of Vertex AI are past their end of availability (July 2026): a job that names one gets the current runtime of the same
-framework.
+The services offered prebuilt images in which a Python package runs. Those of AI Platform are
+deleted, and the last ones of Vertex AI are past their end of availability (July 2026): a job that
+names one gets the current runtime of the same framework.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ _IMAGE: Final = re.compile(
     r"[a-z0-9]+(?:(?:[._/]|__|-+)[a-z0-9]+)*"  # repository
     r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
 )
-# gcr.io/cloud-ml-public/training/pytorch-gpu.1-9, us-docker.pkg.dev/vertex-ai/training/tf-gpu.2-17.py310:latest.
-# Source: the services' lists of prebuilt containers for training.
+# gcr.io/cloud-ml-public/training/pytorch-gpu.1-9,
+# us-docker.pkg.dev/vertex-ai/training/tf-gpu.2-17.py310:latest. Source: the services' lists of
+# prebuilt containers for training.
 _PREBUILT: Final = re.compile(
     r"(?:gcr\.io/(?:cloud-ml-public|cloud-aiplatform)|(?:us|europe|asia)-docker\.pkg\.dev/vertex-ai)/training/"
     r"(?P<framework>[a-z]+(?:-learn)?)[0-9]?(?:-(?:cpu|gpu|tpu|xla))?\.(?P<major>[0-9]+)-(?P<minor>[0-9]+)(?:\.py[0-9]+)?(?::[A-Za-z0-9_.-]+)?"
@@ -36,11 +38,17 @@ _REDUCTION_SERVER: Final = re.compile(
 
 def check_image(image: str, path: FieldPath, problems: Problems) -> None:
     if _REDUCTION_SERVER.match(image):
-        problem = "is Vertex AI's reduction server, which runs only there; NCCL reduces gradients without it"
+        problem = (
+            "is Vertex AI's reduction server, which runs only there; NCCL reduces gradients"
+            " without it"
+        )
         problems.add_text(path, problem, "leave the pool out (reduction_server_replica_count)")
         return
     if image_algorithm(image) is not None:
-        problem = "is a built-in algorithm of AI Platform Training, which only trainingInput.masterConfig may name"
+        problem = (
+            "is a built-in algorithm of AI Platform Training, which only trainingInput.masterConfig"
+            " may name"
+        )
         problems.add_text(path, problem, 'trainmaster: {algorithm: "boosted_trees"}')
         return
     if len(image) > IMAGE_CHARS_MAX or not _IMAGE.fullmatch(image):
@@ -51,13 +59,17 @@ def check_image(image: str, path: FieldPath, problems: Problems) -> None:
 
 
 def prebuilt_image_version(image: str) -> str | None:
-    """Return the current runtime version that replaces a prebuilt training image; None for any other image."""
+    """Return the current runtime version that replaces a prebuilt training image; None for any
+    other image.
+    """
     match = _PREBUILT.fullmatch(image)
     return RUNTIME_OF_FRAMEWORK.get(match["framework"]) if match else None
 
 
 def had_keras_2(image: str) -> bool:
-    """Return whether a prebuilt image had TensorFlow with Keras 2: TensorFlow 2.16 was the first with Keras 3."""
+    """Return whether a prebuilt image had TensorFlow with Keras 2: TensorFlow 2.16 was the first
+    with Keras 3.
+    """
     match = _PREBUILT.fullmatch(image)
     if match is None:
         return False
@@ -66,5 +78,8 @@ def had_keras_2(image: str) -> bool:
 
 def note_prebuilt_image(image: str, runtime: str, path: FieldPath, problems: Problems) -> None:
     """Note that a prebuilt image is replaced by a runtime."""
-    reason = "Google's prebuilt training images have ended; the package runs in the current runtime of their framework."
+    reason = (
+        "Google's prebuilt training images have ended; the package runs in the current runtime of"
+        " their framework."
+    )
     problems.substitute(path, image, runtime, reason)

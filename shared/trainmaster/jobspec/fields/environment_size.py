@@ -1,7 +1,8 @@
 """The size of the environment variables that describe the job and its cluster to the program.
 
-Linux starts no program with a variable above 128 KiB. TF_CONFIG contains the address of every replica and the job's
-description; CLUSTER_SPEC contains the description as JSON text within JSON, where each quote has three characters.
+Linux starts no program with a variable above 128 KiB. TF_CONFIG contains the address of every
+replica and the job's description; CLUSTER_SPEC contains the description as JSON text within JSON,
+where each quote has three characters.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from trainmaster.jobspec.machines.role_request import RoleRequest
 from trainmaster.jobspec.problems import ROOT, Problem, Problems
 
 VARIABLE_BYTES_MAX: Final = 128 * 1024 - 1
-"""Longest `NAME=VALUE`. Source: execve(2), MAX_ARG_STRLEN, 32 pages of 4 KiB with the null byte at the end."""
+"""Longest `NAME=VALUE`.
+
+Source: execve(2), MAX_ARG_STRLEN, 32 pages of 4 KiB with the null byte at the end.
+"""
 PROJECT_LENGTH_MAX: Final = 30
 """Longest project id. Source: Resource Manager, "Creating and managing projects"."""
 _LONGEST_TRIAL: Final = 1_000
@@ -36,10 +40,14 @@ def check_environment_size(
     *,
     is_tuning: bool,
 ) -> None:
-    """Add a problem if a variable is too long for Linux, in any of the job's zones and in a project of any name."""
+    """Add a problem if a variable is too long for Linux, in any of the job's zones and in a project
+    of any name.
+    """
     replicas = sum(group.count for group in plan.groups)
     if 16 * len(spec_json.encode()) + 200 * replicas < VARIABLE_BYTES_MAX // 2:
-        return  # A byte of the spec has at most 7 in JSON within JSON, and an address 140: almost all jobs end here.
+        # A byte of the spec has at most 7 in JSON within JSON, and an address 140: almost all jobs
+        # end here.
+        return
     cluster = _longest_cluster(
         trial_id(job_id, _LONGEST_TRIAL) if is_tuning else job_id, spec_json, plan
     )
@@ -58,7 +66,9 @@ def check_environment_size(
 
 
 def _longest_cluster(job_id: str, spec_json: str, plan: Plan) -> Cluster:
-    """Return the cluster with the longest addresses that it can have (`trainmaster.gcp.addresses`)."""
+    """Return the cluster with the longest addresses that it can have
+    (`trainmaster.gcp.addresses`).
+    """
     project, zone = "p" * PROJECT_LENGTH_MAX, max(plan.zones, key=len)
     job = Job(job_id, spec_json, "", plan, JobState.QUEUED, datetime.min.replace(tzinfo=UTC))
     names = {replica_id: vm_name(job_id, replica_id) for replica_id in plan.replica_ids}
@@ -70,7 +80,9 @@ def _longest_cluster(job_id: str, spec_json: str, plan: Plan) -> Cluster:
 
 
 def _sizes(cluster: Cluster, group: TaskGroup) -> list[tuple[str, int]]:
-    """Return the variables of a role with their sizes, as the agent passes them to its last replica."""
+    """Return the variables of a role with their sizes, as the agent passes them to its last
+    replica.
+    """
     specs = {
         "TF_CONFIG": cluster.tf_config(group.task_type),
         "CLUSTER_SPEC": cluster.cluster_spec(group.task_type),

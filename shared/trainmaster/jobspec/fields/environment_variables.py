@@ -1,7 +1,8 @@
-"""Environment variables that a job sets: `trainmaster.env`, `trainmaster.secrets`, and `env` of Vertex AI.
+"""Environment variables that a job sets: `trainmaster.env`, `trainmaster.secrets`, and `env` of
+Vertex AI.
 
-A secret is named here and read on the VM. Its name is `projects/P/secrets/S/versions/V`, or in short `S/versions/V` (in
-the VM's project) or `S` (its latest version). It is stored as written.
+A secret is named here and read on the VM. Its name is `projects/P/secrets/S/versions/V`, or in
+short `S/versions/V` (in the VM's project) or `S` (its latest version). It is stored as written.
 """
 
 from __future__ import annotations
@@ -56,7 +57,10 @@ def resolve_common_variables(extension: Extension, problems: Problems) -> tuple[
             )
         elif not _SECRET.fullmatch(secret):
             # The value is not quoted: it may be the secret itself.
-            rule = "must name a version of a secret (projects/P/secrets/S/versions/V, S/versions/V or S)"
+            rule = (
+                "must name a version of a secret (projects/P/secrets/S/versions/V, S/versions/V"
+                " or S)"
+            )
             problems.add(path, rule, example_at(path))
     variables = (
         *(Variable(name, value) for name, value in env.items()),
@@ -69,7 +73,9 @@ def resolve_common_variables(extension: Extension, problems: Problems) -> tuple[
 def resolve_pool_variables(
     listed: Sequence[EnvVar], common: tuple[Variable, ...], path: FieldPath, problems: Problems
 ) -> tuple[Variable, ...]:
-    """Return the common variables, then those of a worker pool, which override common ones of the same name."""
+    """Return the common variables, then those of a worker pool, which override common ones of the
+    same name.
+    """
     own: dict[str, Variable] = {}
     for index, variable in enumerate(listed):
         name_path = (*path, index, "name")
@@ -90,7 +96,9 @@ def resolve_pool_variables(
 def resolve_option_variables(
     env: Mapping[str, str], plan: Plan, path: FieldPath, problems: Problems
 ) -> tuple[Variable, ...]:
-    """Return the variables of an alternative, which override those of the same name in every program."""
+    """Return the variables of an alternative, which override those of the same name in every
+    program.
+    """
     own = tuple(Variable(name, value) for name, value in env.items())
     for name in env:
         _check_name(name, (*path, name), problems)

@@ -1,4 +1,5 @@
-"""`trainmaster.exitPolicy`: exit codes that end the job, rerun it or restart the replica, before any other rule.
+"""`trainmaster.exitPolicy`: exit codes that end the job, rerun it or restart the replica, before
+any other rule.
 
 exitPolicy:
   preset: restart            # default, service, restart: docs/rules.md
@@ -40,7 +41,10 @@ def resolve_exit_policy(spec: ExitPolicySpec, problems: Problems) -> ExitPolicy:
             path = (*_PATH, action.value, index)
             rule = _parse_rule(item, action)
             if rule is None:
-                problem = f"must be an exit code from 1 to {CODE_MAX}, or a range of them, not {quoted(item)}"
+                problem = (
+                    f"must be an exit code from 1 to {CODE_MAX}, or a range of them, not"
+                    f" {quoted(item)}"
+                )
                 problems.add(path, problem, "worker:64-80")
             elif earlier := _find_overlap(rule, rules):
                 problems.add(path, f"{quoted(item)} is already in `{earlier.action}`", "137")
@@ -52,7 +56,10 @@ def resolve_exit_policy(spec: ExitPolicySpec, problems: Problems) -> ExitPolicy:
 
 
 def read_exit_policy(document: Mapping[str, object]) -> ExitPolicy:
-    """Read a policy outside a job, as `replay --policy` does. Raises InvalidJob with every problem."""
+    """Read a policy outside a job, as `replay --policy` does.
+
+    Raises InvalidJob with every problem.
+    """
     problems = Problems()
     job = read_model(with_lists({EXTENSION: {"exitPolicy": dict(document)}}), problems)
     policy = resolve_exit_policy(job.trainmaster.exit_policy, problems)
@@ -73,7 +80,10 @@ def _parse_rule(item: str, action: ExitAction) -> ExitRule | None:
 
 
 def _find_overlap(rule: ExitRule, earlier_rules: Iterable[ExitRule]) -> ExitRule | None:
-    """Return an earlier rule that applies to some of the same exits. Rules of different task types do not overlap."""
+    """Return an earlier rule that applies to some of the same exits.
+
+    Rules of different task types do not overlap.
+    """
     for earlier in earlier_rules:
         shares_codes = rule.first <= earlier.last and earlier.first <= rule.last
         shares_types = (

@@ -1,4 +1,6 @@
-"""Check what `trainmaster:` adds to a job: Spot VMs, boot image, reservation, and VMs that start one by one."""
+"""Check what `trainmaster:` adds to a job: Spot VMs, boot image, reservation, and VMs that start
+one by one.
+"""
 
 from __future__ import annotations
 
@@ -61,34 +63,48 @@ def resolve_cap(requested: str | None, problems: Problems) -> Cap | None:
 
 
 def check_boot_image(image: str, problems: Problems, *, has_tpu: bool) -> None:
-    """Check the boot image of VMs. TPU VMs have no choice of one: for them it is Cloud TPU's software version."""
+    """Check the boot image of VMs.
+
+    TPU VMs have no choice of one: for them it is Cloud TPU's software version.
+    """
     path: FieldPath = (EXTENSION, "image")
     if has_tpu and not _TPU_SOFTWARE.fullmatch(image):
         rule = "must be a TPU software version for a job with TPU VMs"
         problems.add(path, f"{rule}, not {quoted(image)}", "v2-alpha-tpuv6e")
     elif not has_tpu and not _IMAGE.fullmatch(image):
-        rule = "must be a boot image, projects/P/global/images/NAME or projects/P/global/images/family/NAME"
+        rule = (
+            "must be a boot image, projects/P/global/images/NAME or"
+            " projects/P/global/images/family/NAME"
+        )
         problems.add(path, f"{rule}, not {quoted(image)}", example_at(path))
 
 
 def with_save_on_notice(plan: Plan, requested: SaveOnNotice | None, problems: Problems) -> Plan:
-    """Return the plan with who saves on a notice. Add a problem if a job without a peer channel requests `gang`."""
+    """Return the plan with who saves on a notice.
+
+    Add a problem if a job without a peer channel requests `gang`.
+    """
     can_save_together = has_channel(plan)
     if requested is SaveOnNotice.GANG and not can_save_together:
-        problem = "cannot be gang for this job: only the members of a synchronous job on several VMs save together"
+        problem = (
+            "cannot be gang for this job: only the members of a synchronous job on several VMs save"
+            " together"
+        )
         problems.add_text((EXTENSION, "saveOnNotice"), problem, "replica")
     default = SaveOnNotice.GANG if can_save_together else SaveOnNotice.REPLICA
     return replace(plan, save_on_notice=(requested or default).value)
 
 
 def with_stillness(plan: Plan, requested: StallMode | int | None, problems: Problems) -> Plan:
-    """Return the plan with how long its programs may be still. Add a problem if `auto` is requested where nobody can
-    tell that all programs are still."""
+    """Return the plan with how long its programs may be still.
+
+    Add a problem if `auto` is requested where nobody can tell that all programs are still.
+    """
     can_watch = has_channel(plan) or (len(plan.replica_ids) == 1 and not plan.tpu_zones)
     if requested is StallMode.AUTO and not can_watch:
         problem = (
-            "cannot be auto for this job: only VMs without TPUs are watched, either all members of a synchronous job or"
-            " the only replica"
+            "cannot be auto for this job: only VMs without TPUs are watched, either all members of"
+            " a synchronous job or the only replica"
         )
         problems.add_text((EXTENSION, "stallTimeout"), problem, "1800s")
     is_watched = can_watch and requested in (None, StallMode.AUTO)
@@ -96,7 +112,10 @@ def with_stillness(plan: Plan, requested: StallMode | int | None, problems: Prob
 
 
 def with_elastic(plan: Plan, requested: ElasticSpec | None, problems: Problems) -> Plan:
-    """Return the plan of a job that may go on with fewer members. Add a problem to a job that cannot."""
+    """Return the plan of a job that may go on with fewer members.
+
+    Add a problem to a job that cannot.
+    """
     if requested is None or not plan.groups:
         return plan
     path: FieldPath = (EXTENSION, "elastic")
@@ -117,16 +136,25 @@ def with_elastic(plan: Plan, requested: ElasticSpec | None, problems: Problems) 
         instead = (
             "independentReplicas, gang or elastic, one of them" if not alone else "gang: false"
         )
-        problem = f"is for replicas that train together; with {what}, `gang: false` lets the job run with fewer"
+        problem = (
+            f"is for replicas that train together; with {what}, `gang: false` lets the job run with"
+            " fewer"
+        )
         problems.add_text(path, problem, instead)
     elif plan.restart_job_on_worker_restart:
-        problem = "cannot be combined with restartJobOnWorkerRestart: then the loss of any VM reruns the whole job"
+        problem = (
+            "cannot be combined with restartJobOnWorkerRestart: then the loss of any VM reruns the"
+            " whole job"
+        )
         problems.add_text(path, problem, "restartJobOnWorkerRestart: false")
     elif size == 1:
         problems.add_text(path, "needs several replicas, and this job has one", LEAVE_OUT)
     elif least is None or not 1 <= least < size:
         given = "is required" if least is None else f"is {least}"
-        problem = f"{given}; it must be from 1 to {size - 1}, because the job has {size} replicas, with the primary"
+        problem = (
+            f"{given}; it must be from 1 to {size - 1}, because the job has {size} replicas, with"
+            " the primary"
+        )
         problems.add((*path, "minReplicas"), problem, max(size // 2, 1))
     else:
         return replace(plan, elastic=Elastic(least, requested.after or 0))
@@ -134,7 +162,8 @@ def with_elastic(plan: Plan, requested: ElasticSpec | None, problems: Problems) 
 
 
 def check_gang(plan: Plan, problems: Problems) -> None:
-    """Add a problem to a job with `gang: false` that has TPU slices, or whose replicas all need each other.
+    """Add a problem to a job with `gang: false` that has TPU slices, or whose replicas all need
+    each other.
 
     Rule: `core.model.gang`.
     """
@@ -147,8 +176,9 @@ def check_gang(plan: Plan, problems: Problems) -> None:
         )
     elif len(required_replicas(plan)) == len(plan.replica_ids):
         problem = (
-            "cannot be false for this job, which has neither parameter servers nor evaluators: its workers train "
-            "synchronously and wait for each other, so VMs that came first would be paid for without any progress"
+            "cannot be false for this job, which has neither parameter servers nor evaluators: its"
+            " workers train synchronously and wait for each other, so VMs that came first would be"
+            " paid for without any progress"
         )
         problems.add_text(
             path, problem, "independentReplicas: true, if no replica waits for another"

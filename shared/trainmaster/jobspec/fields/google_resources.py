@@ -1,4 +1,7 @@
-"""Names of Google Cloud resources in a job: service account, network, encryption key. Only their form is checked."""
+"""Names of Google Cloud resources in a job: service account, network, encryption key.
+
+Only their form is checked.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ def check_network(network: str | None, path: FieldPath, problems: Problems) -> N
 
 
 def check_kms_key(key: str | None, region: str | None, path: FieldPath, problems: Problems) -> None:
-    """Check the name of the key, and that it is in the region of the disks that it encrypts. Source: both APIs."""
+    """Check the name of the key, and that it is in the region of the disks that it encrypts.
+
+    Source: both APIs.
+    """
     if key is None:
         return
     match = _KMS_KEY.fullmatch(key)

@@ -11,7 +11,9 @@ from trainmaster.jobspec.reading.document_kinds import example_at
 
 JOB_ID_CHARS_MAX: Final = 128
 JOB_ID: Final = re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,{JOB_ID_CHARS_MAX - 1}}}")
-"""Source: the service's rule: letters, digits and underscores, a letter first, at most 128 characters."""
+"""Source: the service's rule: letters, digits and underscores, a letter first, at most 128
+characters.
+"""
 
 _SUFFIX_CHARS_MAX: Final = 64
 
@@ -20,12 +22,18 @@ def check_job_id(job_id: str | None, problems: Problems) -> None:
     if job_id is None:
         problems.add(("jobId",), "is required", example_at(("jobId",)))
     elif not JOB_ID.fullmatch(job_id):
-        rule = f"must have letters, digits and underscores only, a letter first, at most {JOB_ID_CHARS_MAX} characters"
+        rule = (
+            "must have letters, digits and underscores only, a letter first, at most"
+            f" {JOB_ID_CHARS_MAX} characters"
+        )
         problems.add(("jobId",), f"{rule}, not {quoted(job_id)}", nearest_job_id(job_id))
 
 
 def job_id_from(name: str, suffix: str) -> str:
-    """Make an id: `jobs/digits.yaml` and `20261121T030000` → `digits_20261121T030000`. A long name is shortened."""
+    """Make an id: `jobs/digits.yaml` and `20261121T030000` → `digits_20261121T030000`.
+
+    A long name is shortened.
+    """
     tail = _replace_illegal(suffix)[-_SUFFIX_CHARS_MAX:]
     head = _replace_illegal(
         re.sub(r"\.(ya?ml|json)$", "", PurePosixPath(name).name, flags=re.IGNORECASE)
@@ -36,7 +44,10 @@ def job_id_from(name: str, suffix: str) -> str:
 
 
 def nearest_job_id(job_id: str) -> str:
-    """Suggest a legal id. Clients correct ids alike: tensorflow_cloud replaces - by _, Airflow puts a z first."""
+    """Suggest a legal id.
+
+    Clients correct ids alike: tensorflow_cloud replaces - by _, Airflow puts a z first.
+    """
     return job_id_from(job_id, "")
 
 

@@ -11,8 +11,11 @@ from trainmaster.jobspec.reading.read_model import read_model
 
 
 def check_labels(labels: Mapping[str, str], problems: Problems) -> None:
-    """Check the labels. Source: the documented rules for labels. TFX sends values that begin with a digit
-    (`tfx_py_version: 3-7`)."""
+    """Check the labels.
+
+    Source: the documented rules for labels. TFX sends values that begin with a digit
+    (`tfx_py_version: 3-7`).
+    """
     if len(labels) > LABELS_MAX:
         problems.add(
             ("labels",), f"has {len(labels)} labels, more than {LABELS_MAX}", {"team": "vision"}
@@ -24,7 +27,10 @@ def check_labels(labels: Mapping[str, str], problems: Problems) -> None:
                 path, f"is reserved: Trainmaster sets {OWN_LABEL_PREFIX}… itself", "team: vision"
             )
         elif not LABEL_KEY.fullmatch(key):
-            rule = "a label key starts with a lower-case letter and has at most 63 of a-z, 0-9, _ and -"
+            rule = (
+                "a label key starts with a lower-case letter and has at most 63 of a-z, 0-9, _"
+                " and -"
+            )
             problems.add_text(path, f"is not a label key: {rule}", "team: vision")
         elif not LABEL_VALUE.fullmatch(value):
             example = re.sub(r"[^a-z0-9_-]+", "-", value.lower())[:63]
@@ -34,7 +40,10 @@ def check_labels(labels: Mapping[str, str], problems: Problems) -> None:
 
 
 def read_labels(document: Mapping[str, object]) -> dict[str, str]:
-    """Return the labels of a document; its other fields are ignored. Raises InvalidJob with every problem."""
+    """Return the labels of a document; its other fields are ignored.
+
+    Raises InvalidJob with every problem.
+    """
     problems = Problems()
     labels = dict(read_model({"labels": document.get("labels")}, problems).labels)
     check_labels(labels, problems)

@@ -17,7 +17,9 @@ from trainmaster.jobspec.reading.document_kinds import EXTENSION, example_at
 def resolve_region(
     region: str | None, path: FieldPath, extension: Extension, problems: Problems
 ) -> str | None:
-    """Return the region of the document's own field, or that of `trainmaster.region`; they must not differ."""
+    """Return the region of the document's own field, or that of `trainmaster.region`; they must not
+    differ.
+    """
     if region is not None and extension.region is not None and region != extension.region:
         problem = f"contradicts {problems.spelled_path(path)}, which is {region}"
         problems.add((EXTENSION, "region"), problem, region)
@@ -31,7 +33,8 @@ def resolve_zones(
     tpus: Iterable[Tpu],
     problems: Problems,
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the region and the zones to try, in this order: the requested ones, else all that offer the job's TPUs.
+    """Return the region and the zones to try, in this order: the requested ones, else all that
+    offer the job's TPUs.
 
     `path`: that of the field that names the region. A job with a problem gets an incomplete answer.
     """
@@ -63,7 +66,10 @@ def resolve_zones(
         if not zones:
             regions = list(dict.fromkeys(zone.rpartition("-")[0] for zone in offered))
             hint = f"if you know a zone that does, name it in {EXTENSION}.zones"
-            problem = f"must be a region that is known to offer {tpu_type} ({', '.join(regions)}), not {region}; {hint}"
+            problem = (
+                f"must be a region that is known to offer {tpu_type} ({', '.join(regions)}), not"
+                f" {region}; {hint}"
+            )
             problems.add(path, problem, regions[0])
     return region, tuple(requested) or zones
 
@@ -71,7 +77,10 @@ def resolve_zones(
 def check_zones(
     requested: Sequence[str], path: FieldPath, problems: Problems, region: str = ""
 ) -> None:
-    """Check the zones, of `region` if given. AI zones (`us-central1-ai1a`) are only used if a job names them."""
+    """Check the zones, of `region` if given.
+
+    AI zones (`us-central1-ai1a`) are only used if a job names them.
+    """
     for index, zone in enumerate(requested):
         of_region = region or zone.rpartition("-")[0]
         zones = REGION_ZONES.get(of_region, ())

@@ -29,7 +29,10 @@ def check_packages(packages: Sequence[str], path: FieldPath, problems: Problems)
         file_name = PurePosixPath(object_uri).name
         item_path = (*path, index)
         if not _is_safe_uri(object_uri, _GCS_OBJECT):
-            rule = "must be an object in Cloud Storage (gs://bucket/path/file, without .. and wildcards)"
+            rule = (
+                "must be an object in Cloud Storage (gs://bucket/path/file, without .. and"
+                " wildcards)"
+            )
             problems.add(item_path, f"{rule}, not {quoted(uri)}", example_at(item_path))
         elif not file_name.endswith(_ARCHIVES):
             rule = f"must be a package that pip can install ({', '.join(_ARCHIVES)})"
@@ -57,13 +60,17 @@ def check_directory(directory: str | None, path: FieldPath, problems: Problems) 
 
 
 def require(value: object, path: FieldPath, problems: Problems) -> None:
-    """Add a problem if the field is absent, as the services define it: null, empty and zero are absent."""
+    """Add a problem if the field is absent, as the services define it: null, empty and zero are
+    absent.
+    """
     if not value:
         problems.add(path, "is required", example_at(path))
 
 
 def _is_safe_uri(uri: str, pattern: re.Pattern[str]) -> bool:
-    """Return True for a URI of the right form that no file system can resolve to a place outside its own path."""
+    """Return True for a URI of the right form that no file system can resolve to a place outside
+    its own path.
+    """
     return (
         len(uri) <= _URI_CHARS_MAX
         and pattern.fullmatch(uri) is not None

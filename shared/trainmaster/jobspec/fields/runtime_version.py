@@ -1,4 +1,6 @@
-"""Resolve `runtimeVersion` and `pythonVersion` to a current runtime, and note what is substituted."""
+"""Resolve `runtimeVersion` and `pythonVersion` to a current runtime, and note what is
+substituted.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ LEGACY_KERAS: Final = "TF_USE_LEGACY_KERAS"
 
 
 def resolve_runtime(training: TrainingInput, problems: Problems, *, on_tpu: bool) -> Runtime:
-    """Return the current runtime for the requested version. Without one it is the default, and nothing is noted."""
+    """Return the current runtime for the requested version.
+
+    Without one it is the default, and nothing is noted.
+    """
     requested = training.runtime_version or RUNTIME_DEFAULT
     past = PAST_RUNTIMES.get(requested)
     if past is None and requested not in RUNTIMES:
@@ -45,7 +50,10 @@ def resolve_runtime(training: TrainingInput, problems: Problems, *, on_tpu: bool
     runtime = runtime_for(version, RUNTIME_PATH, problems, on_tpu=on_tpu)
     if past or (on_tpu and training.runtime_version):
         replacement = runtime_label(version, runtime)
-        ended = f"Runtime version {requested} ended with AI Platform Training; its current replacement is {replacement}."
+        ended = (
+            f"Runtime version {requested} ended with AI Platform Training; its current replacement"
+            f" is {replacement}."
+        )
         reason = ended if past else f"Runtime {requested} has different packages on TPUs."
         problems.substitute(RUNTIME_PATH, requested, replacement, reason)
     pythons = past.pythons if past else (RUNTIMES[version].python, *PAST_PYTHONS)
@@ -56,26 +64,36 @@ def resolve_runtime(training: TrainingInput, problems: Problems, *, on_tpu: bool
 def keep_keras_2(
     programs: dict[TaskType, Program], path: FieldPath, requested: str, problems: Problems
 ) -> dict[TaskType, Program]:
-    """Return the programs with the variable that makes `tf.keras` Keras 2, unless they set it themselves.
+    """Return the programs with the variable that makes `tf.keras` Keras 2, unless they set it
+    themselves.
 
-    `path`: field that selects the runtime; `requested`: its value, a runtime version or a prebuilt image.
+    `path`: field that selects the runtime; `requested`: its value, a runtime version or a prebuilt
+    image.
     """
     if requested not in PAST_RUNTIMES and not had_keras_2(requested):
         return programs
     kept = {
-        task_type: program
-        if any(variable.name == LEGACY_KERAS for variable in program.environment)
-        else replace(program, environment=(*program.environment, Variable(LEGACY_KERAS, "1")))
+        task_type: (
+            program
+            if any(variable.name == LEGACY_KERAS for variable in program.environment)
+            else replace(program, environment=(*program.environment, Variable(LEGACY_KERAS, "1")))
+        )
         for task_type, program in programs.items()
     }
     if kept != programs:
-        reason = 'The requested runtime had Keras 2, which tf_keras provides (with "0" in trainmaster.env, it is Keras 3).'
+        reason = (
+            'The requested runtime had Keras 2, which tf_keras provides (with "0" in'
+            " trainmaster.env, it is Keras 3)."
+        )
         problems.substitute(path, f"Keras of {requested}", f"{LEGACY_KERAS}=1", reason)
     return kept
 
 
 def runtime_for(version: str, path: FieldPath, problems: Problems, *, on_tpu: bool) -> Runtime:
-    """Return a runtime of the table, with its packages for TPU VMs if `on_tpu`. `path`: the field that selects it."""
+    """Return a runtime of the table, with its packages for TPU VMs if `on_tpu`.
+
+    `path`: the field that selects it.
+    """
     runtime = RUNTIMES[version]
     if not on_tpu:
         return runtime
@@ -101,5 +119,8 @@ def _check_python(
         reason = f"The runtime {runtime.name} has Python {runtime.python} only."
         problems.substitute(PYTHON_PATH, requested, runtime.python, reason)
     else:
-        problem = f"does not belong to this runtime version: {quoted(requested)} (it has {' or '.join(allowed)})"
+        problem = (
+            f"does not belong to this runtime version: {quoted(requested)} (it has"
+            f" {' or '.join(allowed)})"
+        )
         problems.add(PYTHON_PATH, problem, runtime.python)

@@ -1,4 +1,6 @@
-"""The rules for tuned parameters, and for a tuning job that resumes another one, that both APIs have in common."""
+"""The rules for tuned parameters, and for a tuning job that resumes another one, that both APIs
+have in common.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,10 @@ from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
 
 TRIALS_BYTES_MAX: Final = 400_000
-"""Size of all stored trials. Together with the results of an earlier tuning job, they fit one Firestore document of 1
-MiB."""
+"""Size of all stored trials.
+
+Together with the results of an earlier tuning job, they fit one Firestore document of 1 MiB.
+"""
 TRIAL_BYTES: Final = 200
 """Size of one stored trial without its values; mostly the names of its fields."""
 NUMBER_BYTES: Final = 25
@@ -89,14 +93,20 @@ def resolve_parameters(
 def check_size(
     parameters: Sequence[Parameter], trials: int, path: FieldPath, problems: Problems
 ) -> None:
-    """Check that all trials fit the document in which they are stored. `path`: the field with their number."""
+    """Check that all trials fit the document in which they are stored.
+
+    `path`: the field with their number.
+    """
     value_bytes = [
         max((len(text.encode()) for text in parameter.choices), default=NUMBER_BYTES)
         for parameter in parameters
     ]
     most = TRIALS_BYTES_MAX // (TRIAL_BYTES + sum(value_bytes))
     if trials > most:
-        problem = f"must be at most {most}, not {trials}: more trials with values of this size cannot be stored"
+        problem = (
+            f"must be at most {most}, not {trials}: more trials with values of this size cannot be"
+            " stored"
+        )
         problems.add(path, problem, most)
 
 
@@ -107,7 +117,10 @@ def _check_name(
     if name is None:
         problems.add(path, "is required", "learning-rate")
     elif not _NAME.fullmatch(name):
-        rule = "must have letters, digits, _, - and . only, a letter or _ first, at most 128: it becomes the flag --NAME"
+        rule = (
+            "must have letters, digits, _, - and . only, a letter or _ first, at most 128: it"
+            " becomes the flag --NAME"
+        )
         example = re.sub(r"[^A-Za-z0-9_.-]+", "_", name.lstrip("-"))[:128] or "x"
         problems.add(path, f"{rule}; this is {quoted(name)}", example)
     elif name in first_with_name:
@@ -191,7 +204,8 @@ def _parameter(request: ParameterRequest, kind: ParameterKind) -> Parameter:
 def resolve_resumed_job(job_id: str | None, path: FieldPath, problems: Problems) -> str | None:
     """Return the stored id of the tuning job that is resumed; None if none is named.
 
-    Jobs that Vertex AI's API created are named by their number, or by the resource name that ends with it.
+    Jobs that Vertex AI's API created are named by their number, or by the resource name that ends
+    with it.
     """
     if job_id is None:
         return None
@@ -206,7 +220,9 @@ def resolve_resumed_job(job_id: str | None, path: FieldPath, problems: Problems)
 
 
 def refuse_resumed_job(extension: Extension, instead: str, problems: Problems) -> None:
-    """Report `trainmaster.resumePreviousJobId` in a document that is not a HyperparameterTuningJob."""
+    """Report `trainmaster.resumePreviousJobId` in a document that is not a
+    HyperparameterTuningJob.
+    """
     if extension.resume_previous_job_id is not None:
         problem = f"can be set for a HyperparameterTuningJob only; {instead}"
         problems.add_text(RESUMED, problem, "leave it out")

@@ -10,8 +10,8 @@
     │   └── scheduling           Scheduling
     └── trainmaster              Extension (`formats.extension`)
 
-Types and limits of single fields only; `resolve` checks which fields may be combined. Source of names and types: the
-discovery document of `ml` v1 (revision 20251213).
+Types and limits of single fields only; `resolve` checks which fields may be combined. Source of
+names and types: the discovery document of `ml` v1 (revision 20251213).
 """
 
 from __future__ import annotations

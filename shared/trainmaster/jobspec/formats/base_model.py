@@ -1,4 +1,6 @@
-"""The base class of the document models, and lookups in a model: accepted names, nested models, examples."""
+"""The base class of the document models, and lookups in a model: accepted names, nested models,
+examples.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ from trainmaster.jobspec.problems import snake_case
 
 
 class WireModel(BaseModel):
-    """A JSON object in a submitted document. Every field is optional; canonical names are camelCase."""
+    """A JSON object in a submitted document.
+
+    Every field is optional; canonical names are camelCase.
+    """
 
     # defer_build: a document is in one of two formats, so half of the models are never built.
     model_config = ConfigDict(
@@ -22,7 +27,9 @@ class WireModel(BaseModel):
     )
 
     shorthand: ClassVar[str | None] = None
-    """Canonical name of the field that a plain value in place of the object sets: `spot: workers` sets `use`."""
+    """Canonical name of the field that a plain value in place of the object sets: `spot: workers`
+    sets `use`.
+    """
     other_names: ClassVar[Mapping[str, str]] = {}
     """Further accepted names → the canonical name."""
 
@@ -34,7 +41,10 @@ def wire_field(
     default: object = None,
     factory: Callable[[], object] | None = None,
 ) -> Any:
-    """Declare a field. Error messages show the example; the JSON Schema has both example and description."""
+    """Declare a field.
+
+    Error messages show the example; the JSON Schema has both example and description.
+    """
     if factory is not None:
         return Field(default_factory=factory, examples=[example], description=description)
     return Field(default, examples=[example], description=description)
@@ -42,7 +52,9 @@ def wire_field(
 
 @cache
 def nested_models(model: type[WireModel]) -> dict[str, type[WireModel] | None]:
-    """Map each canonical name to the model of its value or of its list items; None for a field without a model."""
+    """Map each canonical name to the model of its value or of its list items; None for a field
+    without a model.
+    """
     return {str(info.alias): _find_model(info.annotation) for info in model.model_fields.values()}
 
 

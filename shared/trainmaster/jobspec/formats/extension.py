@@ -23,9 +23,13 @@ from trainmaster.jobspec.formats.scalars import (
 CONVERTED_FROM: Final = "convertedFrom"
 """Field of `trainmaster` that only converted manifests have."""
 WINDOW_S_MIN: Final = 600
-"""Shortest exitPolicy.window: restarts after quick failures would never be used up in a shorter one."""
+"""Shortest exitPolicy.window: restarts after quick failures would never be used up in a shorter
+one.
+"""
 STALL_S_MIN: Final = 60
-"""Shortest stallTimeout: importing a framework or reading a checkpoint prints nothing for most of a minute."""
+"""Shortest stallTimeout: importing a framework or reading a checkpoint prints nothing for most of a
+minute.
+"""
 STILL_S: Final = 600
 """How long programs must be still at least to be ended by `stallTimeout: auto`."""
 
@@ -146,14 +150,16 @@ class Extension(WireModel):
     )
     placement: PlacementSpec | None = wire_field(
         {"ordered": [{"spot": "all"}, {"spot": "none", "after": "1800s"}]},
-        "Alternatives of region, machine and pricing, of which the job gets the first that has capacity.",
+        "Alternatives of region, machine and pricing, of which the job gets the first that has"
+        " capacity.",
     )
     env: Mapping[str, String] = wire_field(
         {"LEVEL": "debug"}, "Environment variables of every replica's program.", factory=dict
     )
     secrets: Mapping[str, String] = wire_field(
         {"API_KEY": "projects/my-project/secrets/api-key/versions/latest"},
-        "Environment variables whose values the VM reads from Secret Manager: name and secret version.",
+        "Environment variables whose values the VM reads from Secret Manager: name and secret"
+        " version.",
         factory=dict,
     )
     image: OptionalString = wire_field(
@@ -166,7 +172,8 @@ class Extension(WireModel):
     )
     max_cost: GivenString = wire_field(
         "25 USD",
-        "What the machines of the job may cost at list prices; it is cancelled before they cost more.",
+        "What the machines of the job may cost at list prices; it is cancelled before they cost"
+        " more.",
     )
     reservation: GivenString = wire_field(
         "my-reservation", "Compute Engine reservation that the VMs use."
@@ -176,24 +183,27 @@ class Extension(WireModel):
     )
     save_on_notice: Annotated[SaveOnNotice | None, one_of(SaveOnNotice)] = wire_field(
         "replica",
-        "Who is asked to save when the end of a VM is announced. gang: all members of a synchronous job, at one moment"
-        " (its default). replica: the VM's own program (default of other jobs). off: nobody.",
+        "Who is asked to save when the end of a VM is announced. gang: all members of a synchronous"
+        " job, at one moment (its default). replica: the VM's own program (default of other jobs)."
+        " off: nobody.",
     )
     preflight: Annotated[Preflight | None, one_of(Preflight)] = wire_field(
         "report",
-        "Whether a VM is examined before its program starts. on (default): a bad one is replaced. report: it is named.",
+        "Whether a VM is examined before its program starts. on (default): a bad one is replaced."
+        " report: it is named.",
     )
     tracking_run: Annotated[TrackingRun | None, one_of(TrackingRun)] = wire_field(
         "one",
-        "Whether restarts continue one run of the experiment tracker. Default: auto (W&B, Comet or Neptune, if a"
-        " variable names it). one: MLflow, too. each: the tracker decides.",
+        "Whether restarts continue one run of the experiment tracker. Default: auto (W&B, Comet or"
+        " Neptune, if a variable names it). one: MLflow, too. each: the tracker decides.",
     )
     stall_timeout: Annotated[
         StallMode | int | None, duration(STALL_S_MIN, example_s=1_800, words=StallMode)
     ] = wire_field(
         "1800s",
-        "When a program counts as hung, and is restarted. A time: it prints nothing for so long. auto: all members"
-        " print nothing, move no bytes and compute nothing for ten minutes or longer. off: never.",
+        "When a program counts as hung, and is restarted. A time: it prints nothing for so long."
+        " auto: all members print nothing, move no bytes and compute nothing for ten minutes or"
+        " longer. off: never.",
     )
     restart_job_on_worker_restart: Boolean = wire_field(
         True, "Rerun the whole job whenever one replica restarts.", default=False
@@ -206,7 +216,8 @@ class Extension(WireModel):
     )
     gang: Boolean = wire_field(
         False,
-        "Start only when all VMs exist. False: start with the replicas that have a VM, and add the rest later.",
+        "Start only when all VMs exist. False: start with the replicas that have a VM, and add the"
+        " rest later.",
         default=True,
     )
     elastic: ElasticSpec | None = wire_field(
@@ -220,8 +231,8 @@ class Extension(WireModel):
     )
     gcs: OptionalBoolean = wire_field(
         True,
-        "The program finds all buckets that its VM may read as folders below `/gcs`. Default: true for a CustomJob, and"
-        " for a job that names `/gcs/`.",
+        "The program finds all buckets that its VM may read as folders below `/gcs`. Default: true"
+        " for a CustomJob, and for a job that names `/gcs/`.",
     )
     algorithm: OptionalString = wire_field(
         "boosted_trees",

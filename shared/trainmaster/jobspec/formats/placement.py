@@ -1,4 +1,6 @@
-"""`trainmaster.placement` and `trainmaster.spot`: where a job may run, on which machines, and how VMs are bought."""
+"""`trainmaster.placement` and `trainmaster.spot`: where a job may run, on which machines, and how
+VMs are bought.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,8 @@ class Alternative(WireModel):
     )
     roles: tuple[Annotated[TaskType | None, one_of(TaskType)], ...] = wire_field(
         ["worker"],
-        "Task types that get the machine. Default: those with accelerators, or all if none has any.",
+        "Task types that get the machine. Default: those with accelerators, or all if none has"
+        " any.",
         default=(),
     )
     spot: SpotSpec = wire_field("all", "Use of Spot VMs.", factory=SpotSpec)

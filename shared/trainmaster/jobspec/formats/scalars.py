@@ -1,7 +1,7 @@
 """The scalar types of job documents, as lenient as the services' proto3 JSON and no more.
 
-Absent, null, "" and the proto default (0, …_UNSPECIFIED) mean the same: None. Source: bodies of real clients that the
-service accepted (tensorflow_cloud, TFX, gcloud).
+Absent, null, "" and the proto default (0, …_UNSPECIFIED) mean the same: None. Source: bodies of
+real clients that the service accepted (tensorflow_cloud, TFX, gcloud).
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from trainmaster.jobspec.catalog.machine_types import ACCELERATOR_TYPES
 from trainmaster.jobspec.problems import quoted
 
 TIME_S_MAX: Final = 100 * 86_400
-"""Longest running or waiting time. Compute Engine deletes a VM after 120 days at the latest (`maxRunDuration`); the
-other 20 days are for provisioning and waiting."""
+"""Longest running or waiting time.
+
+Compute Engine deletes a VM after 120 days at the latest (`maxRunDuration`); the other 20 days are
+for provisioning and waiting.
+"""
 
 _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,19}(\.0+)?")
 _DURATION: Final = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,9}))?s")
@@ -29,12 +32,16 @@ _UNSPECIFIED: Final = "_UNSPECIFIED"
 
 
 def reject(problem: str, example: object = None) -> Never:
-    """End a validator with a problem. `example`: a correct value made from the wrong one; None: the field's own."""
+    """End a validator with a problem.
+
+    `example`: a correct value made from the wrong one; None: the field's own.
+    """
     raise PydanticCustomError("job", "{problem}", {"problem": problem, "example": example})
 
 
 def duration(least_s: int, example_s: int, words: Iterable[StrEnum] = ()) -> BeforeValidator:
-    """Return a validator of durations from `least_s` to TIME_S_MAX. It turns `1.5s` into whole seconds, rounded up.
+    """Return a validator of durations from `least_s` to TIME_S_MAX. It turns `1.5s` into whole
+    seconds, rounded up.
 
     `words`: what may stand there instead, in any case.
     """
@@ -76,7 +83,9 @@ def one_name_of(names: Iterable[str]) -> BeforeValidator:
 
 
 def _unquoted(value: object, known: Iterable[str]) -> object:
-    """Return the name `on` or `off`, which YAML 1.1 reads as a boolean, where it is one of the names."""
+    """Return the name `on` or `off`, which YAML 1.1 reads as a boolean, where it is one of the
+    names.
+    """
     word = ("off", "on")[value] if isinstance(value, bool) else ""
     return next((name for name in known if name.lower() == word), value)
 
@@ -102,7 +111,8 @@ def _parse_string(value: object) -> object:
     if isinstance(value, int):
         reject(f"must be a string; {value} without quotes is a number", str(value))
     if isinstance(value, float):
-        # The shortest text that reads back as the same number, without an exponent: most likely what was typed.
+        # The shortest text that reads back as the same number, without an exponent: most likely
+        # what was typed.
         text = format(Decimal(repr(value)), "f")
         reject(
             f"must be a string; {text} without quotes is a number, which loses trailing zeros", text
@@ -115,7 +125,10 @@ def _parse_optional_string(value: object) -> object:
 
 
 def _parse_whole_number(value: object) -> object:
-    """Parse an int64, which is a string or a number. Source: gcloud and tensorflow_cloud send "2", YAML files 2."""
+    """Parse an int64, which is a string or a number.
+
+    Source: gcloud and tensorflow_cloud send "2", YAML files 2.
+    """
     if value is None or value == "":
         return None
     if isinstance(value, bool) or not isinstance(value, int | float | str):
@@ -145,8 +158,10 @@ def _parse_optional_double(value: object) -> object:
 
 
 def _parse_boolean(value: object) -> object:
-    """Parse a boolean, or its name. Source: `"useChiefInTfConfig": "True"` occurs in bodies that the service
-    accepted."""
+    """Parse a boolean, or its name.
+
+    Source: `"useChiefInTfConfig": "True"` occurs in bodies that the service accepted.
+    """
     if value is None or isinstance(value, bool):
         return bool(value)
     match str(value).lower():
@@ -200,7 +215,9 @@ OptionalString = Annotated[str | None, TEXT]
 GivenString = Annotated[
     str | None, BeforeValidator(lambda value: value if value is None else _parse_string(value))
 ]
-"""For a string without which the job would cost more: "" is wrong there, because a variable may have been unset."""
+"""For a string without which the job would cost more: "" is wrong there, because a variable may
+have been unset.
+"""
 OptionalInt = Annotated[int | None, WHOLE_NUMBER]
 Double = Annotated[float, BeforeValidator(_parse_double)]
 OptionalDouble = Annotated[float | None, BeforeValidator(_parse_optional_double)]

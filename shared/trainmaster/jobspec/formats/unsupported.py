@@ -1,10 +1,11 @@
 """Features of the services that Trainmaster does not have.
 
-A job that requests one which its result may depend on is refused, with the field's name. A convenience without
-influence on the result is listed as a substitution, because launchers request some in every job.
+A job that requests one which its result may depend on is refused, with the field's name. A
+convenience without influence on the result is listed as a substitution, because launchers request
+some in every job.
 
-The check works on the typed job, so that an absent value as the services define it (an unspecified enum, a zero) does
-not count as a request. To support a feature, delete its row.
+The check works on the typed job, so that an absent value as the services define it (an unspecified
+enum, a zero) does not count as a request. To support a feature, delete its row.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ class UnsupportedFeature:
     instead: str
     """What to do instead."""
     example: str = ""
-    """A correct value, for a problem's text; empty: the feature does not influence the result, and the job runs."""
+    """A correct value, for a problem's text; empty: the feature does not influence the result, and
+    the job runs.
+    """
     is_requested: Callable[[object], bool] = bool
     """Whether a value of the field requests the feature."""
 
@@ -159,7 +162,9 @@ UNSUPPORTED_DOCUMENTS: Final = {
 
 
 def check_supported(job: WireModel, problems: Problems) -> list[Substitution]:
-    """Add the problems of features that a result may depend on; return the substitutions of the others."""
+    """Add the problems of features that a result may depend on; return the substitutions of the
+    others.
+    """
     dumped = job.model_dump(by_alias=True, exclude_none=True)
     substitutions = []
     for path, value in _walk(dumped, ()):

@@ -1,4 +1,5 @@
-"""The job documents of Vertex AI: a CustomJob, field for field as in its API, and a TrainingPipeline around one.
+"""The job documents of Vertex AI: a CustomJob, field for field as in its API, and a
+TrainingPipeline around one.
 
     VertexCustomJob
     ├── jobId                    Trainmaster's: a Vertex AI job has a number, a job here has a name
@@ -11,7 +12,8 @@
     │   └── …                    fields that are only modelled to be refused by name (`fields.unsupported`)
     └── trainmaster              Extension (`formats.extension`)
 
-Source: the discovery document of `aiplatform` v1 (revision 20261106), and the requests of google-cloud-aiplatform 2.7.
+Source: the discovery document of `aiplatform` v1 (revision 20261106), and the requests of
+google-cloud-aiplatform 2.7.
 """
 
 from __future__ import annotations
@@ -238,7 +240,9 @@ class VertexCustomJob(VertexJob):
 
 
 class VertexPipeline(VertexCustomJob):
-    """A CustomJob with its specification under `trainingTaskInputs`, as Vertex AI's SDK sends it."""
+    """A CustomJob with its specification under `trainingTaskInputs`, as Vertex AI's SDK
+    sends it.
+    """
 
     other_names: ClassVar[Mapping[str, str]] = {
         "trainingTaskInputs": "jobSpec",

@@ -1,6 +1,8 @@
-"""Machines that a role cannot obtain or use, found before a VM is requested: driver, image, Compute Engine's offer.
+"""Machines that a role cannot obtain or use, found before a VM is requested: driver, image, Compute
+Engine's offer.
 
-Without these checks a job is accepted and fails later: Compute Engine refuses its VMs, or the driver ignores its GPUs.
+Without these checks a job is accepted and fails later: Compute Engine refuses its VMs, or the
+driver ignores its GPUs.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ from trainmaster.jobspec.problems import FieldPath, Problems
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
 
 DEEP_LEARNING_GIB_MIN: Final = 50
-"""Size of the Deep Learning VM images. Source: "Create a Deep Learning VM instance", boot disk size."""
+"""Size of the Deep Learning VM images.
+
+Source: "Create a Deep Learning VM instance", boot disk size.
+"""
 _IMAGE: Final = (EXTENSION, "image")
 
 
@@ -42,7 +47,9 @@ class Request:
 def check_machines(
     roles: Sequence[RoleRequest], groups: Sequence[TaskGroup], request: Request, problems: Problems
 ) -> None:
-    """Add a problem for each role whose machine cannot be obtained, or whose GPUs would have no driver."""
+    """Add a problem for each role whose machine cannot be obtained, or whose GPUs would have no
+    driver.
+    """
     by_type = {group.task_type: group for group in groups}
     for role in roles:
         group = by_type.get(role.task_type)
@@ -68,7 +75,10 @@ def with_disks_for_image(
         )
         if not is_large_enough:
             field = (*paths[group.task_type].disk, "bootDiskSizeGb")
-            reason = f"The boot image has {DEEP_LEARNING_GIB_MIN} GB, and a disk cannot be smaller than its image."
+            reason = (
+                f"The boot image has {DEEP_LEARNING_GIB_MIN} GB, and a disk cannot be smaller than"
+                " its image."
+            )
             requested, replacement = f"{group.boot_disk_gib} GB", f"{DEEP_LEARNING_GIB_MIN} GB"
             problems.substitute(field, requested, replacement, reason)
     return tuple(enlarged)
@@ -81,8 +91,9 @@ def _check_driver(role: RoleRequest, group: TaskGroup, problems: Problems) -> No
     image = problems.spelled_path(_IMAGE)
     name, instead = gpu.type.upper().replace("-", "_"), f"a2-highgpu-{gpu.count}g"
     problem = (
-        f"selects the GPU {name}, which the driver of the default images does not support: use NVIDIA_TESLA_T4 or"
-        f" a machine type with newer GPUs (g2, a2), or set {image} to an image with NVIDIA's proprietary driver"
+        f"selects the GPU {name}, which the driver of the default images does not support: use"
+        f" NVIDIA_TESLA_T4 or a machine type with newer GPUs (g2, a2), or set {image} to an image"
+        " with NVIDIA's proprietary driver"
     )
     if role.machine in LEGACY_MACHINES:
         problems.add(role.paths.machine, problem, instead)

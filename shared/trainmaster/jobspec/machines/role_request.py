@@ -1,4 +1,6 @@
-"""The request of a job for each of its roles, independent of the API: the input of the other modules here."""
+"""The request of a job for each of its roles, independent of the API: the input of the other
+modules here.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ class RoleRequest:
 def request_accelerator(
     accelerator_type: str | None, count: int | None
 ) -> AcceleratorRequest | None:
-    """Return the request; None if both fields are absent or zero. tensorflow_cloud sends them so for no accelerator."""
+    """Return the request; None if both fields are absent or zero. tensorflow_cloud sends them so
+    for no accelerator.
+    """
     if accelerator_type is None and count is None:
         return None
     return AcceleratorRequest(accelerator_type, count)

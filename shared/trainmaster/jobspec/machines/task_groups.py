@@ -47,8 +47,8 @@ def _check_one_platform(roles: Sequence[RoleRequest], problems: Problems) -> Non
         if role.is_tpu is not first.is_tpu and role.machine is not None:
             tpu, other = (role, first) if role.is_tpu else (first, role)
             problem = (
-                f"cannot combine TPU {tpu.machine} with {other.machine} when the job uses Python packages; "
-                "use containers, or the same kind of machine for all roles"
+                f"cannot combine TPU {tpu.machine} with {other.machine} when the job uses Python"
+                " packages; use containers, or the same kind of machine for all roles"
             )
             example = f"{problems.spelled_name(role.paths.machine)}: {first.machine}"
             problems.add_text(role.paths.machine, problem, example)
@@ -80,7 +80,10 @@ def check_algorithm_machines(
                 "leave it out",
             )
         elif algorithm.is_distributed and accelerator != next(iter(accelerators.values()), None):
-            problem = f"must be the GPU of the master: {algorithm.name} uses one GPU of the same type on every VM"
+            problem = (
+                f"must be the GPU of the master: {algorithm.name} uses one GPU of the same type on"
+                " every VM"
+            )
             problems.add_text(where, problem, "give all roles the same accelerator, or none")
 
 

@@ -1,7 +1,10 @@
-"""Resolve the hardware of one role: machine type, GPUs and boot disk. Retired hardware is replaced, with a note.
+"""Resolve the hardware of one role: machine type, GPUs and boot disk.
 
-The rules: GPUs can only be attached to Compute Engine's machine types, in the numbers of the table; machine types with
-built-in GPUs need no `acceleratorConfig` and accept no other. Source: the API's schema and the service's "Using GPUs".
+Retired hardware is replaced, with a note.
+
+The rules: GPUs can only be attached to Compute Engine's machine types, in the numbers of the table;
+machine types with built-in GPUs need no `acceleratorConfig` and accept no other. Source: the API's
+schema and the service's "Using GPUs".
 """
 
 from __future__ import annotations
@@ -37,7 +40,10 @@ DISK_GIB_DEFAULT: Final = 100
 
 
 class HardwareResolver:
-    """Resolves one role. Adds a substitution where the job or its scale tier names something that no longer exists."""
+    """Resolves one role.
+
+    Adds a substitution where the job or its scale tier names something that no longer exists.
+    """
 
     def __init__(self, role: RoleRequest, problems: Problems) -> None:
         self._role = role
@@ -85,7 +91,10 @@ class HardwareResolver:
             "n1-standard-4"
         ]
         if reason := refusal_of(name):
-            problem = f"cannot be {quoted(name)}: {reason}; `trainmaster machines` lists what jobs can use"
+            problem = (
+                f"cannot be {quoted(name)}: {reason}; `trainmaster machines` lists what jobs"
+                " can use"
+            )
         else:
             problem = (
                 f"is not a known machine type: {quoted(name)}; did you mean {' or '.join(nearest)}?"
@@ -93,7 +102,9 @@ class HardwareResolver:
         self._problems.add(self._paths.machine, problem, nearest[0])
 
     def _replace_legacy(self, name: str) -> tuple[str, Accelerator | None]:
-        """Return the Compute Engine machine type and GPUs behind a name of the service, and note the substitution."""
+        """Return the Compute Engine machine type and GPUs behind a name of the service, and note
+        the substitution.
+        """
         legacy = LEGACY_MACHINES[name]
         machine, gpu = legacy.machine_type, legacy.gpu
         if self._role.accelerator is not None:
@@ -112,7 +123,9 @@ class HardwareResolver:
         return machine, accelerator
 
     def _gpus_of(self, machine: str) -> Accelerator | None:
-        """Return the GPUs of a Compute Engine machine type: the built-in ones, or those that the job attaches."""
+        """Return the GPUs of a Compute Engine machine type: the built-in ones, or those that the
+        job attaches.
+        """
         built_in, paths = BUILT_IN_GPUS.get(machine), self._paths
         is_unknown = self._problems.has_any_at(
             paths.accelerator, paths.accelerator_type, paths.accelerator_count
@@ -159,11 +172,17 @@ class HardwareResolver:
         if gpu.count in counts:
             return True
         if counts:
-            problem = f"must be {' or '.join(map(str, counts))} for {gpu.type} on {machine}, not {gpu.count}"
+            problem = (
+                f"must be {' or '.join(map(str, counts))} for {gpu.type} on {machine}, not"
+                f" {gpu.count}"
+            )
             larger = (count for count in counts if count >= gpu.count)
             self._problems.add(self._paths.accelerator_count, problem, next(larger, counts[-1]))
         elif gpu.type in GPU_COUNTS:
-            problem = f"cannot be {gpu.type} on {machine}: GPUs need an n1 machine type of sufficient size"
+            problem = (
+                f"cannot be {gpu.type} on {machine}: GPUs need an n1 machine type of sufficient"
+                " size"
+            )
             self._problems.add_text(
                 self._paths.accelerator, problem, self._machine_example("n1-standard-8")
             )

@@ -1,9 +1,11 @@
-"""Convert a manifest of Kubeflow or JobSet to a job file in Vertex AI's format, or report everything that is wrong.
+"""Convert a manifest of Kubeflow or JobSet to a job file in Vertex AI's format, or report
+everything that is wrong.
 
-    read_manifest → converter of the kind (roles, restarts, limits) → job_file → accept (checks the job file)
+    read_manifest → converter of the kind (roles, restarts, limits) → job_file → accept (checks the
+    job file)
 
-The job file lists every approximation under `trainmaster.convertedFrom`; the job shows them as substitutions.
-docs/kubeflow.md has the table of all fields.
+The job file lists every approximation under `trainmaster.convertedFrom`; the job shows them as
+substitutions. docs/kubeflow.md has the table of all fields.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ _KINDS: Final = ", ".join(
 
 
 def convert(document: Mapping[str, object], region: str | None = None) -> dict[str, Any]:
-    """Return the job file of a manifest. Raises InvalidJob with every problem and its path in the manifest.
+    """Return the job file of a manifest.
+
+    Raises InvalidJob with every problem and its path in the manifest.
 
     `region` overrides the region that the manifest names.
     """
@@ -67,7 +71,10 @@ def _objects(document: Mapping[str, object]) -> list[Mapping[str, Any]]:
 def _find_job(
     objects: Sequence[Mapping[str, Any]],
 ) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
-    """Return the training job, and the runtimes in the same file. Raises InvalidJob for other objects."""
+    """Return the training job, and the runtimes in the same file.
+
+    Raises InvalidJob for other objects.
+    """
     jobs = [item for item in objects if item.get("kind") not in RUNTIME_KINDS]
     if len(jobs) != 1:
         kinds = ", ".join(str(item.get("kind")) for item in jobs) or "none"
@@ -89,7 +96,10 @@ def _find_converter(api_version: str, kind: str, others: Sequence[Mapping[str, A
 
 
 def _check(result: Mapping[str, Any], findings: Findings) -> None:
-    """Check the job file like a submitted one. An id with a placeholder for the time is not checked."""
+    """Check the job file like a submitted one.
+
+    An id with a placeholder for the time is not checked.
+    """
     without_id = {name: value for name, value in result.items() if name != "jobId"}
     try:
         accept(

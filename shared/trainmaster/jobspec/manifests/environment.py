@@ -1,7 +1,7 @@
 """Environment variables and host names of a manifest.
 
-Trainmaster sets MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE itself. The host name of the primary becomes
-`$(MASTER_ADDR)`, which is replaced by the primary's address in arguments and variables.
+Trainmaster sets MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE itself. The host name of the primary
+becomes `$(MASTER_ADDR)`, which is replaced by the primary's address in arguments and variables.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ class Names:
     """Variables that the manifest's controller sets in every container."""
 
     def replace_hosts(self, text: str, path: str, findings: Findings) -> str:
-        """Return the text with the primary's host name replaced. Host names of other pods do not exist here."""
+        """Return the text with the primary's host name replaced.
+
+        Host names of other pods do not exist here.
+        """
         for match in self.hosts.finditer(text):
             if match["id"] != self.primary:
                 problem = f"contains the host name {match[0]}; replicas have other names here"
@@ -54,7 +57,9 @@ class Names:
 def convert_environment(
     listed: Sequence[Mapping[str, Any]], path: str, names: Names, findings: Findings
 ) -> list[dict[str, str]]:
-    """Return the variables of a container: those of the controller, then those that the manifest lists."""
+    """Return the variables of a container: those of the controller, then those that the manifest
+    lists.
+    """
     variables = dict(names.injected)
     for index, item in enumerate(listed):
         item_path = f"{path}[{index}]"
@@ -83,7 +88,10 @@ def _value(variable: EnvVarFields, path: str, names: Names, findings: Findings) 
             )
         else:
             problem = "refers to a secret of Kubernetes; name its version in Secret Manager"
-            example = f'metadata: {{annotations: {{trainmaster: "secrets: {{{variable.name}: my-secret}}"}}}}'
+            example = (
+                f'metadata: {{annotations: {{trainmaster: "secrets: {{{variable.name}:'
+                ' my-secret}"}}'
+            )
             findings.refuse(f"{path}.valueFrom.secretKeyRef", problem, example)
         return None
     reference = source.get("fieldRef")
@@ -98,10 +106,16 @@ def _value(variable: EnvVarFields, path: str, names: Names, findings: Findings) 
 
 
 def _is_set_by_platform(name: str, value: str, path: str, names: Names, findings: Findings) -> bool:
-    """Return whether Trainmaster sets the variable, or replaces it. Another meaning than its own is a problem."""
+    """Return whether Trainmaster sets the variable, or replaces it.
+
+    Another meaning than its own is a problem.
+    """
     expected = {"MASTER_ADDR": MASTER, "RANK": "$(RANK)", "WORLD_SIZE": str(names.pods)}
     if name in CREDENTIALS:
-        reason = "The manifest provides no such file. Programs have the credentials of the VM's service account."
+        reason = (
+            "The manifest provides no such file. Programs have the credentials of the VM's service"
+            " account."
+        )
         findings.substitute(path, f"{name}={value}", "nothing", reason)
         return True
     if name == "MASTER_PORT":

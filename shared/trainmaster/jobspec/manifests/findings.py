@@ -1,8 +1,10 @@
-"""Findings of the conversion of a manifest: problems, approximations, and from where each field of the job file comes.
+"""Findings of the conversion of a manifest: problems, approximations, and from where each field of
+the job file comes.
 
-`Findings.read` reads one level of a manifest. Each level's model lists three groups of fields: those that it reads,
-those that have no effect here (`dropped`, listed as substitutions), and those that cannot be honoured (`refused`). Any
-other field is unknown and refused, because a typo must not cost a night of training.
+`Findings.read` reads one level of a manifest. Each level's model lists three groups of fields:
+those that it reads, those that have no effect here (`dropped`, listed as substitutions), and those
+that cannot be honoured (`refused`). Any other field is unknown and refused, because a typo must not
+cost a night of training.
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class Level(BaseModel):
-    """One mapping of a manifest. Every field has a default, so that a level can be read without its wrong fields."""
+    """One mapping of a manifest.
+
+    Every field has a default, so that a level can be read without its wrong fields.
+    """
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", alias_generator=to_camel, defer_build=True
@@ -32,9 +37,12 @@ class Level(BaseModel):
     dropped: ClassVar[Mapping[str, str]] = {}
     """Field without effect here → why it is not needed."""
     refused: ClassVar[Mapping[str, str]] = {}
-    """Field that is not supported → what to do instead, which follows "FIELD is not supported: "."""
+    """Field that is not supported → what to do instead, which follows "FIELD is not supported: ".
+    """
     moved: ClassVar[Mapping[str, str]] = {}
-    """Field of an earlier release under the same apiVersion → the field of this level that holds it today."""
+    """Field of an earlier release under the same apiVersion → the field of this level that holds it
+    today.
+    """
 
 
 AnyLevel = TypeVar("AnyLevel", bound=Level)

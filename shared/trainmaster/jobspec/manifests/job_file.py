@@ -118,7 +118,10 @@ def job_file(
 
 
 def _job_id(metadata: Metadata) -> str:
-    """Return the job id of a name. A generated name ends in the time, because job ids are used once."""
+    """Return the job id of a name.
+
+    A generated name ends in the time, because job ids are used once.
+    """
     if metadata.name:
         return metadata.name.replace("-", "_").replace(".", "_")
     return (

@@ -1,4 +1,5 @@
-"""JobSet (`jobset.x-k8s.io/v1alpha2`): one replicated job, or a driver of one pod and one replicated job of workers.
+"""JobSet (`jobset.x-k8s.io/v1alpha2`): one replicated job, or a driver of one pod and one
+replicated job of workers.
 
 Source: kubernetes-sigs/jobset, api/jobset/v1alpha2/jobset_types.go and its webhook's defaults.
 """
@@ -131,8 +132,8 @@ def convert_groups(
 ) -> ManifestContent:
     """Return the content of a manifest with these replicated jobs. The first one has the primary.
 
-    `injected`: variables that the controller of the manifest sets. `container`: name of the container that runs the
-    program, where a pod has several.
+    `injected`: variables that the controller of the manifest sets. `container`: name of the
+    container that runs the program, where a pod has several.
     """
     network = findings.read(fields.network, "spec.network", Network)
     own = [group.subdomain for group in groups if group.subdomain]
@@ -169,7 +170,9 @@ def convert_groups(
 
 
 def _groups(fields: JobSetFields, findings: Findings) -> list[Group] | None:
-    """Return the replicated jobs, the one with the primary first; None if they cannot be one job."""
+    """Return the replicated jobs, the one with the primary first; None if they cannot
+    be one job.
+    """
     path = "spec.replicatedJobs"
     groups = [
         read_group(job, f"{path}[{index}]", findings)
@@ -182,7 +185,10 @@ def _groups(fields: JobSetFields, findings: Findings) -> list[Group] | None:
     if len(groups) == 2 and drivers:  # noqa: PLR2004 - a driver and its workers
         others = [group for group in groups if group is not drivers[0]]
         return [drivers[0], *others]
-    problem = f"has {len(groups)} replicated jobs; a job has one, or a driver of one pod and one of workers"
+    problem = (
+        f"has {len(groups)} replicated jobs; a job has one, or a driver of one pod and one of"
+        " workers"
+    )
     findings.refuse(path, problem, "one JobSet for each job")
     return None
 
@@ -193,7 +199,10 @@ def read_group(value: Mapping[str, Any], path: str, findings: Findings) -> Group
     batch_path = f"{path}.template.spec"
     batch = findings.read(template.spec, batch_path, BatchJob)
     if batch.completions not in (None, batch.parallelism):
-        problem = f"is {batch.completions}, and parallelism is {batch.parallelism}; all replicas run together"
+        problem = (
+            f"is {batch.completions}, and parallelism is {batch.parallelism}; all replicas run"
+            " together"
+        )
         findings.refuse(f"{batch_path}.completions", problem, str(batch.parallelism))
     subdomain = findings.read(job.network, f"{path}.network", Network).subdomain or ""
     return Group(job.name, path, job.replicas, batch, batch_path, subdomain)
@@ -215,7 +224,10 @@ def _replicas(group: Group, pod: Pod, findings: Findings) -> int:
     )  # GKE splits 2x4 into two hosts
     if hosts_of_manifest and group.batch.parallelism not in hosts_of_manifest:
         hosts = hosts_of_manifest[0]
-        problem = f"is {group.batch.parallelism}, but a slice of the topology {topology} has {hosts} hosts"
+        problem = (
+            f"is {group.batch.parallelism}, but a slice of the topology {topology} has {hosts}"
+            " hosts"
+        )
         findings.refuse(f"{group.batch_path}.parallelism", problem, str(hosts))
     return group.replicas
 
@@ -250,7 +262,10 @@ def _restarts(
     ]
     if policy.max_restarts:
         path = "spec.failurePolicy.maxRestarts"
-        reason = "The restart of any replica reruns the whole job, at most three times; a rerun after a lost VM is free."
+        reason = (
+            "The restart of any replica reruns the whole job, at most three times; a rerun after a"
+            " lost VM is free."
+        )
         findings.substitute(
             path, str(policy.max_restarts), "restartJobOnWorkerRestart, 3 reruns", reason
         )

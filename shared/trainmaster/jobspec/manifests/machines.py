@@ -1,7 +1,7 @@
 """From a pod's resources and node selector to the machine of a worker pool.
 
-GKE's labels name the accelerator; Compute Engine sells machine types. The smallest machine type with the GPUs, vCPUs
-and memory is selected, unless `node.kubernetes.io/instance-type` names one.
+GKE's labels name the accelerator; Compute Engine sells machine types. The smallest machine type
+with the GPUs, vCPUs and memory is selected, unless `node.kubernetes.io/instance-type` names one.
 """
 
 from __future__ import annotations
@@ -24,10 +24,15 @@ from trainmaster.jobspec.catalog.machine_types import (
 GIB: Final = 1 << 30
 CPU_LEAST: Final = 4
 MEMORY_GIB_LEAST: Final = 15
-"""The smallest machine that is selected is n1-standard-4, as for the tier BASIC: requests are lower bounds."""
+"""The smallest machine that is selected is n1-standard-4, as for the tier BASIC: requests are lower
+bounds.
+"""
 
 GPU_LABELS: Final = {name: accelerator for accelerator, name in GPU_NAMES.items()}
-"""Value of `cloud.google.com/gke-accelerator` → the API's accelerator type. GKE uses Compute Engine's names."""
+"""Value of `cloud.google.com/gke-accelerator` → the API's accelerator type.
+
+GKE uses Compute Engine's names.
+"""
 TPU_FAMILIES: Final = {
     table.gke_label: table.machine_family for table in GENERATIONS.values() if table.gke_label
 }
@@ -64,7 +69,9 @@ def select_machine(demand: Demand) -> str | None:
 
 
 def _shapes(demand: Demand) -> Iterator[tuple[int, Decimal, str]]:
-    """Yield vCPUs, GiB and name of each machine type that has exactly the GPUs of the demand, built in or attached."""
+    """Yield vCPUs, GiB and name of each machine type that has exactly the GPUs of the demand, built
+    in or attached.
+    """
     gpu = Gpu(demand.gpu_type, demand.gpus) if demand.gpu_type else None
     for name, machine in MACHINE_TYPES.items():
         if machine.family.attaches_gpus:
@@ -76,7 +83,8 @@ def _shapes(demand: Demand) -> Iterator[tuple[int, Decimal, str]]:
 
 
 def parse_quantity(value: object) -> Decimal | None:
-    """Return the number of a resource quantity, such as `500m`, `4` or `16Gi`; None if the text is not a quantity.
+    """Return the number of a resource quantity, such as `500m`, `4` or `16Gi`; None if the text is
+    not a quantity.
 
     Source: Kubernetes' API conventions, "Quantities".
     """

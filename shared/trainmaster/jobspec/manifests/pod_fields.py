@@ -1,4 +1,7 @@
-"""The fields of a pod template, level by level. Source: Kubernetes' API reference, core/v1 PodTemplateSpec."""
+"""The fields of a pod template, level by level.
+
+Source: Kubernetes' API reference, core/v1 PodTemplateSpec.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,9 @@ class PodSpec(Level):
         "hostIPC": "Containers always use the shared memory of their VM.",
         "dnsPolicy": "Containers use the name resolution of their VM.",
         "securityContext": "A container has its VM to itself.",
-        "terminationGracePeriodSeconds": "A VM that is shut down gives programs as long as Compute Engine allows.",
+        "terminationGracePeriodSeconds": (
+            "A VM that is shut down gives programs as long as Compute Engine allows."
+        ),
         **dict.fromkeys(
             (
                 "affinity",

@@ -1,4 +1,6 @@
-"""From a pod template to the parts of a worker pool: its container, its machine, and where its VMs are placed."""
+"""From a pod template to the parts of a worker pool: its container, its machine, and where its VMs
+are placed.
+"""
 
 from __future__ import annotations
 
@@ -126,7 +128,10 @@ def _container_spec(
         )
     for index, mount in enumerate(container.volume_mounts):
         if str(mount.get("mountPath")) != "/dev/shm":  # noqa: S108 - the path that manifests name
-            reason = "The directory is part of the container, and is created only by the image or the program."
+            reason = (
+                "The directory is part of the container, and is created only by the image or the"
+                " program."
+            )
             findings.substitute(
                 f"{path}.volumeMounts[{index}]",
                 mount.get("mountPath"),
@@ -183,7 +188,10 @@ def _machine_spec(
             resources_path, "is more than any machine type that is selected by itself has", example
         )
         return {}
-    reason = f"The smallest machine type that fits; {MACHINE_LABEL} names another. The program gets the whole VM."
+    reason = (
+        f"The smallest machine type that fits; {MACHINE_LABEL} names another. The program gets the"
+        " whole VM."
+    )
     findings.substitute(resources_path, dict(requests), machine, reason)
     return {"machineType": machine, **accelerator}
 
@@ -199,7 +207,10 @@ def _tpu_machine(
     family = TPU_FAMILIES.get(labels.get(TPU_LABEL, ""))
     topology = labels.get(TOPOLOGY_LABEL)
     if family is None or topology is None:
-        problem = f"must have {TPU_LABEL} ({', '.join(TPU_FAMILIES)}) and {TOPOLOGY_LABEL}, because a pod requests {TPU}"
+        problem = (
+            f"must have {TPU_LABEL} ({', '.join(TPU_FAMILIES)}) and {TOPOLOGY_LABEL}, because a pod"
+            f" requests {TPU}"
+        )
         findings.refuse(
             selector_path, problem, f'{TPU_LABEL}: "tpu-v6e-slice", {TOPOLOGY_LABEL}: "4x4"'
         )
@@ -220,7 +231,10 @@ def _tpu_machine(
         whole = next(
             name for name, vm in TPU_VMS.items() if name.startswith(family) and vm.is_host_of(size)
         )
-        reason = f"Cloud TPU has no other hosts for the topology {topology}; the program of a host gets all its chips."
+        reason = (
+            f"Cloud TPU has no other hosts for the topology {topology}; the program of a host gets"
+            " all its chips."
+        )
         findings.substitute(f"{resources_path}.limits[{TPU}]", str(chips), whole, reason)
         machine = whole
     return {"machineType": machine, "tpuTopology": topology}

@@ -1,4 +1,7 @@
-"""From roles to a job file: worker pools, restarts and limits. The same for all kinds of manifest."""
+"""From roles to a job file: worker pools, restarts and limits.
+
+The same for all kinds of manifest.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +34,18 @@ class Role:
 
 
 def split_first(role: Role) -> list[Role]:
-    """Return a role of n pods as one chief and n - 1 workers: the first pool has exactly one replica."""
+    """Return a role of n pods as one chief and n - 1 workers: the first pool has exactly one
+    replica.
+    """
     chief = replace(role, task_type="chief", count=1)
     return [chief, replace(role, count=role.count - 1)] if role.count > 1 else [chief]
 
 
 def worker_pools(roles: Sequence[Role], findings: Findings) -> list[dict[str, Any]]:
-    """Return `workerPoolSpecs`, and record which fields of the manifest they come from. A pool without a role is
-    `{}`."""
+    """Return `workerPoolSpecs`, and record which fields of the manifest they come from.
+
+    A pool without a role is `{}`.
+    """
     by_type = {role.task_type: role for role in roles}
     last = max((POOLS.index(task_type) for task_type in by_type), default=-1)
     return [
@@ -130,7 +137,10 @@ def restart_fields(
 
 
 def _add_codes(policy: dict[str, Any], prefix: str, restart_policy: str) -> None:
-    """Add the exit codes of one role, in place. For OnFailure and Always, the preset restarts after every failure."""
+    """Add the exit codes of one role, in place.
+
+    For OnFailure and Always, the preset restarts after every failure.
+    """
     codes = {
         "Never": {"fail": f"1-{CODE_MAX}"},
         "ExitCode": {"fail": f"1-{RETRYABLE_FROM - 1}", "restart": f"{RETRYABLE_FROM}-{CODE_MAX}"},
@@ -160,7 +170,10 @@ def service_account(
         name = role.pod.service_account
         if name not in (None, "default") and email is None:
             problem = f"is {name}, a service account of Kubernetes; name that of Google Cloud"
-            example = "metadata: {annotations: {iam.gke.io/gcp-service-account: NAME@PROJECT.iam.gserviceaccount.com}}"
+            example = (
+                "metadata: {annotations: {iam.gke.io/gcp-service-account:"
+                " NAME@PROJECT.iam.gserviceaccount.com}}"
+            )
             findings.refuse(f"{role.pod.path}.serviceAccountName", problem, example)
             break
     if email:

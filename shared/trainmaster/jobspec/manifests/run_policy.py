@@ -28,8 +28,11 @@ class RunPolicy(Level):
 UNDER_SPEC: Final = dict.fromkeys(
     (*RunPolicy.dropped, "activeDeadlineSeconds", "backoffLimit", "schedulingPolicy"), "runPolicy"
 )
-"""Fields that stood directly under `spec`. Source: the v1 types of tf-operator 0.7 to 1.1, pytorch-operator 0.5 to 0.7,
-xgboost-operator 0.1 and mpi-operator 0.2."""
+"""Fields that stood directly under `spec`.
+
+Source: the v1 types of tf-operator 0.7 to 1.1, pytorch-operator 0.5 to 0.7, xgboost-operator 0.1
+and mpi-operator 0.2.
+"""
 
 
 class SchedulingPolicy(Level):
@@ -44,13 +47,19 @@ class SchedulingPolicy(Level):
 
 
 def check_run_policy(policy: RunPolicy, pods: int, findings: Findings) -> dict[str, str]:
-    """Return the fields of `jobSpec.scheduling` that the scheduling policy leads to. `pods`: their number."""
+    """Return the fields of `jobSpec.scheduling` that the scheduling policy leads to.
+
+    `pods`: their number.
+    """
     if policy.scheduling_policy is None:
         return {}
     path = "spec.runPolicy.schedulingPolicy"
     gang = findings.read(policy.scheduling_policy, path, SchedulingPolicy)
     if gang.min_available is not None and gang.min_available != pods:
-        problem = f"is {gang.min_available}, but the job has {pods} pods; a job starts when all its VMs exist"
+        problem = (
+            f"is {gang.min_available}, but the job has {pods} pods; a job starts when all its VMs"
+            " exist"
+        )
         findings.refuse(f"{path}.minAvailable", problem, str(pods))
     timeout_s = gang.schedule_timeout_seconds
     if timeout_s is None:

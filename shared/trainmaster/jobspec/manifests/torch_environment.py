@@ -1,6 +1,7 @@
 """The variables with which torchrun finds its peers: PET_… and, for elastic jobs, PET_RDZV_….
 
-Source: training-operator v1.9.0, pkg/controller.v1/pytorch; kubeflow/trainer, pkg/runtime/framework/plugins/torch.
+Source: training-operator v1.9.0, pkg/controller.v1/pytorch; kubeflow/trainer,
+pkg/runtime/framework/plugins/torch.
 """
 
 from __future__ import annotations
@@ -36,13 +37,19 @@ class ElasticPolicy(Level):
 def torch_variables(
     pods: int, nproc: str | int | None, path: str, findings: Findings
 ) -> dict[str, str]:
-    """Return the variables of every pod. `nproc`: processes per node: a number, auto, cpu or gpu."""
+    """Return the variables of every pod.
+
+    `nproc`: processes per node: a number, auto, cpu or gpu.
+    """
     per_node = "auto" if nproc is None else str(nproc)
     if per_node not in ("auto", "cpu", "gpu", "1") and not per_node.isdecimal():
         findings.refuse(path, f"is {per_node}, which is not known", "auto, cpu, gpu or a number")
     elif per_node.isdecimal() and int(per_node) > 1:
         total = pods * int(per_node)
-        reason = "Before torchrun sets it, WORLD_SIZE counts the replicas; torchrun's processes get their own number."
+        reason = (
+            "Before torchrun sets it, WORLD_SIZE counts the replicas; torchrun's processes get"
+            " their own number."
+        )
         findings.substitute(path, f"WORLD_SIZE={total}", f"WORLD_SIZE={pods}", reason)
     return {
         "PYTHONUNBUFFERED": "1",
@@ -57,12 +64,18 @@ def torch_variables(
 def elastic_variables(
     policy: ElasticPolicy, job_name: str, workers: int, findings: Findings
 ) -> dict[str, str]:
-    """Return the variables of an elastic job, each round of which has a fixed size. More workers are refused."""
+    """Return the variables of an elastic job, each round of which has a fixed size.
+
+    More workers are refused.
+    """
     path = "spec.elasticPolicy"
     least = workers if policy.min_replicas is None else policy.min_replicas
     most = workers if policy.max_replicas is None else policy.max_replicas
     if most != workers or not 1 <= least <= workers:
-        problem = f"allows {least} to {most} workers, and Worker.replicas is {workers}, the most that a job can have"
+        problem = (
+            f"allows {least} to {most} workers, and Worker.replicas is {workers}, the most that a"
+            " job can have"
+        )
         findings.refuse(
             path, problem, f"minReplicas: {min(max(least, 1), workers)}, maxReplicas: {workers}"
         )

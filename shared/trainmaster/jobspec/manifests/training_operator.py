@@ -1,6 +1,7 @@
 """PyTorchJob, TFJob, XGBoostJob (`kubeflow.org/v1`) and MPIJob (`kubeflow.org/v2beta1`).
 
-Source: the types, defaults and controllers of kubeflow/training-operator v1.9.0 and kubeflow/mpi-operator v0.8.2.
+Source: the types, defaults and controllers of kubeflow/training-operator v1.9.0 and
+kubeflow/mpi-operator v0.8.2.
 """
 
 from __future__ import annotations
@@ -94,7 +95,10 @@ def convert_pytorch(manifest: Manifest, findings: Findings) -> ManifestContent:
             findings.origins["trainmaster.elastic"] = "spec.elasticPolicy"
     roles = _roles(manifest, fields.pytorch_replica_specs, PYTORCH, injected, findings)
     if "Master" not in counts and workers > 1:
-        reason = "The job succeeds when worker 0, here called chief, has exited 0, and not when all workers have."
+        reason = (
+            "The job succeeds when worker 0, here called chief, has exited 0, and not when all"
+            " workers have."
+        )
         path = "spec.pytorchReplicaSpecs.Worker"
         findings.substitute(path, f"{workers} workers", f"chief and {workers - 1} workers", reason)
     content = _content(roles, fields.run_policy, pods, findings)
@@ -117,7 +121,10 @@ def convert_tensorflow(manifest: Manifest, findings: Findings) -> ManifestConten
     roles = _roles(manifest, fields.tf_replica_specs, TENSORFLOW, {}, findings)
     if not {"Chief", "Master"} & set(counts) and workers:
         path = "spec.tfReplicaSpecs.Worker"
-        reason = "TF_CONFIG calls worker 0 the chief. The job succeeds when it has exited 0, as in Kubeflow."
+        reason = (
+            "TF_CONFIG calls worker 0 the chief. The job succeeds when it has exited 0, as in"
+            " Kubeflow."
+        )
         findings.substitute(path, f"{workers} workers", f"chief and {workers - 1} workers", reason)
     if "Evaluator" in counts:
         reason = (
@@ -288,10 +295,16 @@ def convert_mpi(manifest: Manifest, findings: Findings) -> ManifestContent:
             worker.pod, container=launcher.pod.container, container_path=launcher.pod.container_path
         )
         launcher = replace(launcher, pod=machine)
-        reason = "The launcher's command runs on a machine as the worker requests, with the launcher's image."
+        reason = (
+            "The launcher's command runs on a machine as the worker requests, with the launcher's"
+            " image."
+        )
         findings.substitute("spec.mpiReplicaSpecs", "launcher and worker", "one replica", reason)
     if launcher:
-        reason = "Without a hostfile, mpirun counts the cores of the machine as slots; -np in the command limits them."
+        reason = (
+            "Without a hostfile, mpirun counts the cores of the machine as slots; -np in the"
+            " command limits them."
+        )
         findings.substitute(
             "spec.slotsPerWorker", str(fields.slots_per_worker), "the machine's cores", reason
         )

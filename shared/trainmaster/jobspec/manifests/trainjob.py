@@ -1,4 +1,5 @@
-"""TrainJob (`trainer.kubeflow.org/v1alpha1`) together with its runtime: in the same file, or a known one by its name.
+"""TrainJob (`trainer.kubeflow.org/v1alpha1`) together with its runtime: in the same file, or a
+known one by its name.
 
 Source: kubeflow/trainer, pkg/apis/trainer/v1alpha1/trainjob_types.go and manifests/base/runtimes.
 """
@@ -27,7 +28,10 @@ STOCK_RUNTIMES: Final[Mapping[str, Mapping[str, Any]]] = {
         "template": {"spec": {"replicatedJobs": [_TORCH_JOB]}},
     }
 }
-"""Runtimes that every installation of the Trainer has. Source: manifests/base/runtimes/torch_distributed.yaml."""
+"""Runtimes that every installation of the Trainer has.
+
+Source: manifests/base/runtimes/torch_distributed.yaml.
+"""
 
 
 class TrainJobFields(Level):
@@ -88,7 +92,10 @@ class TorchPolicy(Level):
 def convert_trainjob(
     manifest: Manifest, findings: Findings, others: Sequence[Mapping[str, Any]] = ()
 ) -> ManifestContent:
-    """Convert a TrainJob. `others`: the other objects of the file, among which its runtime may be."""
+    """Convert a TrainJob.
+
+    `others`: the other objects of the file, among which its runtime may be.
+    """
     fields = findings.read(manifest.spec, "spec", TrainJobFields)
     runtime = _find_runtime(fields.runtime_ref.get("name"), others, findings)
     if runtime is None:
@@ -118,8 +125,10 @@ def convert_trainjob(
 def _find_runtime(
     name: object, others: Sequence[Mapping[str, Any]], findings: Findings
 ) -> Mapping[str, Any] | None:
-    """Return the spec of the runtime of this name: in the file, or a stock runtime. None, with a problem, if there is
-    none."""
+    """Return the spec of the runtime of this name: in the file, or a stock runtime.
+
+    None, with a problem, if there is none.
+    """
     for other in others:
         if (
             other.get("kind") in RUNTIME_KINDS
@@ -127,19 +136,27 @@ def _find_runtime(
         ):
             return _mapping(other.get("spec"))
     if isinstance(name, str) and name in STOCK_RUNTIMES:
-        reason = "The file does not contain this runtime, so that of Kubeflow Trainer with the same name is used."
+        reason = (
+            "The file does not contain this runtime, so that of Kubeflow Trainer with the same name"
+            " is used."
+        )
         findings.substitute(
             "spec.runtimeRef", name, f"{TORCH_IMAGE}, unless the trainer names an image", reason
         )
         return STOCK_RUNTIMES[name]
     problem = f"names the runtime {name}, which the file does not contain"
-    example = f"add the ClusterTrainingRuntime as another document of the file, or use {', '.join(STOCK_RUNTIMES)}"
+    example = (
+        "add the ClusterTrainingRuntime as another document of the file, or use"
+        f" {', '.join(STOCK_RUNTIMES)}"
+    )
     findings.refuse("spec.runtimeRef.name", problem, example)
     return None
 
 
 def _with_trainer(job: Mapping[str, Any], trainer: Trainer, nodes: int) -> dict[str, Any]:
-    """Return the runtime's replicated job with the trainer's settings, as the Trainer's controller makes it."""
+    """Return the runtime's replicated job with the trainer's settings, as the Trainer's controller
+    makes it.
+    """
     template = _mapping(job.get("template"))
     batch = _mapping(template.get("spec"))
     pod_template = _mapping(batch.get("template"))

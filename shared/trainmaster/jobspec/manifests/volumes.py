@@ -1,4 +1,7 @@
-"""Volumes of a pod: only emptyDir is supported. The advice follows what the container uses the volume for."""
+"""Volumes of a pod: only emptyDir is supported.
+
+The advice follows what the container uses the volume for.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,14 @@ from trainmaster.jobspec.manifests.pod_fields import ContainerFields
 CREDENTIALS: Final = ("GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE")
 """Variables that name a file with a key or the configuration of an account of Google Cloud."""
 _KEY: Final = (
-    "leave out the volume, its mount and {variable}: programs have the credentials of the VM's service account, which "
-    "serviceAccountName names"
+    "leave out the volume, its mount and {variable}: programs have the credentials of the VM's"
+    " service account, which serviceAccountName names"
 )
 _INSTEAD: Final = {
-    "secret": 'annotations: {trainmaster: "secrets: {MY_SECRET: my-secret}"}, and read it from the variable',
+    "secret": (
+        'annotations: {trainmaster: "secrets: {MY_SECRET: my-secret}"}, and read it from the'
+        " variable"
+    ),
     "configMap": "put its files into the image, or into Cloud Storage (gs://…)",
     "downwardAPI": "read RANK, WORLD_SIZE and CLOUD_ML_JOB_ID",
     "projected": "leave it out: programs have the credentials of the VM's service account",

@@ -1,7 +1,7 @@
 """The kinds of job document, which of them a document is, and the API's resource for each.
 
-Every entrance calls `detect_kind`: command line, upload, message, API, `doctor`, schedule, console and Python client.
-Kubernetes manifests are converted to one of these kinds first (`job_document`).
+Every entrance calls `detect_kind`: command line, upload, message, API, `doctor`, schedule, console
+and Python client. Kubernetes manifests are converted to one of these kinds first (`job_document`).
 
 | kind            | body                                      | identified by              | API's resource           |
 | AI_PLATFORM     | `trainingInput`                           | the body                   | jobs                     |
@@ -52,12 +52,17 @@ class DocumentKind:
     identified_by: tuple[str, ...]
     """Canonical names at the top level that make a document one of this kind, for messages."""
     output_only: tuple[str, ...]
-    """Fields that only the service's answers have. Source: both APIs' schemas mark them as output only."""
+    """Fields that only the service's answers have.
+
+    Source: both APIs' schemas mark them as output only.
+    """
     allows_bare_body: bool = False
     """The fields of the body may stand at the top level of the document."""
 
     def bare_body(self, document: Mapping[str, object]) -> dict[str, object]:
-        """Return the fields of a body that stand at the top level, in a document without the body's own field."""
+        """Return the fields of a body that stand at the top level, in a document without the body's
+        own field.
+        """
         names = accepted_names(self.model)
         if any(names.get(name) == self.body for name in document):
             return {}
@@ -68,7 +73,9 @@ class DocumentKind:
         }
 
     def wrapped(self, document: Mapping[str, object]) -> dict[str, object]:
-        """Return the document as the API has it: what to run is in a field of its own, under the API's name."""
+        """Return the document as the API has it: what to run is in a field of its own, under the
+        API's name.
+        """
         names, bare = accepted_names(self.model), self.bare_body(document)
         result: dict[str, object] = {self.sent_body: bare} if bare and self.allows_bare_body else {}
         for name, value in document.items():
@@ -144,7 +151,9 @@ def detect_kind(document: Mapping[str, object]) -> DocumentKind:
 
 
 def kinds_of(name: str) -> list[DocumentKind]:
-    """Return the kinds of document that have a field of this name at the top level; those that it identifies first."""
+    """Return the kinds of document that have a field of this name at the top level; those that it
+    identifies first.
+    """
     identified = [
         kind
         for kind in KINDS
@@ -154,11 +163,16 @@ def kinds_of(name: str) -> list[DocumentKind]:
 
 
 def describe_missing_body(found: Iterable[str]) -> str:
-    """Return the problem of a document of no kind: what it has, and which fields identify each kind."""
+    """Return the problem of a document of no kind: what it has, and which fields identify each
+    kind.
+    """
     has = ", ".join(found) or "no field"
     kinds = "; ".join(f"{' or '.join(kind.identified_by)}: {kind.title}" for kind in KINDS)
     manifest = f"{' and '.join(MANIFEST_NAMES)}: manifest of Kubeflow or JobSet"
-    return f"is required: the document has {has}, and none of the fields that say what to run ({kinds}; {manifest})"
+    return (
+        f"is required: the document has {has}, and none of the fields that say what to run"
+        f" ({kinds}; {manifest})"
+    )
 
 
 def example_at(path: FieldPath) -> object:

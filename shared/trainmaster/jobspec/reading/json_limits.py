@@ -1,7 +1,8 @@
-"""Limits on what a document may consist of, whatever it means: plain JSON of bounded depth, size, numbers and text.
+"""Limits on what a document may consist of, whatever it means: plain JSON of bounded depth, size,
+numbers and text.
 
-All later steps rely on these limits, so that any document leads to a plan or to a list of problems, never to another
-error.
+All later steps rely on these limits, so that any document leads to a plan or to a list of problems,
+never to another error.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ JOB_EXAMPLE: Final = "jobId: digits_1, trainingInput: {region: us-central1, …}
 
 
 def invalid(problem: str, example: str) -> InvalidJob:
-    """Return the problem of a document that cannot be parsed. It concerns the whole document, and says where in it."""
+    """Return the problem of a document that cannot be parsed.
+
+    It concerns the whole document, and says where in it.
+    """
     return InvalidJob([Problem(ROOT, problem, example)])
 
 
@@ -35,7 +39,9 @@ def line_and_column(before: str) -> tuple[int, int]:
 
 
 def copy_as_json(document: Mapping[str, object]) -> tuple[dict[str, object], tuple[Problem, ...]]:
-    """Return a deep copy that is plain JSON, and its problems. A value with a problem is null in the copy.
+    """Return a deep copy that is plain JSON, and its problems.
+
+    A value with a problem is null in the copy.
 
     Raises InvalidJob for a document that is too large or too deep to be copied.
     """
@@ -112,7 +118,9 @@ class _Copier:
             raise invalid(problem, "trainingInput: {args: []}")
 
     def _drop(self, path: str, problem: str, example: str) -> object:
-        """Add the problem and return null as the value, so that list items keep their index and names stay given."""
+        """Add the problem and return null as the value, so that list items keep their index and
+        names stay given.
+        """
         self.problems.append(Problem(path or ROOT, problem, example))
         return None
 

@@ -1,6 +1,8 @@
-"""Parse untrusted bytes into a mapping: YAML or JSON of bounded size and depth, without duplicate names.
+"""Parse untrusted bytes into a mapping: YAML or JSON of bounded size and depth, without duplicate
+names.
 
-YAML's parser is imported when a document needs it. Most messages are JSON, and each function pays for its imports.
+YAML's parser is imported when a document needs it. Most messages are JSON, and each function pays
+for its imports.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ DOCUMENT_BYTES_MAX: Final = 1 << 20
 
 
 def parse_document(data: bytes, name: str) -> Mapping[str, object]:
-    """Return the document as written. It is JSON if `name` ends so or the content parses so, else YAML.
+    """Return the document as written.
+
+    It is JSON if `name` ends so or the content parses so, else YAML.
 
     Raises InvalidJob. `name` is that of the file or message, for the problem's text.
     """

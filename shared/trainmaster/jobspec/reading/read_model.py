@@ -1,7 +1,10 @@
-"""Read a plain document into its model: first the names, then the types. Fields with a problem are left out.
+"""Read a plain document into its model: first the names, then the types.
 
-Names may be in camelCase or snake_case: proto3 JSON reads both; TFX and tensorflow_cloud send the latter. Unknown names
-are refused: a typo in an optional field must not cost a night of training with the default.
+Fields with a problem are left out.
+
+Names may be in camelCase or snake_case: proto3 JSON reads both; TFX and tensorflow_cloud send the
+latter. Unknown names are refused: a typo in an optional field must not cost a night of training
+with the default.
 """
 
 from __future__ import annotations
@@ -68,9 +71,11 @@ def read_model(
 
 
 def with_lists(document: dict[str, object]) -> dict[str, object]:
-    """Return the document with a list of one where it has a single value for a field that is a list.
+    """Return the document with a list of one where it has a single value for a field that is a
+    list.
 
-    Source: gcloud reads its `--config` files so (apitools, `protojson.py`); the documentation's examples use it.
+    Source: gcloud reads its `--config` files so (apitools, `protojson.py`); the documentation's
+    examples use it.
     """
     kind = detect_kind(document)
     result = _with_lists(document, kind.model)
@@ -98,7 +103,10 @@ def _with_lists(written: dict[str, object], model: type[WireModel]) -> dict[str,
 
 
 def _misplaced(bare: Mapping[str, object], kind: DocumentKind) -> Problem:
-    problem = f"is missing: {', '.join(bare)} belong{'' if len(bare) > 1 else 's'} under it, not next to it"
+    problem = (
+        f"is missing: {', '.join(bare)} belong{'' if len(bare) > 1 else 's'} under it, not next"
+        " to it"
+    )
     example = (
         TRAINING_INPUT_EXAMPLE
         if kind.sent_body == TRAINING_INPUT
@@ -108,7 +116,9 @@ def _misplaced(bare: Mapping[str, object], kind: DocumentKind) -> Problem:
 
 
 class _NameReader:
-    """Replaces the sender's names by canonical ones, records the spelling, and refuses unknown names."""
+    """Replaces the sender's names by canonical ones, records the spelling, and refuses unknown
+    names.
+    """
 
     def __init__(self, kind: DocumentKind, problems: Problems) -> None:
         self._kind = kind
@@ -117,7 +127,9 @@ class _NameReader:
     def canonicalize(
         self, written: Mapping[str, object], model: type[WireModel], path: FieldPath
     ) -> dict[str, object]:
-        """Return the mapping with canonical names, in nested models too, without fields that are null."""
+        """Return the mapping with canonical names, in nested models too, without fields that are
+        null.
+        """
         models, names = nested_models(model), accepted_names(model)
         result: dict[str, object] = {}
         spellings: dict[str, str] = {}
@@ -188,10 +200,16 @@ class _NameReader:
                 for field in self._kind.identified_by
                 if (spelled := self._problems.names.get((field,)))
             ]
-            problem = f"belongs to a {titles}, but this document is a {self._kind.title}: a document describes one job"
+            problem = (
+                f"belongs to a {titles}, but this document is a {self._kind.title}: a document"
+                " describes one job"
+            )
             problems.add_text(name_path, problem, f"leave out {' or '.join([name, *own])}")
         elif is_root and name in MANIFEST_NAMES:
-            problem = "marks a manifest of Kubeflow or JobSet; here only a job file can be sent, with jobId and trainingInput"
+            problem = (
+                "marks a manifest of Kubeflow or JobSet; here only a job file can be sent, with"
+                " jobId and trainingInput"
+            )
             problems.add_text(
                 name_path, problem, "trainmaster convert MANIFEST prints the job file of a manifest"
             )
@@ -233,7 +251,9 @@ def _nearest_name(name: str, known: Mapping[str, object]) -> str | None:
 def _validate(
     canonical: dict[str, object], model: type[WireModel], problems: Problems
 ) -> WireModel:
-    """Validate; on errors report all of them, leave the fields out and validate the rest, which is then correct."""
+    """Validate; on errors report all of them, leave the fields out and validate the rest, which is
+    then correct.
+    """
     try:
         return model.model_validate(canonical)
     except ValidationError as error:
@@ -268,7 +288,9 @@ def _describe(detail: ErrorDetails) -> tuple[str, object]:
 
 
 def _leave_out(canonical: dict[str, object], path: FieldPath) -> None:
-    """Remove the innermost named field on the path; a list with a wrong item is removed as a whole."""
+    """Remove the innermost named field on the path; a list with a wrong item is removed
+    as a whole.
+    """
     holder: object = canonical
     field: tuple[dict[str, object], str] | None = None
     for step in path:

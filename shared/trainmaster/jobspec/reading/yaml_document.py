@@ -1,7 +1,7 @@
 """Parse YAML of bounded size and depth, without aliases, anchors, tags and duplicate names.
 
-YAML is read as the service's own client read it (1.1: `yes` is true), except for types that JSON lacks: dates and
-base-60 numbers stay strings, and a number with a leading zero is not octal.
+YAML is read as the service's own client read it (1.1: `yes` is true), except for types that JSON
+lacks: dates and base-60 numbers stay strings, and a number with a leading zero is not octal.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ def parse_yaml(text: str, name: str) -> object:
 
 
 def _one_of(documents: list[object], text: str, name: str) -> object:
-    """Return the only document, or a Kubernetes List of several objects. Raises InvalidJob for other documents."""
+    """Return the only document, or a Kubernetes List of several objects.
+
+    Raises InvalidJob for other documents.
+    """
     if len(documents) <= 1:
         return documents[0] if documents else None
     if all(isinstance(document, dict) and "apiVersion" in document for document in documents):
@@ -74,7 +77,9 @@ def _line_of(text: str, number: int) -> str:
 
 
 def _check_events(text: str, name: str) -> None:
-    """Check depth, size, aliases and tags before anything is built: the composer recurses, and aliases multiply."""
+    """Check depth, size, aliases and tags before anything is built: the composer recurses, and
+    aliases multiply.
+    """
     depth = nodes = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.NodeEvent):
@@ -107,7 +112,9 @@ def _where(name: str, mark: Any) -> str:
 
 
 class _Loader(yaml.CSafeLoader):
-    """Builds strings, numbers, booleans, null, lists and mappings with distinct names, and nothing else."""
+    """Builds strings, numbers, booleans, null, lists and mappings with distinct names, and nothing
+    else.
+    """
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - as PyYAML declares it
 

@@ -1,7 +1,8 @@
 """Resolve `trainmaster.placement`: the alternatives of a job, and their candidates.
 
-Each alternative is the job with some fields replaced. It is resolved and checked as such a job would be, and its
-problems have the paths of the alternative. A candidate is one zone of one alternative.
+Each alternative is the job with some fields replaced. It is resolved and checked as such a job
+would be, and its problems have the paths of the alternative. A candidate is one zone of one
+alternative.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ def with_alternatives(
     installed: Sequence[str],
     problems: Problems,
 ) -> Plan:
-    """Return the plan with its options and candidates. `installed`: the regions that `any` means; empty: not known."""
+    """Return the plan with its options and candidates.
+
+    `installed`: the regions that `any` means; empty: not known.
+    """
     placement = extension.placement
     listed = None if placement is None else _listed(placement, problems)
     if placement is None or listed is None or len(plan.groups) < len(spec.roles) or not plan.zones:
@@ -85,7 +89,10 @@ def with_alternatives(
             "one without",
         )
     if len(zones) > CANDIDATES_MAX:
-        problem = f"results in {len(zones)} candidates (zones of alternatives); a job has at most {CANDIDATES_MAX}"
+        problem = (
+            f"results in {len(zones)} candidates (zones of alternatives); a job has at most"
+            f" {CANDIDATES_MAX}"
+        )
         problems.add_text(path, problem, "fewer regions, or zones in place of regions")
     hardware = [option.groups for option in options]
     if len({tuple(group.tpu for group in groups) for groups in hardware}) > 1:
@@ -114,7 +121,9 @@ def with_alternatives(
 def _listed(
     placement: PlacementSpec, problems: Problems
 ) -> tuple[str, tuple[Alternative, ...]] | None:
-    """Return the list that the job gives and its name in the document; None if it gives none, both, or a wrong one."""
+    """Return the list that the job gives and its name in the document; None if it gives none, both,
+    or a wrong one.
+    """
     given = placement.lists
     if len(given) != 1:
         problem = (
@@ -156,7 +165,10 @@ class _Resolver:
         return field in self.alternative.model_fields_set
 
     def zones(self, tpus: Sequence[Tpu]) -> tuple[Sequence[str], bool]:
-        """Return the zones, and whether the user has listed them in this order. `tpus`: the alternative's slices."""
+        """Return the zones, and whether the user has listed them in this order.
+
+        `tpus`: the alternative's slices.
+        """
         alternative, zones_path = self.alternative, (*self.path, "zones")
         for field in ("regions", "zones"):
             if self._sets(field) and not getattr(alternative, field):
@@ -180,9 +192,12 @@ class _Resolver:
         elif (
             tpus and self.alternative.machine_spec and not self.plan.zones_listed
         ):  # others may offer the slice
-            return resolve_zones(
-                self.plan.region, (*self.path, "regions"), (), tpus, self.problems
-            )[1], False
+            return (
+                resolve_zones(self.plan.region, (*self.path, "regions"), (), tpus, self.problems)[
+                    1
+                ],
+                False,
+            )
         return self.plan.zones, self.plan.zones_listed
 
     def _zones_of_regions(self, tpus: Sequence[Tpu]) -> list[str]:
@@ -283,9 +298,11 @@ class _Resolver:
             "topology": (*path, "tpuTopology"),
         }
         roles = [
-            replace(role, **own, paths=replace(role.paths, **paths))
-            if role.task_type in named
-            else role
+            (
+                replace(role, **own, paths=replace(role.paths, **paths))
+                if role.task_type in named
+                else role
+            )
             for role in self.spec.roles
         ]
         changed = [role for role in roles if role.task_type in named]
@@ -293,7 +310,10 @@ class _Resolver:
         if machine.machine_type and any(
             role.is_tpu is not bool(before[role.task_type].tpu) for role in changed
         ):
-            problem = "must be a TPU for roles that have one, and a VM for the others: they start in different ways"
+            problem = (
+                "must be a TPU for roles that have one, and a VM for the others: they start in"
+                " different ways"
+            )
             problems.add(at_type, problem, "ct6e-standard-4t" if has_tpus else "a2-highgpu-1g")
             return self.spec.roles, groups
         resolved = resolve_task_groups(changed, problems, has_containers=True)
@@ -302,13 +322,19 @@ class _Resolver:
         return roles, tuple(by_type.values())
 
     def _check_slices(self, groups: Sequence[TaskGroup]) -> None:
-        """Slices that train together stay equal, for `MEGASCALE_*`. The job's own TPU software fits one generation."""
+        """Slices that train together stay equal, for `MEGASCALE_*`.
+
+        The job's own TPU software fits one generation.
+        """
         now, before = (
             [group.tpu for group in of if group.tpu] for of in (groups, self.plan.groups)
         )
         families, own = ({tpu.type.partition("-")[0] for tpu in tpus} for tpus in (now, before))
         if self.extension.image and families != own:
-            problem = f"is of another generation than {', '.join(own)}, for which the job names the TPU software"
+            problem = (
+                f"is of another generation than {', '.join(own)}, for which the job names the TPU"
+                " software"
+            )
             path = (*self.path, "machineSpec", "machineType")
             self.problems.add_text(
                 path, problem, f"leave out {EXTENSION}.image: each generation has its own"

@@ -1,7 +1,8 @@
-"""Resolve a job that names a built-in algorithm: by its former image, or by `trainmaster.algorithm`.
+"""Resolve a job that names a built-in algorithm: by its former image, or by
+`trainmaster.algorithm`.
 
-The job runs the algorithm's module in a current runtime. `fields.algorithm_arguments` checks its arguments, and
-`machines.algorithm_machines` its machines, so that a mistake costs no VM.
+The job runs the algorithm's module in a current runtime. `fields.algorithm_arguments` checks its
+arguments, and `machines.algorithm_machines` its machines, so that a mistake costs no VM.
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ def request_algorithm(
     if named is None and of_image is None:
         return None
     if named is not None and image is not None:
-        problem = f"cannot be combined with {problems.spelled_path(IMAGE_PATH)}: each names what the job runs"
+        problem = (
+            f"cannot be combined with {problems.spelled_path(IMAGE_PATH)}: each names what the job"
+            " runs"
+        )
         problems.add_text(ALGORITHM_PATH, problem, "leave one of them out")
         return RequestedAlgorithm(ALGORITHM_PATH, None)
     path, name = (IMAGE_PATH, of_image) if of_image is not None else (ALGORITHM_PATH, named or "")
@@ -81,7 +85,10 @@ def algorithm_runtime(
     image = training.master_config.image_uri
     if image is not None and requested.algorithm is not None:
         replacement = f"{algorithm.name} of Trainmaster on runtime {algorithm.runtime}"
-        reason = "The images of the built-in algorithms have ended with AI Platform Training; docs/algorithms.md lists"
+        reason = (
+            "The images of the built-in algorithms have ended with AI Platform Training;"
+            " docs/algorithms.md lists"
+        )
         reason += " what differs."
         problems.substitute(requested.path, image, replacement, reason)
     return RUNTIMES[algorithm.runtime]
@@ -121,7 +128,10 @@ def stored_algorithm(requested: RequestedAlgorithm | None) -> BuiltInAlgorithm |
 
 def _refuse_name(name: str, path: FieldPath, problems: Problems) -> None:
     if name in NOT_AVAILABLE:
-        problem = f"names the built-in algorithm {name}, which Trainmaster does not have: {NOT_AVAILABLE[name]}"
+        problem = (
+            f"names the built-in algorithm {name}, which Trainmaster does not have:"
+            f" {NOT_AVAILABLE[name]}"
+        )
         problems.add_text(path, problem, "packageUris and pythonModule, or an image of your own")
         return
     nearest = difflib.get_close_matches(name, ALGORITHMS, n=1, cutoff=0.4) or ["boosted_trees"]
@@ -151,5 +161,8 @@ def _check_fields(training: TrainingInput, named_by: FieldPath, problems: Proble
             determined[(*path, "imageUri")] = config.image_uri
     for path, value in determined.items():
         if value:
-            problem = f"cannot be combined with {problems.spelled_path(named_by)}: the algorithm determines it"
+            problem = (
+                f"cannot be combined with {problems.spelled_path(named_by)}: the algorithm"
+                " determines it"
+            )
             problems.add_text(path, problem, "leave it out")

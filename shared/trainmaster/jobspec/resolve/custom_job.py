@@ -1,7 +1,7 @@
 """Resolve the document of a Vertex AI CustomJob.
 
-Worker pools are roles by their position: primary (chief), workers, parameter servers, evaluators; `{}` skips one.
-Source: the API's schema, CustomJobSpec.workerPoolSpecs.
+Worker pools are roles by their position: primary (chief), workers, parameter servers, evaluators;
+`{}` skips one. Source: the API's schema, CustomJobSpec.workerPoolSpecs.
 """
 
 from __future__ import annotations

@@ -15,7 +15,9 @@ _NO_CONTAINER: Final = Container("")
 
 
 def resolve_gcs_folder(extension: Extension, spec: ResolvedSpec, problems: Problems) -> GcsFolder:
-    """Return whether programs find buckets below /gcs, and add a note if the boot image is the user's."""
+    """Return whether programs find buckets below /gcs, and add a note if the boot image is the
+    user's.
+    """
     programs = spec.programs.values()
     texts = [
         text
@@ -33,6 +35,9 @@ def resolve_gcs_folder(extension: Extension, spec: ResolvedSpec, problems: Probl
     if extension.gcs is False or not (extension.gcs or named or spec.dialect is Dialect.VERTEX):
         return GcsFolder.OFF
     if extension.image is not None and not any(role.is_tpu for role in spec.roles):
-        reason = "gcsfuse needs the package fuse3, which is installed from the package archive where the image lacks it"
+        reason = (
+            "gcsfuse needs the package fuse3, which is installed from the package archive where the"
+            " image lacks it"
+        )
         problems.substitute((EXTENSION, "image"), extension.image, extension.image, reason)
     return GcsFolder.REQUIRED if extension.gcs or named else GcsFolder.IF_POSSIBLE

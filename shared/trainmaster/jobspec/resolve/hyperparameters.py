@@ -1,6 +1,7 @@
 """Resolve `trainingInput.hyperparameters` to a tuning.
 
-Source of names, defaults and rules: the discovery document of `ml` v1, HyperparameterSpec and ParameterSpec.
+Source of names, defaults and rules: the discovery document of `ml` v1, HyperparameterSpec and
+ParameterSpec.
 """
 
 from __future__ import annotations
@@ -74,7 +75,10 @@ def resolve_hyperparameters(training: TrainingInput, problems: Problems) -> Tuni
 def _check_grid(spec: HyperparameterSpec, problems: Problems) -> None:
     for index, param in enumerate(spec.params):
         if param.type is ParameterKind.DOUBLE and spec.algorithm is Algorithm.GRID_SEARCH:
-            problem = "cannot be DOUBLE for GRID_SEARCH, which tries every value: a range of real numbers has no end"
+            problem = (
+                "cannot be DOUBLE for GRID_SEARCH, which tries every value: a range of real numbers"
+                " has no end"
+            )
             problems.add((*_PATH, "params", index, "type"), problem, "DISCRETE")
 
 

@@ -1,8 +1,10 @@
-"""Resolve a TrainingInput's scale tier, machine types, counts and configs to what each role requests.
+"""Resolve a TrainingInput's scale tier, machine types, counts and configs to what each role
+requests.
 
-The rules: types, counts and accelerators may be set for CUSTOM only; CUSTOM needs masterType; any other type is given
-exactly if its count is more than zero; all types are of one category, Compute Engine's names or the service's own.
-Source: the API's schema and the service's pages on scale tiers, GPUs and TPUs.
+The rules: types, counts and accelerators may be set for CUSTOM only; CUSTOM needs masterType; any
+other type is given exactly if its count is more than zero; all types are of one category, Compute
+Engine's names or the service's own. Source: the API's schema and the service's pages on scale
+tiers, GPUs and TPUs.
 """
 
 from __future__ import annotations
@@ -27,7 +29,10 @@ from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT, example_a
 ROLE_NAMES: Final = ("master", "worker", "parameterServer", "evaluator")
 _TIER_PATH: Final[FieldPath] = (TRAINING_INPUT, "scaleTier")
 _TPU_HOST: Final = "one replica on the TPU's own host"
-_TPU_HOST_REASON: Final = "A Cloud TPU is no longer driven by a separate VM: the program runs on the TPU's host (a TPU VM)."
+_TPU_HOST_REASON: Final = (
+    "A Cloud TPU is no longer driven by a separate VM: the program runs on the TPU's host (a TPU"
+    " VM)."
+)
 
 
 def role_configs(training: TrainingInput) -> dict[str, ReplicaConfig]:
@@ -151,8 +156,9 @@ def _check_categories(roles: tuple[RoleRequest, ...], problems: Problems) -> Non
             LEGACY_MACHINES[machine].machine_type if machine in LEGACY_MACHINES else "large_model"
         )
         problem = (
-            f"must be of the same category as {problems.spelled_path(first.paths.machine)} ({first.machine}), not "
-            f"{machine}: use either Compute Engine's machine types or the service's own for all roles"
+            f"must be of the same category as {problems.spelled_path(first.paths.machine)}"
+            f" ({first.machine}), not {machine}: use either Compute Engine's machine types or the"
+            " service's own for all roles"
         )
         problems.add(role.paths.machine, problem, example)
 
@@ -160,13 +166,18 @@ def _check_categories(roles: tuple[RoleRequest, ...], problems: Problems) -> Non
 def _move_to_tpu_host(
     roles: tuple[RoleRequest, ...], tier: ScaleTier | None, problems: Problems
 ) -> tuple[RoleRequest, ...]:
-    """Replace a master that drives a Cloud TPU (workerType cloud_tpu) by one primary replica on the TPU's host."""
+    """Replace a master that drives a Cloud TPU (workerType cloud_tpu) by one primary replica on the
+    TPU's host.
+    """
     master, worker, *others = roles
     drives_tpu = worker.machine_type in TPU_MACHINES and worker.count != 0 and not master.is_tpu
     if not drives_tpu or problems.has_any_at(worker.paths.count):
         return roles
     if worker.count != 1:
-        problem = f"must be 1 for {worker.machine}, not {worker.count}: a job can have one Cloud TPU of this kind"
+        problem = (
+            f"must be 1 for {worker.machine}, not {worker.count}: a job can have one Cloud TPU of"
+            " this kind"
+        )
         problems.add(worker.paths.count, problem, 1)
     for role in others:
         if role.count > 0:

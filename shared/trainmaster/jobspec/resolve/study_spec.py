@@ -48,7 +48,10 @@ def resolve_study(job: VertexTuningJob, problems: Problems) -> Tuning:
     parameters = resolve_parameters(requests, problems)
     for index, parameter in enumerate(study.parameters):
         if parameter.double_value_spec is not None and study.algorithm is Algorithm.GRID_SEARCH:
-            problem = "cannot be set for GRID_SEARCH, which tries every value: a range of real numbers has no end"
+            problem = (
+                "cannot be set for GRID_SEARCH, which tries every value: a range of real numbers"
+                " has no end"
+            )
             problems.add_text(
                 (*_PATH, "parameters", index, "doubleValueSpec"), problem, "discreteValueSpec"
             )
@@ -132,7 +135,10 @@ def _request_parameter(spec: StudyParameter, index: int, problems: Problems) -> 
     }
     given = [name for name, value in value_specs.items() if value is not None]
     if len(given) != 1 and not problems.has_any_at(path):
-        problem = f"has {' and '.join(given) or 'no values to try'}; it needs exactly one of {', '.join(_KINDS)}"
+        problem = (
+            f"has {' and '.join(given) or 'no values to try'}; it needs exactly one of"
+            f" {', '.join(_KINDS)}"
+        )
         problems.add_text(path, problem, "doubleValueSpec: {minValue: 0.0001, maxValue: 0.1}")
     name = given[0] if len(given) == 1 else "doubleValueSpec"
     values_path: FieldPath = (*path, name)

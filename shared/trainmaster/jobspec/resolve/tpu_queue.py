@@ -1,7 +1,7 @@
 """Whether a TPU slice is requested as a queued resource of Cloud TPU, and which jobs may do that.
 
-Only a job that is a single slice may: any other machine of the job would cost money while the slice waits in the queue.
-docs/decisions/0021-tpu-queued-resources.md
+Only a job that is a single slice may: any other machine of the job would cost money while the slice
+waits in the queue. docs/decisions/0021-tpu-queued-resources.md
 """
 
 from __future__ import annotations
@@ -50,19 +50,24 @@ def _check_single_slice(
     example = "queue: none" if path[0] == EXTENSION else 'strategy: "STANDARD"'
     if not any(group.tpu for group in groups):
         offered = (
-            "Compute Engine offers flex-start for VMs that are created one by one, or by a managed instance group, and "
-            "not for those of a job, which are created together under fixed names"
+            "Compute Engine offers flex-start for VMs that are created one by one, or by a managed"
+            " instance group, and not for those of a job, which are created together under fixed"
+            " names"
             if queue is TpuQueue.FLEX_START
             else "only TPU slices wait in a queue"
         )
         problem = (
-            f"cannot be {queue.name} for a job of VMs: {offered}. VMs are requested in one zone after the other until "
-            "there is capacity, for as long as the job may wait; Spot VMs (trainmaster.spot) or a reservation "
-            "(trainmaster.reservation), also a future one in calendar mode, get GPUs sooner"
+            f"cannot be {queue.name} for a job of VMs: {offered}. VMs are requested in one zone"
+            " after the other until there is capacity, for as long as the job may wait; Spot VMs"
+            " (trainmaster.spot) or a reservation (trainmaster.reservation), also a future one in"
+            " calendar mode, get GPUs sooner"
         )
         problems.add_text(path, problem, example)
     elif (replicas := sum(group.count for group in groups)) > 1:
-        problem = f"cannot be {queue.name} for a job of {replicas} replicas: only a job of one TPU slice can wait in a queue"
+        problem = (
+            f"cannot be {queue.name} for a job of {replicas} replicas: only a job of one TPU slice"
+            " can wait in a queue"
+        )
         problems.add_text(path, problem, example)
 
 

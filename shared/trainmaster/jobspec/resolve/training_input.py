@@ -98,8 +98,9 @@ def resolve_training_input(
 def _primary_type(training: TrainingInput) -> TaskType:
     """Return `chief` or `master`, the primary's name in TF_CONFIG.
 
-    It is `chief` for runtime 2.1 and newer, `master` for 1.15 and older, and for containers `master` unless
-    useChiefInTfConfig is set, which has no effect without a container. Source: release notes of March 2020.
+    It is `chief` for runtime 2.1 and newer, `master` for 1.15 and older, and for containers
+    `master` unless useChiefInTfConfig is set, which has no effect without a container. Source:
+    release notes of March 2020.
     """
     if training.master_config.image_uri is not None:
         return TaskType.CHIEF if training.use_chief_in_tf_config else TaskType.MASTER
@@ -108,7 +109,9 @@ def _primary_type(training: TrainingInput) -> TaskType:
 
 
 def _uses_container(training: TrainingInput, problems: Problems) -> bool:
-    """Return True if the job runs a container image, except one of Google's prebuilt images that runs a package."""
+    """Return True if the job runs a container image, except one of Google's prebuilt images that
+    runs a package.
+    """
     image = training.master_config.image_uri
     if image is None:
         return problems.has_any_at(IMAGE_PATH)
@@ -128,7 +131,10 @@ def _resolve_runtime(
         (PYTHON_PATH, training.python_version),
     ):
         if value is not None:
-            problem = f"cannot be combined with {problems.spelled_path(IMAGE_PATH)}: the image determines it"
+            problem = (
+                f"cannot be combined with {problems.spelled_path(IMAGE_PATH)}: the image"
+                " determines it"
+            )
             example = (
                 f"leave out {problems.spelled_name(path)} or {problems.spelled_name(IMAGE_PATH)}"
             )
@@ -156,7 +162,10 @@ def _resolve_programs(
     if has_container:
         for path, value in ((packages_path, packages), (module_path, module)):
             if value:
-                problem = f"cannot be combined with {problems.spelled_path(IMAGE_PATH)}: a container has its program"
+                problem = (
+                    f"cannot be combined with {problems.spelled_path(IMAGE_PATH)}: a container has"
+                    " its program"
+                )
                 problems.add_text(path, problem, "leave it out")
         return {role.task_type: _container_program(training, role, variables) for role in roles}
     check_packages(packages, packages_path, problems)
@@ -170,10 +179,12 @@ def _resolve_programs(
 def _container_program(
     training: TrainingInput, role: RoleRequest, variables: tuple[Variable, ...]
 ) -> Program:
-    """Return the program of a role. A role without an image runs the master's, and so does the primary on a TPU.
+    """Return the program of a role.
 
-    Without command and arguments the image's own run. A command runs without the image's arguments; arguments go to the
-    image's ENTRYPOINT. Source: the API's schema, ReplicaConfig.
+    A role without an image runs the master's, and so does the primary on a TPU.
+
+    Without command and arguments the image's own run. A command runs without the image's arguments;
+    arguments go to the image's ENTRYPOINT. Source: the API's schema, ReplicaConfig.
     """
     is_primary = role.task_type in (TaskType.CHIEF, TaskType.MASTER)
     config = role_configs(training)["master" if is_primary else role.name]
@@ -225,14 +236,20 @@ def _check_container_fields(
                 "set containerArgs in each role's config, and leave out args",
             )
         elif not has_container:
-            problem = f"can only be set for a container, and {problems.spelled_path(IMAGE_PATH)} is not given"
+            problem = (
+                f"can only be set for a container, and {problems.spelled_path(IMAGE_PATH)} is not"
+                " given"
+            )
             problems.add_text((*path, field), problem, "use args")
 
 
 def _check_tpu_version(
     config: ReplicaConfig, path: FieldPath, problems: Problems, *, is_tpu: bool
 ) -> None:
-    """Check `tpuTfVersion`. It named the TensorFlow version of the TPU; today the container has its own."""
+    """Check `tpuTfVersion`.
+
+    It named the TensorFlow version of the TPU; today the container has its own.
+    """
     version = config.tpu_tf_version
     if version is None:
         return

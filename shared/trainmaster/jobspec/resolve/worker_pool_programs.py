@@ -1,4 +1,6 @@
-"""Resolve the programs of a CustomJob's worker pools: all containers, or all Python packages in one runtime."""
+"""Resolve the programs of a CustomJob's worker pools: all containers, or all Python packages in one
+runtime.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ class PoolPrograms:
         container_path, package_path = (*path, "containerSpec"), (*path, "pythonPackageSpec")
         container, package = pool.container_spec, pool.python_package_spec
         if container is not None and package is not None:
-            problem = f"cannot be combined with {self._problems.spelled_path(container_path)}: a pool runs one of them"
+            problem = (
+                f"cannot be combined with {self._problems.spelled_path(container_path)}: a pool"
+                " runs one of them"
+            )
             self._problems.add_text(package_path, problem, "leave one of them out")
         elif container is not None:
             self._set_runtime(CONTAINER_HOST, container_path)
@@ -70,8 +75,8 @@ class PoolPrograms:
         version = prebuilt_image_version(image)
         if version is None:
             problem = (
-                f"must be one of Google's prebuilt training images, not {quoted(image)}; to use another image, put the "
-                "package into it and use containerSpec"
+                f"must be one of Google's prebuilt training images, not {quoted(image)}; to use"
+                " another image, put the package into it and use containerSpec"
             )
             self._problems.add(
                 path, problem, "us-docker.pkg.dev/vertex-ai/training/tf-gpu.2-17.py310:latest"
@@ -83,7 +88,9 @@ class PoolPrograms:
             note_prebuilt_image(image, runtime_label(version, runtime), path, self._problems)
 
     def _set_runtime(self, runtime: Runtime, path: FieldPath) -> None:
-        """Set the job's runtime at the first pool; add a problem if another pool has a different one."""
+        """Set the job's runtime at the first pool; add a problem if another pool has a different
+        one.
+        """
         if not self.by_type:
             self.runtime, self._runtime_path = runtime, path
         elif runtime != self.runtime:

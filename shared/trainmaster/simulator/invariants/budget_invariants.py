@@ -1,4 +1,6 @@
-"""I3: budgets are recounted from the decisions in the ledger, and compared with what the rules have stored."""
+"""I3: budgets are recounted from the decisions in the ledger, and compared with what the rules have
+stored.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ class BudgetCount:
             self._free_reruns += action.charge is Budget.FREE
 
     def check(self, state: State) -> None:
-        """Raise ViolationError unless the stored budgets equal the count and are within their limits."""
+        """Raise ViolationError unless the stored budgets equal the count and are within their
+        limits.
+        """
         job = state.job
         used = (job.budgets.reruns_used, job.budgets.internal_used, job.attempt)
         if used != (

@@ -24,7 +24,8 @@ from trainmaster.simulator.world.context import Context
 REPAIR_MAX_S: Final = 400.0
 """How long the replicas may be in two zones: some sweeps."""
 READY_MAX_S: Final = 10.0
-"""How long a job may stay PREPARING after its last replica became ready, if no message is delayed."""
+"""How long a job may stay PREPARING after its last replica became ready, if no message is delayed.
+"""
 
 
 @dataclass(slots=True)
@@ -48,7 +49,10 @@ class ClusterInvariants:
         self._delays_messages = self.context.faults.delays_messages
 
     def check_time_limits(self) -> None:
-        """Raise ViolationError if a transitional state has lasted too long. Called after every action."""
+        """Raise ViolationError if a transitional state has lasted too long.
+
+        Called after every action.
+        """
         now = self.context.now
         if (
             self._ready_since is not None
@@ -94,7 +98,8 @@ class ClusterInvariants:
         hosts = job.placed.plan.group(event.subject.replica_id.task_type).hosts
         if is_about_slice and len(reported) < hosts:
             raise ViolationError(
-                f"hosts: {decision.action.kind} after reports of {len(reported)} of {hosts}: {entry.key}"
+                f"hosts: {decision.action.kind} after reports of {len(reported)} of {hosts}:"
+                f" {entry.key}"
             )
 
     def _track_zones(self, entry: LedgerEntry, state: State) -> None:

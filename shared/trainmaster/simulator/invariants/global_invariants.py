@@ -25,8 +25,11 @@ from trainmaster.simulator.world.context import Context
 from trainmaster.simulator.world.vm import VmPool
 
 DUPLICATE_NAME_MAX_S: Final = 400.0
-"""How long two VMs may have one name. A late insert in a zone that was given up creates a second VM, which the next
-sweep finds; its shutdown takes some time."""
+"""How long two VMs may have one name.
+
+A late insert in a zone that was given up creates a second VM, which the next sweep finds; its
+shutdown takes some time.
+"""
 
 
 @dataclass(slots=True)
@@ -46,9 +49,12 @@ class GlobalInvariants:
         return all(job.has_ended for job in self.jobs.values())
 
     def check_commit(self, job_id: str, queue_read_at: float | None = None) -> None:
-        """Check the job, and its admission if there are limits. Called after every commit of the job.
+        """Check the job, and its admission if there are limits.
 
-        `queue_read_at`: when the committing invocation last read the admission queue. None: it has not read it.
+        Called after every commit of the job.
+
+        `queue_read_at`: when the committing invocation last read the admission queue. None: it has
+        not read it.
         """
         invariants = self.jobs[job_id]
         invariants.check_commit()
@@ -57,7 +63,9 @@ class GlobalInvariants:
             self._check_admission(invariants.job, queue_read_at)
 
     def check_action(self) -> None:
-        """Check for duplicate VM names in two zones (I5), and all time limits. Called after every action.
+        """Check for duplicate VM names in two zones (I5), and all time limits.
+
+        Called after every action.
 
         Within a zone, Compute Engine itself keeps names unique.
         """
@@ -75,7 +83,10 @@ class GlobalInvariants:
             invariants.cluster.check_time_limits()
 
     def check_end(self) -> None:
-        """Check the end of all jobs. Called when the faults are over and nothing happens any more."""
+        """Check the end of all jobs.
+
+        Called when the faults are over and nothing happens any more.
+        """
         for invariants in self.jobs.values():
             invariants.check_end()
 
@@ -121,9 +132,12 @@ def _queue_position(job: Job) -> tuple[object, ...]:
 def check_submissions(
     submissions: Mapping[str, tuple[str, str]], store: MemoryStore, objects: MemoryObjects
 ) -> None:
-    """Check that each submission became its job, or was refused, but not both. Called when nothing is in flight.
+    """Check that each submission became its job, or was refused, but not both.
 
-    `submissions`: see `trainmaster.simulator.world.user_actions.UserActions`. Raises ViolationError.
+    Called when nothing is in flight.
+
+    `submissions`: see `trainmaster.simulator.world.user_actions.UserActions`. Raises
+    ViolationError.
     """
     refused = {rejection.source for rejection in store.rejections(limit=1_000_000)}
     for source, (job_id, uri) in submissions.items():

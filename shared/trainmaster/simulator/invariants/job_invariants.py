@@ -9,8 +9,9 @@
     I9    the ledger, folded, is the stored state
     F1-5  rounds (`simulator.invariants.round_invariants`)
 
-I7, I8 and I10 (any order of messages, functions that crash, capacity errors) are the faults of the histories.
-The state is derived from the decisions in the ledger, independently of the code that stores it.
+I7, I8 and I10 (any order of messages, functions that crash, capacity errors) are the faults of the
+histories. The state is derived from the decisions in the ledger, independently of the code that
+stores it.
 """
 
 from __future__ import annotations
@@ -79,7 +80,9 @@ class JobInvariants:
         return self.ended_s is not None
 
     def check_commit(self) -> None:
-        """Check the new entries of the ledger one by one, and compare their fold with the stored state (I9)."""
+        """Check the new entries of the ledger one by one, and compare their fold with the stored
+        state (I9).
+        """
         ledger = self.store.ledger(self.job_id)
         if len(ledger) == self._entries_read:
             return
@@ -93,7 +96,9 @@ class JobInvariants:
             )
 
     def check_deletion(self, vm: SimVm) -> None:
-        """Check that this VM, which is about to be deleted, is not one that the stored state desires (I5)."""
+        """Check that this VM, which is about to be deleted, is not one that the stored state
+        desires (I5).
+        """
         self.vms.check_deletion(vm, self.state)
 
     def check_end(self) -> None:
@@ -127,7 +132,10 @@ class JobInvariants:
                 replica.state is not ReplicaState.COMPLETED
                 and vm_name(self.job_id, replica.replica_id) not in names
             ):
-                return f": VM generation {replica.vm_generation} of {replica.replica_id} is missing and is not created"
+                return (
+                    f": VM generation {replica.vm_generation} of {replica.replica_id} is missing"
+                    " and is not created"
+                )
         return ""
 
     def _check_entry(self, entry: LedgerEntry) -> None:
@@ -162,13 +170,16 @@ class JobInvariants:
             self.ended_s = self.context.now
 
     def _check_subject(self, before: State, entry: LedgerEntry) -> None:
-        """Check that an event about another incarnation than the current one changes nothing (I4), and I2."""
+        """Check that an event about another incarnation than the current one changes nothing (I4),
+        and I2.
+        """
         event, decision = entry.event, entry.decision
         if not isinstance(event, ReplicaEvent) or isinstance(decision.action, Ignore):
             return
         subject = event.subject
         if before.job.state.is_terminal:
-            return  # decided before the end was stored; the replicas of an ended job may still change
+            # Decided before the end was stored; the replicas of an ended job may still change.
+            return
         replica = next(
             (member for member in before.replicas if member.replica_id == subject.replica_id), None
         )
@@ -182,7 +193,8 @@ class JobInvariants:
             return  # an exit 0 of the primary counts in any round, and on any VM of the attempt
         if not _is_current(before.job, subject, replica, is_loss=isinstance(event, VmLost)):
             raise ViolationError(
-                f"I4: {entry.key} is not of the current incarnation of {replica}: {decision.action.kind}"
+                f"I4: {entry.key} is not of the current incarnation of {replica}:"
+                f" {decision.action.kind}"
             )
         if isinstance(event, VmLost) and event.cause is LossCause.AGENT_SILENT:
             self.vms.check_silence(entry, subject, self.pool, self.context.now)
@@ -213,7 +225,9 @@ class JobInvariants:
 
 
 def _is_current(job: Job, subject: IncarnationRef, replica: Replica, *, is_loss: bool) -> bool:
-    """Return whether an event is about the replica's current VM and, unless it is a loss, its current incarnation."""
+    """Return whether an event is about the replica's current VM and, unless it is a loss, its
+    current incarnation.
+    """
     if subject.vm_generation != replica.vm_generation:
         return False
     return is_loss or subject.incarnation in (

@@ -1,6 +1,8 @@
-"""Invariant of the notifications: subscribers learn of every transition of a job, and of nothing else.
+"""Invariant of the notifications: subscribers learn of every transition of a job, and of nothing
+else.
 
-The transitions are found by folding the ledger step by step, independently of the effects that it stores.
+The transitions are found by folding the ledger step by step, independently of the effects that it
+stores.
 """
 
 from __future__ import annotations
@@ -16,7 +18,10 @@ from trainmaster.simulator.invariants import ViolationError
 def check_notifications(
     job_id: str, messages: Sequence[bytes], ledger: Sequence[LedgerEntry]
 ) -> None:
-    """Check the messages about one job when its history is over. Repeated messages must be equal."""
+    """Check the messages about one job when its history is over.
+
+    Repeated messages must be equal.
+    """
     received: dict[str, tuple[str, int]] = {}
     for message in map(json.loads, messages):
         if message["job_id"] != job_id:

@@ -1,4 +1,6 @@
-"""Invariants over real VMs. They identify VMs by numeric id, because the rules they check rely on names and labels.
+"""Invariants over real VMs.
+
+They identify VMs by numeric id, because the rules they check rely on names and labels.
 
 I4    all events of a VM generation that change anything are about one VM, and it was created for that generation
 I4    a VM that is called silent has written no sign of life for more than a minute
@@ -38,23 +40,29 @@ class VmInvariants:
     """Instance id of the VM whose event first changed anything."""
 
     def check_creation(self, vm: SimVm) -> None:
-        """Check the zone of a VM that Compute Engine begins to create (I5), and record its generation."""
+        """Check the zone of a VM that Compute Engine begins to create (I5), and record its
+        generation.
+        """
         observed = vm.observed
         generation = (observed.replica_id, observed.vm_generation)
         self._created[observed.instance_id] = generation
         zone = self._zones.setdefault(generation, observed.zone)
         if observed.zone != zone:
             raise ViolationError(
-                f"I5: {_describe(generation)} is created in {observed.zone}, and was created in {zone}"
+                f"I5: {_describe(generation)} is created in {observed.zone}, and was created in"
+                f" {zone}"
             )
 
     def check_accepted(
         self, entry: LedgerEntry, subject: IncarnationRef, *, is_slice: bool
     ) -> None:
-        """Check the VM of an event that changed something (I4). A VM that no longer exists has no id in its event.
+        """Check the VM of an event that changed something (I4).
 
-        The hosts of a slice may not know the id of their node. A repeated request may therefore create the slice of a
-        VM generation again after it was lost, and both count as that generation.
+        A VM that no longer exists has no id in its event.
+
+        The hosts of a slice may not know the id of their node. A repeated request may therefore
+        create the slice of a VM generation again after it was lost, and both count as that
+        generation.
         """
         instance_id = subject.vm.instance_id
         if not instance_id:
@@ -70,7 +78,8 @@ class VmInvariants:
         accepted = self._accepted.setdefault(generation, instance_id)
         if accepted != instance_id:
             raise ViolationError(
-                f"I4: {entry.key} is about VM {instance_id}; {_describe(generation)} is VM {accepted}"
+                f"I4: {entry.key} is about VM {instance_id}; {_describe(generation)} is VM"
+                f" {accepted}"
             )
 
     @staticmethod
@@ -89,7 +98,9 @@ class VmInvariants:
                     )
 
     def check_deletion(self, vm: SimVm, state: State | None) -> None:
-        """Check that this VM, which is about to be deleted, is not one that the stored state desires (I5)."""
+        """Check that this VM, which is about to be deleted, is not one that the stored state
+        desires (I5).
+        """
         if state is None or state.job.state.is_terminal or vm.observed.status not in USABLE:
             return
         observed = vm.observed
@@ -100,8 +111,8 @@ class VmInvariants:
             is_its_vm = (replica.replica_id, replica.vm_generation) == generation
             if is_its_vm and replica.state is not ReplicaState.COMPLETED:
                 raise ViolationError(
-                    f"I5: deleted {_describe(generation)}, VM {observed.instance_id} in {observed.zone}, "
-                    f"of {replica.key} ({replica.state})"
+                    f"I5: deleted {_describe(generation)}, VM {observed.instance_id} in"
+                    f" {observed.zone}, of {replica.key} ({replica.state})"
                 )
 
 

@@ -8,7 +8,10 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Rates of faults. Fields without a unit in their name are probabilities; 0 means that the fault never happens."""
+    """Rates of faults.
+
+    Fields without a unit in their name are probabilities; 0 means that the fault never happens.
+    """
 
     name: str
     duplicate: float = 0.0
@@ -16,17 +19,30 @@ class Profile:
     late: float = 0.0
     """Per message: delivered after minutes instead of fractions of a second."""
     lost: float = 0.0
-    """Per message of `provision` and `sweep`: never delivered. Only these are repaired by the next sweep."""
+    """Per message of `provision` and `sweep`: never delivered.
+
+    Only these are repaired by the next sweep.
+    """
     lost_event: float = 0.0
-    """Per vm-ready or replica-exit: accepted, and never delivered. If set, agents repeat the latest one."""
+    """Per vm-ready or replica-exit: accepted, and never delivered.
+
+    If set, agents repeat the latest one.
+    """
     crash: float = 0.0
-    """Per port call of a function: the instance ends, in half of the cases before the call, otherwise after it."""
+    """Per port call of a function: the instance ends, in half of the cases before the call,
+    otherwise after it.
+    """
     temporary_error: float = 0.0
-    """Per port call of a function: it raises TemporaryError, in half of the cases after the call was applied."""
+    """Per port call of a function: it raises TemporaryError, in half of the cases after the call
+    was applied.
+    """
     suspend: float = 0.0
     """Per port call of a function: other actions run before or after the call."""
     instances_max: int = 4
-    """Concurrent invocations of functions. Pub/Sub delivers again later when no instance is free."""
+    """Concurrent invocations of functions.
+
+    Pub/Sub delivers again later when no instance is free.
+    """
     skew_s: float = 0.0
     """Largest error of a function instance's clock, in seconds."""
     stockout: float = 0.0
@@ -34,7 +50,10 @@ class Profile:
     stockout_late: float = 0.0
     """Per insert: the operation fails with a stockout after the call was accepted."""
     partial: float = 0.0
-    """Per insert that may create fewer VMs than requested: it does. Jobs have optional replicas if it is set."""
+    """Per insert that may create fewer VMs than requested: it does.
+
+    Jobs have optional replicas if it is set.
+    """
     slow_create: float = 0.0
     """Per insert: the operation takes minutes."""
     quota: float = 0.0
@@ -58,7 +77,10 @@ class Profile:
     agent_crash_per_hour: float = 0.0
     """Crashes of a VM's agent, per hour."""
     hang_per_hour: float = 0.0
-    """Hangs of a VM, per hour: it stays RUNNING, and its agent does nothing more. One VM of a job at a time."""
+    """Hangs of a VM, per hour: it stays RUNNING, and its agent does nothing more.
+
+    One VM of a job at a time.
+    """
     unreachable: float = 0.0
     """Per publish call of an agent: it fails."""
     cancel: float = 0.0
@@ -83,7 +105,10 @@ class Profile:
         )
 
     def without_faults(self) -> Profile:
-        """Return a profile without faults. Fields that describe the installation stay as they are."""
+        """Return a profile without faults.
+
+        Fields that describe the installation stay as they are.
+        """
         return Profile(
             self.name,
             skew_s=self.skew_s,
@@ -134,7 +159,9 @@ USERS: Final = Profile(
 STORM: Final = Profile(
     "storm", suspend=0.35, instances_max=16, duplicate=0.2, fail=0.3, loss_per_hour=15, stockout=0.1
 )
-"""For gangs of up to a dozen replicas: many concurrent invocations, most of which decide on an outdated state."""
+"""For gangs of up to a dozen replicas: many concurrent invocations, most of which decide on an
+outdated state.
+"""
 EVERYTHING: Final = Profile(
     "everything",
     duplicate=0.1,
@@ -170,9 +197,12 @@ LOST_EVENTS: Final = replace(
     reboot=0.7,
     replays_requests=True,
 )
-"""Only the repeated reports of agents let these jobs end, also those that an agent repeats after its VM rebooted.
+"""Only the repeated reports of agents let these jobs end, also those that an agent repeats after
+its VM rebooted.
 
-Compute Engine remembers request ids: that is how the loss of a VM is found from which no report was handled."""
+Compute Engine remembers request ids: that is how the loss of a VM is found from which no report was
+handled.
+"""
 REPLAYS: Final = replace(MACHINES, name="replays", replays_requests=True)
 HANGS: Final = Profile(
     "hangs", hang_per_hour=10, fail=0.2, loss_per_hour=5, suspend=0.1, duplicate=0.1, crash=0.02

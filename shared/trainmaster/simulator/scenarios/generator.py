@@ -35,7 +35,8 @@ QUEUE_LIMITS: Final = {"vcpus": 12}
 """Jobs need 4, 8 or 12 vCPUs: one large job fits, or up to three small ones."""
 
 SILENCE_S: Final = STARTUP_TIMEOUT_S + 120.0
-"""Longest time in which nothing is stored while a VM hangs: that long if it hangs while it boots."""
+"""Longest time in which nothing is stored while a VM hangs: that long if it hangs while it boots.
+"""
 
 
 def rng_of(seed: int, profile: Profile) -> random.Random:
@@ -44,7 +45,9 @@ def rng_of(seed: int, profile: Profile) -> random.Random:
 
 
 def draw_scenario(rng: random.Random, profile: Profile) -> Scenario:
-    """Draw the jobs that suit the profile: queued jobs, jobs on TPU slices, or one job of any other kind."""
+    """Draw the jobs that suit the profile: queued jobs, jobs on TPU slices, or one job of any other
+    kind.
+    """
     if profile.name == QUEUE.name:
         jobs = tuple(
             _draw_queued_job(rng, number + 1) for number in range(rng.choice(QUEUE_JOB_COUNTS))
@@ -104,7 +107,10 @@ def _draw_job(
 def training_job(
     workers: int, variant: int, job_id: str = JOB_ID, priority: int = 0
 ) -> tuple[bytes, Plan]:
-    """Return job file and plan of a job on n1-standard-4. `variant` selects its zones and policies."""
+    """Return job file and plan of a job on n1-standard-4.
+
+    `variant` selects its zones and policies.
+    """
     training: dict[str, object] = {
         "scaleTier": "CUSTOM",
         "masterType": "n1-standard-4",

@@ -44,7 +44,9 @@ class Scenario:
     horizon_s: float = 4000.0
     """When everything must have ended."""
     quiet_s: float = 900.0
-    """After the faults: a history in which nothing is stored for this long, and jobs have not ended, is stuck."""
+    """After the faults: a history in which nothing is stored for this long, and jobs have not
+    ended, is stuck.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +74,22 @@ class Outcome:
 
 
 class HistoryError(AssertionError):
-    """A history broke an invariant, or a flow raised an unexpected exception. The text contains how to replay it."""
+    """A history broke an invariant, or a flow raised an unexpected exception.
+
+    The text contains how to replay it.
+    """
 
     def __init__(self, seed: int, scenario: Scenario, cause: Exception, trace: str) -> None:
         jobs = "\n".join(
-            f"{job.document.decode()}\n{job.duration_s:.0f} s of {'' if job.is_synchronous else 'a'}synchronous "
-            f"training, a checkpoint every {job.checkpoint_s:.0f} s"
+            f"{job.document.decode()}\n{job.duration_s:.0f} s of"
+            f" {'' if job.is_synchronous else 'a'}synchronous training, a checkpoint every"
+            f" {job.checkpoint_s:.0f} s"
             for job in scenario.jobs
         )
         super().__init__(
-            f"seed {seed}, profile {scenario.profile.name}: {type(cause).__name__}: {cause}\n{jobs}\n"
-            f"replay: python -m trainmaster.simulator --seed {seed} --profile {scenario.profile.name}\n{trace}"
+            f"seed {seed}, profile {scenario.profile.name}: {type(cause).__name__}:"
+            f" {cause}\n{jobs}\nreplay: python -m trainmaster.simulator --seed {seed} --profile"
+            f" {scenario.profile.name}\n{trace}"
         )
         self.seed = seed
         self.cause = cause

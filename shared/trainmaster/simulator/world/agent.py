@@ -1,7 +1,9 @@
-"""A model of the agent's protocol: same state on disk, same event queues, same order as `agent.control.agent`.
+"""A model of the agent's protocol: same state on disk, same event queues, same order as
+`agent.control.agent`.
 
 The real agent consists of threads, processes and HTTP calls, which cannot run in virtual time.
-`tests/integration/agent` holds the real one to the same promises (docs/interfaces.md sections 2 and 3).
+`tests/integration/agent` holds the real one to the same promises (docs/interfaces.md sections 2 and
+3).
 """
 
 from __future__ import annotations
@@ -50,7 +52,10 @@ class _Disk:
 
 
 class SimAgent:
-    """The agent of one VM, or of one host of a slice. Each host has its own agent, with its own disk."""
+    """The agent of one VM, or of one host of a slice.
+
+    Each host has its own agent, with its own disk.
+    """
 
     def __init__(
         self, vm: SimVm, host: int | None, training: Training, bus: SimBus, context: Context
@@ -66,7 +71,9 @@ class SimAgent:
         self._boots = 0  # actions that were planned before the last boot are dropped
         self._is_up = False
         self.off_since_s: float | None = None
-        """Virtual time since which it writes nothing, because its VM is off or hangs; None: it writes."""
+        """Virtual time since which it writes nothing, because its VM is off or hangs; None: it
+        writes.
+        """
         self._agent_started_at = context.scheduler.clock()
         self._reset()
 
@@ -108,7 +115,9 @@ class SimAgent:
             self.program = None
 
     def crash(self) -> None:
-        """The next agent process kills the program that it finds running, and continues from the disk."""
+        """The next agent process kills the program that it finds running, and continues from the
+        disk.
+        """
         if self._is_up:
             self._context.log("agent crash", self._vm.observed.name)
             self.power_off()
@@ -125,9 +134,12 @@ class SimAgent:
         self._plan_within((0.1, 2.0), lambda: self._on_fault(cause))
 
     def receive_maintenance_window(self, within_s: float) -> None:
-        """Let the program save a checkpoint. Report the fault when the program has exited, or before the window.
+        """Let the program save a checkpoint.
 
-        From now on the VM, not the program, is the cause of an exit (`trainmaster.agent.shutdown.vm_shutdown_notice`).
+        Report the fault when the program has exited, or before the window.
+
+        From now on the VM, not the program, is the cause of an exit
+        (`trainmaster.agent.shutdown.vm_shutdown_notice`).
         """
         self._end_is_announced = True
         if self.program and self._context.chance(CHECKPOINTS_ON_NOTICE):
@@ -233,7 +245,9 @@ class SimAgent:
             self._plan_within(SETUP_S, self._on_setup_ended)
 
     def _report_ready(self, key: Key, repeat_s: float) -> None:
-        """Report under `hold` that nothing older runs here, again and again while the round is held."""
+        """Report under `hold` that nothing older runs here, again and again while the round is
+        held.
+        """
         if self._held != key:
             self._held = self._disk.ready = key
             self._send_ready(key)
@@ -302,7 +316,9 @@ class SimAgent:
             self._on_program_ended(self._running, {"cause": "process", "signal": 15})
 
     def _settle_past(self, directive: Directive) -> None:
-        """Once after each boot: report the incarnation that was running before it, unless that was done."""
+        """Once after each boot: report the incarnation that was running before it, unless that was
+        done.
+        """
         if self._past_settled:
             return
         self._past_settled = True

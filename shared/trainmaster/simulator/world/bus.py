@@ -1,4 +1,6 @@
-"""A model of Pub/Sub: at-least-once delivery in any order, retried with backoff, at most 100 times."""
+"""A model of Pub/Sub: at-least-once delivery in any order, retried with backoff, at
+most 100 times.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,17 @@ LATE_S: Final = 180.0
 REPAIRED_BY_SWEEP: Final = frozenset({topics.PROVISION, topics.SWEEP})
 """Messages of these topics may be lost: the next sweep publishes them again."""
 REPEATED_BY_AGENT: Final = frozenset({topics.VM_READY, topics.REPLICA_EXIT})
-"""Messages of these topics may be lost after Pub/Sub has accepted them: the agent repeats the latest one."""
+"""Messages of these topics may be lost after Pub/Sub has accepted them: the agent repeats the
+latest one.
+"""
 BUSY_RETRY_S: Final = 5.0
 """Delay before the next delivery when no function instance was free."""
 
 Deliver = Callable[[str, Message], bool | None]
-"""Handles a message of a topic. Return True to acknowledge, False to have the message redelivered, None if no instance
-was free."""
+"""Handles a message of a topic.
+
+Return True to acknowledge, False to have the message redelivered, None if no instance was free.
+"""
 
 
 @dataclass(slots=True)

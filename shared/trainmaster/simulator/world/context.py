@@ -20,7 +20,10 @@ class Context:
     rng: random.Random
     """The only source of randomness: the same seed gives the same history."""
     faults: Profile
-    """The faults that may happen now. Replaced by a profile without faults when the fault period ends."""
+    """The faults that may happen now.
+
+    Replaced by a profile without faults when the fault period ends.
+    """
     scheduler: Scheduler = field(default_factory=Scheduler)
     trace_lines: list[TraceLine] = field(default_factory=list)
 
@@ -40,7 +43,10 @@ class Context:
         return low + (high - low) * self.rng.random()
 
     def log(self, kind: str, *details: object) -> None:
-        """Append a line to the trace. Lines are formatted only if the history fails, because there are thousands."""
+        """Append a line to the trace.
+
+        Lines are formatted only if the history fails, because there are thousands.
+        """
         self.trace_lines.append((self.now, kind, details))
 
     def format_trace(self, last: int | None = None) -> str:

@@ -1,6 +1,8 @@
-"""How a simulated agent sends events: one at a time, in order, each retried until Pub/Sub accepts it.
+"""How a simulated agent sends events: one at a time, in order, each retried until Pub/Sub accepts
+it.
 
-The latest vm-ready or replica-exit is published again until a directive of a later incarnation answers it.
+The latest vm-ready or replica-exit is published again until a directive of a later incarnation
+answers it.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ REPEATED: Final = (topics.VM_READY, topics.REPLICA_EXIT)
 Key = tuple[int, int]
 """Attempt and incarnation."""
 PlanWithin = Callable[[tuple[float, float], Callable[[], None]], None]
-"""Plan an action at a random moment of a time span in seconds; it is dropped if the agent has stopped by then."""
+"""Plan an action at a random moment of a time span in seconds; it is dropped if the agent has
+stopped by then.
+"""
 
 
 @dataclass(slots=True)
@@ -43,7 +47,10 @@ class Event:
 
 @dataclass(slots=True)
 class EventSender:
-    """One queue of events. An agent has two: one for its incarnations' events, one for VM faults."""
+    """One queue of events.
+
+    An agent has two: one for its incarnations' events, one for VM faults.
+    """
 
     bus: SimBus
     context: Context
@@ -100,7 +107,10 @@ class EventSender:
 def event_body(
     vm: Vm, job_id: str, host: int | None, key: Key, at: datetime, details: Mapping[str, object]
 ) -> dict[str, object]:
-    """Return an agent event's message (docs/interfaces.md section 2). `host` is None on a machine with one host."""
+    """Return an agent event's message (docs/interfaces.md section 2).
+
+    `host` is None on a machine with one host.
+    """
     body: dict[str, object] = {
         "version": 1,
         "job_id": job_id,

@@ -1,9 +1,11 @@
-"""A model of the Compute Engine API: zonal names, idempotent requests, and operations that take time.
+"""A model of the Compute Engine API: zonal names, idempotent requests, and operations that take
+time.
 
     insert ──► operation ──create_s──► all VMs RUNNING, or none and a stockout
 
-It fulfils the same contract as `memory.fleet`, and is stricter in three ways: VMs in two zones may have the same
-name, an insert may fail after it was accepted, and a request id stays used: repeating it returns the first result.
+It fulfils the same contract as `memory.fleet`, and is stricter in three ways: VMs in two zones may
+have the same name, an insert may fail after it was accepted, and a request id stays used: repeating
+it returns the first result.
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ class SimFleet:
     context: Context
     pool: VmPool
     replays_requests: bool = True
-    """Whether a request id returns its first result forever, as in Compute Engine, or until one of its VMs is gone."""
+    """Whether a request id returns its first result forever, as in Compute Engine, or until one of
+    its VMs is gone.
+    """
     on_create: Callable[[SimVm], None] = lambda _: None
     """Called when the creation of a VM begins."""
     on_delete: Callable[[SimVm], None] = lambda _: None
@@ -116,11 +120,16 @@ class SimFleet:
         return True
 
     def reported_metric(self, vm: Vm) -> str | None:  # noqa: ARG002 - the port's signature
-        """Return None: simulated jobs are not trials. Tuning jobs have their own histories in tests/sim."""
+        """Return None: simulated jobs are not trials.
+
+        Tuning jobs have their own histories in tests/sim.
+        """
         return None
 
     def last_heartbeat(self, vm: Vm) -> datetime | None:
-        """Return the time of the latest heartbeat, as if each agent wrote one at every moment at which it is up."""
+        """Return the time of the latest heartbeat, as if each agent wrote one at every moment at
+        which it is up.
+        """
         existing = self._find(vm)
         if existing is None or not existing.agents:
             return None
@@ -143,7 +152,9 @@ class SimFleet:
         return existing if existing and existing.observed.instance_id == vm.instance_id else None
 
     def _operation_of(self, request_key: str) -> _Operation | None:
-        """Return the operation that this request id started earlier, whatever happened to its VMs since."""
+        """Return the operation that this request id started earlier, whatever happened to its VMs
+        since.
+        """
         operation = self._operations.get(request_key)
         if operation and not self.replays_requests and any(vm.is_gone for vm in operation.vms):
             return operation if operation.error else None

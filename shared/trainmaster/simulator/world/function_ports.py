@@ -10,11 +10,16 @@ from trainmaster.errors import PermanentError, TemporaryError
 
 
 class FunctionCrashed(BaseException):
-    """The function instance ended in the middle of an invocation. Not an Exception, so that no flow catches it."""
+    """The function instance ended in the middle of an invocation.
+
+    Not an Exception, so that no flow catches it.
+    """
 
 
 class InterceptedPort:
-    """A port whose calls all go through `intercept(name, call)`, which decides whether and when `call` is applied."""
+    """A port whose calls all go through `intercept(name, call)`, which decides whether and when
+    `call` is applied.
+    """
 
     def __init__(self, port: object, intercept: Callable[[str, partial[Any]], Any]) -> None:
         self._port, self._intercept = port, intercept
@@ -35,7 +40,9 @@ class SimAddressBook:
 
 
 def run_sequentially(tasks: Sequence[Callable[[], None]]) -> None:
-    """Run all tasks to their end, then raise the first error: what `provision.in_threads` promises, without threads."""
+    """Run all tasks to their end, then raise the first error: what `provision.in_threads` promises,
+    without threads.
+    """
     first: Exception | None = None
     for task in tasks:
         try:

@@ -4,8 +4,9 @@
                                      ├── the call fails (TemporaryError), applied or not
                                      └── the invocation is suspended: other invocations, agents and VMs continue
 
-A suspended invocation runs the other actions *inside* its port call, so that their effects lie between two of its own
-steps. This gives every interleaving in which the later invocation ends first, without threads.
+A suspended invocation runs the other actions *inside* its port call, so that their effects lie
+between two of its own steps. This gives every interleaving in which the later invocation ends
+first, without threads.
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ JITTER_S: Final = 1.0
 ALGORITHMS: Final = f"gs://stage/algorithms/{'0' * 64}/algorithms.whl"
 """Address of the package of the built-in algorithms. Nothing downloads it."""
 PROVISION_WAITS_S: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
-"""The waits of `provision` between two rounds. Any other wait of a flow is jitter after a lost race."""
+"""The waits of `provision` between two rounds.
+
+Any other wait of a flow is jitter after a lost race.
+"""
 USER_ACTIONS: Final = (CANCEL, DELETE, LABEL)
 COMMIT: Final = "commit"
 """The store's method that changes a job."""
@@ -78,7 +82,9 @@ class Functions:
     fleet: SimFleet
     objects: MemoryObjects
     on_change: Callable[[str, float | None], None]
-    """Called after every commit: with the job's id, and when the invocation last read the admission queue."""
+    """Called after every commit: with the job's id, and when the invocation last read the admission
+    queue.
+    """
     limits: Limits = field(default_factory=dict)
     metrics: MetricReader | None = None
     running: int = 0
@@ -133,7 +139,9 @@ class Functions:
         }
 
     def deliver(self, topic: str, message: Message) -> bool | None:
-        """Handle one message, with the acknowledgement policy of `trainmaster.messaging.push`. See `bus.Deliver`.
+        """Handle one message, with the acknowledgement policy of `trainmaster.messaging.push`.
+
+        See `bus.Deliver`.
 
         Any exception that the policy does not name is a bug, and is raised to the caller.
         """
@@ -180,7 +188,11 @@ class Functions:
         return FleetDeps(fleet, SimAddressBook(), "p", {}, run_sequentially, metrics=self.metrics)
 
     def _sleep_of_flow(self, seconds: float) -> None:
-        """Sleep. Jitter, which the flow drew from a generator without a seed, is drawn from the history's generator."""
+        """Sleep.
+
+        Jitter, which the flow drew from a generator without a seed, is drawn from the history's
+        generator.
+        """
         self.context.sleep(
             seconds if seconds in PROVISION_WAITS_S else self.context.between(0, JITTER_S)
         )

@@ -1,4 +1,6 @@
-"""The series `agent/alive` of simulated VMs: each host that is up writes a point every 30 seconds."""
+"""The series `agent/alive` of simulated VMs: each host that is up writes a point every
+30 seconds.
+"""
 
 from __future__ import annotations
 

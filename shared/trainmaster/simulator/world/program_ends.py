@@ -42,7 +42,9 @@ class ProgramEnds:
         self._ends.append(end)
 
     def causes(self, replica_id: ReplicaId, attempt: int, incarnation: int) -> list[EndCause]:
-        """Return why the programs of this incarnation ended, on all VMs and hosts of the replica."""
+        """Return why the programs of this incarnation ended, on all VMs and hosts of
+        the replica.
+        """
         key = (replica_id, attempt, incarnation)
         return [end.cause for end in self._ends if (end.replica_id, *end.vm_incarnation[1:]) == key]
 

@@ -1,12 +1,13 @@
 """Simulated training programs: how long they train, how they end, and what their peers do then.
 
-Synchronous training advances only while every member of the cluster takes part. When one member goes, its peers notice
-within seconds and exit with an error (measured with TensorFlow and PyTorch: 0.5-5 s), and the work since the last
-checkpoint is lost. When training is complete, every member exits by itself, the primary last, because it exports the
-model. A restarted program waits for all of its peers before it checks whether any training is left.
+Synchronous training advances only while every member of the cluster takes part. When one member
+goes, its peers notice within seconds and exit with an error (measured with TensorFlow and PyTorch:
+0.5-5 s), and the work since the last checkpoint is lost. When training is complete, every member
+exits by itself, the primary last, because it exports the model. A restarted program waits for all
+of its peers before it checks whether any training is left.
 
-Parameter servers run until they are stopped, and survive the loss of their clients. Evaluators read checkpoints and
-wait for no peer. A slice with several hosts runs one program on each.
+Parameter servers run until they are stopped, and survive the loss of their clients. Evaluators read
+checkpoints and wait for no peer. A slice with several hosts runs one program on each.
 """
 
 from __future__ import annotations
@@ -104,8 +105,8 @@ class Program:
 class Training:
     """The training of one job, across all of its programs.
 
-    A member may have two programs for a while, when a late insert created a second VM of its name. Only one of them
-    takes part in a round of training.
+    A member may have two programs for a while, when a late insert created a second VM of its name.
+    Only one of them takes part in a round of training.
     """
 
     context: Context
@@ -154,7 +155,9 @@ class Training:
         return program
 
     def kill(self, program: Program) -> None:
-        """End the program from outside: a signal, or the loss of its VM. Only its peers' connections notice."""
+        """End the program from outside: a signal, or the loss of its VM. Only its peers'
+        connections notice.
+        """
         if program.is_alive:
             self._end(program, EndCause.KILLED)
 
@@ -225,7 +228,10 @@ class Training:
         self._leave(program)
 
     def _leave(self, program: Program) -> None:
-        """Take a program out of the cluster. If the cluster was training, its other members fail soon."""
+        """Take a program out of the cluster.
+
+        If the cluster was training, its other members fail soon.
+        """
         if not program.is_member:
             return
         self._remove_member(program)

@@ -1,7 +1,7 @@
 """Virtual time: an event loop that jumps from one planned action to the next.
 
-`run_until` is re-entrant. An action may call it to let other actions run before it continues: that is how a function
-invocation is suspended in the middle of a port call, without threads.
+`run_until` is re-entrant. An action may call it to let other actions run before it continues: that
+is how a function invocation is suspended in the middle of a port call, without threads.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ class Scheduler:
         heapq.heappush(self._planned, (self.now + seconds, self._count, action))
 
     def run_until(self, end_s: float, *, stop_when: Callable[[], bool] | None = None) -> None:
-        """Run all actions that are due until `end_s`. Return early when `stop_when` is true after an action."""
+        """Run all actions that are due until `end_s`.
+
+        Return early when `stop_when` is true after an action.
+        """
         planned = self._planned
         while planned and planned[0][0] <= end_s:
             at, _, action = heapq.heappop(planned)

@@ -1,4 +1,5 @@
-"""Actions of users: submit a job by message or as a file, submit its id again, cancel, label, delete.
+"""Actions of users: submit a job by message or as a file, submit its id again, cancel, label,
+delete.
 
 Each action is published at least once, like every message.
 """
@@ -17,7 +18,9 @@ from trainmaster.simulator.world.context import Context
 CANCEL: Final = "cancel"
 LABEL: Final = "label"
 DELETE: Final = "delete"
-"""Topics that exist only in the simulator: they stand for API calls, which are repeated until they succeed."""
+"""Topics that exist only in the simulator: they stand for API calls, which are repeated until they
+succeed.
+"""
 
 BUCKET: Final = "b"
 
@@ -31,7 +34,9 @@ class UserActions:
         """Job id and URI of the job file of every submission, by its source."""
 
     def plan(self, job: SimJob) -> None:
-        """Plan the submission of the job, and the other actions of its user that the fault profile allows."""
+        """Plan the submission of the job, and the other actions of its user that the fault profile
+        allows.
+        """
         context, faults = self._context, self._context.faults
         context.scheduler.after(job.submitted_s, lambda: self._submit(job, "job"))
         if context.chance(faults.cancel):

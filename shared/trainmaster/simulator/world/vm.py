@@ -30,7 +30,8 @@ class SimVm:
     metadata: Mapping[str, str]
     created_s: float
     expires_s: float
-    """Virtual time at which Compute Engine deletes the VM in any case (its maximum run duration)."""
+    """Virtual time at which Compute Engine deletes the VM in any case (its maximum run duration).
+    """
     hosts: int = 1
     agents: tuple[SimAgent, ...] = ()
     hung_s: float | None = None
@@ -63,7 +64,9 @@ class VmPool:
         )
 
     def start(self, vm: SimVm) -> None:
-        """Creation or a reboot has succeeded: boot the agents, or lose the VM before they report anything."""
+        """Creation or a reboot has succeeded: boot the agents, or lose the VM before they report
+        anything.
+        """
         context = self.context
         address = f"10.0.0.{vm.observed.instance_id}" if vm.observed.is_tpu else ""
         vm.observed = replace(
@@ -93,7 +96,9 @@ class VmPool:
             self.stop(vm, "preempted")
 
     def shut_down(self, vm: SimVm, within_s: float, *, stays: bool) -> None:
-        """Notify the guest, and end the VM after `within_s` seconds: it is removed or, if it `stays`, stopped."""
+        """Notify the guest, and end the VM after `within_s` seconds: it is removed or, if it
+        `stays`, stopped.
+        """
         if vm.is_gone or vm.observed.status is VmStatus.STOPPING:
             return
         was_up = vm.observed.status is VmStatus.RUNNING

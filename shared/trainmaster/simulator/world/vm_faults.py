@@ -1,7 +1,8 @@
-"""Faults of a running VM: it is lost with or without notice, it reboots or hangs, or its agent crashes.
+"""Faults of a running VM: it is lost with or without notice, it reboots or hangs, or its agent
+crashes.
 
-A slice is lost as a whole; a reboot or an agent crash concerns one of its hosts. The faults of a VM are planned when it
-starts, so that each VM has the same probability of a fault per hour.
+A slice is lost as a whole; a reboot or an agent crash concerns one of its hosts. The faults of a VM
+are planned when it starts, so that each VM has the same probability of a fault per hour.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from trainmaster.simulator.world.vm import NOTICE_S, SimVm, VmPool
 
 HOUR_S: Final = 3600.0
 AUDIT_LOG_SHARE: Final = 0.5
-"""Share of the unannounced losses that Compute Engine's audit log reports before the sweep finds them."""
+"""Share of the unannounced losses that Compute Engine's audit log reports before the sweep finds
+them.
+"""
 
 
 class VmFaults:
@@ -58,7 +61,9 @@ class VmFaults:
             self._write_audit_log(vm, "compute.instances.preempted")
 
     def _announce_loss(self, vm: SimVm, *, stays: bool) -> None:
-        """Preempt the VM, which gives notice as it shuts down, or announce maintenance some time before it."""
+        """Preempt the VM, which gives notice as it shuts down, or announce maintenance some time
+        before it.
+        """
         if self._context.chance(0.5):
             for agent in vm.agents:
                 agent.receive_notice("preemption")
@@ -92,7 +97,10 @@ class VmFaults:
             self._choose_agent(vm).crash()
 
     def _hang(self, vm: SimVm) -> None:
-        """Stop all that the VM does. If all VMs of a job hung, no heartbeat would show that heartbeats still work."""
+        """Stop all that the VM does.
+
+        If all VMs of a job hung, no heartbeat would show that heartbeats still work.
+        """
         peers = [peer for peer in self._pool.present.values() if peer.job_id == vm.job_id]
         is_running = not vm.is_gone and vm.observed.status is VmStatus.RUNNING
         if (

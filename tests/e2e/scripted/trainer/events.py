@@ -1,4 +1,6 @@
-"""Write a scalar to TensorBoard every tenth of a second, until a file `finish` exists in the home directory."""
+"""Write a scalar to TensorBoard every tenth of a second, until a file `finish` exists in the home
+directory.
+"""
 
 import argparse
 import time

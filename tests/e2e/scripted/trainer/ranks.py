@@ -1,4 +1,6 @@
-"""PyTorch on several VMs: the ranks find each other by the variables of the platform, and count each other."""
+"""PyTorch on several VMs: the ranks find each other by the variables of the platform, and count
+each other.
+"""
 
 import os
 

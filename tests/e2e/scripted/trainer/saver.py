@@ -1,7 +1,8 @@
 """A trainer that saves on SIGUSR1 as many programs do: a flag, which it reads after each step.
 
-All replicas take a step together at each full second. Each one saves its step, and when it was signalled, as an object
-below `--job-dir`, and exits with status 0. The next round begins after the chief's saved step.
+All replicas take a step together at each full second. Each one saves its step, and when it was
+signalled, as an object below `--job-dir`, and exits with status 0. The next round begins after the
+chief's saved step.
 """
 
 import argparse

@@ -1,10 +1,12 @@
-"""A trainer without a framework for tests: it takes steps, prints a line for each, and exits with status 0.
+"""A trainer without a framework for tests: it takes steps, prints a line for each, and exits with
+status 0.
 
-Its progress is in its home directory: a restart in the same VM continues, a restart on another VM begins with step 1.
-`--do REPLICA:ACTION@STEP` makes a replica do something before a step, in every incarnation that reaches it.
-A file `finish` in its home directory makes it exit with status 0 after the current step.
-`--together` makes it as synchronous as training with a framework: a replica waits for its peers at the start, all take
-each step together, beginning with the chief's step, and a replica that loses a peer fails.
+Its progress is in its home directory: a restart in the same VM continues, a restart on another VM
+begins with step 1. `--do REPLICA:ACTION@STEP` makes a replica do something before a step, in every
+incarnation that reaches it. A file `finish` in its home directory makes it exit with status 0 after
+the current step. `--together` makes it as synchronous as training with a framework: a replica waits
+for its peers at the start, all take each step together, beginning with the chief's step, and a
+replica that loses a peer fails.
 """
 
 import argparse

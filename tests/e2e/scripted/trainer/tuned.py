@@ -1,7 +1,8 @@
 """A trainer for tests of tuning, without a framework: its metric is a function of its flags.
 
-It reports in the format of cloudml-hypertune: one JSON object per line, numbers as strings, in the file that the
-environment names. With `--summaries` it writes an event file of TensorFlow's summaries to its job directory instead.
+It reports in the format of cloudml-hypertune: one JSON object per line, numbers as strings, in the
+file that the environment names. With `--summaries` it writes an event file of TensorFlow's
+summaries to its job directory instead.
 """
 
 import argparse

@@ -1,7 +1,8 @@
 """A stand-in for Google Cloud as a VM sees it, over real HTTP.
 
-One server plays the metadata server, Pub/Sub's publish method, Cloud Storage and Secret Manager. Metadata has long
-polls as on a real VM (``wait_for_change``, ``last_etag``), and every part can be made to fail.
+One server plays the metadata server, Pub/Sub's publish method, Cloud Storage and Secret Manager.
+Metadata has long polls as on a real VM (``wait_for_change``, ``last_etag``), and every part can be
+made to fail.
 """
 
 from __future__ import annotations
@@ -110,7 +111,9 @@ class Cloud:
     def wait_for_message(
         self, topic: str, subject: tuple[int, int] | None = None, number: int = 1
     ) -> Message:
-        """Return the first message of this topic, or a later one, optionally about this incarnation."""
+        """Return the first message of this topic, or a later one, optionally about this
+        incarnation.
+        """
 
         def matching(messages: list[Message]) -> list[Message]:
             return [

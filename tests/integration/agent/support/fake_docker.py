@@ -1,8 +1,10 @@
-"""A fake `docker` command for a VM's PATH. It knows the calls that the agent makes; its images are Python sources.
+"""A fake `docker` command for a VM's PATH. It knows the calls that the agent makes; its images are
+Python sources.
 
-BIN/docker imports it, and it keeps its state in BIN/engine: `images/` (what can be pulled), `pulled/`, `containers/`,
-`pull-errors` (messages of the next pulls), `calls` (argv and credentials of each call). As with the real engine, a
-container is not a child process of the command that ran it, and it continues when that command is killed.
+BIN/docker imports it, and it keeps its state in BIN/engine: `images/` (what can be pulled),
+`pulled/`, `containers/`, `pull-errors` (messages of the next pulls), `calls` (argv and credentials
+of each call). As with the real engine, a container is not a child process of the command that ran
+it, and it continues when that command is killed.
 
 Hundreds of commands import it, so it imports little, and neither pathlib nor contextlib.
 """
@@ -34,7 +36,8 @@ VALUED = (
     "--entrypoint",
 )
 NEVER = "0001-01-01T00:00:00Z"
-# Commands that the engine's init cannot run: its message and its exit status. First docker's init, then podman's.
+# Commands that the engine's init cannot run: its message and its exit status. First docker's init,
+# then podman's.
 INITS = {
     "what-tini-cannot-find": (
         "[FATAL tini (7)] exec what-tini-cannot-find failed: No such file or directory",
@@ -127,7 +130,8 @@ def run(words: list[str]) -> None:
     if options.get("--entrypoint") == ["nothing"]:
         fail(
             127,
-            'docker: Error response from daemon: exec: "nothing": executable file not found in $PATH',
+            'docker: Error response from daemon: exec: "nothing": executable file not found in'
+            " $PATH",
         )
     for entrypoint, (message, status) in INITS.items():
         if options.get("--entrypoint") == [entrypoint]:

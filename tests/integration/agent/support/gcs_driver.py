@@ -1,6 +1,8 @@
-"""Run one program with the agent's `GcsMount`, in a mount namespace of its own; print how its exit is reported.
+"""Run one program with the agent's `GcsMount`, in a mount namespace of its own; print how its exit
+is reported.
 
-Usage: gcs_driver.py FOLDER GCSFUSE PROGRAM. `GCSFUSE` is what the installation stores as gcsfuse; empty: nothing.
+Usage: gcs_driver.py FOLDER GCSFUSE PROGRAM. `GCSFUSE` is what the installation stores as gcsfuse;
+empty: nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A VM as the agent sees it: a home directory, metadata, and the real startup script as a real process."""
+"""A VM as the agent sees it: a home directory, metadata, and the real startup script as a real
+process.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +123,9 @@ class Vm:
         for path, value in {
             "instance/name": NAME,
             "instance/id": "4711",
-            "instance/image": "projects/deeplearning-platform-release/global/images/common-v20261101",
+            "instance/image": (
+                "projects/deeplearning-platform-release/global/images/common-v20261101"
+            ),
             "instance/zone": "projects/123/zones/us-central1-a",
             "instance/maintenance-event": "NONE",
             "instance/preempted": "FALSE",

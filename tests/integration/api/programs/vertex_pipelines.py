@@ -1,4 +1,5 @@
-"""A program that runs training pipelines with Vertex AI's SDK. The last line of its output has the results as JSON.
+"""A program that runs training pipelines with Vertex AI's SDK. The last line of its output has the
+results as JSON.
 
 python vertex_pipelines.py ENDPOINT TOKEN PROJECT BUCKET SCRIPT
 """

@@ -63,9 +63,9 @@ def submitted() -> dict[str, Any]:
         "number": job.name,
         "labels": dict(again.labels),
         "counts": [pool.replica_count for pool in again.gca_resource.job_spec.worker_pool_specs],
-        "accelerator": again.gca_resource.job_spec.worker_pool_specs[
-            1
-        ].machine_spec.accelerator_type.name,
+        "accelerator": (
+            again.gca_resource.job_spec.worker_pool_specs[1].machine_spec.accelerator_type.name
+        ),
         "scheduling": [scheduling.timeout.seconds, scheduling.restart_job_on_worker_restart],
         "created": again.create_time.isoformat(),
     }

@@ -1,4 +1,5 @@
-"""A program that submits a script as a custom job with Vertex AI's SDK, and prints the job's name and state.
+"""A program that submits a script as a custom job with Vertex AI's SDK, and prints the job's name
+and state.
 
 python vertex_sdk_script.py ENDPOINT TOKEN PROJECT BUCKET SCRIPT
 """

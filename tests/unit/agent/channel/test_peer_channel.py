@@ -200,7 +200,10 @@ def test_answers_that_were_not_asked_for_do_not_count(member: Member) -> None:
 
 @pytest.fixture
 def gang() -> Iterator[list[Member]]:
-    """Three members on loopback. The first two are numbers 0 and 1, whatever their own identity says."""
+    """Three members on loopback.
+
+    The first two are numbers 0 and 1, whatever their own identity says.
+    """
     probes = [socket.socket(type=socket.SOCK_DGRAM) for _ in range(3)]
     for probe in probes:
         probe.bind(("127.0.0.1", 0))

@@ -1,6 +1,7 @@
 """How soon a notice reaches every member, over real sockets: `pytest -s -m heavy` prints the times.
 
-Goal: every program has its signal two seconds after the notice, of which half a second is the agreed moment.
+Goal: every program has its signal two seconds after the notice, of which half a second is the
+agreed moment.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ def last_arrivals(size: int) -> Iterator[float]:
 def test_notice_reaches_all_members_long_before_the_goal(size: int) -> None:
     times = sorted(last_arrivals(size))
     print(
-        f"N = {size}: median {times[NOTICES // 2]:.3f} s, p99 {times[-1]:.3f} s, load {os.getloadavg()[0]:.0f}"
+        f"N = {size}: median {times[NOTICES // 2]:.3f} s, p99 {times[-1]:.3f} s, load"
+        f" {os.getloadavg()[0]:.0f}"
     )
     assert MOMENT_S + times[-1] < GOAL_S

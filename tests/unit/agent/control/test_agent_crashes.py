@@ -81,7 +81,9 @@ def test_agent_that_dies_at_any_time_starts_nothing_twice_and_reports_true_ends(
 
 
 def ends_in(vm: ScriptedVm) -> set[tuple[str, str]]:
-    """Check what each vm-ready under `hold` says about the program before; return the causes, reported and true."""
+    """Check what each vm-ready under `hold` says about the program before; return the causes,
+    reported and true.
+    """
     found, started = set(), 0
     for fact in vm.facts:
         if fact.startswith("start "):

@@ -1,4 +1,6 @@
-"""Reporting the exit of a program that was asked to save: after the maintenance event, or when the VM shuts down."""
+"""Reporting the exit of a program that was asked to save: after the maintenance event, or when the
+VM shuts down.
+"""
 
 from __future__ import annotations
 

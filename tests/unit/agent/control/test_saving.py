@@ -301,7 +301,9 @@ def test_round_that_has_ended_does_not_grow() -> None:
 
 
 def test_exit_long_after_the_request_is_the_programs_own() -> None:
-    """A notice was withdrawn, or the program went on after its save: hours later, its exit 0 completes the job."""
+    """A notice was withdrawn, or the program went on after its save: hours later, its exit 0
+    completes the job.
+    """
     gang = Gang()
     gang.peer_asks(0.1, 25.0)
     gang.advance(25 + LATE_S - 1)

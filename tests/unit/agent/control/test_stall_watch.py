@@ -1,4 +1,6 @@
-"""Which programs the agents of a gang end: all of them if all are still, and none on the word of a peer."""
+"""Which programs the agents of a gang end: all of them if all are still, and none on the word of a
+peer.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""When a program is still, and that no healthy gang of a seeded model is taken for one that hangs."""
+"""When a program is still, and that no healthy gang of a seeded model is taken for one
+that hangs.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def test_program_has_worked_if_it_printed_computed_or_moved_bytes_or_nobody_know
 def still_after(
     *printed_at: float, step_s: float = 10.0, is_device_busy: bool = False
 ) -> Stillness:
-    """Return what is known after samples of a program that only printed at these times, and 660 s more."""
+    """Return what is known after samples of a program that only printed at these times, and 660 s
+    more.
+    """
     stillness, end = Stillness(600), printed_at[-1] + 660
     for number in range(int(end / step_s) + 1):
         at = number * step_s

@@ -1,4 +1,6 @@
-"""Scalars of summary event files: those that real libraries wrote, truncated ones and corrupt ones."""
+"""Scalars of summary event files: those that real libraries wrote, truncated ones and
+corrupt ones.
+"""
 
 from __future__ import annotations
 

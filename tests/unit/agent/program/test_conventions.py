@@ -1,4 +1,6 @@
-"""The variables of launchers and trackers: which ones, and that none replaces one of the user or the platform."""
+"""The variables of launchers and trackers: which ones, and that none replaces one of the user or
+the platform.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Errors of launchers: they say that a worker failed, and the worker's own traceback says why.
 
-The files of `launcher_output` are recorded from torch 2.13: two nodes under gloo, of which one fails or is killed;
-in `torchrun.ranks`, one node of three ranks.
+The files of `launcher_output` are recorded from torch 2.13: two nodes under gloo, of which one
+fails or is killed; in `torchrun.ranks`, one node of three ranks.
 """
 
 from __future__ import annotations
@@ -18,32 +18,51 @@ SPAWN = "trainer/spawn.py"
 TB = "Traceback (most recent call last):\n"
 WORKER = TB + '  File "/app/trainer/task.py", line 7, in main\n    step()\nValueError: bad batch\n'
 LAUNCHER = (
-    TB
-    + '  File "/usr/local/lib/python3.11/site-packages/launcher/run.py", line 9, in launch\n    raise error\n'
+    TB + '  File "/usr/local/lib/python3.11/site-packages/launcher/run.py", line 9, in launch\n   '
+    " raise error\n"
 )
-ROOT_CAUSE = "Root Cause (first observed failure):\n[0]:\n  rank      : 1 (local_rank: 1)\n  exitcode  : 1 (pid: 7)\n"
+ROOT_CAUSE = (
+    "Root Cause (first observed failure):\n[0]:\n  rank      : 1 (local_rank: 1)\n  exitcode  : 1"
+    " (pid: 7)\n"
+)
 CHILD_FAILED = LAUNCHER + "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n"
 
 LAUNCHER_ERRORS = {
     "torchrun": CHILD_FAILED + ROOT_CAUSE,
-    "torch.multiprocessing": LAUNCHER
-    + "torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with exit code 1\n",
-    "accelerate": LAUNCHER
-    + "subprocess.CalledProcessError: Command '['/usr/local/bin/python', 'trainer/task.py']' "
-    "returned non-zero exit status 1.\n",
-    "accelerate without Python": LAUNCHER.replace("in launch", "in simple_launcher")
-    + "subprocess.CalledProcessError: Command '['./train.sh']' returned non-zero exit status 1.\n",
-    "own module that calls torchrun": CHILD_FAILED
-    + ROOT_CAUSE
-    + LAUNCHER
-    + "subprocess.CalledProcessError: Command 'torchrun trainer/task.py' died with <Signals.SIGTERM: 15>.\n",
-    "horovodrun": LAUNCHER
-    + "RuntimeError: Horovod detected that one or more processes exited with non-zero status, "
-    "thus causing the job to be terminated. The first process to do so was:\nProcess name: 0\nExit code: 1\n",
+    "torch.multiprocessing": (
+        LAUNCHER
+        + "torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with exit"
+        " code 1\n"
+    ),
+    "accelerate": (
+        LAUNCHER
+        + "subprocess.CalledProcessError: Command '['/usr/local/bin/python', 'trainer/task.py']' "
+        "returned non-zero exit status 1.\n"
+    ),
+    "accelerate without Python": (
+        LAUNCHER.replace("in launch", "in simple_launcher")
+        + "subprocess.CalledProcessError: Command '['./train.sh']' returned non-zero exit status"
+        " 1.\n"
+    ),
+    "own module that calls torchrun": (
+        CHILD_FAILED
+        + ROOT_CAUSE
+        + LAUNCHER
+        + "subprocess.CalledProcessError: Command 'torchrun trainer/task.py' died with"
+        " <Signals.SIGTERM: 15>.\n"
+    ),
+    "horovodrun": (
+        LAUNCHER
+        + "RuntimeError: Horovod detected that one or more processes exited with non-zero status,"
+        " thus causing the job to be terminated. The first process to do so was:\nProcess name:"
+        " 0\nExit code: 1\n"
+    ),
     "horovodrun with mpirun": LAUNCHER + "RuntimeError: mpirun failed with exit code 1\n",
     "ray": LAUNCHER + "ray.train.base_trainer.TrainingFailedError: The Ray Train run failed.\n",
-    "ray actor": LAUNCHER
-    + "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n",
+    "ray actor": (
+        LAUNCHER
+        + "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n"
+    ),
 }
 
 
@@ -183,7 +202,10 @@ def test_signal_that_ended_a_process_of_deepspeed_is_the_error(code: str, expect
     log = (
         "[2026-11-26 21:37:21,421] [INFO] [launch.py:253:sigkill_handler] Killing subprocess 4728\n"
     )
-    log += f"[2026-11-26 21:37:21,422] [ERROR] [launch.py:259:sigkill_handler] ['a.py'] exits with return code = {code}\n"
+    log += (
+        "[2026-11-26 21:37:21,422] [ERROR] [launch.py:259:sigkill_handler] ['a.py'] exits with"
+        f" return code = {code}\n"
+    )
     error = parse_traceback(WORKER + log)
     assert error is not None
     assert error["message"] == expected
@@ -243,7 +265,10 @@ def test_error_of_a_command_of_the_program_is_its_own() -> None:
 @pytest.mark.parametrize(
     "end",
     [
-        "[2026-11-25 13:00:00,123] [ERROR] [launch.py:325:sigkill_handler] exits with return code = 1\n",  # deepspeed
+        (  # deepspeed
+            "[2026-11-25 13:00:00,123] [ERROR] [launch.py:325:sigkill_handler] exits with return"
+            " code = 1\n"
+        ),
         "-" * 74 + "\nPrimary job  terminated normally, but 1 process returned\n",  # mpirun
     ],
 )

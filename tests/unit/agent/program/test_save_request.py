@@ -1,4 +1,6 @@
-"""Which processes get the signal: the topmost one of each branch that catches it, and no launcher."""
+"""Which processes get the signal: the topmost one of each branch that catches it, and
+no launcher.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +137,9 @@ def test_processes_of_a_container_are_known_by_their_environment_and_the_engines
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    """The program of a container runs in another PID namespace, and the engine's command line in the agent's."""
+    """The program of a container runs in another PID namespace, and the engine's command line in
+    the agent's.
+    """
     name, value = next(iter(request_.variables(in_container=True).items()))
     monkeypatch.setattr(request_, "variables", lambda **_: {name: value})
     engine, program = start(CATCHER), start(CATCHER)

@@ -1,4 +1,6 @@
-"""The stacks of programs that hang: of real processes, in which order, and what is read from them."""
+"""The stacks of programs that hang: of real processes, in which order, and what is read
+from them.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ C_THREAD = ABORTED.replace(
 def ended_with_stacks(
     code: str, tmp_path: Path, *, is_stopped: bool = False
 ) -> tuple[list[str], float]:
-    """Return the functions that the program hung in, one for each process, and how long that took."""
+    """Return the functions that the program hung in, one for each process, and how long
+    that took.
+    """
     request = SaveRequest(tmp_path, "4711", signal.SIGTERM)
     errors = tmp_path / "stderr"
     with errors.open("wb") as stderr:
@@ -112,7 +116,10 @@ def test_output_without_whole_stacks_has_no_frames(output: str) -> None:
 
 
 def test_error_before_the_stacks_of_an_abort_is_still_the_programs_error() -> None:
-    raised = 'Traceback (most recent call last):\n  File "/srv/trainer/task.py", line 3, in f\nValueError: bad\n'
+    raised = (
+        'Traceback (most recent call last):\n  File "/srv/trainer/task.py", line 3, in'
+        " f\nValueError: bad\n"
+    )
     error = parse_traceback(raised + "terminate called\n" + ABORTED * 40)
     assert error is not None
     assert (error["type"], error["frame"]) == ("ValueError", "trainer/task.py:3 in f")

@@ -1,4 +1,7 @@
-"""Progress in the output of programs. The samples are output of the libraries themselves, shortened."""
+"""Progress in the output of programs.
+
+The samples are output of the libraries themselves, shortened.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,8 @@ from trainmaster.agent.progress.printed import TEXT_CHARS_MAX, read_printed
 
 TQDM = "\r 45%|████▌     | 450/1000 [00:12<00:15, 36.20it/s, loss=0.12]"
 KERAS_3 = (
-    "Epoch 3/10\n\r\x1b[1m 45/100\x1b[0m \x1b[32m━━━━━━━━━\x1b[0m\x1b[37m━━━━━━━━━━━\x1b[0m \x1b[1m0s\x1b[0m 3ms/step"
-    " - accuracy: 0.8812 - loss: 0.4031"
+    "Epoch 3/10\n\r\x1b[1m 45/100\x1b[0m \x1b[32m━━━━━━━━━\x1b[0m\x1b[37m━━━━━━━━━━━\x1b[0m"
+    " \x1b[1m0s\x1b[0m 3ms/step - accuracy: 0.8812 - loss: 0.4031"
 )
 
 

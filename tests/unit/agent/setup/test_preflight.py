@@ -1,4 +1,6 @@
-"""The preflight: seeded faults of machines are named, and healthy ones of all kinds are not blamed."""
+"""The preflight: seeded faults of machines are named, and healthy ones of all kinds are
+not blamed.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ from trainmaster.agent.workspace import Workspace
 ZEROES: Final = "".join(f"{gpu}, 0\n" for gpu in range(8))
 ROWS: Final = "".join(f"00000000:{gpu:02X}:00.0, 0, 0\n" for gpu in range(4, 12))
 NOT_AVAILABLE: Final = "".join(f"{gpu}, [N/A]\n" for gpu in range(8))
-LISTS: Final = (  # what nvidia-smi prints on a healthy machine with eight GPUs: memory errors, replaced rows
+# What nvidia-smi prints on a healthy machine with eight GPUs: memory errors, replaced rows.
+LISTS: Final = (
     (ZEROES, ROWS),
     (ZEROES, ROWS.replace("0, 0\n", "No, No\n")),
     (ZEROES, ""),  # a driver before 450 knows no rows, and exits with status 1
@@ -39,24 +42,38 @@ LISTS: Final = (  # what nvidia-smi prints on a healthy machine with eight GPUs:
     ("", ""),  # no nvidia-smi, as in Container-Optimized OS; or it takes too long
     ("No devices were found\n", "No devices were found\n"),
     (
-        "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.95\n",
+        (
+            "Failed to initialize NVML: Driver/library version mismatch\nNVML library version:"
+            " 580.95\n"
+        ),
         "",
     ),
     ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n", ""),
 )
 XID: Final = "[   90.117] NVRM: Xid (PCI:0000:04:00): {}, pid=2142, name=python3, {}\n"
-KERNEL_LOG: Final = (  # lines of healthy machines: the driver's start, and what programs and the driver may cause
+# Lines of healthy machines: the driver's start, and what programs and the driver may cause.
+KERNEL_LOG: Final = (
     "[    0.000000] Linux version 6.12.57+deb13-cloud-amd64 (debian-kernel@lists.debian.org)\n",
-    "[    4.811] NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\n",
+    (
+        "[    4.811] NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release"
+        " Build\n"
+    ),
     "[    5.002] nvidia 0000:00:04.0: enabling device (0000 -> 0002)\n",
     "[    6.310] NVRM: GPU at PCI:0000:04:00: GPU-79c5bfd0-48e9-95ab-1401-431640d1f0a1\n",
     "[   12.640] nvidia-nvlink: Nvlink Core is being initialized, major device number 240\n",
-    "[   48.000] EXT4-fs (sda1): mounted filesystem with ordered data mode. Opts: (null). Quota mode: none.\n",
-    "[   79.095] Memory cgroup out of memory: Killed process 640 (python3) total-vm:79488kB, anon-rss:95140kB\n",
+    (
+        "[   48.000] EXT4-fs (sda1): mounted filesystem with ordered data mode. Opts: (null). Quota"
+        " mode: none.\n"
+    ),
+    (
+        "[   79.095] Memory cgroup out of memory: Killed process 640 (python3) total-vm:79488kB,"
+        " anon-rss:95140kB\n"
+    ),
     XID.format(13, "Graphics SM Warp Exception on (GPC 0, TPC 1, SM 0): Out Of Range Address"),
     XID.format(
         31,
-        "Ch 00000048, intr 00000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_0 faulted @ 0x7f79_95000000",
+        "Ch 00000048, intr 00000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_0 faulted @"
+        " 0x7f79_95000000",
     ),
     XID.format(43, "Ch 00000079"),
     XID.format(45, "Ch 00000048"),
@@ -68,14 +85,17 @@ KERNEL_LOG: Final = (  # lines of healthy machines: the driver's start, and what
     XID.format(94, "Contained: CE User Channel (0x9). RST: No, D-RST: No"),
     XID.format(
         119,
-        "Timeout after 6s of waiting for RPC response from GPU0 GSP! Expected function 76 (GSP_RM_CONTROL)",
+        "Timeout after 6s of waiting for RPC response from GPU0 GSP! Expected function 76"
+        " (GSP_RM_CONTROL)",
     ),
     XID.format(154, "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"),
 )
 
 
 def test_no_machine_of_1000_healthy_gangs_is_blamed() -> None:
-    """Each gang has 2 to 16 machines of one image, with one to eight GPUs, and with its own kernel log."""
+    """Each gang has 2 to 16 machines of one image, with one to eight GPUs, and with its own kernel
+    log.
+    """
     rng = random.Random(144)  # noqa: S311 - a seed for repeatable machines
     blamed: list[str] = []
     machines = 0

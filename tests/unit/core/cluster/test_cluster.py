@@ -1,4 +1,6 @@
-"""TF_CONFIG, CLUSTER_SPEC and environment of the training code, compared with the service's documented samples."""
+"""TF_CONFIG, CLUSTER_SPEC and environment of the training code, compared with the service's
+documented samples.
+"""
 
 from __future__ import annotations
 

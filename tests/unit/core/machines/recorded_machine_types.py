@@ -1,9 +1,10 @@
-"""Machine types as `machineTypes.list` of Compute Engine answers: name, guest_cpus, memory_mb, type and number of GPUs,
-and the number of bundled local SSDs, of which each has 375 GiB.
+"""Machine types as `machineTypes.list` of Compute Engine answers: name, guest_cpus, memory_mb, type
+and number of GPUs, and the number of bundled local SSDs, of which each has 375 GiB.
 
-Sources. LISTED: an answer that Google recorded in the tests of its own client (GoogleCloudPlatform/deploystack,
-`MachineTypeList` of February 2023); it has no accelerators, those of a2 are in the names. NEWER: the machine types of
-GKE's cluster autoscaler (2026), which has GiB; there, g2-standard-24 has 23 vCPUs, which its own name contradicts.
+Sources. LISTED: an answer that Google recorded in the tests of its own client
+(GoogleCloudPlatform/deploystack, `MachineTypeList` of February 2023); it has no accelerators, those
+of a2 are in the names. NEWER: the machine types of GKE's cluster autoscaler (2026), which has GiB;
+there, g2-standard-24 has 23 vCPUs, which its own name contradicts.
 """
 
 from __future__ import annotations

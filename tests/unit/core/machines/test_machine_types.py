@@ -1,4 +1,6 @@
-"""The table of machine types against Compute Engine's recorded answers and against the emulator's own catalogue."""
+"""The table of machine types against Compute Engine's recorded answers and against the emulator's
+own catalogue.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,10 @@ def recorded(line: str) -> compute_v1.MachineType:
 
 
 def by_series(names: Iterable[str]) -> list[list[str]]:
-    """Return the names of each series, such as `n2`. A test of a whole series names the row that is wrong."""
+    """Return the names of each series, such as `n2`.
+
+    A test of a whole series names the row that is wrong.
+    """
     series: defaultdict[str, list[str]] = defaultdict(list)
     for name in names:
         series[name.partition("-")[0]].append(name)
@@ -119,7 +124,8 @@ def test_family_with_gpus_has_a_recorded_machine_type(family: Family) -> None:
     name = next(name for name, machine in MACHINE_TYPES.items() if machine.family == family)
     is_recorded = any(line.startswith(f"{family.name}-") for line in RECORDED)
     assert is_recorded, (
-        f"add a line of {name} to tests/unit/core/machines/recorded_machine_types.py, with its source"
+        f"add a line of {name} to tests/unit/core/machines/recorded_machine_types.py, with its"
+        " source"
     )
 
 

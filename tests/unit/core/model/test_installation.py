@@ -41,7 +41,9 @@ def test_installation_with_a_name_has_it_in_all_its_names() -> None:
 
 
 def test_no_name_of_an_installation_is_the_beginning_of_one_of_another() -> None:
-    """Conditions and filters compare beginnings: with the hyphen, except of the networks, buckets and the database."""
+    """Conditions and filters compare beginnings: with the hyphen, except of the networks, buckets
+    and the database.
+    """
     for one, other in itertools.permutations(NAMES, 2):
         for name in ("tm-", "trainmaster-"):
             assert not own("tm-x", other).startswith(own(name, one))

@@ -49,7 +49,9 @@ def test_names_and_labels_of_similar_job_ids_differ() -> None:
 def test_job_ids_that_were_found_to_share_a_short_hash_have_other_names_and_labels(
     victim: str, attacker: str
 ) -> None:
-    """A search of seconds found these ids: their hashes begin with the same 24 bits, in the last pair with 32."""
+    """A search of seconds found these ids: their hashes begin with the same 24 bits, in the last
+    pair with 32.
+    """
     assert slug(victim, 60) == slug(attacker, 60)
     assert vm_name(victim, CHIEF) != vm_name(attacker, CHIEF)
     assert job_label(victim) != job_label(attacker)

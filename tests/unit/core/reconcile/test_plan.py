@@ -1,4 +1,6 @@
-"""The steps of a provisioning round: which VMs are created, deleted, directed, awaited or reported lost."""
+"""The steps of a provisioning round: which VMs are created, deleted, directed, awaited or reported
+lost.
+"""
 
 from __future__ import annotations
 

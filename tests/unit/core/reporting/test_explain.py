@@ -95,7 +95,10 @@ def test_next_step_of_a_queued_job_is_its_admission() -> None:
         queued.job_id, 2, "it needs 8 vcpus, and 8 of 8 are in use or reserved for jobs before it"
     )
     assert next_steps(queued, (), (), wait) == (
-        "Position 2 in the admission queue: it needs 8 vcpus, and 8 of 8 are in use or reserved for jobs before it.",
+        (
+            "Position 2 in the admission queue: it needs 8 vcpus, and 8 of 8 are in use or reserved"
+            " for jobs before it."
+        ),
     )
 
 
@@ -105,12 +108,18 @@ def test_next_step_of_a_queued_job_is_its_admission() -> None:
         (
             CapacityErrorKind.QUOTA,
             "Quota 'NVIDIA_T4_GPUS' exceeded.  Limit: 8.0 in region us-central1.",
-            "the quota NVIDIA_T4_GPUS is used up: Quota 'NVIDIA_T4_GPUS' exceeded. Limit: 8.0 in region us-central1",
+            (
+                "the quota NVIDIA_T4_GPUS is used up: Quota 'NVIDIA_T4_GPUS' exceeded. Limit: 8.0"
+                " in region us-central1"
+            ),
         ),
         (
             CapacityErrorKind.QUOTA,
             "Quota limit 'TPUV2PerZone' has been exceeded. Limit: 0 in region us.",
-            "the quota TPUV2PerZone is used up: Quota limit 'TPUV2PerZone' has been exceeded. Limit: 0 in region us",
+            (
+                "the quota TPUV2PerZone is used up: Quota limit 'TPUV2PerZone' has been exceeded."
+                " Limit: 0 in region us"
+            ),
         ),
         (CapacityErrorKind.QUOTA, "no more of it", "a quota is used up: no more of it"),
         (CapacityErrorKind.STOCKOUT, "no resources", "no capacity in us-central1-a"),

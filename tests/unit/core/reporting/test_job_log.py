@@ -50,7 +50,10 @@ def an_entry(job: Job, event: Event) -> LedgerEntry:
         (
             WITHOUT_METRIC,
             Severity.WARNING,
-            "Trial 1 succeeded, but its program did not report training/hptuning/metric: its values are ignored.",
+            (
+                "Trial 1 succeeded, but its program did not report training/hptuning/metric: its"
+                " values are ignored."
+            ),
         ),
         (FAILS, Severity.WARNING, "Trial 1 failed: The replica exited."),
     ],

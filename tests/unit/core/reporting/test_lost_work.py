@@ -95,7 +95,10 @@ def test_checkpoints_are_distinguished_from_event_files_and_logs(name: str, expe
         ("m/step_1/__0_0.distcp m/step_1/.metadata m/step_2/__0_0.distcp", "m/step_1/.metadata"),
         # transformers: an incomplete save, and the final model elsewhere
         (
-            "o/checkpoint-5/model.bin o/checkpoint-5/trainer_state.json o/checkpoint-9/model.bin x/final.pt",
+            (
+                "o/checkpoint-5/model.bin o/checkpoint-5/trainer_state.json"
+                " o/checkpoint-9/model.bin x/final.pt"
+            ),
             "o/checkpoint-5/trainer_state.json x/final.pt",
         ),
         # TensorFlow

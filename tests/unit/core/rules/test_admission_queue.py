@@ -193,9 +193,10 @@ def test_team_with_the_smallest_share_per_weight_goes_first_whatever_the_priorit
     admitted = [job.job_id for job in admissible([*flood, *late], limits)]
     assert sorted(admitted) == [*(f"s{n}" for n in range(4)), *(f"v{n:02}" for n in range(8))]
     (wait,) = [wait for wait in queued_jobs([*flood, *late], limits) if wait.job_id == "s4"]
-    assert wait.reason == (
-        "it needs 1 gpus, and 13 of 12 are in use or reserved for jobs before it; the share of team:speech is 33%, its "
-        "weight is 1"
+    assert (
+        wait.reason
+        == "it needs 1 gpus, and 13 of 12 are in use or reserved for jobs before it; the share of"
+        " team:speech is 33%, its weight is 1"
     )
 
 

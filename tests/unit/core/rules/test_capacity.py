@@ -150,7 +150,10 @@ OPTIONAL_RUNS = a_state(
 def test_gang_that_has_lost_all_required_vms_moves_at_once_and_keeps_its_attempt(
     state: State,
 ) -> None:
-    """VMs that were lost together are gone for hours. Nothing runs that a wait in this zone could keep."""
+    """VMs that were lost together are gone for hours.
+
+    Nothing runs that a wait in this zone could keep.
+    """
     action = action_of(judge(state, STOCKOUT, NOW), ContinueProvisioning)
     assert (action.zone_index, action.next_at) == (1, None)
     job = evolve(state, judge(state, STOCKOUT, NOW), NOW).job

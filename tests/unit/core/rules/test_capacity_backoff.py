@@ -1,4 +1,6 @@
-"""When VMs are requested again after capacity errors, and which errors belong to one search for capacity."""
+"""When VMs are requested again after capacity errors, and which errors belong to one search for
+capacity.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def after_error(
 
 
 def error_times(state: State, kind: CapacityErrorKind = CapacityErrorKind.STOCKOUT) -> list[float]:
-    """Return when requests fail until the job ends, if no request ever succeeds and a sweep comes every minute."""
+    """Return when requests fail until the job ends, if no request ever succeeds and a sweep comes
+    every minute.
+    """
     times: list[float] = []
     now = 0.0
     while not state.job.state.is_terminal:
@@ -109,7 +113,10 @@ def test_backoff_does_not_delay_the_wait_deadline() -> None:
 
 
 def test_later_search_for_capacity_begins_with_short_intervals_again() -> None:
-    """VMs were created after a day of errors. One was lost in the second week, before the job ever ran."""
+    """VMs were created after a day of errors.
+
+    One was lost in the second week, before the job ever ran.
+    """
     long_ago = Placement(0, 300, since=at(0))
     lost = replace(MISSING, ordered_at=at(100_000))
     state = a_state(

@@ -74,7 +74,10 @@ def lose_after_report(state: State, now: datetime, age: timedelta) -> tuple[str,
 
 
 def lose_all(state: State) -> tuple[list[str], list[timedelta], State]:
-    """Lose each VM as soon as it may be requested, until the job ends. Return decisions, pauses and the last state."""
+    """Lose each VM as soon as it may be requested, until the job ends.
+
+    Return decisions, pauses and the last state.
+    """
     decisions: list[str] = []
     pauses: list[timedelta] = []
     now = at(100)
@@ -154,9 +157,10 @@ def test_losses_in_a_row_end_the_job_after_hours_with_the_cause() -> None:
     decisions, pauses, state = lose_all(nothing_up())
     assert len(decisions) == EARLY_LOSSES_MAX
     assert decisions[-1] == "5 fail_job vms_lost_early"
-    assert state.job.error_message == (
-        "Internal error occurred for the current attempt: worker 0 lost 30 VMs in a row before their agents "
-        "reported, or soon after; the VM of worker 0 was preempted"
+    assert (
+        state.job.error_message
+        == "Internal error occurred for the current attempt: worker 0 lost 30 VMs in a row before"
+        " their agents reported, or soon after; the VM of worker 0 was preempted"
     )
     assert sum(pauses, timedelta()) >= timedelta(hours=6)
     assert max(pauses) <= RETRY_MAX

@@ -28,7 +28,10 @@ from trainmaster.core.rules.early_stopping import TRIALS_READ_MAX, trials_to_mea
 from trainmaster.core.rules.judge import judge
 
 NOW = at(100)
-COMPARISON = "its best accuracy up to step 5 is 0.1, worse than 0.6, the median of the means of 5 completed trials"
+COMPARISON = (
+    "its best accuracy up to step 5 is 0.1, worse than 0.6, the median of the means of 5 completed"
+    " trials"
+)
 UNPROMISING = TrialUnpromising("digits_1", 1, COMPARISON, NOW)
 STOPPED = TrialEnded("digits_1", 1, TrialState.STOPPED, at(60), NOW, Measurement(0.1, 5))
 IGNORED = "1 ignore nothing_to_do"

@@ -1,4 +1,6 @@
-"""Rules of elastic jobs: what a refusal, a loss and a failed set-up mean for a member that the job can spare."""
+"""Rules of elastic jobs: what a refusal, a loss and a failed set-up mean for a member that the job
+can spare.
+"""
 
 from __future__ import annotations
 

@@ -53,8 +53,9 @@ def test_verdict_does_not_name_one_of_several_members_that_stalled() -> None:
     stalls = [
         exited(replica_id, signal=15, cause=ExitCause.STALLED) for replica_id in (CHIEF, WORKER_0)
     ]
-    assert judge_held(held(), *stalls).text == (
-        "Round 1 ended: several members printed nothing for the job's stallTimeout. "
+    assert (
+        judge_held(held(), *stalls).text
+        == "Round 1 ended: several members printed nothing for the job's stallTimeout. "
         "All members restart in their VMs (stall 1 of 3)."
     )
 

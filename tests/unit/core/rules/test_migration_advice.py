@@ -1,4 +1,6 @@
-"""Advice about programs of the past, by the messages that Python, TensorFlow, scikit-learn and pip really print."""
+"""Advice about programs of the past, by the messages that Python, TensorFlow, scikit-learn and pip
+really print.
+"""
 
 from __future__ import annotations
 
@@ -74,20 +76,32 @@ def error(type_: str, message: str) -> ProgramError:
             for type_, message in (
                 (
                     "ValueError",
-                    "Attempt to convert a value (PerReplica:{\n  0: tf.Tensor(1.0)\n}) with an unsupported type",
+                    (
+                        "Attempt to convert a value (PerReplica:{\n  0: tf.Tensor(1.0)\n}) with an"
+                        " unsupported type"
+                    ),
                 ),
                 ("ValueError", "Argument(s) not recognized: {'lr': 0.1}"),
                 (
                     "ImportError",
-                    "`keras.optimizers.legacy` is not supported in Keras 3. When using `tf.keras`, to",
+                    (
+                        "`keras.optimizers.legacy` is not supported in Keras 3. When using"
+                        " `tf.keras`, to"
+                    ),
                 ),
                 (
                     "ValueError",
-                    "The `save_format` argument is deprecated in Keras 3. Please remove this argument",
+                    (
+                        "The `save_format` argument is deprecated in Keras 3. Please remove this"
+                        " argument"
+                    ),
                 ),
                 (
                     "ValueError",
-                    "File format not supported: filepath=/m. Keras 3 only supports V3 `.keras` files",
+                    (
+                        "File format not supported: filepath=/m. Keras 3 only supports V3 `.keras`"
+                        " files"
+                    ),
                 ),
                 (
                     "ValueError",
@@ -95,16 +109,25 @@ def error(type_: str, message: str) -> ProgramError:
                 ),
                 (
                     "ValueError",
-                    "The filepath provided must end in `.keras` (Keras model format). Received: /tmp/ck",
+                    (
+                        "The filepath provided must end in `.keras` (Keras model format). Received:"
+                        " /tmp/ck"
+                    ),
                 ),
                 ("ValueError", "The filename must end in `.weights.h5`. Received: filepath=/tmp/w"),
                 (
                     "ValueError",
-                    "Unrecognized keyword arguments passed to Dense: {'batch_input_shape': (None, 2)}",
+                    (
+                        "Unrecognized keyword arguments passed to Dense: {'batch_input_shape':"
+                        " (None, 2)}"
+                    ),
                 ),
                 (
                     "ValueError",
-                    "A KerasTensor cannot be used as input to a TensorFlow function. A KerasTensor is",
+                    (
+                        "A KerasTensor cannot be used as input to a TensorFlow function. A"
+                        " KerasTensor is"
+                    ),
                 ),
                 (
                     "TypeError",
@@ -172,8 +195,10 @@ def test_error_message_names_the_cause_and_the_change_before_the_output() -> Non
 def test_summary_of_an_error_message_has_no_output_of_the_program() -> None:
     raised = error("ValueError", "bad shape")
     with_cause = replica_failed(exited(CHIEF, 1, error=raised, tail="start\n\nTraceback …"))
-    assert summary(with_cause) == (
-        "The replica chief 0 exited with a non-zero status of 1. ValueError: bad shape (trainer/task.py:3 in <module>)"
+    assert (
+        summary(with_cause)
+        == "The replica chief 0 exited with a non-zero status of 1. ValueError: bad shape"
+        " (trainer/task.py:3 in <module>)"
     )
     without_cause = replica_failed(exited(CHIEF, 1, tail="start\nend"))
     assert summary(without_cause) == "The replica chief 0 exited with a non-zero status of 1."

@@ -35,8 +35,9 @@ GLOO_PEER_LOSS = ProgramError(
 )
 XGBOOST_PEER_LOSS = ProgramError(
     "xgboost.core.XGBoostError",
-    "[14:56:43] result.cc:83: [histogram.h:197|14:56:43]:\n\n- [allreduce.cc:135|14:56:43]: Ring Allreduce failed.\n"
-    "- [loop.cc:101|14:56:43]: Encountered EOF. The other end is likely closed.\nStack trace:\n",
+    "[14:56:43] result.cc:83: [histogram.h:197|14:56:43]:\n\n- [allreduce.cc:135|14:56:43]: Ring"
+    " Allreduce failed.\n- [loop.cc:101|14:56:43]: Encountered EOF. The other end is likely"
+    " closed.\nStack trace:\n",
     "xgboost/core.py:324 in _check_call",
 )
 RENDEZVOUS_LOSS = ProgramError(
@@ -84,7 +85,9 @@ def second_exit(
     first_ran_s: float | None = 5,
     second_ran_s: float | None = 5,
 ) -> tuple[State, ReplicaExited]:
-    """Return the state after worker 0 failed with the first error and was restarted, and its exit with the second."""
+    """Return the state after worker 0 failed with the first error and was restarted, and its exit
+    with the second.
+    """
     state = a_state()
     restart = judge(state, exited(WORKER_0, 1, error=first, ran_s=first_ran_s), NOW)
     change = evolve(state, restart, NOW)
@@ -392,7 +395,9 @@ def test_message_of_the_third_quick_failure_suggests_a_bug(
 def after_failure(
     state: State, incarnation: int, *, ran_s: float, signal: int | None = None
 ) -> tuple[State, int]:
-    """Return the state after worker 0's program failed and was ordered again, and the pause before its next start."""
+    """Return the state after worker 0's program failed and was ordered again, and the pause before
+    its next start.
+    """
     status = None if signal else 1
     (worker,) = (replica for replica in state.replicas if replica.replica_id == WORKER_0)
     event = exited(
@@ -413,9 +418,11 @@ def after_failure(
     following = State(job, replicas, whole=True)
     (target,) = [one for one in desired_vms(job, replicas) if one.replica.replica_id == WORKER_0]
     running = tuple(
-        replace(replica, state=ReplicaState.RUNNING, ready_at=at(101))
-        if replica is target.replica
-        else replica
+        (
+            replace(replica, state=ReplicaState.RUNNING, ready_at=at(101))
+            if replica is target.replica
+            else replica
+        )
         for replica in following.replicas
     )
     return replace(following, replicas=running), target.directive.pause_s

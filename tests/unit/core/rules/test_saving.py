@@ -1,4 +1,6 @@
-"""Save together: a notice lets all members save, and the end of a program that was asked to save is free."""
+"""Save together: a notice lets all members save, and the end of a program that was asked to save is
+free.
+"""
 
 from __future__ import annotations
 

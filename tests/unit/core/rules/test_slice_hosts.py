@@ -1,4 +1,6 @@
-"""A slice of several hosts is one replica: ready or completed when all hosts are, failed when one is."""
+"""A slice of several hosts is one replica: ready or completed when all hosts are, failed when one
+is.
+"""
 
 from __future__ import annotations
 

@@ -185,11 +185,12 @@ def test_message_of_too_many_failed_trials_is_the_services() -> None:
         ),
         last_error="The replica master 0 exited with a non-zero status of 1.",
     )
-    assert error_message(a_job(tuning=tuning)) == (
-        "Hyperparameter Tuning Trial #5 failed. 5 total hyperparameter trial failures were seen, out of 7 trials "
-        "attempted which reaches the user-specified limit of 5.The last trial to fail was #5, with parameters: "
-        "weight-decay=0.1, lr=0.01, optimizer=Adam, .  The trial's error message was: "
-        "The replica master 0 exited with a non-zero status of 1."
+    assert (
+        error_message(a_job(tuning=tuning))
+        == "Hyperparameter Tuning Trial #5 failed. 5 total hyperparameter trial failures were seen,"
+        " out of 7 trials attempted which reaches the user-specified limit of 5.The last trial"
+        " to fail was #5, with parameters: weight-decay=0.1, lr=0.01, optimizer=Adam, .  The"
+        " trial's error message was: The replica master 0 exited with a non-zero status of 1."
     )
 
 

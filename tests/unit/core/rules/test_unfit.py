@@ -1,4 +1,6 @@
-"""Machines that fail the preflight: replaced like lost VMs, free of charge, and given up in the end."""
+"""Machines that fail the preflight: replaced like lost VMs, free of charge, and given up in the
+end.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ FOUND = "7 of 8 GPUs answer"
 
 
 def unfit_again(state: State) -> tuple[str, str, State]:
-    """Let the next VM of worker 0 fail the preflight. Return decision, its text, and the state after it."""
+    """Let the next VM of worker 0 fail the preflight.
+
+    Return decision, its text, and the state after it.
+    """
     worker = next(replica for replica in state.replicas if replica.replica_id == WORKER_0)
     job, now = state.job, max(NOW, state.job.placement.next_at or NOW)
     incarnation = current_incarnation(job, worker)
@@ -58,8 +63,8 @@ def test_unfit_machines_cost_no_restart_and_leave_their_zone_and_then_the_job(ki
         assert len(decisions) <= EARLY_LOSSES_MAX
         if len(decisions) == 1:
             assert (
-                "of worker 0 failed the preflight (7 of 8 GPUs answer; `trainmaster.preflight: report`"
-                in text
+                "of worker 0 failed the preflight (7 of 8 GPUs answer; `trainmaster.preflight:"
+                " report`" in text
             )
     assert len(decisions) == EARLY_LOSSES_MAX
     assert decisions[0] in ("4 replace_vm unfit", "4 stop_round unfit")

@@ -267,9 +267,10 @@ def test_spent_restarts_rerun_the_job_on_another_vm_of_the_culprit_only() -> Non
     )
     rerun = apply(state, evolve(state, decision, NOW))
     assert [replica.vm_generation for replica in rerun.replicas] == [1, 2, 1]
-    assert (rerun.job.round.number, rerun.job.round.is_held) == (1, True), (
-        "no old program joins the new attempt"
-    )
+    assert (rerun.job.round.number, rerun.job.round.is_held) == (
+        1,
+        True,
+    ), "no old program joins the new attempt"
 
 
 def test_restarts_that_are_older_than_the_window_do_not_count() -> None:

@@ -1,6 +1,8 @@
-"""A training program in a container: it connects to its peers in TF_CONFIG, and behaves as its arguments say.
+"""A training program in a container: it connects to its peers in TF_CONFIG, and behaves as its
+arguments say.
 
-The chief listens at its own address and waits until every worker has greeted it; then all exit with status 0.
+The chief listens at its own address and waits until every worker has greeted it; then all exit with
+status 0.
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
-"""Write one of the golden event files. It runs in an environment that has the library, not in the tests.
+"""Write one of the golden event files.
+
+It runs in an environment that has the library, not in the tests.
 
     python write.py tensorflow2|tensorflow1|torch|torch_double|tensorboardx FILE
 
-Each file has `accuracy` 0.25 at step 10 and 0.75 at step 20, `loss` 2.5 at step 20, and a text or a histogram between
-them. Written with TensorFlow 2.21.0, PyTorch 2.13.0 with TensorBoard 2.21.0, and tensorboardX 2.6.5.
+Each file has `accuracy` 0.25 at step 10 and 0.75 at step 20, `loss` 2.5 at step 20, and a text or a
+histogram between them. Written with TensorFlow 2.21.0, PyTorch 2.13.0 with TensorBoard 2.21.0, and
+tensorboardX 2.6.5.
 """
 
 from __future__ import annotations
