@@ -88,8 +88,8 @@ class Console:
 def _break_long_lines(lines: bytes) -> bytes:
     if len(lines) <= LINE_BYTES_MAX:
         return lines
-    broken = b""
+    broken = bytearray()
     for line in lines.split(b"\n")[:-1]:
         for start in range(0, max(len(line), 1), LINE_BYTES_MAX):  # an empty line is one piece
             broken += line[start : start + LINE_BYTES_MAX] + b"\n"
-    return broken
+    return bytes(broken)
