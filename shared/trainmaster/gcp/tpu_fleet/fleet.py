@@ -100,7 +100,10 @@ class TpuFleet:
                 vms += [item.vm for item in listed if item.label == label]
         return complete(vms, unreachable, refusal)
 
-    def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:  # noqa: ARG002 - the port's
+    def list_all(
+        self,
+        zones: Sequence[str] = (),  # noqa: ARG002 - the port's
+    ) -> tuple[LabelledVm, ...]:
         with tpu_errors("list the TPU nodes of all jobs"):
             return complete(*self._listing.in_all_zones())
 
