@@ -24,7 +24,9 @@ class Control:
     def __init__(
         self, cloud: Cloud, tpus: TpuCloud, addresses: AddressBook, issuer: TokenIssuer
     ) -> None:
-        self.cloud, self.tpus, self.addresses = cloud, tpus, addresses
+        self.cloud = cloud
+        self.tpus = tpus
+        self.addresses = addresses
         self._certificates = issuer.certificates()
 
     def health(self) -> Json:
@@ -63,16 +65,15 @@ class Control:
 
         Returns at once; a VM's operation is done when the fault is over.
         """
-        if node := self.tpus.find(name):
+        signal_name = str(body.get("signal", "KILL"))
+        node = self.tpus.find(name)
+        if node:
             if verb == "kill-program":
-                return self._kill_program(
-                    tpu_control.host_of(node, body), str(body.get("signal", "KILL"))
-                )
+                return self._kill_program(tpu_control.host_of(node, body), signal_name)
             return tpu_control.act(self.tpus, node, verb, body)
         instance = self.cloud.instances.find(name)
-        if instance.status is not Status.RUNNING and not (
-            verb == "crash" and instance.status is Status.STOPPING
-        ):
+        cuts_shutdown_short = verb == "crash" and instance.status is Status.STOPPING
+        if instance.status is not Status.RUNNING and not cuts_shutdown_short:
             raise not_ready(instance.path(self.cloud.links))
         lifecycle = self.cloud.lifecycle
         notice_s = None if body.get("notice_s") is None else float(body["notice_s"])
@@ -87,7 +88,7 @@ class Control:
                 in_s = maintenance_schedule.NOTICE_S if notice_s is None else notice_s
                 return maintenance_schedule.announce(lifecycle, instance, in_s)
             case "kill-program":
-                return self._kill_program(instance, str(body.get("signal", "KILL")))
+                return self._kill_program(instance, signal_name)
             case _:
                 raise not_found(f"emulator/v1/vms/{name}:{verb}")
         return self.cloud.operations.show(operation)

@@ -1,7 +1,10 @@
 """Scheduled host maintenance, which Compute announces to VMs with GPUs an hour ahead.
 
-    instance/upcoming-maintenance   {}  ──►  {"window_start_time": …}      at that time, ordinary maintenance begins:
-    instance/maintenance-event      NONE ───────────────────► TERMINATE_ON_HOST_MAINTENANCE ──► stopped
+    instance/upcoming-maintenance   {} ──► {"window_start_time": …}
+
+At that time, ordinary maintenance begins:
+
+    instance/maintenance-event      NONE ──► TERMINATE_ON_HOST_MAINTENANCE ──► stopped
 
 Source of the metadata: "Manage host events across compute instances" in AI Hypercomputer's
 documentation. All values are text; without an announcement the value is an empty object. Other VMs
