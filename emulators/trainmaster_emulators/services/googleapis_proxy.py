@@ -170,7 +170,7 @@ def copy_stream(source: socket.socket, sink: socket.socket) -> None:
     `sink`.
     """
     with contextlib.suppress(OSError):
-        while piece := source.recv(CHUNK_BYTES):
+        while piece := source.recv(CHUNK_BYTES):  # empty at the end
             sink.sendall(piece)
     with contextlib.suppress(OSError):
         sink.shutdown(socket.SHUT_WR)

@@ -51,7 +51,8 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[misc]
     def __init__(
         self, account: str, grants: frozenset[Access], upstreams: Mapping[str, str]
     ) -> None:
-        self._account, self._grants = account, grants
+        self._account = account
+        self._grants = grants
         self._channels = {
             prefix: grpc.insecure_channel(address, options=OPTIONS)
             for prefix, address in upstreams.items()
@@ -88,18 +89,18 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[misc]
             context.abort(error.code(), error.details())
 
     def _check(self, method: str, request: bytes, context: Any) -> None:
-        published = (
-            PublishRequest.deserialize(request) if method == PUBLISH_METHOD else PublishRequest()
-        )
-        if message := refusal(self._account, self._grants, method, published.topic):
-            print(f"{REFUSED}{message}", flush=True)
-            context.abort(grpc.StatusCode.PERMISSION_DENIED, message)
+        published = PublishRequest()
+        if method == PUBLISH_METHOD:
+            published = PublishRequest.deserialize(request)
+        refused = refusal(self._account, self._grants, method, published.topic)
+        if refused:
+            print(f"{REFUSED}{refused}", flush=True)
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, refused)
         # Google's emulator has no limits.
-        problems = (
-            message_problem(message.data, message.attributes) for message in published.messages
-        )
-        if problem := next(filter(None, problems), ""):
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, problem)
+        for message in published.messages:
+            problem = message_problem(message.data, message.attributes)
+            if problem:
+                context.abort(grpc.StatusCode.INVALID_ARGUMENT, problem)
 
     def _channel(self, method: str) -> grpc.Channel:
         return next(

@@ -57,21 +57,19 @@ class NamedResources:
         """
         url = urlsplit(target)
         match = _PROJECT.fullmatch(url.path)
-        if match is None or not match["rest"].startswith(
-            ("serviceAccounts", "secrets", "locations/")
-        ):
+        if match is None:
             return None
-        if match["rest"].endswith(":testIamPermissions"):
+        project, path = match["project"], match["rest"]
+        if not path.startswith(("serviceAccounts", "secrets", "locations/")):
             return None
-        if match["project"] not in (self._project, "-"):
-            return error_answer(
-                403,
-                "PERMISSION_DENIED",
-                f"Permission denied on resource project {match['project']}.",
-            )
+        if path.endswith(":testIamPermissions"):
+            return None
+        if project not in (self._project, "-"):
+            message = f"Permission denied on resource project {project}."
+            return error_answer(403, "PERMISSION_DENIED", message)
         query = {name: values[0] for name, values in parse_qs(url.query).items()}
         with self._lock:
-            return self._route(method, match["rest"], query, body)
+            return self._route(method, path, query, body)
 
     def _route(self, method: str, path: str, query: dict[str, str], body: dict[str, Any]) -> Answer:
         if path.startswith("serviceAccounts"):
@@ -153,15 +151,14 @@ class NamedResources:
 
         `latest` is the newest one that is not destroyed, as in Secret Manager.
         """
-        left = [version for version in versions if version["state"] != _DESTROYED]
-        chosen = (
-            left[-1:]
-            if number == _LATEST
-            else [one for one in versions if one["name"].endswith(f"/{number}")]
-        )
-        if not chosen:
+        if number == _LATEST:
+            newest_first = reversed(versions)
+            matches = [version for version in newest_first if version["state"] != _DESTROYED]
+        else:
+            matches = [version for version in versions if version["name"].endswith(f"/{number}")]
+        if not matches:
             return error_answer(404, "NOT_FOUND", f"Secret Version [{self._name(path)}] not found.")
-        version = chosen[0]
+        version = matches[0]
         if verb in _STATES:
             version["state"] = _STATES[str(verb)]
         elif verb == "access":
