@@ -15,8 +15,8 @@ from werkzeug.wrappers import Request
 from trainmaster_emulators.compute.cloud import Cloud
 from trainmaster_emulators.compute.list_filter import parse_filter
 from trainmaster_emulators.compute.pages import take_page
-from trainmaster_emulators.machines.api_errors import ApiError, Json, not_found
 from trainmaster_emulators.machines.catalog import basename, stable_id
+from trainmaster_emulators.machines.compute_errors import ApiError, Json, not_found
 from trainmaster_emulators.machines.operations import Operation
 from trainmaster_emulators.rest import server as rest
 

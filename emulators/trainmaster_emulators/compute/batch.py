@@ -18,7 +18,7 @@ from typing import cast
 from werkzeug.test import EnvironBuilder
 from werkzeug.wrappers import Request, Response
 
-from trainmaster_emulators.machines.api_errors import ApiError
+from trainmaster_emulators.machines.compute_errors import ApiError
 
 
 def answer_batch(request: Request, dispatch: Callable[[Request], Response]) -> Response:

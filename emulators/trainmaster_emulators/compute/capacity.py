@@ -8,7 +8,8 @@ from itertools import product
 from typing import Final
 
 from trainmaster.simulator.weather import ADVICE
-from trainmaster_emulators.machines.api_errors import (
+from trainmaster_emulators.machines.catalog import Catalog, basename
+from trainmaster_emulators.machines.compute_errors import (
     Json,
     OperationError,
     invalid,
@@ -16,7 +17,6 @@ from trainmaster_emulators.machines.api_errors import (
     required,
     stockout,
 )
-from trainmaster_emulators.machines.catalog import Catalog, basename
 from trainmaster_emulators.machines.injected_faults import FaultInjector
 from trainmaster_emulators.machines.instances import Instance
 from trainmaster_emulators.machines.properties import (

@@ -14,7 +14,8 @@ from typing import Final
 from trainmaster_emulators.compute.bulk_insert import bulk_names
 from trainmaster_emulators.compute.capacity import Capacity
 from trainmaster_emulators.compute.resource_policies import PolicyStore
-from trainmaster_emulators.machines.api_errors import (
+from trainmaster_emulators.machines.catalog import Catalog
+from trainmaster_emulators.machines.compute_errors import (
     ApiError,
     Json,
     already_exists,
@@ -24,7 +25,6 @@ from trainmaster_emulators.machines.api_errors import (
     rate_limited,
     required,
 )
-from trainmaster_emulators.machines.catalog import Catalog
 from trainmaster_emulators.machines.injected_faults import FaultInjector
 from trainmaster_emulators.machines.instance_registry import InstanceRegistry
 from trainmaster_emulators.machines.instances import NAME, Instance, Status

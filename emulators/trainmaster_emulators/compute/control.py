@@ -12,7 +12,13 @@ from collections.abc import Mapping
 from trainmaster_emulators.compute import maintenance_schedule
 from trainmaster_emulators.compute.addresses import AddressBook
 from trainmaster_emulators.compute.cloud import Cloud
-from trainmaster_emulators.machines.api_errors import ApiError, Json, not_found, not_ready, required
+from trainmaster_emulators.machines.compute_errors import (
+    ApiError,
+    Json,
+    not_found,
+    not_ready,
+    required,
+)
 from trainmaster_emulators.machines.injected_faults import parse_injected_faults
 from trainmaster_emulators.machines.instances import Instance, Status
 from trainmaster_emulators.machines.vm_tokens import TokenIssuer

@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 
 from lark import Lark, LarkError, Token, Transformer, v_args
 
-from trainmaster_emulators.machines.api_errors import Json, invalid
+from trainmaster_emulators.machines.compute_errors import Json, invalid
 
 Predicate = Callable[[Json], bool]
 

@@ -18,7 +18,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from trainmaster_emulators.machines.api_errors import ApiError, Json
+from trainmaster_emulators.machines.compute_errors import ApiError, Json
 from trainmaster_emulators.machines.instances import Instance, Status
 from trainmaster_emulators.machines.lifecycle import Lifecycle
 from trainmaster_emulators.machines.metadata_tree import Document

@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Sequence
 from typing import Final
 
-from trainmaster_emulators.machines.api_errors import Json, invalid
+from trainmaster_emulators.machines.compute_errors import Json, invalid
 
 PAGE_SIZE_MAX: Final = 500
 """Source: Compute's reference, maxResults: 0 to 500, default 500."""

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from trainmaster_emulators.machines.api_errors import (
+from trainmaster_emulators.machines.catalog import Catalog, stable_id
+from trainmaster_emulators.machines.compute_errors import (
     ApiError,
     Json,
     already_exists,
@@ -22,7 +23,6 @@ from trainmaster_emulators.machines.api_errors import (
     not_found,
     required,
 )
-from trainmaster_emulators.machines.catalog import Catalog, stable_id
 from trainmaster_emulators.machines.instances import NAME, Instance
 from trainmaster_emulators.machines.operations import Operation, OperationStore, timestamp
 from trainmaster_emulators.machines.properties import Properties

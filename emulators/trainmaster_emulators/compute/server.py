@@ -19,7 +19,7 @@ from trainmaster_emulators.compute.api import ComputeApi, json_body
 from trainmaster_emulators.compute.batch import answer_batch
 from trainmaster_emulators.compute.cloud import Cloud
 from trainmaster_emulators.compute.control import Control
-from trainmaster_emulators.machines.api_errors import (
+from trainmaster_emulators.machines.compute_errors import (
     ApiError,
     Json,
     disabled,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from trainmaster_emulators.logging.query_filter import SEVERITIES, Sql
+from trainmaster_emulators.logging.log_filter import SEVERITIES, Sql
 from trainmaster_emulators.rest.api_errors import ApiError, Json, invalid
 from trainmaster_emulators.rest.times import SECOND, nanoseconds, rfc3339
 

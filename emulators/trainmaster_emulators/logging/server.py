@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from trainmaster_emulators.logging.entries import Entries, Position, parse_entries
-from trainmaster_emulators.logging.query_filter import parse
+from trainmaster_emulators.logging.log_filter import parse
 from trainmaster_emulators.rest.api_errors import ApiError, Json, invalid
 from trainmaster_emulators.rest.server import RestServer, json_body
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from trainmaster_emulators.machines.api_errors import Json, invalid, not_found
+from trainmaster_emulators.machines.compute_errors import Json, invalid, not_found
 
 REGIONS: Final[Mapping[str, str]] = {
     "us-central1": "abcf",

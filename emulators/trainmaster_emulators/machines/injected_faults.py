@@ -10,7 +10,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trainmaster.simulator.weather import Climate, Weather
-from trainmaster_emulators.machines.api_errors import ApiError, Json, rate_limited
+from trainmaster_emulators.machines.compute_errors import ApiError, Json, rate_limited
 
 ALL_ZONES: Final = "-"
 

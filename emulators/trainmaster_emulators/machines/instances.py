@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from trainmaster_emulators.machines.api_errors import Json
 from trainmaster_emulators.machines.catalog import Links
+from trainmaster_emulators.machines.compute_errors import Json
 from trainmaster_emulators.machines.metadata_server import MetadataServer
 from trainmaster_emulators.machines.metadata_tree import MetadataTree
 from trainmaster_emulators.machines.operations import timestamp

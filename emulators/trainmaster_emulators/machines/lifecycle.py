@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from random import Random
 from typing import Final
 
-from trainmaster_emulators.machines.api_errors import (
+from trainmaster_emulators.machines.catalog import Links
+from trainmaster_emulators.machines.compute_errors import (
     OperationError,
     internal_error,
     too_few_created,
 )
-from trainmaster_emulators.machines.catalog import Links
 from trainmaster_emulators.machines.injected_faults import FaultInjector
 from trainmaster_emulators.machines.instance_registry import InstanceRegistry
 from trainmaster_emulators.machines.instances import Instance, Status

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from trainmaster_emulators.machines.api_errors import Json, OperationError, invalid, not_found
 from trainmaster_emulators.machines.catalog import Links
+from trainmaster_emulators.machines.compute_errors import Json, OperationError, invalid, not_found
 
 OPERATIONS_MAX: Final = 20_000
 """The oldest operations beyond this number are deleted. Google keeps operations for 14 days."""

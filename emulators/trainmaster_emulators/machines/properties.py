@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from trainmaster_emulators.machines.api_errors import ApiError, Json, invalid, required
 from trainmaster_emulators.machines.catalog import ACCELERATOR_TYPES, Catalog, basename
+from trainmaster_emulators.machines.compute_errors import ApiError, Json, invalid, required
 from trainmaster_emulators.machines.scheduling import (
     RESERVATION_BOUND,
     Scheduling,

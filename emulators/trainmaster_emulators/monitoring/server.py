@@ -16,8 +16,8 @@ from typing import Final
 from werkzeug.wrappers import Request
 
 from trainmaster_emulators.monitoring.aggregation import parse_aggregation
-from trainmaster_emulators.monitoring.query_filter import parse
 from trainmaster_emulators.monitoring.series import Json, Series, SeriesKey
+from trainmaster_emulators.monitoring.series_filter import parse
 from trainmaster_emulators.monitoring.series_store import SeriesStore
 from trainmaster_emulators.monitoring.write_checks import parse_series
 from trainmaster_emulators.rest.api_errors import ApiError, invalid

@@ -19,12 +19,12 @@ from trainmaster_emulators.machines.instances import Instance
 from trainmaster_emulators.rest.api_errors import Json
 from trainmaster_emulators.rest.server import json_body
 from trainmaster_emulators.tpu import catalog
-from trainmaster_emulators.tpu.api_errors import bad_request
 from trainmaster_emulators.tpu.cloud import TpuCloud
 from trainmaster_emulators.tpu.fields import NODE, QUEUED, check
 from trainmaster_emulators.tpu.nodes import Node
 from trainmaster_emulators.tpu.operations import Operation
 from trainmaster_emulators.tpu.resource_queue import TpuQueue
+from trainmaster_emulators.tpu.tpu_errors import bad_request
 
 PAGE_SIZE_MAX: Final = 1000
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from trainmaster.core.machines.tpus import GENERATIONS, Generation, zones_of
 from trainmaster_emulators.rest.api_errors import Json
-from trainmaster_emulators.tpu.api_errors import (
+from trainmaster_emulators.tpu.tpu_errors import (
     TpuError,
     bad_request,
     no_such_location,

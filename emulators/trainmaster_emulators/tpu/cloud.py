@@ -14,16 +14,6 @@ from trainmaster_emulators.machines.injected_faults import FaultInjector
 from trainmaster_emulators.machines.vm_transitions import Timing
 from trainmaster_emulators.rest.api_errors import Json
 from trainmaster_emulators.tpu import catalog
-from trainmaster_emulators.tpu.api_errors import (
-    TpuError,
-    already_exists,
-    bad_request,
-    no_reservation,
-    not_found,
-    not_while,
-    quota_exceeded,
-    stockout,
-)
 from trainmaster_emulators.tpu.hosts import SliceHosts, addresses
 from trainmaster_emulators.tpu.lifecycle import Lifecycle
 from trainmaster_emulators.tpu.nodes import (
@@ -36,6 +26,16 @@ from trainmaster_emulators.tpu.nodes import (
     parse_node_spec,
 )
 from trainmaster_emulators.tpu.operations import Operation, OperationStore
+from trainmaster_emulators.tpu.tpu_errors import (
+    TpuError,
+    already_exists,
+    bad_request,
+    no_reservation,
+    not_found,
+    not_while,
+    quota_exceeded,
+    stockout,
+)
 
 UPDATABLE: Final = frozenset({"metadata", "labels"})
 """Fields that this emulator can change.

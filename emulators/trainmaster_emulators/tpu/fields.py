@@ -10,7 +10,7 @@ from typing import Final
 
 from trainmaster_emulators.machines.field_mask import Mask, parse_mask
 from trainmaster_emulators.rest.api_errors import Json
-from trainmaster_emulators.tpu.api_errors import bad_request
+from trainmaster_emulators.tpu.tpu_errors import bad_request
 
 _NETWORK: Final = "(network,subnetwork,enableExternalIps,canIpForward,queueCount)"
 _NODE: Final = (

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from trainmaster_emulators.machines.api_errors import ApiError
+from trainmaster_emulators.machines.compute_errors import ApiError
 from trainmaster_emulators.machines.field_mask import select
 from trainmaster_emulators.machines.injected_faults import FaultInjector
 from trainmaster_emulators.machines.instances import Instance
@@ -20,11 +20,11 @@ from trainmaster_emulators.machines.lifecycle import PREEMPTION_NOTICE_S
 from trainmaster_emulators.machines.vm_transitions import Timing
 from trainmaster_emulators.realism.profile import Profile
 from trainmaster_emulators.rest.api_errors import Json
-from trainmaster_emulators.tpu.api_errors import TpuError, stockout
 from trainmaster_emulators.tpu.fields import NODE
 from trainmaster_emulators.tpu.hosts import SliceHosts, put_metadata
 from trainmaster_emulators.tpu.nodes import Node, NodeState
 from trainmaster_emulators.tpu.operations import Operation, OperationStore
+from trainmaster_emulators.tpu.tpu_errors import TpuError, stockout
 
 NODE_TYPE: Final = "type.googleapis.com/google.cloud.tpu.v2.Node"
 EMPTY: Final[Json] = {"@type": "type.googleapis.com/google.protobuf.Empty"}

@@ -19,9 +19,9 @@ from typing import Final
 from trainmaster_emulators.machines.instances import Instance
 from trainmaster_emulators.machines.properties import METADATA_BYTES_MAX, METADATA_VALUE_BYTES_MAX
 from trainmaster_emulators.rest.api_errors import Json
-from trainmaster_emulators.tpu.api_errors import bad_request
 from trainmaster_emulators.tpu.catalog import Slice, check_runtime, resolve_slice
 from trainmaster_emulators.tpu.operations import timestamp
+from trainmaster_emulators.tpu.tpu_errors import bad_request
 
 NODE_ID: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _LABEL_KEY: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")

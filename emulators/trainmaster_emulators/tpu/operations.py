@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from trainmaster_emulators.rest.api_errors import Json
-from trainmaster_emulators.tpu.api_errors import TpuError, not_found
+from trainmaster_emulators.tpu.tpu_errors import TpuError, not_found
 
 OPERATIONS_MAX: Final = 5_000
 """The oldest operations beyond this number are deleted."""

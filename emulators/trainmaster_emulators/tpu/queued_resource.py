@@ -18,9 +18,9 @@ from enum import StrEnum
 from typing import Final
 
 from trainmaster_emulators.rest.api_errors import Json
-from trainmaster_emulators.tpu.api_errors import TpuError, bad_request
 from trainmaster_emulators.tpu.nodes import NODE_ID
 from trainmaster_emulators.tpu.operations import timestamp
+from trainmaster_emulators.tpu.tpu_errors import TpuError, bad_request
 
 QUEUED_TYPE: Final = "type.googleapis.com/google.cloud.tpu.v2.QueuedResource"
 FLEX_START_MAX: Final = timedelta(days=7)

@@ -23,7 +23,6 @@ from typing import Final
 from trainmaster_emulators.machines.field_mask import select
 from trainmaster_emulators.rest.api_errors import Json
 from trainmaster_emulators.tpu import catalog
-from trainmaster_emulators.tpu.api_errors import TpuError, already_exists, not_found, not_while
 from trainmaster_emulators.tpu.cloud import TpuCloud
 from trainmaster_emulators.tpu.fields import QUEUED
 from trainmaster_emulators.tpu.lifecycle import EMPTY
@@ -36,6 +35,7 @@ from trainmaster_emulators.tpu.queued_resource import (
     check_name,
     parse_queue_request,
 )
+from trainmaster_emulators.tpu.tpu_errors import TpuError, already_exists, not_found, not_while
 
 DELETABLE: Final = (QueueState.WAITING, QueueState.FAILED, QueueState.SUSPENDED)
 """States in which a resource with a node can be deleted without force.

@@ -10,13 +10,15 @@ from typing import Final
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Request
 
-from trainmaster_emulators.machines.api_errors import ApiError
+from trainmaster_emulators.machines.compute_errors import ApiError
 from trainmaster_emulators.machines.field_mask import select_fields
 from trainmaster_emulators.machines.injected_faults import Trouble
 from trainmaster_emulators.rest.api_errors import Json
 from trainmaster_emulators.rest.server import Answer, RestServer
 from trainmaster_emulators.tpu.api import TpuApi
-from trainmaster_emulators.tpu.api_errors import (
+from trainmaster_emulators.tpu.cloud import TpuCloud
+from trainmaster_emulators.tpu.resource_queue import TpuQueue
+from trainmaster_emulators.tpu.tpu_errors import (
     TpuError,
     disabled,
     forbidden,
@@ -24,8 +26,6 @@ from trainmaster_emulators.tpu.api_errors import (
     rate_limited,
     unreachable,
 )
-from trainmaster_emulators.tpu.cloud import TpuCloud
-from trainmaster_emulators.tpu.resource_queue import TpuQueue
 
 _PROJECT: Final = "/<any(v2, v2alpha1):version>/projects/<project>"
 _ZONE: Final = _PROJECT + "/locations/<zone>"

@@ -21,7 +21,7 @@ from tests.integration.compute.emulator import (
 )
 from tests.support.stack import eventually
 from trainmaster_emulators.compute.list_filter import parse_filter
-from trainmaster_emulators.machines.api_errors import ApiError
+from trainmaster_emulators.machines.compute_errors import ApiError
 
 
 def bulk(names: list[str], **changes: Any) -> compute_v1.BulkInsertInstanceResource:

@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.conformance.documents import Json, document
 from trainmaster_emulators.machines.field_mask import Mask, select
-from trainmaster_emulators.tpu.api_errors import TpuError
 from trainmaster_emulators.tpu.fields import NODE, QUEUED, check
+from trainmaster_emulators.tpu.tpu_errors import TpuError
 
 OPAQUE = {"state", "upcomingMaintenance", "symptoms", "spot", "error"}
 """Messages that the emulator does not look into."""
