@@ -14,7 +14,6 @@ rules. The address identifies the caller, because clients send no token to an em
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import io
 import json
@@ -41,6 +40,7 @@ from trainmaster_emulators.realism.http_access import (
     required_access,
 )
 from trainmaster_emulators.realism.storage_access import StorageAccess
+from trainmaster_emulators.rest.command_line import EmulatorParser, split_pairs
 from trainmaster_emulators.services.http_servers import json_object
 from trainmaster_emulators.services.storage_forwarder import (
     JSON_API_PATHS,
@@ -217,24 +217,18 @@ class GateHandler(StorageHandler):
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m trainmaster_emulators.services.http_gate")
-    parser.add_argument(
-        "--infra", type=Path, required=True, metavar="DIR", help="folder of the table of grants"
-    )
+    parser = EmulatorParser("services.http_gate")
+    parser.add_infra()
     parser.add_argument("--project", required=True)
     parser.add_argument("--bucket", required=True)
     parser.add_argument("--stage-bucket", required=True)
     parser.add_argument("--upstream", action="append", required=True, metavar="API=HOST:PORT")
     parser.add_argument("--account", action="append", required=True, metavar="NAME=PORT")
     options = parser.parse_args(argv)
-    upstreams = {}
-    for pair in options.upstream:
-        api, _, address = pair.partition("=")
-        upstreams[Api(api)] = address
+    upstreams = {Api(name): address for name, address in split_pairs(options.upstream)}
     buckets = (options.bucket, options.stage_bucket)
     threads = []
-    for pair in options.account:
-        account, _, port = pair.partition("=")
+    for account, port in split_pairs(options.account):
         server = GateServer(int(port), account, options.infra, upstreams, options.project, buckets)
         thread = threading.Thread(target=server.serve_forever, name=account)
         thread.start()
