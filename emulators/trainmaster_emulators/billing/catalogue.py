@@ -64,7 +64,8 @@ _DISKS: Final = (
 
 def skus(service: str) -> tuple[Json, ...]:
     """Return the SKUs of a service; none for a service that the emulator does not know."""
-    return tuple({COMPUTE: _compute, TPU: _tpu, STORAGE: _storage}.get(service, lambda: iter(()))())
+    tables = {COMPUTE: _compute, TPU: _tpu, STORAGE: _storage}
+    return tuple(tables[service]()) if service in tables else ()
 
 
 def _compute() -> Iterator[Json]:

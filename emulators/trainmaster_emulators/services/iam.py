@@ -22,7 +22,6 @@ The file contains the token of `local-stack`. The emulator stores nothing.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import secrets
@@ -33,6 +32,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from trainmaster_emulators.process.processes import LOOPBACK
+from trainmaster_emulators.rest.command_line import EmulatorParser
 from trainmaster_emulators.services.http_servers import JsonHandler, json_object
 from trainmaster_emulators.services.named_resources import NamedResources, error_answer
 
@@ -80,16 +80,14 @@ def check_permissions(
     if not re.fullmatch(
         rf"/v1/projects/({re.escape(project)}|-/serviceAccounts/[^/:]+):testIamPermissions", path
     ):
-        return error_answer(403, "PERMISSION_DENIED", "The caller does not have permission")
+        return error_answer("PERMISSION_DENIED", "The caller does not have permission")
     has_permission = _permission_test(authorization.removeprefix("Bearer "))
     if has_permission is None:
-        return error_answer(
-            401, "UNAUTHENTICATED", "Request had invalid authentication credentials."
-        )
+        return error_answer("UNAUTHENTICATED", "Request had invalid authentication credentials.")
     try:
         requested = [str(permission) for permission in json.loads(body)["permissions"]]
     except (ValueError, KeyError, TypeError):
-        return error_answer(400, "INVALID_ARGUMENT", "Request contains an invalid argument.")
+        return error_answer("INVALID_ARGUMENT", "Request contains an invalid argument.")
     granted = [permission for permission in requested if has_permission(permission)]
     return 200, {"permissions": granted} if granted else {}
 
@@ -115,9 +113,7 @@ def get_project_or_user(project: str, path: str, authorization: str) -> tuple[in
     token = authorization.removeprefix("Bearer ")
     has_permission = _permission_test(token)
     if has_permission is None:
-        return error_answer(
-            401, "UNAUTHENTICATED", "Request had invalid authentication credentials."
-        )
+        return error_answer("UNAUTHENTICATED", "Request had invalid authentication credentials.")
     if path == "/v1/userinfo":
         user: dict[str, Any] = {"sub": token}
         email = _email(token)
@@ -125,7 +121,7 @@ def get_project_or_user(project: str, path: str, authorization: str) -> tuple[in
             user |= {"email": email, "email_verified": True}
         return 200, user
     if path != f"/v1/projects/{project}" or not has_permission("resourcemanager.projects.get"):
-        return error_answer(403, "PERMISSION_DENIED", "The caller does not have permission")
+        return error_answer("PERMISSION_DENIED", "The caller does not have permission")
     return 200, {"projectId": project, "projectNumber": PROJECT_NUMBER, "lifecycleState": "ACTIVE"}
 
 
@@ -182,7 +178,7 @@ def listen(port: int, project: str, secret: str = "") -> ThreadingHTTPServer:
         def do_DELETE(self) -> None:
             answer = resources.answer("DELETE", self.path, {})
             if answer is None:
-                answer = error_answer(404, "NOT_FOUND", "Requested entity was not found.")
+                answer = error_answer("NOT_FOUND", "Requested entity was not found.")
             self.send_json(*answer)
 
         def do_GET(self) -> None:
@@ -205,12 +201,10 @@ def listen(port: int, project: str, secret: str = "") -> ThreadingHTTPServer:
 
 def main(argv: list[str] | None = None) -> int:
     """Serve until the process ends."""
-    parser = argparse.ArgumentParser(prog="python -m trainmaster_emulators.services.iam")
-    parser.add_argument("--port", type=int, required=True)
+    parser = EmulatorParser("services.iam")
+    parser.add_port()
     parser.add_argument("--project", required=True)
-    parser.add_argument(
-        "--token-file", type=Path, required=True, help="file with the access token of local-stack"
-    )
+    parser.add_token_file()
     options = parser.parse_args(argv)
     listen(options.port, options.project, secret_of(options.token_file)).serve_forever()
     return 0

@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.conformance.documents import Json, document
 from trainmaster_emulators.machines.field_mask import Mask, select
+from trainmaster_emulators.rest.api_errors import StatusError
 from trainmaster_emulators.tpu.fields import NODE, QUEUED, check
-from trainmaster_emulators.tpu.tpu_errors import TpuError
 
 OPAQUE = {"state", "upcomingMaintenance", "symptoms", "spot", "error"}
 """Messages that the emulator does not look into."""
@@ -49,10 +49,10 @@ def test_fields_of_the_alpha_version_are_refused_and_hidden_at_every_depth() -> 
     }
     assert check(alpha, QUEUED[1], "queued_resource") == alpha
     assert select(alpha, QUEUED[0]) == {"tpu": {"nodeSpec": [{"nodeId": "q", "node": node}]}}
-    with pytest.raises(TpuError, match='Unknown name "runDuration" at "queued_resource"'):
+    with pytest.raises(StatusError, match='Unknown name "runDuration" at "queued_resource"'):
         check({"runDuration": {}}, QUEUED[0], "queued_resource")
     with pytest.raises(
-        TpuError,
+        StatusError,
         match=r'reservationName" at "queued_resource\.tpu\.nodeSpec\.node\.schedulingConfig"',
     ):
         check({"tpu": alpha["tpu"]}, QUEUED[0], "queued_resource")
