@@ -124,9 +124,10 @@ class ComputeApi:
     def _transition(self, verb: str, zone: str, name: str) -> Json:
         return self._show(self._cloud.transition(verb, zone, name, self._request_id))
 
-    delete, stop, start, reset = map(
-        partial(partialmethod, _transition), ("delete", "stop", "start", "reset")
-    )
+    delete = partialmethod(_transition, "delete")
+    stop = partialmethod(_transition, "stop")
+    start = partialmethod(_transition, "start")
+    reset = partialmethod(_transition, "reset")
 
     def set_metadata(self, zone: str, name: str) -> Json:
         return self._show(

@@ -182,9 +182,10 @@ def descendants(root: int) -> list[int]:
     children: dict[int, list[int]] = defaultdict(list)
     # os.listdir and open are several times as fast as pathlib's methods.
     for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
-        with contextlib.suppress(OSError, IndexError), open(f"/proc/{name}/stat", "rb") as stat:  # noqa: PTH123
-            # pid (comm) state ppid …; comm may contain spaces and parentheses
-            _, _, after_comm = stat.read().rpartition(b")")
+        with contextlib.suppress(OSError, IndexError):
+            with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
+                # pid (comm) state ppid …; comm may contain spaces and parentheses
+                _, _, after_comm = file.read().rpartition(b")")
             parent = int(after_comm.split()[1])
             children[parent].append(int(name))
     pids: list[int] = []

@@ -25,7 +25,7 @@ REDUCERS: Final[dict[str, Callable[[Sequence[float]], float]]] = {
 }
 NONE: Final = "REDUCE_NONE"
 _GROUP: Final = re.compile(r"(metric|resource)\.labels?\.[a-zA-Z][a-zA-Z0-9_]*")
-_DURATION: Final = re.compile(r"(\d+)(\.\d+)?s")
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def parse_aggregation(
             )
         return Aggregation()
     match = _DURATION.fullmatch(period)
-    period_ns = round(float(match[1] + (match[2] or "")) * SECOND) if match else 0
+    period_ns = round(float(match[1]) * SECOND) if match else 0
     if period_ns < PERIOD_NS_MIN:
         raise invalid(
             f"Field aggregation.alignmentPeriod had an invalid value of {period!r}: at least 60s."

@@ -30,7 +30,7 @@ POINTS_MAX: Final = 100_000
 """Points of a page. Source: ListTimeSeriesRequest.page_size."""
 CREATE: Final = "monitoring.timeSeries.create"
 LIST: Final = "monitoring.timeSeries.list"
-PERMISSIONS: Final = (CREATE, LIST, "monitoring.metricDescriptors.list")
+LIST_DESCRIPTORS: Final = "monitoring.metricDescriptors.list"
 _PROJECT: Final = "/v3/projects/<project>"
 
 
@@ -89,7 +89,7 @@ class MonitoringServer(RestServer):
         return {}
 
     def _descriptors(self, _: Request, project: str) -> Json:
-        self._check_permission(PERMISSIONS[2])
+        self._check_permission(LIST_DESCRIPTORS)
         return {
             "metricDescriptors": [found.to_json(project) for found in self._store.descriptors()]
         }

@@ -47,6 +47,14 @@ _CALLS: Final = {
 Inserts and operations are below.
 """
 _OPERATION: Final = re.compile(r"/(zones|regions)/[^/]+/operations(/[^/]+)?(/wait)?$")
+_FIELDS: Final = {
+    "labels": "compute.instances.setLabels",
+    "metadata": "compute.instances.setMetadata",
+    "serviceAccounts": "compute.instances.setServiceAccount",
+    "tags": "compute.instances.setTags",
+    "resourcePolicies": "compute.resourcePolicies.use",
+}
+"""Argument of an insert → permission."""
 
 
 def required_access(method: str, path: str, body: Mapping[str, Any]) -> Iterator[Access]:
@@ -142,13 +150,3 @@ def _insert_permissions(project: str, properties: Mapping[str, Any]) -> Iterator
     for field, permission in _FIELDS.items():
         if properties.get(field):
             yield permission
-
-
-_FIELDS: Final = {
-    "labels": "compute.instances.setLabels",
-    "metadata": "compute.instances.setMetadata",
-    "serviceAccounts": "compute.instances.setServiceAccount",
-    "tags": "compute.instances.setTags",
-    "resourcePolicies": "compute.resourcePolicies.use",
-}
-"""Argument of an insert → permission."""

@@ -61,7 +61,8 @@ class NamedResources:
         match = _PROJECT.fullmatch(url.path)
         if match is None:
             return None
-        project, path = match["project"], match["rest"]
+        project = match["project"]
+        path = match["rest"]
         if not path.startswith(("serviceAccounts", "secrets", "locations/")):
             return None
         if path.endswith(":testIamPermissions"):

@@ -51,8 +51,8 @@ class Gates:
         )
 
     def vm_variables(self) -> dict[str, str]:
-        """Return the VMs' variables for programs that call Pub/Sub and Firestore by gRPC."""
-        return dict.fromkeys(GRPC_VARIABLES[1:], self.calls[WORKER]) if self.calls else {}
+        """Return the VMs' variables for programs that call Pub/Sub by gRPC."""
+        return {"PUBSUB_EMULATOR_HOST": self.calls[WORKER]} if self.calls else {}
 
     def own_variables(self) -> dict[str, dict[str, str]]:
         """Return the variables of each account that replace those of the stack."""

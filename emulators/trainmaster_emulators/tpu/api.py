@@ -8,7 +8,7 @@ this module builds lists, pages and operations.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial, partialmethod
+from functools import partialmethod
 from typing import Final
 
 from werkzeug.wrappers import Request
@@ -21,7 +21,7 @@ from trainmaster_emulators.rest.api_errors import Json
 from trainmaster_emulators.rest.server import json_body
 from trainmaster_emulators.tpu import catalog
 from trainmaster_emulators.tpu.cloud import TpuCloud
-from trainmaster_emulators.tpu.fields import NODE, QUEUED, check
+from trainmaster_emulators.tpu.fields import NODE, QUEUED, V2_ALPHA, check
 from trainmaster_emulators.tpu.nodes import Node
 from trainmaster_emulators.tpu.operations import Operation
 from trainmaster_emulators.tpu.resource_queue import TpuQueue
@@ -31,17 +31,15 @@ PAGE_SIZE_MAX: Final = 1000
 
 
 class TpuApi:
-    """The calls of one request. `is_alpha`: v2alpha1, which has more fields."""
+    """The calls of one request. `version`: V2, or V2_ALPHA, which has more fields."""
 
-    def __init__(
-        self, cloud: TpuCloud, queue: TpuQueue, request: Request, *, is_alpha: bool
-    ) -> None:
+    def __init__(self, cloud: TpuCloud, queue: TpuQueue, request: Request, version: str) -> None:
         self._cloud = cloud
         self._queue = queue
         self._request = request
-        self._version = "V2_ALPHA1" if is_alpha else "V2"
-        self._node_fields = NODE[is_alpha]
-        self._queued_fields = QUEUED[is_alpha]
+        self._shown_version = "V2_ALPHA1" if version == V2_ALPHA else "V2"
+        self._node_fields = NODE[version]
+        self._queued_fields = QUEUED[version]
 
     # Fixed resources
 
@@ -101,7 +99,9 @@ class TpuApi:
     def _transition(self, verb: str, zone: str, node_id: str) -> Json:
         return self._show(self._cloud.transition(verb, zone, node_id))
 
-    delete, start, stop = map(partial(partialmethod, _transition), ("delete", "start", "stop"))
+    delete = partialmethod(_transition, "delete")
+    start = partialmethod(_transition, "start")
+    stop = partialmethod(_transition, "stop")
 
     def guest_attributes(self, zone: str, node_id: str) -> Json:
         """Return the guest attributes of some hosts, or of all.
@@ -165,7 +165,7 @@ class TpuApi:
         return {}
 
     def _node_json(self, node: Node) -> Json:
-        return {**select(node.as_json(), self._node_fields), "apiVersion": self._version}
+        return {**select(node.as_json(), self._node_fields), "apiVersion": self._shown_version}
 
     def _is_listed(self, zone: str, requested_zone: str) -> bool:
         if requested_zone == ALL_ZONES:

@@ -64,8 +64,9 @@ class Slice:
         return (x // 2, y // 2, z) if self.hosts > 1 else (1, 1, 1)
 
     def _edges(self) -> tuple[int, int, int]:
-        x, y, z = (*map(int, self.topology.split("x")), 1)[:3]
-        return x, y, z
+        """Return the chips in x, y, z. Slices of some generations are flat, such as `4x4`."""
+        x, y, *depth = map(int, self.topology.split("x"))
+        return x, y, depth[0] if depth else 1
 
 
 def zones() -> list[str]:

@@ -46,10 +46,12 @@ _QUEUED_ALPHA: Final = (
     "multiNodeParams(nodeCount,nodeIdPrefix,workloadType))"
 )
 
-NODE: Final = (parse_mask(f"{_NODE},protectionTier"), parse_mask(_ALPHA_NODE))
-"""Fields of a node in v2, and in v2alpha1."""
-QUEUED: Final = (parse_mask(_QUEUED_V2), parse_mask(_QUEUED_ALPHA))
-"""Fields of a queued resource in v2, and in v2alpha1."""
+V2: Final = "v2"
+V2_ALPHA: Final = "v2alpha1"
+NODE: Final = {V2: parse_mask(f"{_NODE},protectionTier"), V2_ALPHA: parse_mask(_ALPHA_NODE)}
+"""Version of the API → fields of a node."""
+QUEUED: Final = {V2: parse_mask(_QUEUED_V2), V2_ALPHA: parse_mask(_QUEUED_ALPHA)}
+"""Version of the API → fields of a queued resource."""
 
 
 def check(body: Json, fields: Mask, at: str) -> Json:

@@ -20,7 +20,7 @@ from trainmaster_emulators.machines.lifecycle import PREEMPTION_NOTICE_S
 from trainmaster_emulators.machines.vm_transitions import Timing
 from trainmaster_emulators.realism.profile import Profile
 from trainmaster_emulators.rest.api_errors import Json, StatusError
-from trainmaster_emulators.tpu.fields import NODE
+from trainmaster_emulators.tpu.fields import NODE, V2
 from trainmaster_emulators.tpu.hosts import SliceHosts, put_metadata
 from trainmaster_emulators.tpu.nodes import Node, NodeState
 from trainmaster_emulators.tpu.operations import Operation, OperationStore
@@ -143,7 +143,9 @@ class Lifecycle:
                 step()
         except StatusError as error:
             return error
-        return EMPTY if node.deleted else {"@type": NODE_TYPE, **select(node.as_json(), NODE[0])}
+        if node.deleted:
+            return EMPTY
+        return {"@type": NODE_TYPE, **select(node.as_json(), NODE[V2])}
 
     def _pause(self) -> None:
         time.sleep(self.timing.step_s + self.faults.now.slow_s)

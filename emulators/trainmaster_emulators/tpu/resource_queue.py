@@ -24,7 +24,7 @@ from trainmaster_emulators.machines.field_mask import select
 from trainmaster_emulators.rest.api_errors import Json, StatusError
 from trainmaster_emulators.tpu import catalog
 from trainmaster_emulators.tpu.cloud import TpuCloud
-from trainmaster_emulators.tpu.fields import QUEUED
+from trainmaster_emulators.tpu.fields import QUEUED, V2
 from trainmaster_emulators.tpu.lifecycle import EMPTY
 from trainmaster_emulators.tpu.nodes import Node, NodeState, parse_node_spec
 from trainmaster_emulators.tpu.operations import Operation
@@ -99,9 +99,8 @@ class TpuQueue:
     def _run(self, queued: QueuedResource, operation: Operation) -> None:
         self._pause()
         self._enter(queued, QueueState.WAITING, only_if=QueueState.CREATING)
-        self._cloud.operations.finish(
-            operation, {"@type": QUEUED_TYPE, **select(queued.as_json(), QUEUED[0])}
-        )
+        response = {"@type": QUEUED_TYPE, **select(queued.as_json(), QUEUED[V2])}
+        self._cloud.operations.finish(operation, response)
         try:
             self._wait_for_capacity(queued)
             node = self._create_node(queued)

@@ -97,6 +97,6 @@ class TpuServer(RestServer):
                 raise unreachable(zone)
         if zone:
             variables["zone"] = zone
-        api = TpuApi(self.cloud, self.queue, request, is_alpha=version == "v2alpha1")
+        api = TpuApi(self.cloud, self.queue, request, version)
         endpoint: Callable[..., Json] = getattr(api, verb)
         return select_fields(request, endpoint(**variables))

@@ -54,7 +54,8 @@ class Bucket:
         while True:
             data = body() if body else None
             url = self._endpoint + path
-            request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310 - the stack's
+            # The endpoint is the stack's.
+            request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310
             try:
                 with self._opener.open(request, timeout=RETRY_S) as response:
                     return bytes(response.read())
