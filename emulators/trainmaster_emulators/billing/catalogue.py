@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
-Json = dict[str, Any]
+from trainmaster_emulators.rest.api_errors import Json
 
 COMPUTE: Final = "6F81-5844-456A"
 TPU: Final = "E000-3F24-B8AA"

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from trainmaster_emulators.monitoring.series import Json, Point, Series, SeriesKey
+from trainmaster_emulators.monitoring.series import Point, Series, SeriesKey
 from trainmaster_emulators.monitoring.write_checks import NewPoint, frequency_error
-from trainmaster_emulators.rest.api_errors import ApiError, invalid
+from trainmaster_emulators.rest.api_errors import ApiError, Json, invalid
 from trainmaster_emulators.rest.times import SECOND
 
 SAMPLING_NS: Final = 5 * SECOND

@@ -15,12 +15,12 @@ from typing import Final
 from werkzeug.wrappers import Request
 
 from trainmaster_emulators.monitoring.aggregation import parse_aggregation
-from trainmaster_emulators.monitoring.series import Json, Series, SeriesKey
+from trainmaster_emulators.monitoring.series import Series, SeriesKey
 from trainmaster_emulators.monitoring.series_filter import parse
 from trainmaster_emulators.monitoring.series_store import SeriesStore
 from trainmaster_emulators.monitoring.write_checks import parse_series
 from trainmaster_emulators.rest import pages
-from trainmaster_emulators.rest.api_errors import StatusError, invalid
+from trainmaster_emulators.rest.api_errors import Json, StatusError, invalid
 from trainmaster_emulators.rest.server import RestServer, json_body
 from trainmaster_emulators.rest.times import nanoseconds
 

@@ -11,12 +11,11 @@ from typing import Any, Final
 
 from trainmaster_emulators.monitoring.series import (
     VALUE_FIELDS,
-    Json,
     Point,
     SeriesKey,
     sorted_labels,
 )
-from trainmaster_emulators.rest.api_errors import StatusError, invalid
+from trainmaster_emulators.rest.api_errors import Json, StatusError, invalid
 from trainmaster_emulators.rest.times import SECOND, nanoseconds
 
 PAST_MAX_NS: Final = 25 * 3600 * SECOND
