@@ -15,7 +15,12 @@ from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken
 
 NESTING_MAX: Final = 20
 
-_GRAMMAR: Final = r"""
+_COMPARISON: Final = (
+    r"[A-Za-z_][\w.-]*"  # field
+    r"\s*(!=|<=|>=|[=<>:])\s*"
+    r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s()]+)"""  # value, perhaps in quotes
+)
+_GRAMMAR: Final = rf"""
     ?start: conjunction
     ?conjunction: disjunction (_AND? disjunction)*
     ?disjunction: _term (_OR _term)*
@@ -25,7 +30,7 @@ _GRAMMAR: Final = r"""
     group: "(" conjunction ")"
     comparison: COMPARISON
 
-    COMPARISON.2: /[A-Za-z_][\w.-]*\s*(!=|<=|>=|[=<>:])\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s()]+)/
+    COMPARISON.2: /{_COMPARISON}/
     _AND: /AND(?=[\s(])/
     _OR: /OR(?=[\s(])/
     _NOT: /NOT(?=[\s(])/
@@ -56,12 +61,11 @@ def parse(text: str, compile_comparison: Callable[[str], Predicate]) -> Predicat
     try:
         condition: object = parser.parse(text)
     except UnexpectedCharacters as error:
-        raise FilterSyntaxError(
-            f"cannot be read from {text[error.pos_in_stream :][:40]!r} on"
-        ) from None
+        rest = text[error.pos_in_stream :]
+        raise FilterSyntaxError(f"cannot be read from {rest[:40]!r} on") from None
     except UnexpectedToken as error:
-        is_end = error.token.type == "$END"
-        place = "its end" if is_end else repr(text[error.pos_in_stream :][:40])
+        rest = text[error.pos_in_stream :]
+        place = "its end" if error.token.type == "$END" else repr(rest[:40])
         raise FilterSyntaxError(
             f"needs a comparison, such as state:FAILED, or a parenthesis at {place}"
         ) from None

@@ -1,5 +1,8 @@
-"""Filters of lists: `jobId:rnn* AND state:FAILED`, `NOT display_name="x"`, `labels.team:* OR
-create_time>"2026-…"`.
+"""Filters of lists.
+
+    jobId:rnn* AND state:FAILED
+    NOT display_name="x"
+    labels.team:* OR create_time>"2026-…"
 
 A filter is applied to jobs as the API shows them; field names may be in camelCase or snake_case.
 `=` and `:` compare text in any case, with `*` for any characters; `!=` is their negation; `<`,
@@ -43,9 +46,8 @@ def parse_filter(text: str, fields: Collection[str]) -> Predicate:
         return lambda _: True
     if len(text) > CHARS_MAX:
         raise errors.invalid_argument("filter", f"must have at most {CHARS_MAX} characters")
-    from trainmaster.api import (
-        filter_grammar,
-    )  # imports lark, which only requests with a filter need
+    # It imports lark, which only requests with a filter need.
+    from trainmaster.api import filter_grammar
 
     try:
         return filter_grammar.parse(text, lambda comparison: _compile(comparison, fields))
@@ -58,13 +60,12 @@ def _compile(comparison: str, fields: Collection[str]) -> Predicate:
     match = _COMPARISON.fullmatch(comparison)
     if match is None:
         raise ValueError(f"not a comparison: {comparison!r}")
-    name, sign, value = match[1], match[2], match[3]
-    if value[0] in "\"'" and len(value) > 1:
-        value = re.sub(r"\\(.)", r"\1", value[1:-1])
+    name, sign, written = match.groups()
+    value = _unquote(written)
     path = _resolve_path(name, fields)
     if sign in _ORDERS:
         return _compile_order(path, _ORDERS[sign], value)
-    pattern = re.sub(r"([\[?])", r"[\1]", value.lower())  # only `*` is a wildcard
+    pattern = _escape_all_but_star(value.lower())
     if sign == "!=":
         return lambda job: not _matches(_value_at(job, path), pattern)
     return lambda job: _matches(_value_at(job, path), pattern)
@@ -103,19 +104,28 @@ def _resolve_path(name: str, fields: Collection[str]) -> tuple[str, ...]:
     return (head, *steps) if rest else (head,)
 
 
+def _unquote(value: str) -> str:
+    is_quoted = value[0] in "\"'" and len(value) > 1
+    return re.sub(r"\\(.)", r"\1", value[1:-1]) if is_quoted else value
+
+
+def _escape_all_but_star(text: str) -> str:
+    """Return a pattern of fnmatch in which only `*` is a wildcard."""
+    return re.sub(r"([\[?])", r"[\1]", text)
+
+
 def _value_at(job: object, path: tuple[str, ...]) -> object:
     value = job
     for step in path:
         if not isinstance(value, Mapping):
             return None
-        value = value.get(step, value.get(to_camel(step)) if "_" in step else None)
+        is_snake_case = "_" in step and step not in value
+        value = value.get(to_camel(step) if is_snake_case else step)
     return value
 
 
 def _matches(value: object, pattern: str) -> bool:
-    """Return whether the value is like the pattern; for a mapping whether a key is, for a list
-    whether an item is.
-    """
+    """Whether the value is like the pattern; of a mapping a key, of a list an item."""
     if value is None:
         return False
     if isinstance(value, Mapping | list):

@@ -23,7 +23,9 @@ CREATE, GET, LIST, CANCEL, DELETE = vertex_permissions("customJobs")
 PROJECT: Final = "resourcemanager.projects.get"
 REQUIRED_PERMISSIONS: Final = (
     PROJECT,
-    *(permission for collection in COLLECTIONS for permission in vertex_permissions(collection)),
+    *vertex_permissions("customJobs"),
+    *vertex_permissions("hyperparameterTuningJobs"),
+    *vertex_permissions("trainingPipelines"),
 )
 EQUIVALENT_PERMISSIONS: Final[dict[str, str]] = {
     **{permission: permission for permission in REQUIRED_PERMISSIONS},
