@@ -1,6 +1,4 @@
-"""`trainmaster convert`: print the job file that a manifest of Kubeflow or JobSet is
-converted to.
-"""
+"""`trainmaster convert`: print the job file that a manifest is converted to."""
 
 from __future__ import annotations
 
