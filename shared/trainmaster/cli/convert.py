@@ -24,9 +24,8 @@ def convert(
     ] = None,
     form: OutputFormat = Format.TABLE,
 ) -> None:
-    """Print the job file that a manifest of Kubeflow or JobSet is converted to.
-
-    `submit` converts manifests itself.
+    """Print the job file that a manifest of Kubeflow or JobSet is converted to. `submit` converts
+    manifests itself.
     """
     _, document = read_job(str(manifest), None, region)
     if form is Format.JSON:

@@ -219,9 +219,8 @@ def wait_command(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
 
 @app.command()
 def cancel(job_id: JobId) -> None:
-    """Cancel a job and delete its VMs.
-
-    A job that has ended stays as it is, which is not an error.
+    """Cancel a job and delete its VMs. A job that has ended stays as it is, which is not an
+    error.
     """
     store = open_store()
     find_job(store, job_id)  # a job that does not exist is an error

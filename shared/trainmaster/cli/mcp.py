@@ -257,19 +257,16 @@ class Tools:
         return _answer(lines(), continuation)
 
     def submit(self, document: Text) -> str:
-        """Submit a job, which costs money.
-
-        With a budget, the job needs `trainmaster.maxCost`. If no answer came from the API, the job
-        may have been created: look at `status`.
+        """Submit a job, which costs money. With a budget, the job needs `trainmaster.maxCost`. If
+        no answer came from the API, the job may have been created: look at `status`.
         """
         job, region = _read(document)
         created = (self.budget or self.client).submit(job, region)
         return f"{created.address} is {created.state}."
 
     def status(self, job: Address = "", continuation: Continuation = 0) -> str:
-        """Show a job's state, times, trials and error.
-
-        Without a job: the newest jobs, and what the budget has left.
+        """Show a job's state, times, trials and error. Without a job: the newest jobs, and what the
+        budget has left.
         """
         if not job:
             only = self.budget.only if self.budget else JobFilter()

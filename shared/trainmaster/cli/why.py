@@ -109,9 +109,8 @@ def replay(
         ),
     ] = None,
 ) -> None:
-    """Rebuild a job's state from its ledger and compare it with the stored state.
-
-    Exit status 1 if they differ.
+    """Rebuild a job's state from its ledger and compare it with the stored state. Exit status 1 if
+    they differ.
     """
     store = open_store()
     state = find_job(store, job_id)

@@ -59,7 +59,6 @@ def images(
     ] = False,
 ) -> None:
     """Build runtime images, so that VMs of the local stack need not download their packages.
-
     Complete ones stay.
     """
     for name in runtimes or Runtime:

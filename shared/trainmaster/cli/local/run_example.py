@@ -96,9 +96,8 @@ def run(
     realistic: Realistic = False,
     time_scale: TimeScale = 1.0,
 ) -> None:
-    """Run an example job on a stack of its own and show what happens.
-
-    The exit status is 0 only if it SUCCEEDED.
+    """Run an example job on a stack of its own and show what happens. The exit status is 0 only if
+    it SUCCEEDED.
     """
     if not EXAMPLES.is_dir():
         raise PermanentError(

@@ -47,9 +47,8 @@ def tensorboard(
         float, typer.Option(min=1, help="Seconds between two searches for new event files.")
     ] = 30.0,
 ) -> None:
-    """Start TensorBoard on the event files of jobs.
-
-    Each job is a run, and so is each trial of a tuning job.
+    """Start TensorBoard on the event files of jobs. Each job is a run, and so is each trial of a
+    tuning job.
     """
     require_package("tensorboard", "tensorboard")
     from trainmaster.cli.tensorboard.mirror import Mirror
