@@ -1,5 +1,4 @@
-"""The problems of a job document: all of them at once, each with its field and an example of a
-correct value.
+"""The problems of a job document, all at once, each with its field and a correct value.
 
 `Problems` collects them while a document is read, and with them what is substituted. Code addresses
 a field by its canonical path (`FieldPath`, the service's own camelCase names); messages show the
@@ -201,8 +200,9 @@ class Problems:
         self._misspelled.add(self.spelled_path(path))
 
     def has_any_at(self, *paths: FieldPath) -> bool:
-        """Whether the value at any path is unknown: it, something around it or in it
-        has a problem.
+        """Whether the value at any path is unknown.
+
+        The value, something around it or something in it has a problem then.
         """
         return bool(self._by_field or self._misspelled) and any(map(self._is_affected, paths))
 

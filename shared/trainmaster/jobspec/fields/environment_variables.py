@@ -1,5 +1,6 @@
-"""Environment variables that a job sets: `trainmaster.env`, `trainmaster.secrets`, and `env` of
-Vertex AI.
+"""Environment variables that a job sets.
+
+They are in `trainmaster.env`, `trainmaster.secrets`, and `env` of Vertex AI.
 
 A secret is named here and read on the VM. Its name is `projects/P/secrets/S/versions/V`, or in
 short `S/versions/V` (in the VM's project) or `S` (its latest version). It is stored as written.
