@@ -8,6 +8,7 @@ of the permissions gives access to Firestore or to VMs. docs/decisions/0008-the-
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Final
 
 COLLECTIONS: Final = ("customJobs", "hyperparameterTuningJobs", "trainingPipelines")
@@ -23,9 +24,7 @@ CREATE, GET, LIST, CANCEL, DELETE = vertex_permissions("customJobs")
 PROJECT: Final = "resourcemanager.projects.get"
 REQUIRED_PERMISSIONS: Final = (
     PROJECT,
-    *vertex_permissions("customJobs"),
-    *vertex_permissions("hyperparameterTuningJobs"),
-    *vertex_permissions("trainingPipelines"),
+    *chain.from_iterable(map(vertex_permissions, COLLECTIONS)),
 )
 EQUIVALENT_PERMISSIONS: Final[dict[str, str]] = {
     **{permission: permission for permission in REQUIRED_PERMISSIONS},
