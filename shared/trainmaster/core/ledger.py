@@ -52,10 +52,11 @@ class LedgerEntry:
     """Use of the budgets before the decision."""
     after: Counters
     """Use of the budgets after it."""
+    job_state: JobState | None
+    """State of the job after the decision; None: the job is unknown, and the entry is not stored.
+    """
     effects: tuple[Effect, ...] = ()
     """Messages to publish after the commit."""
-    job_state: JobState | None = None
-    """State of the job after the decision. None in entries of releases before the notifications."""
     round: str | None = None
     """`ATTEMPT-ROUND` if the event reports an end of a member; None: it reports none."""
     rank: int | None = None

@@ -22,7 +22,6 @@ NO_VM: Final[dict[str, Any]] = {
     "host_vms": (),
     "vm_since": None,
     "reboots": 0,
-    "reports_held": True,
 }
 """Fields of a replica whose VM is another one from now on."""
 FLOOR_STEP: Final = 2

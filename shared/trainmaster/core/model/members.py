@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from datetime import datetime, timedelta
 
 from trainmaster.core.model.floor import NO_VM, is_below_floor, raise_to_floor
 from trainmaster.core.model.gang import is_required
@@ -18,8 +17,6 @@ from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
-from trainmaster.core.model.round import STORED_BEFORE_ROUNDS
-from trainmaster.core.timeouts import EARLIER_AGENT_STOP_MAX
 
 
 def is_member(plan: Plan, replica_id: ReplicaId) -> bool:
@@ -103,8 +100,9 @@ def goes_on(state: State, missing: Collection[ReplicaId] | None = None) -> bool:
 
 def current_incarnation(job: Job, replica: Replica) -> int:
     """Return the incarnation that is ordered: for a member the number of the round."""
-    has_round = is_member(job.plan, replica.replica_id) and job.round.number != STORED_BEFORE_ROUNDS
-    return job.round.number if has_round else replica.incarnation
+    if is_member(job.plan, replica.replica_id):
+        return job.round.number
+    return replica.incarnation
 
 
 def is_ready(job: Job, replica: Replica) -> bool:
@@ -127,19 +125,6 @@ def state_word(job: Job, replica: Replica) -> str:
     ):
         return replica.state.value
     return "HELD" if is_ready(job, replica) else "STOPPING"
-
-
-def must_have_stopped(job: Job, member: Replica, now: datetime) -> bool:
-    """Whether the member's agent is of an earlier release, which does not report under `hold`, and
-    has had the time to end its program.
-    """
-    is_silent = not member.reports_held and member.state is not ReplicaState.REPLACING
-    ordered_at = job.round.ordered_at
-    return (
-        is_silent
-        and ordered_at is not None
-        and now - ordered_at >= timedelta(seconds=EARLIER_AGENT_STOP_MAX)
-    )
 
 
 def members(state: State) -> tuple[Replica, ...]:

@@ -12,15 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
 
 from trainmaster.core.model.replica_id import ReplicaId
-
-STORED_BEFORE_ROUNDS: Final = 1_000_000
-"""Number of the round in which a job of an earlier release runs.
-
-Its members keep incarnations of their own until the round ends.
-"""
 
 
 @dataclass(frozen=True, slots=True)

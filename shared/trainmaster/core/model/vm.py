@@ -43,8 +43,6 @@ class LossCause(StrEnum):
         "startup_timeout"  # it runs, and its agent never reported the ordered incarnation
     )
     AGENT_SILENT = "agent_silent"  # it runs, and its agent has written no heartbeat for too long
-    # Only in ledgers of earlier releases: it ran in a zone without capacity for its peers.
-    WRONG_ZONE = "wrong_zone"
 
 
 class DirectiveAction(StrEnum):

@@ -54,7 +54,7 @@ def plan(
     desired = with_slice_addresses(job, desired_vms(job, state.replicas), vms)
     steps = _with_vanished_vms(vm_steps(job, desired, vms, state.replicas), state, created)
     steps += find_startup_timeouts(state, vms, now)
-    ready = readiness(state, vms, steps, now)
+    ready = readiness(state, steps, now)
     steps += growth(state, vms, steps, now)
     if not is_too_early(job, now):
         return Steps(steps, readiness=ready)
@@ -176,10 +176,9 @@ def _step_for(job: Job, target: DesiredVm, vm: Vm) -> Step | None:
     """Return the next step for this VM; None if it is as desired, or belongs to a newer state."""
     if vm.vm_generation > target.replica.vm_generation:
         return None
-    if vm.vm_generation < target.replica.vm_generation or vm.zone != job.zone:
-        return _delete_or_await(
-            vm
-        )  # outdated; only moves of an earlier release kept the VM generation
+    is_outdated = vm.vm_generation < target.replica.vm_generation
+    if is_outdated or vm.zone != job.zone:
+        return _delete_or_await(vm)
     if vm.status in (VmStatus.STOPPED, VmStatus.STOPPING, VmStatus.REFUSED):
         return ReportLoss(target.replica, target.name, vm, vm.loss)
     is_directed = vm.directive is not None and vm.directive.order >= target.directive.order

@@ -52,8 +52,8 @@ class Goodput:
 
     attempts: tuple[AttemptTime, ...]
     unsplit_s: float = 0.0
-    """Machine-seconds of phases that contain both the search for a VM and its setup, because an
-    agent of an earlier release did not report when it started. They are not in `paid_s`.
+    """Machine-seconds of phases that contain both the search for a VM and its setup, because the
+    agent did not report when it started. They are not in `paid_s`.
     """
 
     @property

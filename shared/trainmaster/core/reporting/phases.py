@@ -3,8 +3,7 @@
 The phases of a replica follow each other without a gap, from the acceptance of the job to its end.
 Their times are those of the ledger entries, which `presentation.ml_units` uses, too. A vm-ready
 message states when the agent started: the search for a VM ended and its setup began. As long as no
-such time is known, STARTING and REPLACING contain both. Agents of earlier releases did not report
-it.
+such time is known, STARTING and REPLACING contain both.
 """
 
 from __future__ import annotations

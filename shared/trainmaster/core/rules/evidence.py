@@ -29,7 +29,6 @@ from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import is_member, is_ready
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
-from trainmaster.core.model.round import STORED_BEFORE_ROUNDS
 
 PEER_LOSS_TYPES: Final = (
     "UnavailableError",
@@ -211,10 +210,10 @@ def round_end(state: State, event: Event) -> RoundEnd | None:
         not number or is_out
     ):  # the job was rerun, and the verdict was given; or the round went without it
         return None
-    if isinstance(end, ReplicaExited):
-        is_of_round = number in (end.subject.incarnation, STORED_BEFORE_ROUNDS)
-        if end.subject.attempt != job.attempt or not is_of_round:
-            return None
+    if isinstance(end, ReplicaExited) and (
+        (end.subject.attempt, end.subject.incarnation) != (job.attempt, number)
+    ):
+        return None
     at = max(end.at, job.round.began_at) if job.round.began_at else end.at
     return RoundEnd(round_key(job.attempt, number), rank_of(end), at)
 

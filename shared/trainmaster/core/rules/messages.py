@@ -82,10 +82,7 @@ def exit_outcome(event: ReplicaExited) -> str:
 
 
 def stall_reason(event: ReplicaExited) -> str:
-    """Return why the agent ended the program, as a clause.
-
-    Agents of an earlier release do not report it.
-    """
+    """Return why the agent ended the program, as a clause."""
     if event.error is None:
         return "it printed nothing for the job's stallTimeout"
     message = event.error.message.partition("\n")[0]

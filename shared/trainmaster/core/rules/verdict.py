@@ -20,7 +20,7 @@ from trainmaster.core.actions import BeginRound, FailJob
 from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
 from trainmaster.core.events import AllReady, End, ExitCause, MemberMissing, ReplicaExited
 from trainmaster.core.model.job import State
-from trainmaster.core.model.members import is_ready, may_go_without, members, must_have_stopped
+from trainmaster.core.model.members import is_ready, may_go_without, members
 from trainmaster.core.rules.evidence import Rank, rank_of, replica_of, speaks_for_lost_peer
 from trainmaster.core.rules.exit_case import Case
 from trainmaster.core.rules.messages import member_names
@@ -34,11 +34,7 @@ def judge_round(state: State, event: AllReady, now: datetime) -> Decision:
     job = state.job
     if (event.attempt, event.round) != (job.attempt, job.round.number) or not job.round.is_held:
         return stale(Reason.NOTHING_TO_DO, "The round began before.")
-    waiting = [
-        member
-        for member in members(state)
-        if not is_ready(job, member) and not must_have_stopped(job, member, now)
-    ]
+    waiting = [member for member in members(state) if not is_ready(job, member)]
     without = tuple(m.replica_id for m in waiting if m.awaits_vm and m.replica_id in event.without)
     decision = _verdict(state, event, now)
     names = member_names([member.replica_id for member in waiting])

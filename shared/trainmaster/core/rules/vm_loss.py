@@ -165,6 +165,5 @@ def describe_loss(event: VmLost) -> str:
         LossCause.GONE: "is gone",
         LossCause.AGENT_SILENT: "runs, but its agent writes no heartbeat",
         LossCause.STARTUP_TIMEOUT: "runs, but its agent did not report the replica ready in time",
-        LossCause.WRONG_ZONE: "is in a zone without capacity for its peers",
     }[event.cause]
     return f"The VM of {event.subject.replica_id.words} {what_happened}"

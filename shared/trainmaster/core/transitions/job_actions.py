@@ -126,12 +126,10 @@ def _save_round(job: Job, action: SaveRound) -> Change:
 
 
 def _first_placement(job: Job, action: BeginPreparing) -> Placement:
-    placement = replace(job.placement, left=(), next_at=action.next_at)
-    return (
-        replace(placement, zone_index=action.order[0], remaining=action.order[1:])
-        if action.order
-        else placement
-    )
+    placement = replace(job.placement, next_at=action.next_at)
+    if not action.order:
+        return placement
+    return replace(placement, zone_index=action.order[0], remaining=action.order[1:])
 
 
 def _placed(job: Job, zone_index: int) -> Placement:
@@ -353,28 +351,12 @@ def _request_vms(state: State, action: ContinueProvisioning, now: datetime) -> t
 
     A move to another zone raises the floor of VM generations instead: one insert creates the VMs of
     a role, and a late insert in the zone that is given up creates outdated VMs.
-
-    A move that an earlier release recorded has no floor. It gave a common later VM generation to
-    every replica whose agent had not reported, and the next version to all.
     """
-    lost = find_replica(state, action.lost) if action.lost else None
-    lost_early = ReplaceVm(lost.key, is_vm_taken=True, is_early=True) if lost else None
-    replaced = replace_vm(state.job, lost, lost_early, now) if lost and lost_early else None
-    if action.floor is not None or action.zone_index == state.job.placement.zone_index:
-        return (replaced,) if replaced else ()
-    _require_whole_attempt(state)
-    attempt = [replaced if replaced and replica is lost else replica for replica in state.replicas]
-    generation = _next_generation([replica for replica in attempt if replica.awaits_vm])
-    return tuple(
-        replace(
-            replica,
-            vm_generation=generation if replica.awaits_vm else replica.vm_generation,
-            host_vms=() if replica.awaits_vm else replica.host_vms,
-            early_losses_in_zone=0 if replica.awaits_vm else replica.early_losses_in_zone,
-            version=replica.version + (replica is not replaced),
-        )
-        for replica in attempt
-    )
+    if action.lost is None:
+        return ()
+    lost = find_replica(state, action.lost)
+    lost_early = ReplaceVm(lost.key, is_vm_taken=True, is_early=True)
+    return (replace_vm(state.job, lost, lost_early, now),)
 
 
 def _next_generation(replicas: Sequence[Replica]) -> int:

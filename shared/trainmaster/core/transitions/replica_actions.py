@@ -69,7 +69,6 @@ def _mark_ready(replica: Replica, action: MarkReady, now: datetime) -> Replica:
         vm_since=action.vm_since,
         measurement=action.measurement or replica.measurement,
         **_next_round(replica, action),
-        **({} if action.vm_since else NO_EARLY_LOSSES),
     )
 
 

@@ -125,8 +125,8 @@ def _request_reconciliations(
 def _find_silent(
     running: Mapping[str, int], metrics: MetricReader | None, now: datetime
 ) -> Sequence[str]:
-    """Return the jobs with fewer series than running replicas, if there were more before: agents of
-    an earlier release write none, and the first point of a series may take minutes to be seen.
+    """Return the jobs with fewer series than running replicas, if there were more before: the first
+    point of a series may take minutes to be seen.
     """
     if metrics is None or not running:
         return ()
