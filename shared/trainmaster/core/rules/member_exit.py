@@ -15,7 +15,7 @@ from trainmaster.core.model.job import State
 from trainmaster.core.model.members import can_spare, channel_members, is_held, joining_members
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.round import Saving
-from trainmaster.core.rules import messages
+from trainmaster.core.rules import exit_texts, messages
 from trainmaster.core.rules.exit_case import Case
 from trainmaster.core.rules.replica_exit import (
     first_match,
@@ -60,7 +60,7 @@ def judge_member_exit(
         return decision
     rule, reason = Rule.ROUND, Reason.MEMBER_FAILED
     text = (
-        f"{case.outcome}: round {number} ends, and its verdict follows when every member has"
+        f"{exit_texts.outcome(case)}: round {number} ends, and its verdict follows when every member has"
         " stopped."
     )
     if event.cause is ExitCause.SAVED:
