@@ -83,7 +83,8 @@ class LedgerEntry:
 
 def ends_of(entries: Iterable[LedgerEntry]) -> tuple[End, ...]:
     """Return the ends of members that these entries report."""
-    return tuple(end for entry in entries if (end := end_in(entry.event)) is not None)
+    ends = (end_in(entry.event) for entry in entries)
+    return tuple(end for end in ends if end is not None)
 
 
 def counters(state: State | None, replica_key: str | None) -> Counters:
@@ -111,11 +112,9 @@ def replay(stored: State | None, entry: LedgerEntry) -> State | None:
     if isinstance(entry.decision.action, AcceptJob):
         job = entry.decision.action.job
         return State(job, evolve(None, entry.decision, entry.at).replicas, whole=True)
-    return (
-        None
-        if stored is None
-        else store(stored, evolve(judged(stored, entry), entry.decision, entry.at))
-    )
+    if stored is None:
+        return None
+    return store(stored, evolve(judged(stored, entry), entry.decision, entry.at))
 
 
 def judged(stored: State, entry: LedgerEntry) -> State:

@@ -1,8 +1,10 @@
 """Make the trials of a tuning job equal what its ledger says. Each trial is a job of its own.
 
-    give up unpromising trials ──►
-    [ create the job of every trial, stop it if it is given up or the tuning job has ended, and record what it became
-      ──► complete the tuning job, or commit the values of new trials, and then create their jobs ] ──► nothing to do
+    give up unpromising trials
+    ──► repeat until nothing is left to do:
+            create the job of every trial, stop it if it is given up or the tuning job has ended,
+            and record what it became
+        ──► complete the tuning job, or commit the values of new trials, and create their jobs
 
 The flow is level-triggered: it compares stored states, so it may run twice, late, concurrently, or
 stop halfway. A trial in the ledger gets its job even if the tuning job has ended meanwhile, and is

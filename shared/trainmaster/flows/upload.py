@@ -1,7 +1,8 @@
 """A job file was uploaded: it is submitted, or all of its problems are written next to it.
 
 gs://bucket/jobs/NAME.yaml              the job file
-gs://bucket/jobs/NAME.yaml.error.json   its problems; deleted when a valid file of that name is uploaded
+gs://bucket/jobs/NAME.yaml.error.json   its problems; deleted when a valid file of that name is
+                                        uploaded
 
 A job id may contain the time at which the object was stored: uploading the same file again is then
 another job, and a repeated notification is not.

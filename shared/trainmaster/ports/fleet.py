@@ -25,7 +25,9 @@ class ZonesUnreachableError(TemporaryError):
 
     def __init__(self, listed: Sequence[Any], zones: Sequence[str], refusal: str = "") -> None:
         super().__init__(refusal or f"Google cannot reach {', '.join(zones)}")
-        self.listed, self.zones, self.refusal = tuple(listed), tuple(zones), refusal
+        self.listed = tuple(listed)
+        self.zones = tuple(zones)
+        self.refusal = refusal
 
 
 def reached(

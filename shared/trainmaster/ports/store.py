@@ -115,9 +115,10 @@ class Ledgers(Protocol):
         ...
 
     def losses_after(self, job_id: str, round_key: str, entry_key: str) -> tuple[End, ...]:
-        """Return the losses of this round or hold that were committed after this ledger entry, of
-        those that were reported not more than `COMMIT_MAX` before it, the first `LOSSES_READ`.
-        Empty: there is no such entry.
+        """Return the losses of this round or hold that were committed after this ledger entry.
+
+        Only losses count that were reported at most `COMMIT_MAX` before the entry. The first
+        `LOSSES_READ` are returned, in the order of their reports; none if there is no such entry.
         """
         ...
 

@@ -62,8 +62,8 @@ class Cluster:
         _, _, port = self.addresses[replica_id].rpartition(":")
         if (slices := self.job.plan.slices) and replica_id in slices:
             return f"{slice_placeholder(slices.index(replica_id))}:{port}"
-        is_alone = sum(group.count * group.hosts for group in self.job.plan.groups) == 1
-        return f"{LOOPBACK}:{port}" if is_alone else self.addresses[replica_id]
+        has_one_slice = sum(group.count * group.hosts for group in self.job.plan.groups) == 1
+        return f"{LOOPBACK}:{port}" if has_one_slice else self.addresses[replica_id]
 
     def roles(self) -> dict[str, list[str]]:
         """Return the addresses of the cluster's members by task type, in index order."""
@@ -134,7 +134,8 @@ class Cluster:
         """
         plan, first = self.job.plan, ReplicaId(task_type, 0)
         types = {plan.group(replica_id.task_type).tpu for replica_id in plan.slices}
-        if len(plan.slices) < 2 or len(types) > 1 or first not in plan.slices:  # noqa: PLR2004 - several
+        has_one_slice = len(plan.slices) <= 1
+        if has_one_slice or len(types) > 1 or first not in plan.slices:
             return None
         return plan.slices.index(first)
 

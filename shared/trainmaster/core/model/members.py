@@ -34,18 +34,18 @@ def has_channel(plan: Plan) -> bool:
 
 def channel_members(plan: Plan) -> tuple[ReplicaId, ...]:
     """Return the members in the order of their numbers in the peer channel."""
-    return (
-        tuple(one for one in plan.replica_ids if one.is_in_cluster) if plan.is_synchronous else ()
-    )
+    if not plan.is_synchronous:
+        return ()
+    return tuple(replica_id for replica_id in plan.replica_ids if replica_id.is_in_cluster)
 
 
 def is_held(job: Job, replica_id: ReplicaId) -> bool:
     """Whether the replica is a member, and waits for a round: all do, or this round goes without
     it.
     """
-    return (
-        job.round.is_held and is_member(job.plan, replica_id)
-    ) or replica_id in job.round.without
+    if replica_id in job.round.without:
+        return True
+    return job.round.is_held and is_member(job.plan, replica_id)
 
 
 def may_go_without(plan: Plan, missing: Collection[ReplicaId]) -> bool:
@@ -141,7 +141,11 @@ def joining_members(state: State) -> tuple[Replica, ...]:
     if any(member.state is ReplicaState.COMPLETED for member in members(state)):
         return ()
     without = set(state.job.round.without)
-    return tuple(m for m in members(state) if m.replica_id in without and is_ready(state.job, m))
+    return tuple(
+        member
+        for member in members(state)
+        if member.replica_id in without and is_ready(state.job, member)
+    )
 
 
 def recall(state: State) -> State:

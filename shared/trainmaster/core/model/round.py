@@ -1,8 +1,8 @@
 """Rounds: the members of a synchronous job stop and start as a whole.
 
-    running ──► a member fails, or loses its VM ──► held: every member stops, and reports that it is ready
-       ▲                                                                                    │
-       └────────────────────── all are ready: one verdict on the round that ended ──────────┘
+    running ──► a member fails, or loses its VM ──► held: every member stops, and reports ready
+       ▲                                                                    │
+       └────────────── all are ready: one verdict on the round that ended ──┘
 
 A round is the incarnation of all members: directives and events carry its number. It begins with 1
 in each attempt. The first round of a job is not held: its members start as their VMs come.

@@ -36,8 +36,10 @@ def missing_members(state: State) -> tuple[Step, ...]:
     is_first = (job.attempt, job.round.number) == (1, 1)
     if is_first or job.round.is_held or job.state.is_terminal:
         return ()
-    missing = (m for m in members(state) if m.awaits_vm and m.replica_id not in job.round.without)
-    return tuple(ReportMissingMember(member) for member in missing)[:1]
+    for member in members(state):
+        if member.awaits_vm and member.replica_id not in job.round.without:
+            return (ReportMissingMember(member),)
+    return ()
 
 
 def growth(

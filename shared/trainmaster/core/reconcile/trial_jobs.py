@@ -1,7 +1,8 @@
 """The job of a trial, and the results that a tuning job passes on to the one that resumes it.
 
 PARENT            the tuning job: plan of its trials, search space, results so far
-PARENT-trial-3    a job like any other: the same plan, with the trial's values as arguments and its own directory
+PARENT-trial-3    a job like any other: the same plan, with the trial's values as arguments and its
+                  own directory
 """
 
 from __future__ import annotations

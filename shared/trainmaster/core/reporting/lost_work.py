@@ -5,8 +5,10 @@ checkpoint. Trainmaster does not see checkpoints being saved. It sees when objec
 directory were created, which is evidence but not proof: a program may save elsewhere, overwrite a
 checkpoint, or delete an old one. Each loss therefore has two bounds.
 
-    at most    loss - newest checkpoint that is still there, written in this incarnation; else the whole incarnation
-    at least   loss - newest object of any kind; nothing if a newer checkpoint may have been replaced or deleted since
+    at most    loss - newest checkpoint that is still there, written in this incarnation; else the
+               whole incarnation
+    at least   loss - newest object of any kind; nothing if a newer checkpoint may have been
+               replaced or deleted since
 
 Programs that keep some checkpoints delete the oldest ones first, so the newest one before a loss is
 still there, unless all checkpoints of that time were deleted. An object without a number in its
@@ -120,12 +122,11 @@ def checkpoints_of(names: Iterable[str]) -> set[str]:
     """
     names = set(names)
     sharded = {name.partition(".data-")[0] for name in names if ".data-" in name}
-    markers = {
-        name: match["own"] if match["folder"] is None else match["folder"]
-        for name in names
-        if (match := _MARKER.fullmatch(name))
-        and (match["prefix"] is None or match["prefix"] in sharded)
-    }
+    markers = {}
+    for name in names:
+        match = _MARKER.fullmatch(name)
+        if match is not None and (match["prefix"] is None or match["prefix"] in sharded):
+            markers[name] = match["own"] if match["folder"] is None else match["folder"]
     unfinished = tuple(
         f"{name.removesuffix(_UNFINISHED)}/" for name in names if name.endswith(_UNFINISHED)
     )
@@ -167,12 +168,12 @@ def losses(plan: Plan, spans: Iterable[Span]) -> tuple[Loss, ...]:
     by_replica: dict[ReplicaId, list[Span]] = {}
     for span in spans:
         by_replica.setdefault(span.replica_id, []).append(span)
-    job_losses = (
-        loss
-        for own in by_replica.values()
-        for index in range(1, len(own))
-        if (loss := _loss(own, index, own[index - 1].machines(plan))) is not None
-    )
+    job_losses = []
+    for own in by_replica.values():
+        for index in range(1, len(own)):
+            loss = _loss(own, index, own[index - 1].machines(plan))
+            if loss is not None:
+                job_losses.append(loss)
     return tuple(sorted(job_losses, key=lambda loss: loss.at))
 
 

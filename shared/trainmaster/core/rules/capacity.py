@@ -1,12 +1,14 @@
 """Rule 11: Compute Engine or Cloud TPU has no capacity, no quota, or returns another error.
 
-    before RUNNING    the gang is requested in zone after zone; for a week at most if the job sets no maxWaitTime
-    after RUNNING     the healthy part is kept, and the rest is requested in the same zone for a while; then the whole
-                      gang moves to the next zone, free of charge; at once if no required VM is left
-    optional VMs      (`gang: false`, or of members that an elastic job goes on without) are requested in the zone of
-                      the required ones until the job ends
-    refused           what an operator can repair (permission, API, billing, image) delays a job: one that has run
-                      goes on asking, any other waits for an hour
+    before RUNNING    the gang is requested in zone after zone; for a week at most if the job sets
+                      no maxWaitTime
+    after RUNNING     the healthy part is kept, and the rest is requested in the same zone for a
+                      while; then the whole gang moves to the next zone, free of charge; at once
+                      if no required VM is left
+    optional VMs      (`gang: false`, or of members that an elastic job goes on without) are
+                      requested in the zone of the required ones until the job ends
+    refused           what an operator can repair (permission, API, billing, image) delays a job:
+                      one that has run goes on asking, any other waits for an hour
 
 `trainmaster.core.rules.capacity_backoff` decides when VMs are requested again.
 """

@@ -1,7 +1,8 @@
 """Evidence: what the end of a replica shows about its cause, and which end of a round decides about
 the round.
 
-    rank 0   the machine: its VM was unfit, lost, shut down or rebooted, or its agent silent; or all saved, as a VM goes
+    rank 0   the machine: its VM was unfit, lost, shut down or rebooted, or its agent silent; or all
+             saved, as a VM goes
     rank 1   its own failure: a traceback, out of memory, or a signal other than SIGABRT
     rank 2   any other failure: no traceback, an abort, a stall
     rank 3   a reported loss of a peer: the cause is probably elsewhere
@@ -49,33 +50,31 @@ service, torch's process groups and launcher, plain sockets. Measured: Unavailab
 AbortedError, RendezvousConnectionError.
 """
 PEER_SILENCE_WORDS: Final = (
-    *(
-        "stopped sending heartbeats",
-        "heartbeat timeout",
-        "coordinationservice/heartbeat",
-        "deadline_exceeded: ",
-    ),
-    *(
-        "for recv operation",
-        "for send operation",
-        "monitoredbarrier",
-        "collective operation timeout",
-    ),
+    "stopped sending heartbeats",
+    "heartbeat timeout",
+    "coordinationservice/heartbeat",
+    "deadline_exceeded: ",
+    "for recv operation",
+    "for send operation",
+    "monitoredbarrier",
+    "collective operation timeout",
 )
 """Words in the message of an error that reports a peer that does not answer: of TensorFlow, JAX,
 gloo, NCCL.
 """
 PEER_LOSS_WORDS: Final = (
     *PEER_SILENCE_WORDS,
-    *(
-        "connection closed",
-        "connection reset",
-        "connection refused",
-        "socket closed",
-        "broken pipe",
-    ),
-    *("the other end is likely closed", "hung up on the other end", "poll error condition"),
-    *("waiting for clients", "wait timeout after", "jax distributed service detected fatal errors"),
+    "connection closed",
+    "connection reset",
+    "connection refused",
+    "socket closed",
+    "broken pipe",
+    "the other end is likely closed",
+    "hung up on the other end",
+    "poll error condition",
+    "waiting for clients",
+    "wait timeout after",
+    "jax distributed service detected fatal errors",
 )
 """Words in the message of an error that reports a peer that is lost, or does not come, whatever its
 type: gloo raises a RuntimeError with them, XGBoost an XGBoostError.
@@ -196,19 +195,18 @@ def round_end(state: State, event: Event) -> RoundEnd | None:
     hold (`hold_key`). `state` is the state before the decision. Times of agents are at least the
     start of the round.
     """
-    job, end = state.job, end_in(event)
+    job = state.job
+    end = end_in(event)
     if end is None or not is_member(job.plan, replica_of(end)):
         return None
-    number, is_out = job.round.number - job.round.is_held, replica_of(end) in job.round.without
-    if (
-        isinstance(end, VmLost)
-        and job.round.is_held
-        and (is_out or not _was_in_round_before(state, end))
-    ):
-        return RoundEnd(hold_key(job.attempt, job.round.number), Rank.MACHINE, end.at)
-    if (
-        not number or is_out
-    ):  # the job was rerun, and the verdict was given; or the round went without it
+    is_out = replica_of(end) in job.round.without
+    number = job.round.number
+    if job.round.is_held:
+        if isinstance(end, VmLost) and (is_out or not _was_in_round_before(state, end)):
+            return RoundEnd(hold_key(job.attempt, number), Rank.MACHINE, end.at)
+        number -= 1  # the round that ended
+    is_rerun = number == 0  # the verdict on the attempt before was given
+    if is_rerun or is_out:
         return None
     if isinstance(end, ReplicaExited) and (
         (end.subject.attempt, end.subject.incarnation) != (job.attempt, number)

@@ -108,7 +108,7 @@ class Case:
 
     @property
     def is_hung(self) -> bool:
-        """Whether the verdict charges the member that hung (`hung_member`) for the exit of another."""
+        """Whether the verdict charges the member that hung (`hung_member`) for another's exit."""
         return self.replica.replica_id != self.event.subject.replica_id
 
     @property

@@ -60,8 +60,8 @@ def judge_member_exit(
         return decision
     rule, reason = Rule.ROUND, Reason.MEMBER_FAILED
     text = (
-        f"{exit_texts.outcome(case)}: round {number} ends, and its verdict follows when every member has"
-        " stopped."
+        f"{exit_texts.outcome(case)}: round {number} ends, and its verdict follows when every"
+        " member has stopped."
     )
     if event.cause is ExitCause.SAVED:
         rule, reason = Rule.VM_LOST, Reason.SAVED

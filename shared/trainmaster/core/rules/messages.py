@@ -200,7 +200,8 @@ def with_log_link(message: str, project: str, job_id: str) -> str:
     """Return the message with a link to the job's log, as the service ended such messages."""
     job_id = public_id(job_id)
     log_filter = quote(f'resource.type="ml_job"\nresource.labels.job_id="{job_id}"', safe="")
-    address = f"{CONSOLE_LOGS}?project={project}&resource=ml_job%2Fjob_id%2F{job_id}&advancedFilter={log_filter}"
+    resource = f"ml_job%2Fjob_id%2F{job_id}"
+    address = f"{CONSOLE_LOGS}?project={project}&resource={resource}&advancedFilter={log_filter}"
     return (
         f"{message}\n\nTo find out more about why your job exited please check the logs: {address}"
     )

@@ -67,7 +67,8 @@ def judge_exit(state: State, replica: Replica, event: ReplicaExited, now: dateti
 
 def first_match(case: Case) -> Decision:
     """Return the decision of the first row that applies. The last one always does."""
-    return next(decision for row in ROWS if (decision := row.decide(case)))
+    decisions = (row.decide(case) for row in ROWS)
+    return next(decision for decision in decisions if decision is not None)
 
 
 def judge_exit_zero(case: Case) -> Decision | None:
@@ -318,9 +319,10 @@ def _rerun(
     replaces_vm &= case.is_on_current_vm
     other_vm = f", {case.who} on another VM" if replaces_vm else ""
     number = f"rerun {used + 1} of {RERUNS_MAX}"
+    pause = exit_texts.after_pause(case)
+    advice = exit_texts.bug_advice(case)
     text = exit_texts.with_consequence(
-        case,
-        f"{after}the whole job is rerun{exit_texts.after_pause(case)} ({number}){other_vm}.{exit_texts.bug_advice(case)}",
+        case, f"{after}the whole job is rerun{pause} ({number}){other_vm}.{advice}"
     )
     return Decision(rule, reason, text, _rerun_action(case, Budget.RERUNS, replaces_vm=replaces_vm))
 

@@ -108,9 +108,9 @@ def _last_save(job: Job, now: datetime) -> Saving | None:
         return replace(saving, ends=True)
     is_gang = plan.save_on_notice == "gang"
     asked = [
-        each
-        for each in plan.replica_ids
-        if each == plan.primary or not (is_gang and is_member(plan, each))
+        replica_id
+        for replica_id in plan.replica_ids
+        if replica_id == plan.primary or not (is_gang and is_member(plan, replica_id))
     ]
     return Saving(plan.primary, now, now + SAVE_AGAIN_MIN, tuple(asked), grows=is_gang, ends=True)
 

@@ -1,10 +1,12 @@
 """Rules 4 and 5: a replica loses its VM, or something fails that is not the program's fault.
 
-VM lost or about to be, startup timeout, silent
-  agent ─────────────────────────────────────────► another VM of the same name, free; a running round ends
-                                                  restartJobOnWorkerRestart: the whole job is rerun, free
-VM lost before its agent reported, or soon after ► `trainmaster.core.rules.early_loss`
-internal error ──────────────────────────────────► the job is rerun while internal retries last; then it fails
+VM lost or about to be, startup timeout, silent agent
+    ──► another VM of the same name, free; a running round ends
+        restartJobOnWorkerRestart: the whole job is rerun, free
+VM lost before its agent reported, or soon after
+    ──► `trainmaster.core.rules.early_loss`
+internal error
+    ──► the job is rerun while internal retries last; then it fails
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from trainmaster.core.actions import (
     SucceedJob,
 )
 from trainmaster.core.model.floor import NO_VM
-from trainmaster.core.model.job import Budgets, Job, JobState, Placement, State
+from trainmaster.core.model.job import Job, JobState, Placement, State
 from trainmaster.core.model.members import is_held, is_member, may_go_without
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
@@ -222,7 +222,7 @@ def _begin_round(state: State, action: BeginRound, now: datetime) -> Change:
         begun = replace(
             begun,
             quick_failures=held.quick_failures + 1 if action.is_quick_failure else 0,
-            stalls=held.stalls + action.is_stall,
+            stalls=held.stalls + 1 if action.is_stall else held.stalls,
             bug=action.bug,
         )
         if action.charge is not Budget.FREE or action.is_reboot:
@@ -256,10 +256,11 @@ def _with_trial_result(job: Job, measurement: Measurement | None) -> Job:
 def _rerun(state: State, action: RerunJob, now: datetime) -> Change:
     _require_whole_attempt(state)
     job = state.job
-    budgets = Budgets(
-        reruns_used=job.budgets.reruns_used + (action.charge is Budget.RERUNS),
-        internal_used=job.budgets.internal_used + (action.charge is Budget.INTERNAL),
-    )
+    budgets = job.budgets
+    if action.charge is Budget.RERUNS:
+        budgets = replace(budgets, reruns_used=budgets.reruns_used + 1)
+    elif action.charge is Budget.INTERNAL:
+        budgets = replace(budgets, internal_used=budgets.internal_used + 1)
     attempt = job.attempt + 1
     only_optional = job.placement.only_optional and action.next_at is None
     placement = replace(
@@ -318,22 +319,34 @@ def _next_attempt(
     """
     is_lost = replica.key == action.lost
     is_vm_gone = replica.state is ReplicaState.COMPLETED or is_lost
-    is_early = is_lost and (action.is_early or bool(moved_to))
-    ends_series = is_lost and action.is_vm_taken and replica.vm_since is not None and not is_early
-    instance_id = (
-        action.reporter_vm if replica.key == action.reporter else None
-    ) or replica.instance_id
+    is_early = is_lost and (action.is_early or moved_to is not None)
+    is_vm_taken = is_lost and action.is_vm_taken
+    vm_generation = replica.vm_generation
+    if moved_to is not None:
+        vm_generation = moved_to
+    elif is_vm_gone:
+        vm_generation += 1
+    early_losses = replica.early_losses
+    early_losses_in_zone = replica.early_losses_in_zone
+    if is_early:
+        early_losses += 1
+        early_losses_in_zone += 1
+    elif is_vm_taken and replica.vm_since is not None:  # it lived longer, which ends the series
+        early_losses = 0
+        early_losses_in_zone = 0
+    if moved_to is not None:
+        early_losses_in_zone = 0
+    reported_vm = action.reporter_vm if replica.key == action.reporter else None
+    keeps_vm = moved_to is None and not is_vm_gone
     return Replica(
         attempt,
         replica.replica_id,
-        vm_generation=moved_to or replica.vm_generation + is_vm_gone,
-        **(NO_VM if is_vm_gone or moved_to else _same_vm(replica, instance_id)),
+        vm_generation=vm_generation,
+        **(_same_vm(replica, reported_vm or replica.instance_id) if keeps_vm else NO_VM),
         quick_failures=replica.quick_failures + 1 if replica.key == action.quick_failure else 0,
-        vms_lost=replica.vms_lost + (is_lost and action.is_vm_taken),
-        early_losses=0 if ends_series else replica.early_losses + is_early,
-        early_losses_in_zone=0
-        if ends_series or moved_to
-        else replica.early_losses_in_zone + is_early,
+        vms_lost=replica.vms_lost + 1 if is_vm_taken else replica.vms_lost,
+        early_losses=early_losses,
+        early_losses_in_zone=early_losses_in_zone,
         ordered_at=now,
     )
 

@@ -1,9 +1,9 @@
 """Look at the resources that a job names before VMs are paid for: buckets, images, service account,
 secrets.
 
-    bucket, image in Google's registries,       missing                 the job is refused, with the field
-    service account, secret version             may not be seen         the job is accepted, with a note
-    bucket                                      in another region       the job is accepted, with a note
+    bucket, image in Google's registries,   missing             the job is refused, with the field
+    service account, secret version         may not be seen     the job is accepted, with a note
+    bucket                                  in another region   the job is accepted, with a note
 
 Notes are substitutions whose replacement is the requested value. Packages are looked up in
 `trainmaster.flows.job_creation.package_versions`. docs/decisions/0056-resources-before-vms.md.

@@ -1,8 +1,11 @@
 """Make the VMs of a job equal what its stored state requires.
 
-    is the entry pending? ──► take the job's lease ──► load ──► [ list VMs ──► plan ──► execute the steps ] ──► done
-      no: done before           held: its holder         ▲         ▲                         │
-                                does this work           └─────────┴── later entry │ none ───┘
+    is the entry pending? ──► take the job's lease ──► load ──► list VMs ──► plan ──► no step: done
+      no: done before           held: its holder        ▲          ▲           │
+                                does this work          │          │           ▼
+                                                        │          │    execute the steps
+                                                        │          └── none ───┤
+                                                        └── a later entry ─────┘
 
 A reconciliation is level-triggered: it compares the stored state with the listed VMs, so it may run
 twice, late, concurrently, or stop halfway. It is done only when VMs that were listed after its last
@@ -33,6 +36,7 @@ from typing import Final
 from trainmaster.core.events import AllReady, End, ProvisioningStarted
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.members import is_ready, is_start_missed, members
+from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import Vm
 from trainmaster.core.reconcile.plan import delete_newer, plan
 from trainmaster.core.reconcile.steps import (
@@ -308,19 +312,17 @@ class _Delivery:
         if steps.readiness not in (Readiness.REPORTED, Readiness.READY):
             return False
         job, store = loaded.state.job, self.deps.store
-        ends = (
-            *self._late_losses(job),
-            *store.round_ends(job.job_id, round_key(job.attempt, job.round.number - 1)),
-        )
+        ended_round = round_key(job.attempt, job.round.number - 1)
+        ends = (*self._late_losses(job), *store.round_ends(job.job_id, ended_round))
         if steps.readiness is Readiness.REPORTED and not ends:
             return False
-        without = (
-            m.replica_id
-            for m in members(loaded.state)
-            if m.awaits_vm and steps.readiness is Readiness.READY
-        )
+        without: tuple[ReplicaId, ...] = ()
+        if steps.readiness is Readiness.READY:
+            without = tuple(
+                member.replica_id for member in members(loaded.state) if member.awaits_vm
+            )
         event = AllReady(
-            job.job_id, job.attempt, self.deps.clock(), job.round.number, ends, tuple(without)
+            job.job_id, job.attempt, self.deps.clock(), job.round.number, ends, without
         )
         recorded = record(event, self.deps, loaded=loaded)
         if recorded.entry.decision.is_provisional:
@@ -416,7 +418,10 @@ class _Delivery:
         pause.
         """
         self.deps.store.release_lease(self.lease)
-        number = self.request.number + (len(self.placement_rounds) == 1)
+        number = self.request.number
+        is_in_one_pass = len(self.placement_rounds) == 1
+        if is_in_one_pass:
+            number += 1
         if self.has_progress and number <= REQUESTS_MAX:
             self._publish(replace(self.request, number=number))
 
