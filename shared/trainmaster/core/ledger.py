@@ -124,7 +124,8 @@ def judged(stored: State, entry: LedgerEntry) -> State:
     neither disturbs the commit of the other. An event of a VM below the floor that changed its
     replica was judged before the move.
     """
-    placement, event = stored.job.placement, entry.event
+    placement = stored.job.placement
+    event = entry.event
     if isinstance(event, VmReady | ReplicaExited | VmLost) and isinstance(
         entry.decision.action, ReplicaAction
     ):

@@ -157,7 +157,8 @@ def _record_progress(trial: Trial, job: Job, tuning_job: Job, deps: CreationDeps
 
     The tuning job is PREPARING and RUNNING as soon as its first trial is.
     """
-    now, number = deps.clock(), trial.number
+    now = deps.clock()
+    number = trial.number
     if tuning_job.state is JobState.QUEUED and job.state is not JobState.QUEUED:
         record(ProvisioningStarted(tuning_job.job_id, now), deps)
     if tuning_job.started_at is None and job.started_at is not None:

@@ -48,7 +48,8 @@ def environment(
     cluster: Cluster, task_type: TaskType, zone: str, names: tuple[str, ...]
 ) -> dict[str, str]:
     """Return the variables of a role. `names` are the role's VMs or TPU nodes, in index order."""
-    job, plan = cluster.job, cluster.job.plan
+    job = cluster.job
+    plan = cluster.job.plan
     host, _, port = cluster.address(plan.primary).rpartition(":")
     variables = {
         "WORLD_SIZE": str(cluster.world_size()),

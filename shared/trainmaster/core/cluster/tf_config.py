@@ -132,7 +132,8 @@ class Cluster:
         """Return the number of the role's first slice; None unless the job has several slices, all
         of one type.
         """
-        plan, first = self.job.plan, ReplicaId(task_type, 0)
+        plan = self.job.plan
+        first = ReplicaId(task_type, 0)
         types = {plan.group(replica_id.task_type).tpu for replica_id in plan.slices}
         has_one_slice = len(plan.slices) <= 1
         if has_one_slice or len(types) > 1 or first not in plan.slices:

@@ -79,7 +79,8 @@ def _was_ready(job: Job, replica: Replica) -> bool:
     """Whether it has been ready; a member of a held round, for the round before."""
     if not job.round.is_held or not is_member(job.plan, replica.replica_id):
         return replica.ever_ready
-    ready_at, ended_at = replica.ready_at, job.round.ordered_at
+    ready_at = replica.ready_at
+    ended_at = job.round.ordered_at
     return ready_at is not None and ended_at is not None and ready_at <= ended_at
 
 

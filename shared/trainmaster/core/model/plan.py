@@ -498,10 +498,8 @@ class Plan:
         """
 
         def replaced(program: Program) -> Program:
-            uris, container = (
-                tuple(versions.get(uri, uri) for uri in program.package_uris),
-                program.container,
-            )
+            uris = tuple(versions.get(uri, uri) for uri in program.package_uris)
+            container = program.container
             if container is not None:
                 container = replace(container, image=versions.get(container.image, container.image))
             return replace(program, package_uris=uris, container=container)

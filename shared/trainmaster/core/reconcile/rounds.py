@@ -50,7 +50,8 @@ def growth(
 
     `state` holds the whole attempt; `steps` are those planned.
     """
-    job, round_ = state.job, state.job.round
+    job = state.job
+    round_ = state.job.round
     joining = {member.replica_id for member in joining_members(state)}
     if (
         job.state.is_terminal
@@ -97,7 +98,8 @@ def _may_begin_without(state: State, missing: set[ReplicaId], now: datetime) -> 
     """Whether the held round of an elastic job need not wait for these members: the last one went
     without them, or their VMs were refused, or do not report.
     """
-    round_, elastic = state.job.round, state.job.plan.elastic
+    round_ = state.job.round
+    elastic = state.job.plan.elastic
     if elastic is None or not goes_on(state, missing):
         return False
     if missing <= set(round_.without):

@@ -93,10 +93,8 @@ class Goodput:
         """`81 % to 93 % of the machine time`; empty if nothing is paid."""
         if self.at_least is None or self.at_most is None:
             return ""
-        low, high = (
-            f"{self.at_least:.0%}".replace("%", " %"),
-            f"{self.at_most:.0%}".replace("%", " %"),
-        )
+        low = f"{self.at_least:.0%}".replace("%", " %")
+        high = f"{self.at_most:.0%}".replace("%", " %")
         return (
             f"{high} of the machine time" if low == high else f"{low} to {high} of the machine time"
         )

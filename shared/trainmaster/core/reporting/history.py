@@ -77,11 +77,14 @@ def _steps(entries: Iterable[LedgerEntry], replicas: dict[str, Replica]) -> Iter
     for entry in entries:
         action = entry.decision.action
         if isinstance(action, AcceptJob):
-            previous, job, state = None, action.job, None
+            previous = None
+            job = action.job
+            state = None
         elif job is None:
             continue
         else:
-            previous, state = job, judged(_state_for(action, job, replicas), entry)
+            previous = job
+            state = judged(_state_for(action, job, replicas), entry)
         change = evolve(state, entry.decision, entry.at)
         job = change.job or job
         if previous is None or previous.attempt != job.attempt:

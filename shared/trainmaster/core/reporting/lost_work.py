@@ -179,7 +179,8 @@ def losses(plan: Plan, spans: Iterable[Span]) -> tuple[Loss, ...]:
 
 def _loss(own: Sequence[Span], index: int, machines: int) -> Loss | None:
     """Return the loss between a span of a replica and the one before it; None if there is none."""
-    last, span = own[index - 1], own[index]
+    last = own[index - 1]
+    span = own[index]
     if last.phase is not Phase.RUNNING or span.phase is Phase.COMPLETED:
         return None
     resumed_at = next((later.start for later in own[index:] if later.phase is Phase.RUNNING), None)
@@ -199,10 +200,8 @@ def lost_work(loss: Loss, written: WrittenObjects | None, now: datetime) -> Lost
     if written is None:
         return LostWork(0.0, loss.machines * whole_s)
     until = loss.resumed_at or now
-    checkpoint, newest = (
-        written.newest_checkpoint(loss.start, until),
-        written.newest(loss.start, until),
-    )
+    checkpoint = written.newest_checkpoint(loss.start, until)
+    newest = written.newest(loss.start, until)
     at_most_s = whole_s if checkpoint is None else _seconds(checkpoint, loss.at)
     at_least_s = whole_s if newest is None else _seconds(newest, loss.at)
     if not written.is_intact(loss.start, until):

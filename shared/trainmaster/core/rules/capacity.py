@@ -176,7 +176,8 @@ def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetim
         f"No {'quota' if reason is Reason.QUOTA else 'capacity'} for {event.requested} in"
         f" {event.zone}"
     )
-    turn, is_whole = next_turn(state, event, now), is_whole_gang_requested(state)
+    turn = next_turn(state, event, now)
+    is_whole = is_whole_gang_requested(state)
     if job.plan.gang and not is_whole and (kept := turn_with_vms(state, event, now)):
         turn, is_whole = kept, True
     elif event.required_present:

@@ -220,13 +220,15 @@ def _was_in_round_before(state: State, loss: VmLost) -> bool:
     """Whether the VM was in the round before the held one, and has not reported how that round
     ended on it.
     """
-    job, replica = state.job, state.find(state.job.attempt, loss.subject.replica_id)
+    job = state.job
+    replica = state.find(state.job.attempt, loss.subject.replica_id)
     return replica is not None and has_kept_vm(job, replica) and not is_ready(job, replica)
 
 
 def has_kept_vm(job: Job, replica: Replica) -> bool:
     """Whether the replica still has the VM that it had when the held round was ordered."""
-    ordered_at, held_at = replica.ordered_at, job.round.ordered_at
+    ordered_at = replica.ordered_at
+    held_at = job.round.ordered_at
     return ordered_at is not None and held_at is not None and ordered_at < held_at
 
 

@@ -154,7 +154,8 @@ def _was_never_ordered(state: State, event: ReplicaEvent) -> bool:
     Such events are not stored: a program could invent any number of them. Events about what existed
     are few.
     """
-    subject, job = event.subject, state.job
+    subject = event.subject
+    job = state.job
     named = state.find(subject.attempt, subject.replica_id)
     replica = named or state.find(job.attempt, subject.replica_id)
     if (
@@ -173,7 +174,8 @@ def _was_never_ordered(state: State, event: ReplicaEvent) -> bool:
 
 def _judge_replica_event(state: State, event: ReplicaEvent, now: datetime) -> Decision:
     """Apply the fences of rule 1 before the rule of the event."""
-    subject, job = event.subject, state.job
+    subject = event.subject
+    job = state.job
     if isinstance(event, ReplicaExited) and (success := judge_primary_success(state, event, now)):
         return success
     replica = state.find(job.attempt, subject.replica_id)

@@ -88,7 +88,9 @@ def judge_all_ready(state: State, event: AllReady, now: datetime) -> Decision:
 
 def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -> Decision:
     """Mark a replica ready. A slice is ready when the last of its hosts is."""
-    job, subject, who = state.job, event.subject, replica.replica_id.words
+    job = state.job
+    subject = event.subject
+    who = replica.replica_id.words
     success = judge_primary_success(state, event.ended, now) if event.ended else None
     if success and isinstance(
         success.action, SucceedJob

@@ -123,10 +123,8 @@ def _places(stalls: Sequence[ReplicaExited]) -> str:
     groups: dict[str, list[str]] = {}
     for end in stalls:
         if end.error is not None and end.error.frame:
-            function, line = (
-                end.error.frame.rpartition(" in ")[2],
-                (end.error.own_frame or end.error.frame),
-            )
+            function = end.error.frame.rpartition(" in ")[2]
+            line = end.error.own_frame or end.error.frame
             place = f"in {function} ({line.partition(' in ')[0]})"
             groups.setdefault(place, []).append(end.subject.replica_id.words)
     by_size = sorted(groups.items(), key=lambda group: len(group[1]))[-PLACES_MAX:]

@@ -57,7 +57,8 @@ longer may have raised them from its data or from its VM's libraries.
 
 def judge_exit(state: State, replica: Replica, event: ReplicaExited, now: datetime) -> Decision:
     """Decide about an exit of the current incarnation of a replica that is judged alone."""
-    plan, ended = state.job.plan, f"{replica.replica_id.words} ended after it was asked to save"
+    plan = state.job.plan
+    ended = f"{replica.replica_id.words} ended after it was asked to save"
     if event.cause is not ExitCause.SAVED or not state.job.round.ends_job or plan.cap is None:
         return first_match(Case(state, replica, event, now))
     if len(plan.replica_ids) > 1 or plan.groups[0].hosts > 1:  # the others may still save
@@ -73,7 +74,9 @@ def first_match(case: Case) -> Decision:
 
 def judge_exit_zero(case: Case) -> Decision | None:
     """Decide about an exit 0 (rules 2 and 3); None: the exit is another one."""
-    event, replica, who = case.event, case.replica, case.who
+    event = case.event
+    replica = case.replica
+    who = case.who
     host = event.subject.host
     if not event.succeeded:
         return None

@@ -112,7 +112,8 @@ def _is_same_option(plan: Plan, candidate: int, other: int) -> bool:
 
 def has_other_quota(job: Job, event: VmsNotCreated) -> bool:
     """Whether a candidate does not share the quota that is used up."""
-    plan, current = job.plan, job.placement.zone_index
+    plan = job.plan
+    current = job.placement.zone_index
     return bool(plan.options) and not all(
         shares_quota(plan, current, candidate, event.message) for candidate in _all(job)
     )
@@ -132,7 +133,8 @@ def floor_of_move(state: State, candidate: int) -> int | None:
     """Return the floor of VM generations with which the gang moves to this candidate; None: it
     stays.
     """
-    job, current = state.job, state.job.placement.zone_index
+    job = state.job
+    current = state.job.placement.zone_index
     if candidate == current:
         return None
     return (

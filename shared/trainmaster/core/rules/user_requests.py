@@ -40,10 +40,12 @@ def judge_deadline(state: State, event: DeadlinePassed, now: datetime) -> Decisi
     match event.deadline:
         case Deadline.RUNNING:
             limit_s = job.plan.max_running_s
-            message, reason = messages.exceeded_running_time(limit_s), Reason.MAX_RUNNING_TIME
+            message = messages.exceeded_running_time(limit_s)
+            reason = Reason.MAX_RUNNING_TIME
         case Deadline.WAIT:
             limit_s = job.plan.max_wait_s or 0
-            message, reason = messages.exceeded_wait_time(limit_s), Reason.MAX_WAIT_TIME
+            message = messages.exceeded_wait_time(limit_s)
+            reason = Reason.MAX_WAIT_TIME
         case _:
             assert_never(event.deadline)
     return Decision(
@@ -69,7 +71,8 @@ def passed_deadline(job: Job, now: datetime) -> Deadline | None:
 
 def judge_cost(state: State, event: CostChecked, now: datetime) -> Decision:
     """Let the programs save, and then cancel the job, so that it costs no more than its cap."""
-    job, cap = state.job, state.job.plan.cap
+    job = state.job
+    cap = state.job.plan.cap
     if cap is None:
         return stale(Reason.NOTHING_TO_DO, "The job has no maxCost.")
     text = f"The job has cost at most {event.spent:.2f} {cap.currency} of its maxCost, {cap}"
@@ -96,7 +99,8 @@ def _last_save(job: Job, now: datetime) -> Saving | None:
 
     The primary's agent asks the members that save together. Directives ask all other replicas.
     """
-    plan, saving = job.plan, job.round.saving
+    plan = job.plan
+    saving = job.round.saving
     if (
         job.state is not JobState.RUNNING
         or job.round.is_held

@@ -123,7 +123,8 @@ def _after_loss(
 
     The loss of a member's VM ends its round, unless it is held already.
     """
-    who, number = replica.replica_id.words, job.round.number
+    who = replica.replica_id.words
+    number = job.round.number
     if not is_member(job.plan, replica.replica_id) or is_held(job, replica.replica_id):
         return f"{cause}: {who} restarts on another VM with the same hostname, {free}.", replacement
     ended = f"Round {number} ended: {cause[0].lower()}{cause[1:]}. {free.capitalize()}."

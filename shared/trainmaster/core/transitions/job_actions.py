@@ -205,7 +205,8 @@ def _following(job: Job, stopped_by: ReplicaId, now: datetime, *, is_vm_lost: bo
 
 
 def _begin_round(state: State, action: BeginRound, now: datetime) -> Change:
-    job, held = state.job, state.job.round
+    job = state.job
+    held = state.job.round
     if action.number != held.number or not held.is_held:
         raise IllegalTransitionError(f"round {action.number} is not held: {held}")
     has_grown = not set(held.without) <= set(action.without)

@@ -173,7 +173,8 @@ def _resource_lookups(spec: AcceptedSpec, resources: Callable[[], Resources]) ->
     """Yield one look-up for the service account, for each image of Google's registries, and for
     each secret.
     """
-    port, programs = resources(), programs_of(spec.plan)
+    port = resources()
+    programs = programs_of(spec.plan)
     if account := spec.plan.service_account:
         yield partial(
             _look_up, spec, account, "service account", partial(port.service_account, account)

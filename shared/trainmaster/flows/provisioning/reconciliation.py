@@ -231,7 +231,9 @@ class _Delivery:
         return lease is not None
 
     def _round(self, loaded: Loaded) -> _Next:
-        state, job, fleet_deps = loaded.state, loaded.state.job, self.fleet_deps
+        state = loaded.state
+        job = loaded.state.job
+        fleet_deps = self.fleet_deps
         fleet = fleet_deps.fleet
         if job.state is JobState.QUEUED:
             self.loaded = None  # the admission decides about the first zone
@@ -311,7 +313,8 @@ class _Delivery:
         """
         if steps.readiness not in (Readiness.REPORTED, Readiness.READY):
             return False
-        job, store = loaded.state.job, self.deps.store
+        job = loaded.state.job
+        store = self.deps.store
         ended_round = round_key(job.attempt, job.round.number - 1)
         ends = (*self._late_losses(job), *store.round_ends(job.job_id, ended_round))
         if steps.readiness is Readiness.REPORTED and not ends:
@@ -328,7 +331,8 @@ class _Delivery:
         if recorded.entry.decision.is_provisional:
             return False
         self.has_progress |= recorded.is_new
-        self.loaded, self.verdict = recorded.loaded, recorded.entry.key
+        self.loaded = recorded.loaded
+        self.verdict = recorded.entry.key
         return True
 
     def _late_losses(self, job: Job) -> tuple[End, ...]:
@@ -357,7 +361,8 @@ class _Delivery:
             for step in steps.steps
         ):
             self.loaded = None
-        deps, fleet_deps = self.deps, self.fleet_deps
+        deps = self.deps
+        fleet_deps = self.fleet_deps
         metadata = partial(
             vm_metadata,
             job.placed,
@@ -393,7 +398,8 @@ class _Delivery:
         """Confirm the effects of these ledger entries if nothing is left to do, and release the
         lease.
         """
-        store, job = self.deps.store, loaded.state.job
+        store = self.deps.store
+        job = loaded.state.job
         if is_done and keys:
             expire_history(job, store)
             store.mark_done(job.job_id, keys, self.deps.clock())

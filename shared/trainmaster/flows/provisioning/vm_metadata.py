@@ -59,7 +59,9 @@ def vm_metadata(
 
 
 def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook) -> Json:
-    plan, task_type, gpu = job.plan, create.group.task_type, create.group.accelerator
+    plan = job.plan
+    task_type = create.group.task_type
+    gpu = create.group.accelerator
     return {
         "version": 1,
         "project": project,
@@ -146,7 +148,8 @@ def _still_s(job: Job, create: Create) -> int | None:
 
 
 def _save_on_notice(job: Job, create: Create) -> str:
-    saves, first = job.plan.save_on_notice, ReplicaId(create.group.task_type, 0)
+    saves = job.plan.save_on_notice
+    first = ReplicaId(create.group.task_type, 0)
     return "replica" if saves == "gang" and first not in channel_members(job.plan) else saves
 
 

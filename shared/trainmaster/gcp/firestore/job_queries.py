@@ -27,7 +27,8 @@ class JobQueries(Database):
     """See `trainmaster.ports.Store`."""
 
     def live_jobs(self) -> LiveJobs:
-        jobs, unreadable = [], []
+        jobs = []
+        unreadable = []
         for snapshot in self._find(self._where(JOBS, ("is_live", "==", True))):
             job = read_or_log(Job, snapshot, "job_id")
             if job is None:
