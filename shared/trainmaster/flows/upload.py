@@ -84,9 +84,10 @@ def _check(
     check_allowed(spec, deps.allowed)
     submitted = with_job_id(document, spec.job_id)
     if _is_new(spec.job_id, source, submitted, deps):
-        if wrong_place := with_checked_places(
+        _, wrong_place = with_checked_places(
             spec, deps.regions, deps.prices, deps.clock(), deps.limits
-        )[1]:
+        )
+        if wrong_place is not None:
             raise InvalidJob((wrong_place,))
         runnable = with_gcs_folder(with_algorithm_package(spec, deps.algorithms), deps)
         with_resources(runnable, deps.objects, deps.resources)

@@ -60,7 +60,8 @@ class Cluster:
         incarnation resolves.
         """
         _, _, port = self.addresses[replica_id].rpartition(":")
-        if (slices := self.job.plan.slices) and replica_id in slices:
+        slices = self.job.plan.slices
+        if replica_id in slices:
             return f"{slice_placeholder(slices.index(replica_id))}:{port}"
         has_one_slice = sum(group.count * group.hosts for group in self.job.plan.groups) == 1
         return f"{LOOPBACK}:{port}" if has_one_slice else self.addresses[replica_id]

@@ -41,7 +41,7 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...
     saving = job.round.saving
     prefix = own("tm")
     members = channel_members(job.plan) if job.round.without else ()
-    without = tuple(n for n, member in enumerate(members) if member in job.round.without)
+    without = tuple(number for number, member in enumerate(members) if member in job.round.without)
     for replica in replicas:
         if replica.state is ReplicaState.COMPLETED:
             continue

@@ -248,6 +248,7 @@ def _with_vanished_vms(
             result.append(step)
             continue
         for replica_id, name in zip(step.replica_ids, step.names, strict=True):
-            if replica := state.find(state.job.attempt, replica_id):
+            replica = state.find(state.job.attempt, replica_id)
+            if replica is not None:
                 result.append(ReportLoss(replica, name, None))
     return tuple(result)

@@ -174,7 +174,7 @@ def _new_spans(
         spot = is_spot(placed, replica)
         candidate = job.placement.zone_index
         if last is not None and last.vm_generation == generation and last.phase in PAID:
-            # it keeps its VM, also if others are bought otherwise now
+            # It keeps its VM, also if others are bought otherwise now.
             spot = last.is_spot
             candidate = last.candidate
         span = Span(
@@ -184,9 +184,8 @@ def _new_spans(
             generation,
             phase,
             start,
-            None,
-            spot,
-            candidate,
+            is_spot=spot,
+            candidate=candidate,
         )
         if last is not None:
             if _what(last) == _what(span):

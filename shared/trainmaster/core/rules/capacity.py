@@ -178,8 +178,10 @@ def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetim
     )
     turn = next_turn(state, event, now)
     is_whole = is_whole_gang_requested(state)
-    if job.plan.gang and not is_whole and (kept := turn_with_vms(state, event, now)):
-        turn, is_whole = kept, True
+    with_vms = turn_with_vms(state, event, now) if job.plan.gang and not is_whole else None
+    if with_vms is not None:
+        turn = with_vms
+        is_whole = True
     elif event.required_present:
         text = f"{problem} ({error}): the job runs without these VMs, and tries {event.zone} again"
         return _continue(state, stay(job), reason, text, event, now)

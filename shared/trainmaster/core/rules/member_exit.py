@@ -40,25 +40,20 @@ def judge_member_exit(
     case = Case(state, replica, event, now)
     number = state.job.round.number
     held = is_held(state.job, replica.replica_id)
-    if (
-        held
-        and event.cause in (ExitCause.SETUP, ExitCause.INSTALL)
-        and can_spare(state, replica.replica_id)
-    ):
+    is_setup = event.cause in (ExitCause.SETUP, ExitCause.INSTALL)
+    if held and is_setup and can_spare(state, replica.replica_id):
         cause = f"{case.who} could not be set up ({messages.exit_outcome(event)})"
         return replace_vm(state, replica, cause, Reason.SETUP_FAILED, event.at, now)
-    if (
-        decision := judge_unfit(case)
-        or judge_setup_failure(case)
-        or judge_failed_installation(case)
-    ):
-        return decision
+    at_once = judge_unfit(case) or judge_setup_failure(case) or judge_failed_installation(case)
+    if at_once is not None:
+        return at_once
     if held and event.cause is ExitCause.INSTALL:  # the exit policy restarts it
         return first_match(replace(case, is_verdict=True))
     if held:
         return stale(Reason.ROUND_ENDED, "The round has not begun.")
-    if decision := judge_exit_zero(case) or judge_vm_stopping(case):
-        return decision
+    no_failure = judge_exit_zero(case) or judge_vm_stopping(case)
+    if no_failure is not None:
+        return no_failure
     rule = Rule.ROUND
     reason = Reason.MEMBER_FAILED
     text = (

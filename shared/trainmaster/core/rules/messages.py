@@ -113,7 +113,8 @@ def stalled_round(ends: Sequence[ReplicaExited], members: int) -> str:
     else:
         who = first.subject.replica_id.words if len(sources) == 1 else "several members"
         text = re.sub("^it ", f"{who} ", stall_reason(first))
-    return f"{text}: {places}" if (places := _places(stalls)) else text
+    places = _places(stalls)
+    return f"{text}: {places}" if places else text
 
 
 def _places(stalls: Sequence[ReplicaExited]) -> str:

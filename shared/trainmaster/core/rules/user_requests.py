@@ -80,7 +80,8 @@ def judge_cost(state: State, event: CostChecked, now: datetime) -> Decision:
         job.round.ends_job and job.round.saving and now >= job.round.saving.gives_up_at
     ):
         return cancel_at_cap(cap, text)
-    if cap.is_reached(event.spent, COST_SAVE_S) and (saving := _last_save(job, now)):
+    saving = _last_save(job, now) if cap.is_reached(event.spent, COST_SAVE_S) else None
+    if saving is not None:
         text += ": all programs are asked to save, and then it is cancelled."
         return Decision(Rule.ENDED, Reason.MAX_COST_NEAR, text, SaveRound(job.round.number, saving))
     next_at = cap.next_check_at(event.at, event.spent)

@@ -79,9 +79,11 @@ def replace_vm(
     is_early = is_vm_taken and is_early_loss(replica, at) and not (has_run and replica.awaits_vm)
     next_at = None
     if is_early:
-        if decision := judge_early_loss(state, replica, cause, now):
+        decision = judge_early_loss(state, replica, cause, now)
+        if decision is not None:
             return decision
-        if next_at := next_request_at(state.job, replica, now):
+        next_at = next_request_at(state.job, replica, now)
+        if next_at is not None:
             cause = describe_series(replica, cause)
             reason = Reason.VMS_LOST_EARLY
     free = (

@@ -184,7 +184,8 @@ class _Delivery:
                     self.deps,
                 )
                 loaded = self._load()
-            if (job := loaded.state.job).tuning is not None:  # it has no VMs, but its trials have
+            job = loaded.state.job
+            if job.tuning is not None:  # it has no VMs, but its trials have
                 if self.request.entry_key is None:
                     record_measurements(
                         job, self.fleet_deps.fleet, self.fleet_deps.run_all, self.deps
@@ -404,11 +405,12 @@ class _Delivery:
             expire_history(job, store)
             store.mark_done(job.job_id, keys, self.deps.clock())
         store.release_lease(self.lease)
-        if late := sorted(set(store.pending_keys(job.job_id)) - set(keys)):
-            self._publish(
-                ProvisionRequest(job.job_id, late[0])
-            )  # their own requests may have met the lease
-        if waiting := [member for member in members(loaded.state) if not is_ready(job, member)]:
+        late = sorted(set(store.pending_keys(job.job_id)) - set(keys))
+        if late:
+            # Their own requests may have met the lease.
+            self._publish(ProvisionRequest(job.job_id, late[0]))
+        waiting = [member for member in members(loaded.state) if not is_ready(job, member)]
+        if waiting:
             # The request of the last member to report may have met the lease, too.
             is_some_vm_silent = not all(member.awaits_vm for member in waiting)
             start_if_all_ready(

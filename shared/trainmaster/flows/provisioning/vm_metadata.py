@@ -61,7 +61,6 @@ def vm_metadata(
 def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook) -> Json:
     plan = job.plan
     task_type = create.group.task_type
-    gpu = create.group.accelerator
     return {
         "version": 1,
         "project": project,
@@ -75,17 +74,7 @@ def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook
         "checkpoint_signal": plan.checkpoint_signal,
         "stall_timeout_s": plan.stall_timeout_s if task_type is not TaskType.PS else None,
         "grace_s": GRACE_S,
-        **(
-            {}
-            if plan.preflight == "off"
-            else {"preflight": plan.preflight, "gpus": gpu.count if gpu else 0}
-        ),
-        **({"still_s": still_s} if (still_s := _still_s(job, create)) is not None else {}),
-        **(
-            {"save_on_notice": saves}
-            if (saves := _save_on_notice(job, create)) != "replica"
-            else {}
-        ),
+        **_watching_config(job, create),
         **_cluster_config(job, create, project, address_book),
         "packages": plan.packages_of(task_type),
         **_program_config(plan.program_of(task_type)),
@@ -103,6 +92,22 @@ def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook
             "region": plan.region,
         },
     }
+
+
+def _watching_config(job: Job, create: Create) -> Json:
+    """Return what the agent examines and watches. It has defaults, which are not written."""
+    config: Json = {}
+    if job.plan.preflight != "off":
+        gpu = create.group.accelerator
+        config["preflight"] = job.plan.preflight
+        config["gpus"] = gpu.count if gpu else 0
+    still_s = _still_s(job, create)
+    if still_s is not None:
+        config["still_s"] = still_s
+    save_on_notice = _save_on_notice(job, create)
+    if save_on_notice != "replica":
+        config["save_on_notice"] = save_on_notice
+    return config
 
 
 def _cluster_config(job: Job, create: Create, project: str, address_book: AddressBook) -> Json:
