@@ -31,7 +31,15 @@ def submit(store: Store, job: Job | None = None) -> Job:
     store.commit(
         None,
         LedgerEntry(
-            job.job_id, event.key, START, event, decision, after, after, job.state, change.effects
+            job.job_id,
+            event.key,
+            START,
+            event,
+            decision,
+            after,
+            after,
+            job_state=job.state,
+            effects=change.effects,
         ),
         change,
     )
@@ -44,7 +52,15 @@ def entry_of(state: State, event: ReplicaExited | VmLost | VmReady) -> tuple[Led
     before = counters(state, "1-worker-0")
     job_state = (change.job or state.job).state
     entry = LedgerEntry(
-        "digits_1", event.key, at(100), event, decision, before, before, job_state, change.effects
+        "digits_1",
+        event.key,
+        at(100),
+        event,
+        decision,
+        before,
+        before,
+        job_state=job_state,
+        effects=change.effects,
     )
     return entry, change
 

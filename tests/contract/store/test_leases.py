@@ -62,7 +62,9 @@ def started_entry(job_id: str, state: State) -> tuple[LedgerEntry, Change]:
     decision = judge(state, event, at(1))
     before = counters(None, None)
     job_state = state.job.state
-    entry = LedgerEntry(job_id, event.key, at(1), event, decision, before, before, job_state)
+    entry = LedgerEntry(
+        job_id, event.key, at(1), event, decision, before, before, job_state=job_state
+    )
     return entry, evolve(state, decision, at(1))
 
 

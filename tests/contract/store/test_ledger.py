@@ -72,7 +72,7 @@ def test_event_that_is_committed_beside_a_move_folds_to_the_state(
     change = evolve(whole.state, decision, at(100))
     job_state = whole.state.job.state
     entry = LedgerEntry(
-        "digits_1", moved.key, at(100), moved, decision, counted, counted, job_state
+        "digits_1", moved.key, at(100), moved, decision, counted, counted, job_state=job_state
     )
     store.commit(whole, entry, change)
     store.commit(loaded, *entry_of(loaded.state, event))
