@@ -133,7 +133,6 @@ resource "google_firestore_field" "expiry" {
     ledger     = "expire_at"
     rejections = "expire_at"
     capacity   = "expire_at"
-    stockouts  = "expire_at" # documents of earlier releases
     leases     = "expires_at"
   }
   database   = google_firestore_database.this.name

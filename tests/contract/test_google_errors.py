@@ -96,7 +96,9 @@ def an_entry() -> LedgerEntry:
     event = JobSubmitted(a_job(JobState.QUEUED), START)
     decision = judge(None, event, START)
     none = counters(None, None)
-    return LedgerEntry("digits_1", event.key, START, event, decision, none, none)
+    return LedgerEntry(
+        "digits_1", event.key, START, event, decision, none, none, job_state=JobState.QUEUED
+    )
 
 
 def failing(error: Exception) -> Callable[..., Any]:

@@ -1,10 +1,10 @@
-"""Compatibility of releases with the same schema version, in both directions, and with the previous
-version.
+"""Compatibility of releases with the same schema version, in both directions.
 
-documents of an older release           read, complete and with required fields only; all their fields are still written
-documents of a newer release            read: unknown fields are ignored
-documents of the previous version       read
-documents of another schema version     a temporary error, so that the event waits for a release that can read them
+recorded documents          read, complete and with required fields only; all fields are written
+documents of a newer        read: unknown fields are ignored
+release
+documents of another        a temporary error, so that the event waits for a release that can
+schema version              read them
 """
 
 from __future__ import annotations
@@ -18,20 +18,14 @@ from tests.contract.release_corpus import DECODERS, FOLDER, KINDS, MESSAGES, dec
 from tests.support.each_row import each_row
 from trainmaster.core.actions import Action
 from trainmaster.core.events import Event
-from trainmaster.core.model.replica import ReplicaState
-from trainmaster.core.model.round import STORED_BEFORE_ROUNDS, Round
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.gcp.firestore import documents, earlier_release
+from trainmaster.gcp.firestore import documents
 from trainmaster.messaging import internal_requests
 from trainmaster.messaging.internal_requests import ProvisionRequest
 
 CORPUS: Final = FOLDER / str(documents.SCHEMA)
-PREVIOUS: Final = FOLDER / str(earlier_release.SCHEMA)
 DOCUMENTS: Final[list[dict[str, Any]]] = json.loads(
     (CORPUS / "documents.json").read_text(encoding="utf-8"), object_hook=decode
-)
-OF_PREVIOUS: Final[list[dict[str, Any]]] = json.loads(
-    (PREVIOUS / "documents.json").read_text(encoding="utf-8"), object_hook=decode
 )
 SENT: Final[list[tuple[str, dict[str, Any]]]] = [
     (case["function"], case["message"])
@@ -74,40 +68,6 @@ def test_documents_of_the_release_are_read_and_written_alike(case: dict[str, Any
     assert holds(document(value), case["least"])
 
 
-@each_row("case", OF_PREVIOUS, ids=map(a_name, OF_PREVIOUS))
-def test_documents_of_the_previous_version_are_read(case: dict[str, Any]) -> None:
-    kind, document = KINDS[case["kind"]]
-    for stored in (case["whole"], {**case["least"], "schema": earlier_release.SCHEMA}):
-        assert documents.read(kind, document(documents.read(kind, stored))) == documents.read(
-            kind, stored
-        )
-
-
-def previous(kind: str, **changes: object) -> Any:
-    stored = next(case["whole"] for case in OF_PREVIOUS if case["kind"] == kind)
-    return documents.read(KINDS[kind][0], {**stored, **changes})
-
-
-def test_running_job_of_the_previous_version_goes_on_until_its_members_stop() -> None:
-    assert previous("job", state="QUEUED").round == Round()
-    assert previous("job", state="RUNNING").round == Round(STORED_BEFORE_ROUNDS)
-    held = previous("replica", state="HELD", restarts_used=2)
-    assert (held.state, held.restarts_used, held.reports_held) == (
-        ReplicaState.RESTARTING,
-        2,
-        False,
-    )
-    assert previous("replica", state="WAITING", instance_id=None).reports_held
-
-
-def test_job_of_an_earlier_release_may_have_vms_in_any_zone_of_its_plan_and_keeps_the_order() -> (
-    None
-):
-    job = previous("job", state="PREPARING", placement={"zone_index": 0})
-    assert set(job.zones_used) == set(job.plan.zones)
-    assert (job.placement.floor, job.placement.remaining) == (0, None)
-
-
 @each_row("case", DOCUMENTS, ids=map(a_name, DOCUMENTS))
 def test_fields_of_a_newer_release_are_ignored(case: dict[str, Any]) -> None:
     kind, _ = KINDS[case["kind"]]
@@ -131,7 +91,7 @@ def test_corpus_has_a_document_of_every_kind_of_event_and_action() -> None:
 def test_document_of_another_schema_version_is_a_temporary_error(kind: str) -> None:
     stored = next(case["whole"] for case in DOCUMENTS if case["kind"] == kind)
     assert stored["schema"] == documents.SCHEMA
-    with pytest.raises(TemporaryError, match="schema version 3"):
+    with pytest.raises(TemporaryError, match="schema version 2"):
         documents.read(KINDS[kind][0], {**stored, "schema": documents.SCHEMA + 1})
 
 

@@ -125,9 +125,7 @@ def test_removal_of_one_installation_takes_no_grant_of_the_other(
     assert not {*grants(full_plan)} & {*grants(named)}
 
 
-def test_installation_without_a_name_keeps_the_names_of_earlier_releases(
-    plan: Plan, full_plan: Plan
-) -> None:
+def test_installation_without_a_name_keeps_the_recorded_names(plan: Plan, full_plan: Plan) -> None:
     """A new line is a new resource. A line that changes is a resource that an upgrade replaces."""
     assert names(plan, full_plan) == GOLDEN.read_text("utf-8").splitlines()
 

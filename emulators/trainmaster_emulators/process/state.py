@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shlex
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -228,7 +229,8 @@ def read(state_dir: Path) -> StackState | None:
     except ValidationError as error:
         raise StackError(
             f"{state_dir / STATE_FILE}: cannot read the stack's state ({error.error_count()}"
-            " invalid fields)"
+            " invalid fields). Another version of Trainmaster wrote it. Delete the directory to"
+            f" start with an empty one: rm -r {shlex.quote(str(state_dir))}"
         ) from error
 
 

@@ -3,7 +3,7 @@
 model/         stored values: job, plan, replica, VM, tuning job
 events/        facts that were reported, and what must be loaded to judge them
 rules/         an event's meaning: `judge` returns a decision with one of the `actions`
-transitions/   how each action changes the stored state; `evolve` applies them, `ledger` records them
+transitions/   how each action changes the stored state: `evolve` applies, `ledger` records them
 machines/      the table of machine types, GPUs and TPUs
 reconcile/     the VMs that should exist, and the steps towards them
 cluster/       how the training code sees its cluster

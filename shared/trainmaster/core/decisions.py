@@ -58,7 +58,6 @@ class Reason(StrEnum):
     GONE = "gone"
     STARTUP_TIMEOUT = "startup_timeout"
     AGENT_SILENT = "agent_silent"
-    WRONG_ZONE = "wrong_zone"
     VMS_LOST_EARLY = "vms_lost_early"
     VM_STOPPING = "vm_stopping"
     UNFIT = "unfit"

@@ -92,13 +92,16 @@ def _effects(before: State | None, change: Change) -> tuple[Effect, ...]:
     job = change.job or (before.job if before else None)
     if job is None:
         return ()
-    is_unchanged = before is not None and (before.job.state, before.job.attempt) == (
-        job.state,
-        job.attempt,
-    )
-    notices = () if is_unchanged else (Effect.NOTIFY,)
+    notices = (Effect.NOTIFY,) if _is_job_transition(before, job) else ()
     if job.tuning is not None:
-        return (*((Effect.TUNE,) if change.effects else ()), *notices)
+        return (Effect.TUNE, *notices) if change.effects else notices
     if job.trial_of is not None and before is not None and before.job.state is not job.state:
         return (*change.effects, Effect.TUNE, *notices)
     return (*change.effects, *notices)
+
+
+def _is_job_transition(before: State | None, job: Job) -> bool:
+    """Whether the job is new, or its state or attempt has changed."""
+    if before is None:
+        return True
+    return (before.job.state, before.job.attempt) != (job.state, job.attempt)

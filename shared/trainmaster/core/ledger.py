@@ -52,10 +52,11 @@ class LedgerEntry:
     """Use of the budgets before the decision."""
     after: Counters
     """Use of the budgets after it."""
+    job_state: JobState | None
+    """State of the job after the decision; None: the job is unknown, and the entry is not stored.
+    """
     effects: tuple[Effect, ...] = ()
     """Messages to publish after the commit."""
-    job_state: JobState | None = None
-    """State of the job after the decision. None in entries of releases before the notifications."""
     round: str | None = None
     """`ATTEMPT-ROUND` if the event reports an end of a member; None: it reports none."""
     rank: int | None = None
@@ -82,7 +83,8 @@ class LedgerEntry:
 
 def ends_of(entries: Iterable[LedgerEntry]) -> tuple[End, ...]:
     """Return the ends of members that these entries report."""
-    return tuple(end for entry in entries if (end := end_in(entry.event)) is not None)
+    ends = (end_in(entry.event) for entry in entries)
+    return tuple(end for end in ends if end is not None)
 
 
 def counters(state: State | None, replica_key: str | None) -> Counters:
@@ -110,11 +112,9 @@ def replay(stored: State | None, entry: LedgerEntry) -> State | None:
     if isinstance(entry.decision.action, AcceptJob):
         job = entry.decision.action.job
         return State(job, evolve(None, entry.decision, entry.at).replicas, whole=True)
-    return (
-        None
-        if stored is None
-        else store(stored, evolve(judged(stored, entry), entry.decision, entry.at))
-    )
+    if stored is None:
+        return None
+    return store(stored, evolve(judged(stored, entry), entry.decision, entry.at))
 
 
 def judged(stored: State, entry: LedgerEntry) -> State:
@@ -124,7 +124,8 @@ def judged(stored: State, entry: LedgerEntry) -> State:
     neither disturbs the commit of the other. An event of a VM below the floor that changed its
     replica was judged before the move.
     """
-    placement, event = stored.job.placement, entry.event
+    placement = stored.job.placement
+    event = entry.event
     if isinstance(event, VmReady | ReplicaExited | VmLost) and isinstance(
         entry.decision.action, ReplicaAction
     ):

@@ -41,8 +41,7 @@ A live migration pauses a VM for less than a minute.
 SERIES_MEMORY: Final = timedelta(minutes=20)
 """How far back series are read.
 
-A series that was not seen in this time is unknown: metrics are off, or the VM's agent is of an
-earlier release.
+A series that was not seen in this time is unknown: metrics are off.
 """
 
 BOOT_MAX: Final = timedelta(minutes=5)
@@ -100,11 +99,6 @@ boots are paid.
 """
 
 # Rule 7: rounds
-
-EARLIER_AGENT_STOP_MAX: Final = 30
-"""Seconds after which an agent of an earlier release must have ended its program: 25 s from SIGTERM
-to SIGKILL, and the time until it reads its directive. Agents of this release report it.
-"""
 
 MISSING_VM_MAX: Final = timedelta(minutes=2)
 """How long a held round of an elastic job waits for a VM that Google does not refuse: two more

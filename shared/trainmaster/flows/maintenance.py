@@ -3,8 +3,9 @@
 There are two sources: the VM's agent, while it still can report; and Compute Engine's system-event
 audit log, which also covers VMs that went down without a report.
 
-    audit log entry ──► the VM's job ──► the VM is its replica's current one: the VM is lost, for the entry's cause
-                                    └──► any other VM of the job: `provision` compares the VMs with the stored state
+    audit log entry ──► the VM's job
+      ├─► the VM is its replica's current one: the VM is lost, for the entry's cause
+      └─► any other VM of the job: `provision` compares the VMs with the stored state
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """Handle the requests to provision. This is the only flow that creates, changes or deletes VMs.
 
-ProvisionRequest    make the VMs of one job equal its stored state (`trainmaster.flows.provisioning.reconciliation`)
-AdmissionPass       admit queued jobs under the limits (`trainmaster.flows.provisioning.admission`)
-OrphanSearch        compare all listed VMs with the stored jobs (`trainmaster.flows.provisioning.vm_check`)
+ProvisionRequest    make the VMs of one job equal its stored state (`reconciliation`)
+AdmissionPass       admit queued jobs under the limits (`admission`)
+OrphanSearch        compare all listed VMs with the stored jobs (`vm_check`)
+
+The names in parentheses are modules of `trainmaster.flows.provisioning`.
 """
 
 from __future__ import annotations
@@ -38,14 +40,8 @@ def handle(
     `message_id` names the holder of leases. A redelivery of the message takes the leases of the
     first delivery again.
     """
-    is_repeated = (
-        not isinstance(request, ProvisionRequest) or request.entry_key is None
-    )  # by each sweep
-    if (
-        is_repeated
-        and published_at is not None
-        and deps.clock() - published_at > timedelta(seconds=LATE_S)
-    ):
+    is_late = published_at is not None and (deps.clock() - published_at > timedelta(seconds=LATE_S))
+    if is_late and _is_repeated(request):
         _log.info("dropped a request of %s, which a later sweep has repeated", published_at)
         return
     match request:
@@ -55,3 +51,8 @@ def handle(
             admission.admit_all(deps, message_id, published_at)
         case ProvisionRequest():
             reconciliation.reconcile(request, fleet_deps, deps, message_id)
+
+
+def _is_repeated(request: ProvisionRequest | OrphanSearch | AdmissionPass) -> bool:
+    """Whether the sweep repeats the request as long as it is needed."""
+    return not isinstance(request, ProvisionRequest) or request.entry_key is None

@@ -71,7 +71,7 @@ def handle(
     job_id: str | None = None
     try:
         document = read_document(data, MESSAGE_SOURCE)
-        job_id = job_id_of(document)
+        job_id = job_id_of(document)  # for the rejection, if the next line refuses the template
         document = with_time_in_job_id(document, published_at)
         job_id = job_id_of(document)
         create_job(

@@ -2,10 +2,10 @@
 
 The sweep requests from `provision`, which alone may list and delete VMs:
 
-    reconciliations    of every job that changes or has unconfirmed effects: they find VMs that are missing, stopped or
-                       not needed, or whose agent has not reported
-    one listing        of all VMs (`flows.vm_check`): it finds running jobs with too few or too many VMs, and VMs
-                       that belong to no job
+    reconciliations    of every job that changes or has unconfirmed effects: they find VMs that are
+                       missing, stopped or not needed, or whose agent has not reported
+    one listing        of all VMs (`flows.provisioning.vm_check`): it finds running jobs with too
+                       few or too many VMs, and VMs that belong to no job
 
 Then it publishes the notifications that their events left open, and records passed deadlines and
 costs, because no event arrives when time passes.
@@ -45,21 +45,24 @@ def handle(deps: Deps) -> tuple[str, ...]:
     now = deps.clock()
     live = deps.store.live_jobs()
     live_jobs = live.jobs
-    queued = {
-        job.job_id for job in live_jobs if job.state is JobState.QUEUED and job.tuning is None
-    }
-    waiting = queued if deps.limits else set()  # one admission pass decides about all of them
+    waiting = {job.job_id for job in live_jobs if _waits_for_admission(job, deps)}
     changing = {job.job_id for job in live_jobs if needs_reconciliation(job, now)}
-    job_ids = sorted(
-        (changing | set(deps.store.jobs_with_pending())) - waiting - set(live.unreadable)
-    )
+    pending = set(deps.store.jobs_with_pending())
+    job_ids = sorted((changing | pending) - waiting - set(live.unreadable))
     requests = [encode_provision(ProvisionRequest(job_id)) for job_id in job_ids]
-    requests += [encode_orphan_search(), *([encode_admission_pass()] if deps.limits else [])]
+    requests.append(encode_orphan_search())
+    if deps.limits:
+        requests.append(encode_admission_pass())
     deps.bus.publish_all(topics.PROVISION, requests)
     if deps.notifications is not None:
         notify.publish_open(deps.notifications, deps.store, deps.clock)
     _record_deadlines(live_jobs, deps)
     return tuple(job_ids)
+
+
+def _waits_for_admission(job: Job, deps: Deps) -> bool:
+    """Whether one admission pass decides about this job together with all others."""
+    return bool(deps.limits) and job.state is JobState.QUEUED and job.tuning is None
 
 
 def _record_deadlines(live_jobs: tuple[Job, ...], deps: Deps) -> None:

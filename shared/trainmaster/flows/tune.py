@@ -1,8 +1,10 @@
 """Make the trials of a tuning job equal what its ledger says. Each trial is a job of its own.
 
-    give up unpromising trials ──►
-    [ create the job of every trial, stop it if it is given up or the tuning job has ended, and record what it became
-      ──► complete the tuning job, or commit the values of new trials, and then create their jobs ] ──► nothing to do
+    give up unpromising trials
+    ──► repeat until nothing is left to do:
+            create the job of every trial, stop it if it is given up or the tuning job has ended,
+            and record what it became
+        ──► complete the tuning job, or commit the values of new trials, and create their jobs
 
 The flow is level-triggered: it compares stored states, so it may run twice, late, concurrently, or
 stop halfway. A trial in the ledger gets its job even if the tuning job has ended meanwhile, and is
@@ -155,7 +157,8 @@ def _record_progress(trial: Trial, job: Job, tuning_job: Job, deps: CreationDeps
 
     The tuning job is PREPARING and RUNNING as soon as its first trial is.
     """
-    now, number = deps.clock(), trial.number
+    now = deps.clock()
+    number = trial.number
     if tuning_job.state is JobState.QUEUED and job.state is not JobState.QUEUED:
         record(ProvisioningStarted(tuning_job.job_id, now), deps)
     if tuning_job.started_at is None and job.started_at is not None:

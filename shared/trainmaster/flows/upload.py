@@ -1,7 +1,8 @@
 """A job file was uploaded: it is submitted, or all of its problems are written next to it.
 
 gs://bucket/jobs/NAME.yaml              the job file
-gs://bucket/jobs/NAME.yaml.error.json   its problems; deleted when a valid file of that name is uploaded
+gs://bucket/jobs/NAME.yaml.error.json   its problems; deleted when a valid file of that name is
+                                        uploaded
 
 A job id may contain the time at which the object was stored: uploading the same file again is then
 another job, and a repeated notification is not.
@@ -83,9 +84,10 @@ def _check(
     check_allowed(spec, deps.allowed)
     submitted = with_job_id(document, spec.job_id)
     if _is_new(spec.job_id, source, submitted, deps):
-        if wrong_place := with_checked_places(
+        _, wrong_place = with_checked_places(
             spec, deps.regions, deps.prices, deps.clock(), deps.limits
-        )[1]:
+        )
+        if wrong_place is not None:
             raise InvalidJob((wrong_place,))
         runnable = with_gcs_folder(with_algorithm_package(spec, deps.algorithms), deps)
         with_resources(runnable, deps.objects, deps.resources)

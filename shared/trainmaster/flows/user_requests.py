@@ -39,7 +39,7 @@ def change_labels(
     seen: int | None,
     deps: Deps,
     *,
-    by: str = "",
+    by: str,
 ) -> bool:
     """Replace all labels of the job, whether it has ended or not.
 
@@ -48,5 +48,6 @@ def change_labels(
     names the user in the ledger.
     """
     new_labels = tuple(Label(key, value) for key, value in sorted(labels.items()))
-    recorded = record(LabelsChanged(job_id, new_labels, request_key, deps.clock(), seen, by), deps)
+    request = LabelsChanged(job_id, new_labels, request_key, deps.clock(), by, seen)
+    recorded = record(request, deps)
     return isinstance(recorded.entry.decision.action, SetLabels)

@@ -66,7 +66,7 @@ MEMBERS_MAX: Final = 10_000
 UNFIT_ERROR: Final = "UnfitMachine"
 """Type of the error of an exit whose cause is `unfit`.
 
-Agents send it as `setup`, which all releases know.
+Agents send it as `setup`.
 """
 NOTICE: Final = "notice"
 """Cause of a maintenance message about a VM that is not lost yet."""

@@ -108,6 +108,8 @@ def job_state_message(entry: LedgerEntry, job: Job) -> JobStateMessage:
 
     Raises ValueError if the entry's action is not a transition of a job.
     """
+    if entry.job_state is None:
+        raise ValueError(f"{entry.key}: the entry is about no job")
     action = entry.decision.action
     transition = _transition(action)
     trial = job.trial_of
@@ -117,7 +119,7 @@ def job_state_message(entry: LedgerEntry, job: Job) -> JobStateMessage:
         job_id=entry.job_id,
         kind=_kind(job),
         transition=transition,
-        state=entry.job_state or JobState[transition.name],
+        state=entry.job_state,
         attempt=action.job.attempt if isinstance(action, AcceptJob) else entry.after.attempt,
         at=entry.at,
         reason=entry.decision.reason.value,

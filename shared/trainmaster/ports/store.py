@@ -114,8 +114,8 @@ class Ledgers(Protocol):
     def losses_after(self, job_id: str, round_key: str, entry_key: str) -> tuple[End, ...]:
         """Return the losses of this round or hold that were committed after this ledger entry.
 
-        At most the first `LOSSES_READ` are returned. Losses that were reported more than
-        `COMMIT_MAX` before the entry are not looked at. Empty also if there is no such entry.
+        Only losses count that were reported at most `COMMIT_MAX` before the entry. The first
+        `LOSSES_READ` are returned, in the order of their reports; none if there is no such entry.
         """
         ...
 

@@ -78,7 +78,8 @@ def test_placement_policies_of_all_zones_are_released(compute: EmulatorWorld, jo
         assert compute.fleet.create(job, a_create(job, zone=zone), metadata()) == Created()
     for vm in compute.fleet.list_vms(job.job_id):
         gone(compute.fleet, vm)
-    eventually(lambda: compute.fleet.release(job))
+    moved = replace(job, placement=replace(job.placement, left=(OTHER_ZONE,)))
+    eventually(lambda: compute.fleet.release(moved))
     region = f"/compute/v1/projects/{PROJECT}/regions/us-central1/resourcePolicies"
     assert compute.emulator.call(region)["items"] == []
 

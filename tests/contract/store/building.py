@@ -30,7 +30,17 @@ def submit(store: Store, job: Job | None = None) -> Job:
     after = counters(None, None)
     store.commit(
         None,
-        LedgerEntry(job.job_id, event.key, START, event, decision, after, after, change.effects),
+        LedgerEntry(
+            job.job_id,
+            event.key,
+            START,
+            event,
+            decision,
+            after,
+            after,
+            job_state=job.state,
+            effects=change.effects,
+        ),
         change,
     )
     return job
@@ -40,9 +50,19 @@ def entry_of(state: State, event: ReplicaExited | VmLost | VmReady) -> tuple[Led
     decision = judge(state, event, at(100))
     change = evolve(state, decision, at(100))
     before = counters(state, "1-worker-0")
-    return LedgerEntry(
-        "digits_1", event.key, at(100), event, decision, before, before, change.effects
-    ), change
+    job_state = (change.job or state.job).state
+    entry = LedgerEntry(
+        "digits_1",
+        event.key,
+        at(100),
+        event,
+        decision,
+        before,
+        before,
+        job_state=job_state,
+        effects=change.effects,
+    )
+    return entry, change
 
 
 def must(found: T | None) -> T:

@@ -121,7 +121,9 @@ def test_ready_replicas_are_counted_per_attempt_and_floor(store: Store) -> None:
         event = ready(replica_id)
         decision = judge(loaded.state, event, at(5))
         none = counters(None, None)
-        entry = LedgerEntry("digits_1", event.key, at(5), event, decision, none, none)
+        entry = LedgerEntry(
+            "digits_1", event.key, at(5), event, decision, none, none, JobState.QUEUED
+        )
         store.commit(loaded, entry, evolve(loaded.state, decision, at(5)))
     assert [
         store.count_ready("digits_1", *which) for which in ((1, 0), (1, 1), (1, 2), (2, 0))

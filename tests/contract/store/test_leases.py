@@ -61,9 +61,11 @@ def started_entry(job_id: str, state: State) -> tuple[LedgerEntry, Change]:
     event = ProvisioningStarted(job_id, at(1))
     decision = judge(state, event, at(1))
     before = counters(None, None)
-    return LedgerEntry(job_id, event.key, at(1), event, decision, before, before, ()), evolve(
-        state, decision, at(1)
+    job_state = state.job.state
+    entry = LedgerEntry(
+        job_id, event.key, at(1), event, decision, before, before, job_state=job_state
     )
+    return entry, evolve(state, decision, at(1))
 
 
 def test_only_the_latest_admission_has_a_next_token(store: Store) -> None:

@@ -70,11 +70,11 @@ def test_event_that_is_committed_beside_a_move_folds_to_the_state(
     )
     counted = counters(whole.state, None)
     change = evolve(whole.state, decision, at(100))
-    store.commit(
-        whole,
-        LedgerEntry("digits_1", moved.key, at(100), moved, decision, counted, counted),
-        change,
+    job_state = whole.state.job.state
+    entry = LedgerEntry(
+        "digits_1", moved.key, at(100), moved, decision, counted, counted, job_state=job_state
     )
+    store.commit(whole, entry, change)
     store.commit(loaded, *entry_of(loaded.state, event))
     state, ledger = must(store.load_attempt("digits_1")).state, store.ledger("digits_1")
     assert {replica.vm_generation for replica in state.replicas} == {4}

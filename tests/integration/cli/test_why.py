@@ -84,7 +84,8 @@ def test_why_of_a_cancelled_job_ends_with_the_reason_after_labels_were_changed(
     world.start_running()
     record(CancelRequested(world.job_id, "me", world.now), world.deps)
     world.wait(60)
-    record(LabelsChanged(world.job_id, (Label("team", "vision"),), "1", world.now), world.deps)
+    labels = (Label("team", "vision"),)
+    record(LabelsChanged(world.job_id, labels, "1", world.now, "me"), world.deps)
     assert why(world).splitlines()[-1].endswith("docs/reasons.md#cancelled_by_user")
 
 

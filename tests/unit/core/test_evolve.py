@@ -94,7 +94,7 @@ def test_exit_names_the_vm_of_a_replica_that_was_not_reported_ready() -> None:
 
 def test_ready_replica_stores_time_and_vm() -> None:
     down = a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2)
-    ready = change(a_state(down), MarkReady("1-worker-0", "4711"))
+    ready = change(a_state(down), MarkReady("1-worker-0", "4711", NOW))
     (replica,) = ready.replicas
     assert (replica.state, replica.ready_at, replica.instance_id) == (
         ReplicaState.RUNNING,
@@ -109,7 +109,7 @@ def test_slice_whose_program_ended_on_one_host_has_ended_until_the_next_round() 
     (one,) = change(
         a_state(slice_), MarkHostReady("1-worker-0", 0, "4711", round=2, has_ended=True)
     ).replicas
-    (ready,) = change(a_state(one), MarkReady("1-worker-0", "4711", round=2)).replicas
+    (ready,) = change(a_state(one), MarkReady("1-worker-0", "4711", NOW, round=2)).replicas
     (later,) = change(a_state(ready), MarkHostReady("1-worker-0", 1, "4711", round=3)).replicas
     assert (one.has_ended, ready.has_ended, later.has_ended) == (True, True, False)
 

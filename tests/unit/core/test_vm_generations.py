@@ -115,13 +115,6 @@ def test_completed_replica_needs_no_vm_of_the_floor() -> None:
     assert moved.replicas == (completed,)
 
 
-def test_move_of_an_earlier_release_is_folded_as_it_was_stored() -> None:
-    moved = after(CHIEF_REPORTED, ContinueProvisioning(1, 1))
-    assert generations(moved) == {CHIEF: 1, WORKER_0: 5, WORKER_1: 5}
-    assert [replica.version for replica in moved.replicas] == [2, 2, 2]
-    assert moved.job.placement.floor == 0
-
-
 def test_next_round_in_the_same_zone_keeps_the_vm_generations() -> None:
     assert generations(after(CHIEF_REPORTED, ContinueProvisioning(0, 1))) == generations(
         CHIEF_REPORTED

@@ -135,7 +135,7 @@ def test_series_that_cannot_be_read_are_no_evidence(
 
 
 def test_job_whose_agents_write_no_series_is_not_reconciled_for_it(world: World) -> None:
-    """Agents of an earlier release."""
+    """Their writes to Cloud Monitoring all fail."""
     world.wait(600)
     assert check(world) == []
 

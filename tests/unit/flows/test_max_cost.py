@@ -243,7 +243,7 @@ def test_ledger_of_a_job_that_waits_is_read_a_few_times_however_long_it_waits(
 
 
 def test_long_setup_counts_before_and_after_its_first_report() -> None:
-    """These agents do not report when they started, as those of earlier releases."""
+    """These agents do not report when they started."""
     world, fleet = a_world(maxCost="2 USD")
     cap = world.job.plan.cap
     assert cap is not None

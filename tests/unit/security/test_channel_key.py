@@ -82,7 +82,7 @@ def test_only_synchronous_jobs_have_a_key(spec: dict[str, object], *, has_key: b
 
 
 def test_vm_configuration_without_a_key_opens_no_port() -> None:
-    """VMs of jobs that the previous release accepted have such a configuration."""
+    """VMs of jobs with one replica have such a configuration."""
     from tests.integration.agent.support.vm import vm_config
 
     config = VmConfig.parse(json.dumps(vm_config()))

@@ -6,8 +6,8 @@
     member 0 is still ──► `still` to all members ──► each one that is still, too, answers
                                                      └── all have answered ──► `stalled` ──► all end their programs
 
-A member that does not answer is no evidence: it works, its agent is of an earlier release, or its
-VM hangs, which is found elsewhere. Parameter servers print nothing, so their configuration has no
+A member that does not answer is no evidence: it works, or its VM hangs, which
+is found elsewhere. Parameter servers print nothing, so their configuration has no
 limit. Among the hosts of a TPU slice, only the first one is watched, because programs usually print
 on the first process only. docs/decisions/0142-hung-programs.md.
 """

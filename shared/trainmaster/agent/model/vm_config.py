@@ -155,9 +155,7 @@ class VmConfig:
     tracking_run: str = "auto"
     """As in the job file: `auto`, `one` or `each`."""
     preflight: str = "off"
-    """As in the job file: `on`, `report` or `off`; the control plane of an earlier release says
-    nothing.
-    """
+    """As in the job file: `on`, `report` or `off`."""
     gpus: int = 0
     """GPUs that the machine type has."""
     save_on_notice: str = "replica"
@@ -165,7 +163,7 @@ class VmConfig:
     still_s: float | None = None
     """Shortest time for which a program must be still to be ended; None: it is not."""
     channel: ChannelConfig | None = None
-    """None: no peer channel, as for jobs that an earlier release accepted."""
+    """None: the job has no peer channel."""
 
     @property
     def saves_together(self) -> bool:

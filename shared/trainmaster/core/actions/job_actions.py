@@ -25,12 +25,12 @@ class AcceptJob:
 class BeginPreparing:
     """Move the job from QUEUED to PREPARING."""
 
-    requests_vms: bool = False
+    requests_vms: bool
     """Whether the job's VMs must be requested."""
-    order: tuple[int, ...] = ()
+    order: tuple[int, ...]
     """The first pass: indexes into the plan's zones, in the order of the requests.
 
-    Empty: an earlier release recorded the action.
+    Empty: the job is a tuning job, which has no VMs of its own.
     """
     next_at: datetime | None = None
     """Earliest time of the first request; None: at once."""
@@ -61,9 +61,7 @@ class ContinueProvisioning:
     only_optional: bool = False
     """Whether only optional VMs are missing. Required VMs do not wait until `next_at`."""
     problem: str = ""
-    """The capacity error in a few words; empty: VMs were lost, or an earlier release recorded the
-    action.
-    """
+    """The capacity error in a few words; empty: VMs were lost."""
     blocked_since: datetime | None = None
     """As in the placement."""
     remaining: tuple[int, ...] | None = None
@@ -71,7 +69,7 @@ class ContinueProvisioning:
     floor: int | None = None
     """The placement's next floor of VM generations, if the gang moves to another zone.
 
-    None: it stays, or an earlier release recorded the action.
+    None: it stays.
     """
     kind: Literal["continue_provisioning"] = "continue_provisioning"
 
@@ -192,8 +190,8 @@ class NoteCost:
     """Note what the job has cost at most, and when that is computed next."""
 
     next_at: datetime
-    spent: float = 0.0
-    """In the currency of the cap; 0: an earlier release recorded the action."""
+    spent: float
+    """In the currency of the cap."""
     kind: Literal["note_cost"] = "note_cost"
 
 

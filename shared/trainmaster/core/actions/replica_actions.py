@@ -29,6 +29,8 @@ class MarkReady:
     replica: str
     instance_id: str
     """Google's numeric id of the VM that reported."""
+    vm_since: datetime
+    """When the agent first reported from this VM."""
     host_vm: HostVm | None = None
     """The machine of the slice's host that reported."""
     round: int | None = None
@@ -37,10 +39,6 @@ class MarkReady:
     """As `Replica.has_ended`."""
     measurement: Measurement | None = None
     """In a trial, the last measurement of the program that ended on this VM."""
-    vm_since: datetime | None = None
-    """When the agent first reported from this VM. None in entries of earlier releases: the report
-    ended the series of early losses.
-    """
     kind: Literal["mark_ready"] = "mark_ready"
 
 
@@ -120,9 +118,7 @@ class ReplaceVm:
     is_startup_timeout: bool = False
     """Whether the VM is replaced because its agent never reported."""
     is_vm_taken: bool = False
-    """Whether the VM was lost; False: Trainmaster gave it up, because its agent did not report or
-    its zone was wrong.
-    """
+    """Whether the VM was lost; False: Trainmaster gave it up, because its agent did not report."""
     is_early: bool = False
     """Whether the VM was lost before its agent reported, or soon after."""
     next_at: datetime | None = None

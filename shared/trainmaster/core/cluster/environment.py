@@ -1,14 +1,19 @@
 """Environment variables of all replicas of a role, besides TF_CONFIG, CLUSTER_SPEC and RANK.
 
-| read by            | variables                                                                          |
-| ------------------ | ---------------------------------------------------------------------------------- |
-| PyTorch            | WORLD_SIZE, MASTER_ADDR, MASTER_PORT (the agent sets RANK, because it knows the index) |
-| AI Platform's jobs | CLOUD_ML_JOB_ID, CLOUD_ML_JOB, CLOUD_ML_PROJECT_ID, CLOUD_ML_REGION                |
-| Vertex AI's jobs   | CLOUD_ML_JOB_ID, CLOUD_ML_PROJECT_ID, AIP_MODEL_DIR and the other AIP_* directories |
-| trials             | CLOUD_ML_TRIAL_ID, CLOUD_ML_HP_METRIC_TAG (the agent sets CLOUD_ML_HP_METRIC_FILE) |
-| elastic jobs       | TRAINMASTER_REPLICAS: the full size, however small WORLD_SIZE is                    |
-| programs on TPUs   | TPU_CONFIG, TPU_NAME                                                               |
-| libtpu, JAX        | MEGASCALE_*, on several slices of one type (the agent sets MEGASCALE_SLICE_ID)     |
+| read by            | variables                                                          |
+| ------------------ | ------------------------------------------------------------------ |
+| PyTorch            | WORLD_SIZE, MASTER_ADDR, MASTER_PORT                               |
+|                    | (the agent sets RANK, because it knows the index)                  |
+| AI Platform's jobs | CLOUD_ML_JOB_ID, CLOUD_ML_JOB, CLOUD_ML_PROJECT_ID,                |
+|                    | CLOUD_ML_REGION                                                    |
+| Vertex AI's jobs   | CLOUD_ML_JOB_ID, CLOUD_ML_PROJECT_ID,                              |
+|                    | AIP_MODEL_DIR and the other AIP_* directories                      |
+| trials             | CLOUD_ML_TRIAL_ID, CLOUD_ML_HP_METRIC_TAG                          |
+|                    | (the agent sets CLOUD_ML_HP_METRIC_FILE)                           |
+| elastic jobs       | TRAINMASTER_REPLICAS: the full size, however small WORLD_SIZE is   |
+| programs on TPUs   | TPU_CONFIG, TPU_NAME                                               |
+| libtpu, JAX        | MEGASCALE_*, on several slices of one type                         |
+|                    | (the agent sets MEGASCALE_SLICE_ID)                                |
 
 Source: the service's documented list; `environment_variables.py` of google-cloud-aiplatform for
 AIP_*; JAX's and Ray's uses of MEGASCALE_*.
@@ -43,7 +48,8 @@ def environment(
     cluster: Cluster, task_type: TaskType, zone: str, names: tuple[str, ...]
 ) -> dict[str, str]:
     """Return the variables of a role. `names` are the role's VMs or TPU nodes, in index order."""
-    job, plan = cluster.job, cluster.job.plan
+    job = cluster.job
+    plan = cluster.job.plan
     host, _, port = cluster.address(plan.primary).rpartition(":")
     variables = {
         "WORLD_SIZE": str(cluster.world_size()),

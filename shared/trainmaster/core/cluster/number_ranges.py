@@ -26,7 +26,9 @@ def as_number_range(texts: Sequence[str]) -> NumberRange | list[str]:
     if len(texts) < _LENGTH_MIN:
         return list(texts)
     for match in _NUMBER.finditer(texts[0]):
-        head, first, tail = texts[0][: match.start()], int(match[0]), texts[0][match.end() :]
+        head = texts[0][: match.start()]
+        first = int(match[0])
+        tail = texts[0][match.end() :]
         if all(text == f"{head}{first + offset}{tail}" for offset, text in enumerate(texts)):
             return {"head": head, "first": first, "count": len(texts), "tail": tail}
     return list(texts)

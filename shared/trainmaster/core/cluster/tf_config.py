@@ -60,10 +60,11 @@ class Cluster:
         incarnation resolves.
         """
         _, _, port = self.addresses[replica_id].rpartition(":")
-        if (slices := self.job.plan.slices) and replica_id in slices:
+        slices = self.job.plan.slices
+        if replica_id in slices:
             return f"{slice_placeholder(slices.index(replica_id))}:{port}"
-        is_alone = sum(group.count * group.hosts for group in self.job.plan.groups) == 1
-        return f"{LOOPBACK}:{port}" if is_alone else self.addresses[replica_id]
+        has_one_slice = sum(group.count * group.hosts for group in self.job.plan.groups) == 1
+        return f"{LOOPBACK}:{port}" if has_one_slice else self.addresses[replica_id]
 
     def roles(self) -> dict[str, list[str]]:
         """Return the addresses of the cluster's members by task type, in index order."""
@@ -132,9 +133,11 @@ class Cluster:
         """Return the number of the role's first slice; None unless the job has several slices, all
         of one type.
         """
-        plan, first = self.job.plan, ReplicaId(task_type, 0)
+        plan = self.job.plan
+        first = ReplicaId(task_type, 0)
         types = {plan.group(replica_id.task_type).tpu for replica_id in plan.slices}
-        if len(plan.slices) < 2 or len(types) > 1 or first not in plan.slices:  # noqa: PLR2004 - several
+        has_one_slice = len(plan.slices) <= 1
+        if has_one_slice or len(types) > 1 or first not in plan.slices:
             return None
         return plan.slices.index(first)
 

@@ -2,7 +2,8 @@
 
 Every event has
     job_id    the job it is about
-    key       derived from the event's content, not from its message: a fact that is reported twice has one key
+    key       derived from the event's content, not from its message: a fact that is reported twice
+              has one key
     reads     what must be loaded to judge it
 
 The key names the ledger entry. Creating the entry fails the second time, so that an event is judged

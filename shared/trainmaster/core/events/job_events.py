@@ -63,9 +63,7 @@ class ProvisioningStarted(JobEventBase):
     Otherwise they are requested by the delivery that recorded this event.
     """
     outlook: tuple[Prospect, ...] = ()
-    """The prospects of the plan's zones; empty: there is one zone, or an earlier release recorded
-    the event.
-    """
+    """The prospects of the plan's zones; empty: there is one zone."""
     kind: Literal["provisioning_started"] = "provisioning_started"
 
     @property
@@ -246,13 +244,10 @@ class LabelsChanged(JobEventBase):
     change: str
     """Identifies the request, so that a repeated request is one event."""
     at: datetime
+    by: str
+    """The user: an e-mail address, or the name of the command line's user."""
     seen: int | None = None
     """The `labels_version` that the user saw; None: any."""
-    by: str = ""
-    """The user: an e-mail address, or the name of the command line's user.
-
-    Empty in entries of earlier releases.
-    """
     kind: Literal["labels_changed"] = "labels_changed"
 
     @property
@@ -272,11 +267,8 @@ class DeleteRequested(JobEventBase):
     change: str
     """Identifies the request, so that a repeated request is one event."""
     at: datetime
-    by: str = ""
-    """The user: an e-mail address, or `trainmaster` for trials.
-
-    Empty in entries of earlier releases.
-    """
+    by: str
+    """The user: an e-mail address, or `trainmaster` for trials."""
     kind: Literal["delete_requested"] = "delete_requested"
 
     @property

@@ -145,9 +145,7 @@ class VmReady(_ReplicaEvent):
     host_vm: str = ""
     """For a host of a slice: its machine, as `PROJECT/INSTANCE_ID` of its identity token."""
     agent_started_at: datetime | None = None
-    """When the agent started on this VM, by the VM's clock; None: the agent is of a release that
-    does not report it.
-    """
+    """When the agent started on this VM, by the VM's clock; None: it is not known."""
     finding: str = ""
     """What the preflight found, if the job only wants it reported."""
     ended: ReplicaExited | None = None

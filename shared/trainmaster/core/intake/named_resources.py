@@ -51,7 +51,8 @@ class NamedResource:
 
         `project`: that of short names.
         """
-        name, collection = self.name, _COLLECTIONS.get(self.kind)
+        name = self.name
+        collection = _COLLECTIONS.get(self.kind)
         if collection is None:
             return name
         if not name.startswith("projects/"):

@@ -43,7 +43,8 @@ class RegistryImage:
     def resource(self) -> str:
         """Resource name of the tag, or of the version if a digest is given."""
         package = quote(self.package, safe="")
-        base = f"projects/{self.project}/locations/{self.location}/repositories/{self.repository}/packages/{package}"
+        location = f"projects/{self.project}/locations/{self.location}"
+        base = f"{location}/repositories/{self.repository}/packages/{package}"
         return f"{base}/versions/{self.digest}" if self.digest else f"{base}/tags/{self.tag}"
 
 

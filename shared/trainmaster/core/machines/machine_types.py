@@ -99,19 +99,31 @@ def find_machine_type(name: str) -> MachineType | None:
     """
     if name in MACHINE_TYPES:
         return MACHINE_TYPES[name]
-    if custom := _CUSTOM.fullmatch(name):
+    custom = _CUSTOM.fullmatch(name)
+    if custom is not None:
         return _custom_type(name, custom["series"], int(custom["vcpus"]), int(custom["mib"]))
     match = _NAME.fullmatch(name)
     if match is None:
         return None
-    newer = (
-        replace(NEWER_FAMILY, name=match["family"]) if _NEWER.fullmatch(match["family"]) else None
-    )
-    family, number = _BY_FAMILY.get(match["family"], newer), int(match["number"])
-    has_size = family is not None and (not family.sizes or number in family.sizes)
-    if family is None or not has_size or (match["ssd"] and (family.gpu or family.attaches_gpus)):
+    family = _find_family(match["family"])
+    if family is None:
         return None
-    return replace(_of_family(family, number), name=name, local_ssd_gib=None if match["ssd"] else 0)
+    size = int(match["number"])
+    is_sold = not family.sizes or size in family.sizes
+    has_local_ssd = match["ssd"] is not None
+    takes_gpus = bool(family.gpu or family.attaches_gpus)
+    if not is_sold or (has_local_ssd and takes_gpus):
+        return None
+    machine = _of_family(family, size)
+    return replace(machine, name=name, local_ssd_gib=None if has_local_ssd else 0)
+
+
+def _find_family(name: str) -> Family | None:
+    """Return the family of the table, or one for a general-purpose series that is newer."""
+    family = _BY_FAMILY.get(name)
+    if family is None and _NEWER.fullmatch(name):
+        return replace(NEWER_FAMILY, name=name)
+    return family
 
 
 def _custom_type(name: str, series: str, vcpus: int, mib: int) -> MachineType | None:
@@ -131,16 +143,16 @@ def refusal_of(name: str) -> str | None:
     reason = next(
         (reason for pattern, reason in _REFUSED.items() if re.fullmatch(pattern, name)), None
     )
-    if (
-        reason is None
-        and _ACCELERATED.fullmatch(name)
-        and "-".join(name.split("-")[:2]) not in _BY_FAMILY
-    ):
-        return _UNKNOWN
-    return reason
+    if reason is not None:
+        return reason
+    family = "-".join(name.split("-")[:2])
+    is_unknown = family not in _BY_FAMILY and _ACCELERATED.fullmatch(name) is not None
+    return _UNKNOWN if is_unknown else None
 
 
 def family_of(name: str) -> Family:
     """Return the family of a machine type. The empty name of a TPU slice has one without GPUs."""
+    if not name:
+        return Family("")
     machine = find_machine_type(name)
-    return machine.family if machine else NEWER_FAMILY if name else Family("")
+    return machine.family if machine else NEWER_FAMILY

@@ -48,7 +48,10 @@ def machine_kind(group: TaskGroup, *, spot: bool) -> str:
 def candidate_words(plan: Plan, candidate: int) -> str:
     """Return what is requested next, and where; only where, if the job has no alternatives."""
     zone = plan.zones[candidate]
-    return f"{' and '.join(decisive_kinds(plan.at(candidate)))} in {zone}" if plan.options else zone
+    if not plan.options:
+        return zone
+    kinds = " and ".join(decisive_kinds(plan.at(candidate)))
+    return f"{kinds} in {zone}"
 
 
 def candidate_keys(plan: Plan) -> list[list[tuple[str, str]]]:
@@ -65,14 +68,15 @@ def advisable(plan: Plan) -> list[tuple[str, TaskGroup]]:
     """Return zone and role of each request about which Google gives advice: Spot VMs of decisive
     roles with GPUs.
     """
-    placed = [(zone, plan.at(number)) for number, zone in enumerate(plan.zones)]
-    groups = [
-        (zone, group)
-        for zone, at in placed
-        if at.on_demand_after != 0
-        for group in _decisive_groups(at)
-    ]
-    return [(zone, group) for zone, group in groups if group.accelerator and group.spot]
+    requests: list[tuple[str, TaskGroup]] = []
+    for number, zone in enumerate(plan.zones):
+        placed = plan.at(number)
+        if placed.on_demand_after == 0:  # only on demand from the start
+            continue
+        requests.extend(
+            (zone, group) for group in _decisive_groups(placed) if group.accelerator and group.spot
+        )
+    return requests
 
 
 def shares_quota(plan: Plan, one: int, other: int, message: str) -> bool:
@@ -92,8 +96,8 @@ def _quotas(plan: Plan) -> set[tuple[str, str, bool]]:
     machines, Spot.
     """
     kinds = [
-        (g.accelerator, g.tpu.type if g.tpu else g.machine_type, g.spot)
-        for g in _decisive_groups(plan)
+        (group.accelerator, group.tpu.type if group.tpu else group.machine_type, group.spot)
+        for group in _decisive_groups(plan)
     ]
     return {
         (plan.region, gpu.type if gpu else machine.partition("-")[0], spot)

@@ -4,7 +4,8 @@ A policy moves exits between the rules 8, 9 and 10.
 
     preset   default   the rule table as documented
              service   as the old service documented it: every exit of 1 to 127 is permanent
-             restart   nothing is permanent: every failure restarts the replica while its budgets last
+             restart   nothing is permanent: every failure restarts the replica while its budgets
+                       last
     rules    by exit code and task type, before the preset; the first match decides
 
     pauses   whether quick failures are followed by a pause

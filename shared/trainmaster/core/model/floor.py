@@ -22,7 +22,6 @@ NO_VM: Final[dict[str, Any]] = {
     "host_vms": (),
     "vm_since": None,
     "reboots": 0,
-    "reports_held": True,
 }
 """Fields of a replica whose VM is another one from now on."""
 FLOOR_STEP: Final = 2
@@ -53,9 +52,8 @@ def raise_to_floor(job: Job, replica: Replica, *, is_member: bool) -> Replica:
     """
     changes: dict[str, Any] = {"ready_at": None, "hosts_ready": (), "early_losses_in_zone": 0}
     if not replica.awaits_vm:
-        changes |= {
-            "state": ReplicaState.REPLACING,
-            "incarnation": replica.incarnation + (not is_member),
-        }
+        changes["state"] = ReplicaState.REPLACING
         changes |= {"hosts_done": (), "quick_failures": 0, "bug": None}
+        if not is_member:
+            changes["incarnation"] = replica.incarnation + 1
     return replace(replica, vm_generation=job.placement.floor, **changes, **NO_VM)

@@ -103,11 +103,8 @@ class Placement:
 
     None: no pass has begun since the gang ran, and all but the current one are left.
     """
-    left: tuple[str, ...] | None = None
-    """Zones that the gang was requested in before this one, and that may still have VMs.
-
-    None: an earlier release stored the job, and any zone of its plan may have some.
-    """
+    left: tuple[str, ...] = ()
+    """Zones that the gang was requested in before this one, and that may still have VMs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +185,7 @@ class Job:
     @property
     def zones_used(self) -> tuple[str, ...]:
         """Zones in which the job may have VMs, the current one first."""
-        left = self.plan.zones if self.placement.left is None else self.placement.left
-        return (self.zone, *(zone for zone in left if zone != self.zone))
+        return (self.zone, *(zone for zone in self.placement.left if zone != self.zone))
 
     @property
     def tpu_zones(self) -> tuple[str, ...]:

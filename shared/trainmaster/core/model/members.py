@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from datetime import datetime, timedelta
 
 from trainmaster.core.model.floor import NO_VM, is_below_floor, raise_to_floor
 from trainmaster.core.model.gang import is_required
@@ -18,8 +17,6 @@ from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
-from trainmaster.core.model.round import STORED_BEFORE_ROUNDS
-from trainmaster.core.timeouts import EARLIER_AGENT_STOP_MAX
 
 
 def is_member(plan: Plan, replica_id: ReplicaId) -> bool:
@@ -37,18 +34,18 @@ def has_channel(plan: Plan) -> bool:
 
 def channel_members(plan: Plan) -> tuple[ReplicaId, ...]:
     """Return the members in the order of their numbers in the peer channel."""
-    return (
-        tuple(one for one in plan.replica_ids if one.is_in_cluster) if plan.is_synchronous else ()
-    )
+    if not plan.is_synchronous:
+        return ()
+    return tuple(replica_id for replica_id in plan.replica_ids if replica_id.is_in_cluster)
 
 
 def is_held(job: Job, replica_id: ReplicaId) -> bool:
     """Whether the replica is a member, and waits for a round: all do, or this round goes without
     it.
     """
-    return (
-        job.round.is_held and is_member(job.plan, replica_id)
-    ) or replica_id in job.round.without
+    if replica_id in job.round.without:
+        return True
+    return job.round.is_held and is_member(job.plan, replica_id)
 
 
 def may_go_without(plan: Plan, missing: Collection[ReplicaId]) -> bool:
@@ -82,7 +79,8 @@ def _was_ready(job: Job, replica: Replica) -> bool:
     """Whether it has been ready; a member of a held round, for the round before."""
     if not job.round.is_held or not is_member(job.plan, replica.replica_id):
         return replica.ever_ready
-    ready_at, ended_at = replica.ready_at, job.round.ordered_at
+    ready_at = replica.ready_at
+    ended_at = job.round.ordered_at
     return ready_at is not None and ended_at is not None and ready_at <= ended_at
 
 
@@ -103,8 +101,9 @@ def goes_on(state: State, missing: Collection[ReplicaId] | None = None) -> bool:
 
 def current_incarnation(job: Job, replica: Replica) -> int:
     """Return the incarnation that is ordered: for a member the number of the round."""
-    has_round = is_member(job.plan, replica.replica_id) and job.round.number != STORED_BEFORE_ROUNDS
-    return job.round.number if has_round else replica.incarnation
+    if is_member(job.plan, replica.replica_id):
+        return job.round.number
+    return replica.incarnation
 
 
 def is_ready(job: Job, replica: Replica) -> bool:
@@ -129,19 +128,6 @@ def state_word(job: Job, replica: Replica) -> str:
     return "HELD" if is_ready(job, replica) else "STOPPING"
 
 
-def must_have_stopped(job: Job, member: Replica, now: datetime) -> bool:
-    """Whether the member's agent is of an earlier release, which does not report under `hold`, and
-    has had the time to end its program.
-    """
-    is_silent = not member.reports_held and member.state is not ReplicaState.REPLACING
-    ordered_at = job.round.ordered_at
-    return (
-        is_silent
-        and ordered_at is not None
-        and now - ordered_at >= timedelta(seconds=EARLIER_AGENT_STOP_MAX)
-    )
-
-
 def members(state: State) -> tuple[Replica, ...]:
     """Return the loaded members; empty if the job is not synchronous."""
     if not state.job.plan.is_synchronous:
@@ -156,7 +142,11 @@ def joining_members(state: State) -> tuple[Replica, ...]:
     if any(member.state is ReplicaState.COMPLETED for member in members(state)):
         return ()
     without = set(state.job.round.without)
-    return tuple(m for m in members(state) if m.replica_id in without and is_ready(state.job, m))
+    return tuple(
+        member
+        for member in members(state)
+        if member.replica_id in without and is_ready(state.job, member)
+    )
 
 
 def recall(state: State) -> State:

@@ -474,12 +474,10 @@ class Plan:
         """
         if not self.options or self.zones[one] != self.zones[other]:
             return one == other
-        first, second = (self.options[self.candidates[number].option] for number in (one, other))
-        machines = [
-            tuple(replace(group, spot=False) for group in option.groups)
-            for option in (first, second)
-        ]
-        return machines[0] == machines[1] and first.environment == second.environment
+        first = self.options[self.candidates[one].option]
+        second = self.options[self.candidates[other].option]
+        are_same_machines = _without_pricing(first.groups) == _without_pricing(second.groups)
+        return are_same_machines and first.environment == second.environment
 
     def group(self, task_type: TaskType) -> TaskGroup:
         """Return the group of a task type that the job has."""
@@ -498,10 +496,8 @@ class Plan:
         """
 
         def replaced(program: Program) -> Program:
-            uris, container = (
-                tuple(versions.get(uri, uri) for uri in program.package_uris),
-                program.container,
-            )
+            uris = tuple(versions.get(uri, uri) for uri in program.package_uris)
+            container = program.container
             if container is not None:
                 container = replace(container, image=versions.get(container.image, container.image))
             return replace(program, package_uris=uris, container=container)
@@ -527,3 +523,8 @@ class Plan:
     def program_of(self, task_type: TaskType) -> Program:
         """Return the program that this role runs."""
         return self.group(task_type).program or self.program
+
+
+def _without_pricing(groups: tuple[TaskGroup, ...]) -> tuple[TaskGroup, ...]:
+    """Return the groups without how their VMs are bought."""
+    return tuple(replace(group, spot=False) for group in groups)

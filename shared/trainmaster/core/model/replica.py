@@ -76,10 +76,7 @@ class Replica:
     startup_timeouts: int = 0
     """Startup timeouts since the agent last reported."""
     vm_since: datetime | None = None
-    """When the agent of the current VM first reported.
-
-    None: it has not, or an earlier release recorded the report.
-    """
+    """When the agent of the current VM first reported; None: it has not."""
     early_losses: int = 0
     """VMs lost early in a row, over all attempts: before their agents reported, or soon after."""
     early_losses_in_zone: int = 0
@@ -105,11 +102,6 @@ class Replica:
     has_ended: bool = False
     """Of a member: whether its program ended in the round before this incarnation by itself, and
     not with exit 0.
-    """
-    reports_held: bool = True
-    """Whether the agent of the current VM reports while its round is held.
-
-    Agents of earlier releases do not.
     """
     measurement: Measurement | None = None
     """In a trial, the last measurement that its program reported."""

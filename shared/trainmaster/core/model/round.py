@@ -1,8 +1,8 @@
 """Rounds: the members of a synchronous job stop and start as a whole.
 
-    running ──► a member fails, or loses its VM ──► held: every member stops, and reports that it is ready
-       ▲                                                                                    │
-       └────────────────────── all are ready: one verdict on the round that ended ──────────┘
+    running ──► a member fails, or loses its VM ──► held: every member stops, and reports ready
+       ▲                                                                    │
+       └────────────── all are ready: one verdict on the round that ended ──┘
 
 A round is the incarnation of all members: directives and events carry its number. It begins with 1
 in each attempt. The first round of a job is not held: its members start as their VMs come.
@@ -12,15 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
 
 from trainmaster.core.model.replica_id import ReplicaId
-
-STORED_BEFORE_ROUNDS: Final = 1_000_000
-"""Number of the round in which a job of an earlier release runs.
-
-Its members keep incarnations of their own until the round ends.
-"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,6 @@ class LossCause(StrEnum):
         "startup_timeout"  # it runs, and its agent never reported the ordered incarnation
     )
     AGENT_SILENT = "agent_silent"  # it runs, and its agent has written no heartbeat for too long
-    # Only in ledgers of earlier releases: it ran in a zone without capacity for its peers.
-    WRONG_ZONE = "wrong_zone"
 
 
 class DirectiveAction(StrEnum):
@@ -108,11 +106,17 @@ class Directive:
             "incarnation": self.incarnation,
             "action": self.action.value,
         }
-        metadata |= {"slices": list(self.slices)} if self.slices else {}
-        metadata |= {"gives_up_at": self.gives_up_at} if self.gives_up_at else {}
-        metadata |= {"grows": True} if self.grows else {}
-        metadata |= {"without": list(self.without)} if self.without else {}
-        return metadata | ({"pause_s": self.pause_s} if self.pause_s else {})
+        if self.slices:
+            metadata["slices"] = list(self.slices)
+        if self.gives_up_at:
+            metadata["gives_up_at"] = self.gives_up_at
+        if self.grows:
+            metadata["grows"] = True
+        if self.without:
+            metadata["without"] = list(self.without)
+        if self.pause_s:
+            metadata["pause_s"] = self.pause_s
+        return metadata
 
     @staticmethod
     def from_metadata(metadata: Mapping[str, Any]) -> Directive:
@@ -124,11 +128,11 @@ class Directive:
             int(metadata["attempt"]),
             int(metadata["incarnation"]),
             DirectiveAction(metadata["action"]),
-            tuple(metadata.get("slices", ())),
-            int(metadata.get("pause_s", 0)),
-            int(metadata.get("gives_up_at", 0)),
-            bool(metadata.get("grows")),
-            tuple(metadata.get("without", ())),
+            slices=tuple(metadata.get("slices", ())),
+            pause_s=int(metadata.get("pause_s", 0)),
+            gives_up_at=int(metadata.get("gives_up_at", 0)),
+            grows=bool(metadata.get("grows")),
+            without=tuple(metadata.get("without", ())),
         )
 
 

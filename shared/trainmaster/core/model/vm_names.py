@@ -1,7 +1,8 @@
 """Names and labels of VMs and TPU nodes, as functions of the job id and the replica id.
 
     VM name   tm-SLUG-HASH-TASK_TYPE-INDEX      tm-digits-1-3f2a1c5b7d9e8046-worker-0
-              The part before TASK_TYPE is the same for all VMs of a job, so the names of a role differ only in INDEX.
+              The part before TASK_TYPE is the same for all VMs of a job, so the names of a role
+              differ only in INDEX.
     label     the job id, or SLUG-HASH where the job id is not a legal label value
 
 A replaced VM gets the name of the VM before it, so that its DNS name stays the same.
@@ -30,7 +31,8 @@ With 64 bits, it is not feasible to find a second job id whose VMs have the same
 _REST_LENGTH: Final = len("--") + HASH_DIGITS + len("-evaluator-99999")
 
 VM_NAME: Final = re.compile(
-    rf"tm[a-z0-9]*-[a-z0-9-]+-(?P<hash>[0-9a-f]{{{HASH_DIGITS}}})-(?:{'|'.join(TaskType)})-(?:0|[1-9][0-9]*)"
+    rf"tm[a-z0-9]*-[a-z0-9-]+-(?P<hash>[0-9a-f]{{{HASH_DIGITS}}})"
+    rf"-(?:{'|'.join(TaskType)})-(?:0|[1-9][0-9]*)"
 )
 """Names of the VMs of all installations."""
 
@@ -49,7 +51,8 @@ def vm_name(job_id: str, replica_id: ReplicaId) -> str:
 
 @lru_cache(maxsize=4096)  # called for every replica in every provisioning round
 def named(prefix: str, job_id: str, replica_id: ReplicaId) -> str:
-    return f"{prefix}-{slug(job_id, NAME_LENGTH_MAX - len(prefix) - _REST_LENGTH)}-{job_hash(job_id)}-{replica_id}"
+    job_slug = slug(job_id, NAME_LENGTH_MAX - len(prefix) - _REST_LENGTH)
+    return f"{prefix}-{job_slug}-{job_hash(job_id)}-{replica_id}"
 
 
 def job_hash(job_id: str) -> str:

@@ -1,7 +1,8 @@
 """Which jobs need a reconciliation, decided without reading their replicas.
 
-    job that has not ended ──► runs, all replicas RUNNING or COMPLETED, one listed VM each ──► nothing to do
-                           └── anything else ────────────────────────────────────────────► provision reconciles
+    job that has not ended
+      ├─► runs, all replicas RUNNING or COMPLETED, one listed VM each ──► nothing to do
+      └─► anything else ────────────────────────────────────────────────► provision reconciles
 
 A reconciliation reads all replicas of a job and lists its VMs. A healthy job of 1,000 replicas is
 therefore judged by two counts and by its share of one listing of all VMs. The counts do not show a

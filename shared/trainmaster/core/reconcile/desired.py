@@ -37,19 +37,19 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...
     """
     if job.state.is_terminal:
         return ()
-    desired, saving, prefix = [], job.round.saving, own("tm")
+    desired = []
+    saving = job.round.saving
+    prefix = own("tm")
     members = channel_members(job.plan) if job.round.without else ()
-    without = tuple(n for n, member in enumerate(members) if member in job.round.without)
+    without = tuple(number for number, member in enumerate(members) if member in job.round.without)
     for replica in replicas:
         if replica.state is ReplicaState.COMPLETED:
             continue
         action = DirectiveAction.HOLD if is_held(job, replica.replica_id) else DirectiveAction.RUN
         failing = job.round if is_member(job.plan, replica.replica_id) else replica
         pause_s = job.plan.exit_policy.restart_pause_s(failing.quick_failures)
-        incarnation, others = (
-            current_incarnation(job, replica),
-            () if action is DirectiveAction.HOLD else without,
-        )
+        incarnation = current_incarnation(job, replica)
+        others = () if action is DirectiveAction.HOLD else without
         directive = Directive(replica.attempt, incarnation, action, pause_s=pause_s, without=others)
         if (
             saving is not None

@@ -63,12 +63,12 @@ def watched(state: State, vms: tuple[Vm, ...], now: datetime) -> Watched:
     if job.state is not JobState.RUNNING and not job.round.is_held:
         return ()
     vm_by_name = {vm.name: vm for vm in vms if vm.status is VmStatus.RUNNING}
-    return tuple(
-        (replica, vm)
-        for replica in state.replicas
-        if (vm := vm_by_name.get(vm_name(job.job_id, replica.replica_id)))
-        if _has_run_for(OLD_HEARTBEAT, job, replica, vm, now)
-    )
+    watched = []
+    for replica in state.replicas:
+        vm = vm_by_name.get(vm_name(job.job_id, replica.replica_id))
+        if vm is not None and _has_run_for(OLD_HEARTBEAT, job, replica, vm, now):
+            watched.append((replica, vm))
+    return tuple(watched)
 
 
 def heartbeats_to_read(job: Job, replicas: Watched, points: Points, now: datetime) -> Watched:

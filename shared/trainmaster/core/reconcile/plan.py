@@ -49,22 +49,23 @@ def plan(
     """
     job = state.job.placed
     state = replace(state, job=job)
-    if missing := missing_members(state):
+    missing = missing_members(state)
+    if missing:
         return Steps(missing)
     desired = with_slice_addresses(job, desired_vms(job, state.replicas), vms)
     steps = _with_vanished_vms(vm_steps(job, desired, vms, state.replicas), state, created)
     steps += find_startup_timeouts(state, vms, now)
-    ready = readiness(state, vms, steps, now)
+    ready = readiness(state, steps, now)
     steps += growth(state, vms, steps, now)
     if not is_too_early(job, now):
         return Steps(steps, readiness=ready)
-    may_request = (
-        job.placement.only_optional
-    )  # required VMs, if the job waits only for optional ones
-    allowed = tuple(
-        step for step in steps if not isinstance(step, Create) or (may_request and not step.partial)
-    )
+    allowed = tuple(step for step in steps if not isinstance(step, Create) or _is_urgent(job, step))
     return Steps(allowed, creates_postponed=len(allowed) < len(steps), readiness=ready)
+
+
+def _is_urgent(job: Job, create: Create) -> bool:
+    """Whether the VMs are required, and the job waits only for optional ones."""
+    return job.placement.only_optional and not create.partial
 
 
 def delete_newer(state: State, vms: tuple[Vm, ...]) -> tuple[Step, ...]:
@@ -77,11 +78,12 @@ def delete_newer(state: State, vms: tuple[Vm, ...]) -> tuple[Step, ...]:
     the agents ignore its directives. `state` holds the whole attempt.
     """
     replicas = {replica.replica_id: replica for replica in state.replicas}
-    return tuple(
-        _delete_or_await(vm)
-        for vm in vms
-        if (replica := replicas.get(vm.replica_id)) and _is_newer(vm, state.job.placed, replica)
-    )
+    deletions = []
+    for vm in vms:
+        replica = replicas.get(vm.replica_id)
+        if replica is not None and _is_newer(vm, state.job.placed, replica):
+            deletions.append(_delete_or_await(vm))
+    return tuple(deletions)
 
 
 def _is_newer(vm: Vm, job: Job, replica: Replica) -> bool:
@@ -90,11 +92,10 @@ def _is_newer(vm: Vm, job: Job, replica: Replica) -> bool:
     a slice is unknown.
     """
     found = vm.directive
-    ordered = (
-        (found.attempt, found.incarnation, found.action is not DirectiveAction.HOLD)
-        if found
-        else (0, 0, False)
-    )
+    ordered = (0, 0, False)
+    if found is not None:
+        is_begun = found.action is not DirectiveAction.HOLD
+        ordered = (found.attempt, found.incarnation, is_begun)
     known = (
         replica.attempt,
         current_incarnation(job, replica),
@@ -132,35 +133,47 @@ def vm_steps(
     ]
     waiting: list[Step] = []
     missing: dict[tuple[TaskType, int, Directive, bool, bool], list[DesiredVm]] = {}
-    goes = job.round.refused_at is not None and goes_on(
-        State(job, replicas)
-    )  # the held round begins without them
+    # The held round begins without the missing members.
+    goes = job.round.refused_at is not None and goes_on(State(job, replicas))
     for target in desired:
         vm = vm_by_name.get(target.name)
         if _must_create(job, target, vm):
             replica = target.replica
-            spot, is_excused = is_spot(job.plan, replica), replica.replica_id in job.round.without
-            required = not goes and not is_excused and is_required(job.plan, replica.replica_id)
             key = (
                 replica.replica_id.task_type,
                 replica.vm_generation,
                 target.directive,
-                spot,
-                required,
+                is_spot(job.plan, replica),
+                not goes and _is_required(job, replica),
             )
             missing.setdefault(key, []).append(target)
         elif vm is None:
             steps.append(ReportLoss(target.replica, target.name, None))
-        elif (step := _step_for(job, target, vm)) is not None:
-            steps.append(step)
-        elif target.awaits_slices:
-            waiting.append(Await(vm))
+        else:
+            step = _step_for(job, target, vm)
+            if step is not None:
+                steps.append(step)
+            elif target.awaits_slices:
+                waiting.append(Await(vm))
     creates = [_create(job, targets, partial=not key[-1]) for key, targets in missing.items()]
-    needed = [
-        create for create in creates if not create.partial
-    ]  # others would take the capacity that they need
-    steps.extend(_scarce_first(job, needed or creates))
+    steps.extend(_scarce_first(job, _required_first(creates)))
     return tuple(steps or waiting)
+
+
+def _is_required(job: Job, replica: Replica) -> bool:
+    """Whether the round needs the replica: it does not go without it, and nor may the job."""
+    if replica.replica_id in job.round.without:
+        return False
+    return is_required(job.plan, replica.replica_id)
+
+
+def _required_first(creates: list[Create]) -> list[Create]:
+    """Return the inserts without those of optional replicas, as long as required ones are missing.
+
+    Optional VMs would otherwise take the capacity that the job needs in order to run at all.
+    """
+    required = [create for create in creates if not create.partial]
+    return required or creates
 
 
 def _scarce_first(job: Job, creates: list[Create]) -> list[Create]:
@@ -176,10 +189,9 @@ def _step_for(job: Job, target: DesiredVm, vm: Vm) -> Step | None:
     """Return the next step for this VM; None if it is as desired, or belongs to a newer state."""
     if vm.vm_generation > target.replica.vm_generation:
         return None
-    if vm.vm_generation < target.replica.vm_generation or vm.zone != job.zone:
-        return _delete_or_await(
-            vm
-        )  # outdated; only moves of an earlier release kept the VM generation
+    is_outdated = vm.vm_generation < target.replica.vm_generation
+    if is_outdated or vm.zone != job.zone:
+        return _delete_or_await(vm)
     if vm.status in (VmStatus.STOPPED, VmStatus.STOPPING, VmStatus.REFUSED):
         return ReportLoss(target.replica, target.name, vm, vm.loss)
     is_directed = vm.directive is not None and vm.directive.order >= target.directive.order
@@ -236,6 +248,7 @@ def _with_vanished_vms(
             result.append(step)
             continue
         for replica_id, name in zip(step.replica_ids, step.names, strict=True):
-            if replica := state.find(state.job.attempt, replica_id):
+            replica = state.find(state.job.attempt, replica_id)
+            if replica is not None:
                 result.append(ReportLoss(replica, name, None))
     return tuple(result)

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.job import State
 from trainmaster.core.model.members import (
     goes_on,
     is_ready,
     joining_members,
     members,
-    must_have_stopped,
 )
-from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
-from trainmaster.core.model.round import STORED_BEFORE_ROUNDS
-from trainmaster.core.model.vm import Directive, DirectiveAction, Vm
-from trainmaster.core.model.vm_names import vm_name
+from trainmaster.core.model.vm import Vm
 from trainmaster.core.reconcile.steps import (
     Await,
     Create,
@@ -37,11 +33,13 @@ def missing_members(state: State) -> tuple[Step, ...]:
     Only in the first one, members start as their VMs come.
     """
     job = state.job
-    is_first = (job.attempt, job.round.number) == (1, 1) or job.round.number == STORED_BEFORE_ROUNDS
+    is_first = (job.attempt, job.round.number) == (1, 1)
     if is_first or job.round.is_held or job.state.is_terminal:
         return ()
-    missing = (m for m in members(state) if m.awaits_vm and m.replica_id not in job.round.without)
-    return tuple(ReportMissingMember(member) for member in missing)[:1]
+    for member in members(state):
+        if member.awaits_vm and member.replica_id not in job.round.without:
+            return (ReportMissingMember(member),)
+    return ()
 
 
 def growth(
@@ -52,7 +50,8 @@ def growth(
 
     `state` holds the whole attempt; `steps` are those planned.
     """
-    job, round_ = state.job, state.job.round
+    job = state.job
+    round_ = state.job.round
     joining = {member.replica_id for member in joining_members(state)}
     if (
         job.state.is_terminal
@@ -70,7 +69,7 @@ def growth(
     return (ReportGrowth(),) if is_clear and not boots else ()
 
 
-def readiness(state: State, vms: tuple[Vm, ...], steps: Iterable[Step], now: datetime) -> Readiness:
+def readiness(state: State, steps: Iterable[Step], now: datetime) -> Readiness:
     """Return how far the members of the held round are.
 
     `state` holds the whole attempt; `steps` are those planned.
@@ -78,18 +77,11 @@ def readiness(state: State, vms: tuple[Vm, ...], steps: Iterable[Step], now: dat
     A step that concerns a VM of a member keeps the round from beginning: the VM is missing, lost,
     or given up and may still run.
     """
-    job, all_members = state.job, members(state)
+    job = state.job
+    all_members = members(state)
     if not all_members or not job.round.is_held or job.state.is_terminal:
         return Readiness.NOT_HELD
-    vm_by_name = {vm.name: vm for vm in vms}
-    waiting = [
-        member
-        for member in all_members
-        if not is_ready(job, member)
-        and not _has_stopped(
-            job, member, vm_by_name.get(vm_name(job.job_id, member.replica_id)), now
-        )
-    ]
+    waiting = [member for member in all_members if not is_ready(job, member)]
     if not all(member.awaits_vm for member in waiting):
         return Readiness.AWAITED
     missing = {member.replica_id for member in waiting}
@@ -106,7 +98,8 @@ def _may_begin_without(state: State, missing: set[ReplicaId], now: datetime) -> 
     """Whether the held round of an elastic job need not wait for these members: the last one went
     without them, or their VMs were refused, or do not report.
     """
-    round_, elastic = state.job.round, state.job.plan.elastic
+    round_ = state.job.round
+    elastic = state.job.plan.elastic
     if elastic is None or not goes_on(state, missing):
         return False
     if missing <= set(round_.without):
@@ -127,17 +120,6 @@ def _is_of_next_vm(state: State, step: Step, missing: set[ReplicaId]) -> bool:
         return False
     replica = state.find(state.job.attempt, step.vm.replica_id)
     return replica is not None and step.vm.vm_generation == replica.vm_generation
-
-
-def _has_stopped(job: Job, member: Replica, vm: Vm | None, now: datetime) -> bool:
-    """Whether an agent that does not report under `hold` was told to hold, and must have stopped by
-    now.
-    """
-    if vm is None or vm.directive is None or not must_have_stopped(job, member, now):
-        return False
-    return (
-        vm.directive.order == Directive(job.attempt, job.round.number, DirectiveAction.HOLD).order
-    )
 
 
 def _subjects(step: Step) -> tuple[ReplicaId, ...]:

@@ -50,6 +50,6 @@ def _is_starting(job: Job, target: DesiredVm, vm: Vm) -> bool:
     """Whether the VM runs, was directed to this incarnation, and has not reported it ready."""
     if vm.status is not VmStatus.RUNNING or vm.vm_generation != target.replica.vm_generation:
         return False
-    if is_ready(job, target.replica) or not target.replica.reports_held:
+    if is_ready(job, target.replica):
         return False
     return vm.directive is not None and vm.directive.order == target.directive.order

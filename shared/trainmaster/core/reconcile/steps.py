@@ -47,7 +47,8 @@ class Create:
         """Return a key that is the same for every repetition of this insert, and different for
         every other insert.
         """
-        which = f"{self.zone}/{self.round}/{self.vm_generation}/{self.directive.attempt}/{self.directive.incarnation}"
+        incarnation = f"{self.directive.attempt}/{self.directive.incarnation}"
+        which = f"{self.zone}/{self.round}/{self.vm_generation}/{incarnation}"
         pricing = "spot/" if self.spot else ""
         return f"{job_id}/{which}/{pricing}" + ",".join(self.names)
 

@@ -1,14 +1,14 @@
 """The job of a trial, and the results that a tuning job passes on to the one that resumes it.
 
 PARENT            the tuning job: plan of its trials, search space, results so far
-PARENT-trial-3    a job like any other: the same plan, with the trial's values as arguments and its own directory
+PARENT-trial-3    a job like any other: the same plan, with the trial's values as arguments and its
+                  own directory
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
-from itertools import accumulate
 from typing import Final
 
 from trainmaster.core.model.job import Job, JobState, tuning_of
@@ -59,10 +59,14 @@ def results_to_resume(tuning: Tuning) -> tuple[EarlierTrial, ...]:
         if trial.measurement is not None
     )
     results = (*tuning.earlier, *own)[-TRIALS_MAX:]
-    sizes = accumulate(
-        sum(len(value.encode()) + 2 for value in result.values) for result in reversed(results)
-    )
-    return results[len(results) - sum(size <= EARLIER_BYTES_MAX for size in sizes) :]
+    kept = 0
+    size = 0
+    for result in reversed(results):
+        size += sum(len(value.encode()) + 2 for value in result.values)
+        if size > EARLIER_BYTES_MAX:
+            break
+        kept += 1
+    return results[len(results) - kept :]
 
 
 def _trial_plan(plan: Plan, number: int, assigned: tuple[Assignment, ...], trials: int) -> Plan:
@@ -94,9 +98,9 @@ def _trial_program(program: Program, number: int, assigned: tuple[Assignment, ..
     Source: Vertex AI's documented command line, and the directory JOBDIR/TRIAL of the service's
     census sample.
     """
-    flags = tuple(
-        token for parameter in assigned for token in (f"--{parameter.name}", parameter.value)
-    )
+    flags: list[str] = []
+    for parameter in assigned:
+        flags += [f"--{parameter.name}", parameter.value]
     return replace(
         program, args=(*program.args, *flags), job_dir=_subdirectory(program.job_dir, number)
     )

@@ -132,7 +132,8 @@ def one_per_round(
     shown = []
     is_judged = False
     for entry in reversed([entry for entry in entries if is_news(entry)]):
-        action, is_verdict = entry.decision.action, isinstance(entry.event, AllReady)
+        action = entry.decision.action
+        is_verdict = isinstance(entry.event, AllReady)
         is_detail = isinstance(action, MarkReady | MarkHostReady) and (
             action.round or 1,
             entry.after.attempt,
@@ -149,7 +150,8 @@ def one_per_round(
 
 def budget_changes(entry: LedgerEntry) -> tuple[tuple[str, int, int], ...]:
     """Return the counters of an attempt that the decision changed: name, before, after."""
-    before, after = entry.before, entry.after
+    before = entry.before
+    after = entry.after
     if before.attempt != after.attempt:
         return ()
     pairs = ((name, getattr(before, name), getattr(after, name)) for name in _COUNTERS)
@@ -269,7 +271,9 @@ def _awaited_members(state: State) -> str:
 
 def short_round(job: Job) -> str:
     """Return that the running round goes without members, as a sentence without its full stop."""
-    size, without, began_at = len(channel_members(job.plan)), job.round.without, job.round.began_at
+    size = len(channel_members(job.plan))
+    without = job.round.without
+    began_at = job.round.began_at
     since = f" since {began_at:%H:%M:%S}" if began_at else ""
     runs = f"The job runs with {size - len(without)} of {size} replicas{since}"
     return f"{runs}, without {member_names(without)}, until VMs are ready and another round begins"

@@ -4,8 +4,8 @@ lost.
 There are two sums:
 
     paid       machine-seconds in which a replica had a VM that ran: what Compute Engine charges for
-    counted    machine-seconds of all machines from RUNNING to the end: what the service charged for, and equal to
-               `trainmaster.presentation.ml_units.usage`
+    counted    machine-seconds of all machines from RUNNING to the end: what the service charged
+               for, and equal to `trainmaster.presentation.ml_units.usage`
 
 Goodput is (running - lost work) / paid. Lost work has two bounds, and so has goodput.
 """
@@ -52,8 +52,8 @@ class Goodput:
 
     attempts: tuple[AttemptTime, ...]
     unsplit_s: float = 0.0
-    """Machine-seconds of phases that contain both the search for a VM and its setup, because an
-    agent of an earlier release did not report when it started. They are not in `paid_s`.
+    """Machine-seconds of phases that contain both the search for a VM and its setup, because the
+    agent did not report when it started. They are not in `paid_s`.
     """
 
     @property
@@ -93,10 +93,8 @@ class Goodput:
         """`81 % to 93 % of the machine time`; empty if nothing is paid."""
         if self.at_least is None or self.at_most is None:
             return ""
-        low, high = (
-            f"{self.at_least:.0%}".replace("%", " %"),
-            f"{self.at_most:.0%}".replace("%", " %"),
-        )
+        low = f"{self.at_least:.0%}".replace("%", " %")
+        high = f"{self.at_most:.0%}".replace("%", " %")
         return (
             f"{high} of the machine time" if low == high else f"{low} to {high} of the machine time"
         )

@@ -24,7 +24,6 @@ from trainmaster.core.ledger import LedgerEntry, judged
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import recall
 from trainmaster.core.model.replica import Replica
-from trainmaster.core.transitions.change import Change, IllegalTransitionError
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +77,15 @@ def _steps(entries: Iterable[LedgerEntry], replicas: dict[str, Replica]) -> Iter
     for entry in entries:
         action = entry.decision.action
         if isinstance(action, AcceptJob):
-            previous, job, state = None, action.job, None
+            previous = None
+            job = action.job
+            state = None
         elif job is None:
             continue
         else:
-            previous, state = job, judged(_state_for(action, job, replicas), entry)
-        change = _change(state, entry)
+            previous = job
+            state = judged(_state_for(action, job, replicas), entry)
+        change = evolve(state, entry.decision, entry.at)
         job = change.job or job
         if previous is None or previous.attempt != job.attempt:
             replicas.clear()
@@ -95,17 +97,6 @@ def _steps(entries: Iterable[LedgerEntry], replicas: dict[str, Replica]) -> Iter
         ):
             changed = tuple(replicas.values())
         yield Step(entry, previous, job, recall(State(job, changed)).replicas)
-
-
-def _change(state: State | None, entry: LedgerEntry) -> Change:
-    """Return what the entry changed.
-
-    An entry of an earlier release may not fit the state that the others lead to.
-    """
-    try:
-        return evolve(state, entry.decision, entry.at)
-    except IllegalTransitionError:
-        return Change()
 
 
 def _state_for(action: Action, job: Job, replicas: Mapping[str, Replica]) -> State:

@@ -5,8 +5,10 @@ checkpoint. Trainmaster does not see checkpoints being saved. It sees when objec
 directory were created, which is evidence but not proof: a program may save elsewhere, overwrite a
 checkpoint, or delete an old one. Each loss therefore has two bounds.
 
-    at most    loss - newest checkpoint that is still there, written in this incarnation; else the whole incarnation
-    at least   loss - newest object of any kind; nothing if a newer checkpoint may have been replaced or deleted since
+    at most    loss - newest checkpoint that is still there, written in this incarnation; else the
+               whole incarnation
+    at least   loss - newest object of any kind; nothing if a newer checkpoint may have been
+               replaced or deleted since
 
 Programs that keep some checkpoints delete the oldest ones first, so the newest one before a loss is
 still there, unless all checkpoints of that time were deleted. An object without a number in its
@@ -120,12 +122,11 @@ def checkpoints_of(names: Iterable[str]) -> set[str]:
     """
     names = set(names)
     sharded = {name.partition(".data-")[0] for name in names if ".data-" in name}
-    markers = {
-        name: match["own"] if match["folder"] is None else match["folder"]
-        for name in names
-        if (match := _MARKER.fullmatch(name))
-        and (match["prefix"] is None or match["prefix"] in sharded)
-    }
+    markers = {}
+    for name in names:
+        match = _MARKER.fullmatch(name)
+        if match is not None and (match["prefix"] is None or match["prefix"] in sharded):
+            markers[name] = match["own"] if match["folder"] is None else match["folder"]
     unfinished = tuple(
         f"{name.removesuffix(_UNFINISHED)}/" for name in names if name.endswith(_UNFINISHED)
     )
@@ -167,18 +168,19 @@ def losses(plan: Plan, spans: Iterable[Span]) -> tuple[Loss, ...]:
     by_replica: dict[ReplicaId, list[Span]] = {}
     for span in spans:
         by_replica.setdefault(span.replica_id, []).append(span)
-    job_losses = (
-        loss
-        for own in by_replica.values()
-        for index in range(1, len(own))
-        if (loss := _loss(own, index, own[index - 1].machines(plan))) is not None
-    )
+    job_losses = []
+    for own in by_replica.values():
+        for index in range(1, len(own)):
+            loss = _loss(own, index, own[index - 1].machines(plan))
+            if loss is not None:
+                job_losses.append(loss)
     return tuple(sorted(job_losses, key=lambda loss: loss.at))
 
 
 def _loss(own: Sequence[Span], index: int, machines: int) -> Loss | None:
     """Return the loss between a span of a replica and the one before it; None if there is none."""
-    last, span = own[index - 1], own[index]
+    last = own[index - 1]
+    span = own[index]
     if last.phase is not Phase.RUNNING or span.phase is Phase.COMPLETED:
         return None
     resumed_at = next((later.start for later in own[index:] if later.phase is Phase.RUNNING), None)
@@ -198,10 +200,8 @@ def lost_work(loss: Loss, written: WrittenObjects | None, now: datetime) -> Lost
     if written is None:
         return LostWork(0.0, loss.machines * whole_s)
     until = loss.resumed_at or now
-    checkpoint, newest = (
-        written.newest_checkpoint(loss.start, until),
-        written.newest(loss.start, until),
-    )
+    checkpoint = written.newest_checkpoint(loss.start, until)
+    newest = written.newest(loss.start, until)
     at_most_s = whole_s if checkpoint is None else _seconds(checkpoint, loss.at)
     at_least_s = whole_s if newest is None else _seconds(newest, loss.at)
     if not written.is_intact(loss.start, until):

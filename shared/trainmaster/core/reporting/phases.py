@@ -3,8 +3,7 @@
 The phases of a replica follow each other without a gap, from the acceptance of the job to its end.
 Their times are those of the ledger entries, which `presentation.ml_units` uses, too. A vm-ready
 message states when the agent started: the search for a VM ended and its setup began. As long as no
-such time is known, STARTING and REPLACING contain both. Agents of earlier releases did not report
-it.
+such time is known, STARTING and REPLACING contain both.
 """
 
 from __future__ import annotations
@@ -129,7 +128,8 @@ def replica_spans(history: History) -> tuple[Span, ...]:
     closed: list[Span] = []
     open_spans: dict[ReplicaId, Span] = {}
     for step in history.steps:
-        at, is_queued = step.entry.at, step.job.state is JobState.QUEUED
+        at = step.entry.at
+        is_queued = step.job.state is JobState.QUEUED
         if (
             step.job.state.is_terminal
             and step.previous is not None
@@ -160,7 +160,8 @@ def _new_spans(
     """Yield the new span of each replica that is in another phase, and append its last span to
     `closed`.
     """
-    at, job = step.entry.at, step.job
+    at = step.entry.at
+    job = step.job
     placed = job.placed.plan
     for replica in step.changed:
         phase = Phase.QUEUED if is_queued else _PHASES[replica.state]
@@ -168,13 +169,14 @@ def _new_spans(
             phase = Phase.HELD
         last = open_spans.get(replica.replica_id)
         start = at if last is None else max(at, last.start)
-        incarnation, generation = current_incarnation(job, replica), replica.vm_generation
-        spot, candidate = is_spot(placed, replica), job.placement.zone_index
+        incarnation = current_incarnation(job, replica)
+        generation = replica.vm_generation
+        spot = is_spot(placed, replica)
+        candidate = job.placement.zone_index
         if last is not None and last.vm_generation == generation and last.phase in PAID:
-            spot, candidate = (
-                last.is_spot,
-                last.candidate,
-            )  # it keeps its VM, also if others are bought otherwise now
+            # It keeps its VM, also if others are bought otherwise now.
+            spot = last.is_spot
+            candidate = last.candidate
         span = Span(
             replica.replica_id,
             replica.attempt,
@@ -182,9 +184,8 @@ def _new_spans(
             generation,
             phase,
             start,
-            None,
-            spot,
-            candidate,
+            is_spot=spot,
+            candidate=candidate,
         )
         if last is not None:
             if _what(last) == _what(span):

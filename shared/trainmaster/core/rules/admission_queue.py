@@ -38,8 +38,14 @@ DISK_GIB: Final = "disk_gib"
 RUN_HOURS: Final = "run_hours"
 USD_PER_HOUR: Final = "usd_per_hour"
 RESOURCES: Final = (
-    *(VCPUS, GPUS, TPUS, DISK_GIB, RUN_HOURS, USD_PER_HOUR),
-    *(*GPU_TYPES, *(generation.prefix for generation in GENERATIONS.values())),
+    VCPUS,
+    GPUS,
+    TPUS,
+    DISK_GIB,
+    RUN_HOURS,
+    USD_PER_HOUR,
+    *GPU_TYPES,
+    *(generation.prefix for generation in GENERATIONS.values()),
 )
 """What a limit can be on: a type of accelerator that is not known here cannot be requested either.
 """
@@ -88,9 +94,11 @@ def resource_needs(plan: Plan) -> Counter[str]:
     one of them uses.
     """
     needs: Counter[str] = Counter({USD_PER_HOUR: plan.usd_per_hour})
-    for option in plan.options:
-        needs |= resource_needs(replace(plan, groups=option.groups, options=()))
-    for group in () if plan.options else plan.groups:
+    if plan.options:
+        for option in plan.options:
+            needs |= resource_needs(replace(plan, groups=option.groups, options=()))
+        return +needs
+    for group in plan.groups:
         needs[VCPUS] += group.count * vcpus(group.machine_type)
         needs[DISK_GIB] += 0 if group.tpu else group.count * group.boot_disk_gib
         for resource, count in _accelerators(group):

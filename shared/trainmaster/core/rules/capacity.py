@@ -1,12 +1,14 @@
 """Rule 11: Compute Engine or Cloud TPU has no capacity, no quota, or returns another error.
 
-    before RUNNING    the gang is requested in zone after zone; for a week at most if the job sets no maxWaitTime
-    after RUNNING     the healthy part is kept, and the rest is requested in the same zone for a while; then the whole
-                      gang moves to the next zone, free of charge; at once if no required VM is left
-    optional VMs      (`gang: false`, or of members that an elastic job goes on without) are requested in the zone of
-                      the required ones until the job ends
-    refused           what an operator can repair (permission, API, billing, image) delays a job: one that has run
-                      goes on asking, any other waits for an hour
+    before RUNNING    the gang is requested in zone after zone; for a week at most if the job sets
+                      no maxWaitTime
+    after RUNNING     the healthy part is kept, and the rest is requested in the same zone for a
+                      while; then the whole gang moves to the next zone, free of charge; at once
+                      if no required VM is left
+    optional VMs      (`gang: false`, or of members that an elastic job goes on without) are
+                      requested in the zone of the required ones until the job ends
+    refused           what an operator can repair (permission, API, billing, image) delays a job:
+                      one that has run goes on asking, any other waits for an hour
 
 `trainmaster.core.rules.capacity_backoff` decides when VMs are requested again.
 """
@@ -174,9 +176,12 @@ def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetim
         f"No {'quota' if reason is Reason.QUOTA else 'capacity'} for {event.requested} in"
         f" {event.zone}"
     )
-    turn, is_whole = next_turn(state, event, now), is_whole_gang_requested(state)
-    if job.plan.gang and not is_whole and (kept := turn_with_vms(state, event, now)):
-        turn, is_whole = kept, True
+    turn = next_turn(state, event, now)
+    is_whole = is_whole_gang_requested(state)
+    with_vms = turn_with_vms(state, event, now) if job.plan.gang and not is_whole else None
+    if with_vms is not None:
+        turn = with_vms
+        is_whole = True
     elif event.required_present:
         text = f"{problem} ({error}): the job runs without these VMs, and tries {event.zone} again"
         return _continue(state, stay(job), reason, text, event, now)

@@ -58,7 +58,8 @@ def search_began_at(state: State, now: datetime) -> datetime:
     """Return the first capacity error of the current search: the stored one if it belongs to this
     search, else now.
     """
-    since, ordered_at = state.job.placement.since, min(provisioning_since(state), default=None)
+    since = state.job.placement.since
+    ordered_at = min(provisioning_since(state), default=None)
     is_other_search = (
         since is not None
         and ordered_at is not None

@@ -58,7 +58,8 @@ def judge_early_loss(state: State, replica: Replica, cause: str, now: datetime) 
 
     A move to another zone is decided with the whole attempt. `cause` begins the text.
     """
-    job, who = state.job, replica.replica_id.words
+    job = state.job
+    who = replica.replica_id.words
     losses = replica.early_losses + 1
     series = describe_series(replica, cause)
     if losses >= EARLY_LOSSES_MAX and _is_required(state, replica):
@@ -69,7 +70,9 @@ def judge_early_loss(state: State, replica: Replica, cause: str, now: datetime) 
         )
     if not _is_zone_exhausted(state, replica):
         return None
-    turn, placement, pause = after_losses(job, now), job.placement, _pause(losses)
+    turn = after_losses(job, now)
+    placement = job.placement
+    pause = _pause(losses)
     zone = candidate_words(job.plan, turn.candidate)
     if is_whole_gang_requested(state) and not (
         job.plan.restart_job_on_worker_restart and replica.ever_ready

@@ -45,12 +45,14 @@ def trials_to_measure(tuning: Tuning, now: datetime) -> tuple[Trial, ...]:
 def new_measurements(tuning: Tuning, reports: tuple[TrialReport, ...]) -> tuple[TrialReport, ...]:
     """Return the reports that change what is stored."""
     trials = {trial.number: trial for trial in tuning.trials}
-    return tuple(
-        report
-        for report in reports
-        if (trial := trials.get(report.number)) is not None
-        and curve_after(tuning, trial, report.measurements) != trial.reported
-    )
+    new = []
+    for report in reports:
+        trial = trials.get(report.number)
+        if trial is None:
+            continue
+        if curve_after(tuning, trial, report.measurements) != trial.reported:
+            new.append(report)
+    return tuple(new)
 
 
 def judge_measurements(state: State, event: TrialsMeasured, now: datetime) -> Decision:

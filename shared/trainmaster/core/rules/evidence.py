@@ -1,7 +1,8 @@
 """Evidence: what the end of a replica shows about its cause, and which end of a round decides about
 the round.
 
-    rank 0   the machine: its VM was unfit, lost, shut down or rebooted, or its agent silent; or all saved, as a VM goes
+    rank 0   the machine: its VM was unfit, lost, shut down or rebooted, or its agent silent; or all
+             saved, as a VM goes
     rank 1   its own failure: a traceback, out of memory, or a signal other than SIGABRT
     rank 2   any other failure: no traceback, an abort, a stall
     rank 3   a reported loss of a peer: the cause is probably elsewhere
@@ -29,7 +30,6 @@ from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import is_member, is_ready
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
-from trainmaster.core.model.round import STORED_BEFORE_ROUNDS
 
 PEER_LOSS_TYPES: Final = (
     "UnavailableError",
@@ -50,33 +50,31 @@ service, torch's process groups and launcher, plain sockets. Measured: Unavailab
 AbortedError, RendezvousConnectionError.
 """
 PEER_SILENCE_WORDS: Final = (
-    *(
-        "stopped sending heartbeats",
-        "heartbeat timeout",
-        "coordinationservice/heartbeat",
-        "deadline_exceeded: ",
-    ),
-    *(
-        "for recv operation",
-        "for send operation",
-        "monitoredbarrier",
-        "collective operation timeout",
-    ),
+    "stopped sending heartbeats",
+    "heartbeat timeout",
+    "coordinationservice/heartbeat",
+    "deadline_exceeded: ",
+    "for recv operation",
+    "for send operation",
+    "monitoredbarrier",
+    "collective operation timeout",
 )
 """Words in the message of an error that reports a peer that does not answer: of TensorFlow, JAX,
 gloo, NCCL.
 """
 PEER_LOSS_WORDS: Final = (
     *PEER_SILENCE_WORDS,
-    *(
-        "connection closed",
-        "connection reset",
-        "connection refused",
-        "socket closed",
-        "broken pipe",
-    ),
-    *("the other end is likely closed", "hung up on the other end", "poll error condition"),
-    *("waiting for clients", "wait timeout after", "jax distributed service detected fatal errors"),
+    "connection closed",
+    "connection reset",
+    "connection refused",
+    "socket closed",
+    "broken pipe",
+    "the other end is likely closed",
+    "hung up on the other end",
+    "poll error condition",
+    "waiting for clients",
+    "wait timeout after",
+    "jax distributed service detected fatal errors",
 )
 """Words in the message of an error that reports a peer that is lost, or does not come, whatever its
 type: gloo raises a RuntimeError with them, XGBoost an XGBoostError.
@@ -197,24 +195,23 @@ def round_end(state: State, event: Event) -> RoundEnd | None:
     hold (`hold_key`). `state` is the state before the decision. Times of agents are at least the
     start of the round.
     """
-    job, end = state.job, end_in(event)
+    job = state.job
+    end = end_in(event)
     if end is None or not is_member(job.plan, replica_of(end)):
         return None
-    number, is_out = job.round.number - job.round.is_held, replica_of(end) in job.round.without
-    if (
-        isinstance(end, VmLost)
-        and job.round.is_held
-        and (is_out or not _was_in_round_before(state, end))
-    ):
-        return RoundEnd(hold_key(job.attempt, job.round.number), Rank.MACHINE, end.at)
-    if (
-        not number or is_out
-    ):  # the job was rerun, and the verdict was given; or the round went without it
+    is_out = replica_of(end) in job.round.without
+    number = job.round.number
+    if job.round.is_held:
+        if isinstance(end, VmLost) and (is_out or not _was_in_round_before(state, end)):
+            return RoundEnd(hold_key(job.attempt, number), Rank.MACHINE, end.at)
+        number -= 1  # the round that ended
+    is_rerun = number == 0  # the verdict on the attempt before was given
+    if is_rerun or is_out:
         return None
-    if isinstance(end, ReplicaExited):
-        is_of_round = number in (end.subject.incarnation, STORED_BEFORE_ROUNDS)
-        if end.subject.attempt != job.attempt or not is_of_round:
-            return None
+    if isinstance(end, ReplicaExited) and (
+        (end.subject.attempt, end.subject.incarnation) != (job.attempt, number)
+    ):
+        return None
     at = max(end.at, job.round.began_at) if job.round.began_at else end.at
     return RoundEnd(round_key(job.attempt, number), rank_of(end), at)
 
@@ -223,13 +220,15 @@ def _was_in_round_before(state: State, loss: VmLost) -> bool:
     """Whether the VM was in the round before the held one, and has not reported how that round
     ended on it.
     """
-    job, replica = state.job, state.find(state.job.attempt, loss.subject.replica_id)
+    job = state.job
+    replica = state.find(state.job.attempt, loss.subject.replica_id)
     return replica is not None and has_kept_vm(job, replica) and not is_ready(job, replica)
 
 
 def has_kept_vm(job: Job, replica: Replica) -> bool:
     """Whether the replica still has the VM that it had when the held round was ordered."""
-    ordered_at, held_at = replica.ordered_at, job.round.ordered_at
+    ordered_at = replica.ordered_at
+    held_at = job.round.ordered_at
     return ordered_at is not None and held_at is not None and ordered_at < held_at
 
 

@@ -125,9 +125,11 @@ def judge(state: State | None, event: Event, now: datetime) -> Decision:
         return judge_submission(state, event)
     if state is None:
         return stale(Reason.UNKNOWN_INCARNATION, "No such job.")
-    if (rule := ENDED_JOB_RULES.get(type(event))) is not None:
+    rule = ENDED_JOB_RULES.get(type(event))
+    if rule is not None:
         return rule(state, event, now)
-    if (ignored := _without_subject(state, event)) is not None:
+    ignored = _without_subject(state, event)
+    if ignored is not None:
         return ignored
     if isinstance(event, ReplicaEvent):
         return _judge_replica_event(state, event, now)
@@ -154,7 +156,8 @@ def _was_never_ordered(state: State, event: ReplicaEvent) -> bool:
     Such events are not stored: a program could invent any number of them. Events about what existed
     are few.
     """
-    subject, job = event.subject, state.job
+    subject = event.subject
+    job = state.job
     named = state.find(subject.attempt, subject.replica_id)
     replica = named or state.find(job.attempt, subject.replica_id)
     if (
@@ -173,9 +176,12 @@ def _was_never_ordered(state: State, event: ReplicaEvent) -> bool:
 
 def _judge_replica_event(state: State, event: ReplicaEvent, now: datetime) -> Decision:
     """Apply the fences of rule 1 before the rule of the event."""
-    subject, job = event.subject, state.job
-    if isinstance(event, ReplicaExited) and (success := judge_primary_success(state, event, now)):
-        return success
+    subject = event.subject
+    job = state.job
+    if isinstance(event, ReplicaExited):
+        success = judge_primary_success(state, event, now)
+        if success is not None:
+            return success
     replica = state.find(job.attempt, subject.replica_id)
     # A VM outlives an attempt: its loss counts even if the event names an older attempt.
     is_vm_loss = isinstance(event, VmLost) and event.is_vm_loss

@@ -53,7 +53,8 @@ def judge_provisioning_started(state: State, event: ProvisioningStarted, now: da
     job = state.job
     if job.tuning:
         text = "The first trial's VMs are being created."
-        return Decision(Rule.LIFECYCLE, Reason.PREPARING, text, BeginPreparing(event.is_admission))
+        begin = BeginPreparing(event.is_admission, order=())
+        return Decision(Rule.LIFECYCLE, Reason.PREPARING, text, begin)
     turn = first_turn(job, event.outlook, now)
     order = (turn.candidate, *(turn.remaining or ()))
     next_at = next_request_at(job, now, now) if turn.waits else None
@@ -87,7 +88,9 @@ def judge_all_ready(state: State, event: AllReady, now: datetime) -> Decision:
 
 def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -> Decision:
     """Mark a replica ready. A slice is ready when the last of its hosts is."""
-    job, subject, who = state.job, event.subject, replica.replica_id.words
+    job = state.job
+    subject = event.subject
+    who = replica.replica_id.words
     success = judge_primary_success(state, event.ended, now) if event.ended else None
     if success and isinstance(
         success.action, SucceedJob
@@ -113,11 +116,11 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
     action = MarkReady(
         replica.key,
         subject.vm.instance_id,
+        replica.vm_since or event.at,
         host_vm,
         number,
         has_ended,
         event.ended.measurement if event.ended else None,
-        replica.vm_since or event.at,
     )
     which = f" for round {number}" if number and job.round.is_held else ""
     which = (

@@ -15,7 +15,7 @@ from trainmaster.core.model.job import State
 from trainmaster.core.model.members import can_spare, channel_members, is_held, joining_members
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.round import Saving
-from trainmaster.core.rules import messages
+from trainmaster.core.rules import exit_texts, messages
 from trainmaster.core.rules.exit_case import Case
 from trainmaster.core.rules.replica_exit import (
     first_match,
@@ -37,34 +37,32 @@ def judge_member_exit(
     No peer can cause an unfit machine, a failed set-up or a failed installation, so these decide at
     once.
     """
-    case, number = Case(state, replica, event, now), state.job.round.number
+    case = Case(state, replica, event, now)
+    number = state.job.round.number
     held = is_held(state.job, replica.replica_id)
-    if (
-        held
-        and event.cause in (ExitCause.SETUP, ExitCause.INSTALL)
-        and can_spare(state, replica.replica_id)
-    ):
+    is_setup = event.cause in (ExitCause.SETUP, ExitCause.INSTALL)
+    if held and is_setup and can_spare(state, replica.replica_id):
         cause = f"{case.who} could not be set up ({messages.exit_outcome(event)})"
         return replace_vm(state, replica, cause, Reason.SETUP_FAILED, event.at, now)
-    if (
-        decision := judge_unfit(case)
-        or judge_setup_failure(case)
-        or judge_failed_installation(case)
-    ):
-        return decision
+    at_once = judge_unfit(case) or judge_setup_failure(case) or judge_failed_installation(case)
+    if at_once is not None:
+        return at_once
     if held and event.cause is ExitCause.INSTALL:  # the exit policy restarts it
         return first_match(replace(case, is_verdict=True))
     if held:
         return stale(Reason.ROUND_ENDED, "The round has not begun.")
-    if decision := judge_exit_zero(case) or judge_vm_stopping(case):
-        return decision
-    rule, reason = Rule.ROUND, Reason.MEMBER_FAILED
+    no_failure = judge_exit_zero(case) or judge_vm_stopping(case)
+    if no_failure is not None:
+        return no_failure
+    rule = Rule.ROUND
+    reason = Reason.MEMBER_FAILED
     text = (
-        f"{case.outcome}: round {number} ends, and its verdict follows when every member has"
-        " stopped."
+        f"{exit_texts.outcome(case)}: round {number} ends, and its verdict follows when every"
+        " member has stopped."
     )
     if event.cause is ExitCause.SAVED:
-        rule, reason = Rule.VM_LOST, Reason.SAVED
+        rule = Rule.VM_LOST
+        reason = Reason.SAVED
         text = (
             f"Round {number} ended: {case.who} ended after all members were asked to save. Free of"
             " charge."
@@ -78,7 +76,9 @@ def judge_notice(state: State, replica: Replica, event: VmNoticed, now: datetime
 
     Of several notices the first one counts.
     """
-    job, members, saving = state.job, channel_members(state.job.plan), state.job.round.saving
+    job = state.job
+    members = channel_members(state.job.plan)
+    saving = state.job.round.saving
     if job.plan.save_on_notice != "gang" or replica.replica_id not in members:
         return stale(Reason.NOTHING_TO_DO, "The members of the job do not save together.")
     numbers = sorted({number for number in event.silent if 0 <= number < len(members)})
@@ -107,7 +107,8 @@ def judge_notice(state: State, replica: Replica, event: VmNoticed, now: datetime
 
 def judge_growth(state: State, event: MembersJoin, now: datetime) -> Decision:
     """Let the members save, so that the next round begins with those that this one goes without."""
-    job, round_ = state.job, state.job.round
+    job = state.job
+    round_ = state.job.round
     joining = [member.replica_id for member in joining_members(state)]
     if (
         (event.attempt, event.round) != (job.attempt, round_.number)
@@ -128,7 +129,8 @@ def judge_primary_success(state: State, event: ReplicaExited, now: datetime) -> 
     """End the job if its primary exited 0 in any round and on any VM of this attempt; None: it did
     not.
     """
-    job, subject = state.job, event.subject
+    job = state.job
+    subject = event.subject
     replica = state.find(job.attempt, subject.replica_id)
     is_primary = (subject.attempt, subject.replica_id) == (job.attempt, job.plan.primary)
     if replica is None or not event.succeeded or not is_primary:

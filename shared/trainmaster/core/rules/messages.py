@@ -82,10 +82,7 @@ def exit_outcome(event: ReplicaExited) -> str:
 
 
 def stall_reason(event: ReplicaExited) -> str:
-    """Return why the agent ended the program, as a clause.
-
-    Agents of an earlier release do not report it.
-    """
+    """Return why the agent ended the program, as a clause."""
     if event.error is None:
         return "it printed nothing for the job's stallTimeout"
     message = event.error.message.partition("\n")[0]
@@ -116,7 +113,8 @@ def stalled_round(ends: Sequence[ReplicaExited], members: int) -> str:
     else:
         who = first.subject.replica_id.words if len(sources) == 1 else "several members"
         text = re.sub("^it ", f"{who} ", stall_reason(first))
-    return f"{text}: {places}" if (places := _places(stalls)) else text
+    places = _places(stalls)
+    return f"{text}: {places}" if places else text
 
 
 def _places(stalls: Sequence[ReplicaExited]) -> str:
@@ -126,10 +124,8 @@ def _places(stalls: Sequence[ReplicaExited]) -> str:
     groups: dict[str, list[str]] = {}
     for end in stalls:
         if end.error is not None and end.error.frame:
-            function, line = (
-                end.error.frame.rpartition(" in ")[2],
-                (end.error.own_frame or end.error.frame),
-            )
+            function = end.error.frame.rpartition(" in ")[2]
+            line = end.error.own_frame or end.error.frame
             place = f"in {function} ({line.partition(' in ')[0]})"
             groups.setdefault(place, []).append(end.subject.replica_id.words)
     by_size = sorted(groups.items(), key=lambda group: len(group[1]))[-PLACES_MAX:]
@@ -203,7 +199,8 @@ def with_log_link(message: str, project: str, job_id: str) -> str:
     """Return the message with a link to the job's log, as the service ended such messages."""
     job_id = public_id(job_id)
     log_filter = quote(f'resource.type="ml_job"\nresource.labels.job_id="{job_id}"', safe="")
-    address = f"{CONSOLE_LOGS}?project={project}&resource=ml_job%2Fjob_id%2F{job_id}&advancedFilter={log_filter}"
+    resource = f"ml_job%2Fjob_id%2F{job_id}"
+    address = f"{CONSOLE_LOGS}?project={project}&resource={resource}&advancedFilter={log_filter}"
     return (
         f"{message}\n\nTo find out more about why your job exited please check the logs: {address}"
     )

@@ -57,7 +57,9 @@ _PROGRAM_FAILURES: Final = {
         "scikit-learn 0.23 removed `sklearn.externals`: write `import joblib` and `import six`, and"
         " add both to `install_requires` in setup.py."
     ),
-    r"has no attribute 'estimator'|No module named '?tensorflow_estimator|tensorflow\.python\.estimator": (
+    r"has no attribute 'estimator'"
+    r"|No module named '?tensorflow_estimator"
+    r"|tensorflow\.python\.estimator": (
         "TensorFlow 2.16 removed `tf.estimator`: train with `model.fit` of Keras, whose"
         f" BackupAndRestore callback continues after a restart. {OWN_IMAGE}"
     ),
@@ -67,7 +69,8 @@ _PROGRAM_FAILURES: Final = {
     ),
     r"module 'tensorflow' has no attribute"
     r" '(?:ConfigProto|GPUOptions|Session|app|flags|get_variable|gfile"
-    r"|global_variables_initializer|layers|logging|log|placeholder|python_io|set_random_seed|variable_scope)'": (
+    r"|global_variables_initializer|layers|logging|log|placeholder|python_io|set_random_seed"
+    r"|variable_scope)'": (
         "This is the API of TensorFlow 1: write `import tensorflow.compat.v1 as tf` and"
         f" `tf.disable_v2_behavior()`, or rewrite the model with Keras. {OWN_IMAGE}"
     ),

@@ -1,8 +1,9 @@
 """The order in which a pass requests the candidates of a job: by rank, after what is known about
 capacity.
 
-    outcomes of any job ─┬─► chance of each candidate ──► likely ones by rank, then chance ──► unlikely ones by chance
-    advice of Google ────┘                                left out: those that failed a moment ago
+    outcomes of any job ─┬─► chance of each candidate ──► likely ones by rank, then chance
+    advice of Google ────┘                            ──► then unlikely ones by chance
+                                                      left out: those that failed a moment ago
 
 An outcome says less the older it is: the chance returns to 0.5, half of the way in
 `CAPACITY_HALF_LIFE`. Advice counts more than an outcome, except for a recent stockout
@@ -66,7 +67,8 @@ def _chance(outcome: Outcome | None, advised: float | None, now: datetime) -> fl
     age = max(timedelta(), now - outcome.at) if outcome else timedelta()
     remembered = UNKNOWN
     if outcome:
-        remembered += (outcome.is_created - UNKNOWN) * 0.5 ** (age / CAPACITY_HALF_LIFE)
+        seen = 1.0 if outcome.is_created else 0.0
+        remembered += (seen - UNKNOWN) * 0.5 ** (age / CAPACITY_HALF_LIFE)
     if advised is None:
         return remembered
     doubt = 0.5 ** (age / ADVICE_DOUBTED) if outcome and not outcome.is_created else 0.0

@@ -19,6 +19,7 @@ from trainmaster.core.actions import (
     Action,
     BeginRound,
     Budget,
+    FailJob,
     RecordCompletion,
     RecordHostDone,
     ReplaceVm,
@@ -30,8 +31,10 @@ from trainmaster.core.actions import (
 from trainmaster.core.decisions import Decision, Reason, Rule, stale
 from trainmaster.core.events import ExitCause, ReplicaExited
 from trainmaster.core.model.exit_policy import CRASH_STATUSES, ExitAction, Preset
+from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import RERUNS_MAX, RESTARTS_MAX, STALLS_MAX, State
 from trainmaster.core.model.replica import Replica
+from trainmaster.core.rules import exit_texts, messages
 from trainmaster.core.rules.exit_case import Case
 from trainmaster.core.rules.repetition import bug_signature
 from trainmaster.core.rules.user_requests import cancel_at_cap
@@ -54,7 +57,8 @@ longer may have raised them from its data or from its VM's libraries.
 
 def judge_exit(state: State, replica: Replica, event: ReplicaExited, now: datetime) -> Decision:
     """Decide about an exit of the current incarnation of a replica that is judged alone."""
-    plan, ended = state.job.plan, f"{replica.replica_id.words} ended after it was asked to save"
+    plan = state.job.plan
+    ended = f"{replica.replica_id.words} ended after it was asked to save"
     if event.cause is not ExitCause.SAVED or not state.job.round.ends_job or plan.cap is None:
         return first_match(Case(state, replica, event, now))
     if len(plan.replica_ids) > 1 or plan.groups[0].hosts > 1:  # the others may still save
@@ -64,12 +68,15 @@ def judge_exit(state: State, replica: Replica, event: ReplicaExited, now: dateti
 
 def first_match(case: Case) -> Decision:
     """Return the decision of the first row that applies. The last one always does."""
-    return next(decision for row in ROWS if (decision := row.decide(case)))
+    decisions = (row.decide(case) for row in ROWS)
+    return next(decision for decision in decisions if decision is not None)
 
 
 def judge_exit_zero(case: Case) -> Decision | None:
     """Decide about an exit 0 (rules 2 and 3); None: the exit is another one."""
-    event, replica, who = case.event, case.replica, case.who
+    event = case.event
+    replica = case.replica
+    who = case.who
     host = event.subject.host
     if not event.succeeded:
         return None
@@ -135,7 +142,7 @@ def _vm_restarted(case: Case) -> Decision | None:
         if rerun
         else "it restarts in the same VM"
     )
-    text = case.because(cause, f"{consequence}, free of charge.")
+    text = exit_texts.about_vm(case, cause, f"{consequence}, free of charge.")
     action = _rerun_action(case, Budget.FREE) if rerun else _restart_action(case, Budget.FREE)
     return Decision(Rule.VM_LOST, Reason.VM_RESTARTED, text, action)
 
@@ -161,7 +168,7 @@ def judge_setup_failure(case: Case) -> Decision | None:
 def _retries_disabled(case: Case) -> Decision | None:
     if not case.job.plan.disable_retries:
         return None
-    return case.fail(Rule.RETRIES_DISABLED, Reason.RETRIES_DISABLED, "retries are disabled.")
+    return _fail(case, Rule.RETRIES_DISABLED, Reason.RETRIES_DISABLED, "retries are disabled.")
 
 
 def _stalled(case: Case) -> Decision | None:
@@ -182,7 +189,7 @@ def _stalled(case: Case) -> Decision | None:
     restarts = (
         "all members restart in their VMs" if case.is_verdict else "it restarts in the same VM"
     )
-    text = case.then(f"{restarts} (stall {used + 1} of {STALLS_MAX}).")
+    text = exit_texts.with_consequence(case, f"{restarts} (stall {used + 1} of {STALLS_MAX}).")
     return Decision(Rule.STALLED, Reason.STALLED, text, _restart_action(case, Budget.FREE))
 
 
@@ -190,7 +197,7 @@ def _permanent(case: Case) -> Decision | None:
     reason = _permanent_reason(case)
     if reason is None:
         return None
-    return case.fail(Rule.PERMANENT, reason, "this error is permanent, so it is not retried.")
+    return _fail(case, Rule.PERMANENT, reason, "this error is permanent, so it is not retried.")
 
 
 def judge_failed_installation(case: Case) -> Decision | None:
@@ -246,29 +253,49 @@ def _restart(case: Case) -> Decision:
         return _rerun(case, Rule.RESTART, Reason.RESTARTS_SPENT, after, replaces_vm=True)
     is_setup = case.is_verdict and case.event.cause is ExitCause.INSTALL
     replaces_vm = is_setup or case.event.cause is ExitCause.VM_RESTARTED
-    where = "on another VM" if replaces_vm else f"in the same VM{case.after_pause}"
+    where = "on another VM" if replaces_vm else f"in the same VM{exit_texts.after_pause(case)}"
     number = f"restart {case.restarts_used + 1} of {RESTARTS_MAX}"
     restarts = (
         f"{number} of {case.who}, {where}" if case.is_verdict else f"it restarts {where} ({number})"
     )
     action = _replace_action(case) if replaces_vm else _restart_action(case, Budget.RESTARTS)
     return Decision(
-        Rule.RESTART, Reason.NON_ZERO_EXIT, case.then(f"{restarts}.{case.bug_advice}"), action
+        Rule.RESTART,
+        Reason.NON_ZERO_EXIT,
+        exit_texts.with_consequence(case, f"{restarts}.{exit_texts.bug_advice(case)}"),
+        action,
     )
 
 
 def _restart_action(case: Case, charge: Budget) -> Action:
     """Return the restart of the replica, or of the round."""
-    key, event = case.replica.key, case.event
+    key = case.replica.key
+    event = case.event
     is_failure = charge is Budget.RESTARTS
     is_quick = is_failure and bool(case.quick_failures)
     is_stall = event.cause is ExitCause.STALLED
     is_reboot = event.cause is ExitCause.VM_RESTARTED and case.is_on_current_vm
     bug = bug_signature(event) if is_failure else None
     if case.is_verdict:
-        return BeginRound(case.job.round.number, key, charge, is_quick, is_stall, is_reboot, bug)
-    vm = event.subject.vm.instance_id
-    return RestartReplica(key, charge, vm, is_quick, is_stall, is_reboot, bug, event.measurement)
+        return BeginRound(
+            case.job.round.number,
+            key,
+            charge,
+            is_quick_failure=is_quick,
+            is_stall=is_stall,
+            is_reboot=is_reboot,
+            bug=bug,
+        )
+    return RestartReplica(
+        key,
+        charge,
+        event.subject.vm.instance_id,
+        is_quick_failure=is_quick,
+        is_stall=is_stall,
+        is_reboot=is_reboot,
+        bug=bug,
+        measurement=event.measurement,
+    )
 
 
 def _replace_action(case: Case) -> Action:
@@ -289,14 +316,31 @@ def _rerun(
     """
     used = case.job.budgets.reruns_used
     if used >= RERUNS_MAX:
-        return case.fail(rule, Reason.RERUNS_SPENT, f"{after}the job was rerun {RERUNS_MAX} times.")
+        return _fail(
+            case, rule, Reason.RERUNS_SPENT, f"{after}the job was rerun {RERUNS_MAX} times."
+        )
     replaces_vm &= case.is_on_current_vm
     other_vm = f", {case.who} on another VM" if replaces_vm else ""
     number = f"rerun {used + 1} of {RERUNS_MAX}"
-    text = case.then(
-        f"{after}the whole job is rerun{case.after_pause} ({number}){other_vm}.{case.bug_advice}"
+    pause = exit_texts.after_pause(case)
+    advice = exit_texts.bug_advice(case)
+    text = exit_texts.with_consequence(
+        case, f"{after}the whole job is rerun{pause} ({number}){other_vm}.{advice}"
     )
     return Decision(rule, reason, text, _rerun_action(case, Budget.RERUNS, replaces_vm=replaces_vm))
+
+
+def _fail(case: Case, rule: Rule, reason: Reason, consequence: str) -> Decision:
+    """Return the decision to end the job with this exit as its error message, or to give up an
+    optional replica.
+    """
+    key = case.replica.key
+    if not is_required(case.job.plan, case.replica.replica_id):
+        consequence = f"{consequence} The job continues without {case.who}."
+        text = exit_texts.with_consequence(case, consequence)
+        return Decision(rule, reason, text, RecordCompletion(key, case.event.at))
+    action = FailJob(messages.replica_failed(case.event), key)
+    return Decision(rule, reason, exit_texts.with_consequence(case, consequence), action)
 
 
 def _rerun_action(case: Case, charge: Budget, *, replaces_vm: bool = False) -> RerunJob:

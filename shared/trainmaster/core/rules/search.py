@@ -19,6 +19,7 @@ from trainmaster.core.events import CapacityErrorKind, VmsNotCreated
 from trainmaster.core.model.capacity import Prospect, candidate_words, shares_quota
 from trainmaster.core.model.floor import next_floor
 from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.plan import Plan
 from trainmaster.core.rules.capacity_backoff import next_request_at, search_began_at
 from trainmaster.core.rules.outlook import UNKNOWN, in_order
 
@@ -74,24 +75,23 @@ def next_turn(state: State, event: VmsNotCreated, now: datetime) -> Turn:
     A used-up quota also drops the candidates that share it. If all do, the gang stays.
     """
     job = state.job
-    current, remaining = job.placement.zone_index, _remaining(state, event, now)
+    current = job.placement.zone_index
+    remaining = _remaining(state, event, now)
     if event.error_kind is CapacityErrorKind.QUOTA:
         if not has_other_quota(job, event):
-            return Turn(
-                current, _eligible(job, [n for n in _all(job) if n != current], now), waits=True
-            )
+            others = [candidate for candidate in _all(job) if candidate != current]
+            return Turn(current, _eligible(job, others, now), waits=True)
         remaining = tuple(
-            n for n in remaining if not shares_quota(job.plan, current, n, event.message)
+            candidate
+            for candidate in remaining
+            if not shares_quota(job.plan, current, candidate, event.message)
         )
     if remaining:
-        zones, options = (
-            job.plan.zones,
-            [c.option for c in job.plan.candidates] or [0] * len(job.plan.zones),
-        )
         named = (
-            n
-            for n in remaining
-            if zones[n] in event.zones_available and options[n] == options[current]
+            candidate
+            for candidate in remaining
+            if job.plan.zones[candidate] in event.zones_available
+            and _is_same_option(job.plan, candidate, current)
         )
         following = next(named, remaining[0])
         return Turn(following, tuple(number for number in remaining if number != following))
@@ -103,11 +103,19 @@ def next_turn(state: State, event: VmsNotCreated, now: datetime) -> Turn:
     return Turn(order[0], order[1:], waits=True)
 
 
+def _is_same_option(plan: Plan, candidate: int, other: int) -> bool:
+    """Whether two candidates are of the same alternative; all are if the plan has none."""
+    if not plan.options:
+        return True
+    return plan.candidates[candidate].option == plan.candidates[other].option
+
+
 def has_other_quota(job: Job, event: VmsNotCreated) -> bool:
     """Whether a candidate does not share the quota that is used up."""
-    plan, current = job.plan, job.placement.zone_index
+    plan = job.plan
+    current = job.placement.zone_index
     return bool(plan.options) and not all(
-        shares_quota(plan, current, n, event.message) for n in _all(job)
+        shares_quota(plan, current, candidate, event.message) for candidate in _all(job)
     )
 
 
@@ -125,7 +133,8 @@ def floor_of_move(state: State, candidate: int) -> int | None:
     """Return the floor of VM generations with which the gang moves to this candidate; None: it
     stays.
     """
-    job, current = state.job, state.job.placement.zone_index
+    job = state.job
+    current = state.job.placement.zone_index
     if candidate == current:
         return None
     return (
@@ -144,13 +153,12 @@ def describe_order(job: Job, order: Sequence[int], outlook: Sequence[Prospect]) 
     ):
         return ""
     shown = [
-        f"{candidate_words(job.plan, n)} (chance {outlook[n].chance:.0%})"
-        for n in order[:CANDIDATES_SHOWN]
+        f"{candidate_words(job.plan, candidate)} (chance {outlook[candidate].chance:.0%})"
+        for candidate in order[:CANDIDATES_SHOWN]
     ]
     more = f", and {len(order) - len(shown)} more" if len(order) > len(shown) else ""
-    return (
-        f" {'Candidates' if job.plan.options else 'Zones'} in this order: {', '.join(shown)}{more}."
-    )
+    what = "Candidates" if job.plan.options else "Zones"
+    return f" {what} in this order: {', '.join(shown)}{more}."
 
 
 def _remaining(state: State, event: VmsNotCreated, now: datetime) -> tuple[int, ...]:
@@ -158,12 +166,14 @@ def _remaining(state: State, event: VmsNotCreated, now: datetime) -> tuple[int, 
 
     The first pass after RUNNING begins when the gang leaves its zone.
     """
-    job, left, since = state.job, state.job.placement.remaining, search_began_at(state, now)
-    if left is None or (job.started_at is not None and since == now):
-        return tuple(
-            n for n in _order(job, event.outlook, since, now) if n != job.placement.zone_index
-        )
-    return left
+    job = state.job
+    left = job.placement.remaining
+    since = search_began_at(state, now)
+    leaves_zone = job.started_at is not None and since == now
+    if left is not None and not leaves_zone:
+        return left
+    order = _order(job, event.outlook, since, now)
+    return tuple(candidate for candidate in order if candidate != job.placement.zone_index)
 
 
 def _order(
@@ -183,12 +193,15 @@ def _eligible(
 
     Each job has some that may at any time.
     """
-    began_at, plan = since or job.placement.since or at, job.plan
+    plan = job.plan
+    if not plan.options:
+        return tuple(order)
+    began_at = since or job.placement.since or at
     elapsed_s = (at - began_at).total_seconds()
     return tuple(
-        n
-        for n in order
-        if not plan.options or plan.options[plan.candidates[n].option].after_s <= elapsed_s
+        candidate
+        for candidate in order
+        if plan.options[plan.candidates[candidate].option].after_s <= elapsed_s
     )
 
 
@@ -196,14 +209,20 @@ def _following(job: Job) -> tuple[int, ...]:
     """Return all candidates, those that follow the current one first; those of alternatives by
     rank.
     """
-    number = job.placement.zone_index + 1
-    return _all(job) if job.plan.options else (*_all(job)[number:], *_all(job)[:number])
+    candidates = _all(job)
+    if job.plan.options:
+        return candidates
+    following = job.placement.zone_index + 1
+    return (*candidates[following:], *candidates[:following])
 
 
 def _all(job: Job) -> tuple[int, ...]:
     """Return all candidates, those of alternatives by rank."""
-    candidates, numbers = job.plan.candidates, range(len(job.plan.zones))
-    return tuple(sorted(numbers, key=lambda n: candidates[n].rank) if candidates else numbers)
+    candidates = job.plan.candidates
+    numbers = range(len(job.plan.zones))
+    if not candidates:
+        return tuple(numbers)
+    return tuple(sorted(numbers, key=lambda number: candidates[number].rank))
 
 
 def _ranks(job: Job) -> tuple[int, ...]:

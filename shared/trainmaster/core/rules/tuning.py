@@ -1,9 +1,10 @@
 """Rule 13: how many trials of a tuning job begin, what became of each, and when the tuning job
 ends.
 
-    trials begin            while fewer than maxParallelTrials run, maxTrials is not reached, and values are left
-    the tuning job fails    when maxFailedTrials failed; or, without that limit, when one failed before any other
-                            succeeded; or when all trials ended and none succeeded
+    trials begin            while fewer than maxParallelTrials run, maxTrials is not reached, and
+                            values are left
+    the tuning job fails    when maxFailedTrials failed; or, without that limit, when one failed
+                            before any other succeeded; or when all trials ended and none succeeded
     it succeeds             when all trials have ended and at least one succeeded
 
 All counts come from the tuning job's own ledger. `trainmaster.flows.tune` executes the decisions.

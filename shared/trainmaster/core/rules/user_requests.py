@@ -40,10 +40,12 @@ def judge_deadline(state: State, event: DeadlinePassed, now: datetime) -> Decisi
     match event.deadline:
         case Deadline.RUNNING:
             limit_s = job.plan.max_running_s
-            message, reason = messages.exceeded_running_time(limit_s), Reason.MAX_RUNNING_TIME
+            message = messages.exceeded_running_time(limit_s)
+            reason = Reason.MAX_RUNNING_TIME
         case Deadline.WAIT:
             limit_s = job.plan.max_wait_s or 0
-            message, reason = messages.exceeded_wait_time(limit_s), Reason.MAX_WAIT_TIME
+            message = messages.exceeded_wait_time(limit_s)
+            reason = Reason.MAX_WAIT_TIME
         case _:
             assert_never(event.deadline)
     return Decision(
@@ -69,7 +71,8 @@ def passed_deadline(job: Job, now: datetime) -> Deadline | None:
 
 def judge_cost(state: State, event: CostChecked, now: datetime) -> Decision:
     """Let the programs save, and then cancel the job, so that it costs no more than its cap."""
-    job, cap = state.job, state.job.plan.cap
+    job = state.job
+    cap = state.job.plan.cap
     if cap is None:
         return stale(Reason.NOTHING_TO_DO, "The job has no maxCost.")
     text = f"The job has cost at most {event.spent:.2f} {cap.currency} of its maxCost, {cap}"
@@ -77,7 +80,8 @@ def judge_cost(state: State, event: CostChecked, now: datetime) -> Decision:
         job.round.ends_job and job.round.saving and now >= job.round.saving.gives_up_at
     ):
         return cancel_at_cap(cap, text)
-    if cap.is_reached(event.spent, COST_SAVE_S) and (saving := _last_save(job, now)):
+    saving = _last_save(job, now) if cap.is_reached(event.spent, COST_SAVE_S) else None
+    if saving is not None:
         text += ": all programs are asked to save, and then it is cancelled."
         return Decision(Rule.ENDED, Reason.MAX_COST_NEAR, text, SaveRound(job.round.number, saving))
     next_at = cap.next_check_at(event.at, event.spent)
@@ -96,7 +100,8 @@ def _last_save(job: Job, now: datetime) -> Saving | None:
 
     The primary's agent asks the members that save together. Directives ask all other replicas.
     """
-    plan, saving = job.plan, job.round.saving
+    plan = job.plan
+    saving = job.round.saving
     if (
         job.state is not JobState.RUNNING
         or job.round.is_held
@@ -108,9 +113,9 @@ def _last_save(job: Job, now: datetime) -> Saving | None:
         return replace(saving, ends=True)
     is_gang = plan.save_on_notice == "gang"
     asked = [
-        each
-        for each in plan.replica_ids
-        if each == plan.primary or not (is_gang and is_member(plan, each))
+        replica_id
+        for replica_id in plan.replica_ids
+        if replica_id == plan.primary or not (is_gang and is_member(plan, replica_id))
     ]
     return Saving(plan.primary, now, now + SAVE_AGAIN_MIN, tuple(asked), grows=is_gang, ends=True)
 

@@ -3,8 +3,8 @@
     first end by (rank, time)    rank 0   the machine: free
                                  else     rules 6, 8 to 10 and 14 judge this one end
     no end                       the job was rerun: the round begins
-    no own failure, and a lost peer is reported, or suspected by an abort, in a first round that not every member has
-    joined: free
+    no own failure, and a lost peer is reported, or suspected by an abort, in a first round that not
+    every member has joined: free
 
 When all members are ready, all evidence is there: each agent that is alive has reported in the same
 message how its last program ended. A verdict that ends the job does not wait for VMs that never
@@ -20,9 +20,10 @@ from trainmaster.core.actions import BeginRound, FailJob
 from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
 from trainmaster.core.events import AllReady, End, ExitCause, MemberMissing, ReplicaExited
 from trainmaster.core.model.job import State
-from trainmaster.core.model.members import is_ready, may_go_without, members, must_have_stopped
+from trainmaster.core.model.members import is_ready, may_go_without, members
 from trainmaster.core.rules.evidence import Rank, rank_of, replica_of, speaks_for_lost_peer
 from trainmaster.core.rules.exit_case import Case
+from trainmaster.core.rules.hung_member import find_hung_member
 from trainmaster.core.rules.messages import member_names
 from trainmaster.core.rules.replica_exit import first_match
 from trainmaster.core.rules.user_requests import cancel_at_cap
@@ -34,12 +35,12 @@ def judge_round(state: State, event: AllReady, now: datetime) -> Decision:
     job = state.job
     if (event.attempt, event.round) != (job.attempt, job.round.number) or not job.round.is_held:
         return stale(Reason.NOTHING_TO_DO, "The round began before.")
-    waiting = [
-        member
-        for member in members(state)
-        if not is_ready(job, member) and not must_have_stopped(job, member, now)
-    ]
-    without = tuple(m.replica_id for m in waiting if m.awaits_vm and m.replica_id in event.without)
+    waiting = [member for member in members(state) if not is_ready(job, member)]
+    without = tuple(
+        member.replica_id
+        for member in waiting
+        if member.awaits_vm and member.replica_id in event.without
+    )
     decision = _verdict(state, event, now)
     names = member_names([member.replica_id for member in waiting])
     may_begin = not waiting or (len(without) == len(waiting) and may_go_without(job.plan, without))
@@ -65,11 +66,10 @@ def _verdict(state: State, event: AllReady, now: datetime) -> Decision:
     replica = state.find(event.attempt, replica_of(end))
     if replica is None:
         return not_yet("The member that ended the round was not loaded.")
-    is_unsure = state.job.started_at is None and (event.attempt, event.round) == (
-        1,
-        2,
-    )  # later rounds begin complete
-    if is_unsure and rank_of(end) >= Rank.OTHER and any(map(speaks_for_lost_peer, event.ends)):
+    # Only the first round may have begun without some members: later rounds begin complete.
+    is_after_first = (event.attempt, event.round) == (1, 2)
+    was_incomplete = is_after_first and state.job.started_at is None
+    if was_incomplete and rank_of(end) >= Rank.OTHER and any(map(speaks_for_lost_peer, event.ends)):
         text = (
             "Round 1 ended before every member had reported: one may have been lost. Free of"
             " charge."
@@ -77,11 +77,12 @@ def _verdict(state: State, event: AllReady, now: datetime) -> Decision:
         return Decision(
             Rule.VM_LOST, Reason.ROUND_BEGINS, text, BeginRound(event.round, replica.key)
         )
+    # A reboot is a row of the rule table: the second one is charged.
     if isinstance(end, ReplicaExited) and (
         end.cause is ExitCause.VM_RESTARTED or rank_of(end) is not Rank.MACHINE
     ):
-        case = Case(state, replica, end, now, is_verdict=True, ends=event.ends)
-        return first_match(replace(case, replica=case.hung or replica))
+        charged = find_hung_member(state, end, event.ends) or replica
+        return first_match(Case(state, charged, end, now, is_verdict=True, ends=event.ends))
     cause = _describe(end)
     text = f"Round {event.round - 1} ended: {cause[0].lower()}{cause[1:]}. Free of charge."
     return Decision(Rule.VM_LOST, Reason.ROUND_BEGINS, text, BeginRound(event.round, replica.key))

@@ -1,10 +1,12 @@
 """Rules 4 and 5: a replica loses its VM, or something fails that is not the program's fault.
 
-VM lost or about to be, startup timeout, silent
-  agent ─────────────────────────────────────────► another VM of the same name, free; a running round ends
-                                                  restartJobOnWorkerRestart: the whole job is rerun, free
-VM lost before its agent reported, or soon after ► `trainmaster.core.rules.early_loss`
-internal error ──────────────────────────────────► the job is rerun while internal retries last; then it fails
+VM lost or about to be, startup timeout, silent agent
+    ──► another VM of the same name, free; a running round ends
+        restartJobOnWorkerRestart: the whole job is rerun, free
+VM lost before its agent reported, or soon after
+    ──► `trainmaster.core.rules.early_loss`
+internal error
+    ──► the job is rerun while internal retries last; then it fails
 """
 
 from __future__ import annotations
@@ -77,9 +79,11 @@ def replace_vm(
     is_early = is_vm_taken and is_early_loss(replica, at) and not (has_run and replica.awaits_vm)
     next_at = None
     if is_early:
-        if decision := judge_early_loss(state, replica, cause, now):
+        decision = judge_early_loss(state, replica, cause, now)
+        if decision is not None:
             return decision
-        if next_at := next_request_at(state.job, replica, now):
+        next_at = next_request_at(state.job, replica, now)
+        if next_at is not None:
             cause = describe_series(replica, cause)
             reason = Reason.VMS_LOST_EARLY
     free = (
@@ -121,7 +125,8 @@ def _after_loss(
 
     The loss of a member's VM ends its round, unless it is held already.
     """
-    who, number = replica.replica_id.words, job.round.number
+    who = replica.replica_id.words
+    number = job.round.number
     if not is_member(job.plan, replica.replica_id) or is_held(job, replica.replica_id):
         return f"{cause}: {who} restarts on another VM with the same hostname, {free}.", replacement
     ended = f"Round {number} ended: {cause[0].lower()}{cause[1:]}. {free.capitalize()}."
@@ -165,6 +170,5 @@ def describe_loss(event: VmLost) -> str:
         LossCause.GONE: "is gone",
         LossCause.AGENT_SILENT: "runs, but its agent writes no heartbeat",
         LossCause.STARTUP_TIMEOUT: "runs, but its agent did not report the replica ready in time",
-        LossCause.WRONG_ZONE: "is in a zone without capacity for its peers",
     }[event.cause]
     return f"The VM of {event.subject.replica_id.words} {what_happened}"

@@ -27,7 +27,7 @@ from trainmaster.core.actions import (
     SucceedJob,
 )
 from trainmaster.core.model.floor import NO_VM
-from trainmaster.core.model.job import Budgets, Job, JobState, Placement, State
+from trainmaster.core.model.job import Job, JobState, Placement, State
 from trainmaster.core.model.members import is_held, is_member, may_go_without
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
@@ -126,12 +126,10 @@ def _save_round(job: Job, action: SaveRound) -> Change:
 
 
 def _first_placement(job: Job, action: BeginPreparing) -> Placement:
-    placement = replace(job.placement, left=(), next_at=action.next_at)
-    return (
-        replace(placement, zone_index=action.order[0], remaining=action.order[1:])
-        if action.order
-        else placement
-    )
+    placement = replace(job.placement, next_at=action.next_at)
+    if not action.order:
+        return placement
+    return replace(placement, zone_index=action.order[0], remaining=action.order[1:])
 
 
 def _placed(job: Job, zone_index: int) -> Placement:
@@ -207,7 +205,8 @@ def _following(job: Job, stopped_by: ReplicaId, now: datetime, *, is_vm_lost: bo
 
 
 def _begin_round(state: State, action: BeginRound, now: datetime) -> Change:
-    job, held = state.job, state.job.round
+    job = state.job
+    held = state.job.round
     if action.number != held.number or not held.is_held:
         raise IllegalTransitionError(f"round {action.number} is not held: {held}")
     has_grown = not set(held.without) <= set(action.without)
@@ -224,7 +223,7 @@ def _begin_round(state: State, action: BeginRound, now: datetime) -> Change:
         begun = replace(
             begun,
             quick_failures=held.quick_failures + 1 if action.is_quick_failure else 0,
-            stalls=held.stalls + action.is_stall,
+            stalls=held.stalls + 1 if action.is_stall else held.stalls,
             bug=action.bug,
         )
         if action.charge is not Budget.FREE or action.is_reboot:
@@ -258,10 +257,11 @@ def _with_trial_result(job: Job, measurement: Measurement | None) -> Job:
 def _rerun(state: State, action: RerunJob, now: datetime) -> Change:
     _require_whole_attempt(state)
     job = state.job
-    budgets = Budgets(
-        reruns_used=job.budgets.reruns_used + (action.charge is Budget.RERUNS),
-        internal_used=job.budgets.internal_used + (action.charge is Budget.INTERNAL),
-    )
+    budgets = job.budgets
+    if action.charge is Budget.RERUNS:
+        budgets = replace(budgets, reruns_used=budgets.reruns_used + 1)
+    elif action.charge is Budget.INTERNAL:
+        budgets = replace(budgets, internal_used=budgets.internal_used + 1)
     attempt = job.attempt + 1
     only_optional = job.placement.only_optional and action.next_at is None
     placement = replace(
@@ -320,22 +320,34 @@ def _next_attempt(
     """
     is_lost = replica.key == action.lost
     is_vm_gone = replica.state is ReplicaState.COMPLETED or is_lost
-    is_early = is_lost and (action.is_early or bool(moved_to))
-    ends_series = is_lost and action.is_vm_taken and replica.vm_since is not None and not is_early
-    instance_id = (
-        action.reporter_vm if replica.key == action.reporter else None
-    ) or replica.instance_id
+    is_early = is_lost and (action.is_early or moved_to is not None)
+    is_vm_taken = is_lost and action.is_vm_taken
+    vm_generation = replica.vm_generation
+    if moved_to is not None:
+        vm_generation = moved_to
+    elif is_vm_gone:
+        vm_generation += 1
+    early_losses = replica.early_losses
+    early_losses_in_zone = replica.early_losses_in_zone
+    if is_early:
+        early_losses += 1
+        early_losses_in_zone += 1
+    elif is_vm_taken and replica.vm_since is not None:  # it lived longer, which ends the series
+        early_losses = 0
+        early_losses_in_zone = 0
+    if moved_to is not None:
+        early_losses_in_zone = 0
+    reported_vm = action.reporter_vm if replica.key == action.reporter else None
+    keeps_vm = moved_to is None and not is_vm_gone
     return Replica(
         attempt,
         replica.replica_id,
-        vm_generation=moved_to or replica.vm_generation + is_vm_gone,
-        **(NO_VM if is_vm_gone or moved_to else _same_vm(replica, instance_id)),
+        vm_generation=vm_generation,
+        **(_same_vm(replica, reported_vm or replica.instance_id) if keeps_vm else NO_VM),
         quick_failures=replica.quick_failures + 1 if replica.key == action.quick_failure else 0,
-        vms_lost=replica.vms_lost + (is_lost and action.is_vm_taken),
-        early_losses=0 if ends_series else replica.early_losses + is_early,
-        early_losses_in_zone=0
-        if ends_series or moved_to
-        else replica.early_losses_in_zone + is_early,
+        vms_lost=replica.vms_lost + 1 if is_vm_taken else replica.vms_lost,
+        early_losses=early_losses,
+        early_losses_in_zone=early_losses_in_zone,
         ordered_at=now,
     )
 
@@ -353,28 +365,12 @@ def _request_vms(state: State, action: ContinueProvisioning, now: datetime) -> t
 
     A move to another zone raises the floor of VM generations instead: one insert creates the VMs of
     a role, and a late insert in the zone that is given up creates outdated VMs.
-
-    A move that an earlier release recorded has no floor. It gave a common later VM generation to
-    every replica whose agent had not reported, and the next version to all.
     """
-    lost = find_replica(state, action.lost) if action.lost else None
-    lost_early = ReplaceVm(lost.key, is_vm_taken=True, is_early=True) if lost else None
-    replaced = replace_vm(state.job, lost, lost_early, now) if lost and lost_early else None
-    if action.floor is not None or action.zone_index == state.job.placement.zone_index:
-        return (replaced,) if replaced else ()
-    _require_whole_attempt(state)
-    attempt = [replaced if replaced and replica is lost else replica for replica in state.replicas]
-    generation = _next_generation([replica for replica in attempt if replica.awaits_vm])
-    return tuple(
-        replace(
-            replica,
-            vm_generation=generation if replica.awaits_vm else replica.vm_generation,
-            host_vms=() if replica.awaits_vm else replica.host_vms,
-            early_losses_in_zone=0 if replica.awaits_vm else replica.early_losses_in_zone,
-            version=replica.version + (replica is not replaced),
-        )
-        for replica in attempt
-    )
+    if action.lost is None:
+        return ()
+    lost = find_replica(state, action.lost)
+    lost_early = ReplaceVm(lost.key, is_vm_taken=True, is_early=True)
+    return (replace_vm(state.job, lost, lost_early, now),)
 
 
 def _next_generation(replicas: Sequence[Replica]) -> int:

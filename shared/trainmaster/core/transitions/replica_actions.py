@@ -36,10 +36,7 @@ def change_replica(state: State, action: ReplicaAction, now: datetime) -> Change
         case MarkHostReady():
             return Change(replicas=(_with_host_ready(replica, action),))
         case RecordHostDone():
-            done = replace(
-                _with_measurement(replica, action), hosts_done=(*replica.hosts_done, action.host)
-            )
-            return Change(replicas=(replace(done, version=replica.version + 1),))
+            return Change(replicas=(_with_host_done(replica, action),))
         case RecordCompletion():
             # The report that it was ready may arrive later.
             done = move_replica(
@@ -69,7 +66,6 @@ def _mark_ready(replica: Replica, action: MarkReady, now: datetime) -> Replica:
         vm_since=action.vm_since,
         measurement=action.measurement or replica.measurement,
         **_next_round(replica, action),
-        **({} if action.vm_since else NO_EARLY_LOSSES),
     )
 
 
@@ -92,6 +88,14 @@ def _with_measurement(
     return replace(replica, measurement=action.measurement or replica.measurement)
 
 
+def _with_host_done(replica: Replica, action: RecordHostDone) -> Replica:
+    return replace(
+        _with_measurement(replica, action),
+        hosts_done=(*replica.hosts_done, action.host),
+        version=replica.version + 1,
+    )
+
+
 def _restart(job: Job, replica: Replica, action: RestartReplica, now: datetime) -> Replica:
     return _order_incarnation(
         job,
@@ -99,10 +103,11 @@ def _restart(job: Job, replica: Replica, action: RestartReplica, now: datetime) 
         ReplicaState.RESTARTING,
         now,
         quick_failures=replica.quick_failures + 1 if action.is_quick_failure else 0,
-        stalls=replica.stalls + action.is_stall,
+        stalls=replica.stalls + 1 if action.is_stall else replica.stalls,
         bug=action.bug,
         instance_id=action.instance_id or replica.instance_id,
         startup_timeouts=0,
+        # If the agent's first report is an exit, its VM came up, and the series has ended, too.
         **({} if replica.vm_since else NO_EARLY_LOSSES),
     )
 
@@ -116,13 +121,14 @@ def charged(
     restarts = replica.restarts
     if action.charge is Budget.RESTARTS:
         restarts = (*job.plan.exit_policy.counted(restarts, now), now)
-    reboots = replica.reboots + (not isinstance(action, ReplaceVm) and action.is_reboot)
+    reboots = replica.reboots
+    if not isinstance(action, ReplaceVm) and action.is_reboot:
+        reboots += 1
     return replace(replica, restarts=restarts, reboots=reboots)
 
 
 def replace_vm(job: Job, replica: Replica, action: ReplaceVm, now: datetime) -> Replica:
     """Return the replica with its next incarnation ordered on another VM."""
-    ends_series = replica.vm_since is not None and action.is_vm_taken and not action.is_early
     return _order_incarnation(
         job,
         charged(job, _with_measurement(replica, action), action, now),
@@ -133,11 +139,31 @@ def replace_vm(job: Job, replica: Replica, action: ReplaceVm, now: datetime) -> 
         quick_failures=0,
         bug=None,
         replaced=replica.replaced + 1,
-        vms_lost=replica.vms_lost + action.is_vm_taken,
-        startup_timeouts=replica.startup_timeouts + action.is_startup_timeout,
-        early_losses=0 if ends_series else replica.early_losses + action.is_early,
-        early_losses_in_zone=0 if ends_series else replica.early_losses_in_zone + action.is_early,
+        **_losses_after(replica, action),
     )
+
+
+def _losses_after(replica: Replica, action: ReplaceVm) -> dict[str, int]:
+    """Return the counts of lost VMs and of timeouts after this replacement.
+
+    The loss of a VM that lived long enough ends a series of early losses.
+    """
+    counts = {
+        "vms_lost": replica.vms_lost,
+        "startup_timeouts": replica.startup_timeouts,
+        "early_losses": replica.early_losses,
+        "early_losses_in_zone": replica.early_losses_in_zone,
+    }
+    if action.is_vm_taken:
+        counts["vms_lost"] += 1
+    if action.is_startup_timeout:
+        counts["startup_timeouts"] += 1
+    if action.is_early:
+        counts["early_losses"] += 1
+        counts["early_losses_in_zone"] += 1
+    elif action.is_vm_taken and replica.vm_since is not None:
+        counts |= NO_EARLY_LOSSES
+    return counts
 
 
 def _order_incarnation(
@@ -147,7 +173,9 @@ def _order_incarnation(
 
     The incarnation of a member follows its reports.
     """
-    incarnation = replica.incarnation + (not is_member(job.plan, replica.replica_id))
+    incarnation = replica.incarnation
+    if not is_member(job.plan, replica.replica_id):
+        incarnation += 1
     fields = {
         "incarnation": incarnation,
         "ordered_at": now,

@@ -1,8 +1,9 @@
 """The one commit that every event goes through.
 
-    load ──► judge ──► evolve ──► commit (state + ledger entry) ──► publish the effects ──► write the job's log
-      ▲                              │ conflict with another writer: again, from load
-      └──────────────────────────────┘ entry exists: judged before; its effects may still be unpublished
+    load ──► judge ──► evolve ──► commit (state + ledger entry) ──► publish the effects
+      ▲                              │                              ──► write the job's log
+      │                              │ conflict with another writer: again, from load
+      └──────────────────────────────┘ entry exists: judged before, perhaps not published yet
 
 A crash before the commit leaves nothing. After a crash between commit and publication, the
 redelivered event finds its entry and publishes the effects, or the sweep does. Notifications and a

@@ -159,7 +159,8 @@ def with_checked_places(
     """Return the spec with its candidates in order and its rates, and what a new job
     must not have.
     """
-    plan, problem = spec.plan, region_problem(spec.plan, regions)
+    plan = spec.plan
+    problem = region_problem(spec.plan, regions)
     if not plan.cheapest_first and plan.cap is None and USD_PER_HOUR not in limits:
         return spec, problem
     prices = prices_of()
@@ -217,19 +218,15 @@ def region_problem(plan: Plan, regions: tuple[str, ...]) -> Problem | None:
     )
     if not regions or plan.network is not None or outside is None:
         return None
-    field, verb = (
-        "trainmaster.region" if plan.dialect is Dialect.VERTEX else "trainingInput.region",
-        "is",
-    )
+    field = "trainmaster.region" if plan.dialect is Dialect.VERTEX else "trainingInput.region"
+    verb = "is"
     if outside != plan.region:
         number = next(
             number for number, zone in enumerate(plan.zones) if zone.startswith(f"{outside}-")
         )
         listed = "anyOf" if plan.cheapest_first else "ordered"
-        field, verb = (
-            f"trainmaster.placement.{listed}[{plan.candidates[number].option}]",
-            "has the region",
-        )
+        field = f"trainmaster.placement.{listed}[{plan.candidates[number].option}]"
+        verb = "has the region"
     problem = (
         f"{verb} {outside}, in which Trainmaster is not installed; Terraform's variable"
         " worker_regions adds regions"

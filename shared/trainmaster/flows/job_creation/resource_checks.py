@@ -1,9 +1,9 @@
 """Look at the resources that a job names before VMs are paid for: buckets, images, service account,
 secrets.
 
-    bucket, image in Google's registries,       missing                 the job is refused, with the field
-    service account, secret version             may not be seen         the job is accepted, with a note
-    bucket                                      in another region       the job is accepted, with a note
+    bucket, image in Google's registries,   missing             the job is refused, with the field
+    service account, secret version         may not be seen     the job is accepted, with a note
+    bucket                                  in another region   the job is accepted, with a note
 
 Notes are substitutions whose replacement is the requested value. Packages are looked up in
 `trainmaster.flows.job_creation.package_versions`. docs/decisions/0056-resources-before-vms.md.
@@ -173,7 +173,8 @@ def _resource_lookups(spec: AcceptedSpec, resources: Callable[[], Resources]) ->
     """Yield one look-up for the service account, for each image of Google's registries, and for
     each secret.
     """
-    port, programs = resources(), programs_of(spec.plan)
+    port = resources()
+    programs = programs_of(spec.plan)
     if account := spec.plan.service_account:
         yield partial(
             _look_up, spec, account, "service account", partial(port.service_account, account)

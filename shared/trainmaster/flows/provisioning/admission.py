@@ -1,8 +1,9 @@
 """Admission of queued jobs under the project's limits, in passes.
 
-    take the admission token (with all live jobs) ──► for each job that fits, in the order of the queue:
-            ▲                                             commit PREPARING with the token, and request its VMs
-            └── another pass admitted a job meanwhile ────────┘
+    take the admission token (with all live jobs)
+            ▲   └──► for each job that fits, in the order of the queue:
+            │        commit PREPARING with the token, and request its VMs
+            └── another pass admitted a job meanwhile ──┘
 
 A pass reads the live jobs once, whatever the number of queued jobs, and stores the queue that it
 leaves. It runs when a job is submitted, when a job has ended, and with every sweep. It does not run

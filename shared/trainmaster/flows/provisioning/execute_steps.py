@@ -142,8 +142,10 @@ def record_capacity_errors(inserts: Inserts, job: Job, fleet: Fleet, deps: Deps)
     While another insert may still create VMs, none is recorded: the gang does not leave a zone
     before its operations there have ended. The errors are returned again.
     """
-    failed, is_open = inserts.failed, inserts.is_open
-    inserts.failed, inserts.is_open = [], False
+    failed = inserts.failed
+    is_open = inserts.is_open
+    inserts.failed = []
+    inserts.is_open = False
     if is_open and failed:
         return False
     present = (

@@ -41,7 +41,8 @@ def record_measurements(
     Safe to repeat, and to run at the same time as another delivery. `run_all` is explained at
     `trainmaster.flows.provisioning.fleet_deps.FleetDeps`.
     """
-    tuning, now = tuning_of(tuning_job), deps.clock()
+    tuning = tuning_of(tuning_job)
+    now = deps.clock()
     if tuning_job.state.is_terminal:
         return
     reports: dict[int, TrialReport] = {}

@@ -4,7 +4,8 @@ They are found, reported, and only then deleted.
 
     the job is live             its own provisioning keeps the desired VMs and deletes all others
     the job has ended           its own provisioning deletes all VMs: it is requested at once
-    there is no such job        report ──ORPHAN_GRACE_S──► the next search finds the VM again ──► delete by numeric id
+    there is no such job        report ──ORPHAN_GRACE_S──► the next search finds the VM again
+                                ──► delete by numeric id
 
 The search must never delete a live job's VM. It lists the VMs before it looks up any job, and a job
 is always stored before its first VM is requested: a listed VM without a job has none. VMs that are

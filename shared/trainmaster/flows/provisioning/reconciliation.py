@@ -1,8 +1,11 @@
 """Make the VMs of a job equal what its stored state requires.
 
-    is the entry pending? ──► take the job's lease ──► load ──► [ list VMs ──► plan ──► execute the steps ] ──► done
-      no: done before           held: its holder         ▲         ▲                         │
-                                does this work           └─────────┴── later entry │ none ───┘
+    is the entry pending? ──► take the job's lease ──► load ──► list VMs ──► plan ──► no step: done
+      no: done before           held: its holder        ▲          ▲           │
+                                does this work          │          │           ▼
+                                                        │          │    execute the steps
+                                                        │          └── none ───┤
+                                                        └── a later entry ─────┘
 
 A reconciliation is level-triggered: it compares the stored state with the listed VMs, so it may run
 twice, late, concurrently, or stop halfway. It is done only when VMs that were listed after its last
@@ -33,6 +36,7 @@ from typing import Final
 from trainmaster.core.events import AllReady, End, ProvisioningStarted
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.members import is_ready, is_start_missed, members
+from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import Vm
 from trainmaster.core.reconcile.plan import delete_newer, plan
 from trainmaster.core.reconcile.steps import (
@@ -180,7 +184,8 @@ class _Delivery:
                     self.deps,
                 )
                 loaded = self._load()
-            if (job := loaded.state.job).tuning is not None:  # it has no VMs, but its trials have
+            job = loaded.state.job
+            if job.tuning is not None:  # it has no VMs, but its trials have
                 if self.request.entry_key is None:
                     record_measurements(
                         job, self.fleet_deps.fleet, self.fleet_deps.run_all, self.deps
@@ -227,7 +232,9 @@ class _Delivery:
         return lease is not None
 
     def _round(self, loaded: Loaded) -> _Next:
-        state, job, fleet_deps = loaded.state, loaded.state.job, self.fleet_deps
+        state = loaded.state
+        job = loaded.state.job
+        fleet_deps = self.fleet_deps
         fleet = fleet_deps.fleet
         if job.state is JobState.QUEUED:
             self.loaded = None  # the admission decides about the first zone
@@ -307,26 +314,26 @@ class _Delivery:
         """
         if steps.readiness not in (Readiness.REPORTED, Readiness.READY):
             return False
-        job, store = loaded.state.job, self.deps.store
-        ends = (
-            *self._late_losses(job),
-            *store.round_ends(job.job_id, round_key(job.attempt, job.round.number - 1)),
-        )
+        job = loaded.state.job
+        store = self.deps.store
+        ended_round = round_key(job.attempt, job.round.number - 1)
+        ends = (*self._late_losses(job), *store.round_ends(job.job_id, ended_round))
         if steps.readiness is Readiness.REPORTED and not ends:
             return False
-        without = (
-            m.replica_id
-            for m in members(loaded.state)
-            if m.awaits_vm and steps.readiness is Readiness.READY
-        )
+        without: tuple[ReplicaId, ...] = ()
+        if steps.readiness is Readiness.READY:
+            without = tuple(
+                member.replica_id for member in members(loaded.state) if member.awaits_vm
+            )
         event = AllReady(
-            job.job_id, job.attempt, self.deps.clock(), job.round.number, ends, tuple(without)
+            job.job_id, job.attempt, self.deps.clock(), job.round.number, ends, without
         )
         recorded = record(event, self.deps, loaded=loaded)
         if recorded.entry.decision.is_provisional:
             return False
         self.has_progress |= recorded.is_new
-        self.loaded, self.verdict = recorded.loaded, recorded.entry.key
+        self.loaded = recorded.loaded
+        self.verdict = recorded.entry.key
         return True
 
     def _late_losses(self, job: Job) -> tuple[End, ...]:
@@ -355,7 +362,8 @@ class _Delivery:
             for step in steps.steps
         ):
             self.loaded = None
-        deps, fleet_deps = self.deps, self.fleet_deps
+        deps = self.deps
+        fleet_deps = self.fleet_deps
         metadata = partial(
             vm_metadata,
             job.placed,
@@ -391,16 +399,18 @@ class _Delivery:
         """Confirm the effects of these ledger entries if nothing is left to do, and release the
         lease.
         """
-        store, job = self.deps.store, loaded.state.job
+        store = self.deps.store
+        job = loaded.state.job
         if is_done and keys:
             expire_history(job, store)
             store.mark_done(job.job_id, keys, self.deps.clock())
         store.release_lease(self.lease)
-        if late := sorted(set(store.pending_keys(job.job_id)) - set(keys)):
-            self._publish(
-                ProvisionRequest(job.job_id, late[0])
-            )  # their own requests may have met the lease
-        if waiting := [member for member in members(loaded.state) if not is_ready(job, member)]:
+        late = sorted(set(store.pending_keys(job.job_id)) - set(keys))
+        if late:
+            # Their own requests may have met the lease.
+            self._publish(ProvisionRequest(job.job_id, late[0]))
+        waiting = [member for member in members(loaded.state) if not is_ready(job, member)]
+        if waiting:
             # The request of the last member to report may have met the lease, too.
             is_some_vm_silent = not all(member.awaits_vm for member in waiting)
             start_if_all_ready(
@@ -416,7 +426,10 @@ class _Delivery:
         pause.
         """
         self.deps.store.release_lease(self.lease)
-        number = self.request.number + (len(self.placement_rounds) == 1)
+        number = self.request.number
+        is_in_one_pass = len(self.placement_rounds) == 1
+        if is_in_one_pass:
+            number += 1
         if self.has_progress and number <= REQUESTS_MAX:
             self._publish(replace(self.request, number=number))
 

@@ -39,7 +39,8 @@ _log = logging.getLogger(__name__)
 
 def handle(fleet_deps: FleetDeps, deps: Deps) -> None:
     """List and compare once."""
-    fleet, run_all = fleet_deps.fleet, fleet_deps.run_all
+    fleet = fleet_deps.fleet
+    run_all = fleet_deps.run_all
     try:
         listed, unreachable, _ = _list(fleet, deps)
     except RefusedError as error:
@@ -101,7 +102,8 @@ def _request_reconciliations(
         vms_by_label[labelled.label].append(labelled.vm)
     now = deps.clock()
     jobs = [job for job in live_jobs if not needs_reconciliation(job, now)]
-    differing, running_by_job = list[str](), dict[str, int]()
+    differing = list[str]()
+    running_by_job = dict[str, int]()
 
     def compare(job: Job) -> None:
         running = deps.store.count_replicas(job.job_id, job.attempt, (ReplicaState.RUNNING,))
@@ -125,8 +127,8 @@ def _request_reconciliations(
 def _find_silent(
     running: Mapping[str, int], metrics: MetricReader | None, now: datetime
 ) -> Sequence[str]:
-    """Return the jobs with fewer series than running replicas, if there were more before: agents of
-    an earlier release write none, and the first point of a series may take minutes to be seen.
+    """Return the jobs with fewer series than running replicas, if there were more before: the first
+    point of a series may take minutes to be seen.
     """
     if metrics is None or not running:
         return ()

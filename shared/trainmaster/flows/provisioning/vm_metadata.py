@@ -59,7 +59,8 @@ def vm_metadata(
 
 
 def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook) -> Json:
-    plan, task_type, gpu = job.plan, create.group.task_type, create.group.accelerator
+    plan = job.plan
+    task_type = create.group.task_type
     return {
         "version": 1,
         "project": project,
@@ -73,17 +74,7 @@ def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook
         "checkpoint_signal": plan.checkpoint_signal,
         "stall_timeout_s": plan.stall_timeout_s if task_type is not TaskType.PS else None,
         "grace_s": GRACE_S,
-        **(
-            {}
-            if plan.preflight == "off"
-            else {"preflight": plan.preflight, "gpus": gpu.count if gpu else 0}
-        ),
-        **({"still_s": still_s} if (still_s := _still_s(job, create)) is not None else {}),
-        **(
-            {"save_on_notice": saves}
-            if (saves := _save_on_notice(job, create)) != "replica"
-            else {}
-        ),
+        **_watching_config(job, create),
         **_cluster_config(job, create, project, address_book),
         "packages": plan.packages_of(task_type),
         **_program_config(plan.program_of(task_type)),
@@ -101,6 +92,22 @@ def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook
             "region": plan.region,
         },
     }
+
+
+def _watching_config(job: Job, create: Create) -> Json:
+    """Return what the agent examines and watches. It has defaults, which are not written."""
+    config: Json = {}
+    if job.plan.preflight != "off":
+        gpu = create.group.accelerator
+        config["preflight"] = job.plan.preflight
+        config["gpus"] = gpu.count if gpu else 0
+    still_s = _still_s(job, create)
+    if still_s is not None:
+        config["still_s"] = still_s
+    save_on_notice = _save_on_notice(job, create)
+    if save_on_notice != "replica":
+        config["save_on_notice"] = save_on_notice
+    return config
 
 
 def _cluster_config(job: Job, create: Create, project: str, address_book: AddressBook) -> Json:
@@ -146,7 +153,8 @@ def _still_s(job: Job, create: Create) -> int | None:
 
 
 def _save_on_notice(job: Job, create: Create) -> str:
-    saves, first = job.plan.save_on_notice, ReplicaId(create.group.task_type, 0)
+    saves = job.plan.save_on_notice
+    first = ReplicaId(create.group.task_type, 0)
     return "replica" if saves == "gang" and first not in channel_members(job.plan) else saves
 
 

@@ -18,10 +18,9 @@ from trainmaster.core.model.vm_names import job_hash
 from trainmaster.core.reporting.submission_origin import owner
 from trainmaster.core.timeouts import HISTORY_KEPT
 from trainmaster.errors import TemporaryError
-from trainmaster.gcp.firestore import earlier_release
 from trainmaster.ports import Orphan, Rejection
 
-SCHEMA: Final = 2
+SCHEMA: Final = 1
 """Version of the stored shape.
 
 Readers ignore unknown fields, so a new optional field does not change it.
@@ -33,10 +32,7 @@ NOTIFICATION_PENDING: Final = "is_notification_pending"
 Confirmed entries do not have it.
 """
 OWNER: Final = "owner"
-"""Field with the user that submitted the job, in lower case; empty: unknown.
-
-Releases before 0.2.0 did not write it.
-"""
+"""Field with the user that submitted the job, in lower case; empty: unknown."""
 EXPIRE_AT: Final = "expire_at"
 """Field with the time after which Firestore may delete the document. Documents without it stay."""
 
@@ -109,14 +105,12 @@ def read(kind: type[T], document: Mapping[str, Any] | None) -> T:
     Raises UnreadableError for another schema version or another shape.
     """
     schema = (document or {}).get("schema", SCHEMA)
-    if schema not in (SCHEMA, earlier_release.SCHEMA):
+    if schema != SCHEMA:
         raise UnreadableError(
             f"a document has schema version {schema}, and this release reads version {SCHEMA}"
         )
     try:
-        plain = _plain_times(document)
-        present = plain if schema == SCHEMA else earlier_release.upgrade(kind.__name__, plain)
-        value: T = _adapter(kind).validate_python(present)
+        value: T = _adapter(kind).validate_python(_plain_times(document))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"])

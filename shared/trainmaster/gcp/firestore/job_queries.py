@@ -27,7 +27,8 @@ class JobQueries(Database):
     """See `trainmaster.ports.Store`."""
 
     def live_jobs(self) -> LiveJobs:
-        jobs, unreadable = [], []
+        jobs = []
+        unreadable = []
         for snapshot in self._find(self._where(JOBS, ("is_live", "==", True))):
             job = read_or_log(Job, snapshot, "job_id")
             if job is None:
@@ -70,8 +71,10 @@ class JobQueries(Database):
     def recent_jobs(
         self, limit: int, after: JobPosition | None = None, only: JobFilter | None = None
     ) -> tuple[Job, ...]:
-        """Use one index, which ends with the time and the document's name, and compare what else
-        the filter has.
+        """Query by the one condition of the filter that is likely to leave the fewest jobs, and
+        compare its other conditions here.
+
+        The index of that condition ends with the time and the document's name: the order of lists.
         """
         query = self._where(JOBS, *_indexed_conditions(only)).order_by(
             "created_at", direction=Query.DESCENDING

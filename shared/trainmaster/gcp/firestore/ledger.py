@@ -147,7 +147,5 @@ def _in_order_of_commits(snapshots: list[DocumentSnapshot[Any]]) -> tuple[Ledger
 
 
 def _committed_at(snapshot: DocumentSnapshot[Any]) -> tuple[datetime, datetime]:
-    """Return the times to compare. Entries of earlier releases have only the second one."""
-    with suppress(KeyError):
-        return snapshot.get(COMMITTED_AT), snapshot.create_time
-    return snapshot.create_time, snapshot.create_time
+    """Return the times to compare."""
+    return snapshot.get(COMMITTED_AT), snapshot.create_time

@@ -1,14 +1,17 @@
 """The Store on Firestore (native mode).
 
-    jobs/{job_id}                          Job, `is_live`, `vm_hash`; `submitted_at` or `api_submitted_at`, if submitted
-    jobs/{job_id}/replicas/{replica key}   Replica, `ever_ready`, `lost_until`, `failed_until`
-    jobs/{job_id}/ledger/{event key}       LedgerEntry, `committed_at`, `is_pending`, `is_notification_pending` if open
+    jobs/{job_id}                          Job, `is_live`, `vm_hash`; if it was submitted, `owner`
+                                           and `submitted_at` or `api_submitted_at`
+    jobs/{job_id}/replicas/{replica key}   Replica, `ever_ready`, `ready_for`
+    jobs/{job_id}/ledger/{event key}       LedgerEntry, `committed_at`, `is_pending`,
+                                           `is_notification_pending` if open
     rejections/{key}                       Rejection
     orphans/{instance id}                  Orphan
     capacity/{zone and machine kind}       Outcome
-    leases/{job_id}                        `expires_at` and `holder` of the lease on work for this job
-    control/admission_token                the last admission; its update time is the admission token
-    control/admission_queue                the AdmissionQueue, packed: a thousand waiting jobs cost no index entries
+    leases/{job_id}                        `expires_at`, `holder` of the lease on work for this job
+    control/admission_token                the last admission; its update time is the token
+    control/admission_queue                the AdmissionQueue, packed: a thousand waiting jobs cost
+                                           no index entries
 
 Documents that no decision needs any more have the time of their deletion in `expire_at` (a lease
 has `expires_at`): replicas of earlier attempts, rejections, outcomes of requests, and the history

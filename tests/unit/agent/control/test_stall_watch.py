@@ -127,16 +127,14 @@ def test_all_members_are_ended_once_all_are_still_and_only_the_first_one_asks() 
     assert (end.cause, end.error) == ("stalled", error)
 
 
-@pytest.mark.parametrize(
-    "why", ["it works", "it cannot be reached", "its agent is of an earlier release"]
-)
+@pytest.mark.parametrize("why", ["it works", "it cannot be reached", "its agent does not answer"])
 def test_one_member_without_evidence_keeps_all_alive_and_is_asked_again_a_minute_later(
     why: str,
 ) -> None:
     gang = Gang(3, still_s=600)
     if why == "it cannot be reached":
         gang.unreachable.add(2)
-    elif why == "its agent is of an earlier release":
+    elif why == "its agent does not answer":
         gang.handlers[2].clear()
     gang.be_still(*((0, 1) if why == "it works" else (0, 1, 2)))
     gang.now += ASK_AGAIN_S - 1

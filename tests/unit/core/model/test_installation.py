@@ -22,7 +22,7 @@ NAMES = ("", "aa", "aab", "1a", "staging", "staging2", LONGEST)
 WRONG = ("a", "my-team", "Staging", "team_a", "é" * 3, " ab", "ab\n", LONGEST + "1")
 
 
-def test_installation_without_a_name_has_the_names_of_earlier_releases(
+def test_installation_without_a_name_has_names_without_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for value in (None, ""):

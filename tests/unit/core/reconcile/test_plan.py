@@ -246,16 +246,6 @@ def test_round_may_begin_when_all_members_are_ready_and_no_other_vm_is_left(
     assert plan(state, tuple(vms), NOW).readiness is expected
 
 
-def test_agent_of_an_earlier_release_counts_as_ready_when_it_must_have_stopped() -> None:
-    """It does not report while its round is held."""
-    state = held(a_replica(CHIEF, reports_held=False))
-    readiness = [plan(state, HELD_VMS, at(90 + seconds)).readiness for seconds in (29, 30)]
-    assert readiness == [Readiness.AWAITED, Readiness.READY]
-    assert plan(state, tuple(all_vms(*HELD_VMS[1:])), at(120)).readiness is Readiness.AWAITED, (
-        "it has no directive yet"
-    )
-
-
 def test_running_round_without_the_vm_of_a_member_is_reported_before_anything_else() -> None:
     missing = a_replica(CHIEF, ReplicaState.REPLACING, vm_generation=2)
     assert steps(held(missing, is_held=False), *HELD_VMS[1:]) == (ReportMissingMember(missing),)
@@ -279,7 +269,6 @@ def test_vm_that_stopped_before_its_agent_reported_is_reported_lost() -> None:
 
 
 def test_running_vm_in_another_zone_than_the_gang_is_deleted() -> None:
-    """A move of an earlier release left it there, with its VM generation."""
     elsewhere = a_vm(WORKER_1, zone="us-central1-b")
     assert steps(a_state(), *all_vms(elsewhere)) == (Delete(elsewhere),)
 

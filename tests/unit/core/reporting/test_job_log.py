@@ -35,6 +35,7 @@ def an_entry(job: Job, event: Event) -> LedgerEntry:
         judge(state, event, NOW),
         counters(state, None),
         counters(state, None),
+        job_state=job.state,
     )
 
 
@@ -75,7 +76,10 @@ def test_substitutions_are_warnings_before_the_job_is_queued() -> None:
     decision = Decision(Rule.LIFECYCLE, Reason.ACCEPTED, "accepted", AcceptJob(job))
     event = JobSubmitted(job, NOW)
     empty = counters(State(job, (), whole=True), None)
-    lines = service_lines(LedgerEntry(job.job_id, event.key, NOW, event, decision, empty, empty))
+    entry = LedgerEntry(
+        job.job_id, event.key, NOW, event, decision, empty, empty, job_state=job.state
+    )
+    lines = service_lines(entry)
     assert [line.message for line in lines if line.severity is Severity.WARNING] == [
         "trainingInput.runtimeVersion: 1.15 is replaced by 2.21 (the service ended this version).",
         "trainingInput.masterConfig.imageUri: a/b:1 (It was not checked).",

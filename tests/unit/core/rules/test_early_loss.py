@@ -10,8 +10,7 @@ import pytest
 from tests.support.alone import a_job, a_plan, a_state
 from tests.support.decisions import summarize
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_replica, at, exited, lost, ready
-from trainmaster.core.actions import FailJob, MarkReady, ReplaceVm
-from trainmaster.core.decisions import Decision, Reason, Rule
+from trainmaster.core.actions import FailJob, ReplaceVm
 from trainmaster.core.events import ExitCause, ReplicaExited, VmLost, VmReady
 from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.job import Job, JobState, Placement, State
@@ -280,14 +279,6 @@ def test_rerun_by_an_early_loss_during_a_pause_keeps_the_pause() -> None:
 def test_silent_agent_neither_counts_nor_ends_the_series() -> None:
     state = a_state(a_replica(WORKER_0, vm_since=at(0), early_losses=1))
     assert worker(lose(state, at(900), LossCause.AGENT_SILENT)[1]).early_losses == 1
-
-
-def test_report_that_an_earlier_release_recorded_ends_the_series() -> None:
-    state = lose(nothing_up(), at(100))[1]
-    recorded = Decision(Rule.LIFECYCLE, Reason.READY, "", MarkReady("1-worker-0", "1001"))
-    state = apply(state, evolve(state, recorded, at(200)))
-    assert worker(state).early_losses == 0
-    assert worker(lose(state, at(210))[1]).early_losses == 0
 
 
 def test_last_early_loss_ends_the_job_and_the_one_before_does_not() -> None:

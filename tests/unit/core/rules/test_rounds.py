@@ -136,9 +136,7 @@ def test_loss_of_a_vm_ends_the_round_and_orders_another_vm() -> None:
 
 
 def test_completed_member_is_recalled_when_its_round_ends() -> None:
-    rebooted = a_state(
-        a_replica(CHIEF), a_replica(WORKER_0, reboots=1, reports_held=False), a_replica(WORKER_1)
-    )
+    rebooted = a_state(a_replica(CHIEF), a_replica(WORKER_0, reboots=1), a_replica(WORKER_1))
     completed = after(rebooted, exited(WORKER_0, 0))
     stopped = after(completed, exited(CHIEF, 1))
     (worker,) = (replica for replica in stopped.replicas if replica.replica_id == WORKER_0)

@@ -11,7 +11,6 @@ import pytest
 from tests.support import alone, jobs
 from tests.support.decisions import summarize
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_replica, at, exited, ready
-from trainmaster.core.actions import RerunJob
 from trainmaster.core.events import ExitCause
 from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.job import JobState, State
@@ -85,13 +84,6 @@ def test_machine_that_becomes_unfit_after_a_failure_is_replaced() -> None:
     assert [
         len(replica.restarts) for replica in state.replicas if replica.replica_id == WORKER_0
     ] == [1]
-
-
-def test_release_without_this_cause_reruns_the_job_and_then_replaces_the_vm() -> None:
-    """Agents send the cause as `setup`, which an earlier release judges so."""
-    state = alone.a_state()
-    decision = judge(state, exited(WORKER_0, cause=ExitCause.SETUP, tail=FOUND), NOW)
-    assert isinstance(decision.action, RerunJob)
 
 
 def test_report_of_a_ready_replica_names_what_its_preflight_found() -> None:

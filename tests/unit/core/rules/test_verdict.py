@@ -37,13 +37,12 @@ from tests.support.jobs import (
 )
 from trainmaster.core.actions import BeginRound, Budget, RerunJob, StopRound
 from trainmaster.core.decisions import Reason
-from trainmaster.core.events import AllReady, End, ExitCause, ProgramError, ReplicaExited
+from trainmaster.core.events import End, ExitCause, ProgramError, ReplicaExited
 from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.exit_policy import ExitPolicy, Preset
 from trainmaster.core.model.job import Budgets
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.rules.evidence import Rank, rank_of, round_end
-from trainmaster.core.rules.judge import judge
 
 CHIEF_KEY: Final = a_replica(CHIEF).key
 
@@ -338,15 +337,3 @@ def test_rerun_keeps_the_vm_that_replaced_the_one_on_which_the_member_failed() -
     rerun = apply(state, evolve(state, judge_held(state, exited(WORKER_0, signal=11)), NOW))
     (worker,) = (replica for replica in rerun.replicas if replica.replica_id == WORKER_0)
     assert (worker.attempt, worker.vm_generation, worker.instance_id) == (2, 2, "2002")
-
-
-def test_round_begins_without_a_report_of_an_agent_of_an_earlier_release() -> None:
-    """It does not report while its round is held."""
-    state = held(2, a_replica(WORKER_1, reports_held=False))
-    decisions = [
-        judge(state, AllReady(state.job.job_id, 1, at(90 + s), 2, ()), at(90 + s)) for s in (29, 30)
-    ]
-    assert [decision.is_provisional for decision in decisions] == [True, False]
-    assert action_of(decisions[1], BeginRound).number == 2
-    replaced = held(2, a_replica(WORKER_1, ReplicaState.REPLACING, reports_held=False))
-    assert judge_held(replaced).is_provisional, "the agent of a new VM reports"

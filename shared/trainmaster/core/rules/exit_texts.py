@@ -1,0 +1,81 @@
+"""Sentences about one exit: parts of the texts of its decision."""
+
+from __future__ import annotations
+
+from trainmaster.core.events import ExitCause, ReplicaExited
+from trainmaster.core.model.members import channel_members
+from trainmaster.core.model.replica import Replica
+from trainmaster.core.rules import evidence, messages
+from trainmaster.core.rules.exit_case import Case
+from trainmaster.core.rules.hung_member import find_member_without_failure
+from trainmaster.core.rules.repetition import is_transient
+from trainmaster.core.timeouts import LIKELY_BUG_FAILURES, QUICK_FAILURE_MAX_S
+
+
+def outcome(case: Case) -> str:
+    """Return what happened: `worker 1 exited with status 1 (ValueError)`, or in a verdict `Round 8
+    ended: worker 1 failed first: ...`.
+    """
+    if not case.is_verdict:
+        return f"{case.who} {messages.exit_outcome(case.event)}"
+    return f"Round {case.ended_round} ended: {_end_of_round(case)}"
+
+
+def _end_of_round(case: Case) -> str:
+    if case.event.cause is ExitCause.STALLED:
+        stalls = [end for end in case.ends or (case.event,) if isinstance(end, ReplicaExited)]
+        return messages.stalled_round(stalls, len(channel_members(case.job.plan)))
+    failure = messages.failure(case.event)
+    if case.is_hung:
+        failed = case.event.subject.replica_id.words
+        return f"{case.who} did not answer, and {failed} failed: {failure}"
+    absent = find_member_without_failure(case.state, case.event, case.ends)
+    if absent is None:
+        return f"{case.who} failed first: {failure}"
+    what = "had exited 0" if _had_completed(case, absent) else "reported no failure"
+    return f"{case.who} failed first: {failure}; {absent.replica_id.words} {what}"
+
+
+def _had_completed(case: Case, member: Replica) -> bool:
+    """Whether the member completed before the round ended: it was recalled, so its next incarnation
+    was ordered with the end of the round.
+    """
+    return member.ordered_at is not None and member.ordered_at == case.job.round.ordered_at
+
+
+def with_consequence(case: Case, consequence: str) -> str:
+    """Return the decision's text: what happened, and what follows."""
+    if case.is_verdict:
+        return f"{outcome(case)}. {consequence[0].upper()}{consequence[1:]}"
+    return f"{outcome(case)}: {consequence}"
+
+
+def about_vm(case: Case, cause: str, consequence: str) -> str:
+    """Return the text of a decision about something that happened to the VM of the replica."""
+    if case.is_verdict:
+        return f"Round {case.ended_round} ended: {cause}. Free of charge."
+    return f"{cause[0].upper()}{cause[1:]}: {consequence}"
+
+
+def after_pause(case: Case) -> str:
+    """Return ` after a pause of 4 s`; empty if there is none."""
+    pause_s = case.policy.restart_pause_s(case.quick_failures)
+    return f" after a pause of {pause_s} s" if pause_s else ""
+
+
+def bug_advice(case: Case) -> str:
+    """Return what to do about failures that look like a bug, with a leading space; empty unless
+    they do.
+    """
+    error = case.event.error
+    is_lost_peer = evidence.reports_lost_peer(case.event)
+    if is_lost_peer or (error is not None and is_transient(error)):
+        return ""
+    if case.quick_failures < LIKELY_BUG_FAILURES:
+        return ""
+    minutes = QUICK_FAILURE_MAX_S // 60
+    return (
+        f" {case.quick_failures} failures in a row, each within {minutes} minutes of the start,"
+        " look like a bug. "
+        f'`trainmaster.exitPolicy.fail: ["{case.code}"]` ends such a job at its first failure.'
+    )

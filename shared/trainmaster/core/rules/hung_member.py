@@ -1,0 +1,59 @@
+"""The member of a round that hung, where its peers give it away.
+
+A program that hangs reports no end. Its peers wait for it, give up and fail, and the first of them
+would be charged for a failure that it only suffered. If every member but one has failed, and every
+failure may be the loss of a peer, the member that is left is the peer that the others lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainmaster.core.events import End, ReplicaExited
+from trainmaster.core.model.job import State
+from trainmaster.core.model.members import is_ready, members
+from trainmaster.core.model.replica import Replica
+from trainmaster.core.rules import evidence
+
+
+def find_hung_member(state: State, first: ReplicaExited, ends: Sequence[End]) -> Replica | None:
+    """Return the member that hung in the round that ended; None if none is known to have.
+
+    `first` is the end that decides about the round, and `ends` are all ends of the round.
+
+    The member has the VM that it had in the round, and has reported that its program was stopped
+    there. If it had lost its VM, or had not reported, something else may have happened to it.
+    """
+    member = find_member_without_failure(state, first, ends)
+    if member is None:
+        return None
+    was_stopped = is_ready(state.job, member) and evidence.has_kept_vm(state.job, member)
+    is_reported = evidence.reports_lost_peer(first) and any(
+        evidence.reports_silent_peer(end) for end in ends
+    )
+    return member if was_stopped and is_reported else None
+
+
+def find_member_without_failure(
+    state: State, first: ReplicaExited, ends: Sequence[End]
+) -> Replica | None:
+    """Return the only member of the round that reported no failure, if all failures may be losses
+    of a peer; else None.
+    """
+    if not all(evidence.speaks_for_lost_peer(end) for end in ends or (first,)):
+        return None
+    without_failure = [
+        member
+        for member in members(state)
+        if member.replica_id not in state.job.round.without and not _has_failed(state, member, ends)
+    ]
+    return without_failure[0] if len(without_failure) == 1 else None
+
+
+def _has_failed(state: State, member: Replica, ends: Sequence[End]) -> bool:
+    """Whether the member's end was read, or the member reported with its readiness that it ended by
+    itself: not all ends of a large round are read.
+    """
+    if member.replica_id in map(evidence.replica_of, ends):
+        return True
+    return member.has_ended and is_ready(state.job, member)
