@@ -12,27 +12,21 @@ from tests.explorer.world import CrashedError, Port, World
 from tests.unit.cost.price_lists import price_list
 from trainmaster.core.model.tuning import TrialState, Tuning
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.flows import (
-    maintenance,
-    provision,
-    replica_exit,
-    submit,
-    sweep,
-    tune,
-    user_requests,
-    vm_ready,
-)
+from trainmaster.flows import user_requests
+from trainmaster.flows.dispatch import handlers_by_topic
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
+from trainmaster.memory.objects import MemoryObjects
 from trainmaster.memory.store import MemoryStore
-from trainmaster.messaging import agent_messages, google_events, internal_requests, topics
+from trainmaster.messaging import topics
 from trainmaster.messaging.push import Message
-from trainmaster.ports import Bus, Fleet, Store, Suggester
+from trainmaster.ports import Bus, Fleet, Objects, Store, Suggester
 
 if TYPE_CHECKING:
     from tests.explorer.cloud import Cloud
     from trainmaster.core.ledger import LedgerEntry
 
+USER: Final = "a user"
 CANCEL: Final = "cancel"
 """Stands for a call of the API, which the user repeats until it succeeds."""
 DELIVERIES_MAX: Final = 100
@@ -57,34 +51,17 @@ class Functions:
         self.down_until_s = 0.0
         """Until when no function is available, and messages wait."""
         self._published = 0
-        self._handlers: dict[str, Callable[[Message, CreationDeps], object]] = {
-            topics.SUBMIT: lambda message, deps: submit.handle(
-                message.data, "gs://b/jobs/job.json#1", deps
+        self.objects = MemoryObjects()
+        self._handlers: dict[str, Callable[[Message], object]] = {
+            **handlers_by_topic(
+                self._deps,
+                auth_deps=None,
+                fleet_deps=self._fleet_deps,
+                objects=lambda: cast("Objects", Port(world, self.objects)),
+                suggester=lambda: cast("Suggester", Port(world, Suggestions(world))),
             ),
-            topics.VM_READY: lambda message, deps: vm_ready.handle(
-                agent_messages.decode_vm_ready(message.data, message.published_at), deps
-            ),
-            topics.REPLICA_EXIT: lambda message, deps: replica_exit.handle(
-                agent_messages.decode_replica_exit(message.data, message.published_at), deps
-            ),
-            topics.MAINTENANCE: lambda message, deps: maintenance.handle(
-                google_events.decode_maintenance(message.data, message.published_at), deps
-            ),
-            topics.PROVISION: lambda message, deps: provision.handle(
-                internal_requests.decode_provision(message.data),
-                self._machines(),
-                deps,
-                message.published_at,
-                message.message_id,
-            ),
-            topics.TUNE: lambda message, deps: tune.handle(
-                internal_requests.decode_tune(message.data),
-                cast("Suggester", Port(world, Suggestions(world))),
-                deps,
-            ),
-            topics.SWEEP: lambda _, deps: sweep.handle(deps),
-            CANCEL: lambda message, deps: user_requests.cancel_job(
-                message.data.decode(), "a user", deps
+            CANCEL: lambda message: user_requests.cancel_job(
+                message.data.decode(), USER, self._deps()
             ),
         }
 
@@ -136,7 +113,7 @@ class Functions:
     def _handle(self, topic: str, message: Message) -> bool:
         """Return whether the message is acknowledged."""
         try:
-            self._handlers[topic](message, self._deps())
+            self._handlers[topic](message)
         except (CrashedError, TemporaryError):
             return False
         except PermanentError as error:
@@ -160,7 +137,7 @@ class Functions:
             prices=price_list,
         )
 
-    def _machines(self) -> FleetDeps:
+    def _fleet_deps(self) -> FleetDeps:
         return FleetDeps(
             cast("Fleet", Port(self._world, self.cloud)), Addresses(), "p", {}, run_in_turn
         )

@@ -14,7 +14,9 @@ from typing import Final
 from trainmaster.flows.commit.record import Deps
 from trainmaster.flows.provisioning import admission, reconciliation, vm_check
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
+from trainmaster.messaging import internal_requests
 from trainmaster.messaging.internal_requests import AdmissionPass, OrphanSearch, ProvisionRequest
+from trainmaster.messaging.push import Message
 
 LATE_S: Final = 120.0
 """Age at which a request without a ledger entry is dropped. The sweep repeats it every minute."""
@@ -55,3 +57,8 @@ def handle(
             admission.admit_all(deps, message_id, published_at)
         case ProvisionRequest():
             reconciliation.reconcile(request, fleet_deps, deps, message_id)
+
+
+def on_message(message: Message, deps: Deps, fleet_deps: FleetDeps) -> None:
+    request = internal_requests.decode_provision(message.data)
+    handle(request, fleet_deps, deps, message.published_at, message.message_id)
