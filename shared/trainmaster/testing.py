@@ -60,10 +60,15 @@ class MemoryClient(Client):
     """
 
     def __init__(self, project: str, api: Any, log: MemoryJobLog) -> None:
-        self.project, self._api, self._log, self._poll_s, self._known = project, api, log, 0.0, {}
+        self.project = project
+        self._api = api
+        self._log = log
+        self._poll_s = 0.0
+        self._known = {}
 
     def wait(self, job: Job | str, timeout_s: float | None = None) -> Job:
-        if not (current := self.describe(job)).has_ended:
+        current = self.describe(job)
+        if not current.has_ended:
             raise TimeoutError(
                 f"{current.job_id} is {current.state}: its test has to end its programs with `exit`"
             )
@@ -152,9 +157,8 @@ class Installation:
         restart as ready.
         """
         self._provision()
-        for _ in range(
-            2
-        ):  # the second time: replicas whose VMs were created when others were ready
+        # The second time: replicas whose VMs were created when others were ready.
+        for _ in range(2):
             state = self._state(job)
             for replica in state.replicas:
                 if replica.state is not ReplicaState.COMPLETED and not is_ready(state.job, replica):
@@ -195,7 +199,8 @@ class Installation:
         """
         self.now += timedelta(seconds=seconds)
         for job in self._store.live_jobs().jobs:
-            if (loaded := self._store.load_attempt(job.job_id)) is None:
+            loaded = self._store.load_attempt(job.job_id)
+            if loaded is None:
                 continue
             state = loaded.state
             waiting = {
@@ -207,7 +212,8 @@ class Installation:
 
     def _state(self, job: Job | str) -> State:
         job_id = self.client.describe(job).job_id
-        if (loaded := self._store.load_attempt(job_id)) is None:
+        loaded = self._store.load_attempt(job_id)
+        if loaded is None:
             raise PermanentError(f"{job_id}: has no attempt")
         return loaded.state
 
@@ -235,7 +241,8 @@ class Installation:
 
     def _report_ready(self, state: State, vm: Vm) -> None:
         """Report that the VM is ready, and how its last program ended, if it ended by itself."""
-        ended, directive = self._ends.setdefault(vm.instance_id, {}), _directive(vm)
+        ended = self._ends.setdefault(vm.instance_id, {})
+        directive = _directive(vm)
         is_evidence = bool(ended) and _key(ended) < (directive.attempt, directive.incarnation)
         data = self._message(state, vm, **({"ended": ended} if is_evidence else {}))
         self._deliver(topics.VM_READY, data)

@@ -1,8 +1,10 @@
 """The Cloud Functions: the real flows, with clocks and ports in which every call may fail.
 
-    deliver ──► flow ──► port call ──┬── the instance crashes before the call, or after it was applied
+    deliver ──► flow ──► port call ──┬── the instance crashes before the call, or after it was
+                                     │   applied
                                      ├── the call fails (TemporaryError), applied or not
-                                     └── the invocation is suspended: other invocations, agents and VMs continue
+                                     └── the invocation is suspended: other invocations, agents
+                                         and VMs continue
 
 A suspended invocation runs the other actions *inside* its port call, so that their effects lie
 between two of its own steps. This gives every interleaving in which the later invocation ends
@@ -183,7 +185,8 @@ class Functions:
         )
 
     def _intercept(self, name: str, call: partial[Any], queue_read: QueueRead | None = None) -> Any:
-        context, faults = self.context, self.context.faults
+        context = self.context
+        faults = context.faults
         drawn = context.rng.random()
         if drawn < faults.crash:
             if drawn < faults.crash / 2:
