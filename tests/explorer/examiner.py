@@ -2,13 +2,14 @@
 when.
 
 F1  No program of a round starts beside a program of another round.
-F2  A stopped round has one verdict. A charged member's program failed by itself, and no machine of the round had failed
-    before. A failure without such a fault is paid for.
+F2  A stopped round has one verdict. A charged member's program failed by itself, and no machine of
+    the round had failed before. A failure without such a fault is paid for.
 F3  While capacity exists, every stop leads to the next round, a rerun or the end: every job ends.
 F4  No job is FAILED without a failed program or set-up.
 F5  SUCCEEDED exactly if the primary exited 0.
 F6  The VMs of a job with `maxCost` cost no more, at list prices.
-F7  A job begins to run when each required replica has reported from a VM where the gang is now, or has completed.
+F7  A job begins to run when each required replica has reported from a VM where the gang is now, or
+    has completed.
 
 Besides: a sentence of `why` names a machine or program that really failed, budgets, leaks, and the
 ledger's replay.
@@ -72,7 +73,9 @@ class Charge:
 
 class Examiner:
     def __init__(self, job: ExploredJob, store: MemoryStore) -> None:
-        self._job, self._world, self._store = job, job.world, store
+        self._job = job
+        self._world = job.world
+        self._store = store
         self.state: State | None = None
         self.ended_s: float | None = None
         self.round = Round(FIRST)
@@ -119,7 +122,8 @@ class Examiner:
             for p in self._job.programs.all
             if p.key == program.key and p.without != program.without
         ]
-        members, elastic = channel_members(self._job.plan), self._job.plan.elastic
+        members = channel_members(self._job.plan)
+        elastic = self._job.plan.elastic
         present = [member for rank, member in enumerate(members) if rank not in program.without]
         if others or (program.without and program.replica_id not in present):
             self._world.violate("several member sets", program, program.without, *others)
@@ -163,7 +167,8 @@ class Examiner:
     def on_commit(self, entry: LedgerEntry) -> None:
         loaded = self._store.load_attempt(entry.job_id)
         assert loaded
-        before, self.state = self.state, loaded.state
+        before = self.state
+        self.state = loaded.state
         if before is None:
             self._job.accept(loaded.state.job.plan)
             return
@@ -192,7 +197,8 @@ class Examiner:
             self._examine_success()
 
     def _examine_start(self, state: State) -> None:
-        floor, completed = state.job.placement.floor, ReplicaState.COMPLETED
+        floor = state.job.placement.floor
+        completed = ReplicaState.COMPLETED
         up = {
             which
             for (which, generation), vms in self._vms.items()
@@ -257,7 +263,8 @@ class Examiner:
         attempt or the job.
         """
         assert self.state
-        job, round_ = self.state.job, self.round
+        job = self.state.job
+        round_ = self.round
         if charges and round_.is_judged:
             self._world.violate("F2 second verdict", round_.key, *charges)
         for charge in charges:
@@ -436,10 +443,8 @@ class Examiner:
         """A replica that is judged alone pays for each failure of its program, whoever caused it,
         and no other end.
         """
-        subject, assertable = (
-            event.subject,
-            [charge for charge in charges if charge.kind != "fail" or charge.replica_id],
-        )
+        subject = event.subject
+        assertable = [charge for charge in charges if charge.kind != "fail" or charge.replica_id]
         ends = [
             program
             for program in self._job.programs.all
@@ -489,7 +494,8 @@ class Examiner:
 
     def examine_end(self) -> None:
         """Check what must be true when all faults have ended long ago."""
-        world, state = self._world, self.state
+        world = self._world
+        state = self.state
         if state is None:
             return world.violate("never accepted")
         job = state.job
@@ -520,7 +526,8 @@ class Examiner:
         if left < 0:
             self._world.violate("F6 above its maxCost", self._job.cost, cap)
         if state is JobState.CANCELLED:
-            left_s, percent_s = left / cap.per_hour * 3600, cap.amount / cap.per_hour * 36
+            left_s = left / cap.per_hour * 3600
+            percent_s = cap.amount / cap.per_hour * 36
             limit = next(s for s in (120, 180, 240, 300, 600, 1e9) if left_s <= max(s, percent_s))
             self._world.notes[f"CANCELLED with at most {limit:g} s left"] += 1
             self._world.notes["CANCELLED after a save"] += any(
@@ -536,7 +543,8 @@ class Examiner:
         """
         assert self.state
         assert self.ended_s is not None
-        job, profile = self.state.job, self._world.profile
+        job = self.state.job
+        profile = self._world.profile
         had_failure = any(
             program.cause in (OWN, PEER, STALLED, "reboot") for program in self._job.programs.all
         )

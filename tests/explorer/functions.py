@@ -66,16 +66,11 @@ class Functions:
         }
 
     def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
-        world, profile = self._world, self._world.profile
+        world = self._world
+        profile = world.profile
         if topic not in self._handlers:
             return
-        if world.chance(
-            profile.lost
-            if topic in REQUESTS
-            else profile.lost_event
-            if topic in AGENT_EVENTS
-            else 0
-        ):
+        if world.chance(self._loss_probability(topic)):
             world.log("lost message", topic)
             return
         self._published += 1
@@ -84,12 +79,21 @@ class Functions:
             delay_s = world.between(LATE_S if world.chance(profile.late) else DELIVERY_S)
             world.after(delay_s, self._deliver, topic, message, 1)
 
+    def _loss_probability(self, topic: str) -> float:
+        profile = self._world.profile
+        if topic in REQUESTS:
+            return profile.lost
+        if topic in AGENT_EVENTS:
+            return profile.lost_event
+        return 0.0
+
     def publish_all(self, topic: str, messages: Sequence[bytes]) -> None:
         for data in messages:
             self.publish(topic, data, {})
 
     def _deliver(self, topic: str, message: Message, attempt: int) -> None:
-        if (wait_s := self.down_until_s - self._world.now_s) > 0:
+        wait_s = self.down_until_s - self._world.now_s
+        if wait_s > 0:
             self._world.within((wait_s, wait_s + 5.0), self._deliver, topic, message, attempt)
             return
         self._world.begin(partial(self._invoke, topic, message, attempt))

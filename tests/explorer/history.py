@@ -34,7 +34,8 @@ class History:
 
     def run(self) -> World:
         """Run until all jobs have ended, and check what must be true then."""
-        world, profile = self.world, self.world.profile
+        world = self.world
+        profile = world.profile
         world.after(profile.faults_s, self._end_faults)
         if world.run(profile.faults_s + profile.horizon_s, self._has_ended):
             world.run(world.now_s + SETTLED_S, lambda: False)  # what is in flight is delivered

@@ -124,7 +124,8 @@ class FaultyStudy(Study):
     @property
     def deps(self) -> CreationDeps:
         deps = super().deps
-        store, bus = FaultyPort(self.store, self), FaultyPort(self.bus, self)
+        store = FaultyPort(self.store, self)
+        bus = FaultyPort(self.bus, self)
         return CreationDeps(cast("Store", store), cast("Bus", bus), deps.clock, deps.sleep)
 
     def handle(self, function: Callable[[], object]) -> None:
