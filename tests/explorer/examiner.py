@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tests.explorer.programs import DONE, OWN, PEER, SAVED, STALLED, Program
-from trainmaster.core.actions import Ignore
+from trainmaster.core.actions import DeleteJob, Ignore
 from trainmaster.core.events import ExitCause, ReplicaExited, VmLost
 from trainmaster.core.ledger import LedgerEntry, fold
 from trainmaster.core.model.gang import required_replicas
@@ -178,6 +178,8 @@ class Examiner:
         if isinstance(entry.event, VmLost) and not isinstance(entry.decision.action, Ignore):
             self._lost.add(entry.event.subject.vm.instance_id)
         self._world.log("commit", entry.key, entry.decision.reason.value, "-", entry.decision.text)
+        if isinstance(entry.decision.action, DeleteJob) and not before.job.state.is_terminal:
+            self._world.violate("deleted before its end", before.job.state)
         if loaded.state.job.attempt > before.job.attempt and self._is_about_single(entry):
             self.round.is_judged = True  # the round ends with its attempt
         if isinstance(entry.event, ReplicaExited) and entry.event.cause is ExitCause.UNFIT:

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 USER: Final = "a user"
 CANCEL: Final = "cancel"
-"""Stands for a call of the API, which the user repeats until it succeeds."""
+DELETE: Final = "delete"
+LABEL: Final = "label"
+USER_REQUESTS: Final = (CANCEL, DELETE, LABEL)
+"""Topics that stand for calls of the API about a job, which the user repeats until they succeed."""
 DELIVERIES_MAX: Final = 100
 LATE_S: Final = (1.0, 200.0)
 DELIVERY_S: Final = (0.02, 0.5)
@@ -60,9 +63,9 @@ class Functions:
                 objects=lambda: cast("Objects", Port(world, self.objects)),
                 suggester=lambda: cast("Suggester", Port(world, Suggestions(world))),
             ),
-            CANCEL: lambda message: user_requests.cancel_job(
-                message.data.decode(), USER, self._deps()
-            ),
+            CANCEL: self._cancel_job,
+            DELETE: self._delete_job,
+            LABEL: self._change_labels,
         }
 
     def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
@@ -121,13 +124,26 @@ class Functions:
         except (CrashedError, TemporaryError):
             return False
         except PermanentError as error:
-            if topic != CANCEL:
+            if topic not in USER_REQUESTS:
                 self._world.violate("rejected", topic, error)
         except Exception as error:  # noqa: BLE001 - a bug of a flow, which is reported with its seed
             where = traceback.format_exc(limit=-4)
             self._world.violate("exception", topic, type(error).__name__, error, where)
             return False
         return True
+
+    def _cancel_job(self, message: Message) -> None:
+        user_requests.cancel_job(message.data.decode(), USER, self._deps())
+
+    def _delete_job(self, message: Message) -> None:
+        request = message.attributes["request"]
+        user_requests.delete_job(message.data.decode(), request, self._deps(), by=USER)
+
+    def _change_labels(self, message: Message) -> None:
+        request = message.attributes["request"]
+        user_requests.change_labels(
+            message.data.decode(), {"request": request}, request, None, self._deps(), by=USER
+        )
 
     def _deps(self) -> CreationDeps:
         world = self._world
