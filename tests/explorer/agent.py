@@ -178,8 +178,11 @@ class Agent:
         members = channel_members(self.vm.job.plan)
         silent = []
         gives_up_s = world.now_s + after_s
-        programs = [p for p in self.vm.job.programs.all if p.replica_id in members]
-        for program in [p for p in programs if p.is_alive and p.key == key]:
+        programs = [
+            program for program in self.vm.job.programs.all if program.replica_id in members
+        ]
+        running = [program for program in programs if program.is_alive and program.key == key]
+        for program in running:
             if program.agent is self or world.rng.random() > DATAGRAMS_LOST:
                 program.agent._later((0.5, 0.6), program.agent.ask, key, gives_up_s)
             else:

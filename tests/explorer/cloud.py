@@ -233,9 +233,8 @@ class Cloud:
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         key = create.request_key(job.job_id)
         if key not in self._requests:
-            existing = [
-                vm for name in create.names if (vm := self.present.get((name, create.zone)))
-            ]
+            found = [self.present.get((name, create.zone)) for name in create.names]
+            existing = [vm for vm in found if vm is not None]
             if any(vm.generation != create.vm_generation or vm.status not in UP for vm in existing):
                 return Pending()
             self._requests[key] = self._refuse(create.zone) or self._insert(job, create, metadata)
