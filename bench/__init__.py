@@ -2,7 +2,8 @@
 systems.
 
 cloud           the Firestore emulator, a store whose calls are counted, the VMs' identity tokens
-control_plane   the real flows on several threads, the bus between them in memory, VMs that are dictionary entries
+control_plane   the real flows on several threads, the bus between them in memory, VMs that are
+                dictionary entries
 NAME            one group of measurements each: gangs, job_cost, many_jobs
 peers           the same programs on the local stack and on its peers
 report          the results as docs/benchmarks.json, and as docs/benchmarks.md with its plots

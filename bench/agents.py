@@ -42,7 +42,8 @@ class Agents:
         """
         if vm.directive is None:
             raise ValueError(f"{vm.name} has no directive")
-        attempt, incarnation = vm.directive.attempt, vm.directive.incarnation
+        attempt = vm.directive.attempt
+        incarnation = vm.directive.incarnation
         now = datetime.now(UTC)
         document = event_body(vm, job_id, None, (attempt, incarnation), now, fields)
         task = f"{vm.replica_id.task_type}/{vm.replica_id.index}"

@@ -1,8 +1,10 @@
 """How fast searches find capacity, in seeded weather: `python -m bench.arena [[FIRST] END]`.
 
     oracle           takes the first candidate that has room
-    Trainmaster      the rules of the product, with Google's advice; also without it, and with the opposite of it
-    cheapest first   the rule of SkyPilot 0.14.1: by price, each once; then again, after a pause of one to five minutes
+    Trainmaster      the rules of the product, with Google's advice; also without it, and with the
+                     opposite of it
+    cheapest first   the rule of SkyPilot 0.14.1: by price, each once; then again, after a pause of
+                     one to five minutes
     one region       the rules of the product for a job without alternatives
 
 A job has 36 candidates: two machines, three zones in each of three regions, Spot and on demand. All
@@ -52,9 +54,15 @@ CREATION_S: Final = (8.0, 25.0)
 VISIT_S: Final = 7200.0
 """Other jobs request VMs of each candidate every two hours."""
 ZONES: Final = (
-    *("us-central1-a", "us-central1-b", "us-central1-c"),
-    *("us-east1-b", "us-east1-c", "us-east1-d"),
-    *("us-west1-a", "us-west1-b", "us-west1-c"),
+    "us-central1-a",
+    "us-central1-b",
+    "us-central1-c",
+    "us-east1-b",
+    "us-east1-c",
+    "us-east1-d",
+    "us-west1-a",
+    "us-west1-b",
+    "us-west1-c",
 )
 ONE_REGION: Final = ZONES[:3]
 GROUPS: Final = tuple(
@@ -152,10 +160,16 @@ class Search:
 
     def request(self, number: int) -> tuple[str, ...] | None:
         """Request the gang. Return None if it is ready, else the zones that Google names."""
-        rng, (zone, group) = self._rng, self.market.pools[number]
+        rng = self._rng
+        zone, group = self.market.pools[number]
         if self.room(number, self.now_s) >= GANG:
-            free = (p for n, p in enumerate(self.market.prices) if self.room(n, self.now_s) >= GANG)
-            self.price = self.market.prices[number] / min(free)
+            prices = self.market.prices
+            available = (
+                price
+                for candidate, price in enumerate(prices)
+                if self.room(candidate, self.now_s) >= GANG
+            )
+            self.price = prices[number] / min(available)
             self.now_s += rng.uniform(*CREATION_S) + READY_S
             return None
         named = self.weather.named(
@@ -188,7 +202,8 @@ class Search:
     def advice(self) -> dict[tuple[str, str], float]:
         """Return what Google says, as all jobs that ask within ten minutes get it."""
         asked_s = self.now_s // ADVICE_KEPT.total_seconds() * ADVICE_KEPT.total_seconds()
-        said, opinion = self.weather.advice, self.opinion
+        said = self.weather.advice
+        opinion = self.opinion
         pools = [(zone, group) for zone, group in self.market.pools if opinion and group.spot]
         return {
             (zone, machine_kind(group, spot=True)): opinion(
@@ -216,7 +231,8 @@ def oracle_s(search: Search) -> float:
 
 def cheapest_first(search: Search) -> None:
     """Search as SkyPilot does."""
-    prices, pause_s = search.market.prices, 60.0
+    prices = search.market.prices
+    pause_s = 60.0
     order = sorted(range(len(prices)), key=prices.__getitem__)
     while search.now_s < LIMIT_S and not any(search.request(number) is None for number in order):
         search.now_s += pause_s
@@ -242,11 +258,11 @@ def trainmaster(search: Search) -> None:
             job.attempt,
             job.zone,
             job.placement.round,
-            CapacityErrorKind.STOCKOUT,
-            "ZONE_RESOURCE_POOL_EXHAUSTED",
-            "no capacity",
-            at(search.now_s),
-            named,
+            error_kind=CapacityErrorKind.STOCKOUT,
+            code="ZONE_RESOURCE_POOL_EXHAUSTED",
+            message="no capacity",
+            at=at(search.now_s),
+            zones_available=named,
             outlook=search.outlook() if may_begin_pass(job) else (),
         )
         state = _after(state, error, search)
@@ -276,22 +292,29 @@ def compare(weathers: Iterable[int], climate: Climate) -> dict[str, tuple[float,
     """
     found: dict[str, list[tuple[float, float]]] = {arm: [] for arm in ARMS}
     for seed in weathers:
-        weather, market = Weather(seed, climate), anywhere(seed)
+        weather = Weather(seed, climate)
+        market = anywhere(seed)
         best_s = oracle_s(Search(weather, market))
         for arm, (search_in, opinion) in ARMS.items():
             search = Search(weather, one_region() if arm == "one region" else market, opinion)
             search_in(search)
             found[arm].append((log(min(search.now_s, LIMIT_S) / best_s), log(search.price)))
-    return {
-        arm: (exp(fmean(t for t, _ in logs)), exp(fmean(p for _, p in logs)))
-        for arm, logs in found.items()
-    }
+    return {arm: _geometric_means(logs) for arm, logs in found.items()}
+
+
+def _geometric_means(logs: list[tuple[float, float]]) -> tuple[float, float]:
+    """Return the means of the times and prices whose logarithms these are."""
+    times = fmean(log_time for log_time, _ in logs)
+    prices = fmean(log_price for _, log_price in logs)
+    return exp(times), exp(prices)
 
 
 def main() -> None:
     """Print a table of all climates, and draw it if `make bench-peers` has installed what draws."""
-    weathers, rows = range(*map(int, sys.argv[1:] or ["1000"])), []
-    first, last = weathers[0], weathers[-1]
+    weathers = range(*map(int, sys.argv[1:] or ["1000"]))
+    rows = []
+    first = weathers[0]
+    last = weathers[-1]
     sys.stdout.write(
         f"| weathers {first} to {last} | {' | '.join(ARMS)} |\n{'| --- ' * (len(ARMS) + 1)}|\n"
     )

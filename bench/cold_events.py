@@ -142,7 +142,8 @@ def world(folder: Path) -> Iterator[World]:
         )
         for service in services
     ]
-    issuer, iap = TokenIssuer(), IapIssuer()
+    issuer = TokenIssuer()
+    iap = IapIssuer()
     servers = [key_server(issuer.certificates), iam.listen(0, PROJECT, STACK), iap.listen()]
     with ExitStack() as stack:
         stack.callback(ports.close)

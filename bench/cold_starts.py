@@ -2,7 +2,8 @@
 same client libraries.
 
     start    the process as Cloud Functions starts it, until it answers: what a user waits for
-    import   the part of it in which the function is loaded, measured in an interpreter that does nothing else
+    import   the part of it in which the function is loaded, measured in an interpreter that does
+             nothing else
     event    from there until its first event is answered (cold_events.py)
     memory   of its processes together, when the first event has been answered
 
@@ -278,7 +279,8 @@ def table(comparisons: Mapping[str, Comparison]) -> Iterator[str]:
     )
     yield f"{'':14s} {columns}"
     for name, comparison in comparisons.items():
-        cold, bare = comparison.function, comparison.bare
+        cold = comparison.function
+        bare = comparison.bare
         verdict = f"over the limit: {', '.join(over[name])}" if name in over else "ok"
         yield (
             f"{name:14s} {cold.start:6.2f} s {bare.start:6.2f} s {cold.start / bare.start:6.2f}"

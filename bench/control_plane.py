@@ -16,23 +16,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Final
+from typing import Final
 
 from trainmaster.core.model.vm import Vm
 from trainmaster.errors import TemporaryError
-from trainmaster.flows import maintenance, provision, replica_exit, submit, sweep, vm_ready
+from trainmaster.flows.dispatch import handlers_by_topic
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.gcp.addresses import DnsAddresses
 from trainmaster.memory.bus import MemoryBus
 from trainmaster.memory.fleet import MemoryFleet
-from trainmaster.messaging import agent_messages, google_events, internal_requests, topics
-from trainmaster.messaging.authenticate import (
-    AuthDeps,
-    Authenticated,
-    authenticate,
-    authenticate_loss,
-)
+from trainmaster.messaging import topics
+from trainmaster.messaging.authenticate import AuthDeps
 from trainmaster.messaging.push import Message
 from trainmaster.ports import Store
 
@@ -40,8 +35,8 @@ THREADS: Final = 16
 REDELIVERY_S: Final = 0.5
 POLL_S: Final = 0.01
 
-Delivery = tuple[str, Callable[[], object]]
-"""Name of a function, and its call."""
+Delivery = tuple[str, Message]
+"""A topic, and a message to its function."""
 
 
 @dataclass
@@ -60,9 +55,14 @@ class ControlPlane:
     """Deliveries of messages that agents send while `run` handles others."""
     fleet: MemoryFleet = field(default_factory=MemoryFleet)
     invocations: Counter[str] = field(default_factory=Counter)
-    """Deliveries by function, the failed ones included."""
+    """Deliveries by topic, the failed ones included."""
     failures: int = 0
     """Deliveries that failed with a transient error."""
+
+    def __post_init__(self) -> None:
+        self._handlers = handlers_by_topic(
+            lambda: self.deps, auth_deps=self.auth, fleet_deps=lambda: self.fleet_deps
+        )
 
     @property
     def deps(self) -> CreationDeps:
@@ -84,39 +84,20 @@ class ControlPlane:
 
     def submit(self, job_id: str, spec: Mapping[str, object]) -> Delivery:
         data = json.dumps({"jobId": job_id, **spec}).encode()
-        return "submit", lambda: submit.handle(data, f"gs://bucket/jobs/{job_id}.json#1", self.deps)
+        attributes = {"source": f"gs://bucket/jobs/{job_id}.json#1"}
+        return topics.SUBMIT, Message(data, attributes, "", datetime.now(UTC))
 
     def sweep(self) -> Delivery:
-        return "sweep", lambda: sweep.handle(self.deps)
+        return topics.SWEEP, Message(b"{}", {}, "", datetime.now(UTC))
 
     def vm_ready(self, message: Message) -> Delivery:
-        return "vm_ready", partial(
-            self._report, agent_messages.decode_vm_ready, vm_ready.handle, message
-        )
+        return topics.VM_READY, message
 
     def replica_exit(self, message: Message) -> Delivery:
-        return "replica_exit", partial(
-            self._report, agent_messages.decode_replica_exit, replica_exit.handle, message
-        )
-
-    def _report(
-        self, decode: Callable[..., Any], flow: Callable[..., object], message: Message
-    ) -> None:
-        event = decode(message.data, message.published_at)
-        authenticated = (
-            authenticate(event.subject, message, self.auth) if self.auth else Authenticated()
-        )
-        flow(event, self.deps, authenticated.loaded)
+        return topics.REPLICA_EXIT, message
 
     def maintenance(self, message: Message) -> Delivery:
-        def handle() -> None:
-            event = google_events.decode_maintenance(message.data, message.published_at)
-            authenticated = (
-                authenticate_loss(event, message, self.auth) if self.auth else Authenticated()
-            )
-            maintenance.handle(event, self.deps, authenticated.loaded)
-
-        return "maintenance", handle
+        return topics.MAINTENANCE, message
 
     def run(self, deliveries: Sequence[Delivery]) -> None:
         """Handle the deliveries, and the requests that follow from them, until none is left."""
@@ -127,22 +108,20 @@ class ControlPlane:
             while running or self.requests.size or not self.arrivals.empty():
                 while not self.arrivals.empty():
                     running.append(pool.submit(self._repeat, *self.arrivals.get()))
-                for message in self.requests.drain():
-                    request = internal_requests.decode_provision(message.data)
-                    handle = partial(provision.handle, request, self.fleet_deps, self.deps)
-                    running.append(
-                        pool.submit(self._repeat, message.topic.removeprefix(PREFIX), handle)
-                    )
+                running.extend(
+                    pool.submit(self._repeat, message.topic, message)
+                    for message in self.requests.drain()
+                )
                 for future in [future for future in running if future.done()]:
                     future.result()
                     running.remove(future)
                 time.sleep(POLL_S if running else 0)
 
-    def _repeat(self, function: str, handle: Callable[[], object]) -> None:
+    def _repeat(self, topic: str, message: Message) -> None:
         while True:
-            self.invocations[function] += 1
+            self.invocations[topic] += 1
             try:
-                handle()
+                self._handlers[topic](message)
             except TemporaryError:
                 self.failures += 1
                 time.sleep(REDELIVERY_S)
@@ -151,9 +130,6 @@ class ControlPlane:
 
     def vms(self, job_id: str) -> tuple[Vm, ...]:
         return self.fleet.list_vms(job_id)
-
-
-PREFIX: Final = topics.PROVISION.removesuffix("provision")
 
 
 def run_all(threads: int, tasks: Sequence[Callable[[], None]]) -> None:

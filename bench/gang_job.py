@@ -115,7 +115,9 @@ class Gang:
 
     def cost_of(self, phase: Callable[[], None]) -> Cost:
         """Run a phase, which is one of the methods below, and return what it costs."""
-        functions, meter, calls = self.functions, self._meter, self._fleet.calls
+        functions = self.functions
+        meter = self._meter
+        calls = self._fleet.calls
         meter.reset()
         calls.clear()
         functions.invocations.clear()
@@ -135,7 +137,8 @@ class Gang:
         )
 
     def start(self) -> None:
-        self.functions.run([ready for vm in self._vms if (ready := self._report(vm))])
+        reports = [self._report(vm) for vm in self._vms]
+        self.functions.run([report for report in reports if report is not None])
         self._check_running()
 
     def lose_one(self) -> None:
@@ -199,7 +202,8 @@ class Gang:
 
     def _report_later(self, vm: Vm) -> None:
         """Let the VM's agent report, as soon as it reads its directive."""
-        if ready := self._report(vm):
+        ready = self._report(vm)
+        if ready is not None:
             self.functions.arrivals.put(ready)
 
     def _report(self, vm: Vm) -> Delivery | None:

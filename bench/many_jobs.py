@@ -1,6 +1,7 @@
 """Work that grows with the number of jobs: draining the admission queue, and one sweep.
 
-queue    J jobs of one VM wait under a limit of J / 10 VMs; jobs are admitted, run and end until none is left
+queue    J jobs of one VM wait under a limit of J / 10 VMs; jobs are admitted, run and end until
+         none is left
 sweep    J running jobs of ten replicas each: one sweep and all that it requests
 """
 

@@ -48,14 +48,8 @@ class Meter:
 def attach(client: Client, meter: Meter) -> None:
     """Count all calls that the client makes from now on."""
     api: Any = client._firestore_api  # noqa: SLF001 - the client offers no hook for what it sends
-    api.batch_get_documents = _counted(
-        api.batch_get_documents,
-        lambda found: sum("found" in answer or "missing" in answer for answer in found),
-        meter,
-    )
-    api.run_query = _counted(
-        api.run_query, lambda found: max(1, sum("document" in answer for answer in found)), meter
-    )
+    api.batch_get_documents = _counted(api.batch_get_documents, _documents, meter)
+    api.run_query = _counted(api.run_query, _query_results, meter)
     api.run_aggregation_query = _counted(api.run_aggregation_query, _counts, meter)
     commit = api.commit
 
@@ -77,6 +71,14 @@ def _counted(
         return iter(responses)
 
     return count
+
+
+def _documents(responses: list[Any]) -> int:
+    return sum("found" in response or "missing" in response for response in responses)
+
+
+def _query_results(responses: list[Any]) -> int:
+    return max(1, sum("document" in response for response in responses))
 
 
 def _counts(responses: list[Any]) -> int:

@@ -132,9 +132,8 @@ def _page(data: Mapping[str, Any], rows: list[Row], images: Path) -> Iterator[st
     )
     yield f"| | unit | {' | '.join(systems)} | n | load | on |"
     yield "| --- " * (len(systems) + 5) + "|"
-    largest = {
-        match["name"]: int(match["size"]) for row in rows if (match := LARGEST.match(row.name))
-    }
+    matches = [LARGEST.match(row.name) for row in rows]
+    largest = {match["name"]: int(match["size"]) for match in matches if match is not None}
     for row in rows:
         match = LARGEST.match(row.name)
         if match is None or int(match["size"]) == largest[match["name"]]:

@@ -11,21 +11,15 @@ from flask import Request
 
 from trainmaster.flows import provision as flow
 from trainmaster.messaging import push
-from trainmaster.messaging.internal_requests import decode_provision
 from trainmaster.wiring.core_services import bus
 from trainmaster.wiring.fleet import fleet_deps, provision_deps
 
 
 @functions_framework.http
 def provision(request: Request) -> push.Response:
-    return push.serve(request, "provision", _handle, bus)
-
-
-def _handle(message: push.Message) -> None:
-    flow.handle(
-        decode_provision(message.data),
-        fleet_deps(),
-        provision_deps(),
-        message.published_at,
-        message.message_id,
+    return push.serve(
+        request,
+        "provision",
+        lambda message: flow.on_message(message, provision_deps(), fleet_deps()),
+        bus,
     )

@@ -9,18 +9,12 @@ from flask import Request
 
 from trainmaster.flows import replica_exit as flow
 from trainmaster.messaging import push
-from trainmaster.messaging.agent_messages import decode_replica_exit, decode_subject
-from trainmaster.messaging.authenticate import authenticate
 from trainmaster.wiring.authentication import auth_deps
 from trainmaster.wiring.core_services import bus, deps
 
 
 @functions_framework.http
 def replica_exit(request: Request) -> push.Response:
-    return push.serve(request, "replica_exit", _handle, bus)
-
-
-def _handle(message: push.Message) -> None:
-    authenticated = authenticate(decode_subject(message.data), message, auth_deps())
-    event = decode_replica_exit(message.data, message.published_at)
-    flow.handle(event, deps(), authenticated.loaded)
+    return push.serve(
+        request, "replica_exit", lambda message: flow.on_message(message, deps(), auth_deps()), bus
+    )

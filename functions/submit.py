@@ -13,8 +13,6 @@ from trainmaster.wiring.intake_deps import intake_deps
 
 @functions_framework.http
 def submit(request: Request) -> push.Response:
-    return push.serve(request, "submit", _handle, bus)
-
-
-def _handle(message: push.Message) -> None:
-    flow.handle(message.data, message.attributes.get("source"), intake_deps(), message.published_at)
+    return push.serve(
+        request, "submit", lambda message: flow.on_message(message, intake_deps()), bus
+    )

@@ -12,4 +12,4 @@ from trainmaster.wiring.core_services import bus, deps
 
 @functions_framework.http
 def sweep(request: Request) -> push.Response:
-    return push.serve(request, "sweep", lambda _: flow.handle(deps()), bus)
+    return push.serve(request, "sweep", lambda message: flow.on_message(message, deps()), bus)

@@ -9,15 +9,15 @@ from flask import Request
 
 from trainmaster.flows import tune as flow
 from trainmaster.messaging import push
-from trainmaster.messaging.internal_requests import decode_tune
 from trainmaster.suggesters.optuna_suggester import OptunaSuggester
 from trainmaster.wiring.core_services import bus, creation_deps
 
 
 @functions_framework.http
 def tune(request: Request) -> push.Response:
-    return push.serve(request, "tune", _handle, bus)
-
-
-def _handle(message: push.Message) -> None:
-    flow.handle(decode_tune(message.data), OptunaSuggester(), creation_deps())
+    return push.serve(
+        request,
+        "tune",
+        lambda message: flow.on_message(message, creation_deps(), OptunaSuggester()),
+        bus,
+    )

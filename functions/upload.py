@@ -7,7 +7,6 @@ from flask import Request
 
 from trainmaster.flows import upload as flow
 from trainmaster.messaging import push
-from trainmaster.messaging.google_events import decode_upload
 from trainmaster.wiring.core_services import bus
 from trainmaster.wiring.intake_deps import intake_deps
 from trainmaster.wiring.objects import objects
@@ -15,8 +14,6 @@ from trainmaster.wiring.objects import objects
 
 @functions_framework.http
 def upload(request: Request) -> push.Response:
-    return push.serve(request, "upload", _handle, bus)
-
-
-def _handle(message: push.Message) -> None:
-    flow.handle(decode_upload(message.attributes, message.data), objects(), intake_deps())
+    return push.serve(
+        request, "upload", lambda message: flow.on_message(message, intake_deps(), objects()), bus
+    )

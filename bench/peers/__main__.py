@@ -104,7 +104,7 @@ def main() -> None:
     parser.add_argument(
         "--minutes", type=float, default=8, help="begin no round's measurement later"
     )
-    names = [one.name for one in SYSTEMS]
+    names = [system.name for system in SYSTEMS]
     parser.add_argument("--systems", nargs="+", choices=names, default=names)
     everything = [*measures.AT_ONCE, *measures.IN_TURN, *measures.AT_LAST]
     parser.add_argument(
@@ -120,25 +120,25 @@ def main() -> None:
         "--page", action="store_true", help="write docs/benchmarks.json and docs/benchmarks.md"
     )
     options = parser.parse_args()
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
-    )  # ends what was started, as Ctrl-C does
+    # SIGTERM ends what was started, as Ctrl-C does.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     shutil.rmtree(options.folder, ignore_errors=True)
     comparison = Comparison(time.monotonic() + 60 * options.minutes, options.only)
-    versions, ready = {}, list[System]()
+    versions = {}
+    ready: list[System] = []
     with ExitStack() as stack:
-        for one in SYSTEMS:
-            if one.name not in options.systems:
+        for system_type in SYSTEMS:
+            if system_type.name not in options.systems:
                 continue
-            system = one(options.folder.absolute() / one.__name__.lower())
+            system = system_type(options.folder.absolute() / system_type.__name__.lower())
             stack.callback(system.down)
             try:
-                versions[one.name] = system.version()
+                versions[system_type.name] = system.version()
                 system.up()
                 ready.append(system)
             except Exception as reason:  # noqa: BLE001 - as above
-                versions[one.name] = f"skipped: {words(reason)}"
-            print(f"{one.name} {versions[one.name]}", flush=True)
+                versions[system_type.name] = f"skipped: {words(reason)}"
+            print(f"{system_type.name} {versions[system_type.name]}", flush=True)
         compare(ready, options.rounds, comparison)
     if options.page:
         report.store(comparison.rows.values(), versions)

@@ -52,10 +52,8 @@ class Torchrun(System):
         )
 
     def rendezvous(self, *, is_host: bool) -> tuple[str, ...]:
-        endpoint, host = (
-            f"--rdzv-endpoint=127.0.0.1:{self.port}",
-            f"--rdzv-conf=is_host={int(is_host)}",
-        )
+        endpoint = f"--rdzv-endpoint=127.0.0.1:{self.port}"
+        host = f"--rdzv-conf=is_host={int(is_host)}"
         return ("--rdzv-id=bench", "--rdzv-backend=c10d", endpoint, host)
 
     def lose_machine(self, run: Run) -> None:
@@ -69,7 +67,7 @@ class Torchrun(System):
         node = next(
             node
             for node in self.started
-            if run.processes[1] in [one.pid for one in family(node.pid)]
+            if run.processes[1] in [process.pid for process in family(node.pid)]
         )
         node.send_signal(signal.SIGTERM)
 

@@ -71,9 +71,11 @@ def stockout(system: System, one: Run, fewest: int) -> Iterator[Values]:
     offered = time.time()
     system.offer_machine(run)
     time.sleep(WINDOW_S - STOCKOUT_S)
-    all_steps = [one.at for one in run.moments if (one.moment, one.rank) == ("step", 0)]
+    all_steps = [
+        moment.at for moment in run.moments if moment.moment == "step" and moment.rank == 0
+    ]
     steps = [at for at in all_steps if began < at < began + WINDOW_S]
-    name = ELASTIC + ", not elastic" * (fewest == run.ranks)
+    name = f"{ELASTIC}, not elastic" if fewest == run.ranks else ELASTIC
     yield {f"{name}: steps": len(steps)}
     alone_from = min(run.firsts("start", began), default=offered)
     alone = [at for at in steps if alone_from < at < offered]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,11 +58,11 @@ class Run:
         """
         found: dict[int, float] = {}
         begun = set()
-        for one in self.moments:
-            if one.moment == "start" and one.at > after:
-                begun.add(one.pid)
-            if one.moment == moment and one.pid in begun:
-                found.setdefault(one.rank, one.at)
+        for entry in self.moments:
+            if entry.moment == "start" and entry.at > after:
+                begun.add(entry.pid)
+            if entry.moment == moment and entry.pid in begun:
+                found.setdefault(entry.rank, entry.at)
         return sorted(found.values())
 
     def is_training(self, after: float = 0.0) -> bool:
@@ -87,7 +87,8 @@ def recovery(run: Run, fault: Callable[[], None], within_s: float = LIMIT_S) -> 
     """Inject the fault and return the seconds from it to each phase, until every rank steps in a
     new process.
     """
-    old, gone = list(run.processes.values()), list[float]()
+    old = list(run.processes.values())
+    gone: list[float] = []
     began = time.time()
     fault()
 
@@ -121,9 +122,14 @@ def family(pid: int) -> list[psutil.Process]:
     return []
 
 
+def families(pids: Iterable[int]) -> list[psutil.Process]:
+    """Return the processes and their descendants."""
+    return [process for pid in pids for process in family(pid)]
+
+
 def kill(*pids: int) -> None:
     """End the processes and their descendants by SIGKILL, as the loss of their machine does."""
-    for process in {process for pid in pids for process in family(pid)}:
+    for process in set(families(pids)):
         with suppress(psutil.NoSuchProcess):
             process.kill()
 

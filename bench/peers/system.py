@@ -17,7 +17,7 @@ from typing import ClassVar, Final
 
 import psutil
 
-from bench.peers.run import NotMeasured, Run, family, is_alive, kill
+from bench.peers.run import NotMeasured, Run, families, is_alive, kill
 from trainmaster_emulators.process.state import ROOT
 
 PROGRAMS: Final = Path(__file__).parent / "programs"
@@ -113,7 +113,7 @@ class System:
 
     def idle(self) -> list[psutil.Process]:
         """Return the processes that run while no job does."""
-        return [one for process in self.services for one in family(process.pid)]
+        return families(service.pid for service in self.services)
 
     def spawn(
         self, *command: object, env: Mapping[str, str] | None = None
@@ -132,7 +132,8 @@ class System:
 
     def call(self, *command: object) -> None:
         """Run a command to its end. Raises NotMeasured if it fails."""
-        if status := self.spawn(*command).wait(STARTS_S):
+        status = self.spawn(*command).wait(STARTS_S)
+        if status != 0:
             raise NotMeasured(
                 f"`{' '.join(str(word) for word in command[:3])}` ended with status {status}"
             )

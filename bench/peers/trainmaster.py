@@ -19,7 +19,7 @@ from unittest.mock import patch
 import psutil
 import yaml
 
-from bench.peers.run import Run, family
+from bench.peers.run import Run, families
 from bench.peers.system import PROGRAMS, STARTS_S, System
 from trainmaster import Client
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
@@ -140,8 +140,8 @@ class Trainmaster(System):
             list(pool.map(Client().submit, jobs))
 
     def controller(self) -> list[int]:
-        names = self.state.config.functions
-        return [one.pid for name in names for one in family(self.state.services[name].pid)]
+        services = [self.state.services[name] for name in self.state.config.functions]
+        return [process.pid for process in families(service.pid for service in services)]
 
     def end(self, run: Run) -> None:
         if self.job:
@@ -150,7 +150,7 @@ class Trainmaster(System):
         super().end(run)
 
     def idle(self) -> list[psutil.Process]:
-        return [one for service in self.state.services.values() for one in family(service.pid)]
+        return families(service.pid for service in self.state.services.values())
 
     def down(self) -> None:
         with suppress(StackError):

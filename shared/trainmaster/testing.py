@@ -34,7 +34,7 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import Directive, DirectiveAction, Vm
 from trainmaster.errors import InvalidJobError, PermanentError
-from trainmaster.flows import maintenance, provision, replica_exit, vm_ready
+from trainmaster.flows.dispatch import handlers_by_topic
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.memory.access import MemoryAccess
@@ -42,7 +42,8 @@ from trainmaster.memory.bus import MemoryBus
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.memory.job_log import MemoryJobLog
 from trainmaster.memory.store import MemoryStore
-from trainmaster.messaging import agent_messages, google_events, internal_requests, topics
+from trainmaster.messaging import topics
+from trainmaster.messaging.push import Message
 from trainmaster.presentation.log_reader import LogLine
 from trainmaster.simulator.world.event_sender import event_body
 from trainmaster.simulator.world.function_ports import SimAddressBook, run_sequentially
@@ -59,10 +60,15 @@ class MemoryClient(Client):
     """
 
     def __init__(self, project: str, api: Any, log: MemoryJobLog) -> None:
-        self.project, self._api, self._log, self._poll_s, self._known = project, api, log, 0.0, {}
+        self.project = project
+        self._api = api
+        self._log = log
+        self._poll_s = 0.0
+        self._known = {}
 
     def wait(self, job: Job | str, timeout_s: float | None = None) -> Job:
-        if not (current := self.describe(job)).has_ended:
+        current = self.describe(job)
+        if not current.has_ended:
             raise TimeoutError(
                 f"{current.job_id} is {current.state}: its test has to end its programs with `exit`"
             )
@@ -126,33 +132,33 @@ class Installation:
     """The installation's time, which each event of a program advances by a second."""
 
     def __post_init__(self) -> None:
-        self._store, self._bus, self._fleet, log = (
-            MemoryStore(),
-            MemoryBus(),
-            MemoryFleet(),
-            MemoryJobLog(),
-        )
-        self._fleet.clock = lambda: self.now
+        self._store = MemoryStore()
+        self._bus = MemoryBus(clock=lambda: self.now)
+        self._fleet = MemoryFleet(clock=lambda: self.now)
+        job_log = MemoryJobLog()
         # By instance id of each VM whose agent runs: how its last program ended by itself; empty:
         # it did not.
         self._ends: dict[str, dict[str, Any]] = {}
         self._deps = CreationDeps(
-            self._store, self._bus, clock=lambda: self.now, sleep=self._sleep, job_log=log
+            self._store, self._bus, clock=lambda: self.now, sleep=self._sleep, job_log=job_log
+        )
+        fleet_deps = FleetDeps(self._fleet, SimAddressBook(), self.project, {}, run_sequentially)
+        self._handlers = handlers_by_topic(
+            lambda: self._deps, auth_deps=None, fleet_deps=lambda: fleet_deps
         )
         access = MemoryAccess({TOKEN: frozenset(EQUIVALENT_PERMISSIONS.values())})
         service = Service(
             self.project, self._deps, access, lambda: str(uuid.uuid4()), jobs_per_minute=0
         )
-        self.client = MemoryClient(self.project, MemoryApi(service), log)
+        self.client = MemoryClient(self.project, MemoryApi(service), job_log)
 
     def start(self, job: Job | str) -> None:
         """Create the VMs that the job needs now, and report every replica that is to start or
         restart as ready.
         """
         self._provision()
-        for _ in range(
-            2
-        ):  # the second time: replicas whose VMs were created when others were ready
+        # The second time: replicas whose VMs were created when others were ready.
+        for _ in range(2):
             state = self._state(job)
             for replica in state.replicas:
                 if replica.state is not ReplicaState.COMPLETED and not is_ready(state.job, replica):
@@ -172,7 +178,7 @@ class Installation:
         end = {**self._running(state, vm), "cause": "process", "exit_status": status}
         data = self._message(state, vm, **end)
         self._ends[vm.instance_id] = {**end, "at": self.now.isoformat()}
-        replica_exit.handle(agent_messages.decode_replica_exit(data), self._deps)
+        self._deliver(topics.REPLICA_EXIT, data)
         self._provision()
 
     def preempt(self, job: Job | str, replica: str) -> None:
@@ -182,7 +188,7 @@ class Installation:
         """
         state = self._state(job)
         data = self._message(state, self._vm(state, ReplicaId.parse(replica)), cause="preemption")
-        maintenance.handle(google_events.decode_maintenance(data), self._deps)
+        self._deliver(topics.MAINTENANCE, data)
         self._provision()
 
     def _sleep(self, seconds: float) -> None:
@@ -193,7 +199,8 @@ class Installation:
         """
         self.now += timedelta(seconds=seconds)
         for job in self._store.live_jobs().jobs:
-            if (loaded := self._store.load_attempt(job.job_id)) is None:
+            loaded = self._store.load_attempt(job.job_id)
+            if loaded is None:
                 continue
             state = loaded.state
             waiting = {
@@ -205,18 +212,20 @@ class Installation:
 
     def _state(self, job: Job | str) -> State:
         job_id = self.client.describe(job).job_id
-        if (loaded := self._store.load_attempt(job_id)) is None:
+        loaded = self._store.load_attempt(job_id)
+        if loaded is None:
             raise PermanentError(f"{job_id}: has no attempt")
         return loaded.state
 
     def _provision(self) -> None:
         """Deliver all messages to the function `provision`."""
-        machines = FleetDeps(self._fleet, SimAddressBook(), self.project, {}, run_sequentially)
         while message := self._bus.take():
             if message.topic == topics.PROVISION:
-                provision.handle(
-                    internal_requests.decode_provision(message.data), machines, self._deps
-                )
+                self._handlers[topics.PROVISION](message)
+
+    def _deliver(self, topic: str, data: bytes) -> None:
+        """Deliver a message of an agent."""
+        self._handlers[topic](Message(data, {}, str(uuid.uuid4()), self.now))
 
     def _vm(self, state: State, replica_id: ReplicaId) -> Vm:
         vms = [
@@ -232,10 +241,11 @@ class Installation:
 
     def _report_ready(self, state: State, vm: Vm) -> None:
         """Report that the VM is ready, and how its last program ended, if it ended by itself."""
-        ended, directive = self._ends.setdefault(vm.instance_id, {}), _directive(vm)
+        ended = self._ends.setdefault(vm.instance_id, {})
+        directive = _directive(vm)
         is_evidence = bool(ended) and _key(ended) < (directive.attempt, directive.incarnation)
         data = self._message(state, vm, **({"ended": ended} if is_evidence else {}))
-        vm_ready.handle(agent_messages.decode_vm_ready(data), self._deps)
+        self._deliver(topics.VM_READY, data)
 
     def _running(self, state: State, vm: Vm) -> dict[str, int]:
         """Return the incarnation of the VM's program: under `hold` that of the round before, which

@@ -51,7 +51,8 @@ def main() -> int:
         for name in arguments.profile or PROFILES
     ]
     began = time.monotonic()
-    counts, notes = Counter[str](), defaultdict[str, Counter[str]](Counter)
+    counts = Counter[str]()
+    notes = defaultdict[str, Counter[str]](Counter)
     violations: defaultdict[str, list[str]] = defaultdict(list)
     for explored in _explore_all(tasks, arguments.processes):
         counts[explored.profile] += explored.count

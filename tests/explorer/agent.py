@@ -48,7 +48,9 @@ REPEAT_S: Final = 600.0
 
 class Agent:
     def __init__(self, vm: ExploredVm, host: int | None) -> None:
-        self.vm, self.host, self.world = vm, host, vm.world
+        self.vm = vm
+        self.host = host
+        self.world = vm.world
         profile = vm.world.profile
         self.skew_s = self.world.between((-profile.agent_skew_s, profile.agent_skew_s))
         if self.world.chance(profile.bad_clock):
@@ -93,7 +95,8 @@ class Agent:
             return
         self.boots += 1
         self._reset()
-        self.is_up, self.up_since_s = True, self.world.now_s
+        self.is_up = True
+        self.up_since_s = self.world.now_s
         self._later(BOOT_S, self._on_directive)
         rate = self.world.profile.agent_crash_per_hour
         if rate and self.world.has_faults:
@@ -171,10 +174,15 @@ class Agent:
             self._later((GROW_AGAIN_S, GROW_AGAIN_S), self._grow, key)
 
     def _ask_all(self, key: Key, after_s: float) -> None:
-        world, members, silent = self.world, channel_members(self.vm.job.plan), []
+        world = self.world
+        members = channel_members(self.vm.job.plan)
+        silent = []
         gives_up_s = world.now_s + after_s
-        programs = [p for p in self.vm.job.programs.all if p.replica_id in members]
-        for program in [p for p in programs if p.is_alive and p.key == key]:
+        programs = [
+            program for program in self.vm.job.programs.all if program.replica_id in members
+        ]
+        running = [program for program in programs if program.is_alive and program.key == key]
+        for program in running:
             if program.agent is self or world.rng.random() > DATAGRAMS_LOST:
                 program.agent._later((0.5, 0.6), program.agent.ask, key, gives_up_s)
             else:
@@ -189,7 +197,9 @@ class Agent:
         Some save and exit, some save and go on, and some know no signal.
         """
         if self.program and self.program.key == key and self.asked != key:
-            self.asked, self.gives_up_s, self.round_ended_s = key, gives_up_s, math.inf
+            self.asked = key
+            self.gives_up_s = gives_up_s
+            self.round_ended_s = math.inf
             self.program.was_asked = True
             self.world.log("asked", self.program)
             if self.world.rng.random() < 0.6:
@@ -322,12 +332,14 @@ class Agent:
             return
         self.is_unfit |= self.world.chance(self.world.profile.unfit)
         if self.is_unfit:
-            self.started, self.is_open = _key(directive), True
+            self.started = _key(directive)
+            self.is_open = True
             self.vm.job.note_fault(self.vm, "unfit")
             self._close_with({"cause": "setup", "error": UNFIT, "tail": UNFIT["message"]})
             return
         if self.world.chance(self.world.profile.setup_fail):
-            self.started, self.is_open = _key(directive), True
+            self.started = _key(directive)
+            self.is_open = True
             error = {"type": "DownloadError", "message": "503", "frame": ""}
             self.vm.job.note_fault(self.vm, "setup")
             self._close_with({"cause": "setup", "error": error, "tail": "503"})
@@ -339,7 +351,10 @@ class Agent:
         if self.reported_ready != key:
             self.reported_ready = key
             self._report_ready()
-        self.started, self.ended, self.is_open, self.is_stopping = key, None, True, False
+        self.started = key
+        self.ended = None
+        self.is_open = True
+        self.is_stopping = False
         self.program = self.vm.job.programs.start(self, key)
 
     # What is reported.

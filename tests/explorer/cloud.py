@@ -45,22 +45,22 @@ class ExploredVm:
         self, cloud: Cloud, job: ExploredJob, create: Create, name: str, directive: Directive
     ) -> None:
         cloud.count += 1
-        self.cloud, self.world, self.job, self.name = cloud, cloud.world, job, name
-        self.zone, self.generation, self.instance_id = (
-            create.zone,
-            create.vm_generation,
-            str(cloud.count),
-        )
+        self.cloud = cloud
+        self.world = cloud.world
+        self.job = job
+        self.name = name
+        self.zone = create.zone
+        self.generation = create.vm_generation
+        self.instance_id = str(cloud.count)
         self.replica_id = replica_id_from_vm_name(name)
-        self.is_tpu, self.is_spot, self.hosts = (
-            create.group.tpu is not None,
-            create.spot,
-            create.group.hosts,
-        )
+        self.is_tpu = create.group.tpu is not None
+        self.is_spot = create.spot
+        self.hosts = create.group.hosts
         self.directive, self.fingerprint = directive, 1
         self.per_hour = 0.0
         """Its list price, if the job has a cap."""
-        self.status, self.reason = VmStatus.CREATING, LossCause.GONE
+        self.status = VmStatus.CREATING
+        self.reason = LossCause.GONE
         self.created_at = self.world.clock()
         self.started_at: datetime | None = None
         self.agents: list[Agent] = []
@@ -90,8 +90,10 @@ class ExploredVm:
 
     def start(self) -> None:
         """The insert has succeeded: boot the agents, and plan the machine's fault."""
-        world, profile = self.world, self.world.profile
-        self.status, self.started_at = VmStatus.RUNNING, world.clock()
+        world = self.world
+        profile = world.profile
+        self.status = VmStatus.RUNNING
+        self.started_at = world.clock()
         world.log("up", self, "generation", self.generation, self.zone)
         self.agents = [Agent(self, host if self.hosts > 1 else None) for host in range(self.hosts)]
         for agent in self.agents:
@@ -231,9 +233,8 @@ class Cloud:
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         key = create.request_key(job.job_id)
         if key not in self._requests:
-            existing = [
-                vm for name in create.names if (vm := self.present.get((name, create.zone)))
-            ]
+            found = [self.present.get((name, create.zone)) for name in create.names]
+            existing = [vm for vm in found if vm is not None]
             if any(vm.generation != create.vm_generation or vm.status not in UP for vm in existing):
                 return Pending()
             self._requests[key] = self._refuse(create.zone) or self._insert(job, create, metadata)
@@ -242,7 +243,8 @@ class Cloud:
         return self._requests[key]()
 
     def _refuse(self, zone: str) -> Callable[[], CreateOutcome] | None:
-        world, profile = self.world, self.world.profile
+        world = self.world
+        profile = world.profile
         for probability, kind, code in (
             (profile.stockout, CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED"),
             (profile.quota, CapacityErrorKind.QUOTA, "QUOTA_EXCEEDED"),
@@ -256,7 +258,8 @@ class Cloud:
     def _insert(
         self, job: Job, create: Create, metadata: Mapping[str, str]
     ) -> Callable[[], CreateOutcome]:
-        world, profile = self.world, self.world.profile
+        world = self.world
+        profile = world.profile
         directive = Directive.from_metadata(json.loads(metadata["trainmaster-directive"]))
         names = [name for name in create.names if (name, create.zone) not in self.present]
         if create.partial and len(names) > 1 and world.chance(profile.partial):
@@ -303,7 +306,8 @@ class Cloud:
         existing = self._find(vm)
         if existing is None or str(existing.fingerprint) != vm.fingerprint:
             return False
-        existing.directive, existing.fingerprint = directive, existing.fingerprint + 1
+        existing.directive = directive
+        existing.fingerprint += 1
         self.world.log(
             "directive", existing, directive.attempt, directive.incarnation, directive.action.value
         )

@@ -2,13 +2,14 @@
 when.
 
 F1  No program of a round starts beside a program of another round.
-F2  A stopped round has one verdict. A charged member's program failed by itself, and no machine of the round had failed
-    before. A failure without such a fault is paid for.
+F2  A stopped round has one verdict. A charged member's program failed by itself, and no machine of
+    the round had failed before. A failure without such a fault is paid for.
 F3  While capacity exists, every stop leads to the next round, a rerun or the end: every job ends.
 F4  No job is FAILED without a failed program or set-up.
 F5  SUCCEEDED exactly if the primary exited 0.
 F6  The VMs of a job with `maxCost` cost no more, at list prices.
-F7  A job begins to run when each required replica has reported from a VM where the gang is now, or has completed.
+F7  A job begins to run when each required replica has reported from a VM where the gang is now, or
+    has completed.
 
 Besides: a sentence of `why` names a machine or program that really failed, budgets, leaks, and the
 ledger's replay.
@@ -23,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tests.explorer.programs import DONE, OWN, PEER, SAVED, STALLED, Program
-from trainmaster.core.actions import Ignore
+from trainmaster.core.actions import DeleteJob, Ignore
 from trainmaster.core.events import ExitCause, ReplicaExited, VmLost
 from trainmaster.core.ledger import LedgerEntry, fold
 from trainmaster.core.model.gang import required_replicas
@@ -72,7 +73,9 @@ class Charge:
 
 class Examiner:
     def __init__(self, job: ExploredJob, store: MemoryStore) -> None:
-        self._job, self._world, self._store = job, job.world, store
+        self._job = job
+        self._world = job.world
+        self._store = store
         self.state: State | None = None
         self.ended_s: float | None = None
         self.round = Round(FIRST)
@@ -115,11 +118,12 @@ class Examiner:
         `minReplicas`.
         """
         others = [
-            p
-            for p in self._job.programs.all
-            if p.key == program.key and p.without != program.without
+            other
+            for other in self._job.programs.all
+            if other.key == program.key and other.without != program.without
         ]
-        members, elastic = channel_members(self._job.plan), self._job.plan.elastic
+        members = channel_members(self._job.plan)
+        elastic = self._job.plan.elastic
         present = [member for rank, member in enumerate(members) if rank not in program.without]
         if others or (program.without and program.replica_id not in present):
             self._world.violate("several member sets", program, program.without, *others)
@@ -163,7 +167,8 @@ class Examiner:
     def on_commit(self, entry: LedgerEntry) -> None:
         loaded = self._store.load_attempt(entry.job_id)
         assert loaded
-        before, self.state = self.state, loaded.state
+        before = self.state
+        self.state = loaded.state
         if before is None:
             self._job.accept(loaded.state.job.plan)
             return
@@ -173,6 +178,8 @@ class Examiner:
         if isinstance(entry.event, VmLost) and not isinstance(entry.decision.action, Ignore):
             self._lost.add(entry.event.subject.vm.instance_id)
         self._world.log("commit", entry.key, entry.decision.reason.value, "-", entry.decision.text)
+        if isinstance(entry.decision.action, DeleteJob) and not before.job.state.is_terminal:
+            self._world.violate("deleted before its end", before.job.state)
         if loaded.state.job.attempt > before.job.attempt and self._is_about_single(entry):
             self.round.is_judged = True  # the round ends with its attempt
         if isinstance(entry.event, ReplicaExited) and entry.event.cause is ExitCause.UNFIT:
@@ -192,7 +199,8 @@ class Examiner:
             self._examine_success()
 
     def _examine_start(self, state: State) -> None:
-        floor, completed = state.job.placement.floor, ReplicaState.COMPLETED
+        floor = state.job.placement.floor
+        completed = ReplicaState.COMPLETED
         up = {
             which
             for (which, generation), vms in self._vms.items()
@@ -257,7 +265,8 @@ class Examiner:
         attempt or the job.
         """
         assert self.state
-        job, round_ = self.state.job, self.round
+        job = self.state.job
+        round_ = self.round
         if charges and round_.is_judged:
             self._world.violate("F2 second verdict", round_.key, *charges)
         for charge in charges:
@@ -270,7 +279,11 @@ class Examiner:
             bool(charges) or job.attempt > before.job.attempt or job.state.is_terminal
         )
         if has_begun:
-            members = (r for r in self.state.replicas if r.replica_id not in job.round.without)
+            members = (
+                replica
+                for replica in self.state.replicas
+                if replica.replica_id not in job.round.without
+            )
             current = {(replica.replica_id, replica.vm_generation) for replica in members}
             self._world.notes["rounds that grow"] += bool(
                 set(before.job.round.without) - set(job.round.without)
@@ -285,7 +298,11 @@ class Examiner:
         """
         ends = [program for program in self._programs_of_round() if program.ended_s is not None]
         faults = [(at_s, vm) for at_s, vm, _ in self._faults_of_round(ends)]
-        own = [p for p in ends if p.cause == OWN and not p.is_hidden and not p.was_asked]
+        own = [
+            program
+            for program in ends
+            if program.cause == OWN and not program.is_hidden and not program.was_asked
+        ]
         stalled = [program for program in ends if program.cause == STALLED]
         is_unclear = self.round.key == FIRST and "before every member had reported" in text
         if (
@@ -314,9 +331,10 @@ class Examiner:
         ends = [program for program in self._programs_of_round() if program.ended_s is not None]
         programs = self._programs_of_round()
         own = [
-            p
-            for p in programs
-            if p.replica_id == charge.replica_id and (p.cause == OWN or p.is_frozen)
+            program
+            for program in programs
+            if program.replica_id == charge.replica_id
+            and (program.cause == OWN or program.is_frozen)
         ]
         first_s = min((program.ended_s or 0 for program in ends if program.cause == OWN), default=0)
         done = {program.agent.vm: program.ended_s or 0 for program in ends if program.cause == DONE}
@@ -343,17 +361,17 @@ class Examiner:
                 "F2 charged although a machine had failed before", charge, *self._facts(ends)
             )
         elif not own and any(
-            p.root
+            program.root
             and (
-                (p.root.is_hidden and not p.root.is_frozen)
-                or p.root.agent.vm.instance_id in unfound
+                (program.root.is_hidden and not program.root.is_frozen)
+                or program.root.agent.vm.instance_id in unfound
             )
-            for p in ends
+            for program in ends
         ):
             self._world.notes["the evidence was lost"] += 1
         elif (
             not own
-            and any(p.root and p.root.is_frozen for p in ends)
+            and any(program.root and program.root.is_frozen for program in ends)
             and self._is_hung_unknown(ends)
         ):
             self._world.notes["the hung member was one of several without an end"] += 1
@@ -372,8 +390,12 @@ class Examiner:
         """Whether not only the member that hung reported no end of its own: a directive stopped
         others.
         """
-        reported = {p.replica_id for p in ends if p.cause == PEER and not p.is_hidden}
-        return len({p.replica_id for p in self._programs_of_round()} - reported) != 1
+        reported = {
+            program.replica_id
+            for program in ends
+            if program.cause == PEER and not program.is_hidden
+        }
+        return len({program.replica_id for program in self._programs_of_round()} - reported) != 1
 
     def _unfound(self) -> set[str]:
         """Instance ids of VMs that the service gave up, or left behind in another zone, without a
@@ -403,7 +425,9 @@ class Examiner:
     def _is_repeated(self, charge: Charge, ends: list[Program]) -> bool:
         """Whether the charge is for another reboot of the member's VM, or for stalls."""
         rebooted = {
-            p.agent.vm for p in ends if p.replica_id == charge.replica_id and p.cause == "reboot"
+            program.agent.vm
+            for program in ends
+            if program.replica_id == charge.replica_id and program.cause == "reboot"
         }
         for program in self._job.programs.all:
             if program.agent.vm in rebooted and program.cause == "reboot" and program not in ends:
@@ -413,7 +437,9 @@ class Examiner:
     def _programs_of_round(self) -> list[Program]:
         programs = self._job.programs.all
         return [
-            p for p in programs if p.key == self.round.key and self._job.is_member(p.replica_id)
+            program
+            for program in programs
+            if program.key == self.round.key and self._job.is_member(program.replica_id)
         ]
 
     def _faults_of_round(self, ends: list[Program]) -> list[tuple[float, ExploredVm, str]]:
@@ -427,7 +453,9 @@ class Examiner:
             if kind in HARD or at_s >= self.round.began_s or vm.failed_s is not None
         ]
         return faults + [
-            (p.ended_s or 0, p.agent.vm, "interrupted") for p in ends if p.cause == "reboot"
+            (program.ended_s or 0, program.agent.vm, "interrupted")
+            for program in ends
+            if program.cause == "reboot"
         ]
 
     # Replicas that are judged alone.
@@ -436,10 +464,8 @@ class Examiner:
         """A replica that is judged alone pays for each failure of its program, whoever caused it,
         and no other end.
         """
-        subject, assertable = (
-            event.subject,
-            [charge for charge in charges if charge.kind != "fail" or charge.replica_id],
-        )
+        subject = event.subject
+        assertable = [charge for charge in charges if charge.kind != "fail" or charge.replica_id]
         ends = [
             program
             for program in self._job.programs.all
@@ -485,23 +511,31 @@ class Examiner:
 
     def _done_primaries(self) -> list[Program]:
         programs = self._job.programs.all
-        return [p for p in programs if p.replica_id == self._job.primary and p.cause == DONE]
+        return [
+            program
+            for program in programs
+            if program.replica_id == self._job.primary and program.cause == DONE
+        ]
 
     def examine_end(self) -> None:
         """Check what must be true when all faults have ended long ago."""
-        world, state = self._world, self.state
+        world = self._world
+        state = self.state
         if state is None:
             return world.violate("never accepted")
         job = state.job
         if not job.state.is_terminal:
-            states = [f"{r.replica_id}:{r.state}:{r.incarnation}" for r in state.replicas]
+            states = [
+                f"{replica.replica_id}:{replica.state}:{replica.incarnation}"
+                for replica in state.replicas
+            ]
             return world.violate("F3 not ended", job.state, job.attempt, *states)
         if any(vm.job is self._job for vm in self._vms_present()):
             world.violate("leak", *(vm for vm in self._vms_present() if vm.job is self._job))
         folded = fold(self._store.ledger(job.job_id))
         assert folded
-        if folded.job != job or {r.key: r for r in folded.replicas} != {
-            r.key: r for r in state.replicas
+        if folded.job != job or {replica.key: replica for replica in folded.replicas} != {
+            replica.key: replica for replica in state.replicas
         }:
             world.violate("replay differs")
         if job.budgets.reruns_used != self._reruns:
@@ -520,11 +554,16 @@ class Examiner:
         if left < 0:
             self._world.violate("F6 above its maxCost", self._job.cost, cap)
         if state is JobState.CANCELLED:
-            left_s, percent_s = left / cap.per_hour * 3600, cap.amount / cap.per_hour * 36
-            limit = next(s for s in (120, 180, 240, 300, 600, 1e9) if left_s <= max(s, percent_s))
+            left_s = left / cap.per_hour * 3600
+            percent_s = cap.amount / cap.per_hour * 36
+            limit = next(
+                limit_s
+                for limit_s in (120, 180, 240, 300, 600, 1e9)
+                if left_s <= max(limit_s, percent_s)
+            )
             self._world.notes[f"CANCELLED with at most {limit:g} s left"] += 1
             self._world.notes["CANCELLED after a save"] += any(
-                p.cause == SAVED for p in self._job.programs.all
+                program.cause == SAVED for program in self._job.programs.all
             )
 
     def _vms_present(self) -> list[ExploredVm]:
@@ -536,7 +575,8 @@ class Examiner:
         """
         assert self.state
         assert self.ended_s is not None
-        job, profile = self.state.job, self._world.profile
+        job = self.state.job
+        profile = self._world.profile
         had_failure = any(
             program.cause in (OWN, PEER, STALLED, "reboot") for program in self._job.programs.all
         )

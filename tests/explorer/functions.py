@@ -12,29 +12,26 @@ from tests.explorer.world import CrashedError, Port, World
 from tests.unit.cost.price_lists import price_list
 from trainmaster.core.model.tuning import TrialState, Tuning
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.flows import (
-    maintenance,
-    provision,
-    replica_exit,
-    submit,
-    sweep,
-    tune,
-    user_requests,
-    vm_ready,
-)
+from trainmaster.flows import user_requests
+from trainmaster.flows.dispatch import handlers_by_topic
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
+from trainmaster.memory.objects import MemoryObjects
 from trainmaster.memory.store import MemoryStore
-from trainmaster.messaging import agent_messages, google_events, internal_requests, topics
+from trainmaster.messaging import topics
 from trainmaster.messaging.push import Message
-from trainmaster.ports import Bus, Fleet, Store, Suggester
+from trainmaster.ports import Bus, Fleet, Objects, Store, Suggester
 
 if TYPE_CHECKING:
     from tests.explorer.cloud import Cloud
     from trainmaster.core.ledger import LedgerEntry
 
+USER: Final = "a user"
 CANCEL: Final = "cancel"
-"""Stands for a call of the API, which the user repeats until it succeeds."""
+DELETE: Final = "delete"
+LABEL: Final = "label"
+USER_REQUESTS: Final = (CANCEL, DELETE, LABEL)
+"""Topics that stand for calls of the API about a job, which the user repeats until they succeed."""
 DELIVERIES_MAX: Final = 100
 LATE_S: Final = (1.0, 200.0)
 DELIVERY_S: Final = (0.02, 0.5)
@@ -57,48 +54,26 @@ class Functions:
         self.down_until_s = 0.0
         """Until when no function is available, and messages wait."""
         self._published = 0
-        self._handlers: dict[str, Callable[[Message, CreationDeps], object]] = {
-            topics.SUBMIT: lambda message, deps: submit.handle(
-                message.data, "gs://b/jobs/job.json#1", deps
+        self.objects = MemoryObjects()
+        self._handlers: dict[str, Callable[[Message], object]] = {
+            **handlers_by_topic(
+                self._deps,
+                auth_deps=None,
+                fleet_deps=self._fleet_deps,
+                objects=lambda: cast("Objects", Port(world, self.objects)),
+                suggester=lambda: cast("Suggester", Port(world, Suggestions(world))),
             ),
-            topics.VM_READY: lambda message, deps: vm_ready.handle(
-                agent_messages.decode_vm_ready(message.data, message.published_at), deps
-            ),
-            topics.REPLICA_EXIT: lambda message, deps: replica_exit.handle(
-                agent_messages.decode_replica_exit(message.data, message.published_at), deps
-            ),
-            topics.MAINTENANCE: lambda message, deps: maintenance.handle(
-                google_events.decode_maintenance(message.data, message.published_at), deps
-            ),
-            topics.PROVISION: lambda message, deps: provision.handle(
-                internal_requests.decode_provision(message.data),
-                self._machines(),
-                deps,
-                message.published_at,
-                message.message_id,
-            ),
-            topics.TUNE: lambda message, deps: tune.handle(
-                internal_requests.decode_tune(message.data),
-                cast("Suggester", Port(world, Suggestions(world))),
-                deps,
-            ),
-            topics.SWEEP: lambda _, deps: sweep.handle(deps),
-            CANCEL: lambda message, deps: user_requests.cancel_job(
-                message.data.decode(), "a user", deps
-            ),
+            CANCEL: self._cancel_job,
+            DELETE: self._delete_job,
+            LABEL: self._change_labels,
         }
 
     def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
-        world, profile = self._world, self._world.profile
+        world = self._world
+        profile = world.profile
         if topic not in self._handlers:
             return
-        if world.chance(
-            profile.lost
-            if topic in REQUESTS
-            else profile.lost_event
-            if topic in AGENT_EVENTS
-            else 0
-        ):
+        if world.chance(self._loss_probability(topic)):
             world.log("lost message", topic)
             return
         self._published += 1
@@ -107,12 +82,21 @@ class Functions:
             delay_s = world.between(LATE_S if world.chance(profile.late) else DELIVERY_S)
             world.after(delay_s, self._deliver, topic, message, 1)
 
+    def _loss_probability(self, topic: str) -> float:
+        profile = self._world.profile
+        if topic in REQUESTS:
+            return profile.lost
+        if topic in AGENT_EVENTS:
+            return profile.lost_event
+        return 0.0
+
     def publish_all(self, topic: str, messages: Sequence[bytes]) -> None:
         for data in messages:
             self.publish(topic, data, {})
 
     def _deliver(self, topic: str, message: Message, attempt: int) -> None:
-        if (wait_s := self.down_until_s - self._world.now_s) > 0:
+        wait_s = self.down_until_s - self._world.now_s
+        if wait_s > 0:
             self._world.within((wait_s, wait_s + 5.0), self._deliver, topic, message, attempt)
             return
         self._world.begin(partial(self._invoke, topic, message, attempt))
@@ -136,17 +120,30 @@ class Functions:
     def _handle(self, topic: str, message: Message) -> bool:
         """Return whether the message is acknowledged."""
         try:
-            self._handlers[topic](message, self._deps())
+            self._handlers[topic](message)
         except (CrashedError, TemporaryError):
             return False
         except PermanentError as error:
-            if topic != CANCEL:
+            if topic not in USER_REQUESTS:
                 self._world.violate("rejected", topic, error)
         except Exception as error:  # noqa: BLE001 - a bug of a flow, which is reported with its seed
             where = traceback.format_exc(limit=-4)
             self._world.violate("exception", topic, type(error).__name__, error, where)
             return False
         return True
+
+    def _cancel_job(self, message: Message) -> None:
+        user_requests.cancel_job(message.data.decode(), USER, self._deps())
+
+    def _delete_job(self, message: Message) -> None:
+        request = message.attributes["request"]
+        user_requests.delete_job(message.data.decode(), request, self._deps(), by=USER)
+
+    def _change_labels(self, message: Message) -> None:
+        request = message.attributes["request"]
+        user_requests.change_labels(
+            message.data.decode(), {"request": request}, request, None, self._deps(), by=USER
+        )
 
     def _deps(self) -> CreationDeps:
         world = self._world
@@ -160,7 +157,7 @@ class Functions:
             prices=price_list,
         )
 
-    def _machines(self) -> FleetDeps:
+    def _fleet_deps(self) -> FleetDeps:
         return FleetDeps(
             cast("Fleet", Port(self._world, self.cloud)), Addresses(), "p", {}, run_in_turn
         )

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
 from tests.explorer.cloud import Cloud
-from tests.explorer.functions import CANCEL, Functions
+from tests.explorer.functions import CANCEL, DELETE, LABEL, Functions
 from tests.explorer.jobs import ExploredJob, draw_job
 from tests.explorer.profiles import Profile
 from tests.explorer.world import World
+from trainmaster.core.intake.job_files import ERROR_SUFFIX
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import topics
 
 SWEEP_S: Final = 60.0
 SETTLED_S: Final = 900.0
+BUCKET: Final = "bucket"
+PROBLEMS_BYTES_MAX: Final = 1 << 20
+MEDDLING_REQUESTS: Final = 3
+MEDDLING_S: Final = (1.0, 600.0)
 
 
 class History:
@@ -23,6 +29,8 @@ class History:
         self.world = World(seed, profile)
         self.store = MemoryStore()
         self.jobs: dict[str, ExploredJob] = {}
+        self._uploaded: list[str] = []
+        """Addresses of the job files that users have stored."""
         self.cloud = Cloud(self.world, self._job_of)
         self.functions = Functions(self.world, self.store, self.cloud, self._on_commit)
         self.cloud.publish = self.functions.publish
@@ -34,12 +42,17 @@ class History:
 
     def run(self) -> World:
         """Run until all jobs have ended, and check what must be true then."""
-        world, profile = self.world, self.world.profile
+        world = self.world
+        profile = world.profile
         world.after(profile.faults_s, self._end_faults)
         if world.run(profile.faults_s + profile.horizon_s, self._has_ended):
             world.run(world.now_s + SETTLED_S, lambda: False)  # what is in flight is delivered
         for job in self.jobs.values():
             job.examiner.examine_end()
+        for uri in self._uploaded:
+            problems = self.functions.objects.read(uri + ERROR_SUFFIX, max_bytes=PROBLEMS_BYTES_MAX)
+            if problems is not None:
+                world.violate("valid job file refused", uri, problems)
         return world
 
     def _plan_job(self, job_id: str, submitted_s: float) -> None:
@@ -48,12 +61,40 @@ class History:
         world.after(submitted_s, self.submit, job_id, kind, document)
         if world.chance(world.profile.cancel):
             world.within((1.0, 300.0), self.functions.publish, CANCEL, job_id.encode(), {})
+        if world.chance(world.profile.meddling):
+            self._plan_requests(job_id)
+
+    def _plan_requests(self, job_id: str) -> None:
+        """Plan requests of the user to delete the job and to change its labels."""
+        for number in range(MEDDLING_REQUESTS):
+            for topic in (DELETE, LABEL):
+                attributes = {"request": str(number)}
+                self.world.within(
+                    MEDDLING_S, self.functions.publish, topic, job_id.encode(), attributes
+                )
 
     def submit(self, job_id: str, kind: str, document: bytes) -> ExploredJob:
         self.world.log("job", kind, document.decode())
         job = self.jobs[job_id] = ExploredJob(self.world, self.store, job_id, kind)
-        self.functions.publish(topics.SUBMIT, document, {})
+        if self.world.chance(self.world.profile.uploads):
+            self._upload(job_id, document)
+        else:
+            self.functions.publish(topics.SUBMIT, document, {})
         return job
+
+    def _upload(self, job_id: str, document: bytes) -> None:
+        """Store the job file, and notify the function as Cloud Storage does."""
+        path = f"jobs/{job_id}.json"
+        uri = f"gs://{BUCKET}/{path}"
+        self._uploaded.append(uri)
+        generation = self.functions.objects.write(uri, document, content_type="application/json")
+        attributes = {
+            "bucketId": BUCKET,
+            "objectId": path,
+            "objectGeneration": str(generation),
+        }
+        resource = {"timeCreated": self.world.clock().isoformat()}
+        self.functions.publish(topics.UPLOAD, json.dumps(resource).encode(), attributes)
 
     def _job_of(self, job_id: str) -> ExploredJob:
         """Return the job. One that nobody submitted is a trial."""

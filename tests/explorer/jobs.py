@@ -48,7 +48,8 @@ class ExploredJob:
     plan: Plan
 
     def __init__(self, world: World, store: MemoryStore, job_id: str, kind: str) -> None:
-        rng, profile = world.rng, world.profile
+        rng = world.rng
+        profile = world.profile
         self.world, self.job_id = world, job_id
         self.work_s = world.between(profile.work_s)
         self.checkpoint_s = rng.choice((0, 10, 60))
@@ -72,7 +73,8 @@ class ExploredJob:
 
     def accept(self, plan: Plan) -> None:
         """Learn what the platform made of the document."""
-        self.plan, self.primary = plan, plan.primary
+        self.plan = plan
+        self.primary = plan.primary
         self.stall_timeout_s = plan.stall_timeout_s or 0
         self.members = sum(
             group.count * group.hosts for group in plan.groups if group.task_type != "evaluator"
@@ -105,7 +107,8 @@ def draw_job(rng: random.Random, profile: Profile, job_id: str) -> tuple[str, by
     kind = rng.choice(profile.kinds)
     size = rng.choice(profile.sizes)
     if kind == "slices":
-        count, topology = rng.choice((1, 1, 2)), rng.choice(("2x2", "4x4", "4x4"))
+        count = rng.choice((1, 1, 2))
+        topology = rng.choice(("2x2", "4x4", "4x4"))
         per_hour = CHIP_PER_HOUR * count * (4 if topology == "2x2" else 16)
         return kind, slices_document(
             job_id, count, topology, max_cost=_max_cost(rng, profile, per_hour)

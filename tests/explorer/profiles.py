@@ -81,6 +81,10 @@ class Profile:
     options: float = 0.25
     """Exit policies, Spot VMs, and the job's other options."""
     cancel: float = 0.0
+    uploads: float = 0.0
+    """Per job: it is submitted as a file."""
+    meddling: float = 0.0
+    """Per job: its user asks several times to delete it and to change its labels."""
     unpromising: float = 0.0
     faults_s: float = 900.0
     horizon_s: float = 4 * 3600.0
@@ -336,6 +340,20 @@ _ALL: Final = (
         fail=0.3,
         loss_per_hour=20,
         suspend=0.1,
+    ),
+    Profile(
+        "users",
+        uploads=0.5,
+        meddling=0.9,
+        cancel=0.3,
+        suspend=0.15,
+        crash=0.02,
+        temporary=0.02,
+        duplicate=0.2,
+        late=0.05,
+        ack_lost=0.05,
+        loss_per_hour=10,
+        fail=0.3,
     ),
     Profile(
         "caps",

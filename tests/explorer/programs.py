@@ -121,7 +121,8 @@ class Programs:
     """All programs that a job has started."""
 
     def __init__(self, job: ExploredJob) -> None:
-        self._job, self._world = job, job.world
+        self._job = job
+        self._world = job.world
         self.all: list[Program] = []
         self._joined: list[Program] = []
         self._training: tuple[Program, ...] = ()
@@ -134,7 +135,8 @@ class Programs:
         return bool(self._training)
 
     def start(self, agent: Agent, key: Key) -> Program:
-        world, work_s = self._world, self._job.work_s
+        world = self._world
+        work_s = self._job.work_s
         program = Program(
             agent, key, world.now_s, without=agent.desired.without if agent.desired else ()
         )
@@ -152,7 +154,9 @@ class Programs:
         return program
 
     def _join(self, program: Program) -> None:
-        job, world, task_type = self._job, self._world, program.replica_id.task_type
+        job = self._job
+        world = self._world
+        task_type = program.replica_id.task_type
         if not program.is_alive:
             return
         if task_type is TaskType.EVALUATOR or not job.is_coupled:
@@ -169,14 +173,17 @@ class Programs:
             joined.machine: joined for joined in self._joined if joined.agent.vm.zone == zone
         }
         if not self._training and len(members) == job.members - len(program.without):
-            self._training, self._since_s = tuple(members.values()), world.now_s
+            self._training = tuple(members.values())
+            self._since_s = world.now_s
             world.after(job.work_s - self._done_s, self._finish, self._training)
 
     def _finish(self, training: tuple[Program, ...]) -> None:
         if self._training is not training:
             return
-        job, world = self._job, self._world
-        self._done_s, self._training = job.work_s, ()
+        job = self._job
+        world = self._world
+        self._done_s = job.work_s
+        self._training = ()
         for program in training:
             self._joined.remove(program)
             if program.replica_id.task_type is not TaskType.PS:
@@ -213,7 +220,9 @@ class Programs:
 
     def end(self, program: Program, cause: str, root: Program | None = None) -> None:
         """The program ends, with its machine or by itself."""
-        program.ended_s, program.cause, program.root = self._world.now_s, cause, root
+        program.ended_s = self._world.now_s
+        program.cause = cause
+        program.root = root
         self._world.log("end", program, cause, root or "")
         if program in self._joined:
             self._joined.remove(program)
@@ -224,7 +233,8 @@ class Programs:
 
     def _interrupt(self) -> tuple[Program, ...]:
         """Training cannot go on with these members. Return them."""
-        training, self._training = self._training, ()
+        training = self._training
+        self._training = ()
         reached_s = self._done_s + self._world.now_s - self._since_s
         every_s = self._job.checkpoint_s
         self._done_s = max(self._done_s, reached_s - reached_s % every_s if every_s else reached_s)

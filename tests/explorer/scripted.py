@@ -89,14 +89,22 @@ class Scripted(History):
         """The decisions, and what was violated."""
         entries = self.store.ledger("j1")
         return "\n".join(
-            [*(f"{e.key}: {e.decision.text}" for e in entries), *map(str, self.world.violations)]
+            [
+                *(f"{entry.key}: {entry.decision.text}" for entry in entries),
+                *map(str, self.world.violations),
+            ]
         )
 
     @property
     def charges(self) -> dict[str, int]:
         """Charged restarts by replica; reruns and the failure of the job by these words."""
         charges = self.explored.examiner.charges
-        return dict(Counter(str(c.replica_id) if c.kind == "restart" else c.kind for c in charges))
+        return dict(
+            Counter(
+                str(charge.replica_id) if charge.kind == "restart" else charge.kind
+                for charge in charges
+            )
+        )
 
     @property
     def is_running(self) -> bool:
@@ -105,7 +113,9 @@ class Scripted(History):
     def program(self, name: str) -> Program:
         """Return the program of the replica that runs."""
         return next(
-            p for p in self.explored.programs.all if p.is_alive and str(p.replica_id) == name
+            program
+            for program in self.explored.programs.all
+            if program.is_alive and str(program.replica_id) == name
         )
 
     def vm(self, name: str) -> ExploredVm:

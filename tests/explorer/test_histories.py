@@ -13,11 +13,14 @@ import pytest
 from tests.explorer.agent import Agent
 from tests.explorer.history import History
 from tests.explorer.profiles import PROFILES
-from trainmaster.core.events import ExitCause, ReplicaExited
+from trainmaster.core.actions import DeleteJob
+from trainmaster.core.decisions import Decision, Reason, Rule
+from trainmaster.core.events import DeleteRequested, ExitCause, ReplicaExited
 from trainmaster.core.model import plan
 from trainmaster.core.model.members import is_member
 from trainmaster.core.model.vm import DirectiveAction
 from trainmaster.core.reconcile import desired
+from trainmaster.core.rules import judge as judging
 from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import agent_messages
 
@@ -98,6 +101,11 @@ def cancel_late(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(plan, "COST_RESERVE_S", -120)
 
 
+def delete_live_jobs(patch: pytest.MonkeyPatch) -> None:
+    decision = Decision(Rule.LIFECYCLE, Reason.DELETED_BY_USER, "", DeleteJob())
+    patch.setitem(judging.ENDED_JOB_RULES, DeleteRequested, lambda *_: decision)
+
+
 def start_all(patch: pytest.MonkeyPatch) -> None:
     """Start also the members that a round goes without, as soon as they have a VM."""
     patch.setattr(
@@ -123,6 +131,7 @@ def count_vms_of_earlier_zones(patch: pytest.MonkeyPatch) -> None:
         (take_saves_for_ends, "notices", 0, {"F5 SUCCEEDED without exit 0 of the primary"}),
         (count_vms_of_earlier_zones, "cloud", 2, {"F7 runs too early"}),
         (start_all, "elastic", 4, {"several member sets"}),
+        (delete_live_jobs, "users", 0, {"deleted before its end"}),
         (cancel_late, "caps", 29, {"F6 above its maxCost"}),
         (forget_ends, "gang", 3, {"F2 innocent charged", "F2 unpaid"}),
         (report_before_the_stop, "hangs", 42, {"F1 started beside another round"}),

@@ -110,7 +110,9 @@ class Port:
     def __init__(
         self, world: World, port: object, on_commit: Callable[..., None] = lambda *_: None
     ) -> None:
-        self._world, self._port, self._on_commit = world, port, on_commit
+        self._world = world
+        self._port = port
+        self._on_commit = on_commit
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._port, name)
@@ -126,7 +128,8 @@ class Port:
         return call
 
     def _meet_fault(self, where: str) -> None:
-        world, profile = self._world, self._world.profile
+        world = self._world
+        profile = world.profile
         if world.chance(profile.suspend):
             world.suspend(world.between(SUSPENDED_S))
         if world.chance(profile.crash):

@@ -100,7 +100,8 @@ def check_passes(world: World) -> None:
     """Check (d) for all passes before RUNNING."""
     requested: list[int] = []
     for entry in world.ledger:
-        action, event = entry.decision.action, entry.event
+        action = entry.decision.action
+        event = entry.event
         if not isinstance(event, VmsNotCreated) or not isinstance(action, ContinueProvisioning):
             continue
         if action.remaining is None:  # a part of the gang runs, and waits here

@@ -194,7 +194,7 @@ def finish_after_one_round(patch: pytest.MonkeyPatch) -> None:
 def count_ready_before_commit(patch: pytest.MonkeyPatch) -> None:
     """Count the ready replicas before this one's readiness is stored."""
 
-    def handle(event: Any, deps: record.Deps) -> None:
+    def handle(event: Any, deps: record.Deps, _: Loaded | None) -> None:
         subject = event.subject
         loaded = deps.store.load(subject.job_id)
         count = deps.store.count_ready(subject.job_id, subject.attempt, 0)

@@ -29,7 +29,8 @@ def test_flows_request_what_the_arena_requests_until_the_gang_is_created(
         expected = PlainSearch(Weather(seed, climate), market, limit_s=LIMIT_S)
         arena.trainmaster(expected)
         weather = Weather(seed, climate)
-        fleet, job = WeatherFleet(weather=weather), arena.job_of(market)
+        fleet = WeatherFleet(weather=weather)
+        job = arena.job_of(market)
         fleet.world = world = World(job_id=job.job_id, fleet=fleet, advisor=WeatherAdvisor(weather))
         search(world, job, LIMIT_S)
         assert (

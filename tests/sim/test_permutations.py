@@ -1,13 +1,15 @@
 """I7: guarantees for events of agents that arrive in any order, and any number of times.
 
 1. A repeated event changes nothing: the state stays equal, including counters and versions.
-2. Events of different replicas that do not depend on each other (ready, completed, lost) may arrive in any order. The
-   round ends for the same reason and the same replicas are charged. If all events are of one kind, the whole state is
-   the same, except for the moments at which changes were stored. (With other kinds, the order decides what is left to
-   do: a replica that completed before its round ended has no VM left and gets the next one, one that completes
-   afterwards reports it from its VM; an agent that was ready before its round ended is ready for the next one only when
+2. Events of different replicas that do not depend on each other (ready, completed, lost) may arrive
+   in any order. The round ends for the same reason and the same replicas are charged. If all events
+   are of one kind, the whole state is the same, except for the moments at which changes were
+   stored. (With other kinds, the order decides what is left to do: a replica that completed before
+   its round ended has no VM left and gets the next one, one that completes afterwards reports it
+   from its VM; an agent that was ready before its round ended is ready for the next one only when
    it says so again.)
-3. Events of an earlier incarnation change nothing after a later one has been ordered, whenever they arrive.
+3. Events of an earlier incarnation change nothing after a later one has been ordered, whenever they
+   arrive.
 
 The order of failures matters, because the replica that failed first is charged, and because a job
 may end before later events arrive.

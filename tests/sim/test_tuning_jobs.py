@@ -26,10 +26,9 @@ from trainmaster.core.model.job import Job
 from trainmaster.core.model.tuning import TrialState, trial_id
 from trainmaster.core.rules.tuning import planned_trials
 from trainmaster.errors import TemporaryError
-from trainmaster.flows import provision, sweep, tune, user_requests
+from trainmaster.flows import sweep, user_requests
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.memory.bus import MemoryBus, Message
-from trainmaster.messaging import internal_requests, topics
 from trainmaster.ports import Bus, Store
 
 SEEDS = 100 if hypothesis.settings().max_examples > 150 else 30
@@ -125,7 +124,8 @@ class FaultyStudy(Study):
     @property
     def deps(self) -> CreationDeps:
         deps = super().deps
-        store, bus = FaultyPort(self.store, self), FaultyPort(self.bus, self)
+        store = FaultyPort(self.store, self)
+        bus = FaultyPort(self.bus, self)
         return CreationDeps(cast("Store", store), cast("Bus", bus), deps.clock, deps.sleep)
 
     def handle(self, function: Callable[[], object]) -> None:
@@ -156,18 +156,7 @@ class FaultyStudy(Study):
             self.deliver_one(message)
 
     def deliver_one(self, message: Message) -> None:
-        if message.topic == topics.TUNE:
-            self.handle(
-                lambda: tune.handle(
-                    internal_requests.decode_tune(message.data), self.suggester, self.deps
-                )
-            )
-        else:
-            self.handle(
-                lambda: provision.handle(
-                    internal_requests.decode_provision(message.data), self.fleet_deps, self.deps
-                )
-            )
+        self.handle(lambda: self.handlers[message.topic](message))
 
     def deliver(self) -> None:
         while message := self.bus.take():

@@ -25,13 +25,14 @@ from trainmaster.core.model.job import tuning_of
 from trainmaster.core.model.tuning import Measurement, Trial, TrialState
 from trainmaster.core.model.vm import Vm
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster.flows import provision, replica_exit, submit, vm_ready
+from trainmaster.flows.dispatch import handlers_by_topic
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.memory.bus import MemoryBus
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.memory.store import MemoryStore
-from trainmaster.messaging import agent_messages, internal_requests
+from trainmaster.messaging import internal_requests, topics
+from trainmaster.messaging.push import Message
 from trainmaster.ports import Loaded
 
 HOST: Final = "127.0.0.1:8080"
@@ -110,6 +111,10 @@ class LargeConsole:
         self.deps = CreationDeps(
             self.store, MemoryBus(), clock=lambda: self.now, sleep=lambda _: None
         )
+        fleet_deps = FleetDeps(self.fleet, FixedAddresses(), "my-project", {}, _run_in_sequence)
+        self._handlers = handlers_by_topic(
+            lambda: self.deps, auth_deps=None, fleet_deps=lambda: fleet_deps
+        )
         self.sign_in = LoopbackSignIn("anna@example.com", (HOST,))
         self.restart()
 
@@ -140,16 +145,15 @@ class LargeConsole:
 
     def submit(self, job_id: str, spec: Mapping[str, object]) -> None:
         self.now += timedelta(seconds=1)
-        submit.handle(json.dumps({"jobId": job_id, **spec}).encode(), f"bench:{job_id}", self.deps)
+        data = json.dumps({"jobId": job_id, **spec}).encode()
+        self._handle(topics.SUBMIT, data, source=f"bench:{job_id}")
 
     def run(self, job_id: str, replicas: int, incidents: int) -> None:
         """Submit a job, let all of its replicas run, and let as many rounds end by the failure of
         one member.
         """
         self.submit(job_id, job_spec(replicas))
-        fleet = FleetDeps(self.fleet, FixedAddresses(), "my-project", {}, _run_in_sequence)
-        request = internal_requests.ProvisionRequest(job_id)
-        provision.handle(request, fleet, self.deps)
+        self._provision(job_id)
         loaded = self.store.load_attempt(job_id)
         if loaded is None:
             raise LookupError(job_id)
@@ -159,10 +163,18 @@ class LargeConsole:
         for number in range(incidents):
             self.now += timedelta(seconds=20)
             self._send(job_id, {vm_name(job_id, ids[1 + number % (len(ids) - 1)])}, exits=True)
-            provision.handle(request, fleet, self.deps)
+            self._provision(job_id)
             self._send(job_id, names, exits=False)
-            provision.handle(request, fleet, self.deps)
+            self._provision(job_id)
         self.now += timedelta(hours=1)
+
+    def _provision(self, job_id: str) -> None:
+        request = internal_requests.ProvisionRequest(job_id)
+        self._handle(topics.PROVISION, internal_requests.encode_provision(request))
+
+    def _handle(self, topic: str, data: bytes, **attributes: str) -> None:
+        """Deliver a message that was published now."""
+        self._handlers[topic](Message(data, attributes, "", self.now))
 
     def _send(self, job_id: str, names: Collection[str], *, exits: bool) -> None:
         for vm in self.fleet.list_vms(job_id):
@@ -186,10 +198,10 @@ class LargeConsole:
             "at": self.now.isoformat(),
         }
         if exits:
-            data = json.dumps({**message, "cause": "process", "exit_status": 1}).encode()
-            replica_exit.handle(agent_messages.decode_replica_exit(data), self.deps)
+            exit_message = {**message, "cause": "process", "exit_status": 1}
+            self._handle(topics.REPLICA_EXIT, json.dumps(exit_message).encode())
         else:
-            vm_ready.handle(agent_messages.decode_vm_ready(json.dumps(message).encode()), self.deps)
+            self._handle(topics.VM_READY, json.dumps(message).encode())
 
     def tune(self, job_id: str, trials: int, parameters: int) -> None:
         """Submit a tuning job, and give it trials with values."""

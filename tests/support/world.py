@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import product
+from typing import Final
 
 import pytest
 
@@ -29,14 +29,14 @@ from trainmaster.core.transitions.change import Change
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.flows import maintenance, provision, replica_exit, submit, sweep, tune, vm_ready
+from trainmaster.flows.dispatch import Handler, handlers_by_topic
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.memory.bus import MemoryBus, Message
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.memory.store import MemoryStore
-from trainmaster.messaging import agent_messages, google_events, internal_requests, topics
+from trainmaster.messaging import internal_requests, push, topics
 from trainmaster.ports import AdmissionToken, Advisor, Bus, Loaded, Suggester, ZonesUnreachableError
 from trainmaster.ports.metrics import MetricReader
 
@@ -75,6 +75,13 @@ class Grid:
             for trial in tuning.of_state(TrialState.RUNNING)
             if trial.latest and trial.latest.value < 0
         }
+
+
+AGENT_TOPICS: Final = {
+    "vm-ready": topics.VM_READY,
+    "replica-exit": topics.REPLICA_EXIT,
+    "maintenance": topics.MAINTENANCE,
+}
 
 
 def run_in_sequence(tasks: Sequence[Callable[[], None]]) -> None:
@@ -128,7 +135,10 @@ class World:
 
     @property
     def deps(self) -> CreationDeps:
-        objects, resources = self.objects, self.resources
+        # Several worlds may share a bus: the one that acts publishes at its own time.
+        self.bus.clock = lambda: self.now
+        objects = self.objects
+        resources = self.resources
         return CreationDeps(
             self.store,
             self.bus,
@@ -144,6 +154,15 @@ class World:
             advisor=self.advisor,
             algorithms=self.algorithms,
             gcsfuse=self.gcsfuse,
+        )
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        return handlers_by_topic(
+            lambda: self.deps,
+            auth_deps=None,
+            fleet_deps=lambda: self.fleet_deps,
+            suggester=lambda: self.suggester,
         )
 
     @property
@@ -189,15 +208,15 @@ class World:
             {"trainmaster": {"independentReplicas": True}} if self.is_independent else {}
         )
         document = {"jobId": self.job_id, **(spec or {**a_spec(), **extension})}
-        submit.handle(json.dumps(document).encode(), source, self.deps)
+        attributes = {} if source is None else {"source": source}
+        self._handle(topics.SUBMIT, json.dumps(document).encode(), attributes)
 
     def provision(self) -> None:
-        provision.handle(
-            internal_requests.ProvisionRequest(self.job_id), self.fleet_deps, self.deps
-        )
+        request = internal_requests.ProvisionRequest(self.job_id)
+        self._handle(topics.PROVISION, internal_requests.encode_provision(request))
 
     def sweep(self) -> None:
-        sweep.handle(self.deps)
+        self._handle(topics.SWEEP, b"{}")
 
     def deliver(self) -> None:
         """Deliver the published messages to their functions until there are none.
@@ -214,24 +233,16 @@ class World:
                 self._report_held()
 
     def _deliver(self, message: Message) -> None:
-        match message.topic:
-            case topics.PROVISION:
-                request = internal_requests.decode_provision(message.data)
-                provision.handle(request, self.fleet_deps, self.deps)
-            case topics.TUNE:
-                tune.handle(internal_requests.decode_tune(message.data), self.suggester, self.deps)
-            case topics.SUBMIT:
-                self._deliver_submission(message)
-            case topic:
-                raise KeyError(topic)
+        """Deliver the message. A rejected submission ends here: its function acknowledges it."""
+        try:
+            self.handlers[message.topic](message)
+        except PermanentError:
+            if message.topic != topics.SUBMIT:
+                raise
 
-    def _deliver_submission(self, message: Message) -> None:
-        """Create the job.
-
-        A rejected submission ends here: the function acknowledges its message.
-        """
-        with suppress(PermanentError):
-            submit.handle(message.data, message.attributes.get("source"), self.deps, self.now)
+    def _handle(self, topic: str, data: bytes, attributes: Mapping[str, str] | None = None) -> None:
+        """Deliver a message that was published now."""
+        self.handlers[topic](push.Message(data, attributes or {}, "", self.now))
 
     def send(self, kind: str, replica_id: ReplicaId, **more: object) -> None:
         """Deliver a message of an agent about the incarnation in its VM's latest directive.
@@ -251,16 +262,7 @@ class World:
                 fields["incarnation"],
             )
             fields |= {"ended": ended} if is_older else {}
-        data = json.dumps(fields).encode()
-        match kind:
-            case "vm-ready":
-                vm_ready.handle(agent_messages.decode_vm_ready(data), self.deps)
-            case "replica-exit":
-                replica_exit.handle(agent_messages.decode_replica_exit(data), self.deps)
-            case "maintenance":
-                maintenance.handle(google_events.decode_maintenance(data), self.deps)
-            case _:
-                raise KeyError(kind)
+        self._handle(AGENT_TOPICS[kind], json.dumps(fields).encode())
 
     def message_fields(self, replica_id: ReplicaId) -> dict[str, object]:
         """Return the fields that every message of the replica's agent has."""

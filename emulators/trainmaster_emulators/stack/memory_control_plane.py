@@ -2,43 +2,37 @@
 
 The flows are the real ones. They use the adapters in memory, which pass the same contract tests as
 the real adapters. VMs, storage, agents and programs are those of any local stack. Agents publish
-over the part of Pub/Sub's REST API that they use.
+over the part of Pub/Sub's REST API that they use. Two threads replace Cloud Storage's
+notifications and Cloud Scheduler.
 
     agents ──HTTP publish──► MemoryBus ──► flows ──► MemoryStore
-    bucket ──polled──► upload flow
+    bucket ──────polled────►     ▲
+    clock  ──every minute────────┘
 """
 
 from __future__ import annotations
 
 import base64
+import json
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Final
 
 from werkzeug.wrappers import Request
 
-from trainmaster.core.intake.job_files import PREFIX, UploadedObject
+from trainmaster.core.intake.job_files import PREFIX
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.flows import (
-    maintenance,
-    provision,
-    replica_exit,
-    submit,
-    sweep,
-    tune,
-    upload,
-    vm_ready,
-)
+from trainmaster.flows.dispatch import Handler, handlers_by_topic
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.memory.bus import MemoryBus, Message
 from trainmaster.memory.store import MemoryStore
-from trainmaster.messaging import agent_messages, google_events, internal_requests, topics
-from trainmaster.ports import JobLog, Objects
+from trainmaster.messaging import topics
+from trainmaster.ports import JobLog, Objects, Suggester
 from trainmaster.settings import settings
 from trainmaster_emulators.process.loopback import CallError, call
 from trainmaster_emulators.process.processes import LOOPBACK
@@ -92,31 +86,16 @@ class MemoryControlPlane:
             gcsfuse=settings().gcsfuse,
             gcs_in_containers=False,
         )
-        handlers: dict[str, Callable[[Message], object]] = {
-            topics.SUBMIT: lambda message: submit.handle(
-                message.data, message.attributes.get("source"), deps
-            ),
-            topics.VM_READY: lambda message: vm_ready.handle(
-                agent_messages.decode_vm_ready(message.data), deps
-            ),
-            topics.REPLICA_EXIT: lambda message: replica_exit.handle(
-                agent_messages.decode_replica_exit(message.data), deps
-            ),
-            topics.MAINTENANCE: lambda message: maintenance.handle(
-                google_events.decode_maintenance(message.data), deps
-            ),
-            topics.PROVISION: lambda message: provision.handle(
-                internal_requests.decode_provision(message.data), machines, deps
-            ),
-            topics.TUNE: lambda message: _tune(message, deps),
-        }
-
-        def handle_upload(uploaded: UploadedObject) -> None:
-            upload.handle(uploaded, objects, deps)
-
-        _start_thread(lambda: self._deliver(handlers))
-        _start_thread(lambda: self._poll_uploads(storage, bucket, handle_upload))
-        _start_thread(lambda: self._sweep(deps))
+        handlers = handlers_by_topic(
+            lambda: deps,
+            auth_deps=None,
+            fleet_deps=lambda: machines,
+            objects=lambda: objects,
+            suggester=_suggester,
+        )
+        self._start(self._deliver, handlers)
+        self._start(self._poll_uploads, storage, bucket)
+        self._start(self._sweep)
 
     def close(self) -> None:
         self._closed.set()
@@ -132,55 +111,60 @@ class MemoryControlPlane:
             self.bus.publish(topic, data, message.get("attributes", {}))
         return {"messageIds": [str(position) for position in range(len(messages))]}
 
-    def _deliver(self, handlers: dict[str, Callable[[Message], object]]) -> None:
+    def _start(self, loop: Callable[..., None], *arguments: object) -> None:
+        threading.Thread(target=loop, args=arguments, daemon=True).start()
+
+    def _deliver(self, handlers: Mapping[str, Handler]) -> None:
         while not self._closed.is_set():
             message = self.bus.take(timeout_s=0.2)
-            if message:
+            if message is not None:
                 self._pool.submit(self._handle, handlers[message.topic], message)
 
-    def _handle(self, handler: Callable[[Message], object], message: Message) -> None:
+    def _handle(self, handler: Handler, message: Message) -> None:
         try:
             handler(message)
         except PermanentError as error:
             _log.error("%s: %s", message.topic, error)
             self.dead_letters.append((message, str(error)))
         except TemporaryError:
-            redelivery = threading.Timer(
-                REDELIVERY_S, self.bus.publish, (message.topic, message.data, message.attributes)
-            )
+            redelivery = threading.Timer(REDELIVERY_S, self.bus.redeliver, (message,))
             redelivery.daemon = True
             redelivery.start()
         except Exception:
             _log.exception("%s failed", message.topic)
             raise
 
-    def _poll_uploads(
-        self, storage: str, bucket: str, handle: Callable[[UploadedObject], object]
-    ) -> None:
-        """Replace the bucket's notifications: handle each generation of an object once."""
-        handled: set[tuple[str, str]] = set()
+    def _poll_uploads(self, storage: str, bucket: str) -> None:
+        """Replace the bucket's notifications: publish each generation of an object once."""
+        published: set[tuple[str, str]] = set()
         while not self._closed.wait(UPLOAD_POLL_S):
             try:
                 listing = call(storage, "GET", f"/storage/v1/b/{bucket}/o?prefix={PREFIX}", None)
-                for item in listing.get("items", []):
-                    key = (item["name"], item["generation"])
-                    if key not in handled:
-                        handle(UploadedObject(bucket, item["name"], int(item["generation"])))
-                        handled.add(key)
-            except (TemporaryError, CallError, OSError) as error:
-                _log.warning("cannot handle new job files now; the next poll retries: %s", error)
+            except (CallError, OSError) as error:
+                _log.warning("cannot list job files now; the next poll retries: %s", error)
+                continue
+            for item in listing.get("items", []):
+                generation = (item["name"], item["generation"])
+                if generation not in published:
+                    published.add(generation)
+                    self._notify(bucket, item)
 
-    def _sweep(self, deps: CreationDeps) -> None:
+    def _notify(self, bucket: str, item: Json) -> None:
+        """Publish a notification of Cloud Storage about an object resource."""
+        attributes = {
+            "bucketId": bucket,
+            "objectId": item["name"],
+            "objectGeneration": item["generation"],
+        }
+        self.bus.publish(topics.UPLOAD, json.dumps(item).encode(), attributes)
+
+    def _sweep(self) -> None:
         while not self._closed.wait(SWEEP_S):
-            sweep.handle(deps)
+            self.bus.publish(topics.SWEEP, b"{}", {})
 
 
-def _start_thread(loop: Callable[[], None]) -> None:
-    threading.Thread(target=loop, daemon=True).start()
-
-
-def _tune(message: Message, deps: CreationDeps) -> None:
+def _suggester() -> Suggester:
     # The import takes half a second; only tuning jobs need it.
     from trainmaster.suggesters.optuna_suggester import OptunaSuggester
 
-    tune.handle(internal_requests.decode_tune(message.data), OptunaSuggester(), deps)
+    return OptunaSuggester()

@@ -9,15 +9,11 @@ Firestore and on the topic of `provision`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from trainmaster.flows import maintenance, replica_exit, vm_ready
-from trainmaster.messaging import topics
-from trainmaster.messaging.agent_messages import decode_replica_exit, decode_vm_ready
-from trainmaster.messaging.authenticate import AuthDeps, authenticate, authenticate_loss
-from trainmaster.messaging.google_events import decode_maintenance
+from trainmaster.flows.dispatch import AGENT_EVENTS
+from trainmaster.messaging.authenticate import AuthDeps
 from trainmaster.messaging.push import Message
 from trainmaster.settings import settings
 from trainmaster.wiring import authentication, core_services
@@ -33,40 +29,14 @@ def replay_agent_event(letter: DeadLetter) -> bool:
     Return False if it is not: it must be published again. Raises PermanentError if it still cannot
     be handled.
     """
-    handle = HANDLERS.get(letter.topic or "")
-    if handle is None:
+    flow = AGENT_EVENTS.get(letter.topic or "")
+    if flow is None:
         return False
-    handle(
-        Message(letter.data, letter.attributes, letter.id, letter.published_at, f"/{letter.topic}")
+    message = Message(
+        letter.data, letter.attributes, letter.id, letter.published_at, f"/{letter.topic}"
     )
+    flow(message, core_services.deps(), _auth_deps())
     return True
-
-
-def _handle_vm_ready(message: Message) -> None:
-    event = decode_vm_ready(message.data, message.published_at)
-    authenticated = authenticate(event.subject, message, _auth_deps())
-    vm_ready.handle(
-        replace(event, host_vm=authenticated.machine), core_services.deps(), authenticated.loaded
-    )
-
-
-def _handle_replica_exit(message: Message) -> None:
-    event = decode_replica_exit(message.data, message.published_at)
-    authenticated = authenticate(event.subject, message, _auth_deps())
-    replica_exit.handle(event, core_services.deps(), authenticated.loaded)
-
-
-def _handle_maintenance(message: Message) -> None:
-    event = decode_maintenance(message.data, message.published_at)
-    authenticated = authenticate_loss(event, message, _auth_deps())
-    maintenance.handle(event, core_services.deps(), authenticated.loaded)
-
-
-HANDLERS: Final[dict[str, Callable[[Message], None]]] = {
-    topics.VM_READY: _handle_vm_ready,
-    topics.REPLICA_EXIT: _handle_replica_exit,
-    topics.MAINTENANCE: _handle_maintenance,
-}
 
 
 def _auth_deps() -> AuthDeps:

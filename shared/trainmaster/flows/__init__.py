@@ -1,4 +1,4 @@
-"""One module per event: load, judge, commit, publish.
+"""One module per event: decode, authenticate, load, judge, commit, publish.
 
 The rules are in `trainmaster.core`; everything outside the process is behind `trainmaster.ports`.
 """

@@ -18,7 +18,9 @@ from trainmaster.core.model.members import current_incarnation
 from trainmaster.core.model.replica import replica_key
 from trainmaster.core.model.vm_names import replica_id_from_vm_name
 from trainmaster.flows.commit.record import Deps, record
-from trainmaster.messaging import internal_requests, topics
+from trainmaster.messaging import google_events, internal_requests, topics
+from trainmaster.messaging.authenticate import AuthDeps, authenticate_loss
+from trainmaster.messaging.push import Message
 from trainmaster.ports import Loaded, States
 
 _log = logging.getLogger(__name__)
@@ -75,3 +77,9 @@ def _incarnation_on(job_id: str, event: SystemEvent, store: States) -> Incarnati
         return None
     incarnation = current_incarnation(loaded.state.job, replica)
     return IncarnationRef(job_id, attempt, replica_id, incarnation, replica.vm_generation, event.vm)
+
+
+def on_message(message: Message, deps: Deps, auth_deps: AuthDeps | None) -> None:
+    event = google_events.decode_maintenance(message.data, message.published_at)
+    authenticated = authenticate_loss(event, message, auth_deps)
+    handle(event, deps, authenticated.loaded)

@@ -16,7 +16,9 @@ from typing import Final
 from trainmaster.flows.commit.record import Deps
 from trainmaster.flows.provisioning import admission, reconciliation, vm_check
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
+from trainmaster.messaging import internal_requests
 from trainmaster.messaging.internal_requests import AdmissionPass, OrphanSearch, ProvisionRequest
+from trainmaster.messaging.push import Message
 
 LATE_S: Final = 120.0
 """Age at which a request without a ledger entry is dropped. The sweep repeats it every minute."""
@@ -56,3 +58,8 @@ def handle(
 def _is_repeated(request: ProvisionRequest | OrphanSearch | AdmissionPass) -> bool:
     """Whether the sweep repeats the request as long as it is needed."""
     return not isinstance(request, ProvisionRequest) or request.entry_key is None
+
+
+def on_message(message: Message, deps: Deps, fleet_deps: FleetDeps) -> None:
+    request = internal_requests.decode_provision(message.data)
+    handle(request, fleet_deps, deps, message.published_at, message.message_id)

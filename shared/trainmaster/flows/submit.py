@@ -29,6 +29,7 @@ from trainmaster.jobspec import (
     read_document,
     with_time_in_job_id,
 )
+from trainmaster.messaging.push import Message
 from trainmaster.ports import Incidents, Rejection
 
 API_SOURCE: Final = "api:"
@@ -118,3 +119,7 @@ def _reject(
     kept = tuple(problem[:PROBLEM_CHARS_KEPT] for problem in problems[:PROBLEMS_KEPT])
     store.reject(Rejection(key, submission, job_id, kept, now))
     return PermanentError("rejected: " + " ".join(problems))
+
+
+def on_message(message: Message, deps: CreationDeps) -> None:
+    handle(message.data, message.attributes.get("source"), deps, message.published_at)

@@ -33,6 +33,7 @@ from trainmaster.messaging.internal_requests import (
     encode_orphan_search,
     encode_provision,
 )
+from trainmaster.messaging.push import Message
 
 _log = logging.getLogger(__name__)
 
@@ -84,3 +85,8 @@ def _record_deadlines(live_jobs: tuple[Job, ...], deps: Deps) -> None:
         raise TemporaryError(
             f"passed deadlines of {len(failed)} jobs could not be recorded, first {failed[0]}"
         )
+
+
+def on_message(_: Message, deps: Deps) -> None:
+    """Sweep: the message says no more than that it is time."""
+    handle(deps)

@@ -37,8 +37,9 @@ from trainmaster.flows.commit.history import expire_history
 from trainmaster.flows.commit.record import record
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.user_requests import cancel_job, delete_job
-from trainmaster.messaging import topics
+from trainmaster.messaging import internal_requests, topics
 from trainmaster.messaging.internal_requests import TuneRequest, encode_tune
+from trainmaster.messaging.push import Message
 from trainmaster.ports import Suggester
 
 ROUNDS_MAX: Final = 8
@@ -192,3 +193,7 @@ def _load_job(job_id: str, deps: CreationDeps) -> Job:
     if loaded is None:
         raise PermanentError(f"there is no job {job_id}")
     return loaded.state.job
+
+
+def on_message(message: Message, deps: CreationDeps, suggester: Suggester) -> None:
+    handle(internal_requests.decode_tune(message.data), suggester, deps)

@@ -34,7 +34,8 @@ from trainmaster.jobspec import (
     with_job_id,
     with_time_in_job_id,
 )
-from trainmaster.messaging import topics
+from trainmaster.messaging import google_events, topics
+from trainmaster.messaging.push import Message
 from trainmaster.ports import Objects
 
 FILE_BYTES_MAX: Final = 1 << 20
@@ -127,3 +128,7 @@ def _write_problems(
     }
     body = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
     objects.write(uploaded.uri + ERROR_SUFFIX, body.encode(), content_type="application/json")
+
+
+def on_message(message: Message, deps: CreationDeps, objects: Objects) -> None:
+    handle(google_events.decode_upload(message.attributes, message.data), objects, deps)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
 from typing import Final
 
 from trainmaster.errors import PermanentError
+from trainmaster.messaging import push
 
 ATTRIBUTES_MAX: Final = 100
 NAME_BYTES_MAX: Final = 256
@@ -40,18 +43,22 @@ def message_problem(data: bytes, attributes: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """A published message."""
+class Message(push.Message):
+    """A published message, as Pub/Sub delivers it."""
 
-    topic: str
-    data: bytes
-    attributes: Mapping[str, str]
+    topic: str = field(kw_only=True)
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
 
 
 class MemoryBus:
-    """See `trainmaster.ports.Bus`. Thread-safe."""
+    """See `trainmaster.ports.Bus`. Thread-safe. `clock` gives the publish times."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], datetime] = _utc_now) -> None:
+        self.clock = clock
+        self._message_ids = count(1)
         self._queue: deque[Message] = deque()
         self._has_messages = threading.Condition()
 
@@ -60,8 +67,17 @@ class MemoryBus:
         if problem:
             raise PermanentError(f"publish to {topic}: 400 {problem}")
         with self._has_messages:
-            self._queue.append(Message(topic, data, dict(attributes)))
-            self._has_messages.notify_all()
+            message_id = str(next(self._message_ids))
+            self._append(Message(data, dict(attributes), message_id, self.clock(), topic=topic))
+
+    def redeliver(self, message: Message) -> None:
+        """Append a message that was taken and not handled. Its id and publish time stay."""
+        with self._has_messages:
+            self._append(message)
+
+    def _append(self, message: Message) -> None:
+        self._queue.append(message)
+        self._has_messages.notify_all()
 
     def take(self, timeout_s: float = 0.0) -> Message | None:
         """Remove and return the oldest message, or None if there is none within `timeout_s`."""

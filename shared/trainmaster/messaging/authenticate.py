@@ -65,14 +65,14 @@ class Authenticated:
     """The documents that the check has read: the job, and the replica that the event is about."""
 
 
-def authenticate(subject: IncarnationRef, message: Message, deps: AuthDeps) -> Authenticated:
+def authenticate(subject: IncarnationRef, message: Message, deps: AuthDeps | None) -> Authenticated:
     """Return the machine that sent the event, with the documents that were read.
 
     `subject` is whom the event is about: the rest of the message is decoded after this check.
-    Raises IdentityError unless that replica itself sent the message, and TemporaryError for network
-    errors.
+    Without `deps`, as in a simulation, senders are not authenticated. Raises IdentityError unless
+    that replica itself sent the message, and TemporaryError for network errors.
     """
-    if not deps.account:
+    if deps is None or not deps.account:
         return Authenticated()
     token = read_token(message.attributes)
     if not token:
@@ -107,7 +107,7 @@ def _most_hosts(plan: Plan, task_type: TaskType) -> int | None:
 
 
 def authenticate_loss(
-    event: VmLost | VmNoticed | SystemEvent, message: Message, deps: AuthDeps
+    event: VmLost | VmNoticed | SystemEvent, message: Message, deps: AuthDeps | None
 ) -> Authenticated:
     """Authenticate an agent's maintenance message, or an entry of Compute Engine's audit log.
 
@@ -117,11 +117,13 @@ def authenticate_loss(
     """
     if not isinstance(event, SystemEvent):
         return authenticate(event.subject, message, deps)
-    if deps.account and not message.subscription.endswith(f"/{own(topics.SYSTEM_EVENTS)}"):
+    if deps is None or not deps.account:
+        return Authenticated()
+    if not message.subscription.endswith(f"/{own(topics.SYSTEM_EVENTS)}"):
         raise IdentityError(
             f"identity: an audit log entry must come through the topic {own(topics.SYSTEM_EVENTS)}"
         )
-    if deps.account and event.log != log_name(deps.project):
+    if event.log != log_name(deps.project):
         raise IdentityError(
             f"identity: the entry is in the log {event.log!r}, not in {log_name(deps.project)}"
         )

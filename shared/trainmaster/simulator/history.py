@@ -69,9 +69,9 @@ class History:
             self.bus,
             self.fleet,
             self.objects,
-            self.invariants.check_commit,
-            scenario.limits,
-            SimMetrics(context, self.pool),
+            on_change=self.invariants.check_commit,
+            limits=scenario.limits,
+            metrics=SimMetrics(context, self.pool),
         )
         self.bus.deliver = self.functions.deliver
         self.vm_faults = VmFaults(context, self.pool, self.bus)
@@ -82,7 +82,8 @@ class History:
 
         Raises ViolationError, or the unexpected exception of a flow.
         """
-        scenario, scheduler = self.scenario, self.context.scheduler
+        scenario = self.scenario
+        scheduler = self.context.scheduler
         for job in scenario.jobs:
             self.users.plan(job)
         scheduler.after(self.context.between(0, SWEEP_S), self._sweep)
@@ -94,7 +95,8 @@ class History:
             check_notifications(job_id, self.bus.notifications, self.store.ledger(job_id))
         # A refused submission is kept, so that its user can correct and replay it: see the check
         # above.
-        if letters := [letter for letter in self.bus.dead_letters if letter[0] != "submit"]:
+        letters = [letter for letter in self.bus.dead_letters if letter[0] != "submit"]
+        if letters:
             raise ViolationError(f"dead letters: {letters}")
 
     def outcome(self, *, digest: bool = False) -> Outcome:
@@ -129,7 +131,9 @@ class History:
 
     def _check_action(self) -> None:
         """Check the invariants; fail early if the history is stuck."""
-        invariants, now, quiet_s = self.invariants, self.context.now, self.scenario.quiet_s
+        invariants = self.invariants
+        now = self.context.now
+        quiet_s = self.scenario.quiet_s
         invariants.check_action()
         is_quiet = (
             now > self.scenario.faults_s + quiet_s and now > invariants.last_commit_s + quiet_s

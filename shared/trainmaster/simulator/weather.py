@@ -89,7 +89,8 @@ class Alternating:
         short = min(0.35 * mean, SHORT_ON_MAX_S)
         self._means = (off, (short, (mean - SHORT_ON_SHARE * short) / (1 - SHORT_ON_SHARE)))
         self._begins_on = rng.random() < share
-        means, first = self._means[self._begins_on], self._short_share(is_on=self._begins_on)
+        means = self._means[self._begins_on]
+        first = self._short_share(is_on=self._begins_on)
         is_short = rng.random() < first * means[0] / (first * means[0] + (1 - first) * means[1])
         self._changes = [BEGIN_S + rng.expovariate(1 / means[0 if is_short else 1])]
 
@@ -147,7 +148,8 @@ class Weather:
         extra = self._extra(zone, machine)
         if not has_spot and (spot or not extra.is_on(at_s)):
             return 0
-        period = [process.period(at_s) for process in (processes if has_spot else (extra,))]
+        deciding = processes if has_spot else (extra,)
+        period = [process.period(at_s) for process in deciding]
         rng = self._rng(f"room/{zone}{machine}/{has_spot}/{period}")
         return rng.randint(1, 15) if rng.random() < NARROW_SHARE else ROOM
 
@@ -175,7 +177,9 @@ class Weather:
             return ()
         chances = NAMED_SHARES
         return tuple(
-            z for z in near if rng.random() < chances[self.room(z, at_s, machine, spot=spot) > 0]
+            zone
+            for zone in near
+            if rng.random() < chances[self.room(zone, at_s, machine, spot=spot) > 0]
         )
 
     def advice(self, zone: str, count: int, at_s: float, machine: str = "") -> float:
@@ -192,7 +196,9 @@ class Weather:
         return _CLIMATES[self.climate]
 
     def _of_spot(self, zone: str, machine: str) -> tuple[Alternating, ...]:
-        region, shares, family = zone.rpartition("-")[0], self._shares, machine.partition("-")[0]
+        region = zone.rpartition("-")[0]
+        shares = self._shares
+        family = machine.partition("-")[0]
         return (
             self._process(f"G{family}", lambda _: shares.family, 2),
             self._process(f"R{family}/{region}", lambda rng: rng.betavariate(*shares.region), 1.5),

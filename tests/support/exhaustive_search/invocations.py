@@ -8,12 +8,12 @@ from typing import Any, cast
 
 from tests.support.exhaustive_search.node import Message, Node
 from trainmaster.errors import TemporaryError
-from trainmaster.flows import provision, replica_exit, submit, sweep, vm_ready
+from trainmaster.flows.dispatch import handlers_by_topic
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.flows.provisioning.reconciliation import LEASE_S
 from trainmaster.memory.bus import MemoryBus
-from trainmaster.messaging import agent_messages, internal_requests, topics
+from trainmaster.messaging import internal_requests, push, topics
 from trainmaster.ports import Bus, Fleet, Store
 from trainmaster.simulator.world.function_ports import (
     FunctionCrashed,
@@ -30,7 +30,7 @@ def run_sweep(node: Node) -> None:
     """Run the sweep on this node, after the leases of crashed functions have expired."""
     node.ticks += int(LEASE_S) + 1
     bus = MemoryBus()
-    sweep.handle(_deps(node, bus, lambda _, call: call()))
+    _handle(node, bus, lambda _, call: call(), (topics.SWEEP, "{}"))
     _collect(node, bus)
 
 
@@ -50,21 +50,9 @@ def deliver(node: Node, message: Message, crash_before: int = 0) -> int:
         return call()
 
     bus = MemoryBus()
-    deps = _deps(node, bus, intercept)
-    topic, data = message[0], message[1].encode()
     node.remove_pending(message)
     try:
-        match topic:
-            case topics.SUBMIT:
-                submit.handle(data, "gs://b/jobs/j.yaml#1", deps)
-            case topics.VM_READY:
-                vm_ready.handle(agent_messages.decode_vm_ready(data), deps)
-            case topics.REPLICA_EXIT:
-                replica_exit.handle(agent_messages.decode_replica_exit(data), deps)
-            case _:
-                fleet = cast("Fleet", InterceptedPort(node.fleet, intercept))
-                machines = FleetDeps(fleet, SimAddressBook(), "p", {}, run_sequentially)
-                provision.handle(internal_requests.decode_provision(data), machines, deps)
+        _handle(node, bus, intercept, message)
     except (FunctionCrashed, TemporaryError):
         node.add_pending(message)
     _collect(node, bus)
@@ -76,6 +64,17 @@ def provision_request(job_id: str) -> Message:
     return topics.PROVISION, internal_requests.encode_provision(
         internal_requests.ProvisionRequest(job_id)
     ).decode()
+
+
+def _handle(node: Node, bus: MemoryBus, intercept: Intercept, message: Message) -> None:
+    """Handle a message that is published at the time of its invocation."""
+    topic, data = message
+    deps = _deps(node, bus, intercept)
+    fleet = cast("Fleet", InterceptedPort(node.fleet, intercept))
+    fleet_deps = FleetDeps(fleet, SimAddressBook(), "p", {}, run_sequentially)
+    handlers = handlers_by_topic(lambda: deps, auth_deps=None, fleet_deps=lambda: fleet_deps)
+    attributes = {"source": "gs://b/jobs/j.yaml#1"} if topic == topics.SUBMIT else {}
+    handlers[topic](push.Message(data.encode(), attributes, "", deps.clock()))
 
 
 def _deps(node: Node, bus: MemoryBus, intercept: Intercept) -> CreationDeps:

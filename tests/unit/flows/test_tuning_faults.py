@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -16,12 +17,12 @@ from trainmaster.core.decisions import Reason
 from trainmaster.core.events import TrialEnded, TrialSuggested, TuningEnded
 from trainmaster.core.model.tuning import TrialState, Tuning
 from trainmaster.errors import PermanentError
-from trainmaster.flows import provision, tune
+from trainmaster.flows import tune
 from trainmaster.flows.commit.record import record
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.reconciliation import LEASE_S
-from trainmaster.memory.bus import MemoryBus, Message
-from trainmaster.messaging import internal_requests, topics
+from trainmaster.memory.bus import MemoryBus
+from trainmaster.messaging import topics
 from trainmaster.messaging.internal_requests import TuneRequest, decode_tune
 from trainmaster.ports import Bus, Store
 
@@ -136,15 +137,7 @@ class CrashingStudy(Study):
 
     def _drain(self) -> None:
         while message := self.bus.take():
-            self.redeliver_once(lambda message=message: self._handle(message))  # type: ignore[misc]
-
-    def _handle(self, message: Message) -> None:
-        if message.topic == topics.TUNE:
-            tune.handle(internal_requests.decode_tune(message.data), self.suggester, self.deps)
-        else:
-            provision.handle(
-                internal_requests.decode_provision(message.data), self.fleet_deps, self.deps
-            )
+            self.redeliver_once(partial(self._deliver, message))
 
 
 EFFECTS = 77

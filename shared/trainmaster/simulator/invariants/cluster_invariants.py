@@ -2,7 +2,8 @@
 
 ready     a job is RUNNING soon after its last required replica has become ready
 zones     all running replicas are in one zone, because a member's address contains its zone
-hosts     a slice is ready, or completed, only when each of its hosts has reported it in the same incarnation
+hosts     a slice is ready, or completed, only when each of its hosts has reported it in the same
+          incarnation
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ class ClusterInvariants:
         return since or self.context.now
 
     def _check_hosts(self, entry: LedgerEntry, job: Job) -> None:
-        event, decision = entry.event, entry.decision
+        event = entry.event
+        decision = entry.decision
         if (
             not isinstance(event, VmReady | ReplicaExited)
             or event.subject.host is None

@@ -3,8 +3,9 @@
 answers   of the submissions of one job id, one becomes the job and the others are refused
 I5        two VMs of one name, in two zones, exist only for a short time
 limits    what all admitted jobs need together never exceeds the limits
-queue     no job is admitted that takes capacity from a job before it in the admission queue, as the admitting
-          invocation has read the queue; a job that was submitted after that may be overtaken
+queue     no job is admitted that takes capacity from a job before it in the admission queue, as the
+          admitting invocation has read the queue; a job that was submitted after that may be
+          overtaken
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ class GlobalInvariants:
 
         Within a zone, Compute Engine itself keeps names unique.
         """
-        now, present = self.context.now, self.pool.present
+        now = self.context.now
+        present = self.pool.present
         if len(present) > 1 and len({name for name, _ in present}) < len(present):
             since = now if self._duplicate_name_since is None else self._duplicate_name_since
             self._duplicate_name_since = since

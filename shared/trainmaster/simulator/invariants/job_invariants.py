@@ -3,7 +3,8 @@
     I1    a job ends, and does not change after its end, except for its labels and its deletion
     I2    an incarnation ends once
     I3    budgets equal what was charged (`simulator.invariants.budget_invariants`)
-    I4    only events of the current incarnation and its VM change anything (see `simulator.invariants.vm_invariants`)
+    I4    only events of the current incarnation and its VM change anything
+          (`simulator.invariants.vm_invariants`)
     I5    a VM that the stored state desires is not deleted (see there)
     I6    no VM is left after the end
     I9    the ledger, folded, is the stored state
@@ -110,7 +111,8 @@ class JobInvariants:
             raise ViolationError(
                 f"I1: the job has not ended{self._suspected_cause()}: {self.state}"
             )
-        if left := [vm.observed for vm in self.pool.present.values() if vm.job_id == self.job_id]:
+        left = [vm.observed for vm in self.pool.present.values() if vm.job_id == self.job_id]
+        if left:
             raise ViolationError(f"I6: VMs are left: {left}")
         if fold(self.store.ledger(self.job_id)) != self.state:
             raise ViolationError("I9: the fold of the whole ledger is not the stored state")
@@ -123,9 +125,10 @@ class JobInvariants:
             losses = (
                 entry for entry in self.store.ledger(self.job_id) if entry.key.startswith(prefix)
             )
-            if (entry := next(losses, None)) and isinstance(entry.decision.action, Ignore):
+            loss = next(losses, None)
+            if loss is not None and isinstance(loss.decision.action, Ignore):
                 vm = f"{replica.replica_id}, VM generation {replica.vm_generation}"
-                return f": the loss of {vm} was ignored ({entry.decision.reason})"
+                return f": the loss of {vm} was ignored ({loss.decision.reason})"
         names = {vm.observed.name for vm in self.pool.present.values()}
         for replica in replicas:
             if (
@@ -173,7 +176,8 @@ class JobInvariants:
         """Check that an event about another incarnation than the current one changes nothing (I4),
         and I2.
         """
-        event, decision = entry.event, entry.decision
+        event = entry.event
+        decision = entry.decision
         if not isinstance(event, ReplicaEvent) or isinstance(decision.action, Ignore):
             return
         subject = event.subject

@@ -42,7 +42,8 @@ def _transitions(
     """Yield the id of each transition, and the job's state and attempt after it."""
     state: State | None = None
     for entry in ledger:
-        before, state = state, replay(state, entry)
+        before = state
+        state = replay(state, entry)
         if state is None:
             continue
         after = (state.job.state.value, state.job.attempt)

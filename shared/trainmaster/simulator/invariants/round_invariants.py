@@ -29,10 +29,12 @@ class RoundInvariants:
 
     def apply(self, entry: LedgerEntry, state: State) -> None:
         """Check one more decision, which led to `state`."""
-        event, action = entry.event, entry.decision.action
+        event = entry.event
+        action = entry.decision.action
         end = event.ends[0] if isinstance(event, AllReady) and event.ends else event
         is_reboot = isinstance(end, ReplicaExited) and end.cause is ExitCause.VM_RESTARTED
-        if isinstance(event, AllReady) and event.round and (charged := _charged(entry)):
+        charged = _charged(entry)
+        if isinstance(event, AllReady) and event.round and charged:
             replica_id = ReplicaId.parse(charged.partition("-")[2])
             causes = self.ends.causes(replica_id, event.attempt, event.round - 1)
             if EndCause.FAILED not in causes and not is_reboot:

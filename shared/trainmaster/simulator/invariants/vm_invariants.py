@@ -2,10 +2,12 @@
 
 They identify VMs by numeric id, because the rules they check rely on names and labels.
 
-I4    all events of a VM generation that change anything are about one VM, and it was created for that generation
+I4    all events of a VM generation that change anything are about one VM, and it was created for
+      that generation
 I4    a VM that is called silent has written no sign of life for more than a minute
 I5    a VM that the stored state desires is not deleted
-I5    VMs of one generation of a replica are created in one zone only, so no two of them exist at a time
+I5    VMs of one generation of a replica are created in one zone only, so no two of them exist at a
+      time
 """
 
 from __future__ import annotations

@@ -210,9 +210,17 @@ HANGS: Final = Profile(
 """Only the heartbeats of agents let these jobs end."""
 
 PARTIAL: Final = Profile(
-    "partial", partial=0.6, stockout=0.3, slow_create=0.1, loss_per_hour=15, lost_at_boot=0.05, fail=0.2, suspend=0.1,
-    duplicate=0.1, crash=0.02,
-)  # fmt: skip
+    "partial",
+    partial=0.6,
+    stockout=0.3,
+    slow_create=0.1,
+    loss_per_hour=15,
+    lost_at_boot=0.05,
+    fail=0.2,
+    suspend=0.1,
+    duplicate=0.1,
+    crash=0.02,
+)
 """For jobs that start before all of their VMs exist."""
 
 _ALL: Final = (

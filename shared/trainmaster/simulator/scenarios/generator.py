@@ -99,7 +99,14 @@ def _draw_job(
     checkpoint_s = rng.choice((0.0, 10.0, 60.0))
     is_synchronous = rng.random() < SYNCHRONOUS_SHARE
     return SimJob(
-        job_id, document, plan, duration_s, checkpoint_s, is_synchronous, submitted_s, is_uploaded
+        job_id,
+        document,
+        plan,
+        duration_s,
+        checkpoint_s,
+        is_synchronous=is_synchronous,
+        submitted_s=submitted_s,
+        is_uploaded=is_uploaded,
     )
 
 

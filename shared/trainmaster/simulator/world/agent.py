@@ -60,13 +60,11 @@ class SimAgent:
     def __init__(
         self, vm: SimVm, host: int | None, training: Training, bus: SimBus, context: Context
     ) -> None:
-        self._vm, self._host, self._training, self._bus, self._context = (
-            vm,
-            host,
-            training,
-            bus,
-            context,
-        )
+        self._vm = vm
+        self._host = host
+        self._training = training
+        self._bus = bus
+        self._context = context
         self._disk = _Disk()
         self._boots = 0  # actions that were planned before the last boot are dropped
         self._is_up = False
@@ -109,7 +107,8 @@ class SimAgent:
     def power_off(self) -> None:
         """The VM has stopped: agent and program end at once."""
         self._boots += 1
-        self._is_up, self.off_since_s = False, self._context.now
+        self._is_up = False
+        self.off_since_s = self._context.now
         if self.program:
             self._training.kill(self.program)
             self.program = None
@@ -167,7 +166,8 @@ class SimAgent:
     def _on_directive(self, directive: Directive | None) -> None:
         if directive is None:
             return
-        disk, key = self._disk, _key(directive)
+        disk = self._disk
+        key = _key(directive)
         if disk.desired is not None and _key(disk.desired) > key:
             return
         if directive != disk.desired:
@@ -193,14 +193,16 @@ class SimAgent:
 
     def _on_setup_ended(self) -> None:
         self._setting_up = False
-        disk, desired = self._disk, self._disk.desired
+        disk = self._disk
+        desired = disk.desired
         if self._stopping:
             return
         if self._context.chance(self._context.faults.setup_fail):
             if desired is None or desired.action is DirectiveAction.STOP:
                 return
             error = {"type": "DownloadError", "message": "503", "frame": ""}
-            disk.started, disk.closed = _key(desired), False
+            disk.started = _key(desired)
+            disk.closed = False
             self._report_exit(_key(desired), {"cause": "setup", "error": error, "tail": "503"})
         else:
             disk.setup_done = True
@@ -219,7 +221,8 @@ class SimAgent:
     # Consequences, as in the real agent.
 
     def _reconcile(self) -> None:
-        disk, desired = self._disk, self._disk.desired
+        disk = self._disk
+        desired = disk.desired
         must_run = desired is not None and desired.action is DirectiveAction.RUN
         key = _key(desired) if desired else None
         if self.program is not None:
@@ -286,10 +289,14 @@ class SimAgent:
     def _start(self, key: Key) -> None:
         if self._disk.ready != key:
             self._send_ready(key)
-        self._disk.started, self._disk.closed, self._disk.exit = key, False, None
+        self._disk.started = key
+        self._disk.closed = False
+        self._disk.exit = None
         self._unwanted = False
-        boots, observed = self._boots, self._vm.observed
-        self._running, self._started_at = key, self._context.now
+        boots = self._boots
+        observed = self._vm.observed
+        self._running = key
+        self._started_at = self._context.now
         self._context.log("start", observed.replica_id, *key)
         vm_incarnation = (observed.instance_id, *key)
         self.program = self._training.start(

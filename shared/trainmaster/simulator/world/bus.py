@@ -46,15 +46,9 @@ class SimBus:
     """Messages that were accepted."""
 
     def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
-        context, faults = self.context, self.context.faults
-        lost = (
-            faults.lost
-            if topic in REPAIRED_BY_SWEEP
-            else faults.lost_event
-            if topic in REPEATED_BY_AGENT
-            else 0.0
-        )
-        if context.chance(lost):
+        context = self.context
+        faults = context.faults
+        if context.chance(self._loss_probability(topic)):
             context.log("lost", topic)
             return
         if topic == topics.DEAD_LETTER:
@@ -73,6 +67,13 @@ class SimBus:
             )
             self.in_flight += 1
             context.scheduler.after(delay_s, lambda: self._attempt(topic, message, 1))
+
+    def _loss_probability(self, topic: str) -> float:
+        if topic in REPAIRED_BY_SWEEP:
+            return self.context.faults.lost
+        if topic in REPEATED_BY_AGENT:
+            return self.context.faults.lost_event
+        return 0.0
 
     def publish_all(self, topic: str, messages: Sequence[bytes]) -> None:
         for data in messages:

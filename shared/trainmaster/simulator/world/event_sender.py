@@ -80,7 +80,8 @@ class EventSender:
         self._is_sending = False
         if not self._events:
             return
-        context, event = self.context, self._events[0]
+        context = self.context
+        event = self._events[0]
         fails = context.chance(context.faults.unreachable)
         if not fails or context.chance(STORED_DESPITE_FAILURE):
             self.bus.publish(event.topic, json.dumps(event.body).encode(), {})

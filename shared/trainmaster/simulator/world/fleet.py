@@ -161,9 +161,11 @@ class SimFleet:
         return operation
 
     def _insert(self, job: Job, create: Create, metadata: Mapping[str, str]) -> _Operation:
-        context, faults = self.context, self.context.faults
+        context = self.context
+        faults = context.faults
         key = create.request_key(job.job_id)
-        if error := self._draw_immediate_error(create.zone):
+        error = self._draw_immediate_error(create.zone)
+        if error is not None:
             self._operations[key] = _Operation(context.now, error, [], is_done=True)
             return self._operations[key]
         create_s = context.between(
@@ -180,7 +182,8 @@ class SimFleet:
         return operation
 
     def _draw_immediate_error(self, zone: str) -> NotCreated | None:
-        context, faults = self.context, self.context.faults
+        context = self.context
+        faults = context.faults
         if context.chance(faults.stockout):
             return _stockout(zone)
         if context.chance(faults.quota):

@@ -1,8 +1,10 @@
 """The Cloud Functions: the real flows, with clocks and ports in which every call may fail.
 
-    deliver ──► flow ──► port call ──┬── the instance crashes before the call, or after it was applied
+    deliver ──► flow ──► port call ──┬── the instance crashes before the call, or after it was
+                                     │   applied
                                      ├── the call fails (TemporaryError), applied or not
-                                     └── the invocation is suspended: other invocations, agents and VMs continue
+                                     └── the invocation is suspended: other invocations, agents
+                                         and VMs continue
 
 A suspended invocation runs the other actions *inside* its port call, so that their effects lie
 between two of its own steps. This gives every interleaving in which the later invocation ends
@@ -20,21 +22,13 @@ from typing import Any, Final, cast
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.rules.admission_queue import Limits
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.flows import (
-    maintenance,
-    provision,
-    replica_exit,
-    submit,
-    sweep,
-    upload,
-    user_requests,
-    vm_ready,
-)
+from trainmaster.flows import user_requests
+from trainmaster.flows.dispatch import handlers_by_topic
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.memory.store import MemoryStore
-from trainmaster.messaging import agent_messages, google_events, internal_requests, topics
+from trainmaster.messaging import topics
 from trainmaster.messaging.push import Message
 from trainmaster.ports import Bus, Fleet, Objects, Store
 from trainmaster.ports.metrics import MetricReader
@@ -58,6 +52,7 @@ PROVISION_WAITS_S: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 Any other wait of a flow is jitter after a lost race.
 """
+USER: Final = "a user"
 USER_ACTIONS: Final = (CANCEL, DELETE, LABEL)
 COMMIT: Final = "commit"
 """The store's method that changes a job."""
@@ -70,6 +65,14 @@ class QueueRead:
     """When an invocation last began to read the admission queue."""
 
     at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UserAction:
+    """What a message of `user_actions` says."""
+
+    job_id: str
+    request_id: str
 
 
 @dataclass(slots=True)
@@ -91,51 +94,21 @@ class Functions:
     """Invocations that have not ended, among them the suspended ones."""
     invocations: int = 0
     _instances_max: int = field(init=False)
-    _handlers: dict[str, Callable[[Message, CreationDeps], object]] = field(init=False)
+    _handlers: dict[str, Callable[[Message], object]] = field(init=False)
 
     def __post_init__(self) -> None:
         faults = self.context.faults
         self._instances_max = faults.instances_max
         self._handlers = {
-            topics.SUBMIT: lambda message, deps: submit.handle(
-                message.data, message.attributes.get("source"), deps
+            **handlers_by_topic(
+                self._deps,
+                auth_deps=None,
+                fleet_deps=self._fleet_deps,
+                objects=lambda: cast("Objects", InterceptedPort(self.objects, self._intercept)),
             ),
-            topics.VM_READY: lambda message, deps: vm_ready.handle(
-                agent_messages.decode_vm_ready(message.data, message.published_at), deps
-            ),
-            topics.REPLICA_EXIT: lambda message, deps: replica_exit.handle(
-                agent_messages.decode_replica_exit(message.data, message.published_at), deps
-            ),
-            topics.MAINTENANCE: lambda message, deps: maintenance.handle(
-                google_events.decode_maintenance(message.data, message.published_at), deps
-            ),
-            topics.PROVISION: lambda message, deps: provision.handle(
-                internal_requests.decode_provision(message.data),
-                self._machines(),
-                deps,
-                message.published_at,
-                message.message_id,
-            ),
-            topics.SWEEP: lambda _, deps: sweep.handle(deps),
-            topics.UPLOAD: lambda message, deps: upload.handle(
-                google_events.decode_upload(message.attributes, message.data),
-                cast("Objects", InterceptedPort(self.objects, self._intercept)),
-                deps,
-            ),
-            CANCEL: lambda message, deps: user_requests.cancel_job(
-                _parse_action(message.data)[0], "a user", deps
-            ),
-            DELETE: lambda message, deps: user_requests.delete_job(
-                *_parse_action(message.data), deps, by="a user"
-            ),
-            LABEL: lambda message, deps: user_requests.change_labels(
-                _parse_action(message.data)[0],
-                {"a": "b"},
-                _parse_action(message.data)[1],
-                None,
-                deps,
-                by="a user",
-            ),
+            CANCEL: self._cancel_job,
+            DELETE: self._delete_job,
+            LABEL: self._change_labels,
         }
 
     def deliver(self, topic: str, message: Message) -> bool | None:
@@ -152,7 +125,7 @@ class Functions:
         name = topic.removeprefix("trainmaster-")
         self.context.log("invoke", name, f"#{self.invocations}")
         try:
-            self._handlers[topic](message, self._deps())
+            self._handlers[topic](message)
         except FunctionCrashed:
             self.context.log("crashed", name)
             return False
@@ -166,6 +139,20 @@ class Functions:
         finally:
             self.running -= 1
         return True
+
+    def _cancel_job(self, message: Message) -> None:
+        action = _parse_action(message.data)
+        user_requests.cancel_job(action.job_id, USER, self._deps())
+
+    def _delete_job(self, message: Message) -> None:
+        action = _parse_action(message.data)
+        user_requests.delete_job(action.job_id, action.request_id, self._deps(), by=USER)
+
+    def _change_labels(self, message: Message) -> None:
+        action = _parse_action(message.data)
+        user_requests.change_labels(
+            action.job_id, {"a": "b"}, action.request_id, None, self._deps(), by=USER
+        )
 
     def _deps(self) -> CreationDeps:
         skew_s = self.context.faults.skew_s
@@ -183,7 +170,7 @@ class Functions:
             algorithms=ALGORITHMS,
         )
 
-    def _machines(self) -> FleetDeps:
+    def _fleet_deps(self) -> FleetDeps:
         fleet = cast("Fleet", InterceptedPort(self.fleet, self._intercept))
         return FleetDeps(fleet, SimAddressBook(), "p", {}, run_sequentially, metrics=self.metrics)
 
@@ -198,7 +185,8 @@ class Functions:
         )
 
     def _intercept(self, name: str, call: partial[Any], queue_read: QueueRead | None = None) -> Any:
-        context, faults = self.context, self.context.faults
+        context = self.context
+        faults = context.faults
         drawn = context.rng.random()
         if drawn < faults.crash:
             if drawn < faults.crash / 2:
@@ -229,7 +217,6 @@ class Functions:
         return result
 
 
-def _parse_action(data: bytes) -> tuple[str, str]:
-    """Return job id and request id of a user's action."""
+def _parse_action(data: bytes) -> UserAction:
     document = json.loads(data)
-    return document["job_id"], document["request_id"]
+    return UserAction(document["job_id"], document["request_id"])

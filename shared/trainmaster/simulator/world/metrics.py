@@ -25,13 +25,14 @@ class SimMetrics:
     pool: VmPool
 
     def read(self, query: MetricQuery) -> Sequence[MetricSeries]:
-        last_points = [
-            (vm, host, at)
-            for vm in (*self.pool.present.values(), *self.pool.past)
-            if query.job_id in ("", vm.job_id)
-            for host, at in enumerate(self._last_points(vm))
-            if query.start < at <= query.end
-        ]
+        last_points = []
+        for vm in (*self.pool.present.values(), *self.pool.past):
+            if query.job_id in ("", vm.job_id):
+                last_points += [
+                    (vm, host, at)
+                    for host, at in enumerate(self._last_points(vm))
+                    if query.start < at <= query.end
+                ]
         if query.reducer is Reducer.COUNT:
             counts = Counter(vm.job_id for vm, _, _ in last_points)
             return [
@@ -52,7 +53,8 @@ class SimMetrics:
 
     def _last_points(self, vm: SimVm) -> Iterable[datetime]:
         """Yield the last point of each host."""
-        clock, now_s = self.context.scheduler.clock(), self.context.now
+        clock = self.context.scheduler.clock()
+        now_s = self.context.now
         for agent in vm.agents:
             until_s = now_s if agent.off_since_s is None else agent.off_since_s
             last_s = vm.created_s + (until_s - vm.created_s) // INTERVAL_S * INTERVAL_S

@@ -191,7 +191,8 @@ class Training:
     def _finish(self, training_round: int) -> None:
         if training_round != self._round or self._training_since is None:
             return
-        self.done_s, self._training_since = self.duration_s, None
+        self.done_s = self.duration_s
+        self._training_since = None
         for program in self._cluster:
             if program.replica_id.task_type is not TaskType.PS:
                 self._remove_member(program)
@@ -237,7 +238,8 @@ class Training:
         self._remove_member(program)
         if self._training_since is None or program not in self._cluster:
             return
-        since, self._training_since = self._training_since, None
+        since = self._training_since
+        self._training_since = None
         reached = self.done_s + (self.context.now - since)
         kept = reached - (reached % self.checkpoint_s) if self.checkpoint_s else reached
         self.lost_s += reached - max(kept, self.done_s)
@@ -245,7 +247,8 @@ class Training:
         for peer in self._cluster:
             if peer.is_member and peer.replica_id.task_type is not TaskType.PS:
                 self._remove_member(peer)
-                if (exit_ := self.context.rng.choice(PEER_ENDS)) is not None:
+                exit_ = self.context.rng.choice(PEER_ENDS)
+                if exit_ is not None:
                     self._plan_exit(peer, PEER_LOSS_NOTICED_S, exit_, EndCause.PEER)
 
     def _remove_member(self, program: Program) -> None:

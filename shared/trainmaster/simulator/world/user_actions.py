@@ -29,7 +29,9 @@ class UserActions:
     """Plans what the user of each job does."""
 
     def __init__(self, context: Context, bus: SimBus, objects: MemoryObjects) -> None:
-        self._context, self._bus, self._objects = context, bus, objects
+        self._context = context
+        self._bus = bus
+        self._objects = objects
         self.submissions: dict[str, tuple[str, str]] = {}
         """Job id and URI of the job file of every submission, by its source."""
 
@@ -37,7 +39,8 @@ class UserActions:
         """Plan the submission of the job, and the other actions of its user that the fault profile
         allows.
         """
-        context, faults = self._context, self._context.faults
+        context = self._context
+        faults = context.faults
         context.scheduler.after(job.submitted_s, lambda: self._submit(job, "job"))
         if context.chance(faults.cancel):
             self._plan_action(200, CANCEL, job, "")

@@ -1,7 +1,8 @@
 """Simulated VMs and their power states.
 
 CREATING ──► RUNNING ──► agents boot …… STOPPING (the guest is notified) ──► removed
-                └── preemption or host error: STOPPED or removed, with or without notice; or a reboot
+                └── preemption or host error: STOPPED or removed, with or without notice;
+                    or a reboot
 """
 
 from __future__ import annotations
@@ -104,8 +105,9 @@ class VmPool:
         was_up = vm.observed.status is VmStatus.RUNNING
         vm.observed = replace(vm.observed, status=VmStatus.STOPPING)
         self.context.log("stopping", vm.observed.name, vm.observed.instance_id)
-        for agent in vm.agents if was_up else ():
-            agent.shut_down()
+        if was_up:
+            for agent in vm.agents:
+                agent.shut_down()
         end = (
             (lambda: self.stop(vm, "shut down")) if stays else (lambda: self.remove(vm, "deleted"))
         )
@@ -123,7 +125,8 @@ class VmPool:
         if vm.is_gone:
             return
         self.context.log("gone", vm.observed.name, vm.observed.instance_id, reason)
-        vm.is_gone, vm.gone_s = True, self.context.now
+        vm.is_gone = True
+        vm.gone_s = self.context.now
         del self.present[vm.observed.name, vm.observed.zone]
         self.past.append(vm)
         _power_off(vm)

@@ -30,7 +30,9 @@ class VmFaults:
     """Plans and carries out the faults of all VMs."""
 
     def __init__(self, context: Context, pool: VmPool, bus: SimBus) -> None:
-        self._context, self._pool, self._bus = context, pool, bus
+        self._context = context
+        self._pool = pool
+        self._bus = bus
 
     def plan(self, vm: SimVm) -> None:
         """Plan what will happen to this VM, if anything."""
@@ -44,7 +46,8 @@ class VmFaults:
             self._context.scheduler.after(self._context.rng.expovariate(per_hour / HOUR_S), fault)
 
     def _lose(self, vm: SimVm) -> None:
-        context, faults = self._context, self._context.faults
+        context = self._context
+        faults = context.faults
         is_running = not vm.is_gone and vm.observed.status is VmStatus.RUNNING
         if not is_running or not faults.loss_per_hour or not vm.agents:
             return
