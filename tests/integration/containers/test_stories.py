@@ -303,3 +303,46 @@ def test_container_cannot_write_below_gcs(container: Site) -> None:
     error = container.run()["error"]
     assert container.vm.lines("GCS []")
     assert (error["type"], "Read-only file system" in error["message"]) == ("OSError", True)
+
+
+@pytest.mark.parametrize(
+    ("configuration", "words"),
+    [
+        ("ENV A=B", "neither the job nor the image names a command"),
+        ("USER nobody-here", "unable to find user nobody-here"),
+        ("USER user:no-group", "unable to find group no-group"),
+        ("WORKDIR /etc/passwd", "/etc/passwd is not a directory"),
+        ("WORKDIR /etc/passwd/below", "not a directory"),
+        ('ENTRYPOINT ["missing"]', "missing"),
+        ('ENTRYPOINT ["/etc"]', "/etc"),
+    ],
+)
+def test_wrong_image_is_the_users_permanent_error(
+    container: Site, configuration: str, words: str
+) -> None:
+    lines = [configuration] if "ENTRYPOINT" in configuration else [configuration, AT_ONCE]
+    container.program("", *(lines if "A=B" not in configuration else [configuration]))
+    body = container.run()
+    assert (body["cause"], body["error"]["type"]) == ("process", "ContainerError")
+    assert body["exit_status"] in (126, 127)
+    assert words in body["error"]["message"]
+    assert "docker run --help" not in body["error"]["message"]
+
+
+def test_pull_that_fails_names_the_image(container: Site) -> None:
+    container.vm.configure(
+        container={"image": "127.0.0.1:1/no/such:1", "command": []}, python_module=""
+    )
+    body = container.run()
+    assert (body["cause"], body["error"]["type"]) == ("setup", "ImageError")
+    assert "cannot pull 127.0.0.1:1/no/such:1" in body["tail"]
+
+
+def test_shared_memory_is_the_containers_own_and_as_large_as_the_vms(container: Site) -> None:
+    container.program("""
+        import os
+        print("SHARED", os.listdir("/dev/shm"), os.statvfs("/dev/shm").f_blocks * 4096)
+    """)
+    container.run()
+    own = os.statvfs("/dev/shm")
+    container.vm.wait_for_line(f"SHARED [] {own.f_blocks * own.f_frsize}")

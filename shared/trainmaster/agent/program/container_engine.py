@@ -38,6 +38,7 @@ STOP_S = 60
 save.
 """
 
+_HINT = re.compile(r"(Run|See) '\w+ run --help'")
 _NO_IMAGE = re.compile("no such image|image not known", re.IGNORECASE)
 
 
@@ -243,8 +244,11 @@ def registry_of(image: str) -> str | None:
 
 
 def last_lines(engine_exit: ProgramExit) -> str:
-    """Return the last lines that the engine's command printed, for an error message."""
-    lines = [line.strip() for line in engine_exit.tail.splitlines() if line.strip()]
+    """Return the last lines that the engine's command printed, for an error message, without its
+    hint at the manual.
+    """
+    lines = [line.strip() for line in engine_exit.tail.splitlines()]
+    lines = [line for line in lines if line and not _HINT.match(line)]
     return (
         " ".join(lines[-LAST_LINES:]) or f"the engine ended with status {engine_exit.exit_status}"
     )

@@ -44,6 +44,18 @@ _INIT_FAILED = re.compile(
     r"\[FATAL tini |^ERROR \(catatonit:\d+\): failed to exec pid1: (?P<why>.*)", re.MULTILINE
 )
 
+# What the engines print for a container that image and job describe wrongly. The statuses are those
+# of `docker run` for its own failures.
+_NO_COMMAND = re.compile("no command specified|no command or entrypoint provided", re.IGNORECASE)
+_WRONG_IMAGE = re.compile(
+    r"unable to find (?:user|group) |no matching entries in (?:passwd|group) file"
+    r"|no users found|invalid user|working directory|cannot mkdir: .* is not a directory"
+    r"|\blstat .*: not a directory|\bmkdir .*: not a directory|workdir .* does not exist"
+    r"|(?:chdir to cwd|\bchdir\b) ",
+    re.IGNORECASE,
+)
+_NOT_INVOKED = 126
+
 # Variables that the engine's command line reads itself. The program's values must not be in the
 # command's environment.
 _ENGINE_VARIABLES = re.compile(
@@ -196,11 +208,20 @@ def bind_option(source: Path, target: str) -> str:
 def _start_failed(cli_exit: ProgramExit, why: str) -> ProgramExit:
     """Return the exit of a container that did not start.
 
-    A command that is not in the image is the user's error; any other failure of the engine counts
-    as the platform's.
+    A command, user or working directory that is not in the image is the user's error; any other
+    failure of the engine counts as the platform's.
     """
     if cli_exit.exit_status not in (ENGINE_FAILED, *LAUNCH_FAILED):
         return cli_exit
+    if cli_exit.exit_status == ENGINE_FAILED and _NO_COMMAND.search(why):
+        why = (
+            "neither the job nor the image names a command: set a command in the job, or ENTRYPOINT"
+            " or CMD in the image"
+        )
+        cli_exit = replace(cli_exit, exit_status=_NOT_INVOKED)
+    elif cli_exit.exit_status == ENGINE_FAILED and _WRONG_IMAGE.search(why):
+        why = f"{why}. Correct USER or WORKDIR of the image"
+        cli_exit = replace(cli_exit, exit_status=_NOT_INVOKED)
     error = {"type": "ContainerError", "message": why, "frame": ""}
     is_user_error = cli_exit.exit_status in LAUNCH_FAILED
     return replace(cli_exit, error=error, cause="process" if is_user_error else "setup")
