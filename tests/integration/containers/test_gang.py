@@ -1,4 +1,4 @@
-"""Two containers with torchrun in each: their VMs are preempted in turn, and no rank loses a step."""
+"""Two containers with torchrun: their VMs are preempted in turn, and no rank loses a step."""
 
 from __future__ import annotations
 
