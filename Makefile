@@ -89,7 +89,7 @@ test-emulators: $(JAVA) ## run the tests of the project's own emulators, after a
 	@$(PYTEST) -m "not heavy" $(addprefix tests/integration/,compute tpu logging monitoring scheduler stack)
 
 .PHONY: test
-test: images $(JAVA) ## run the test suite, except expensive tests and tests that need a container engine
+test: images $(JAVA) ## run the test suite, except expensive tests; those of containers where docker is found
 	@$(PYTEST) -m "not heavy"
 
 .PHONY: test-all

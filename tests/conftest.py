@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 from collections import Counter, defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from operator import itemgetter
 from pathlib import Path
 from typing import Final
@@ -40,6 +40,8 @@ JAVA_HOME: Final = Path(__file__).parents[1] / "build" / "java"
 """Java with archives of the emulators' classes; `make test` creates it (tests/support/java.py)."""
 
 FOLDERS_SHOWN_MAX: Final = 15
+NO_ENGINE: Final = "no container engine"
+"""How the reasons begin of tests that are skipped without an engine."""
 
 EMULATOR_FIXTURES: Final = frozenset(
     {"stack", "firestore_emulator", "pubsub_emulator", "storage_emulator"}
@@ -96,6 +98,26 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("tests that did not run")
         for reason, count in reasons.most_common():
             terminalreporter.write_line(f"{count:5d}  {reason}")
+    _report_missing_engine(terminalreporter, reasons)
+
+
+def _report_missing_engine(
+    terminalreporter: pytest.TerminalReporter, reasons: Mapping[str, int]
+) -> None:
+    """Name tests that did not run for want of a container engine in the last line of the report.
+
+    Nobody reads further up where a continuous integration passed.
+    """
+    count = sum(number for reason, number in reasons.items() if reason.startswith(NO_ENGINE))
+    if not count:
+        return
+    build = terminalreporter.build_summary_stats_line
+
+    def build_with_engine() -> tuple[list[tuple[str, dict[str, bool]]], str]:
+        parts, color = build()
+        return [*parts, (f"{count} NOT RUN: {NO_ENGINE}", {"red": True})], color
+
+    terminalreporter.build_summary_stats_line = build_with_engine  # type: ignore[method-assign]
 
 
 def _report_folders(terminalreporter: pytest.TerminalReporter) -> None:

@@ -15,12 +15,13 @@ VM:
   startup script's process group and, when that has ended, to all other processes. It exits when
   none is left. Source: guest-configs' google-startup-scripts.service (KillMode=process) and
   systemd-shutdown(8).
+- At the same time it stops the VM's containers, as docker.service does when it is stopped.
 - The VM keeps running after the startup script has ended, as a real one does.
-- Each VM has its own /tmp, and a /gcs to mount gcsfuse at, in a mount namespace. If this process
-  may not create one, the VM only has its own TMPDIR. Folders of /tmp that the environment names,
-  such as those of the stack and of the interpreter, stay visible.
+- Each VM has its own /tmp and /dev/shm, and a /gcs to mount gcsfuse at, in a mount namespace. If
+  this process may not create one, the VM only has its own TMPDIR. Folders of /tmp that the
+  environment names, such as those of the stack and of the interpreter, stay visible.
 - At the end it runs a clean-up program if a marker file exists: the VM has containers, which are
-  not its descendants.
+  not its descendants. With the argument `stop`, that program stops them.
 
 Usage: vm_init.py SCRIPT TMP MARKER CLEANUP ARG… Linux only, because of subreapers and /proc.
 """
@@ -66,6 +67,8 @@ PR_CAP_AMBIENT_RAISE: Final = 2
 
 LIBC: Final = ctypes.CDLL(None, use_errno=True)
 GCS: Final = Path("/gcs")
+SHARED_MEMORY: Final = Path("dev", "shm")
+"""Below the root."""
 SHARED_TMP: Final = Path("/tmp")  # noqa: S108 - the folder that is replaced
 TMPDIR_CHARS_MAX: Final = 60
 """Longest TMPDIR: sockets are created below it, and their paths have at most 107 characters."""
@@ -139,6 +142,8 @@ def build_root(own_tmp: Path) -> None:
             (root / entry.name).symlink_to(entry.readlink())
         elif entry != GCS:
             bind(own_tmp if entry == SHARED_TMP else entry, root / entry.name)
+    if (root / SHARED_MEMORY).is_dir():
+        mount("tmpfs", root / SHARED_MEMORY, 0, "mode=1777")
     (root / GCS.name).mkdir()
     mount("tmpfs", root / GCS.name, MS_RDONLY, "mode=755,size=4k")
     folder = Path.cwd()
@@ -241,19 +246,23 @@ def is_group_alive(group: int) -> bool:
 class Init:
     """The main loop, and the progress of a shutdown."""
 
-    def __init__(self, script: str) -> None:
+    def __init__(self, script: str, marker: Path, cleanup: list[str]) -> None:
+        self._marker = marker
+        self._cleanup = cleanup
         if LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
             raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
         self._shutting_down = False
         self._signalled_group = False
         self._signalled_others = False
         self._awake = self._listen()
-        self._bash = os.posix_spawnp(
-            "bash",
-            ["bash", script],
-            os.environ,
-            file_actions=[(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)],
-            setsid=True,
+        self._bash = self._spawn(["bash", script])
+
+    @staticmethod
+    def _spawn(command: list[str]) -> int:
+        """Start a program in its own session; return its process id."""
+        no_input = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
+        return os.posix_spawnp(
+            command[0], command, os.environ, file_actions=[no_input], setsid=True
         )
 
     def _listen(self) -> int:
@@ -299,6 +308,8 @@ class Init:
         """Signal the startup script's group once and, after its end, all other processes once."""
         if not self._signalled_group:
             self._signalled_group = True
+            if self._marker.exists():
+                self._spawn([*self._cleanup, "stop"])
             if is_group_alive(self._bash):
                 os.killpg(self._bash, signal.SIGTERM)
         elif not self._signalled_others and not is_group_alive(self._bash):
@@ -309,6 +320,6 @@ class Init:
 if __name__ == "__main__":
     script, tmp, marker, *cleanup = sys.argv[1:]
     use_own_root(Path(tmp))
-    Init(script).run()
+    Init(script, Path(marker), cleanup).run()
     if Path(marker).exists():
         os.execv(cleanup[0], cleanup)  # noqa: S606 - the emulator's own command line, no shell

@@ -79,7 +79,7 @@ from trainmaster.agent.setup.setup_errors import Retrier
 from trainmaster.agent.shutdown.self_delete import SelfDelete
 from trainmaster.agent.utilization.gpus import Gpus
 from trainmaster.agent.utilization.machine import EMULATED_VM
-from trainmaster.agent.utilization.monitor import configured_monitor, point_writer
+from trainmaster.agent.utilization.monitor import configured_monitor, find_sources, point_writer
 from trainmaster.agent.utilization.network import read_traffic
 from trainmaster.agent.workspace import Workspace
 
@@ -129,11 +129,12 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     monitoring = api("monitoring", "TRAINMASTER_MONITORING_ENDPOINT")
     summary_metric = create_summary_metric(identity, storage, console)
     progress = ProgressCollector(work, console, summary_metric) if identity.is_primary else None
+
+    # The launcher exists by the time of the first reading.
+    sources = find_sources(environ, console.log, lambda: launcher.processes())  # noqa: PLW0108
     monitor = configured_monitor(
-        identity, environ, metadata, monitoring, run_state, console, progress
+        identity, sources, metadata, monitoring, run_state, console, progress
     )
-    if monitor is not None:
-        inbox.start_thread(monitor.run)
     if progress is not None and monitor is not None:
         inbox.start_thread(progress.serve)
         inbox.start_thread(progress.run)
@@ -160,6 +161,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         monitor.finish_interval if monitor else None,
         store=storage.store_text,
     )
+    if monitor is not None:
+        inbox.start_thread(monitor.run)
     channel = None
     if config.channel is not None:
         channel = PeerChannel(
@@ -177,13 +180,13 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         launcher=launcher,
         console=console,
         channel=channel,
-        surroundings=create_surroundings(environ, console),
+        surroundings=find_surroundings(environ, console),
     ).run()
     return 0
 
 
-def create_surroundings(environ: Mapping[str, str], console: Console) -> Surroundings:
-    """Return what shows that a silent program still works: the machine's traffic and its GPUs."""
+def find_surroundings(environ: Mapping[str, str], console: Console) -> Surroundings:
+    """Return what is known of the machine outside the program's processes."""
     if environ.get(EMULATED_VM):  # the VMs of the local stack share one machine
         return Surroundings()
     gpus = Gpus(environ, console.log)

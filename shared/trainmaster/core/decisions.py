@@ -78,6 +78,7 @@ class Reason(StrEnum):
     OUT_OF_MEMORY = "out_of_memory"
     COMMON_ERROR = "common_error"
     INSTALL_FAILED = "install_failed"
+    IMAGE_FAILED = "image_failed"
     SAME_FAILURE_AGAIN = "same_failure_again"
     EXIT_POLICY = "exit_policy"
     CRASH_SIGNAL = "crash_signal"

@@ -21,7 +21,7 @@ from trainmaster.core.model.plan import Container, Plan, Program, Substitution, 
 from trainmaster.core.model.tuning import Tuning
 from trainmaster.jobspec.catalog.runtimes import OWN_IMAGE
 from trainmaster.jobspec.fields.environment_size import check_environment_size
-from trainmaster.jobspec.fields.environment_variables import resolve_common_variables
+from trainmaster.jobspec.fields.environment_variables import check_lines, resolve_common_variables
 from trainmaster.jobspec.fields.exit_policy import resolve_exit_policy
 from trainmaster.jobspec.fields.extension_fields import (
     check_boot_image,
@@ -165,6 +165,8 @@ def _resolve(
     plan = with_stillness(plan, extension.stall_timeout, problems)
     plan = with_alternatives(plan, spec, extension, regions, problems)
     check_gang(plan, problems)
+    if plan.has_containers:
+        check_lines(extension.env, ("trainmaster", "env"), problems)
     plan = with_elastic(plan, extension.elastic, problems)
     plan = replace(plan, substitutions=(*_listed_substitutions(extension), *problems.substitutions))
     problems.raise_if_any()

@@ -102,7 +102,7 @@ def test_container_gets_an_installed_init_as_process_1(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(container_engine, "INIT_FOLDERS", ())
     command = which.run_command("n", [], "r.io/image", [])
-    first = command.index("--log-driver") + 2
+    first = command.index("--stop-timeout") + 2
     assert [word.rpartition("/")[2] for word in command[first:-1]] == options
 
 

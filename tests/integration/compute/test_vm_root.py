@@ -1,5 +1,5 @@
-"""/gcs of an emulated VM: nothing can be written there until gcsfuse is mounted, which any user may
-do.
+"""The root of an emulated VM: nothing can be written below /gcs until gcsfuse is mounted, which any
+user may do, and /dev/shm is the VM's own.
 """
 
 from __future__ import annotations
@@ -108,6 +108,14 @@ def test_bucket_is_mounted_by_root_and_by_another_user(storage_emulator: str, us
     ) as response:
         assert response.read() == b"weights\n"
     assert not any(Path("/gcs").glob(bucket))
+
+
+def test_shared_memory_of_a_vm_is_its_own(tmp_path: Path) -> None:
+    name = f"tm-test-{uuid.uuid4().hex}"
+    script = f"ls /dev/shm | wc -l; touch /dev/shm/{name} && ls /dev/shm; kill $PPID\n"
+    output = run_vm(tmp_path / "vm", script, sys.executable, os.geteuid())
+    assert output.startswith(f"0\n{name}\n")
+    assert not Path("/dev/shm", name).exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can lose the right to mount")

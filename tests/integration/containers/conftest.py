@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.conftest import lab
-from tests.integration.containers.engine import Engine, missing, running_engine
+from tests.integration.containers.engine import BUILDERS, ENGINE, Engine, missing, running_engine
+from tests.integration.containers.host_engine import HostEngine, running_host_engine
 from tests.support.stack import LocalStack, local_stack
 from trainmaster_emulators.process.state import StackConfig
 
@@ -31,9 +32,18 @@ exec {docker} "$@"
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
-    if reason := missing():
+    if reason := missing({**ENGINE, **BUILDERS}):
         pytest.skip(reason)
     with running_engine() as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def host_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostEngine]:
+    """An engine whose images have the programs of this machine: it needs nothing but docker."""
+    if reason := missing(ENGINE):
+        pytest.skip(reason)
+    with running_host_engine(tmp_path_factory.mktemp("host-engine")) as engine:
         yield engine
 
 

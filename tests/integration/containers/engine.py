@@ -34,12 +34,8 @@ from trainmaster_emulators.services import storage
 
 FOLDER: Final = ROOT / ".images" / "engine"
 SOURCES: Final = Path(__file__).parent / "images"
-PROGRAMS: Final = {
-    "dockerd": "docker.io",
-    "docker": "docker.io",
-    "debootstrap": "debootstrap",
-    "docker-registry": "docker-registry",
-}
+ENGINE: Final = {"dockerd": "docker.io", "docker": "docker.io", "iptables": "iptables"}
+BUILDERS: Final = {"debootstrap": "debootstrap", "docker-registry": "docker-registry"}
 PREFIX: Final = "trainmaster-tests"
 BUILD_S: Final = 540.0
 START_S: Final = 60.0
@@ -88,10 +84,13 @@ ENTRYPOINT ["/bin/fake-gcs-server", "-data", "/data"]
 """
 
 
-def missing() -> str:
-    """Return why no engine can be started here; empty if it can."""
+def missing(programs: Mapping[str, str]) -> str:
+    """Return why no engine can be started here; empty if it can.
+
+    `programs`: those that are needed, and their Debian packages.
+    """
     absent = sorted(
-        {package for program, package in PROGRAMS.items() if shutil.which(program) is None}
+        {package for program, package in programs.items() if shutil.which(program) is None}
     )
     if absent:
         return f"no container engine: apt-get install --no-install-recommends {' '.join(absent)}"
@@ -262,7 +261,8 @@ def running_engine() -> Iterator[Engine]:
         tempfile.TemporaryDirectory(prefix="tm-engine-", dir="/run") as run,
     ):
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with _registry(Path(run)) as registry, _daemon(Path(run)) as host:
+        data = FOLDER / "data"
+        with _registry(Path(run)) as registry, running_daemon(Path(run), data) as host:
             engine = Engine(host, registry)
             if left := engine.containers():  # of a session that was killed
                 engine.docker("rm", "--force", "--volumes", *left)
@@ -298,12 +298,19 @@ def running_podman(registry: str) -> Iterator[Client]:
 
 
 @contextmanager
-def _daemon(run: Path) -> Iterator[str]:
+def running_daemon(run: Path, data: Path) -> Iterator[str]:
+    """Run dockerd during the block, and yield its address. It shares nothing with other engines.
+
+    `run`: a folder for its socket and its other files; `data`: a folder for its images.
+    """
     host = f"unix://{run}/docker.sock"
-    command = [
-        "dockerd", "--host", host, "--data-root", str(FOLDER / "data"), "--exec-root", str(run / "exec"),
-        "--pidfile", str(run / "pid"), "--bridge=none", "--iptables=false", "--ip6tables=false",
-    ]  # fmt: skip
+    command = ["dockerd", "--host", host]
+    command += ["--data-root", str(data)]
+    command += ["--exec-root", str(run / "exec")]
+    command += ["--pidfile", str(run / "pid")]
+    command += ["--containerd-namespace", run.name]
+    command += ["--containerd-plugins-namespace", f"{run.name}-plugins"]
+    command += ["--bridge=none", "--iptables=false", "--ip6tables=false"]
     try:
         with _running(command, run / "dockerd.log"):
             answers = ["docker", "--host", host, "version"]

@@ -14,7 +14,9 @@ import pytest
 
 from tests.support.each_row import each_row
 from tests.unit.jobspec.bodies import CUSTOM, MINIMAL, custom, gpus, job
+from trainmaster.agent.program import container_program
 from trainmaster.jobspec import InvalidJob, Problem, accept, parse_document
+from trainmaster.jobspec.fields import environment_variables
 
 T: Final = "trainingInput"
 
@@ -221,3 +223,31 @@ def test_flex_start_of_vms_is_answered_with_the_ways_that_exist() -> None:
         way in text
         for way in ("trainmaster.spot", "trainmaster.reservation", "as long as the job may wait")
     )
+
+
+LINES: Final = "one\ntwo"
+
+
+@pytest.mark.parametrize("name", ["DOCKER_X", "http_proxy", "PATH", "LD_PRELOAD"])
+def test_lines_of_a_variable_that_engines_read_are_refused_in_every_format(name: str) -> None:
+    """Other variables may have several lines, and so may these without a container."""
+    env = [{"name": name, "value": LINES}, {"name": "MY_LINES", "value": LINES}]
+    image = {"imageUri": "gcr.io/p/i:1"}
+    pool = {**POOL, "containerSpec": {**image, "env": env}}
+    own = {"displayName": "d", "jobSpec": {"workerPoolSpecs": [pool]}}
+    common = {"displayName": "d", "jobSpec": {"workerPoolSpecs": [POOL]}}
+    training = {"scaleTier": "CUSTOM", "masterType": "n1-standard-8", "region": "us-central1"}
+    old = {"jobId": "j", "trainingInput": {**training, "masterConfig": image}}
+    extension = {"env": {name: LINES, "MY_LINES": LINES}}
+    region = {"region": "us-central1"}
+    field = f"trainmaster.env.{name}"
+    assert problems_of({**own, "trainmaster": region}).keys() == {
+        "jobSpec.workerPoolSpecs[0].containerSpec.env[0].value"
+    }
+    assert problems_of({**common, "trainmaster": {**region, **extension}}).keys() == {field}
+    assert problems_of({**old, "trainmaster": extension}).keys() == {field}
+    accept({**job(), "trainmaster": extension}, default_job_id=None)
+
+
+def test_variables_that_engines_read_are_those_of_the_agent() -> None:
+    assert environment_variables.ENGINE_VARIABLES == container_program._ENGINE_VARIABLES

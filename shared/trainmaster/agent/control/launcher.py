@@ -43,7 +43,8 @@ from trainmaster.agent.program.environment import (
 from trainmaster.agent.program.process_table import ProcessUse, kill_marked, marked, process_uses
 from trainmaster.agent.program.program import Program
 from trainmaster.agent.program.save_request import FOLDER_IN_CONTAINER as NOTICE_FOLDER
-from trainmaster.agent.program.save_request import SaveRequest, is_catcher
+from trainmaster.agent.program.save_request import SaveRequest
+from trainmaster.agent.program.signal_receivers import is_catcher
 from trainmaster.agent.program.stacks import print_stacks
 from trainmaster.agent.program.variable_references import resolve_references
 from trainmaster.agent.progress.collector import PROGRESS_FOLDER, ProgressCollector
@@ -191,8 +192,19 @@ class Launcher:
         )
 
     def process_uses(self) -> dict[int, ProcessUse]:
-        """Return what each process of the program has used. May be called from any thread."""
-        return process_uses(self._save_request.processes(self._root)) if self.is_running else {}
+        """Return what each process of the program has used; empty: it is not known.
+
+        May be called from any thread.
+        """
+        return process_uses(self.processes())
+
+    def processes(self) -> list[int]:
+        """Return the processes of the program; empty: none runs, or they are not known.
+
+        May be called from any thread.
+        """
+        program = self._program
+        return program.processes() if program is not None else []
 
     def end_stalled(
         self, key: IncarnationKey, program: Program, grace_s: float, in_s: float
@@ -202,8 +214,9 @@ class Launcher:
         Its Python processes print their stacks first, and then get no time to save: they would not
         use it.
         """
-        pids = self._save_request.processes(self._root)
-        has_stacks = print_stacks(pids, lambda pid: is_catcher(pid, signal.SIGABRT), in_s)
+        has_stacks = print_stacks(
+            program.processes(), lambda pid: is_catcher(pid, signal.SIGABRT), in_s
+        )
         program.end(STACK_GRACE_S if has_stacks else grace_s)
         job_dir = self._identity.config.job_dir or ""
         if has_stacks and job_dir.startswith("gs://") and self._store is not None:
@@ -223,21 +236,18 @@ class Launcher:
         """Create the file that tells programs of the notice."""
         self._save_request.create_file()
 
-    @property
-    def _root(self) -> int | None:
-        program = self._program
-        return program.pid if isinstance(program, Program) else None
-
     def prepare_save(self) -> bool:
         """Prepare `request_save`, so that it takes little time; return whether a process catches
         the signal.
         """
-        return self._save_request.find_catchers(self._root)
+        program = self._program
+        return program is not None and self._save_request.find_catchers(program)
 
     def request_save(self) -> str:
         """Ask the program to save; return in words what was done."""
         self.show_notice()
-        count = self._save_request.signal_catchers(self._root)
+        program = self._program
+        count = self._save_request.signal_catchers(program) if program is not None else 0
         name = self._identity.config.checkpoint_signal.name
         if not count:
             return f"no process catches {name}, so none gets it"

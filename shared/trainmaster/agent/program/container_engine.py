@@ -31,7 +31,14 @@ INIT_FOLDERS = (
     "/usr/lib/podman",
 )
 LAST_LINES = 3  # lines of the engine's output that an error message quotes
+HARMLESS_SIGNAL = "SIGCONT"
+"""It changes nothing for a program that runs."""
+STOP_S = 60
+"""Time that an engine which is stopped leaves its containers before SIGKILL. It is longer than a
+save.
+"""
 
+_HINT = re.compile(r"(Run|See) '\w+ run --help'")
 _NO_IMAGE = re.compile("no such image|image not known", re.IGNORECASE)
 
 
@@ -98,24 +105,26 @@ class ContainerEngine:
         """Return the command that runs a container in the foreground, with its output on the
         command's two streams.
         """
-        return [
-            *(self._program, "run", "--name", name, "--label", f"{LABEL}={self._vm}"),
-            *(
-                "--network",
-                "host",
-                "--ipc",
-                "host",
-            ),  # the VM is the job's: its ports, and more than 64 MB of /dev/shm
-            *(
-                "--log-driver",
-                "none",
-            ),  # the agent forwards the output; a second copy could fill the disk
-            *self._init_options(),
-            *_device_options(is_podman=self.is_podman),
-            *options,
-            self._full_name(image),
-            *rest,
-        ]
+        command = [self._program, "run"]
+        command += ["--name", name]
+        command += ["--label", f"{LABEL}={self._vm}"]
+        # The VM is the job's: its ports, and all of its shared memory instead of 64 MB.
+        command += ["--network", "host"]
+        command += ["--shm-size", str(shared_memory_bytes())]
+        # The agent forwards the output. A second copy could fill the disk.
+        command += ["--log-driver", "none"]
+        # The engine stops its containers when the VM shuts down. The agent does it, too, and knows
+        # whether the program is saving.
+        command += ["--stop-signal", HARMLESS_SIGNAL]
+        command += ["--stop-timeout", str(STOP_S)]
+        command += self._init_options()
+        command += _device_options(is_podman=self.is_podman)
+        return [*command, *options, self._full_name(image), *rest]
+
+    @property
+    def has_init(self) -> bool:
+        """Whether containers get a small init program as process 1."""
+        return bool(self._init_options())
 
     @property
     def is_podman(self) -> bool:
@@ -219,6 +228,15 @@ class ContainerEngine:
         return []
 
 
+def shared_memory_bytes() -> int:
+    """Return the size of this machine's /dev/shm, which is half of its memory by default."""
+    try:
+        shared = os.statvfs("/dev/shm")  # noqa: S108 - only its size is read
+    except OSError:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    return shared.f_blocks * shared.f_frsize
+
+
 def registry_of(image: str) -> str | None:
     """Return the host that the image's name begins with; None if it names no registry."""
     first, slash, _ = image.partition("/")
@@ -226,8 +244,11 @@ def registry_of(image: str) -> str | None:
 
 
 def last_lines(engine_exit: ProgramExit) -> str:
-    """Return the last lines that the engine's command printed, for an error message."""
-    lines = [line.strip() for line in engine_exit.tail.splitlines() if line.strip()]
+    """Return the last lines that the engine's command printed, for an error message, without its
+    hint at the manual.
+    """
+    lines = [line.strip() for line in engine_exit.tail.splitlines()]
+    lines = [line for line in lines if line and not _HINT.match(line)]
     return (
         " ".join(lines[-LAST_LINES:]) or f"the engine ended with status {engine_exit.exit_status}"
     )

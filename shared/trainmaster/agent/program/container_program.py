@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +19,18 @@ from pathlib import Path
 from trainmaster.agent.model.results import ProgramExit
 from trainmaster.agent.model.vm_config import ContainerCommand
 from trainmaster.agent.program.container_engine import ContainerEngine, last_lines
-from trainmaster.agent.program.program import Program
+from trainmaster.agent.program.process_table import (
+    PARENT,
+    START_TIME,
+    descendants,
+    find_first_process,
+    is_running,
+    read_stats,
+    was_killed,
+)
+from trainmaster.agent.program.program import Program, send_signal
+from trainmaster.agent.program.save_request import FILE_VARIABLE as NOTICE_VARIABLE
+from trainmaster.agent.program.signal_receivers import find_receivers
 from trainmaster.agent.workspace import Workspace
 
 ENGINE_FAILED = 125  # Source: "Exit status" in the manual of docker run
@@ -26,12 +38,23 @@ LAUNCH_FAILED = (
     126,
     127,
 )  # the engine's statuses for a command that cannot be invoked, or does not exist
-KILLED = 137
 # Output of the engines' init programs if they cannot run the command. Docker's init names the
 # command and exits with the engine's status for that; podman's init exits with 1.
 _INIT_FAILED = re.compile(
     r"\[FATAL tini |^ERROR \(catatonit:\d+\): failed to exec pid1: (?P<why>.*)", re.MULTILINE
 )
+
+# What the engines print for a container that image and job describe wrongly. The statuses are those
+# of `docker run` for its own failures.
+_NO_COMMAND = re.compile("no command specified|no command or entrypoint provided", re.IGNORECASE)
+_WRONG_IMAGE = re.compile(
+    r"unable to find (?:user|group) |no matching entries in (?:passwd|group) file"
+    r"|no users found|invalid user|working directory|cannot mkdir: .* is not a directory"
+    r"|\blstat .*: not a directory|\bmkdir .*: not a directory|workdir .* does not exist"
+    r"|(?:chdir to cwd|\bchdir\b) ",
+    re.IGNORECASE,
+)
+_NOT_INVOKED = 126
 
 # Variables that the engine's command line reads itself. The program's values must not be in the
 # command's environment.
@@ -78,6 +101,10 @@ class ContainerProgram(Program):
             for name in list(variables)
             if _ENGINE_VARIABLES.fullmatch(name)
         }
+        self._mark = f"{NOTICE_VARIABLE}={env[NOTICE_VARIABLE]}".encode()
+        """A variable that no container of another VM has with this value."""
+        self._has_init = engine.has_init
+        self._first: int | None = None
         self._env_file = workspace.work / "container.env"
         _write_env_file(self._env_file, from_file)
         # The command line holds the names only. The values are in the environment of the engine's
@@ -115,13 +142,62 @@ class ContainerProgram(Program):
             state.is_running
         ):  # the engine's command was killed; `remove` has just killed the container
             return cli_exit
-        was_killed = state.exit_status == KILLED
+        message = cli_exit.error["message"] if cli_exit.error else ""
+        is_killed = was_killed(state.exit_status, message)
         return replace(
             cli_exit,
             exit_status=state.exit_status,
             signal=None,
-            out_of_memory=cli_exit.out_of_memory or (was_killed and state.out_of_memory),
+            out_of_memory=cli_exit.out_of_memory or (is_killed and state.out_of_memory),
         )
+
+    def roots(self) -> set[int]:
+        """Return the process that the job or the image named.
+
+        With an init program, it is the eldest child of the container's first process, whose other
+        children are processes that have lost their parents.
+        """
+        first = self._find_first()
+        if first is None:
+            return set()
+        if not self._has_init:
+            return {first}
+        stats = read_stats()
+        children = [pid for pid, fields in stats.items() if int(fields[PARENT]) == first]
+        return {min(children, key=lambda pid: int(stats[pid][START_TIME]))} if children else set()
+
+    def processes(self) -> list[int]:
+        """Return all processes of the container, each before its children.
+
+        Commands that somebody else runs in it are not the program's.
+        """
+        first = self._find_first()
+        return descendants({first}, read_stats()) if first is not None else []
+
+    def notify(self, number: signal.Signals) -> None:
+        """Ask the program to save, whether it catches the signal or not."""
+        if not self.ask(find_receivers(self.roots(), number), number):
+            self.ask([self.pid], number)
+
+    def _terminate(self) -> None:
+        """Send SIGTERM to the program.
+
+        The engine's command, which passes it on to the container's first process only, gets it if
+        the program's processes are not known.
+        """
+        receivers = find_receivers(self.roots(), signal.SIGTERM)
+        sent = [pid for pid in receivers if send_signal(pid, signal.SIGTERM)]
+        if not sent:
+            super()._terminate()
+
+    def _find_first(self) -> int | None:
+        """Return the container's first process; None if it is not known, or does not run.
+
+        It keeps its number, whatever it does to its environment later.
+        """
+        if self._first is None or not is_running(self._first):
+            self._first = find_first_process(self._mark)
+        return self._first
 
 
 def bind_option(source: Path, target: str) -> str:
@@ -132,11 +208,20 @@ def bind_option(source: Path, target: str) -> str:
 def _start_failed(cli_exit: ProgramExit, why: str) -> ProgramExit:
     """Return the exit of a container that did not start.
 
-    A command that is not in the image is the user's error; any other failure of the engine counts
-    as the platform's.
+    A command, user or working directory that is not in the image is the user's error; any other
+    failure of the engine counts as the platform's.
     """
     if cli_exit.exit_status not in (ENGINE_FAILED, *LAUNCH_FAILED):
         return cli_exit
+    if cli_exit.exit_status == ENGINE_FAILED and _NO_COMMAND.search(why):
+        why = (
+            "neither the job nor the image names a command: set a command in the job, or ENTRYPOINT"
+            " or CMD in the image"
+        )
+        cli_exit = replace(cli_exit, exit_status=_NOT_INVOKED)
+    elif cli_exit.exit_status == ENGINE_FAILED and _WRONG_IMAGE.search(why):
+        why = f"{why}. Correct USER or WORKDIR of the image"
+        cli_exit = replace(cli_exit, exit_status=_NOT_INVOKED)
     error = {"type": "ContainerError", "message": why, "frame": ""}
     is_user_error = cli_exit.exit_status in LAUNCH_FAILED
     return replace(cli_exit, error=error, cause="process" if is_user_error else "setup")

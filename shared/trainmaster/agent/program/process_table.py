@@ -19,6 +19,10 @@ _CHILD_KILLED = re.compile(
     "SIGKILL|by signal: Killed|exited unexpectedly|terminated abruptly|process has died"
 )
 MARK = "TRAINMASTER_WORK"  # set in the environment of everything that the agent starts
+PARENT, START_TIME = 1, 19
+"""Indices in the fields of `read_stat`. Source: proc(5), whose numbers begin with 1 and have the
+process id and the command first.
+"""
 
 
 def read_oom_kill_counts() -> dict[str, int]:
@@ -57,10 +61,14 @@ def out_of_memory(
     grown between `before` and `after`. 137 is the exit status of a shell whose child was killed.
     `message`: of the program's error, which may say that a child was killed.
     """
-    was_killed = returncode in (-signal.SIGKILL, 128 + signal.SIGKILL) or bool(
-        _CHILD_KILLED.search(message)
-    )
-    return was_killed and any(count > before.get(source, count) for source, count in after.items())
+    has_grown = any(count > before.get(source, count) for source, count in after.items())
+    return has_grown and was_killed(returncode, message)
+
+
+def was_killed(returncode: int, message: str) -> bool:
+    """Return whether a program, or a process that it had started, seems to have got SIGKILL."""
+    is_own_end = returncode in (-signal.SIGKILL, 128 + signal.SIGKILL)
+    return is_own_end or bool(_CHILD_KILLED.search(message))
 
 
 def kill_marked(work: Path) -> int:
@@ -125,6 +133,33 @@ def read_stat(pid: int, proc: Path = Path("/proc")) -> list[bytes]:
         return (proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return []
+
+
+def is_running(pid: int) -> bool:
+    """Return whether the process exists and has not ended, even if nobody has read its status."""
+    return read_stat(pid)[:1] not in ([], [b"Z"], [b"X"])
+
+
+def find_first_process(mark: bytes) -> int | None:
+    """Return the process that is number 1 of a container, as this machine numbers it.
+
+    `mark`: a variable of its environment. None: there is none, or this machine's kernel does not
+    run it, or its environment may not be read.
+    """
+    for pid in process_ids():
+        if _number_in_container(pid) == 1 and is_marked(pid, mark):
+            return pid
+    return None
+
+
+def _number_in_container(pid: int) -> int:
+    """Return the number of a process in its innermost PID namespace; 0 if it has ended."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return 0
+    numbers = [line.split() for line in status.splitlines() if line.startswith("NSpid:")]
+    return int(numbers[0][-1]) if numbers else 0
 
 
 def descendants(

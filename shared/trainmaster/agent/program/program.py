@@ -20,20 +20,29 @@ from trainmaster.agent.program.output import Tail, whole_lines
 from trainmaster.agent.program.process_table import (
     MARK,
     descendants,
+    is_running,
     kill_marked,
+    marked,
     out_of_memory,
     read_oom_kill_counts,
     read_stats,
 )
+from trainmaster.agent.program.signal_receivers import find_catchers, find_receivers
 from trainmaster.agent.program.stacks import find_stacks
 from trainmaster.agent.program.tracebacks import LAUNCHED, parse_traceback
 from trainmaster.agent.reporting.serial_console import Stream
 from trainmaster.agent.workspace import Workspace
 
-TRACEBACK_BYTES = (
-    64 * 1024
-)  # kept of each stream to find the traceback in: TensorFlow's are tens of kilobytes long
-PUMP_JOIN_S = 5.0  # for output that is still in the pipes when the program has ended
+TRACEBACK_BYTES = 64 * 1024
+"""Kept of each stream to find the traceback in: TensorFlow's are tens of kilobytes long."""
+PUMP_JOIN_S = 5.0
+"""Time for output that is still in the pipes when the program has ended."""
+SAVE_MAX_S = 90.0
+"""How long a program that was asked to save may save before SIGTERM is sent to it again.
+
+It is longer than the notice of a preemption (30 s) or of maintenance (60 s): the shutdown that was
+announced must not interrupt the save.
+"""
 
 
 class Program:
@@ -70,6 +79,9 @@ class Program:
         self._lock = threading.Lock()
         self._reaped = False
         self._killer: threading.Timer | None = None
+        self._asked: list[int] = []
+        """The processes that `ask` signalled last."""
+        self._asked_at = -math.inf
         self.killed_at: float | None = None
         """When SIGKILL was sent because SIGTERM had not ended the program, by the monotonic clock.
         """
@@ -120,21 +132,51 @@ class Program:
         """Whether `end` was called while the program ran."""
         return self._killer is not None
 
-    def notify(self, number: signal.Signals) -> None:
-        """Send a signal to the program alone: its child processes may have no handler for it."""
+    def roots(self) -> set[int]:
+        """Return the process that the job named; empty: it is not known, or has ended."""
+        return {self._process.pid}
+
+    def processes(self) -> list[int]:
+        """Return all processes of the program, each before its children; empty: they are not known.
+
+        May be called from any thread.
+        """
+        return descendants({*self.roots(), *marked(self._work)}, read_stats())
+
+    def find_catchers(self, number: signal.Signals) -> list[int]:
+        """Return the processes that may be asked to save by this signal."""
+        return find_catchers(self.roots(), number)
+
+    def ask(self, pids: Sequence[int], number: signal.Signals) -> int:
+        """Send a signal to processes of the program, so that they save; return how many there were.
+
+        `end` leaves them alone while they save.
+        """
         with self._lock:
-            if not self._reaped:
-                os.kill(self._process.pid, number)
+            if self._reaped:
+                return 0
+            self._asked = [pid for pid in pids if send_signal(pid, number)]
+            self._asked_at = time.monotonic()
+            return len(self._asked)
+
+    def notify(self, number: signal.Signals) -> None:
+        """Ask the program to save, whether it catches the signal or not.
+
+        Its child processes get no signal: they may have no handler for it.
+        """
+        self.ask(find_receivers(self.roots(), number), number)
 
     def end(self, grace_s: float) -> None:
-        """Send SIGTERM to the whole process group, and SIGKILL after `grace_s`.
+        """Send SIGTERM to the program, and SIGKILL after `grace_s`.
 
-        Return at once; may be repeated.
+        No SIGTERM reaches a program that is saving: a handler that has restored the default would
+        lose the save. Return at once; may be repeated.
         """
         with self._lock:
             if self._reaped or self._killer is not None:
                 return
-            self._signal_group(signal.SIGTERM)
+            if not self._is_saving:
+                self._terminate()
             self._killer = threading.Timer(grace_s, self.kill)
             self._killer.daemon = True
             self._killer.start()
@@ -185,6 +227,17 @@ class Program:
             ran_s=ran_s,
         )
 
+    @property
+    def _is_saving(self) -> bool:
+        """Whether a process was asked to save a short time ago, and has not ended."""
+        if time.monotonic() - self._asked_at >= SAVE_MAX_S:
+            return False
+        return any(is_running(pid) for pid in self._asked)
+
+    def _terminate(self) -> None:
+        """Send SIGTERM to the whole process group."""
+        self._signal_group(signal.SIGTERM)
+
     def _signal_group(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
@@ -208,3 +261,12 @@ class Program:
         data = os.read(descriptor, 1 << 16)
         self.printed_at = time.monotonic()
         return data
+
+
+def send_signal(pid: int, number: signal.Signals) -> bool:
+    """Send a signal; return whether the process exists and may be signalled."""
+    try:
+        os.kill(pid, number)
+    except OSError:
+        return False
+    return True

@@ -16,7 +16,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
-from trainmaster.agent.program.process_table import read_stat
+from trainmaster.agent.program.process_table import is_running
 from trainmaster.agent.program.tracebacks import format_frame, is_own
 
 VARIABLE = "PYTHONFAULTHANDLER"
@@ -53,7 +53,7 @@ def print_stacks(
         _send(pid, signal.SIGCONT)
         count += 1
         last = time.monotonic() + STACK_S
-        while read_stat(pid)[:1] not in ([], [b"Z"], [b"X"]) and time.monotonic() < last:
+        while is_running(pid) and time.monotonic() < last:
             time.sleep(0.01)
     for pid in processes:
         _send(pid, signal.SIGCONT)

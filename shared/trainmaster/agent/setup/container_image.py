@@ -94,11 +94,7 @@ class ImagePuller:
             )
             message = f"cannot pull {image}: {text}"
             raise new_setup_error(
-                "ImageError",
-                message,
-                transient=transient,
-                exit_status=pull.exit_status,
-                tail=pull.tail,
+                "ImageError", message, transient=transient, exit_status=pull.exit_status
             )
 
     def _write_credentials(self, image: str) -> Path | None:

@@ -18,6 +18,7 @@ from trainmaster.agent.setup.cancellable_runner import CancellableRunner
 from trainmaster.agent.setup.cloud_storage import StorageReader
 from trainmaster.agent.setup.container_image import ImagePuller
 from trainmaster.agent.setup.engine_installation import EngineInstallation
+from trainmaster.agent.setup.engine_shutdown import stop_engine_last
 from trainmaster.agent.setup.gcs_mount import GcsMount
 from trainmaster.agent.setup.gpu_driver import wait_for_driver
 from trainmaster.agent.setup.job_packages import JobPackages
@@ -98,5 +99,6 @@ class Setup:
         if engine is None:
             installation = EngineInstallation(self._runner, self._workspace, self._pause)
             engine = installation.run(self._identity.instance.name)
+        stop_engine_last(self._workspace)
         puller = ImagePuller(engine, self._metadata, self._runner, self._workspace, self._pause)
         puller.ensure_present(image)

@@ -2,20 +2,18 @@
 
 WholeMachine     /proc: a VM, or a host of a TPU slice, with everything that runs there
 OwnCgroup        cgroup v2: the agent runs in a container, which is its machine
-OwnProcesses     the agent and its descendants: a VM of the local stack is a process tree
+OwnProcesses     the agent, its descendants and its container: a VM of the local stack is a process tree
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Union
+from typing import ClassVar, Protocol
 
 from trainmaster.agent.program.process_table import descendants, read_stats
-
-Machine = Union["WholeMachine", "OwnCgroup", "OwnProcesses"]
 
 EMULATED_VM = "TRAINMASTER_EMULATED_VM"
 """Set in all processes of a VM of the local stack."""
@@ -42,17 +40,26 @@ class MachineReading:
     """
 
 
-class WholeMachine:
-    """A VM. `root` is the root of the file system, which tests replace."""
-
-    def __init__(self, root: Path = Path("/")) -> None:
-        self._proc = root / "proc"
+class Machine(Protocol):
+    has_own_network: ClassVar[bool]
+    """Whether the traffic of the interfaces is the machine's own."""
 
     def read(self) -> MachineReading:
         """Return the current reading.
 
         Raises OSError, ValueError, KeyError or IndexError if this kernel lacks a file.
         """
+
+
+class WholeMachine:
+    """A VM. `root` is the root of the file system, which tests replace."""
+
+    has_own_network: ClassVar[bool] = True
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._proc = root / "proc"
+
+    def read(self) -> MachineReading:
         lines = (self._proc / "stat").read_text(encoding="ascii").splitlines()
         ticks = [int(field) for field in lines[0].split()[1:]]
         cpus = sum(1 for line in lines if line.startswith("cpu")) - 1  # the first line sums up all
@@ -64,12 +71,13 @@ class WholeMachine:
 class OwnCgroup:
     """A container with cgroup v2."""
 
+    has_own_network: ClassVar[bool] = True
+
     def __init__(self, root: Path = Path("/")) -> None:
         self._folder = root / CGROUP
         self._proc = root / "proc"
 
     def read(self) -> MachineReading:
-        """Return the current reading. Raises as WholeMachine.read."""
         cpu_s = int(read_fields(self._folder / "cpu.stat")["usage_usec"]) / 1e6
         # The kernel drops inactive pages of files first; Kubernetes leaves them out of a
         # container's memory as well.
@@ -88,39 +96,56 @@ class OwnCgroup:
 
 
 class OwnProcesses:
-    """The agent and its descendants.
+    """The agent and its descendants, and the program's processes, which may be in a container.
 
     A process that leaves the tree, because its parent ended before it, is not counted any more. The
     CPU time of ended processes is in that of their parents.
     """
 
-    def __init__(self, root: Path = Path("/"), pid: int | None = None) -> None:
+    has_own_network: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        root: Path = Path("/"),
+        pid: int | None = None,
+        processes: Callable[[], Sequence[int]] = tuple,
+    ) -> None:
         self._proc = root / "proc"
         self._pid = os.getpid() if pid is None else pid
+        self._processes = processes
         self._cpu_s = 0.0
+        self._container_s = 0.0
+        """CPU time of the container that runs, or ran last."""
+        self._ended_s = 0.0
+        """CPU time of the containers before it. No process of this machine inherits it."""
 
     def read(self) -> MachineReading:
-        """Return the current reading. Raises as WholeMachine.read."""
         stats = read_stats(self._proc)
-        ticks = 0
-        resident_pages = 0
-        for pid in descendants({self._pid}, stats):
-            fields = stats[pid]
-            ticks += sum(int(field) for field in fields[11:15])  # utime, stime, cutime, cstime
-            resident_pages += int(fields[21])  # rss
-        self._cpu_s = max(self._cpu_s, ticks / TICKS_PER_S)
+        tree = descendants({self._pid}, stats)
+        others = {pid for pid in self._processes() if pid in stats}.difference(tree)
+        container_s = _cpu_s(stats, others)
+        if container_s < self._container_s:
+            self._ended_s += self._container_s
+        self._container_s = container_s
+        cpu_s = _cpu_s(stats, tree) + self._ended_s + container_s
+        self._cpu_s = max(self._cpu_s, cpu_s)
+        resident_pages = sum(int(stats[pid][21]) for pid in (*tree, *others))
         total = read_memory_info(self._proc)["MemTotal"]
         memory = min(resident_pages * PAGE_BYTES / total, 1.0)
         return MachineReading(self._cpu_s, float(_cpu_count()), memory)
 
 
-def find_machine(environ: Mapping[str, str], root: Path = Path("/")) -> Machine:
-    """Return what to measure.
+def find_machine(
+    environ: Mapping[str, str],
+    root: Path = Path("/"),
+    processes: Callable[[], Sequence[int]] = tuple,
+) -> Machine:
+    """Return what to measure. `processes` returns those of the program.
 
     The root cgroup has `memory.current` only within a container's namespace.
     """
     if environ.get(EMULATED_VM):
-        return OwnProcesses(root)
+        return OwnProcesses(root, processes=processes)
     folder = root / CGROUP
     needed = ("memory.current", "memory.max", "cpu.stat", "cpu.max")
     if all((folder / name).exists() for name in needed):
@@ -145,6 +170,12 @@ def read_fields(path: Path) -> dict[str, str]:
         name, _, value = line.partition(" ")
         fields[name] = value
     return fields
+
+
+def _cpu_s(stats: Mapping[int, Sequence[bytes]], pids: Iterable[int]) -> float:
+    """Return the CPU time of processes and of their ended children."""
+    # utime, stime, cutime, cstime
+    return sum(int(field) for pid in pids for field in stats[pid][11:15]) / TICKS_PER_S
 
 
 def _cpu_count() -> int:

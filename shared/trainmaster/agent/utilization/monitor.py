@@ -25,7 +25,7 @@ from trainmaster.agent.progress.collector import ProgressCollector, ProgressPoin
 from trainmaster.agent.reporting.serial_console import Console
 from trainmaster.agent.utilization.averages import Averages, Sample
 from trainmaster.agent.utilization.gpus import GpuReading, Gpus
-from trainmaster.agent.utilization.machine import MachineReading, OwnProcesses, find_machine
+from trainmaster.agent.utilization.machine import MachineReading, find_machine
 from trainmaster.agent.utilization.network import Traffic, read_traffic
 from trainmaster.agent.utilization.time_series import SeriesOrigin, alive_body, request_body
 
@@ -184,9 +184,18 @@ def point_writer(identity: AgentIdentity, monitoring: GoogleApi) -> Callable[[st
     return write
 
 
+def find_sources(
+    environ: Mapping[str, str], log: Callable[[str], None], processes: Callable[[], Sequence[int]]
+) -> Sources:
+    """Return the readings of this machine. `processes` returns the processes of the program."""
+    machine = find_machine(environ, processes=processes)
+    traffic = read_traffic if machine.has_own_network else None
+    return Sources(machine.read, Gpus(environ, log).read, traffic)
+
+
 def configured_monitor(
     identity: AgentIdentity,
-    environ: Mapping[str, str],
+    sources: Sources,
     metadata: MetadataServer,
     monitoring: GoogleApi,
     run_state: RunState,
@@ -207,12 +216,9 @@ def configured_monitor(
     if interval_s is None:
         return None
     path = _path(identity)
-    machine = find_machine(environ)
-    # The VMs of the local stack share the interfaces of one machine.
-    traffic = None if isinstance(machine, OwnProcesses) else read_traffic
     return UtilizationMonitor(
         SeriesOrigin.of(identity),
-        Sources(machine.read, Gpus(environ, console.log).read, traffic),
+        sources,
         post=lambda body: monitoring.call(path, timeout=WRITE_S, body=body),
         incarnation_key=lambda: run_state.last_started,
         log=console.log,

@@ -483,6 +483,12 @@ class Plan:
         """Return the group of a task type that the job has."""
         return next(group for group in self.groups if group.task_type == task_type)
 
+    @property
+    def has_containers(self) -> bool:
+        """Whether a program of the job runs in a container."""
+        programs = (self.program, *(group.program for group in self.groups if group.program))
+        return any(program.container is not None for program in programs)
+
     def packages_of(self, task_type: TaskType) -> tuple[str, ...]:
         """Return the packages that pip adds to the image on the VMs of this role."""
         has_gpus = self.group(task_type).accelerator is not None

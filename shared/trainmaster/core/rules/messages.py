@@ -28,6 +28,10 @@ STILL: Final = "Still"
 """Type of the error of a program that was ended because it, and every other member, was still."""
 PEER_SILENT: Final = "PeerSilent"
 """The same, because another member printed nothing for the job's stallTimeout."""
+IMAGE_ERROR: Final = "ImageError"
+"""Type of the error of a VM that cannot get the container image. Source: the agent's
+`setup/container_image.py`.
+"""
 PLACES_MAX: Final = 3
 """Places where programs hung that a text names, and replicas of each, at most."""
 
@@ -68,7 +72,7 @@ def exit_status(event: ReplicaExited) -> str:
 def exit_outcome(event: ReplicaExited) -> str:
     """Return what ended the replica: the rest of a sentence that begins with its name."""
     if event.cause is ExitCause.INSTALL:
-        return "could not install its packages"
+        return installation_outcome(event)
     if event.cause is ExitCause.VM_RESTARTED:
         return "was interrupted by a reboot of its VM"
     if event.cause is ExitCause.STALLED:
@@ -79,6 +83,18 @@ def exit_outcome(event: ReplicaExited) -> str:
         return f"was ended by signal {exit_status(event)}"
     error = f" ({event.error.type})" if event.error else ""
     return f"exited with status {exit_status(event)}{error}"
+
+
+def installation_outcome(event: ReplicaExited) -> str:
+    """Return what the agent could not install, as the rest of a sentence."""
+    if has_image_error(event):
+        return "could not get its container image"
+    return "could not install its packages"
+
+
+def has_image_error(event: ReplicaExited) -> bool:
+    """Return whether the replica's container image, or an engine for it, is missing."""
+    return event.error is not None and event.error.type == IMAGE_ERROR
 
 
 def stall_reason(event: ReplicaExited) -> str:
@@ -151,7 +167,8 @@ def replica_failed(event: ReplicaExited) -> str:
             f"{who} ran out-of-memory and exited with a non-zero status of {exit_status(event)}."
         )
     elif event.cause is ExitCause.INSTALL:
-        message = f"{who} could not install its packages (status {exit_status(event)})."
+        status = f" (status {exit_status(event)})" if event.exit_status is not None else ""
+        message = f"{who} {installation_outcome(event)}{status}."
     elif event.cause is ExitCause.VM_RESTARTED:
         message = f"{who} was interrupted by reboots of its VM."
     elif event.cause is ExitCause.STALLED:

@@ -36,6 +36,7 @@ from trainmaster.core.model.job import RERUNS_MAX, RESTARTS_MAX, STALLS_MAX, Sta
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.rules import exit_texts, messages
 from trainmaster.core.rules.exit_case import Case
+from trainmaster.core.rules.messages import has_image_error
 from trainmaster.core.rules.repetition import bug_signature
 from trainmaster.core.rules.user_requests import cancel_at_cap
 from trainmaster.core.rules.vm_loss import internal_error, replace_vm
@@ -204,7 +205,8 @@ def judge_failed_installation(case: Case) -> Decision | None:
     """Decide by rule 8 about packages or imports that fail; None: the exit is another one, or the
     policy decides.
     """
-    return _permanent(case) if _permanent_reason(case) is Reason.INSTALL_FAILED else None
+    is_installation = _permanent_reason(case) in (Reason.INSTALL_FAILED, Reason.IMAGE_FAILED)
+    return _permanent(case) if is_installation else None
 
 
 def _permanent_reason(case: Case) -> Reason | None:
@@ -221,7 +223,7 @@ def _permanent_reason(case: Case) -> Reason | None:
         and (event.ran_s or 0) < QUICK_FAILURE_MAX_S
     )
     if event.cause is ExitCause.INSTALL or cannot_import:
-        return Reason.INSTALL_FAILED
+        return Reason.IMAGE_FAILED if has_image_error(event) else Reason.INSTALL_FAILED
     if case.policy.preset_action(case.code) is ExitAction.FAIL and not case.is_peer_loss_at_service:
         return Reason.COMMON_ERROR
     return Reason.SAME_FAILURE_AGAIN if case.proves_bug else None

@@ -39,6 +39,14 @@ RESERVED_VARIABLES: Final = (
 )
 """Names, as glob patterns, that Trainmaster sets or may set."""
 
+ENGINE_VARIABLES: Final = re.compile(
+    r"(DOCKER_|CONTAINERS?_|BUILDKIT_|XDG_|LD_|SSL_CERT_)\w*"
+    r"|GO(DEBUG|GC|MAXPROCS|MEMLIMIT|TRACEBACK)|PATH|HOME|TMPDIR|(HTTPS?|NO|ALL)_PROXY",
+    re.IGNORECASE,
+)
+"""Names that the command of a container engine reads itself. Their values reach a container through
+a file with one line for each. Source: shared/trainmaster/agent/program/container_program.py.
+"""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _SECRET: Final = re.compile(
     r"(projects/[a-z0-9][a-z0-9:.-]{0,62}/secrets/)?"
@@ -78,9 +86,17 @@ def resolve_common_variables(extension: Extension, problems: Problems) -> tuple[
 
 
 def resolve_pool_variables(
-    listed: Sequence[EnvVar], common: tuple[Variable, ...], path: FieldPath, problems: Problems
+    listed: Sequence[EnvVar],
+    common: tuple[Variable, ...],
+    path: FieldPath,
+    problems: Problems,
+    *,
+    in_container: bool = False,
 ) -> tuple[Variable, ...]:
-    """Return the common variables, then the pool's own, which override those of the same name."""
+    """Return the common variables, then the pool's own, which override those of the same name.
+
+    `in_container`: the pool's program runs in a container.
+    """
     own: dict[str, Variable] = {}
     for index, variable in enumerate(listed):
         name_path = (*path, index, "name")
@@ -93,6 +109,8 @@ def resolve_pool_variables(
                 name_path, f"is given twice: {quoted(variable.name)}", f"{variable.name}_2"
             )
         own[variable.name] = Variable(variable.name, variable.value or "")
+        if in_container:
+            _check_line(variable.name, variable.value or "", (*path, index, "value"), problems)
     variables = (*(variable for variable in common if variable.name not in own), *own.values())
     _check_number(variables, path, problems)
     return variables
@@ -103,12 +121,26 @@ def resolve_option_variables(
 ) -> tuple[Variable, ...]:
     """Return an alternative's variables; in each program they override those of the same name."""
     own = tuple(Variable(name, value) for name, value in env.items())
+    if plan.has_containers:
+        check_lines(env, path, problems)
     for name in env:
         _check_name(name, (*path, name), problems)
     for program in (plan.program, *(group.program for group in plan.groups if group.program)):
         others = [variable for variable in program.environment if variable.name not in env]
         _check_number((*others, *own), path, problems)
     return own
+
+
+def check_lines(env: Mapping[str, str], path: FieldPath, problems: Problems) -> None:
+    """Check that the values of variables can be passed to a container."""
+    for name, value in env.items():
+        _check_line(name, value, (*path, name), problems)
+
+
+def _check_line(name: str, value: str, path: FieldPath, problems: Problems) -> None:
+    if ENGINE_VARIABLES.fullmatch(name) and ("\n" in value or "\r" in value):
+        rule = f"must be a single line: container engines read {name} themselves"
+        problems.add_text(path, rule, f"MY_{name}, a name that they do not read")
 
 
 def _check_name(name: str, path: FieldPath, problems: Problems) -> None:

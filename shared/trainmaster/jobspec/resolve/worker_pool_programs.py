@@ -59,7 +59,9 @@ class PoolPrograms:
         require(spec.image_uri, (*path, "imageUri"), self._problems)
         if spec.image_uri is not None:
             check_image(spec.image_uri, (*path, "imageUri"), self._problems)
-        variables = resolve_pool_variables(spec.env, self._common, (*path, "env"), self._problems)
+        variables = resolve_pool_variables(
+            spec.env, self._common, (*path, "env"), self._problems, in_container=True
+        )
         container = Container(spec.image_uri or "", spec.command)
         return Program((), "", spec.args, None, container, variables)
 

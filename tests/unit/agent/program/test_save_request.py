@@ -15,8 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.agent.program import save_request
-from trainmaster.agent.program.save_request import SaveRequest, find_catchers
+from tests.support.stack import eventually
+from trainmaster.agent.program import process_table
+from trainmaster.agent.program.process_table import find_first_process
+from trainmaster.agent.program.program import Program
+from trainmaster.agent.program.save_request import SaveRequest
+from trainmaster.agent.program.signal_receivers import find_catchers, find_receivers
+from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.workspace import Workspace
 
 CATCH = "import signal; signal.signal(signal.SIGUSR1, lambda *_: None)"
 WAIT = "import time; time.sleep(60)"
@@ -74,7 +80,11 @@ def end(program: subprocess.Popen[bytes]) -> None:
 
 def caught(program: subprocess.Popen[bytes]) -> list[list[str]]:
     pids = find_catchers({program.pid}, signal.SIGUSR1)
-    return [Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1] for pid in pids]
+    return [command_line(pid) for pid in pids]
+
+
+def command_line(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
 
 
 @pytest.mark.parametrize(
@@ -131,38 +141,72 @@ def test_module_of_torchs_launcher_is_a_launcher(
     assert caught(start([PYTHON, "-u", "-m", "torch.distributed.run"], 2, tmp_path)) == [CATCHER]
 
 
-def test_processes_of_a_container_are_known_by_their_environment_and_the_engines_do_not_count(
+@pytest.mark.parametrize(
+    ("program", "processes", "expected"),
+    [
+        pytest.param(DEAF, 1, [DEAF], id="the program itself, whether it catches it or not"),
+        pytest.param(["sh", "-c", f"{shlex.join(DEAF)}; true"], 1, [DEAF], id="behind a shell"),
+        pytest.param(
+            ["sh", "-c", f"bash -c {shlex.quote(shlex.join(CATCHER) + '; true')}; true"],
+            1,
+            [CATCHER],
+            id="behind two shells",
+        ),
+        pytest.param(
+            ["sh", "-c", f"{shlex.join(CATCHER)} | {shlex.join(DEAF)}; true"],
+            1,
+            [CATCHER],
+            id="not the other end of a pipe",
+        ),
+        pytest.param(starting(CATCHER), 2, [starting(CATCHER)], id="not the program's children"),
+    ],
+)
+def test_signal_for_the_program_reaches_no_shell(
+    start: Callable[..., subprocess.Popen[bytes]],
+    program: list[str],
+    processes: int,
+    expected: list[list[str]],
+) -> None:
+    first = start(program, processes).pid
+    pids = find_receivers({first}, signal.SIGUSR1)
+    assert [command_line(pid) for pid in pids] == expected
+
+
+def test_shell_with_a_trap_gets_the_signal(start: Callable[..., subprocess.Popen[bytes]]) -> None:
+    first = start(["sh", "-c", f"trap : USR1; {shlex.join(DEAF)}; true"]).pid
+    assert find_receivers({first}, signal.SIGUSR1) == [first]
+
+
+def test_first_process_of_a_container_is_known_by_its_number_and_a_variable(
     request_: SaveRequest,
     start: Callable[..., subprocess.Popen[bytes]],
     monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
 ) -> None:
-    """The program of a container runs in another PID namespace, and the engine's command line in
-    the agent's.
-    """
-    name, value = next(iter(request_.variables(in_container=True).items()))
-    monkeypatch.setattr(request_, "variables", lambda **_: {name: value})
+    """The engine's command line has the variable, too, but runs outside."""
+    (variable,) = request_.variables(in_container=False).items()
+    mark = "=".join(variable).encode()
     engine, program = start(CATCHER), start(CATCHER)
-    namespaces = {program.pid: "other"}
-    monkeypatch.setattr(save_request, "_namespace", lambda pid: namespaces.get(pid, "own"))
-    assert request_._roots_in_container() == {program.pid}
-    namespaces[engine.pid] = "other"
-    assert request_._roots_in_container() == {program.pid, engine.pid}
-    assert SaveRequest(tmp_path, "4712", signal.SIGUSR1)._roots_in_container() == set()
+    numbers = {engine.pid: engine.pid, program.pid: 1}
+    monkeypatch.setattr(process_table, "_number_in_container", numbers.get)
+    assert find_first_process(mark) == program.pid
+    assert find_first_process(mark + b"2") is None
 
 
-def test_request_creates_the_file_and_signals(
-    request_: SaveRequest, start: Callable[..., subprocess.Popen[bytes]]
-) -> None:
+def test_request_creates_the_file_and_signals(request_: SaveRequest, tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    workspace = Workspace(tmp_path, {}, Console(os.open(output, os.O_WRONLY | os.O_CREAT)))
     exits = "signal.signal(signal.SIGUSR1, lambda *_: sys.exit(7))"
-    program = start(
-        [PYTHON, "-c", f"import signal, sys; {exits}; print('up', flush=True); signal.pause()"]
-    )
-    file = Path(*request_.variables(in_container=False).values())
+    code = f"import signal, sys; {exits}; print('up', flush=True); signal.pause()"
+    env = request_.variables(in_container=False)
+    program = Program([PYTHON, "-c", code], workspace, env=env, cwd=tmp_path)
+    eventually(lambda: output.read_text() == "up\n")
+    file = Path(*env.values())
     assert not file.exists()
     request_.create_file()
     assert file.exists()
-    assert request_.signal_catchers(program.pid) == 1
-    assert program.wait(10) == 7
+    assert request_.find_catchers(program)
+    assert request_.signal_catchers(program) == 1
+    assert program.wait().exit_status == 7
+    assert request_.signal_catchers(program) == 0
     request_.reset()
     assert not file.exists()

@@ -6,17 +6,20 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.support.stack import eventually
 from trainmaster.agent.program.process_table import process_uses
-from trainmaster.agent.program.save_request import SaveRequest, is_catcher
+from trainmaster.agent.program.program import Program
+from trainmaster.agent.program.signal_receivers import is_catcher
 from trainmaster.agent.program.stacks import find_stacks, innermost_frames, print_stacks
 from trainmaster.agent.program.tracebacks import parse_traceback
+from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.workspace import Workspace
 
 PYTHON = [sys.executable, "-X", "faulthandler", "-c"]
 CHILD = "import time\ndef load():\n  print('up', flush=True)\n  time.sleep(60)\nload()"
@@ -58,32 +61,22 @@ def ended_with_stacks(
     """Return the functions that the program hung in, one for each process, and how long
     that took.
     """
-    request = SaveRequest(tmp_path, "4711", signal.SIGTERM)
-    errors = tmp_path / "stderr"
-    with errors.open("wb") as stderr:
-        program = subprocess.Popen(
-            [*PYTHON, code],
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            env=request.variables(in_container=False),
-        )
-    assert program.stdout is not None
-    assert program.stdout.readline() == b"up\n"
+    output = tmp_path / "output"
+    workspace = Workspace(tmp_path, {}, Console(os.open(output, os.O_WRONLY | os.O_CREAT)))
+    program = Program([*PYTHON, code], workspace, env={}, cwd=tmp_path)
+    eventually(lambda: output.read_text() == "up\n")
     time.sleep(0.2)
     if is_stopped:
         os.kill(program.pid, signal.SIGSTOP)
     begun = time.monotonic()
-    processes = request.processes(program.pid)
+    processes = program.processes()
     assert process_uses(processes).keys() == set(processes)
     print_stacks(processes, lambda pid: is_catcher(pid, signal.SIGABRT))
     took_s = time.monotonic() - begun
-    assert program.wait(10) == -signal.SIGABRT
-    program.stdout.close()
-    dumps = errors.read_text().split("Fatal Python error: Aborted")[1:]
-    return [
-        innermost_frames(f"Fatal Python error: Aborted{dump}", "")[0].rpartition(" in ")[2]
-        for dump in dumps
-    ], took_s
+    assert program.wait().signal == signal.SIGABRT
+    dumps = output.read_text().split("Fatal Python error: Aborted")[1:]
+    stacks = [innermost_frames(f"Fatal Python error: Aborted{dump}", "")[0] for dump in dumps]
+    return [frame.rpartition(" in ")[2] for frame in stacks], took_s
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])

@@ -101,6 +101,24 @@ def test_cpu_time_does_not_fall_when_a_process_leaves_the_tree(tmp_path: Path) -
     assert machine.read().cpu_s == before
 
 
+def test_processes_of_the_programs_container_count_also_after_its_end(tmp_path: Path) -> None:
+    """They are no descendants of the agent."""
+    write(tmp_path, "proc/meminfo", MEMINFO)
+    a_process(tmp_path, 10, 1, "100 0 0 0", 1000)
+    a_process(tmp_path, 20, 1, "300 0 0 0", 2000)
+    a_process(tmp_path, 21, 20, "200 0 0 0", 0)
+    a_process(tmp_path, 30, 1, "50 0 0 0", 0)
+    container = [20, 21]
+    machine = OwnProcesses(tmp_path, pid=10, processes=lambda: container)
+    reading = machine.read()
+    assert reading.cpu_s == 600 / os.sysconf("SC_CLK_TCK")
+    assert reading.memory == 3000 * os.sysconf("SC_PAGE_SIZE") / 4_096_000_000
+    container[:] = []
+    assert machine.read().cpu_s == reading.cpu_s
+    container[:] = [30]
+    assert machine.read().cpu_s == 650 / os.sysconf("SC_CLK_TCK")
+
+
 def test_cpu_time_of_an_ended_child_stays(tmp_path: Path) -> None:
     machine = OwnProcesses()
     before = machine.read().cpu_s

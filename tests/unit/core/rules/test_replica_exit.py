@@ -129,6 +129,11 @@ CASES: Final[dict[str, Case]] = {
         exited(WORKER_0, 1, cause=ExitCause.INSTALL),
         INSTALL_FAILED,
     ),
+    "image cannot be pulled": (
+        RUNNING,
+        exited(WORKER_0, 1, cause=ExitCause.INSTALL, error=replace(BUG, type="ImageError")),
+        "8 fail_job image_failed",
+    ),
     "module cannot be imported": (RUNNING, exited(WORKER_0, 1, error=IMPORT_ERROR), INSTALL_FAILED),
     "module cannot be imported soon after the start": (
         RUNNING,

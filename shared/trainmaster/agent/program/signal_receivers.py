@@ -1,0 +1,121 @@
+"""Which of a program's processes gets a signal.
+
+Many processes do not catch a signal and would die of it unsaved: launchers, shells, workers of data
+loaders that ran `exec`. `/proc/PID/status` says which signals a process catches.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+from trainmaster.agent.program.process_table import descendants, read_stats
+
+SHELLS = frozenset(
+    {
+        "ash",
+        "bash",
+        "busybox",
+        "catatonit",
+        "dash",
+        "docker-init",
+        "dumb-init",
+        "ksh",
+        "sh",
+        "tini",
+        "zsh",
+    }
+)
+"""Executables that wait for the command they run: shells, and the init programs of containers."""
+LAUNCHERS = frozenset(
+    (
+        "torchrun",
+        "accelerate",
+        "deepspeed",
+        "horovodrun",
+        "mpirun",
+        "mpiexec",
+        "orterun",
+        "prterun",
+        "prun",
+    )
+)
+LAUNCHER_MODULES = (
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "accelerate.commands.launch",
+    "deepspeed.launcher.",
+)
+LAUNCHER_WORDS = 4
+"""How far in a command line the launcher's name stands: `python3 -u -m torch.distributed.run`."""
+
+
+def find_catchers(roots: Collection[int], number: int) -> list[int]:
+    """Return the topmost process of each branch that catches the signal, among `roots` and their
+    descendants.
+
+    Launchers never count: torchrun passes SIGTERM on, and kills after 30 s what still saves; of
+    SIGUSR1 it dies.
+    """
+    found = descendants(roots, read_stats(), lambda pid: is_catcher(pid, number))
+    return [pid for pid in found if is_catcher(pid, number)]
+
+
+def find_receivers(roots: Collection[int], number: int) -> list[int]:
+    """Return `roots`, with the commands that they run in the place of shells.
+
+    A shell without a trap dies of the signal, and its command is killed with it where the shell is
+    the first process of a container. It ends by itself when its command has ended. Among several
+    commands of shells, such as those of a pipe, only those that catch the signal get it, if any do.
+    """
+    stats = read_stats()
+    parents = {int(fields[1]) for fields in stats.values()}
+
+    def is_looked_through(pid: int) -> bool:
+        return pid in parents and _is_shell(pid) and not catches(pid, number)
+
+    found = descendants(roots, stats, lambda pid: not is_looked_through(pid))
+    commands = [pid for pid in found if not is_looked_through(pid)]
+    return [pid for pid in commands if catches(pid, number)] or commands
+
+
+def is_catcher(pid: int, number: int) -> bool:
+    """Return whether the process catches the signal, and is no launcher."""
+    return catches(pid, number) and not _is_launcher(pid)
+
+
+def catches(pid: int, number: int) -> bool:
+    """Return whether the process has a handler for the signal."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    for line in status.splitlines():
+        name, _, mask = line.partition(":")
+        if name == "SigCgt":
+            return bool(int(mask, 16) >> (number - 1) & 1)
+    return False
+
+
+def _is_shell(pid: int) -> bool:
+    try:
+        executable = os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return False
+    return Path(executable).name in SHELLS
+
+
+def _is_launcher(pid: int) -> bool:
+    try:
+        words = (
+            Path(f"/proc/{pid}/cmdline")
+            .read_bytes()
+            .decode(errors="replace")
+            .split("\0")[:LAUNCHER_WORDS]
+        )
+    except OSError:
+        return False
+    return any(
+        word.rpartition("/")[2] in LAUNCHERS or word.startswith(LAUNCHER_MODULES) for word in words
+    )
