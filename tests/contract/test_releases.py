@@ -1,10 +1,12 @@
 """Compatibility of releases with the same schema version, in both directions, and with the previous
 version.
 
-documents of an older release           read, complete and with required fields only; all their fields are still written
-documents of a newer release            read: unknown fields are ignored
-documents of the previous version       read
-documents of another schema version     a temporary error, so that the event waits for a release that can read them
+documents of an older release         read, complete and with required fields only;
+                                      all their fields are still written
+documents of a newer release          read: unknown fields are ignored
+documents of the previous version     read
+documents of another schema version   a temporary error, so that the event waits for a release
+                                      that can read them
 """
 
 from __future__ import annotations

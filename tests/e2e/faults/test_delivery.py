@@ -84,10 +84,16 @@ def test_message_published_five_times_changes_nothing(lab: Lab) -> None:
     lab.wait(job_id, "RUNNING")
     vm = lab.vm(job_id, WORKER_0)
     subject = {
-        "version": 1, "job_id": job_id, "attempt": 1, "task_type": "worker", "task_index": 0,
-        "incarnation": 1, "vm_generation": 1,
-        "vm": {"name": vm.name, "zone": vm.zone, "instance_id": vm.instance_id}, "at": "2026-11-21T03:00:00Z",
-    }  # fmt: skip
+        "version": 1,
+        "job_id": job_id,
+        "attempt": 1,
+        "task_type": "worker",
+        "task_index": 0,
+        "incarnation": 1,
+        "vm_generation": 1,
+        "vm": {"name": vm.name, "zone": vm.zone, "instance_id": vm.instance_id},
+        "at": "2026-11-21T03:00:00Z",
+    }
     lab.faults.kill_program(vm.name)
     lab.until(
         lambda: lab.replica(job_id, WORKER_0).restarts_used == 1, 20

@@ -55,7 +55,8 @@ def without(folder: Path, file: str, grant: str) -> Path:
 def gate_of(stack: LocalStack, name: str, account: str) -> str:
     """Return the address of an account at one of the stack's gates."""
     words = psutil.Process(stack.state.services[name].pid).cmdline()
-    return f"127.0.0.1:{next(word for word in words if word.startswith(f'{account}=')).partition('=')[2]}"
+    (port,) = [word.removeprefix(f"{account}=") for word in words if word.startswith(f"{account}=")]
+    return f"127.0.0.1:{port}"
 
 
 @contextmanager

@@ -54,9 +54,14 @@ def test_job_submitted_by_gsutil_survives_a_live_migration_by_gcloud(
     lab.wait(job_id, "RUNNING")
     vm = lab.vm(job_id, WORKER_0)
     listed = lab.stack.run(
-        "gcloud", "compute", "instances", "list", f"--filter=labels.trainmaster-job={job_label(job_id)}",
-        "--format=value(name,status)", home=home,
-    )  # fmt: skip
+        "gcloud",
+        "compute",
+        "instances",
+        "list",
+        f"--filter=labels.trainmaster-job={job_label(job_id)}",
+        "--format=value(name,status)",
+        home=home,
+    )
     assert sorted(line.split() for line in listed.stdout.splitlines()) == sorted(
         [vm.name, "RUNNING"] for vm in lab.fleet.list_vms(job_id)
     ), listed.stderr
@@ -87,7 +92,8 @@ def test_program_on_a_vm_reads_its_bucket_with_urllib_gsutil_and_gcloud(lab: Lab
     program = """
         import subprocess, sys, urllib.request
         uri = sys.argv[1]
-        print(urllib.request.urlopen("https://storage.googleapis.com/" + uri[5:], timeout=20).read())
+        url = "https://storage.googleapis.com/" + uri[5:]
+        print(urllib.request.urlopen(url, timeout=20).read())
         for command in (["gsutil", "cat", uri], ["gcloud", "storage", "cat", uri]):
             print(subprocess.run(command, timeout=60, check=True, stdout=subprocess.PIPE).stdout)
     """

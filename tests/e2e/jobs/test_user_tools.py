@@ -87,8 +87,12 @@ def test_shell_has_a_terminal_and_returns_its_exit_status(lab: Lab, running: str
     variables = {**clean_environment(), **lab.stack.environment, "TERM": "dumb"}
     shell = subprocess.Popen(
         command("ssh", running, "worker-0"),
-        stdin=terminal, stdout=terminal, stderr=terminal, env=variables, start_new_session=True,
-    )  # fmt: skip
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env=variables,
+        start_new_session=True,
+    )
     os.close(terminal)
     os.write(controller, b"test -t 0 && echo is-a-$((40 + 2))-terminal; exit 3\n")
     output = b""
@@ -126,8 +130,11 @@ def tensorboard(lab: Lab, *words: str) -> Iterator[str]:
     variables = {**clean_environment(), **lab.stack.environment}
     process = subprocess.Popen(
         command("tensorboard", *words, "--port", "0", "--interval", "1"),
-        env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     assert process.stdout is not None
     lines = []
     try:

@@ -69,9 +69,17 @@ def test_container_gets_the_documented_arguments_and_environment(
     assert docker.calls("run")[0]["host"] is None
     argv = docker.calls("run")[0]["argv"]
     assert argv[:10] == [
-        "run", "--name", f"{NAME}-2-3", "--label", f"trainmaster-vm={NAME}",
-        "--network", "host", "--ipc", "host", "--log-driver",
-    ]  # fmt: skip
+        "run",
+        "--name",
+        f"{NAME}-2-3",
+        "--label",
+        f"trainmaster-vm={NAME}",
+        "--network",
+        "host",
+        "--ipc",
+        "host",
+        "--log-driver",
+    ]
     assert argv[argv.index("--entrypoint") + 1] == "train"
     assert not any("theirs" in word or "one\n" in word for word in argv)
     assert docker.containers() == []

@@ -188,8 +188,8 @@ import os, sys, urllib.request
 name = os.environ["GCS"] + "/" + os.environ["BUCKET"] + "/model.bin"
 out = open(name, "w")
 out.write("mine")
-urllib.request.urlopen(os.environ["STORAGE_EMULATOR_HOST"] + "/upload/storage/v1/b/" + os.environ["BUCKET"]
-    + "/o?uploadType=media&name=model.bin", b"theirs")
+bucket = os.environ["STORAGE_EMULATOR_HOST"] + "/upload/storage/v1/b/" + os.environ["BUCKET"]
+urllib.request.urlopen(bucket + "/o?uploadType=media&name=model.bin", b"theirs")
 try:
     out.close()
 except OSError as error:

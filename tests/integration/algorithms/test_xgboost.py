@@ -60,7 +60,8 @@ from instance_generator import encode_row
 metadata = json.load(open(sys.argv[1] + "/artifacts/metadata.json"))
 model = xgboost.Booster(model_file=sys.argv[1] + "/model/model.ubj")
 rows = [line.rstrip("\\n").split(",") for line in open(sys.argv[2])]
-matrix = xgboost.DMatrix(numpy.array([encode_row(row[1:], metadata) for row in rows], dtype=numpy.float32))
+encoded = [encode_row(row[1:], metadata) for row in rows]
+matrix = xgboost.DMatrix(numpy.array(encoded, dtype=numpy.float32))
 classes = metadata["target"]["classes"]
 predicted = [classes[int(score > 0.5)] for score in model.predict(matrix)]
 print(sum(a == row[0] for a, row in zip(predicted, rows)) / len(rows))

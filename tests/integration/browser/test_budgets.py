@@ -44,16 +44,19 @@ _OBSERVE: Final = """
 window.shift = 0;
 window.tasks = [0];
 window.updates = 0;
-new PerformanceObserver(list => list.getEntries().forEach(entry => { window.shift += entry.value; }))
-  .observe({type: 'layout-shift', buffered: true});
-new PerformanceObserver(list => list.getEntries().forEach(entry => window.tasks.push(entry.duration)))
-  .observe({type: 'longtask', buffered: true});
+new PerformanceObserver(list => list.getEntries().forEach(entry => {
+  window.shift += entry.value;
+})).observe({type: 'layout-shift', buffered: true});
+new PerformanceObserver(list => list.getEntries().forEach(entry => {
+  window.tasks.push(entry.duration);
+})).observe({type: 'longtask', buffered: true});
 document.addEventListener('console:updated', () => { window.updates += 1; });
 """
 """Count shifts, tasks above 50 ms, and updates."""
 _PAINT: Final = """() => new Promise(done => new PerformanceObserver(list => {
 const paint = list.getEntriesByName('first-contentful-paint')[0];
-if (paint) requestAnimationFrame(() => setTimeout(() => done([paint.startTime, performance.now()]), 0));
+const finish = () => done([paint.startTime, performance.now()]);
+if (paint) requestAnimationFrame(() => setTimeout(finish, 0));
 }).observe({type: 'paint', buffered: true}))"""
 """First contentful paint, and the time until the browser is idle after it, in milliseconds since
 the navigation.
@@ -62,8 +65,12 @@ _BRUSH: Final = """() => {
 const area = document.querySelector('rect.brush-area');
 area.scrollIntoView({behavior: 'instant', block: 'center'});
 const box = area.getBoundingClientRect();
-const send = (type, share) => area.dispatchEvent(new PointerEvent(type, {bubbles: true, pointerId: 1,
-  clientX: box.x + box.width / 2, clientY: box.bottom - box.height * share}));
+const send = (type, share) => area.dispatchEvent(new PointerEvent(type, {
+  bubbles: true,
+  pointerId: 1,
+  clientX: box.x + box.width / 2,
+  clientY: box.bottom - box.height * share,
+}));
 area.setPointerCapture = () => {};
 const frame = () => new Promise(done => requestAnimationFrame(() => setTimeout(done, 0)));
 return (async () => {

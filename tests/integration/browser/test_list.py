@@ -196,12 +196,21 @@ def test_thousand_jobs_are_fast_and_the_last_one_is_reachable(browser: Browser) 
             "four times the budget: other programs use the machine, too"
         )
         page.evaluate("for (const row of document.querySelectorAll('tbody tr')) row.isKept = true")
-        page.evaluate("""() => { window.touched = new Set();
-            new MutationObserver(records => { for (const record of records) {
-              const node = record.target.nodeType === 1 ? record.target : record.target.parentElement;
-              window.touched.add(node?.closest('tr')?.id || node?.id || node?.tagName); } })
-            .observe(document.querySelector('tbody'), {subtree: true, childList: true, characterData: true,
-            attributes: true}); }""")
+        page.evaluate("""() => {
+            window.touched = new Set();
+            const everything = {
+                subtree: true,
+                childList: true,
+                characterData: true,
+                attributes: true,
+            };
+            new MutationObserver(records => {
+                for (const {target} of records) {
+                    const node = target.nodeType === 1 ? target : target.parentElement;
+                    window.touched.add(node?.closest('tr')?.id || node?.id || node?.tagName);
+                }
+            }).observe(document.querySelector('tbody'), everything);
+        }""")
         cancel_job("digits_0702", "anna", world.deps)
         page.locator("#job-digits_0702 .state-cancelled").wait_for(state="attached")
         assert set(page.evaluate("[...window.touched]")) == {"job-digits_0702"}

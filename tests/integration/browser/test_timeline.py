@@ -59,10 +59,19 @@ def scripted() -> World:
 def lanes(page: Page) -> dict[str, list[dict[str, str]]]:
     """Return the bars of each lane: name → attributes and title of each bar."""
     found: dict[str, list[dict[str, str]]] = page.evaluate(
-        """() => Object.fromEntries([...document.querySelectorAll('svg.timeline .lane')].map(lane => [
-        lane.querySelector('.lane-name').textContent,
-        [...lane.querySelectorAll('rect.bar')].map(bar => ({kind: bar.getAttribute('class'),
-        x: bar.getAttribute('x'), width: bar.getAttribute('width'), title: bar.textContent}))]))"""
+        """() => {
+            const attributes = bar => ({
+                kind: bar.getAttribute('class'),
+                x: bar.getAttribute('x'),
+                width: bar.getAttribute('width'),
+                title: bar.textContent,
+            });
+            const lanes = [...document.querySelectorAll('svg.timeline .lane')];
+            return Object.fromEntries(lanes.map(lane => [
+                lane.querySelector('.lane-name').textContent,
+                [...lane.querySelectorAll('rect.bar')].map(attributes),
+            ]));
+        }"""
     )
     return found
 

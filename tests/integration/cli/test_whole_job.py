@@ -30,7 +30,8 @@ PROGRAM = """
     print('{"severity": "NOTICE", "message": "as json", "loss": 0.5}')
     if "--fail" in sys.argv and task["type"] == "worker":
         raise ValueError("bad shape")
-    # The chief of a failing job outlasts the workers' restarts on any machine; the service stops it.
+    # The chief of a failing job outlasts the workers' restarts on any machine.
+    # The service stops it.
     time.sleep(300 if "--fail" in sys.argv else 2)
 """
 
@@ -123,9 +124,15 @@ def test_job_is_followed_and_shown_like_in_gcloud(stack: LocalStack, package: Pa
     assert "Job completed successfully." in service_lines
 
     gcloud = stack.run(
-        "env", "CLOUDSDK_ML_ENGINE_POLLING_INTERVAL=1", "gcloud", "ai-platform", "jobs", "stream-logs", job_id,
+        "env",
+        "CLOUDSDK_ML_ENGINE_POLLING_INTERVAL=1",
+        "gcloud",
+        "ai-platform",
+        "jobs",
+        "stream-logs",
+        job_id,
         timeout_s=240,
-    )  # fmt: skip
+    )
     assert gcloud.returncode == 0, gcloud.stderr
     rows = [line.split("\t") for line in gcloud.stdout.splitlines()]
     assert steps([(row[2], row[-1]) for row in rows if len(row) > 2]) == expected
@@ -222,9 +229,13 @@ def test_vertex_sdk_packages_a_script_and_waits_for_its_job(
     result = stack.run(
         str(root / ".images" / "aiplatform" / "bin" / "python"),
         str(root / "tests" / "integration" / "api" / "programs" / "vertex_sdk_script.py"),
-        f"http://{stack.state.endpoints.api}", stack.token, config.project, config.bucket, str(tmp_path / "task.py"),
+        f"http://{stack.state.endpoints.api}",
+        stack.token,
+        config.project,
+        config.bucket,
+        str(tmp_path / "task.py"),
         timeout_s=240,
-    )  # fmt: skip
+    )
     assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-4000:]
     _, number, state = result.stdout.splitlines()[-1].split()
     assert state == "JOB_STATE_SUCCEEDED"
@@ -244,9 +255,13 @@ def test_vertex_sdk_runs_training_pipelines_to_their_end(stack: LocalStack, tmp_
     result = stack.run(
         str(root / ".images" / "aiplatform" / "bin" / "python"),
         str(root / "tests" / "integration" / "api" / "programs" / "vertex_pipelines.py"),
-        f"http://{stack.state.endpoints.api}", stack.token, config.project, config.bucket, str(tmp_path / "task.py"),
+        f"http://{stack.state.endpoints.api}",
+        stack.token,
+        config.project,
+        config.bucket,
+        str(tmp_path / "task.py"),
         timeout_s=380,
-    )  # fmt: skip
+    )
     assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-4000:]
     results = json.loads(result.stdout.splitlines()[-1])
     for name, epochs in (("script", 5), ("package", 6)):

@@ -215,7 +215,11 @@ def test_tuning_trainer_reports_its_metric_in_the_format_that_the_agent_reads(
     ran = run_trainer(
         scikit_learn_image,
         "tuning_digits",
-        *("--job-dir", str(tmp_path), "--epochs", "6", *arguments),
+        "--job-dir",
+        str(tmp_path),
+        "--epochs",
+        "6",
+        *arguments,
         CLOUD_ML_HP_METRIC_FILE=str(metric_file),
         CLOUD_ML_TRIAL_ID="3",
     )

@@ -86,9 +86,17 @@ def failures(name: str, packages: dict[str, tuple[str, str]], folder: Path) -> o
     assert (image / STAMP).is_file(), "run `make images` first"
     sources = str(Path(runtime_packages.__file__).parents[3])
     imported = subprocess.run(
-        [str(create_overlay(image, folder / name) / "python"), "-c", PROGRAM, json.dumps(packages), sources],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            str(create_overlay(image, folder / name) / "python"),
+            "-c",
+            PROGRAM,
+            json.dumps(packages),
+            sources,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert imported.returncode == 0, imported.stderr
     return json.loads(imported.stdout.splitlines()[-1])
 

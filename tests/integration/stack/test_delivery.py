@@ -134,7 +134,8 @@ def test_upload_by_a_real_client_reaches_the_upload_function(
 
     assert done.returncode == 0, done.stderr
     eventually(lambda: name in uploads(recording))
-    address = f"{recording.state.endpoints.storage}/storage/v1/b/{recording.state.config.bucket}/o/{quote(name, '')}"
+    storage = f"{recording.state.endpoints.storage}/storage/v1"
+    address = f"{storage}/b/{recording.state.config.bucket}/o/{quote(name, '')}"
     with urlopen(f"http://{address}?alt=media") as read:
         assert read.read() == b"jobId: x\n"
     assert not list(home.iterdir()), "the client keeps its state in the stack's directory"

@@ -36,7 +36,8 @@ with running_stack(pathlib.Path(sys.argv[1]), StackConfig.model_validate_json(sy
 WATCHED = """
 import subprocess, sys, time
 watchdog = [sys.executable, "-m", "trainmaster_emulators.process.parent_watchdog", "--lifeline"]
-subprocess.Popen([*watchdog, sys.executable, sys.argv[1]], stdin=subprocess.PIPE, start_new_session=True)
+command = [*watchdog, sys.executable, sys.argv[1]]
+subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 time.sleep(600)
 """
 # Starts a process in its own session, as a VM does, and one that also has an empty environment.

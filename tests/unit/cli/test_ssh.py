@@ -88,9 +88,14 @@ def test_host_that_a_vm_does_not_have_is_refused() -> None:
 
 def test_shell_on_a_vm_goes_through_identity_aware_proxy() -> None:
     assert google_cloud.ssh_command(VM, "my-project", "", has_terminal=True) == [
-        "gcloud", "compute", "ssh", "tm-digits-1",
-        "--zone=us-central1-a", "--project=my-project", "--tunnel-through-iap",
-    ]  # fmt: skip
+        "gcloud",
+        "compute",
+        "ssh",
+        "tm-digits-1",
+        "--zone=us-central1-a",
+        "--project=my-project",
+        "--tunnel-through-iap",
+    ]
 
 
 def test_command_at_a_terminal_gets_one() -> None:

@@ -57,14 +57,12 @@ MACHINES: Final = (
     *LEGACY_MACHINES,
     *N1_MACHINES,
     *BUILT_IN_GPUS,
-    *(
-        "n2-standard-8",
-        "e2-standard-4",
-        "c3-standard-8",
-        "c4-standard-8",
-        "n4-standard-8",
-        "c3-standard-8-lssd",
-    ),
+    "n2-standard-8",
+    "e2-standard-4",
+    "c3-standard-8",
+    "c4-standard-8",
+    "n4-standard-8",
+    "c3-standard-8-lssd",
 )
 SALES: Final[tuple[dict[str, Any], ...]] = (
     {},
@@ -104,8 +102,12 @@ def bodies(training_input: dict[str, Any], sale: dict[str, Any]) -> Iterator[Exc
     now = datetime.now(UTC)
     job = Job("job_1", accepted.spec_json, "x", accepted.plan, JobState.QUEUED, now)
     for group in job.plan.groups:
-        replica_ids = tuple(one for one in job.plan.replica_ids if one.task_type is group.task_type)
-        names = tuple(vm_name(job.job_id, one) for one in replica_ids)
+        replica_ids = tuple(
+            replica_id
+            for replica_id in job.plan.replica_ids
+            if replica_id.task_type is group.task_type
+        )
+        names = tuple(vm_name(job.job_id, replica_id) for replica_id in replica_ids)
         directive = Directive(1, 1, DirectiveAction.RUN)
         create = Create(group, job.plan.zones[0], 1, directive, replica_ids, names, 0, group.spot)
         metadata = vm_metadata(job, create, PROJECT, DnsAddresses(PROJECT), {"startup-script": "x"})
@@ -146,7 +148,9 @@ def check_first_region(training_input: dict[str, Any], sales: tuple[dict[str, An
     """Check the bodies in the first of several regions that has what the job asks for."""
     for region in REGIONS:
         if exchanges := [
-            one for sale in sales for one in bodies({"region": region, **training_input}, sale)
+            exchange
+            for sale in sales
+            for exchange in bodies({"region": region, **training_input}, sale)
         ]:
             checked = [check(exchange) for exchange in exchanges]
             assert all(method_id for method_id, _ in checked)

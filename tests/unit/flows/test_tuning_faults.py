@@ -42,10 +42,17 @@ def test_messages_delivered_twice_give_the_same_trials(
     assert [entry.key for entry in study.ledger if entry.key.startswith("trial")] == [
         f"trial-{number}-{event}"
         for number, event in (
-            (1, "suggested-0"), (2, "suggested-0"), (1, "running"), (1, "ended"), (3, "suggested-1"),
-            (2, "running"), (2, "ended"), (3, "running"), (3, "ended"),
+            (1, "suggested-0"),
+            (2, "suggested-0"),
+            (1, "running"),
+            (1, "ended"),
+            (3, "suggested-1"),
+            (2, "running"),
+            (2, "ended"),
+            (3, "running"),
+            (3, "ended"),
         )
-    ]  # fmt: skip
+    ]
 
 
 @dataclass

@@ -143,20 +143,59 @@ def test_document_of_no_kind_is_told_what_it_has_and_which_kinds_exist(
     assert "apiVersion and kind: manifest of Kubeflow or JobSet" in problem
 
 
-@each_row("document, field, words", [
-        ({"trainingInput": MINIMAL, "jobSpec": {}}, "jobSpec", (CUSTOM_JOB, "job of AI Platform", "trainingInput")),
-        ({"trainingInput": MINIMAL, "displayName": "d"}, "displayName", (CUSTOM_JOB, "job of AI Platform")),
-        ({"jobSpec": {}, "maxTrialCount": 3}, "maxTrialCount", ("tuning job of Vertex AI", CUSTOM_JOB, "jobSpec")),
-        ({"studySpec": {}, "trainingTaskDefinition": "x"}, "trainingTaskDefinition", ("pipeline", "studySpec")),
-        ({"studySpec": {}, "workerPoolSpecs": []}, "trialJobSpec", ("workerPoolSpecs belongs under it",)),
-        ({"studySpec": {}, "trialJobSpec": {}, "network": "n"}, "network", ("belongs under trialJobSpec",)),
+@each_row(
+    "document, field, words",
+    [
+        (
+            {"trainingInput": MINIMAL, "jobSpec": {}},
+            "jobSpec",
+            (CUSTOM_JOB, "job of AI Platform", "trainingInput"),
+        ),
+        (
+            {"trainingInput": MINIMAL, "displayName": "d"},
+            "displayName",
+            (CUSTOM_JOB, "job of AI Platform"),
+        ),
+        (
+            {"jobSpec": {}, "maxTrialCount": 3},
+            "maxTrialCount",
+            ("tuning job of Vertex AI", CUSTOM_JOB, "jobSpec"),
+        ),
+        (
+            {"studySpec": {}, "trainingTaskDefinition": "x"},
+            "trainingTaskDefinition",
+            ("pipeline", "studySpec"),
+        ),
+        (
+            {"studySpec": {}, "workerPoolSpecs": []},
+            "trialJobSpec",
+            ("workerPoolSpecs belongs under it",),
+        ),
+        (
+            {"studySpec": {}, "trialJobSpec": {}, "network": "n"},
+            "network",
+            ("belongs under trialJobSpec",),
+        ),
         ({"kind": "TFJob", "spec": {}}, "kind", ("marks a manifest of Kubeflow or JobSet",)),
-        ({"displayName": "d", "workerPoolSpec": []}, "workerPoolSpec", ("did you mean workerPoolSpecs?",)),
-        ({"trainingInput": {**MINIMAL, "env": {"A": "1"}}}, "trainingInput.env", ("it belongs under trainmaster",)),
-        ({"trainingInput": {**MINIMAL, "stall_timeout": 1}}, "trainingInput.stall_timeout", ("under trainmaster",)),
+        (
+            {"displayName": "d", "workerPoolSpec": []},
+            "workerPoolSpec",
+            ("did you mean workerPoolSpecs?",),
+        ),
+        (
+            {"trainingInput": {**MINIMAL, "env": {"A": "1"}}},
+            "trainingInput.env",
+            ("it belongs under trainmaster",),
+        ),
+        (
+            {"trainingInput": {**MINIMAL, "stall_timeout": 1}},
+            "trainingInput.stall_timeout",
+            ("under trainmaster",),
+        ),
         ({"trainingInput": MINIMAL, "spot": "all"}, "spot", ("it belongs under trainmaster",)),
         ({"jobSpec": {"gcs": True}}, "jobSpec.gcs", ("it belongs under trainmaster",)),
-    ])  # fmt: skip
+    ],
+)
 def test_contradictory_document_names_both_kinds_and_the_fix(
     document: dict[str, Any], field: str, words: tuple[str, ...]
 ) -> None:

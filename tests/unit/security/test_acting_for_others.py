@@ -32,8 +32,13 @@ ACCOUNT: Final = "finance-prod@my-project.iam.gserviceaccount.com"
 NETWORK: Final = "projects/123/global/networks/prod"
 KEY: Final = "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"
 IMAGE: Final = "projects/p/global/images/private"
-POOLS: Final = [{"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1,
-                 "containerSpec": {"imageUri": "gcr.io/p/i"}}]  # fmt: skip
+POOLS: Final = [
+    {
+        "machineSpec": {"machineType": "n1-standard-4"},
+        "replicaCount": 1,
+        "containerSpec": {"imageUri": "gcr.io/p/i"},
+    }
+]
 
 
 def in_training_input(**fields: object) -> dict[str, Any]:

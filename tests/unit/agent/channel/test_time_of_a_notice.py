@@ -34,9 +34,9 @@ def free_addresses(count: int) -> list[str]:
             stack.enter_context(closing(socket.socket(type=socket.SOCK_DGRAM)))
             for _ in range(count)
         ]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+        for bound in sockets:
+            bound.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{bound.getsockname()[1]}" for bound in sockets]
 
 
 def last_arrivals(size: int) -> Iterator[float]:

@@ -23,7 +23,9 @@ def after(
     return Sample(110.0, printed_at, {7: ProcessUse(cpu_s, moved), 8: ProcessUse(1.0, 0)}, traffic)
 
 
-@each_row("sample, expected", [
+@each_row(
+    "sample, expected",
+    [
         (after(), False),
         (after(printed_at=109.0), True),
         (after(cpu_s=3.19), False),
@@ -35,8 +37,21 @@ def after(
         (after(traffic=None), False),
         (Sample(110.0, 50.0, {7: ProcessUse(3.0, 10_000)}, 1_000_000), True),
         (Sample(110.0, 50.0, {}, 1_000_000), True),
-    ], ids=["nothing", "output", "2 % of a core", "more", "wake-ups", "bytes", "noise", "network", "shared network",
-         "a process ended", "unknown"])  # fmt: skip
+    ],
+    ids=[
+        "nothing",
+        "output",
+        "2 % of a core",
+        "more",
+        "wake-ups",
+        "bytes",
+        "noise",
+        "network",
+        "shared network",
+        "a process ended",
+        "unknown",
+    ],
+)
 def test_program_has_worked_if_it_printed_computed_or_moved_bytes_or_nobody_knows(
     sample: Sample, *, expected: bool
 ) -> None:

@@ -65,18 +65,20 @@ def test_verdict_does_not_name_one_of_several_members_that_stalled() -> None:
     [
         (
             [(STILL, STEP), (STILL, DATA), (STILL, STEP)],
-            ALL_STILL + ": worker 0 in call (trainer/data.py:41), the others in call (trainer/task.py:9)",
+            ALL_STILL
+            + ": worker 0 in call (trainer/data.py:41), the others in call (trainer/task.py:9)",
         ),
         ([(STILL, STEP)] * 2, ALL_STILL + ": all in call (trainer/task.py:9)"),
         ([(STILL, "")], ALL_STILL),
         (
             [("Silent", DATA), (PEER_SILENT, STEP)],
-            CHIEF_SILENT + ": chief 0 in call (trainer/data.py:41), worker 0 in call (trainer/task.py:9)",
+            CHIEF_SILENT
+            + ": chief 0 in call (trainer/data.py:41), worker 0 in call (trainer/task.py:9)",
         ),
         ([("Silent", ""), ("Silent", "")], "several members printed nothing for 60 s"),
         ([(PEER_SILENT, "")], "another member"),
     ],
-)  # fmt: skip
+)
 def test_verdict_on_a_stall_says_where_the_members_hung(
     errors: list[tuple[str, str]], text: str
 ) -> None:

@@ -416,7 +416,7 @@ def after_failure(
     if job.attempt != state.job.attempt:
         replicas = tuple(replica for replica in change.replicas if replica.attempt == job.attempt)
     following = State(job, replicas, whole=True)
-    (target,) = [one for one in desired_vms(job, replicas) if one.replica.replica_id == WORKER_0]
+    (target,) = [vm for vm in desired_vms(job, replicas) if vm.replica.replica_id == WORKER_0]
     running = tuple(
         (
             replace(replica, state=ReplicaState.RUNNING, ready_at=at(101))

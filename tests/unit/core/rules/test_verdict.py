@@ -157,7 +157,7 @@ def test_loss_while_a_round_is_held_counts_if_the_vm_was_in_the_round_before(
         "killed",
     ],
 )
-def test_first_round_that_fails_before_all_members_have_reported_is_free_unless_the_failure_is_its_own(
+def test_first_round_that_fails_before_all_have_reported_is_free_unless_the_failure_is_its_own(
     ends: list[ReplicaExited], *, is_free: bool
 ) -> None:
     """A VM that is lost before its report leaves no other trace than a peer that fails."""
