@@ -44,7 +44,7 @@ def a_group(machine_type: str, gpu: Accelerator | None = None, count: int = 4) -
         ("n4-standard-8", "pd-standard", "hyperdisk-balanced"),
     ],
 )
-def test_boot_disk_type_is_the_requested_one_or_the_machine_types_default(
+def test_boot_disk_type_that_a_machine_cannot_boot_from_becomes_its_default(
     machine_type: str, requested: str, disk_type: str
 ) -> None:
     assert boot_disk_type(machine_type, requested) == disk_type
