@@ -12,7 +12,6 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
-from tests.support.each_row import each_row
 from tests.unit.jobspec.bodies import MINIMAL
 from tests.unit.jobspec.golden_text import GOLDEN
 from trainmaster.cli.gcloud_command import GcloudCommand, with_flags
@@ -44,9 +43,9 @@ def command_line(*words: str) -> tuple[int, str, dict[str, Any]]:
     return result.exit_code, result.output, got
 
 
-@each_row("flag", [name for name, row in FLAGS.items() if row.type is bool])
-@each_row(
-    "words, value",
+@pytest.mark.parametrize("flag", [name for name, row in FLAGS.items() if row.type is bool])
+@pytest.mark.parametrize(
+    ("words", "value"),
     [
         (("--{}",), True),
         (("--no-{}",), False),
@@ -107,7 +106,7 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-@each_row(
+@pytest.mark.parametrize(
     "document",
     [
         {"trainingInput": MINIMAL},

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.each_row import each_row
 from tests.support.jobs import WORKER_0, a_job, a_replica, a_state, at
 from tests.support.tuning_jobs import a_tuning_job
 from trainmaster.cli.ssh import google_cloud
@@ -41,8 +40,8 @@ def test_replica_between_two_incarnations_keeps_its_vm() -> None:
     assert find_target(restarting, "worker-0", 0).vm == vm_name("digits_1", WORKER_0)
 
 
-@each_row(
-    "state, problem",
+@pytest.mark.parametrize(
+    ("state", "problem"),
     [
         (a_state(), "has no replica worker-7. Its replicas: chief-0, worker-0, worker-1"),
         (

@@ -14,7 +14,6 @@ from google.cloud import compute_v1, tpu_v2
 from google.protobuf import json_format
 
 from tests.support.conformance.checker import Exchange, check
-from tests.support.each_row import each_row
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.vm import Directive, DirectiveAction
 from trainmaster.core.model.vm_names import vm_name
@@ -159,13 +158,13 @@ def check_first_region(training_input: dict[str, Any], sales: tuple[dict[str, An
     raise AssertionError(f"no region accepts {training_input}")
 
 
-@each_row("machine", MACHINES)
+@pytest.mark.parametrize("machine", MACHINES)
 def test_body_for_each_machine_type_conforms(machine: str) -> None:
     check_first_region({"masterType": machine, "workerType": machine, "workerCount": 2}, SALES)
 
 
-@each_row("gpu", GPU_COUNTS)
-@each_row("runtime", ["2.21", "scikit-learn-1.9", "pytorch-2.9"])
+@pytest.mark.parametrize("gpu", GPU_COUNTS)
+@pytest.mark.parametrize("runtime", ["2.21", "scikit-learn-1.9", "pytorch-2.9"])
 def test_body_for_each_attached_gpu_and_runtime_conforms(gpu: str, runtime: str) -> None:
     accelerator = {"acceleratorConfig": {"type": gpu, "count": "2"}}
     check_first_region(
@@ -184,8 +183,9 @@ def is_sold(name: str, sale: dict[str, Any]) -> bool:
     return sale.get("queue") != "flex_start" or name not in old
 
 
-@each_row(
-    "name, sale", [(name, sale) for name in TPU_TYPES for sale in TPU_SALES if is_sold(name, sale)]
+@pytest.mark.parametrize(
+    ("name", "sale"),
+    [(name, sale) for name in TPU_TYPES for sale in TPU_SALES if is_sold(name, sale)],
 )
 def test_body_for_each_tpu_conforms(name: str, sale: dict[str, Any]) -> None:
     size = TPU_TYPES[name].sizes[0]

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.each_row import each_row
 from tests.support.jobs import a_spec, a_tuning_spec
 from tests.support.study import STUDY, Study, run_whole_study
 from tests.support.world import Grid, World
@@ -158,13 +157,13 @@ EFFECTS = 77
 """What the functions of the whole tuning job change, counted one by one."""
 
 
-@each_row("after", range(1, EFFECTS + 1, 2))
+@pytest.mark.parametrize("after", range(1, EFFECTS + 1, 2))
 def test_crash_after_an_effect_gives_the_same_trials(after: int) -> None:
     check_crash(after)
 
 
 @pytest.mark.heavy
-@each_row("after", range(2, EFFECTS + 1, 2))
+@pytest.mark.parametrize("after", range(2, EFFECTS + 1, 2))
 def test_crash_after_any_effect_gives_the_same_trials(after: int) -> None:
     check_crash(after)
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.each_row import each_row
 from tests.unit.jobspec.bodies import custom
 from trainmaster.jobspec import InvalidJob, accept
 
 
-@each_row(
-    "machine, requested, resolved",
+@pytest.mark.parametrize(
+    ("machine", "requested", "resolved"),
     [
         ("n1-standard-4", None, "pd-ssd"),
         ("n1-standard-4", "pd-standard", "pd-standard"),

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.each_row import each_row
 from trainmaster.agent.program.tracebacks import parse_traceback
 
 RECORDED = Path(__file__).with_name("launcher_output")
@@ -70,8 +69,8 @@ def prefixed(prefix: str, text: str) -> str:
     return "".join(f"{prefix}{line}\n" for line in text.splitlines())
 
 
-@each_row(
-    "name, expected",
+@pytest.mark.parametrize(
+    ("name", "expected"),
     [
         ("torchrun.culprit", ("ValueError", "bad batch", "trainer/train.py:7 in <module>")),
         (
@@ -214,7 +213,7 @@ def test_signal_that_ended_a_process_of_deepspeed_is_the_error(code: str, expect
     assert error["message"] == expected
 
 
-@each_row("launcher", LAUNCHER_ERRORS)
+@pytest.mark.parametrize("launcher", LAUNCHER_ERRORS)
 def test_error_before_that_of_the_launcher_counts(launcher: str) -> None:
     error = parse_traceback("step 1\n" + WORKER + LAUNCHER_ERRORS[launcher])
     assert error is not None
@@ -225,12 +224,12 @@ def test_error_before_that_of_the_launcher_counts(launcher: str) -> None:
     )
 
 
-@each_row("launcher", LAUNCHER_ERRORS)
+@pytest.mark.parametrize("launcher", LAUNCHER_ERRORS)
 def test_error_of_a_launcher_alone_is_none(launcher: str) -> None:
     assert parse_traceback("step 1\n" + LAUNCHER_ERRORS[launcher]) is None
 
 
-@each_row("launcher", LAUNCHER_ERRORS)
+@pytest.mark.parametrize("launcher", LAUNCHER_ERRORS)
 def test_handled_error_long_before_that_of_the_launcher_does_not_count(launcher: str) -> None:
     assert parse_traceback(WORKER + "step\n" * 300 + LAUNCHER_ERRORS[launcher]) is None
 

@@ -11,7 +11,6 @@ import time
 import pytest
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from tests.support.each_row import each_row
 from trainmaster.agent.model.reading import METRICS_MAX, Reading
 from trainmaster.agent.progress.printed import TEXT_CHARS_MAX, read_printed
 
@@ -22,8 +21,8 @@ KERAS_3 = (
 )
 
 
-@each_row(
-    "text, share, step, steps, metrics",
+@pytest.mark.parametrize(
+    ("text", "share", "step", "steps", "metrics"),
     [
         (TQDM, 0.45, 450, 1000, {"loss": 0.12}),
         (KERAS_3, 0.245, 245, 1000, {"accuracy": 0.8812, "loss": 0.4031}),
@@ -90,7 +89,6 @@ KERAS_3 = (
             None,
             {"train loss": 0.6, "acc": 0.7},
         ),
-        # Several bars: the one that began first contains the others.
         (
             (
                 "\rtotal:  20%|██ | 2/10 [01:00<04:00, 30s/it]\n"
@@ -101,7 +99,6 @@ KERAS_3 = (
             10,
             {},
         ),
-        # A newer state of the same bar replaces the older one.
         (
             f"{TQDM}\r 46%|████▌     | 460/1000 [00:13<00:15, 36.20it/s, loss=0.11]",
             0.46,
@@ -109,7 +106,6 @@ KERAS_3 = (
             1000,
             {"loss": 0.11},
         ),
-        # Work that is not training, and bars that are full, are no progress.
         ("Map:  45%|████▌ | 450/1000 [00:10<00:12, 45 examples/s]", None, None, None, {}),
         (
             "Downloading (…)model.bin:  45%|████▌ | 1.2M/2.4M [00:10<00:12, 45kB/s]",
@@ -123,6 +119,33 @@ KERAS_3 = (
         ("", None, None, None, {}),
         ("the step 7 before 2026/11/26 and 1/2 cup; no loss here: -", None, 7, None, {}),
     ],
+    ids=[
+        "tqdm",
+        "Keras 3",
+        "Keras 3, the next epoch",
+        "Keras 2",
+        "transformers",
+        "Lightning",
+        "Lightning, steps unknown",
+        "Lightning, validation",
+        "tqdm of each epoch",
+        "words of a loop with epochs",
+        "words of a loop",
+        "words of a loop, loss with an exponent",
+        "nanoGPT",
+        "Megatron",
+        "MaxText",
+        "examples of PyTorch",
+        "tutorial of torchvision",
+        "several bars: the one that began first contains the others",
+        "a newer state of the same bar replaces the older one",
+        "datasets: no training",
+        "download: no training",
+        "loading of shards: no training",
+        "full bar: no progress",
+        "nothing",
+        "prose",
+    ],
 )
 def test_line_of_a_library_is_read(
     text: str, share: float | None, step: int | None, steps: int | None, metrics: dict[str, float]
@@ -133,7 +156,7 @@ def test_line_of_a_library_is_read(
     assert reading.share == (None if share is None else pytest.approx(share))
 
 
-@each_row(
+@pytest.mark.parametrize(
     "text",
     [
         "step 10/5",

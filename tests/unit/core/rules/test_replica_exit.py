@@ -9,7 +9,6 @@ import pytest
 
 from tests.support.alone import a_job, a_plan, a_state
 from tests.support.decisions import Case, action_of, check_case
-from tests.support.each_row import each_row
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_replica, at, exited, lost
 from trainmaster.core.actions import Budget, FailJob, RerunJob, RestartReplica
 from trainmaster.core.events import ExitCause, ProgramError, ReplicaExited
@@ -290,7 +289,7 @@ CASES: Final[dict[str, Case]] = {
 }
 
 
-@each_row("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_judge_decides_about_an_exit(case: Case) -> None:
     check_case(case, NOW)
 
