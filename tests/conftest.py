@@ -20,6 +20,7 @@ import hypothesis
 import pytest
 
 from tests.support.groups import folder_of, group_of, mark_groups, sort_by_group
+from tests.support.heavy import problems_of
 
 pytest_plugins = [
     "tests.support.captured_logs",
@@ -70,6 +71,20 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Fail to collect a module with a wrong marker `heavy`, also if its tests are deselected."""
+    report = yield
+    problems = problems_of(report.result or [])
+    if problems:
+        report.outcome = "failed"
+        report.longrepr = "\n".join(problems)
+        report.result = []
+    return report
 
 
 @pytest.hookimpl(tryfirst=True)

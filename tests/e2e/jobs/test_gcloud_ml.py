@@ -14,7 +14,14 @@ import yaml
 from tests.e2e.conftest import SCRIPTED, Lab
 from trainmaster_emulators.services import iam
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.heavy]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.slow,
+    pytest.mark.heavy(
+        fact="gcloud submits, follows, changes and cancels whole jobs",
+        quick="`integration/api/test_gcloud.py`, `integration/logging/test_gcloud.py`",
+    ),
+]
 
 JOBS = ("gcloud", "ai-platform", "jobs")
 SUBMIT = (*JOBS, "submit", "training")

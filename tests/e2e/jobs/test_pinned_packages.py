@@ -23,7 +23,13 @@ print("scikit-learn", sklearn.__version__, "score", model.score([[0.0], [3.0]], 
 """
 
 
-@pytest.mark.heavy
+@pytest.mark.heavy(
+    fact="a trainer has the versions that it pins",
+    quick=(
+        "`integration/agent/test_installed_packages.py`,"
+        " `integration/agent/test_runtime_packages.py`"
+    ),
+)
 def test_trainer_with_a_pinned_scikit_learn_trains_with_that_version(lab: Lab) -> None:
     wheel = wheel_of(
         "pinned_trainer",

@@ -30,6 +30,10 @@ from trainmaster_emulators.machines.gcsfuse.server import find_obstacle, gcsfuse
 from trainmaster_emulators.process.state import ROOT
 from trainmaster_emulators.services import storage
 
+HEAVY = pytest.mark.heavy(
+    fact="gcsfuse may end at any request of a save", quick="the same test with every fourth request"
+)
+
 pytestmark = [pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle())]
 
 CONTENT: Final = "weights of a long training\n"
@@ -134,8 +138,8 @@ def test_saved_file_is_in_its_bucket_when_the_exit_is_reported(case: Case, progr
     ("is_before", "step"),
     [
         (True, 4),
-        pytest.param(True, 1, marks=pytest.mark.heavy),
-        pytest.param(False, 1, marks=pytest.mark.heavy),
+        pytest.param(True, 1, marks=HEAVY),
+        pytest.param(False, 1, marks=HEAVY),
     ],
 )
 def test_death_of_gcsfuse_at_any_request_of_a_save_never_loses_it_silently(

@@ -15,6 +15,10 @@ import pytest
 
 from tests.integration.algorithms.conftest import Run, python_of, start
 
+HEAVY = pytest.mark.heavy(
+    fact="built-in algorithms learn", quick="boosted trees in the same module; `unit/algorithms`"
+)
+
 pytestmark = pytest.mark.slow
 
 Runner = Callable[..., Run]
@@ -68,7 +72,7 @@ print(sum(a == row[0] for a, row in zip(predicted, rows)) / len(rows))
 """
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_client_predicts_categories_and_missing_values_with_the_stored_artifacts(
     run: Runner, data: Path
 ) -> None:
@@ -94,7 +98,7 @@ def test_client_predicts_categories_and_missing_values_with_the_stored_artifacts
     assert float(predicted.stdout) > ran.metrics["baseline_accuracy"] + 0.05
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_restarted_job_continues_after_the_stored_round(run: Runner, data: Path) -> None:
     path = data / "algorithm_boosted_trees/wine.csv"
     arguments = (f"--training_data_path={path}", "--objective=multi:softprob", "--num_class=3")
@@ -109,7 +113,7 @@ def test_restarted_job_continues_after_the_stored_round(run: Runner, data: Path)
     assert "resuming" not in other.output
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_data_that_do_not_fit_the_objective_end_with_status_2(run: Runner, data: Path) -> None:
     ran = run(
         "boosted_trees",
@@ -148,7 +152,7 @@ def run_replicas(job_dir: Path, count: int, arguments: list[str]) -> list[Run]:
     ]
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_distributed_xgboost_learns_digits_from_the_files_of_all_replicas(
     tmp_path: Path, data: Path
 ) -> None:
@@ -168,7 +172,7 @@ def test_distributed_xgboost_learns_digits_from_the_files_of_all_replicas(
     assert "from 3 of 6 files" in second.output
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_categories_are_refused_by_the_replica_that_reads_them_at_once(
     tmp_path: Path, data: Path
 ) -> None:
@@ -183,7 +187,7 @@ def test_categories_are_refused_by_the_replica_that_reads_them_at_once(
     assert (peer.exit_status, peer.output.count("XGBoostError") > 0) == (1, True), peer.output
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_fewer_files_than_replicas_are_refused(tmp_path: Path, data: Path) -> None:
     arguments = [
         f"--training_data_path={data / 'algorithm_boosted_trees/wine.csv'}",

@@ -21,6 +21,11 @@ from tests.support.console_budgets import measured_pages, prepare, server_figure
 from tests.support.large_console import LargeConsole
 from tests.support.serving import serving
 
+HEAVY = pytest.mark.heavy(
+    fact="the console keeps its budgets of time and space",
+    quick="the server with a tenth of the size, in the same module",
+)
+
 SIZE: Final = 1_000
 UPDATES: Final = 8
 PAGES: Final = measured_pages(SIZE, SIZE, SIZE)
@@ -131,7 +136,7 @@ def check(figures: Figures, known: Collection[str] = ()) -> None:
     ] == []
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_server_keeps_its_budgets(site: LargeConsole) -> None:
     check(server_figures(site, PAGES, repetitions=5))
 
@@ -142,13 +147,13 @@ def test_server_of_a_tenth_of_the_size_keeps_the_budgets() -> None:
     check(server_figures(small, measured_pages(SIZE // 10, SIZE // 10, SIZE // 10), repetitions=2))
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_following_a_log_keeps_its_budgets_of_space(page: Page, site: LargeConsole) -> None:
     figures = measure_following(page, site, UPDATES)
     check({name: figure for name, figure in figures.items() if figure.unit != BUSY})
 
 
-@pytest.mark.heavy
+@HEAVY
 @pytest.mark.timeout(900)
 def test_pages_are_drawn_within_their_budgets(page: Page, site: LargeConsole) -> None:
     """Layout shifts, and times of the browser."""

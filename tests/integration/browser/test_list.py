@@ -185,7 +185,10 @@ def test_open_list_receives_a_page_only_when_it_changed_and_its_counts_follow_th
         assert (chips(page), total(page)) == ({"Queued": 44, "Cancelled": 16}, "60 jobs.")
 
 
-@pytest.mark.heavy
+@pytest.mark.heavy(
+    fact="a list of a thousand jobs is fast and complete",
+    quick="`unit/console/test_job_list.py` with 40 jobs",
+)
 def test_thousand_jobs_are_fast_and_the_last_one_is_reachable(browser: Browser) -> None:
     world = world_of_jobs(1_050)
     with opened(browser, world, has_prompt_polls=True) as (page, _):

@@ -204,7 +204,10 @@ def test_range_of_the_timeline_survives_a_reload_and_hides_what_is_outside(
         assert "from, to: must be a range" in page.locator("main").inner_text()
 
 
-@pytest.mark.heavy
+@pytest.mark.heavy(
+    fact="the timeline of a large job hides replicas without incidents",
+    quick="`unit/console/test_timeline.py`",
+)
 def test_large_job_shows_replicas_with_incidents_first_and_counts_the_hidden_ones(
     browser: Browser,
 ) -> None:

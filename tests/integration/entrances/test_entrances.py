@@ -373,7 +373,10 @@ def read(name: str) -> Sent:
         return Sent(name, {"jobId": "unreadable"})
 
 
-@pytest.mark.heavy
+@pytest.mark.heavy(
+    fact="every entrance refuses what the job format refuses",
+    quick="one rejected document in eight in the same module; `unit/jobspec/test_rejected_jobs.py`",
+)
 @pytest.mark.parametrize("name", HEAVY)
 def test_rejected_document_is_refused_at_every_entrance(entrances: Entrances, name: str) -> None:
     assert all(isinstance(result, str) for result in answers(entrances, read(name)).values())

@@ -284,7 +284,20 @@ def test_text_of_programs_is_never_markup(site: Site) -> None:
 
 @pytest.mark.parametrize("path", ADDRESSES)
 @pytest.mark.parametrize(
-    "turn", [0, *(pytest.param(turn, marks=pytest.mark.heavy) for turn in range(1, len(HOSTILE)))]
+    "turn",
+    [
+        0,
+        *(
+            pytest.param(
+                turn,
+                marks=pytest.mark.heavy(
+                    fact="a hostile address of the console is harmless",
+                    quick="the same test with one of seven values for each parameter",
+                ),
+            )
+            for turn in range(1, len(HOSTILE))
+        ),
+    ],
 )
 def test_parameter_of_an_address_is_never_markup_and_never_an_internal_error(
     site: Site, path: str, turn: int

@@ -196,7 +196,20 @@ def test_gang_costs_exactly_this_much_per_member(
     )
 
 
-@pytest.mark.parametrize("size", [10, 200, pytest.param(1000, marks=pytest.mark.heavy)])
+@pytest.mark.parametrize(
+    "size",
+    [
+        10,
+        200,
+        pytest.param(
+            1000,
+            marks=pytest.mark.heavy(
+                fact="a failed request writes the same whatever the size of the gang",
+                quick="the same test with 10 and 200 replicas",
+            ),
+        ),
+    ],
+)
 def test_failed_request_writes_the_same_whatever_the_size_of_the_gang(size: int) -> None:
     """The job, its ledger entry, the confirmation of its effect, and the outcome for each of the
     two roles.

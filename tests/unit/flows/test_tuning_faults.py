@@ -162,7 +162,10 @@ def test_crash_after_an_effect_gives_the_same_trials(after: int) -> None:
     check_crash(after)
 
 
-@pytest.mark.heavy
+@pytest.mark.heavy(
+    fact="a crash after any effect gives the same trials",
+    quick="a crash after every other effect in the same module",
+)
 @pytest.mark.parametrize("after", range(2, EFFECTS + 1, 2))
 def test_crash_after_any_effect_gives_the_same_trials(after: int) -> None:
     check_crash(after)
