@@ -72,9 +72,10 @@ stack: $(RUNNABLE) ## start the local stack and keep it running until Ctrl-C
 
 # Three processes more than cores, because tests of whole jobs and of the agent often wait.
 PROCESSES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 3)
-PYTEST := $(BIN)/python -m pytest --processes $(PROCESSES)
+IN_PROCESSES := $(BIN)/python -m pytest --dist loadgroup --no-loadscope-reorder --numprocesses
+PYTEST := $(IN_PROCESSES) $(PROCESSES)
 # Quick tests seldom wait.
-PYTEST_QUICK := $(BIN)/python -m pytest --processes $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+PYTEST_QUICK := $(IN_PROCESSES) $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 .PHONY: test-unit
 test-unit: $(INSTALLED) ## run the unit tests, which need nothing but .venv

@@ -1,7 +1,6 @@
 """Configure the whole test suite: fixtures, hypothesis profiles, and the reports at its end.
 
-With `--processes` the suite runs in several processes (tests/support/forks.py), which `make test`
-does.
+`make test` runs the suite in several processes, by pytest-xdist (tests/support/groups.py).
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from typing import Final
 import hypothesis
 import pytest
 
-from tests.support.work_units import folder_of, sort_for_one_process
+from tests.support.groups import folder_of, group_of, mark_groups, sort_by_group
+from tests.support.heavy import problems_of
 
 pytest_plugins = [
     "tests.support.captured_logs",
     "tests.support.compiled_rules",
     "tests.support.conformance.recorder",
-    "tests.support.forks",
     "tests.support.stack",
 ]
 
@@ -76,6 +75,20 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Fail to collect a module with a wrong marker `heavy`, also if its tests are deselected."""
+    report = yield
+    problems = problems_of(report.result or [])
+    if problems:
+        report.outcome = "failed"
+        report.longrepr = "\n".join(problems)
+        report.result = []
+    return report
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
     """Commands that run in this process, and the simulator, may have turned logging off."""
@@ -83,11 +96,23 @@ def pytest_runtest_setup() -> None:
         logging.disable(logging.NOTSET)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark tests of emulators. In a process of pytest-xdist, mark and sort the groups, too."""
     for item in items:
         if EMULATOR_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.emulator)
-    sort_for_one_process(items)
+    if hasattr(config, "workerinput"):
+        sort_by_group(items)
+        mark_groups(items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Report each test by the name that runs it alone: pytest-xdist has appended its group."""
+    came_from_another_process = hasattr(report, "node")
+    if came_from_another_process:
+        report.nodeid = report.nodeid.removesuffix(f"@{group_of(report.nodeid)}")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

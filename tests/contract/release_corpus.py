@@ -1,6 +1,8 @@
 """Documents and messages as a release writes them, kept so that `test_releases.py` can read them.
 
-    .venv/bin/python -m tests.contract.release_corpus     writes tests/contract/releases/SCHEMA/ again
+    .venv/bin/python -m tests.contract.release_corpus
+
+writes tests/contract/releases/SCHEMA/ again.
 
 The corpus is written once for each schema version, and extended by new kinds. Existing entries were
 written by other releases and are never changed to make a test pass. `whole` has every field,

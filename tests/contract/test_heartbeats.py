@@ -14,7 +14,8 @@ from trainmaster.core.model.job import Job
 
 WRITE = """
 url=http://$GCE_METADATA_HOST/computeMetadata/v1/instance/guest-attributes/trainmaster/{key}
-curl --silent --fail --request PUT --data '{value}' --header Metadata-Flavor:Google $url || echo REFUSED
+curl --silent --fail --request PUT --data '{value}' --header Metadata-Flavor:Google $url \\
+  || echo REFUSED
 echo WRITTEN
 """
 ALLOWED = {"enable-guest-attributes": "TRUE"}

@@ -15,7 +15,6 @@ from typing import Any, Final, get_args
 import pytest
 
 from tests.contract.release_corpus import DECODERS, FOLDER, KINDS, MESSAGES, decode
-from tests.support.each_row import each_row
 from trainmaster.core.actions import Action
 from trainmaster.core.events import Event
 from trainmaster.errors import PermanentError, TemporaryError
@@ -60,7 +59,7 @@ def holds(now: Any, then: Any) -> bool:
     return bool(now == then)
 
 
-@each_row("case", DOCUMENTS, ids=map(a_name, DOCUMENTS))
+@pytest.mark.parametrize("case", DOCUMENTS, ids=map(a_name, DOCUMENTS))
 def test_documents_of_the_release_are_read_and_written_alike(case: dict[str, Any]) -> None:
     kind, document = KINDS[case["kind"]]
     assert documents.read(kind, case["whole"])
@@ -68,7 +67,7 @@ def test_documents_of_the_release_are_read_and_written_alike(case: dict[str, Any
     assert holds(document(value), case["least"])
 
 
-@each_row("case", DOCUMENTS, ids=map(a_name, DOCUMENTS))
+@pytest.mark.parametrize("case", DOCUMENTS, ids=map(a_name, DOCUMENTS))
 def test_fields_of_a_newer_release_are_ignored(case: dict[str, Any]) -> None:
     kind, _ = KINDS[case["kind"]]
     assert documents.read(kind, with_unknown_fields(case["whole"])) == documents.read(
@@ -87,7 +86,7 @@ def test_corpus_has_a_document_of_every_kind_of_event_and_action() -> None:
     assert {case["kind"] for case in DOCUMENTS} == set(KINDS)
 
 
-@each_row("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_document_of_another_schema_version_is_a_temporary_error(kind: str) -> None:
     stored = next(case["whole"] for case in DOCUMENTS if case["kind"] == kind)
     assert stored["schema"] == documents.SCHEMA
@@ -95,7 +94,7 @@ def test_document_of_another_schema_version_is_a_temporary_error(kind: str) -> N
         documents.read(KINDS[kind][0], {**stored, "schema": documents.SCHEMA + 1})
 
 
-@each_row("function, message", SENT)
+@pytest.mark.parametrize(("function", "message"), SENT)
 def test_messages_of_the_release_are_decoded(function: str, message: dict[str, Any]) -> None:
     understand = DECODERS[function]
     understood = understand(json.dumps(message).encode())
@@ -103,8 +102,9 @@ def test_messages_of_the_release_are_decoded(function: str, message: dict[str, A
     assert understood
 
 
-@each_row(
-    "function, message", [(function, message) for function, message in SENT if "version" in message]
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [(function, message) for function, message in SENT if "version" in message],
 )
 def test_message_of_another_version_is_a_permanent_error(
     function: str, message: dict[str, Any]

@@ -1,6 +1,8 @@
 """Throw hostile input at every entrance, with a budget of time and memory for each input.
 
-python -m tests.fuzz.run --seconds 3600 --seed 1        writes a table; ends with 1 if an input found a defect
+    python -m tests.fuzz.run --seconds 3600 --seed 1
+
+writes a table, and ends with 1 if an input found a defect.
 """
 
 from __future__ import annotations
@@ -149,7 +151,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     for name, report in reports.items():
         worst = [report.worst.get(outcome) for outcome in ("accepted", "refused")]
-        costs = " | ".join(f"{one[0]:.2f} s, {one[1]:.0f} MiB" if one else "" for one in worst)
+        costs = " | ".join(f"{cost[0]:.2f} s, {cost[1]:.0f} MiB" if cost else "" for cost in worst)
         print(f"| {name} | {report.inputs} | {report.accepted} | {costs} |")
     defects = [defect for report in reports.values() for defect in report.defects]
     print(

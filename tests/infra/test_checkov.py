@@ -13,6 +13,11 @@ import pytest
 
 from trainmaster_emulators.process.state import ROOT
 
+HEAVY = pytest.mark.heavy(
+    fact="infra/ passes checkov",
+    quick="nothing: checkov is a program of its own, in an environment of its own",
+)
+
 CHECKOV = ROOT / ".images" / "checkov" / "bin" / "checkov"
 
 
@@ -30,7 +35,7 @@ def results(*words: str) -> dict[str, list[dict[str, Any]]]:
     return checks
 
 
-@pytest.mark.heavy
+@HEAVY
 @pytest.mark.timeout(400)
 def test_infra_passes_checkov_and_every_exception_has_a_reason() -> None:
     checks = results("--config-file", "infra/.checkov.yaml")
@@ -44,7 +49,7 @@ def test_infra_passes_checkov_and_every_exception_has_a_reason() -> None:
         assert len(check["check_result"]["suppress_comment"].split()) > 3, check["check_id"]
 
 
-@pytest.mark.heavy
+@HEAVY
 @pytest.mark.timeout(400)
 def test_checkov_detects_a_bucket_without_public_access_prevention(tmp_path: Path) -> None:
     (tmp_path / "wrong.tf").write_text(

@@ -27,18 +27,20 @@ from tests.support.terraform import terraform_program
 from trainmaster.cli.main import app
 from trainmaster_emulators.process.state import ROOT
 
-PAGES: Final = sorted([
-    ROOT / "README.md",
-    ROOT / "ARCHITECTURE.md",
-    ROOT / "CONTRIBUTING.md",
-    ROOT / "SECURITY.md",
-    ROOT / "shared" / "trainmaster" / "algorithms" / "README.md",
-    ROOT / "cloudbuild.yaml",
-    ROOT / "cloudbuild.deliver.yaml",
-    *(ROOT / "docs").rglob("*.md"),
-    *(path for path in (ROOT / "infra").rglob("*") if path.suffix in {".md", ".tf"}),
-    *(ROOT / "examples").rglob("*.md"),
-])  # fmt: skip
+PAGES: Final = sorted(
+    [
+        ROOT / "README.md",
+        ROOT / "ARCHITECTURE.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "SECURITY.md",
+        ROOT / "shared" / "trainmaster" / "algorithms" / "README.md",
+        ROOT / "cloudbuild.yaml",
+        ROOT / "cloudbuild.deliver.yaml",
+        *(ROOT / "docs").rglob("*.md"),
+        *(path for path in (ROOT / "infra").rglob("*") if path.suffix in {".md", ".tf"}),
+        *(ROOT / "examples").rglob("*.md"),
+    ]
+)
 PROGRAMS: Final = ("gcloud", "trainmaster", "make", "terraform")
 MAKEFILE: Final = (ROOT / "Makefile").read_text(encoding="utf-8")
 PROSE: Final = re.compile(r"[…|]|\$\{")

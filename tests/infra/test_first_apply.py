@@ -108,12 +108,7 @@ def test_functions_and_notification_wait_until_their_grants_are_effective(graph:
 
 
 def public_members(plan: Plan) -> list[dict[str, Any]]:
-    grants = [
-        values
-        for resource in plan.resources
-        if "_iam_" in resource.type
-        for values in [resource.values]
-    ]
+    grants = [resource.values for resource in plan.resources if "_iam_" in resource.type]
     return [
         grant for grant in grants if grant.get("member") in ("allUsers", "allAuthenticatedUsers")
     ]

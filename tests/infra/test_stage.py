@@ -40,6 +40,11 @@ from trainmaster_emulators.services.iap_issuer import IapIssuer
 from trainmaster_emulators.services.pubsub import PubSub
 from trainmaster_emulators.services.storage import create_bucket
 
+HEAVY = pytest.mark.heavy(
+    fact="each function starts from its archive in its own environment",
+    quick="the content of each archive in the same module, `unit/functions`",
+)
+
 PROVISION = "provision"
 SECRET = "a" * 32
 OWNER, VIEWER = (iam.access_token(account, SECRET) for account in (iam.OWNER, iam.VIEWER))
@@ -261,7 +266,7 @@ def emulators(
 
 
 @pytest.mark.slow
-@pytest.mark.heavy
+@HEAVY
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("function", EVENTS)
 def test_function_starts_from_its_archive_and_handles_or_dead_letters_an_event(
@@ -280,7 +285,7 @@ def test_function_starts_from_its_archive_and_handles_or_dead_letters_an_event(
 
 
 @pytest.mark.slow
-@pytest.mark.heavy
+@HEAVY
 @pytest.mark.timeout(900)
 def test_api_starts_from_its_archive_and_creates_a_job(
     archives: dict[str, Path], environments: Path, tmp_path: Path, emulators: Emulators
@@ -295,7 +300,7 @@ def test_api_starts_from_its_archive_and_creates_a_job(
 
 
 @pytest.mark.slow
-@pytest.mark.heavy
+@HEAVY
 @pytest.mark.timeout(900)
 def test_console_starts_from_its_archive_and_shows_pages_to_users_of_iap(
     archives: dict[str, Path], environments: Path, tmp_path: Path, emulators: Emulators

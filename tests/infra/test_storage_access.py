@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from tests.infra import iam_table
-from trainmaster_emulators.realism.storage_access import GRANTS, WORKER
+from trainmaster_emulators.realism.storage_access import GRANTS, WORKER, StorageGrant
 
 ACCOUNTS = {WORKER, "upload", "submit", "api", "console", "console_operator"}
 VIEWER = "trainmasterResourceViewer"
@@ -48,13 +48,19 @@ def _grants_of(body: dict[str, Any]) -> list[tuple[str, str, str, str, tuple[str
     ]
 
 
+def condition_of(grant: StorageGrant) -> str:
+    if grant.only:
+        return "only"
+    return "excluded" if grant.excluded else ""
+
+
 def test_grants_of_the_local_stack_are_those_of_infra() -> None:
     local = {
         (
             grant.account,
             grant.role,
             grant.bucket,
-            "only" if grant.only else "excluded" if grant.excluded else "",
+            condition_of(grant),
             tuple(sorted(grant.only or grant.excluded)),
         )
         for grant in GRANTS

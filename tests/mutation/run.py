@@ -43,29 +43,31 @@ TIMEOUT: Final = "timeout"
 """Output of a run that exceeded `timeout`. cosmic-ray counts the mutant as killed, although no test
 failed.
 """
-OPERATORS: Final = frozenset({
-    "AddNot",
-    "NumberReplacer",
-    "ReplaceAndWithOr",
-    "ReplaceBinaryOperator_Add_Sub",
-    "ReplaceBinaryOperator_Mul_Add",
-    "ReplaceBinaryOperator_Sub_Add",
-    "ReplaceBreakWithContinue",
-    "ReplaceComparisonOperator_Eq_NotEq",
-    "ReplaceComparisonOperator_GtE_Gt",
-    "ReplaceComparisonOperator_Gt_GtE",
-    "ReplaceComparisonOperator_IsNot_Is",
-    "ReplaceComparisonOperator_Is_IsNot",
-    "ReplaceComparisonOperator_LtE_Lt",
-    "ReplaceComparisonOperator_Lt_LtE",
-    "ReplaceComparisonOperator_NotEq_Eq",
-    "ReplaceContinueWithBreak",
-    "ReplaceFalseWithTrue",
-    "ReplaceOrWithAnd",
-    "ReplaceTrueWithFalse",
-    "ReplaceUnaryOperator_Delete_Not",
-    "ZeroIterationForLoop",
-})  # fmt: skip
+OPERATORS: Final = frozenset(
+    {
+        "AddNot",
+        "NumberReplacer",
+        "ReplaceAndWithOr",
+        "ReplaceBinaryOperator_Add_Sub",
+        "ReplaceBinaryOperator_Mul_Add",
+        "ReplaceBinaryOperator_Sub_Add",
+        "ReplaceBreakWithContinue",
+        "ReplaceComparisonOperator_Eq_NotEq",
+        "ReplaceComparisonOperator_GtE_Gt",
+        "ReplaceComparisonOperator_Gt_GtE",
+        "ReplaceComparisonOperator_IsNot_Is",
+        "ReplaceComparisonOperator_Is_IsNot",
+        "ReplaceComparisonOperator_LtE_Lt",
+        "ReplaceComparisonOperator_Lt_LtE",
+        "ReplaceComparisonOperator_NotEq_Eq",
+        "ReplaceContinueWithBreak",
+        "ReplaceFalseWithTrue",
+        "ReplaceOrWithAnd",
+        "ReplaceTrueWithFalse",
+        "ReplaceUnaryOperator_Delete_Not",
+        "ZeroIterationForLoop",
+    }
+)
 """One way to break each kind of expression. cosmic-ray has ten more ways to replace each arithmetic
 operator.
 """
@@ -103,7 +105,11 @@ def main(paths: list[str]) -> int:
                 survivor for batch in pool.map(test_in_a_copy, modules) for survivor in batch
             )
     equivalent = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))
-    unexplained = [one for one in survivors if one.operator not in equivalent.get(one.function, {})]
+    unexplained = [
+        survivor
+        for survivor in survivors
+        if survivor.operator not in equivalent.get(survivor.function, {})
+    ]
     for survivor in unexplained:
         print(f"\n{survivor.function}: {survivor.operator}\n{survivor.diff}")
     print(

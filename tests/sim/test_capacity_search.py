@@ -14,7 +14,16 @@ from tests.support.world import World
 from trainmaster.simulator.weather import Climate, Weather
 
 LIMIT_S = 2 * 3600.0
-ALL = pytest.param(range(2, 500), marks=[pytest.mark.heavy, pytest.mark.timeout(3600)])
+ALL = pytest.param(
+    range(2, 500),
+    marks=[
+        pytest.mark.heavy(
+            fact="flows search for capacity as the arena does",
+            quick="the same test with two weathers of each climate",
+        ),
+        pytest.mark.timeout(3600),
+    ],
+)
 
 
 @pytest.mark.parametrize("seeds", [range(2), ALL], ids=["some", "all"])

@@ -18,6 +18,11 @@ from trainmaster.core.reconcile.steps import Delete, Step
 from trainmaster.simulator.invariants import ViolationError
 from trainmaster.simulator.scenarios.generator import JOB_ID, training_job
 
+HEAVY = pytest.mark.heavy(
+    fact="no order of events breaks a job",
+    quick="three complete searches in the same module; `sim/test_histories.py`",
+)
+
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
@@ -45,27 +50,27 @@ No time limits it: it takes as long as the machine needs for these states.
         Allowance(duplicates=1, crashes=0, failures=0, losses=0, sweeps=0),
         pytest.param(
             Allowance(duplicates=0, crashes=1, failures=0, losses=0, sweeps=0),
-            marks=pytest.mark.heavy,
+            marks=HEAVY,
         ),
         pytest.param(
             Allowance(duplicates=0, crashes=0, failures=0, losses=1, sweeps=0),
-            marks=pytest.mark.heavy,
+            marks=HEAVY,
         ),
         pytest.param(
             Allowance(duplicates=0, crashes=0, failures=1, losses=0, sweeps=0),
-            marks=pytest.mark.heavy,
+            marks=HEAVY,
         ),
         pytest.param(
             Allowance(duplicates=1, crashes=1, failures=0, losses=0, sweeps=0),
-            marks=pytest.mark.heavy,
+            marks=HEAVY,
         ),
         pytest.param(
             Allowance(duplicates=0, crashes=1, failures=0, losses=1, sweeps=0),
-            marks=pytest.mark.heavy,
+            marks=HEAVY,
         ),
         pytest.param(
             Allowance(duplicates=0, crashes=0, failures=1, losses=1, sweeps=0),
-            marks=pytest.mark.heavy,
+            marks=HEAVY,
         ),
     ],
     ids=lambda allowance: repr(allowance).removeprefix("Allowance"),
@@ -84,15 +89,9 @@ def test_invariants_hold_in_every_reachable_state(allowance: Allowance) -> None:
     [
         (Allowance(duplicates=0, crashes=1, failures=1, losses=0, sweeps=0), 800),
         (Allowance(duplicates=0, crashes=1, failures=0, losses=1, sweeps=0), 500),
-        pytest.param(
-            Allowance(0, crashes=0, failures=1, losses=1, sweeps=0), 500, marks=pytest.mark.heavy
-        ),
-        pytest.param(
-            Allowance(0, crashes=1, failures=1, losses=1, sweeps=0), 5_000, marks=pytest.mark.heavy
-        ),
-        pytest.param(
-            Allowance(1, crashes=1, failures=1, losses=1, sweeps=0), 10_000, marks=pytest.mark.heavy
-        ),
+        pytest.param(Allowance(0, crashes=0, failures=1, losses=1, sweeps=0), 500, marks=HEAVY),
+        pytest.param(Allowance(0, crashes=1, failures=1, losses=1, sweeps=0), 5_000, marks=HEAVY),
+        pytest.param(Allowance(1, crashes=1, failures=1, losses=1, sweeps=0), 10_000, marks=HEAVY),
     ],
 )
 def test_invariants_hold_if_a_chief_fails_loses_its_vm_or_a_function_crashes(

@@ -42,7 +42,20 @@ def run_gang(replicas: int, seed: int) -> Outcome:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("replicas", "seed"),
-    [(30, 2), (100, 1), *(pytest.param(*gang, marks=pytest.mark.heavy) for gang in MORE)],
+    [
+        (30, 2),
+        (100, 1),
+        *(
+            pytest.param(
+                *gang,
+                marks=pytest.mark.heavy(
+                    fact="a large gang ends",
+                    quick="the same test with gangs of 30 and of 100 replicas",
+                ),
+            )
+            for gang in MORE
+        ),
+    ],
 )
 def test_large_gang_ends_without_violation(replicas: int, seed: int) -> None:
     outcome = run_gang(replicas, seed)

@@ -55,14 +55,14 @@ JOB_PATHS = (
 )
 Scheme = Literal["light", "dark"]
 DISABLED = (
-    *("WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "WebUIOmniboxFullPopup"),
-    *(
-        "HttpsUpgrades",
-        "MediaRouter",
-        "NetworkTimeServiceQuerying",
-        "OptimizationHints",
-        "PaintHolding",
-    ),
+    "WebUIOmniboxPopup",
+    "WebUIOmniboxAimPopup",
+    "WebUIOmniboxFullPopup",
+    "HttpsUpgrades",
+    "MediaRouter",
+    "NetworkTimeServiceQuerying",
+    "OptimizationHints",
+    "PaintHolding",
 )
 """Features of Chromium: the address bar's own pages, which cost a second of CPU time per window,
 and those of Playwright's list that concern our pages, because this list replaces it.

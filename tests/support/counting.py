@@ -35,7 +35,9 @@ def counting_fleet(fleet: Fleet, counts: Counts) -> Fleet:
 
 class _Counting:
     def __init__(self, port: object, counts: Counts, *, has_documents: bool) -> None:
-        self._port, self._counts, self._has_documents = port, counts, has_documents
+        self._port = port
+        self._counts = counts
+        self._has_documents = has_documents
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._port, name)

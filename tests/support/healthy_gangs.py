@@ -125,8 +125,14 @@ def _kind(kind: str, rng: random.Random) -> Phase:  # noqa: PLR0911 - one of eac
 
 
 KINDS = (
-    "evaluation", "evaluation on the GPU", "save", "slow upload", "data loading", "compilation", "waits for a service",
-)  # fmt: skip
+    "evaluation",
+    "evaluation on the GPU",
+    "save",
+    "slow upload",
+    "data loading",
+    "compilation",
+    "waits for a service",
+)
 HANGS = ("one member waits for data", "all wait in a collective", "a member is stopped")
 
 

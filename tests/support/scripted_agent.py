@@ -60,19 +60,24 @@ NEXT = (RUN, RUN_AFTER_PAUSE, HOLD_NEXT)
 PROGRAM_EVENTS = (SET_UP, SETUP_FAILS, SETUP_START_FAILS, DIES, PROGRAM_ENDS, ACCEPTED)
 DIRECTIVE = "instance/attributes/trainmaster-directive"
 EVENTS = (
-    *(
-        RUN,
-        RUN_AFTER_PAUSE,
-        RUN_HELD,
-        HOLD,
-        HOLD_NEXT,
-        STOP,
-        SET_UP,
-        SETUP_FAILS,
-        SETUP_START_FAILS,
-        TIMER,
-    ),
-    *(START_FAILS, DIES, PROGRAM_ENDS, PREEMPTED, SHUTDOWN, MAINTENANCE, CANCELLED, ACCEPTED),
+    RUN,
+    RUN_AFTER_PAUSE,
+    RUN_HELD,
+    HOLD,
+    HOLD_NEXT,
+    STOP,
+    SET_UP,
+    SETUP_FAILS,
+    SETUP_START_FAILS,
+    TIMER,
+    START_FAILS,
+    DIES,
+    PROGRAM_ENDS,
+    PREEMPTED,
+    SHUTDOWN,
+    MAINTENANCE,
+    CANCELLED,
+    ACCEPTED,
 )
 
 
@@ -337,7 +342,9 @@ class ScriptedVm:
         if self._event in (SETUP_START_FAILS, START_FAILS):
             raise OSError("argument list too long")
         assert self._running is None, "two programs run at the same time"
-        self._running, self._is_dead, self.is_ending = key, False, True
+        self._running = key
+        self._is_dead = False
+        self.is_ending = True
         self.facts.append(f"start {key.incarnation}")
         return self
 

@@ -108,7 +108,7 @@ def test_refusal_means_no_advice_and_is_not_asked_again_for_a_time(
 def test_scores_of_google_become_a_chance(
     scores: list[dict[str, Any]], expected: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = {"kind": "answer", "recommendations": [{"scores": one} for one in scores]}
+    answer = {"kind": "answer", "recommendations": [{"scores": score} for score in scores]}
     monkeypatch.setattr(requests.Session, "request", lambda *_, **__: a_response(200, "", answer))
     assert chances(CapacityAdvisor("p", endpoint=NOWHERE), (A, GPU)) == expected
 

@@ -252,9 +252,9 @@ def test_cause_of_an_insert_that_gave_up_is_an_error_of_its_group(
         request: compute_v1.ListZoneOperationsRequest, **_: object
     ) -> list[compute_v1.Operation]:
         return [
-            one
-            for one in members
-            if f'operationGroupId="{one.operation_group_id}"' == request.filter
+            member
+            for member in members
+            if f'operationGroupId="{member.operation_group_id}"' == request.filter
         ]
 
     monkeypatch.setattr(operations._zones, "list", listed)

@@ -20,6 +20,11 @@ from trainmaster.messaging import topics
 from trainmaster_emulators.process.loopback import CallError, call
 from trainmaster_emulators.services import pubsub
 
+HEAVY = pytest.mark.heavy(
+    fact="duplicates of all messages of a whole job change nothing",
+    quick="`sim`, `contract/store`, `unit/flows/test_system_events.py`",
+)
+
 REPEATED_WITHIN_S = 80
 """`Lab` waits up to three times as long, four minutes: a killed delivery is repeated, and a sweep
 may have to help.
@@ -60,7 +65,7 @@ def every_message_twice(lab: Lab) -> Iterator[None]:
             call(host, "DELETE", name, None)
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_every_message_delivered_twice_changes_nothing(lab: Lab) -> None:
     with every_message_twice(lab):
         job_id = lab.scripted(workers=2, steps=MANY_STEPS)
@@ -78,16 +83,22 @@ def test_every_message_delivered_twice_changes_nothing(lab: Lab) -> None:
     assert count_created_vms(lab, job_id) == 3, "one VM per replica"
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_message_published_five_times_changes_nothing(lab: Lab) -> None:
     job_id = lab.scripted(workers=1, steps=MANY_STEPS)
     lab.wait(job_id, "RUNNING")
     vm = lab.vm(job_id, WORKER_0)
     subject = {
-        "version": 1, "job_id": job_id, "attempt": 1, "task_type": "worker", "task_index": 0,
-        "incarnation": 1, "vm_generation": 1,
-        "vm": {"name": vm.name, "zone": vm.zone, "instance_id": vm.instance_id}, "at": "2026-11-21T03:00:00Z",
-    }  # fmt: skip
+        "version": 1,
+        "job_id": job_id,
+        "attempt": 1,
+        "task_type": "worker",
+        "task_index": 0,
+        "incarnation": 1,
+        "vm_generation": 1,
+        "vm": {"name": vm.name, "zone": vm.zone, "instance_id": vm.instance_id},
+        "at": "2026-11-21T03:00:00Z",
+    }
     lab.faults.kill_program(vm.name)
     lab.until(
         lambda: lab.replica(job_id, WORKER_0).restarts_used == 1, 20
@@ -113,7 +124,10 @@ def test_message_published_five_times_changes_nothing(lab: Lab) -> None:
     assert sum(entry.key == "1-worker-0-1-vm-1-exit" for entry in lab.store.ledger(job_id)) == 1
 
 
-@pytest.mark.heavy
+@pytest.mark.heavy(
+    fact="killed functions lose no event",
+    quick="`integration/stack/test_delivery.py`, `sim`, `explorer`",
+)
 @pytest.mark.timeout(900)
 def test_functions_killed_every_second_lose_no_event(lab: Lab) -> None:
     """A random function process gets SIGKILL every second, while the job also loses a worker."""

@@ -12,7 +12,14 @@ from tests.e2e.conftest import MANY_STEPS, Lab
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
 
-pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.heavy(
+        fact="an exit during an outage of a Google service is judged once afterwards",
+        quick="`unit/flows/test_outages.py`, `sim/test_outage_ends.py`",
+    ),
+    pytest.mark.timeout(600),
+]
 
 WORKER_0 = ReplicaId(TaskType.WORKER, 0)
 OUTAGE_S = float(os.environ.get("TRAINMASTER_TEST_OUTAGE_S", "20"))

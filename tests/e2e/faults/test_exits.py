@@ -23,6 +23,11 @@ from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster_emulators.process.state import StackError
 
+HEAVY = pytest.mark.heavy(
+    fact="each kind of exit of a real program is judged by its rule",
+    quick="`unit/core/rules/test_replica_exit.py`, `sim`, `explorer`",
+)
+
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 WORKER_0 = ReplicaId(TaskType.WORKER, 0)
@@ -61,7 +66,7 @@ def incarnations(lab: Lab, job_id: str) -> int:
     return len(exits_of_worker(lab, job_id))
 
 
-@pytest.mark.heavy
+@HEAVY
 @pytest.mark.timeout(600)
 def test_worker_killed_by_sigterm_every_time_uses_all_restarts_and_reruns(lab: Lab) -> None:
     job_id = submit_with_action(lab, "SIGTERM", trainmaster={"exitPolicy": {"pauses": False}})
@@ -87,7 +92,7 @@ def test_worker_killed_by_sigterm_every_time_uses_all_restarts_and_reruns(lab: L
     assert len(set(vms)) == 4, "each rerun uses another VM"
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_second_identical_exception_fails_the_job_with_its_traceback(lab: Lab) -> None:
     job_id = submit_with_action(lab, "bug")
     state = wait_for_failure(lab, job_id, 60)
@@ -99,7 +104,7 @@ def test_second_identical_exception_fails_the_job_with_its_traceback(lab: Lab) -
     assert lab.decisions(job_id)[-1].decision.reason is Reason.SAME_FAILURE_AGAIN
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_segmentation_fault_reruns_the_job_three_times(lab: Lab) -> None:
     job_id = submit_with_action(lab, "SIGSEGV")
     state = wait_for_failure(lab, job_id, 60)
@@ -111,7 +116,7 @@ def test_segmentation_fault_reruns_the_job_three_times(lab: Lab) -> None:
     assert "11(SIGSEGV)" in (state.job.error_message or "")
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_missing_python_module_fails_the_job_and_is_named(lab: Lab) -> None:
     job_id = submit_with_action(lab, "import")
     state = wait_for_failure(lab, job_id, 30)
@@ -119,7 +124,7 @@ def test_missing_python_module_fails_the_job_and_is_named(lab: Lab) -> None:
     assert "No module named 'no_such_module'" in (state.job.error_message or "")
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_package_that_was_deleted_after_submission_fails_the_job_and_is_named(lab: Lab) -> None:
     missing = f"gs://{lab.bucket}/packages/nowhere-1.0.tar.gz#1"
     job_id = lab.scripted(workers=1, packageUris=[missing])
@@ -128,7 +133,7 @@ def test_package_that_was_deleted_after_submission_fails_the_job_and_is_named(la
     assert "nowhere-1.0.tar.gz" in (state.job.error_message or "")
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_exit_policy_takes_precedence_over_the_rules(lab: Lab) -> None:
     spec = {"fail": ["3"], "restart": ["2"]}
     job_id = submit_with_action(lab, "exit=3", trainmaster={"exitPolicy": spec})
@@ -156,7 +161,10 @@ def small_memory() -> Iterator[Path]:
     group.rmdir()
 
 
-@pytest.mark.heavy
+@pytest.mark.heavy(
+    fact="out of memory fails a job with its reason",
+    quick="`integration/agent/test_output.py`, `unit/core/rules/test_replica_exit.py`",
+)
 def test_out_of_memory_fails_the_job_at_once_with_its_reason(lab: Lab, small_memory: Path) -> None:
     args = ["--steps", str(MANY_STEPS), "--step-seconds", "0.05", "--do", "worker-0:eat@60"]
     job_id = lab.scripted(workers=1, args=args)
@@ -184,7 +192,7 @@ def kill_program(lab: Lab, vm: str) -> bool:
 
 
 # Needs an idle machine; tests/integration/agent/test_directives.py covers the agent's part.
-@pytest.mark.heavy
+@HEAVY
 def test_killed_program_restarts_within_two_seconds(lab: Lab) -> None:
     """The time is measured five times, from the exit event to the next incarnation's vm-ready
     event.

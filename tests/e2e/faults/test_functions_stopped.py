@@ -17,6 +17,11 @@ from trainmaster.core.decisions import Reason
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
 
+HEAVY = pytest.mark.heavy(
+    fact="training continues while functions are stopped, and late events count once",
+    quick="`sim`, `unit/flows/test_late_losses.py`, `integration/compute/test_system_events.py`",
+)
+
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
 CHIEF, WORKER_0, WORKER_1 = (
@@ -44,7 +49,7 @@ def steps_done(lab: Lab, job_id: str, replica_id: ReplicaId) -> int:
     )
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_training_continues_while_functions_are_stopped_and_events_count_once(lab: Lab) -> None:
     job_id = lab.scripted(workers=2, steps=MANY_STEPS)
     lab.wait(job_id, "RUNNING")
@@ -75,7 +80,7 @@ def synchronous_job(lab: Lab) -> str:
     return lab.scripted(args=["--steps", "60", "--step-seconds", "0.2", "--together"])
 
 
-@pytest.mark.heavy
+@HEAVY
 @pytest.mark.parametrize(
     ("submit", "word"),
     [

@@ -11,7 +11,17 @@ from tests.e2e.conftest import Lab
 from trainmaster.core.decisions import Reason
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 
-pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(2400)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.heavy(
+        fact="a gang that hangs is ended with its stacks, and goes on",
+        quick=(
+            "`unit/core/rules/test_hung_members.py`, `unit/agent/control/test_stall_watch.py`,"
+            " `integration/agent/test_stall.py`"
+        ),
+    ),
+    pytest.mark.timeout(2400),
+]
 
 MEMBERS = (ReplicaId(TaskType.CHIEF, 0), ReplicaId(TaskType.WORKER, 0))
 STEPS = 20

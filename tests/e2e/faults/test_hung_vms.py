@@ -12,7 +12,14 @@ from tests.e2e.conftest import MANY_STEPS, Lab
 from trainmaster.core.decisions import Reason
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 
-pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.heavy(
+        fact="a VM that hangs is replaced",
+        quick="`unit/flows/test_hung_vms.py`, `integration/agent/test_heartbeat.py`",
+    ),
+    pytest.mark.timeout(900),
+]
 
 WORKER_0 = ReplicaId(TaskType.WORKER, 0)
 FOUND_S = 150.0

@@ -33,7 +33,17 @@ from trainmaster.core.model.vm_names import vm_name
 from trainmaster_emulators.process.loopback import call
 from trainmaster_emulators.process.state import ROOT
 
-pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(2400)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.heavy(
+        fact="programs of public libraries go on after each fault",
+        quick=(
+            "`unit/agent/program/test_launcher_tracebacks.py` with their recorded output,"
+            " `integration/examples/test_launcher_conventions.py`"
+        ),
+    ),
+    pytest.mark.timeout(2400),
+]
 
 CHIEF, WORKER = ReplicaId(TaskType.CHIEF, 0), ReplicaId(TaskType.WORKER, 0)
 PROGRAMS: Final = Path(__file__).parents[1] / "frameworks"

@@ -27,7 +27,17 @@ from trainmaster_emulators.services import functions_host, grpc_gate, http_gate
 from trainmaster_emulators.services.iap_issuer import IapIssuer
 from trainmaster_emulators.stack import gates
 
-pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(400)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.heavy(
+        fact="the grants of infra/ suffice for a whole job, and a missing one is named",
+        quick=(
+            "`infra/test_call_access.py`, `infra/test_storage_access.py`,"
+            " `integration/stack/test_http_gate.py`"
+        ),
+    ),
+    pytest.mark.timeout(400),
+]
 
 TIME_SCALE = 0.05
 NO_SWEEP_S = 3_600.0
@@ -55,7 +65,8 @@ def without(folder: Path, file: str, grant: str) -> Path:
 def gate_of(stack: LocalStack, name: str, account: str) -> str:
     """Return the address of an account at one of the stack's gates."""
     words = psutil.Process(stack.state.services[name].pid).cmdline()
-    return f"127.0.0.1:{next(word for word in words if word.startswith(f'{account}=')).partition('=')[2]}"
+    (port,) = [word.removeprefix(f"{account}=") for word in words if word.startswith(f"{account}=")]
+    return f"127.0.0.1:{port}"
 
 
 @contextmanager

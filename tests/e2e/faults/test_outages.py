@@ -22,7 +22,17 @@ OUTAGE_S = float(os.environ.get("TRAINMASTER_TEST_OUTAGE_S", "10"))
 meanwhile.
 """
 
-pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(900 + 5 * OUTAGE_S)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.heavy(
+        fact="jobs outlast an outage of Google Cloud without another VM",
+        quick=(
+            "`unit/flows/test_outages.py`, `unit/flows/test_unreachable_zones.py`,"
+            " `sim/test_outage_ends.py`"
+        ),
+    ),
+    pytest.mark.timeout(900 + 5 * OUTAGE_S),
+]
 
 COMPUTE_OUTAGES: tuple[dict[str, object], ...] = (
     {"unreachable_zones": [f"us-central1-{letter}" for letter in "abcdef"], "strict_lists": True},

@@ -13,7 +13,14 @@ from tests.e2e.faults.test_missing_grant import realistic_lab
 from tests.e2e.faults.test_vm_loss import provisioning_model
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 
-pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.heavy(
+        fact="a job moves to its second region and returns",
+        quick="`unit/flows/test_placement.py`, `sim/test_alternatives.py`",
+    ),
+    pytest.mark.timeout(900),
+]
 
 FIRST = [f"us-central1-{letter}" for letter in "abcf"]
 SECOND = [f"us-east1-{letter}" for letter in "bcd"]

@@ -26,7 +26,18 @@ def saved(lab: Lab, folder: str, ranks: int) -> list[tuple[int, float]]:
 
 
 @pytest.mark.parametrize(
-    ("workers", "preempted"), [(1, 1), pytest.param(3, 4, marks=pytest.mark.heavy)]
+    ("workers", "preempted"),
+    [
+        (1, 1),
+        pytest.param(
+            3,
+            4,
+            marks=pytest.mark.heavy(
+                fact="members that are preempted in turn lose no step",
+                quick="the same test with one of two members",
+            ),
+        ),
+    ],
 )
 def test_each_rank_preempted_in_turn_loses_no_step_of_any_rank(
     lab: Lab, workers: int, preempted: int

@@ -16,6 +16,14 @@ from trainmaster.core.model.vm import Vm, VmStatus
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster_emulators.process.loopback import call
 
+HEAVY = pytest.mark.heavy(
+    fact="each kind of loss of a VM, and stockouts, of a whole job",
+    quick=(
+        "`sim`, `explorer`, `unit/core/rules/test_vm_loss.py`, `unit/core/rules/test_capacity.py`,"
+        " `integration/compute/test_system_events.py`"
+    ),
+)
+
 pytestmark = pytest.mark.e2e
 
 WORKER_0 = ReplicaId(TaskType.WORKER, 0)
@@ -62,7 +70,7 @@ def provisioning_model(lab: Lab, vm: Vm) -> str:
     return str(instance["scheduling"]["provisioningModel"])
 
 
-@pytest.mark.heavy
+@HEAVY
 @pytest.mark.parametrize(
     ("fault", "notice", "changes"),
     [
@@ -85,7 +93,7 @@ def test_vm_lost_with_notice_is_replaced_free_of_charge(
     assert (Reason.PREEMPTION if fault == "preempt" else Reason.MAINTENANCE) in reasons
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_vm_crash_without_notice_is_judged_by_its_system_event(lab: Lab) -> None:
     """Only Compute Engine's system-event log reports the cause; a sweep would only find that the VM
     is gone.
@@ -103,7 +111,7 @@ def test_vm_crash_without_notice_is_judged_by_its_system_event(lab: Lab) -> None
     print(f"from the crash to the decision: {(decision.at - crashed_at).total_seconds():.2f} s")
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_machine_that_fails_the_preflight_is_replaced_before_its_program_starts(lab: Lab) -> None:
     gpu = {"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": "1"}}
     lab.faults.change(unfit_zones=["us-central1-a"])
@@ -131,7 +139,7 @@ def test_machine_that_fails_the_preflight_is_replaced_before_its_program_starts(
     assert (state.job.budgets.reruns_used, state.job.budgets.internal_used) == (0, 0)
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_killed_program_restarts_in_the_same_vm_and_continues(lab: Lab) -> None:
     job_id = lab.scripted(workers=1, steps=MANY_STEPS)
     lab.wait(job_id, "RUNNING")
@@ -146,7 +154,7 @@ def test_killed_program_restarts_in_the_same_vm_and_continues(lab: Lab) -> None:
     assert [replica.restarts_used for replica in state.replicas] == [0, 1]
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_stockout_moves_the_job_to_the_next_zone(lab: Lab) -> None:
     lab.faults.change(stockout_zones=["us-central1-a"])
     try:
@@ -161,7 +169,7 @@ def test_stockout_moves_the_job_to_the_next_zone(lab: Lab) -> None:
     assert "us-central1-a" in stockout.decision.text
 
 
-@pytest.mark.heavy  # waits for the next request of VMs, one minute
+@HEAVY  # waits for the next request of VMs, one minute
 def test_job_with_stockouts_in_all_zones_runs_when_capacity_returns(lab: Lab) -> None:
     """The job has its own machine type: zones with a recent stockout of a machine type come last
     for that type.

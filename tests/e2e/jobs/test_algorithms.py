@@ -19,6 +19,11 @@ from trainmaster.core.model.vm_names import vm_name
 from trainmaster.presentation.job_view import service_view
 from trainmaster_emulators.process.state import ROOT
 
+HEAVY = pytest.mark.heavy(
+    fact="built-in algorithms learn in whole jobs",
+    quick="`integration/algorithms/test_xgboost.py`, boosted trees in a process",
+)
+
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
 PYTHON = ROOT / ".images" / "scikit-learn" / "bin" / "python"
@@ -64,7 +69,7 @@ def metrics(lab: Lab, folder: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_boosted_trees_run_in_place_of_the_image(lab: Lab, tmp_path: Path) -> None:
     job = run(lab, "boosted_trees", tmp_path).job
 
@@ -78,7 +83,7 @@ def test_boosted_trees_run_in_place_of_the_image(lab: Lab, tmp_path: Path) -> No
     assert lab.objects.read(f"{model}model.bst", max_bytes=1 << 22)
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_distributed_xgboost_continues_after_the_loss_of_a_worker(lab: Lab, tmp_path: Path) -> None:
     args = example("xgboost_dist")["trainingInput"]["args"]
     more = [*args, "--num_boost_round=600", "--checkpoint_secs=1"]
@@ -97,7 +102,7 @@ def test_distributed_xgboost_continues_after_the_loss_of_a_worker(lab: Lab, tmp_
     assert (found["replicas"], found["global_step"], found["accuracy"] > 0.9) == (3, 600, True)
 
 
-@pytest.mark.heavy
+@HEAVY
 @pytest.mark.parametrize("algorithm", KERAS)
 def test_keras_algorithm_beats_its_baseline(lab: Lab, tmp_path: Path, algorithm: str) -> None:
     job = run(lab, algorithm, tmp_path).job
@@ -109,7 +114,7 @@ def test_keras_algorithm_beats_its_baseline(lab: Lab, tmp_path: Path, algorithm:
         assert found["accuracy"] > found["baseline_accuracy"] + 0.05
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_tuning_job_of_an_algorithm_compares_the_reported_metric(lab: Lab, tmp_path: Path) -> None:
     tuning = {
         "goal": "MAXIMIZE",

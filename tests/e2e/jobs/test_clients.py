@@ -17,6 +17,11 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import job_label
 
+HEAVY = pytest.mark.heavy(
+    fact="clients and programs reach Cloud Storage",
+    quick="`integration/stack/test_googleapis_proxy.py`, `integration/agent/test_gcs_mount.py`",
+)
+
 pytestmark = pytest.mark.e2e
 
 WORKER_0 = ReplicaId(TaskType.WORKER, 0)
@@ -41,7 +46,7 @@ def job_of(lab: Lab, uri: str) -> str:
     return job_ids[0]
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_job_submitted_by_gsutil_survives_a_live_migration_by_gcloud(
     lab: Lab, tmp_path: Path
 ) -> None:
@@ -54,9 +59,14 @@ def test_job_submitted_by_gsutil_survives_a_live_migration_by_gcloud(
     lab.wait(job_id, "RUNNING")
     vm = lab.vm(job_id, WORKER_0)
     listed = lab.stack.run(
-        "gcloud", "compute", "instances", "list", f"--filter=labels.trainmaster-job={job_label(job_id)}",
-        "--format=value(name,status)", home=home,
-    )  # fmt: skip
+        "gcloud",
+        "compute",
+        "instances",
+        "list",
+        f"--filter=labels.trainmaster-job={job_label(job_id)}",
+        "--format=value(name,status)",
+        home=home,
+    )
     assert sorted(line.split() for line in listed.stdout.splitlines()) == sorted(
         [vm.name, "RUNNING"] for vm in lab.fleet.list_vms(job_id)
     ), listed.stderr
@@ -82,12 +92,13 @@ def test_job_submitted_by_gsutil_survives_a_live_migration_by_gcloud(
     assert list(home.rglob("*")) == [], "gcloud and gsutil leave no files in the user's home"
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_program_on_a_vm_reads_its_bucket_with_urllib_gsutil_and_gcloud(lab: Lab) -> None:
     program = """
         import subprocess, sys, urllib.request
         uri = sys.argv[1]
-        print(urllib.request.urlopen("https://storage.googleapis.com/" + uri[5:], timeout=20).read())
+        url = "https://storage.googleapis.com/" + uri[5:]
+        print(urllib.request.urlopen(url, timeout=20).read())
         for command in (["gsutil", "cat", uri], ["gcloud", "storage", "cat", uri]):
             print(subprocess.run(command, timeout=60, check=True, stdout=subprocess.PIPE).stdout)
     """
@@ -100,7 +111,7 @@ def test_program_on_a_vm_reads_its_bucket_with_urllib_gsutil_and_gcloud(lab: Lab
     lab.wait_for_success(lab.upload(spec, "reader"), 120)
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_job_submitted_by_gcloud_storage_is_described_by_trainmaster(
     lab: Lab, tmp_path: Path
 ) -> None:

@@ -19,7 +19,10 @@ pytestmark = [
     pytest.mark.e2e,
     pytest.mark.emulator,
     pytest.mark.slow,
-    pytest.mark.heavy,
+    pytest.mark.heavy(
+        fact="the console shows a job of the whole local stack in Chromium",
+        quick="`integration/browser`, on adapters in memory",
+    ),
     pytest.mark.timeout(900),
 ]
 

@@ -18,6 +18,14 @@ from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.presentation.job_view import job_view
 
+HEAVY = pytest.mark.heavy(
+    fact="frameworks train on VMs",
+    quick=(
+        "`e2e/jobs/test_local_run.py` with scikit-learn, `integration/agent/test_program.py`,"
+        " `unit/agent/program/test_conventions.py`"
+    ),
+)
+
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
 CHIEF, WORKER_0, WORKER_1 = (
@@ -58,7 +66,7 @@ def check_resumed(lab: Lab, state: State) -> None:
     assert "resuming from epoch" in lab.stack.run("trainmaster", "logs", state.job.job_id).stdout
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_digits_example_trains_a_model_on_its_chief(lab: Lab) -> None:
     state = lab.wait_for_success(
         lab.example("digits", workerType=None, workerCount=None, args=["--epochs", "4"]), 180
@@ -67,7 +75,7 @@ def test_digits_example_trains_a_model_on_its_chief(lab: Lab) -> None:
     assert metrics(lab, state)["epochs"] == 4
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_digits_example_survives_a_lost_vm(lab: Lab) -> None:
     job_id = lab.example("digits", workerCount="1", args=["--epochs", "8", "--epoch-seconds", "1"])
     lab.wait(job_id, "RUNNING", 90)
@@ -84,7 +92,7 @@ def test_digits_example_survives_a_lost_vm(lab: Lab) -> None:
     }
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_digits_example_survives_a_killed_worker_and_a_lost_vm(lab: Lab) -> None:
     job_id = lab.example("digits")
     report = RecordedLines()
@@ -115,7 +123,7 @@ def test_digits_example_survives_a_killed_worker_and_a_lost_vm(lab: Lab) -> None
     assert any(entry.decision.reason is Reason.PREEMPTION for entry in lab.decisions(job_id))
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_legacy_job_file_runs_and_lists_its_substitutions(lab: Lab) -> None:
     """The scripted trainer replaces the example's own, which the next test runs."""
     arguments = ["--steps", "2", "--together"]
@@ -134,19 +142,19 @@ def test_legacy_job_file_runs_and_lists_its_substitutions(lab: Lab) -> None:
     }
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_legacy_example_trains_an_accurate_model(lab: Lab) -> None:
     state = lab.wait_for_success(lab.example("legacy", args=["--epochs", "2"]), 180)
     assert metrics(lab, state)["epochs"] == 2
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_pytorch_example_trains_on_two_vms(lab: Lab) -> None:
     state = lab.wait_for_success(lab.example("pytorch_ddp", args=["--epochs", "5"]), 180)
     assert accuracy(lab, state) >= 0.85
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_pytorch_ranks_of_two_vms_find_each_other(lab: Lab) -> None:
     """The program fails unless each rank counts both."""
     spec = lab.scripted_spec(

@@ -11,7 +11,14 @@ import pytest
 from tests.e2e.conftest import Lab
 from trainmaster_emulators.process.state import ROOT
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.heavy]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.slow,
+    pytest.mark.heavy(
+        fact="a folder with a command is a whole job",
+        quick="`integration/package/test_folders.py` with pip and processes",
+    ),
+]
 
 TRAIN = """
 import sys, joblib

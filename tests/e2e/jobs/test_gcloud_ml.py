@@ -14,7 +14,14 @@ import yaml
 from tests.e2e.conftest import SCRIPTED, Lab
 from trainmaster_emulators.services import iam
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.heavy]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.slow,
+    pytest.mark.heavy(
+        fact="gcloud submits, follows, changes and cancels whole jobs",
+        quick="`integration/api/test_gcloud.py`, `integration/logging/test_gcloud.py`",
+    ),
+]
 
 JOBS = ("gcloud", "ai-platform", "jobs")
 SUBMIT = (*JOBS, "submit", "training")
@@ -33,11 +40,20 @@ def trainer(tmp_path: Path) -> Path:
 
 def flags(lab: Lab, trainer: Path, *arguments: str) -> tuple[str, ...]:
     return (
-        f"--package-path={trainer}", "--module-name=trainer.task", f"--staging-bucket=gs://{lab.bucket}",
-        f"--job-dir=gs://{lab.bucket}/gcloud", "--region=us-central1", "--runtime-version=scikit-learn-1.9",
-        "--scale-tier=custom", "--master-machine-type=n1-standard-4", "--worker-machine-type=n1-standard-4",
-        "--worker-count=1", "--", "--step-seconds=0.1", *arguments,
-    )  # fmt: skip
+        f"--package-path={trainer}",
+        "--module-name=trainer.task",
+        f"--staging-bucket=gs://{lab.bucket}",
+        f"--job-dir=gs://{lab.bucket}/gcloud",
+        "--region=us-central1",
+        "--runtime-version=scikit-learn-1.9",
+        "--scale-tier=custom",
+        "--master-machine-type=n1-standard-4",
+        "--worker-machine-type=n1-standard-4",
+        "--worker-count=1",
+        "--",
+        "--step-seconds=0.1",
+        *arguments,
+    )
 
 
 def a_name() -> str:
@@ -99,9 +115,15 @@ def test_gcloud_submits_a_built_in_algorithm_by_its_former_image(lab: Lab, tmp_p
     )
     assert (refused.returncode, "TensorFlow Model Garden" in refused.stderr) == (1, True)
     submitted = lab.stack.run(
-        *SUBMIT, job_id, *common, f"--master-image-uri={image.format('boosted_trees')}",
-        "--", *arguments, "--objective=binary:logistic", home=tmp_path,
-    )  # fmt: skip
+        *SUBMIT,
+        job_id,
+        *common,
+        f"--master-image-uri={image.format('boosted_trees')}",
+        "--",
+        *arguments,
+        "--objective=binary:logistic",
+        home=tmp_path,
+    )
     assert submitted.returncode == 0, submitted.stderr
     lab.wait_for_success(job_id, within_s=120)
     shown = yaml.safe_load(lab.stack.run(*JOBS, "describe", job_id, home=tmp_path).stdout)

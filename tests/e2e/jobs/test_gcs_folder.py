@@ -27,7 +27,10 @@ with open(os.path.join(folder, "model.txt"), "w") as out:
 """
 
 
-@pytest.mark.heavy
+@pytest.mark.heavy(
+    fact="a program reads and saves below /gcs",
+    quick="`integration/agent/test_gcs_mount.py`, `unit/flows/test_gcs_folder.py`",
+)
 @pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle())
 def test_custom_job_reads_and_saves_below_gcs(lab: Lab) -> None:
     wheel = wheel_of(

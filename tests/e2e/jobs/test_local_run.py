@@ -18,6 +18,11 @@ from trainmaster.errors import PermanentError
 from trainmaster_emulators.process import state
 from trainmaster_emulators.process.processes import list_processes
 
+HEAVY = pytest.mark.heavy(
+    fact="`trainmaster local run` works on the emulators",
+    quick="the same module on adapters in memory; many jobs of `e2e/jobs` on the emulators",
+)
+
 pytestmark = pytest.mark.e2e
 
 
@@ -69,7 +74,7 @@ def check_output(output: str, state_dir: Path) -> None:
     assert is_stopped(state_dir)
 
 
-@pytest.mark.heavy  # tests/e2e has many jobs on emulators
+@HEAVY  # tests/e2e has many jobs on emulators
 def test_local_run_prints_the_job_and_its_results(tmp_path: Path) -> None:
     process = run(state_dir=tmp_path)
     output, _ = process.communicate()
@@ -95,7 +100,7 @@ def test_local_run_without_emulators_uses_memory_and_reports_it(tmp_path: Path) 
     check_output(output, state_dir)
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_interrupted_local_run_leaves_no_process(tmp_path: Path) -> None:
     process = run(state_dir=tmp_path)
     assert process.stdout is not None

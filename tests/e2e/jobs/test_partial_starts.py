@@ -25,7 +25,10 @@ def running_workers(lab: Lab, job_id: str) -> set[ReplicaId]:
     } & WORKERS
 
 
-@pytest.mark.heavy  # waits for the next request of a VM without capacity, one minute
+@pytest.mark.heavy(
+    fact="a job without a gang starts with the VMs that are available",
+    quick="`unit/flows/test_partial_starts.py`",
+)  # waits for the next request of a VM without capacity, one minute
 @pytest.mark.timeout(900)
 def test_job_runs_with_one_worker_and_the_other_one_joins_when_there_is_capacity(lab: Lab) -> None:
     lab.faults.change(machine_limits={MACHINE: 1})

@@ -23,10 +23,19 @@ print("scikit-learn", sklearn.__version__, "score", model.score([[0.0], [3.0]], 
 """
 
 
-@pytest.mark.heavy
+@pytest.mark.heavy(
+    fact="a trainer has the versions that it pins",
+    quick=(
+        "`integration/agent/test_installed_packages.py`,"
+        " `integration/agent/test_runtime_packages.py`"
+    ),
+)
 def test_trainer_with_a_pinned_scikit_learn_trains_with_that_version(lab: Lab) -> None:
-    wheel = wheel_of("pinned_trainer", {"pinned/__init__.py": "", "pinned/task.py": textwrap.dedent(TASK)},
-                     requires=(f"scikit-learn=={PINNED}",))  # fmt: skip
+    wheel = wheel_of(
+        "pinned_trainer",
+        {"pinned/__init__.py": "", "pinned/task.py": textwrap.dedent(TASK)},
+        requires=(f"scikit-learn=={PINNED}",),
+    )
     uri = f"gs://{lab.bucket}/packages/pinned/pinned_trainer-0.1-py3-none-any.whl"
     lab.objects.write(uri, wheel, content_type="application/octet-stream")
     spec = lab.scripted_spec(workers=0, packageUris=[uri], pythonModule="pinned.task", args=[])

@@ -66,7 +66,10 @@ def latest(series: MetricSeries) -> float:
     return series.points[-1].value
 
 
-@pytest.mark.heavy
+@pytest.mark.heavy(
+    fact="the load of a program is on the chart of its replica",
+    quick="`integration/monitoring/test_agent.py`, `unit/agent/utilization`",
+)
 @pytest.mark.timeout(400)
 def test_job_that_burns_one_core_shows_it_on_the_right_replica(lab: Lab) -> None:
     job_id = lab.scripted(pythonModule="trainer.burner", args=["--seconds", str(BURN_S)])

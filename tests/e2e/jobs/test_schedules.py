@@ -19,6 +19,10 @@ from tests.e2e.conftest import Lab
 from trainmaster.core.model.job import Job
 from trainmaster_emulators.process.loopback import call
 
+HEAVY = pytest.mark.heavy(
+    fact="schedules submit whole jobs, each tick once", quick="`integration/scheduler`"
+)
+
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
 ALREADY_EXISTS = 6
@@ -80,7 +84,7 @@ def schedule(lab: Lab, tmp_path: Path) -> Schedule:
     return Schedule(lab, tmp_path)
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_second_tick_of_a_schedule_is_a_duplicate(lab: Lab, schedule: Schedule) -> None:
     """tests/integration/scheduler/ shows that the ticks come by themselves."""
     schedule.create("0 3 1 1 *")
@@ -104,7 +108,7 @@ def test_second_tick_of_a_schedule_is_a_duplicate(lab: Lab, schedule: Schedule) 
     assert schedule.name not in schedule.command("list")
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_schedule_submits_through_the_api_as_its_account(lab: Lab, schedule: Schedule) -> None:
     account = f"nightly@{lab.stack.state.config.project}.iam.gserviceaccount.com"
     schedule.create("0 3 1 1 *", "--submit-as", account)
@@ -117,7 +121,7 @@ def test_schedule_submits_through_the_api_as_its_account(lab: Lab, schedule: Sch
     schedule.command("delete", schedule.name)
 
 
-@pytest.mark.heavy  # waits for the beginning of a minute, up to two minutes
+@HEAVY  # waits for the beginning of a minute, up to two minutes
 def test_tick_during_an_outage_of_the_scheduler_is_fired_late_and_once(
     lab: Lab, schedule: Schedule
 ) -> None:

@@ -14,7 +14,17 @@ from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
 
-pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(500)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.heavy(
+        fact="distribution strategies continue after a loss on VMs",
+        quick=(
+            "`e2e/jobs/test_local_run.py` with scikit-learn, `integration/agent/test_program.py`,"
+            " `unit/agent/program/test_conventions.py`"
+        ),
+    ),
+    pytest.mark.timeout(500),
+]
 
 CHIEF = ReplicaId(TaskType.CHIEF, 0)
 WORKER_0, WORKER_1 = ReplicaId(TaskType.WORKER, 0), ReplicaId(TaskType.WORKER, 1)

@@ -29,7 +29,17 @@ from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster.jobspec import accept
 from trainmaster.messaging import internal_requests, topics
 
-pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(400)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.heavy(
+        fact="slices train, and each kind of loss replaces what it must",
+        quick=(
+            "`integration/tpu/test_flows.py`, `unit/core/rules/test_slice_hosts.py`,"
+            " `integration/agent/test_slice_hosts.py`"
+        ),
+    ),
+    pytest.mark.timeout(400),
+]
 
 ZONES = ("us-central1-a", "us-south1-a")
 SLICE = ReplicaId(TaskType.CHIEF, 0)

@@ -14,6 +14,14 @@ from trainmaster.core.model.tuning import Tuning, trial_id
 from trainmaster.gcp.job_log import LogEntries
 from trainmaster.presentation.job_view import service_view
 
+HEAVY = pytest.mark.heavy(
+    fact="trials of a tuning job end as they must",
+    quick=(
+        "`sim/test_tuning_jobs.py`, `unit/flows/test_tuning.py`,"
+        " `unit/flows/test_early_stopping.py`, `contract/test_event_files.py`"
+    ),
+)
+
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 PARAMS = [
@@ -64,7 +72,7 @@ def wait_until_released(lab: Lab, job_id: str) -> Tuning:
     return tuning_of(lab.state(job_id).job)
 
 
-@pytest.mark.heavy
+@HEAVY
 @pytest.mark.timeout(300)
 def test_tuning_job_stores_the_metrics_of_its_trials(lab: Lab) -> None:
     job_id = submit_tuning_job(lab)
@@ -92,7 +100,7 @@ def test_tuning_job_stores_the_metrics_of_its_trials(lab: Lab) -> None:
     )
 
 
-@pytest.mark.heavy
+@HEAVY
 @pytest.mark.timeout(300)
 def test_too_many_failed_trials_fail_the_tuning_job_and_cancel_the_rest(lab: Lab) -> None:
     depth = {"parameterName": "depth", "type": "DISCRETE", "discreteValues": [1, 2]}
@@ -121,7 +129,7 @@ def test_too_many_failed_trials_fail_the_tuning_job_and_cancel_the_rest(lab: Lab
     ]
 
 
-@pytest.mark.heavy
+@HEAVY
 @pytest.mark.timeout(300)
 def test_cancelled_tuning_job_cancels_its_trials(lab: Lab) -> None:
     job_id = submit_tuning_job(lab, "--seconds", "600")
@@ -131,7 +139,7 @@ def test_cancelled_tuning_job_cancels_its_trials(lab: Lab) -> None:
     assert [trial.state for trial in tuning.trials] == ["CANCELLED", "CANCELLED"]
 
 
-@pytest.mark.heavy
+@HEAVY
 @pytest.mark.timeout(400)
 def test_running_trial_shows_the_measurements_of_its_summary_events(lab: Lab) -> None:
     """The program writes its first event and then waits.
@@ -151,7 +159,7 @@ def test_running_trial_shows_the_measurements_of_its_summary_events(lab: Lab) ->
     wait_until_released(lab, job_id)
 
 
-@pytest.mark.heavy
+@HEAVY
 @pytest.mark.timeout(600)
 def test_unpromising_trial_is_stopped_while_its_program_runs(lab: Lab) -> None:
     """Five trials of depth 2 complete.

@@ -27,6 +27,14 @@ from trainmaster.messaging import topics
 from trainmaster.messaging.job_state import JobStateMessage
 from trainmaster_emulators.process.state import ROOT
 
+HEAVY = pytest.mark.heavy(
+    fact="a shell, notifications and TensorBoard work beside a whole job",
+    quick=(
+        "one command in the same module; `unit/flows/test_notifications.py`,"
+        " `contract/test_event_files.py`"
+    ),
+)
+
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 CHIEF = ReplicaId(TaskType.CHIEF, 0)
@@ -64,14 +72,14 @@ def test_command_runs_on_the_vm_and_its_exit_status_is_returned(lab: Lab, runnin
     assert done.returncode == 7
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_command_of_several_words_gets_them_unchanged(lab: Lab, running: str) -> None:
     assert (
         ssh(lab, running, "worker-0", "--", "printf", "%s|", "a b", "$HOME").stdout == "a b|$HOME|"
     )
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_vms_have_their_own_temporary_folder_in_the_shell_too(lab: Lab, running: str) -> None:
     if os.geteuid() != 0:
         pytest.skip("a mount namespace needs root; without it, TMPDIR is the VM's own")
@@ -81,14 +89,18 @@ def test_vms_have_their_own_temporary_folder_in_the_shell_too(lab: Lab, running:
     assert not Path("/tmp/of-worker-0").exists()
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_shell_has_a_terminal_and_returns_its_exit_status(lab: Lab, running: str) -> None:
     controller, terminal = pty.openpty()
     variables = {**clean_environment(), **lab.stack.environment, "TERM": "dumb"}
     shell = subprocess.Popen(
         command("ssh", running, "worker-0"),
-        stdin=terminal, stdout=terminal, stderr=terminal, env=variables, start_new_session=True,
-    )  # fmt: skip
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env=variables,
+        start_new_session=True,
+    )
     os.close(terminal)
     os.write(controller, b"test -t 0 && echo is-a-$((40 + 2))-terminal; exit 3\n")
     output = b""
@@ -100,7 +112,7 @@ def test_shell_has_a_terminal_and_returns_its_exit_status(lab: Lab, running: str
     assert shell.wait(30) == 3
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_shell_ends_with_its_vm(lab: Lab) -> None:
     job_id = lab.scripted(workers=1, steps=MANY_STEPS)
     lab.wait(job_id, "RUNNING", 60)
@@ -126,8 +138,11 @@ def tensorboard(lab: Lab, *words: str) -> Iterator[str]:
     variables = {**clean_environment(), **lab.stack.environment}
     process = subprocess.Popen(
         command("tensorboard", *words, "--port", "0", "--interval", "1"),
-        env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     assert process.stdout is not None
     lines = []
     try:
@@ -157,7 +172,7 @@ def answer_of(address: str) -> Any:
         return []
 
 
-@pytest.mark.heavy
+@HEAVY
 @pytest.mark.timeout(300)
 def test_subscribers_learn_of_each_transition_and_tensorboard_shows_points_while_the_job_runs(
     lab: Lab,

@@ -114,7 +114,9 @@ def test_wrong_message_is_rejected_and_dead_lettered_with_its_reason(lab: Lab) -
     assert lab.store.load("no_such_thing") is None
 
 
-@pytest.mark.heavy
+@pytest.mark.heavy(
+    fact="a job that is published twice runs once", quick="`sim`, `unit/flows/test_upload.py`"
+)
 def test_job_published_twice_to_submit_runs_once(lab: Lab) -> None:
     body = json.dumps({"jobId": "published_1", **lab.scripted_spec(workers=0, steps=1)}).encode()
     for _ in range(2):

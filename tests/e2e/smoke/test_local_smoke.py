@@ -19,7 +19,14 @@ from smoke.world import World
 from trainmaster_emulators.process.loopback import call
 from trainmaster_emulators.services.pubsub import PubSub
 
-pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.heavy(
+        fact="the smoke test succeeds on a realistic stack, and names broken assumptions",
+        quick="`unit/smoke`",
+    ),
+    pytest.mark.timeout(1800),
+]
 
 TIME_SCALE = 0.05
 NO_ML = (

@@ -69,9 +69,15 @@ def test_container_gets_the_documented_arguments_and_environment(
     assert docker.calls("run")[0]["host"] is None
     argv = docker.calls("run")[0]["argv"]
     assert argv[:8] == [
-        "run", "--name", f"{NAME}-2-3", "--label", f"trainmaster-vm={NAME}",
-        "--network", "host", "--shm-size",
-    ]  # fmt: skip
+        "run",
+        "--name",
+        f"{NAME}-2-3",
+        "--label",
+        f"trainmaster-vm={NAME}",
+        "--network",
+        "host",
+        "--shm-size",
+    ]
     assert int(argv[8]) > 64 << 20
     assert argv[argv.index("--entrypoint") + 1] == "train"
     assert not any("theirs" in word or "one\n" in word for word in argv)

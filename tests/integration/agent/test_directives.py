@@ -289,9 +289,14 @@ def test_unaccepted_exit_is_dropped_for_a_newer_incarnation(cloud: Cloud, vm: Vm
 
 @pytest.mark.parametrize(
     ("new", "old", "expected"),
-    [((1, 1), None, True), ((1, 2), (1, 1), True), ((2, 1), (1, 9), True), ((1, 1), (1, 1), False),
-     ((1, 9), (2, 1), False)],
-)  # fmt: skip
+    [
+        ((1, 1), None, True),
+        ((1, 2), (1, 1), True),
+        ((2, 1), (1, 9), True),
+        ((1, 1), (1, 1), False),
+        ((1, 9), (2, 1), False),
+    ],
+)
 def test_later_incarnation_supersedes_an_earlier_one(
     new: tuple[int, int], old: tuple[int, int] | None, expected: bool
 ) -> None:

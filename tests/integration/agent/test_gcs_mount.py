@@ -30,6 +30,10 @@ from trainmaster_emulators.machines.gcsfuse.server import find_obstacle, gcsfuse
 from trainmaster_emulators.process.state import ROOT
 from trainmaster_emulators.services import storage
 
+HEAVY = pytest.mark.heavy(
+    fact="gcsfuse may end at any request of a save", quick="the same test with every fourth request"
+)
+
 pytestmark = [pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle())]
 
 CONTENT: Final = "weights of a long training\n"
@@ -134,8 +138,8 @@ def test_saved_file_is_in_its_bucket_when_the_exit_is_reported(case: Case, progr
     ("is_before", "step"),
     [
         (True, 4),
-        pytest.param(True, 1, marks=pytest.mark.heavy),
-        pytest.param(False, 1, marks=pytest.mark.heavy),
+        pytest.param(True, 1, marks=HEAVY),
+        pytest.param(False, 1, marks=HEAVY),
     ],
 )
 def test_death_of_gcsfuse_at_any_request_of_a_save_never_loses_it_silently(
@@ -188,8 +192,8 @@ import os, sys, urllib.request
 name = os.environ["GCS"] + "/" + os.environ["BUCKET"] + "/model.bin"
 out = open(name, "w")
 out.write("mine")
-urllib.request.urlopen(os.environ["STORAGE_EMULATOR_HOST"] + "/upload/storage/v1/b/" + os.environ["BUCKET"]
-    + "/o?uploadType=media&name=model.bin", b"theirs")
+bucket = os.environ["STORAGE_EMULATOR_HOST"] + "/upload/storage/v1/b/" + os.environ["BUCKET"]
+urllib.request.urlopen(bucket + "/o?uploadType=media&name=model.bin", b"theirs")
 try:
     out.close()
 except OSError as error:

@@ -73,7 +73,7 @@ def package_downloads(cloud: Cloud) -> int:
     return sum(path.startswith("/storage/v1/b/b/o/jobs") for path, _ in cloud.requests)
 
 
-def test_packages_are_installed_in_order_with_the_documented_commands_and_never_from_the_package_index(
+def test_packages_are_installed_in_order_by_documented_commands_and_never_from_the_package_index(
     cloud: Cloud, offline: Vm, package_index: PackageIndex
 ) -> None:
     """The attack: a stranger registers the name of an internal package, which the job's first

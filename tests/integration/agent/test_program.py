@@ -25,8 +25,12 @@ def test_program_gets_the_documented_environment_and_arguments(cloud: Cloud, vm:
     cloud.wait_for_message("replica-exit")
 
     assert json.loads(vm.wait_for_line("ARGV ")[5:]) == [
-        "--name", "a b; $(rm x)", "--job-dir=x", "--job-dir", "gs://b/d",
-    ]  # fmt: skip
+        "--name",
+        "a b; $(rm x)",
+        "--job-dir=x",
+        "--job-dir",
+        "gs://b/d",
+    ]
     environment = json.loads(vm.wait_for_line("ENV ")[4:])
     assert json.loads(environment["TF_CONFIG"]) == {
         "cluster": CLUSTER,
@@ -149,7 +153,8 @@ def test_signal_that_deepspeed_prints_counts_before_the_traceback_of_a_peer(
 ) -> None:
     vm.program("""
         import sys, traceback
-        print("[ERROR] [launch.py:259:sigkill_handler] ['python', 'a.py'] exits with return code = -11")
+        said = "['python', 'a.py'] exits with return code = -11"
+        print("[ERROR] [launch.py:259:sigkill_handler] " + said)
         try:
             raise RuntimeError("Connection closed by peer")
         except RuntimeError:
@@ -224,7 +229,8 @@ def test_output_lines_appear_whole_and_in_order_while_the_program_runs(
 def test_child_processes_end_with_the_program(cloud: Cloud, vm: Vm) -> None:
     vm.program("""
         import subprocess, sys
-        sleep = [sys.executable, "-c", "import signal; signal.signal(15, signal.SIG_IGN); signal.pause()"]
+        ignore_sigterm = "import signal; signal.signal(15, signal.SIG_IGN); signal.pause()"
+        sleep = [sys.executable, "-c", ignore_sigterm]
         print("CHILD", subprocess.Popen(sleep).pid)
         print("DAEMON", subprocess.Popen(sleep, start_new_session=True).pid)
         sys.exit(3)

@@ -317,7 +317,8 @@ def test_checkpoint_signal_goes_to_the_program_alone(cloud: Cloud, vm: Vm) -> No
     """Its child processes, such as data loaders, have no handler for the signal and would die."""
     vm.program("""
         import signal, subprocess, sys, time
-        child = subprocess.Popen([sys.executable, "-c", "import signal; print('CHILD'); signal.pause()"])
+        wait = "import signal; print('CHILD'); signal.pause()"
+        child = subprocess.Popen([sys.executable, "-c", wait])
         signal.signal(signal.SIGUSR1, lambda *_: print("SAVED"))
         print("START")
         while True:

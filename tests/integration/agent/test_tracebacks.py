@@ -30,52 +30,137 @@ NO_PACKAGE = (
 TRACEBACKS = [
     ("", None),
     ("step 1\nstep 2\n", None),
-    (TB + MAIN + "ValueError: bad shape\n", ("ValueError", "bad shape", "trainer/task.py:41 in main")),
+    (
+        TB + MAIN + "ValueError: bad shape\n",
+        ("ValueError", "bad shape", "trainer/task.py:41 in main"),
+    ),
     (TB + MAIN + INNER + "AssertionError\n", ("AssertionError", "", f"engine/{FRAME}")),
-    (TB + MAIN + "tf.errors.NotFoundError: no gs://b\n", ("tf.errors.NotFoundError", "no gs://b", None)),
+    (
+        TB + MAIN + "tf.errors.NotFoundError: no gs://b\n",
+        ("tf.errors.NotFoundError", "no gs://b", None),
+    ),
     (TB + MAIN + "__main__.main.<locals>.Odd: x\n", ("__main__.main.<locals>.Odd", "x", None)),
     (TB + MAIN + "ValueError: one\ntwo\n  three\n", ("ValueError", "one\ntwo\n  three", None)),
-    (TB + MAIN + "KeyError: 'a'\n\nDuring handling of the above exception, another exception occurred:\n\n"
-     + TB + INNER + "OSError: b\n", ("OSError", "b", f"engine/{FRAME}")),
-    (TB + MAIN + "KeyError: 'a'\n\nThe above exception was the direct cause of the following exception:\n\n"
-     + TB + INNER + "RuntimeError: c\n", ("RuntimeError", "c", f"engine/{FRAME}")),
+    (
+        TB
+        + MAIN
+        + "KeyError: 'a'\n\n"
+        + "During handling of the above exception, another exception occurred:\n\n"
+        + TB
+        + INNER
+        + "OSError: b\n",
+        ("OSError", "b", f"engine/{FRAME}"),
+    ),
+    (
+        TB
+        + MAIN
+        + "KeyError: 'a'\n\n"
+        + "The above exception was the direct cause of the following exception:\n\n"
+        + TB
+        + INNER
+        + "RuntimeError: c\n",
+        ("RuntimeError", "c", f"engine/{FRAME}"),
+    ),
     (TB + MAIN + "ValueError: handled\nretrying\n" + "step\n" * 300, None),
-    (TB + MAIN + "ValueError: old\nok\n" + TB + INNER + "TypeError: new\n", ("TypeError", "new", f"engine/{FRAME}")),
-    (TB + MAIN + "ValueError: x\nException ignored in: <function F.__del__ at 0x7f>\n" + TB + INNER
-     + "TypeError: late\n", ("ValueError", "x", "trainer/task.py:41 in main")),
-    (TB + MAIN + "ValueError: x\n2026-11-21 03:00:00.1: W tensorflow/core: y\n", ("ValueError", "x", None)),
-    (TB + MAIN + "ValueError: x\nI0000 00:00:17.05 4531 port.cc:153] y\n", ("ValueError", "x", None)),
-    (TB + MAIN + "WARNING: All log messages before\nepoch: 3\n" + INNER + "ValueError: x\n",
-     ("ValueError", "x", f"engine/{FRAME}")),
-    (TB + MAIN + "  [Previous line repeated 996 more times]\nRecursionError: deep\n", ("RecursionError", "deep", None)),
+    (
+        TB + MAIN + "ValueError: old\nok\n" + TB + INNER + "TypeError: new\n",
+        ("TypeError", "new", f"engine/{FRAME}"),
+    ),
+    (
+        TB
+        + MAIN
+        + "ValueError: x\nException ignored in: <function F.__del__ at 0x7f>\n"
+        + TB
+        + INNER
+        + "TypeError: late\n",
+        ("ValueError", "x", "trainer/task.py:41 in main"),
+    ),
+    (
+        TB + MAIN + "ValueError: x\n2026-11-21 03:00:00.1: W tensorflow/core: y\n",
+        ("ValueError", "x", None),
+    ),
+    (
+        TB + MAIN + "ValueError: x\nI0000 00:00:17.05 4531 port.cc:153] y\n",
+        ("ValueError", "x", None),
+    ),
+    (
+        TB + MAIN + "WARNING: All log messages before\nepoch: 3\n" + INNER + "ValueError: x\n",
+        ("ValueError", "x", f"engine/{FRAME}"),
+    ),
+    (
+        TB + MAIN + "  [Previous line repeated 996 more times]\nRecursionError: deep\n",
+        ("RecursionError", "deep", None),
+    ),
     (TB + MAIN + "ValueError: crlf\n".replace("\n", "\r\n"), ("ValueError", "crlf", None)),
     (TB + MAIN, None),
-    ("".join(f"[rank0]: {line}\n" for line in (TB + MAIN + INNER + "ValueError: r\n").splitlines()),
-     ("ValueError", "r", f"engine/{FRAME}")),
-    ("  + Exception Group " + TB + "".join(f"  | {line}\n" for line in MAIN.splitlines())
-     + "  | ExceptionGroup: many (2 sub-exceptions)\n  +-+---------------- 1 ----------------\n    | ValueError: a\n"
-     + "    +------------------------------------\n",
-     ("ExceptionGroup", "many (2 sub-exceptions)", "trainer/task.py:41 in main")),
-    ("".join(f"      {line}\n" for line in (TB + '  File "<string>", line 2, in <module>\n'
-     + "RuntimeError: no compiler\n").splitlines()) + "      [end of output]\n",
-     ("RuntimeError", "no compiler", "<string>:2 in <module>")),
-    (TB + '  File "<frozen runpy>", line 189, in _run_module_as_main\n'
-     '  File "/a/trainer/task.py", line 3\n    def f(:\n'
-     "          ^\nSyntaxError: invalid syntax\n", ("SyntaxError", "invalid syntax", "trainer/task.py:3")),
-    ('  File "/a/trainer/task.py", line 3\n    def f(:\n          ^\nSyntaxError: invalid syntax\n',
-     ("SyntaxError", "invalid syntax", "trainer/task.py:3")),
-    ("/usr/bin/python3: No module named trainer.tsk\n", ("ModuleNotFoundError", "No module named trainer.tsk", "")),
+    (
+        "".join(
+            f"[rank0]: {line}\n" for line in (TB + MAIN + INNER + "ValueError: r\n").splitlines()
+        ),
+        ("ValueError", "r", f"engine/{FRAME}"),
+    ),
+    (
+        "  + Exception Group "
+        + TB
+        + "".join(f"  | {line}\n" for line in MAIN.splitlines())
+        + "  | ExceptionGroup: many (2 sub-exceptions)\n"
+        + "  +-+---------------- 1 ----------------\n"
+        + "    | ValueError: a\n"
+        + "    +------------------------------------\n",
+        ("ExceptionGroup", "many (2 sub-exceptions)", "trainer/task.py:41 in main"),
+    ),
+    (
+        "".join(
+            f"      {line}\n"
+            for line in (
+                TB + '  File "<string>", line 2, in <module>\n' + "RuntimeError: no compiler\n"
+            ).splitlines()
+        )
+        + "      [end of output]\n",
+        ("RuntimeError", "no compiler", "<string>:2 in <module>"),
+    ),
+    (
+        TB + '  File "<frozen runpy>", line 189, in _run_module_as_main\n'
+        '  File "/a/trainer/task.py", line 3\n    def f(:\n'
+        "          ^\nSyntaxError: invalid syntax\n",
+        ("SyntaxError", "invalid syntax", "trainer/task.py:3"),
+    ),
+    (
+        (
+            '  File "/a/trainer/task.py", line 3\n    def f(:\n'
+            "          ^\nSyntaxError: invalid syntax\n"
+        ),
+        ("SyntaxError", "invalid syntax", "trainer/task.py:3"),
+    ),
+    (
+        "/usr/bin/python3: No module named trainer.tsk\n",
+        ("ModuleNotFoundError", "No module named trainer.tsk", ""),
+    ),
     (NO_PACKAGE, ("ModuleNotFoundError", "No module named 'a'", "")),
     ("python3: can't open file 'x'\n", None),
     ("\ufffd\x00\n" + TB + MAIN + "ValueError: \ufffd\n", ("ValueError", "\ufffd", None)),
     (" " * 100_000 + TB + "(" * 50_000, None),
-    (BAR + TB + MAIN + "ValueError: x\n" + BAR + "\n", ("ValueError", "x", "trainer/task.py:41 in main")),
-    (BAR + "\r" + TB + MAIN + "ValueError: x\n" + BAR, ("ValueError", "x", "trainer/task.py:41 in main")),
-    (BAR + "".join(f"[rank0]: {line}\n" for line in (TB + MAIN + "ValueError: x\n").splitlines()) + BAR + "\n",
-     ("ValueError", "x", "trainer/task.py:41 in main")),
-    (BAR + "F1126 19:09:37.536597   30172 x.h:80] the service has ended\n", ("Aborted", "the service has ended", "")),
+    (
+        BAR + TB + MAIN + "ValueError: x\n" + BAR + "\n",
+        ("ValueError", "x", "trainer/task.py:41 in main"),
+    ),
+    (
+        BAR + "\r" + TB + MAIN + "ValueError: x\n" + BAR,
+        ("ValueError", "x", "trainer/task.py:41 in main"),
+    ),
+    (
+        BAR
+        + "".join(f"[rank0]: {line}\n" for line in (TB + MAIN + "ValueError: x\n").splitlines())
+        + BAR
+        + "\n",
+        ("ValueError", "x", "trainer/task.py:41 in main"),
+    ),
+    (
+        BAR + "F1126 19:09:37.536597   30172 x.h:80] the service has ended\n",
+        ("Aborted", "the service has ended", ""),
+    ),
     ("  traceback : " + TB + MAIN + "ValueError: x\n", None),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("output", "expected"), TRACEBACKS, ids=range(len(TRACEBACKS)))

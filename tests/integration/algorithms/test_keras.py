@@ -14,7 +14,13 @@ import pytest
 
 from tests.integration.algorithms.conftest import ROOT, Run, python_of
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.heavy(
+        fact="built-in algorithms learn",
+        quick="`integration/algorithms/test_xgboost.py`, boosted trees; `unit/algorithms`",
+    ),
+    pytest.mark.timeout(300),
+]
 
 Runner = Callable[..., Run]
 SUBSCRIBERS = "algorithm_wide_deep_learner/subscribers.csv"

@@ -15,6 +15,10 @@ import pytest
 
 from tests.integration.algorithms.conftest import Run, python_of, start
 
+HEAVY = pytest.mark.heavy(
+    fact="built-in algorithms learn", quick="boosted trees in the same module; `unit/algorithms`"
+)
+
 pytestmark = pytest.mark.slow
 
 Runner = Callable[..., Run]
@@ -60,14 +64,15 @@ from instance_generator import encode_row
 metadata = json.load(open(sys.argv[1] + "/artifacts/metadata.json"))
 model = xgboost.Booster(model_file=sys.argv[1] + "/model/model.ubj")
 rows = [line.rstrip("\\n").split(",") for line in open(sys.argv[2])]
-matrix = xgboost.DMatrix(numpy.array([encode_row(row[1:], metadata) for row in rows], dtype=numpy.float32))
+encoded = [encode_row(row[1:], metadata) for row in rows]
+matrix = xgboost.DMatrix(numpy.array(encoded, dtype=numpy.float32))
 classes = metadata["target"]["classes"]
 predicted = [classes[int(score > 0.5)] for score in model.predict(matrix)]
 print(sum(a == row[0] for a, row in zip(predicted, rows)) / len(rows))
 """
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_client_predicts_categories_and_missing_values_with_the_stored_artifacts(
     run: Runner, data: Path
 ) -> None:
@@ -93,7 +98,7 @@ def test_client_predicts_categories_and_missing_values_with_the_stored_artifacts
     assert float(predicted.stdout) > ran.metrics["baseline_accuracy"] + 0.05
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_restarted_job_continues_after_the_stored_round(run: Runner, data: Path) -> None:
     path = data / "algorithm_boosted_trees/wine.csv"
     arguments = (f"--training_data_path={path}", "--objective=multi:softprob", "--num_class=3")
@@ -108,7 +113,7 @@ def test_restarted_job_continues_after_the_stored_round(run: Runner, data: Path)
     assert "resuming" not in other.output
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_data_that_do_not_fit_the_objective_end_with_status_2(run: Runner, data: Path) -> None:
     ran = run(
         "boosted_trees",
@@ -147,7 +152,7 @@ def run_replicas(job_dir: Path, count: int, arguments: list[str]) -> list[Run]:
     ]
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_distributed_xgboost_learns_digits_from_the_files_of_all_replicas(
     tmp_path: Path, data: Path
 ) -> None:
@@ -167,7 +172,7 @@ def test_distributed_xgboost_learns_digits_from_the_files_of_all_replicas(
     assert "from 3 of 6 files" in second.output
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_categories_are_refused_by_the_replica_that_reads_them_at_once(
     tmp_path: Path, data: Path
 ) -> None:
@@ -182,7 +187,7 @@ def test_categories_are_refused_by_the_replica_that_reads_them_at_once(
     assert (peer.exit_status, peer.output.count("XGBoostError") > 0) == (1, True), peer.output
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_fewer_files_than_replicas_are_refused(tmp_path: Path, data: Path) -> None:
     arguments = [
         f"--training_data_path={data / 'algorithm_boosted_trees/wine.csv'}",

@@ -96,9 +96,7 @@ class Api:
         agent: str = "test",
         **query: str,
     ) -> tuple[int, dict[str, Any]]:
-        data = (
-            body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-        )
+        data = body if isinstance(body, bytes) else _encoded(body)
         headers = {"User-Agent": agent, **({"Authorization": f"Bearer {token}"} if token else {})}
         response = self.http.open(
             path, method=method, data=data, headers=headers, query_string={"alt": "json", **query}
@@ -179,3 +177,7 @@ def quota_error(sentence: str, *, limit: int, retry_s: int) -> dict[str, Any]:
             {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{retry_s}s"},
         ],
     }
+
+
+def _encoded(body: object) -> bytes:
+    return b"" if body is None else json.dumps(body).encode()

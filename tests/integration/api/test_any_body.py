@@ -132,7 +132,9 @@ def test_any_body_creates_a_complete_job_or_nothing(request: tuple[str, bytes]) 
     check_complete_job_or_nothing(*request)
 
 
-@pytest.mark.heavy
+@pytest.mark.heavy(
+    fact="no body of a request creates half of a job", quick="thirty bodies in the same module"
+)
 @pytest.mark.timeout(1800)
 @given(REQUESTS)
 @examples_setting(10_000)

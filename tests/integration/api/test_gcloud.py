@@ -280,10 +280,16 @@ def test_gcloud_reports_missing_permission_and_unknown_token(gcloud: Gcloud, wor
 
 def test_gcloud_ai_manages_custom_jobs(gcloud: Gcloud, world: World) -> None:
     created = gcloud.run(
-        "ai", "custom-jobs", "create", *PLACE, "--display-name=digits", "--labels=team=vision", "--args=--epochs,5",
+        "ai",
+        "custom-jobs",
+        "create",
+        *PLACE,
+        "--display-name=digits",
+        "--labels=team=vision",
+        "--args=--epochs,5",
         "--worker-pool-spec=machine-type=n1-standard-4,replica-count=1,container-image-uri=gcr.io/p/i:1",
         "--worker-pool-spec=machine-type=n1-standard-4,replica-count=2,container-image-uri=gcr.io/p/i:1",
-    )  # fmt: skip
+    )
     assert created.returncode == 0, created.stderr
     (job,) = world.store.recent_jobs(5)
     number = job.job_id.removeprefix("custom_")
@@ -326,9 +332,15 @@ def test_gcloud_ai_manages_tuning_jobs(gcloud: Gcloud, world: World, tmp_path: P
         yaml.safe_dump({"studySpec": study, "trialJobSpec": {"workerPoolSpecs": [pool]}})
     )
     created = gcloud.run(
-        "ai", "hp-tuning-jobs", "create", *PLACE, "--display-name=tuning", f"--config={config}",
-        "--max-trial-count=4", "--parallel-trial-count=2",
-    )  # fmt: skip
+        "ai",
+        "hp-tuning-jobs",
+        "create",
+        *PLACE,
+        "--display-name=tuning",
+        f"--config={config}",
+        "--max-trial-count=4",
+        "--parallel-trial-count=2",
+    )
     assert created.returncode == 0, created.stderr
     (job,) = world.store.recent_jobs(5)
     number = job.job_id.removeprefix("custom_")

@@ -21,7 +21,16 @@ ROOT = Path(__file__).parents[3]
 PYTHON = ROOT / ".images" / "aiplatform" / "bin" / "python"
 PROGRAM = Path(__file__).parent / "programs" / "vertex_sdk.py"
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.heavy(
+        fact="Vertex AI's SDK manages jobs",
+        quick=(
+            "`integration/api/test_custom_jobs.py`, `integration/api/test_tuning_jobs.py` with the"
+            " same requests"
+        ),
+    ),
+    pytest.mark.timeout(300),
+]
 
 
 def advance(world: World, number: str) -> None:

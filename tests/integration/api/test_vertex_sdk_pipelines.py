@@ -19,7 +19,13 @@ from trainmaster.memory.access import MemoryAccess
 
 PROGRAM = Path(__file__).parent / "programs" / "vertex_pipeline_calls.py"
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.heavy(
+        fact="Vertex AI's SDK runs training pipelines",
+        quick="`integration/api/test_training_pipelines.py` with the same requests",
+    ),
+    pytest.mark.timeout(300),
+]
 
 
 @pytest.fixture(scope="module")

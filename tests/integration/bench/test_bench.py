@@ -16,7 +16,10 @@ from bench.figures import Figure
 from bench.report import Row
 
 
-@pytest.mark.heavy
+@pytest.mark.heavy(
+    fact="each measurement of `make bench` works",
+    quick="`integration/cost`, `integration/bench/test_peers.py`",
+)
 def test_quick_benchmark_measures_everything(firestore_emulator: str, tmp_path: Path) -> None:
     page = tmp_path / "benchmarks.md"
     page.write_text("")

@@ -101,7 +101,7 @@ def test_ranks_that_meet_share_a_step_and_fail_without_each_other(tmp_path: Path
     os.kill(run.processes[1], signal.SIGKILL)
     assert system.started[0].wait(30) == 1
     steps = [
-        [one.at for one in run.moments if one.moment == "step" and one.rank == rank]
+        [moment.at for moment in run.moments if moment.moment == "step" and moment.rank == rank]
         for rank in (0, 1)
     ]
     assert abs(len(steps[0]) - len(steps[1])) <= 1
@@ -134,8 +134,8 @@ def test_stockout_has_steps_of_fewer_ranks_and_of_all_again(
     try:
         values = {
             name.rpartition(": ")[2]: value
-            for one in stockout(system, run, 1)
-            for name, value in one.items()
+            for row in stockout(system, run, 1)
+            for name, value in row.items()
         }
     finally:
         system.end(run)

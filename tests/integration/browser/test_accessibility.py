@@ -31,7 +31,10 @@ REPEATED = ("?replica=worker-0", "/cancel", "/resubmit", "/delete")
 """Ends of the paths of pages that look like another page: charts of one replica, and questions like
 that for labels.
 """
-HEAVY = pytest.mark.heavy
+HEAVY = pytest.mark.heavy(
+    fact="pages have no barriers",
+    quick="the same test with the pages of a failed job; the colours of the dark scheme",
+)
 """axe-core takes a second of CPU for each page."""
 
 

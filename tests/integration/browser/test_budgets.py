@@ -21,6 +21,11 @@ from tests.support.console_budgets import measured_pages, prepare, server_figure
 from tests.support.large_console import LargeConsole
 from tests.support.serving import serving
 
+HEAVY = pytest.mark.heavy(
+    fact="the console keeps its budgets of time and space",
+    quick="the server with a tenth of the size, in the same module",
+)
+
 SIZE: Final = 1_000
 UPDATES: Final = 8
 PAGES: Final = measured_pages(SIZE, SIZE, SIZE)
@@ -44,16 +49,19 @@ _OBSERVE: Final = """
 window.shift = 0;
 window.tasks = [0];
 window.updates = 0;
-new PerformanceObserver(list => list.getEntries().forEach(entry => { window.shift += entry.value; }))
-  .observe({type: 'layout-shift', buffered: true});
-new PerformanceObserver(list => list.getEntries().forEach(entry => window.tasks.push(entry.duration)))
-  .observe({type: 'longtask', buffered: true});
+new PerformanceObserver(list => list.getEntries().forEach(entry => {
+  window.shift += entry.value;
+})).observe({type: 'layout-shift', buffered: true});
+new PerformanceObserver(list => list.getEntries().forEach(entry => {
+  window.tasks.push(entry.duration);
+})).observe({type: 'longtask', buffered: true});
 document.addEventListener('console:updated', () => { window.updates += 1; });
 """
 """Count shifts, tasks above 50 ms, and updates."""
 _PAINT: Final = """() => new Promise(done => new PerformanceObserver(list => {
 const paint = list.getEntriesByName('first-contentful-paint')[0];
-if (paint) requestAnimationFrame(() => setTimeout(() => done([paint.startTime, performance.now()]), 0));
+const finish = () => done([paint.startTime, performance.now()]);
+if (paint) requestAnimationFrame(() => setTimeout(finish, 0));
 }).observe({type: 'paint', buffered: true}))"""
 """First contentful paint, and the time until the browser is idle after it, in milliseconds since
 the navigation.
@@ -62,8 +70,12 @@ _BRUSH: Final = """() => {
 const area = document.querySelector('rect.brush-area');
 area.scrollIntoView({behavior: 'instant', block: 'center'});
 const box = area.getBoundingClientRect();
-const send = (type, share) => area.dispatchEvent(new PointerEvent(type, {bubbles: true, pointerId: 1,
-  clientX: box.x + box.width / 2, clientY: box.bottom - box.height * share}));
+const send = (type, share) => area.dispatchEvent(new PointerEvent(type, {
+  bubbles: true,
+  pointerId: 1,
+  clientX: box.x + box.width / 2,
+  clientY: box.bottom - box.height * share,
+}));
 area.setPointerCapture = () => {};
 const frame = () => new Promise(done => requestAnimationFrame(() => setTimeout(done, 0)));
 return (async () => {
@@ -124,7 +136,7 @@ def check(figures: Figures, known: Collection[str] = ()) -> None:
     ] == []
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_server_keeps_its_budgets(site: LargeConsole) -> None:
     check(server_figures(site, PAGES, repetitions=5))
 
@@ -135,13 +147,13 @@ def test_server_of_a_tenth_of_the_size_keeps_the_budgets() -> None:
     check(server_figures(small, measured_pages(SIZE // 10, SIZE // 10, SIZE // 10), repetitions=2))
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_following_a_log_keeps_its_budgets_of_space(page: Page, site: LargeConsole) -> None:
     figures = measure_following(page, site, UPDATES)
     check({name: figure for name, figure in figures.items() if figure.unit != BUSY})
 
 
-@pytest.mark.heavy
+@HEAVY
 @pytest.mark.timeout(900)
 def test_pages_are_drawn_within_their_budgets(page: Page, site: LargeConsole) -> None:
     """Layout shifts, and times of the browser."""

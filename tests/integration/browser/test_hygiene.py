@@ -21,6 +21,11 @@ from tests.support.console_browser import (
 )
 from tests.support.world import World
 
+HEAVY = pytest.mark.heavy(
+    fact="each page has its exact headers and no error",
+    quick="headers of four pages in the same module, `unit/console/test_web.py`",
+)
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 HEADERS: Final = {
@@ -52,7 +57,7 @@ def visit(page: Page, path: str) -> None:
     assert "owned" not in page.title()
 
 
-@pytest.mark.heavy
+@HEAVY
 @pytest.mark.parametrize("make_world", [running_world, failed_world])
 def test_pages_of_a_job_show_no_error_and_have_exact_headers(
     browser: Browser, make_world: type[World]
@@ -62,7 +67,7 @@ def test_pages_of_a_job_show_no_error_and_have_exact_headers(
             visit(page, path)
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_pages_of_a_large_and_of_a_tuning_job_show_no_error(browser: Browser) -> None:
     with opened(browser, large_world()) as (page, _):
         for path in ("/jobs/digits_1", "/jobs/digits_1?replicas=1", "/jobs/digits_1?table=1&all=1"):

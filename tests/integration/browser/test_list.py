@@ -185,7 +185,10 @@ def test_open_list_receives_a_page_only_when_it_changed_and_its_counts_follow_th
         assert (chips(page), total(page)) == ({"Queued": 44, "Cancelled": 16}, "60 jobs.")
 
 
-@pytest.mark.heavy
+@pytest.mark.heavy(
+    fact="a list of a thousand jobs is fast and complete",
+    quick="`unit/console/test_job_list.py` with 40 jobs",
+)
 def test_thousand_jobs_are_fast_and_the_last_one_is_reachable(browser: Browser) -> None:
     world = world_of_jobs(1_050)
     with opened(browser, world, has_prompt_polls=True) as (page, _):
@@ -196,12 +199,21 @@ def test_thousand_jobs_are_fast_and_the_last_one_is_reachable(browser: Browser) 
             "four times the budget: other programs use the machine, too"
         )
         page.evaluate("for (const row of document.querySelectorAll('tbody tr')) row.isKept = true")
-        page.evaluate("""() => { window.touched = new Set();
-            new MutationObserver(records => { for (const record of records) {
-              const node = record.target.nodeType === 1 ? record.target : record.target.parentElement;
-              window.touched.add(node?.closest('tr')?.id || node?.id || node?.tagName); } })
-            .observe(document.querySelector('tbody'), {subtree: true, childList: true, characterData: true,
-            attributes: true}); }""")
+        page.evaluate("""() => {
+            window.touched = new Set();
+            const everything = {
+                subtree: true,
+                childList: true,
+                characterData: true,
+                attributes: true,
+            };
+            new MutationObserver(records => {
+                for (const {target} of records) {
+                    const node = target.nodeType === 1 ? target : target.parentElement;
+                    window.touched.add(node?.closest('tr')?.id || node?.id || node?.tagName);
+                }
+            }).observe(document.querySelector('tbody'), everything);
+        }""")
         cancel_job("digits_0702", "anna", world.deps)
         page.locator("#job-digits_0702 .state-cancelled").wait_for(state="attached")
         assert set(page.evaluate("[...window.touched]")) == {"job-digits_0702"}

@@ -17,6 +17,11 @@ from tests.support.console_browser import (
 from tests.support.console_site import Site
 from trainmaster.console.pages.log_window import FOLLOWED_MAX, LINES_MAX
 
+HEAVY = pytest.mark.heavy(
+    fact="a long log is a window that follows its end and names its gaps",
+    quick="`unit/console/test_log_page.py`, following in the same module",
+)
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 LINES = (
@@ -71,7 +76,7 @@ def assert_in_order_and_once(shown: list[str]) -> None:
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_log_of_100_000_lines_is_shown_as_a_window_and_followed_line_by_line(
     browser: Browser,
 ) -> None:
@@ -115,7 +120,7 @@ def test_following_stops_on_scroll_up_counts_new_lines_and_continues(browser: Br
         assert page.locator("#follow").inner_text() == "Following"
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_page_that_falls_behind_names_the_gap_and_opens_it(browser: Browser) -> None:
     with opened(browser, running_world(), has_prompt_polls=True) as (page, site):
         log = GrowingLog(site)

@@ -59,10 +59,19 @@ def scripted() -> World:
 def lanes(page: Page) -> dict[str, list[dict[str, str]]]:
     """Return the bars of each lane: name → attributes and title of each bar."""
     found: dict[str, list[dict[str, str]]] = page.evaluate(
-        """() => Object.fromEntries([...document.querySelectorAll('svg.timeline .lane')].map(lane => [
-        lane.querySelector('.lane-name').textContent,
-        [...lane.querySelectorAll('rect.bar')].map(bar => ({kind: bar.getAttribute('class'),
-        x: bar.getAttribute('x'), width: bar.getAttribute('width'), title: bar.textContent}))]))"""
+        """() => {
+            const attributes = bar => ({
+                kind: bar.getAttribute('class'),
+                x: bar.getAttribute('x'),
+                width: bar.getAttribute('width'),
+                title: bar.textContent,
+            });
+            const lanes = [...document.querySelectorAll('svg.timeline .lane')];
+            return Object.fromEntries(lanes.map(lane => [
+                lane.querySelector('.lane-name').textContent,
+                [...lane.querySelectorAll('rect.bar')].map(attributes),
+            ]));
+        }"""
     )
     return found
 
@@ -195,7 +204,10 @@ def test_range_of_the_timeline_survives_a_reload_and_hides_what_is_outside(
         assert "from, to: must be a range" in page.locator("main").inner_text()
 
 
-@pytest.mark.heavy
+@pytest.mark.heavy(
+    fact="the timeline of a large job hides replicas without incidents",
+    quick="`unit/console/test_timeline.py`",
+)
 def test_large_job_shows_replicas_with_incidents_first_and_counts_the_hidden_ones(
     browser: Browser,
 ) -> None:

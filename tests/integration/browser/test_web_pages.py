@@ -33,7 +33,14 @@ from trainmaster_emulators.process.loopback import CallError, call
 from trainmaster_emulators.process.state import StackConfig
 from trainmaster_emulators.services import grpc_gate, http_gate
 
-pytestmark = [pytest.mark.emulator, pytest.mark.heavy, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.emulator,
+    pytest.mark.heavy(
+        fact="a hostile web page reaches no service of the stack",
+        quick="`integration/stack/test_browser_guard.py`",
+    ),
+    pytest.mark.timeout(600),
+]
 """`make test` covers the guard of each server in tests/integration/stack/test_browser_guard.py."""
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.each_row import each_row
 from tests.support.jobs import CHIEF, WORKER_0, a_job, at, ready
 from trainmaster.cli.recorded_goodput import read_recorded_goodput
 from trainmaster.core.model.job import Job, JobState
@@ -87,7 +86,7 @@ def history(log: Log, random: Random) -> tuple[Job, float]:
     return job, max(steps, done + 20) * STEP_S / (last - at(0)).total_seconds()
 
 
-@each_row("seed", range(8))
+@pytest.mark.parametrize("seed", range(8))
 def test_share_of_productive_time_equals_the_steps_that_count(seed: int) -> None:
     log = Log()
     job, productive = history(log, Random(seed))  # noqa: S311

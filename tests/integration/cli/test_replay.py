@@ -1,8 +1,10 @@
 """A message of each kind becomes a dead letter on Google's Pub/Sub emulator, and is replayed after
 the fix.
 
-    refused    the release raises PermanentError: the function keeps the message at its first delivery, with the reason
-    failing    the release raises another error: Pub/Sub moves the message after its delivery attempts
+    refused    the release raises PermanentError: the function keeps the message at its first
+               delivery, with the reason
+    failing    the release raises another error: Pub/Sub moves the message after its delivery
+               attempts
 
 After the fix, `trainmaster dead-letters replay --all` must let every message's job succeed. The
 functions are the real ones, behind real push subscriptions; VMs and state are in memory.

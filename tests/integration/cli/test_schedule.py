@@ -92,7 +92,8 @@ class SchedulerApi(BaseHTTPRequestHandler):
         body = self._body()
         known = body["name"] in self.jobs
         parent = self.path.partition("?")[0] == f"/v1/{body['name'].rpartition('/jobs/')[0]}/jobs"
-        self._answer(409 if known else 200 if parent else 404, body)
+        status = 200 if parent else 404
+        self._answer(409 if known else status, body)
 
     def do_PATCH(self) -> None:
         name = self.path.partition("?")[0].removeprefix("/v1/")

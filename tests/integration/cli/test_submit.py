@@ -235,9 +235,16 @@ def test_submit_fills_the_time_into_the_job_id(installation: Installation, tmp_p
 
 def test_submit_without_job_file_uses_the_flags(installation: Installation, tmp_path: Path) -> None:
     result = installation.run(
-        "submit", "digits_1", f"--package-path={make_package(tmp_path)}", "--module-name=trainer.task",
-        "--region=us-central1", "--runtime-version=2.21", "--", "--epochs", "5",
-    )  # fmt: skip
+        "submit",
+        "digits_1",
+        f"--package-path={make_package(tmp_path)}",
+        "--module-name=trainer.task",
+        "--region=us-central1",
+        "--runtime-version=2.21",
+        "--",
+        "--epochs",
+        "5",
+    )
     assert result.exit_code == 0, result.output
     program = installation.store.recent_jobs(1)[0].plan.program
     assert program.args == ("--epochs", "5")
@@ -429,10 +436,21 @@ def test_submit_reads_flags_as_gcloud_does(
     installation: Installation, chief: tuple[str, ...]
 ) -> None:
     result = installation.run(
-        "submit", "flags_1", "--region=us-central1", "--packages", "gs://my-bucket/a-0.1.tar.gz", "--module-name=t",
-        "--runtime-version=2.21", *chief, "--project=my-project", "--verbosity=debug", "-q", "--no-enable-web-access",
-        "--", "true",
-    )  # fmt: skip
+        "submit",
+        "flags_1",
+        "--region=us-central1",
+        "--packages",
+        "gs://my-bucket/a-0.1.tar.gz",
+        "--module-name=t",
+        "--runtime-version=2.21",
+        *chief,
+        "--project=my-project",
+        "--verbosity=debug",
+        "-q",
+        "--no-enable-web-access",
+        "--",
+        "true",
+    )
     assert result.exit_code == 0, result.output
     (job,) = installation.store.recent_jobs(9)
     assert (job.plan.program.args, job.plan.primary.task_type) == (("true",), "chief")
@@ -453,14 +471,19 @@ def test_submit_without_a_job_names_what_is_missing(installation: Installation) 
 def test_submit_describes_worker_pools_by_options_as_gcloud_ai_does(
     installation: Installation,
 ) -> None:
-    python = "python-module=t.task,executor-image-uri=us-docker.pkg.dev/vertex-ai/training/pytorch-gpu.2-4.py310:latest"
+    image = "us-docker.pkg.dev/vertex-ai/training/pytorch-gpu.2-4.py310:latest"
+    python = f"python-module=t.task,executor-image-uri={image}"
     gpu = "accelerator-type=nvidia-tesla-t4"
     result = installation.run(
-        "submit", "--display-name=My waves", "--region=us-central1", "--python-package-uris=gs://bkt/a-1.tar.gz",
+        "submit",
+        "--display-name=My waves",
+        "--region=us-central1",
+        "--python-package-uris=gs://bkt/a-1.tar.gz",
         f"--worker-pool-spec=machine-type=n1-standard-8,{gpu},{python}",
-        "--worker-pool-spec", f"machine-type=n1-standard-4,replica-count=3,{gpu},accelerator-count=2,{python}",
+        "--worker-pool-spec",
+        f"machine-type=n1-standard-4,replica-count=3,{gpu},accelerator-count=2,{python}",
         "--args=--epochs=5",
-    )  # fmt: skip
+    )
     assert result.exit_code == 0, result.output
     (job,) = installation.store.recent_jobs(9)
     assert job.job_id.startswith("My_waves_")

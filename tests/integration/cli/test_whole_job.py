@@ -18,6 +18,11 @@ import pytest
 
 from tests.support.stack import LocalStack, eventually
 
+HEAVY = pytest.mark.heavy(
+    fact="commands and SDKs follow and show a whole job",
+    quick="`integration/cli` on adapters in memory",
+)
+
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 PROGRAM = """
@@ -30,7 +35,8 @@ PROGRAM = """
     print('{"severity": "NOTICE", "message": "as json", "loss": 0.5}')
     if "--fail" in sys.argv and task["type"] == "worker":
         raise ValueError("bad shape")
-    # The chief of a failing job outlasts the workers' restarts on any machine; the service stops it.
+    # The chief of a failing job outlasts the workers' restarts on any machine.
+    # The service stops it.
     time.sleep(300 if "--fail" in sys.argv else 2)
 """
 
@@ -94,7 +100,7 @@ def test_doctor_finds_no_problem_on_the_local_stack(stack: LocalStack) -> None:
     assert "FIX" not in result.stdout
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_prices_are_fetched_and_listed_on_the_local_stack(stack: LocalStack) -> None:
     updated = trainmaster(stack, "prices", "update")
     assert updated.returncode == 0, updated.stderr
@@ -102,7 +108,7 @@ def test_prices_are_fetched_and_listed_on_the_local_stack(stack: LocalStack) -> 
     assert listed, "no machine has a price"
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_job_is_followed_and_shown_like_in_gcloud(stack: LocalStack, package: Path) -> None:
     job_id = f"cli_{uuid.uuid4().hex[:8]}"
     result = submit(stack, job_id, package, "200x200", workers=1)
@@ -123,9 +129,15 @@ def test_job_is_followed_and_shown_like_in_gcloud(stack: LocalStack, package: Pa
     assert "Job completed successfully." in service_lines
 
     gcloud = stack.run(
-        "env", "CLOUDSDK_ML_ENGINE_POLLING_INTERVAL=1", "gcloud", "ai-platform", "jobs", "stream-logs", job_id,
+        "env",
+        "CLOUDSDK_ML_ENGINE_POLLING_INTERVAL=1",
+        "gcloud",
+        "ai-platform",
+        "jobs",
+        "stream-logs",
+        job_id,
         timeout_s=240,
-    )  # fmt: skip
+    )
     assert gcloud.returncode == 0, gcloud.stderr
     rows = [line.split("\t") for line in gcloud.stdout.splitlines()]
     assert steps([(row[2], row[-1]) for row in rows if len(row) > 2]) == expected
@@ -135,7 +147,7 @@ def test_job_is_followed_and_shown_like_in_gcloud(stack: LocalStack, package: Pa
     assert re.search(r"primary|master|chief", trainmaster(stack, "jobs", "why", job_id).stdout)
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_failed_job_gives_status_1_and_logs_its_traceback(stack: LocalStack, package: Path) -> None:
     job_id = f"cli_{uuid.uuid4().hex[:8]}"
     result = submit(stack, job_id, package, "200x20", "--fail")
@@ -154,7 +166,7 @@ def test_failed_job_gives_status_1_and_logs_its_traceback(stack: LocalStack, pac
     assert "Job failed." in errors
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_stream_logs_shows_every_line_of_four_fast_replicas(
     stack: LocalStack, package: Path
 ) -> None:
@@ -171,7 +183,7 @@ def test_stream_logs_shows_every_line_of_four_fast_replicas(
     )
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_uploaded_job_file_with_time_in_its_id_gets_the_upload_time(
     stack: LocalStack, tmp_path: Path
 ) -> None:
@@ -210,7 +222,7 @@ def test_uploaded_job_file_with_time_in_its_id_gets_the_upload_time(
     assert f"was submitted by the upload of {uri}" in trainmaster(stack, "why", job_ids[0]).stdout
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_vertex_sdk_packages_a_script_and_waits_for_its_job(
     stack: LocalStack, tmp_path: Path
 ) -> None:
@@ -222,9 +234,13 @@ def test_vertex_sdk_packages_a_script_and_waits_for_its_job(
     result = stack.run(
         str(root / ".images" / "aiplatform" / "bin" / "python"),
         str(root / "tests" / "integration" / "api" / "programs" / "vertex_sdk_script.py"),
-        f"http://{stack.state.endpoints.api}", stack.token, config.project, config.bucket, str(tmp_path / "task.py"),
+        f"http://{stack.state.endpoints.api}",
+        stack.token,
+        config.project,
+        config.bucket,
+        str(tmp_path / "task.py"),
         timeout_s=240,
-    )  # fmt: skip
+    )
     assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-4000:]
     _, number, state = result.stdout.splitlines()[-1].split()
     assert state == "JOB_STATE_SUCCEEDED"
@@ -234,7 +250,7 @@ def test_vertex_sdk_packages_a_script_and_waits_for_its_job(
     assert f"TRAINED ['--epochs', '5'] gs://{config.bucket}/out/model/" in log
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_vertex_sdk_runs_training_pipelines_to_their_end(stack: LocalStack, tmp_path: Path) -> None:
     (tmp_path / "task.py").write_text(
         "import os, sys; print('TRAINED', sys.argv[1:], os.environ['AIP_MODEL_DIR'])"
@@ -244,9 +260,13 @@ def test_vertex_sdk_runs_training_pipelines_to_their_end(stack: LocalStack, tmp_
     result = stack.run(
         str(root / ".images" / "aiplatform" / "bin" / "python"),
         str(root / "tests" / "integration" / "api" / "programs" / "vertex_pipelines.py"),
-        f"http://{stack.state.endpoints.api}", stack.token, config.project, config.bucket, str(tmp_path / "task.py"),
+        f"http://{stack.state.endpoints.api}",
+        stack.token,
+        config.project,
+        config.bucket,
+        str(tmp_path / "task.py"),
         timeout_s=380,
-    )  # fmt: skip
+    )
     assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-4000:]
     results = json.loads(result.stdout.splitlines()[-1])
     for name, epochs in (("script", 5), ("package", 6)):

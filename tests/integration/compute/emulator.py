@@ -158,14 +158,30 @@ def running_emulator(
     with log.open("wb") as output:
         process = subprocess.Popen(
             [
-                sys.executable, *program, "--port", str(port), "--state-dir", str(state_dir),
-                "--project", PROJECT, "--images", str(images), "--step-s", "0.05", "--maintenance-notice-s", "0.5",
-                "--run-min-s", "0.5", "--shutdown-s", "5", *options,
+                sys.executable,
+                *program,
+                "--port",
+                str(port),
+                "--state-dir",
+                str(state_dir),
+                "--project",
+                PROJECT,
+                "--images",
+                str(images),
+                "--step-s",
+                "0.05",
+                "--maintenance-notice-s",
+                "0.5",
+                "--run-min-s",
+                "0.5",
+                "--shutdown-s",
+                "5",
+                *options,
             ],
             env={**os.environ, "PUBSUB_EMULATOR_HOST": pubsub},
             stdout=output,
             stderr=output,
-        )  # fmt: skip
+        )
     emulator = Emulator(process, f"http://127.0.0.1:{port}", state_dir)
 
     def is_healthy() -> bool:

@@ -1,6 +1,8 @@
 """Job documents by theme, and their golden bulk-insert requests.
 
-    python -m tests.integration.compute.request_cases        rewrites golden/; review the changes before committing them
+    python -m tests.integration.compute.request_cases
+
+rewrites golden/. Review the changes before committing them.
 
 The requests of a case are those of the first provisioning, or of the provisioning after some VMs
 were lost. The minimal request is stored completely, all others as differences from it, so that a

@@ -99,8 +99,10 @@ def test_recursive_response_is_camel_case_json_except_for_attributes(
     assert tree["instance"]["attributes"] == {"my-key": "value", "empty": ""}
     assert tree["instance"]["networkInterfaces"] == [{"ip": "127.0.0.1"}]
     assert tree["instance"]["serviceAccounts"]["default"] == {
-        "aliases": ["default"], "email": IDENTITY.email, "scopes": ["a", "b"],
-    }  # fmt: skip
+        "aliases": ["default"],
+        "email": IDENTITY.email,
+        "scopes": ["a", "b"],
+    }
     assert json.loads(get(server, "instance/attributes/?recursive=true")[0]) == {
         "my-key": "value",
         "empty": "",
@@ -208,7 +210,8 @@ import google.auth, google.auth.transport.requests, google.oauth2.id_token
 request = google.auth.transport.requests.Request()
 credentials, project = google.auth.default()
 credentials.refresh(request)
-print(type(credentials).__module__, project, credentials.service_account_email, bool(credentials.token))
+has_token = bool(credentials.token)
+print(type(credentials).__module__, project, credentials.service_account_email, has_token)
 print(google.oauth2.id_token.fetch_id_token(request, "audience"), flush=True)
 """
 

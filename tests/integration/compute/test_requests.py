@@ -17,7 +17,6 @@ from tests.integration.compute.request_cases import (
     differences,
     minimal_request,
 )
-from tests.support.each_row import each_row
 from tests.unit.jobspec.machine_requests import machine_requests
 from trainmaster.core.model.job import Label
 from trainmaster.core.model.label_rules import LABELS_MAX
@@ -73,7 +72,7 @@ def test_minimal_job_makes_the_golden_request() -> None:
     assert minimal_request() == golden("minimal")
 
 
-@each_row("theme, name", CASES)
+@pytest.mark.parametrize(("theme", "name"), CASES)
 def test_job_makes_the_golden_requests_that_compute_accepts(theme: str, name: str) -> None:
     case = THEMES[theme][name]
     assert differences(case) == golden(theme)[name]
@@ -88,7 +87,7 @@ def test_each_golden_request_has_a_case() -> None:
     assert all(list(golden(theme)) == list(cases) for theme, cases in THEMES.items())
 
 
-@each_row("name", MACHINES)
+@pytest.mark.parametrize("name", MACHINES)
 def test_request_for_each_supported_machine_is_accepted(name: str) -> None:
     """The emulator offers every machine type in every region, which is a simplification."""
     for request in Case(MACHINES[name]).requests():

@@ -80,8 +80,10 @@ def test_user_install_overrides_a_package_of_the_image_in_this_vm_only(
     version, *folders = run([first, "-c", installed], homes[0]).splitlines()
     assert version == "1.0"
     assert len(folders) == len(set(folders))
-    order = [next(place for place, folder in enumerate(folders) if text in folder)
-             for text in (f"{tmp_path}/vm-0/", "/.local/", f"{image}/")]  # fmt: skip
+    order = [
+        next(place for place, folder in enumerate(folders) if text in folder)
+        for text in (f"{tmp_path}/vm-0/", "/.local/", f"{image}/")
+    ]
     assert order == sorted(order), "the user site comes before the image"
     script = str(Path(first).parent / "report-version")
     assert run([script], homes[0]) == "script 1.0"

@@ -30,7 +30,8 @@ while :; do sleep 0.1; done
 
 AGENT = """
 mkdir -p "$HOME/trainer"; cd "$HOME"
-echo 'import time; print("training", flush=True); time.sleep(600)' > trainer/task.py; touch trainer/__init__.py
+echo 'import time; print("training", flush=True); time.sleep(600)' > trainer/task.py
+touch trainer/__init__.py
 cat > agent.py <<'EOF'
 import os, subprocess, sys
 if os.path.exists("gcsfuse"):
@@ -62,8 +63,13 @@ def test_startup_script_runs_with_its_own_home_and_environment(emulator: Emulato
     _, prefix, names, work, *_ = emulator.serial("vm").splitlines()
     assert Path(prefix, "bin", "python3").exists()
     assert set(names.split()) - {"PWD", "SHLVL", "_", "OLDPWD"} == {
-        "GCE_METADATA_HOST", "GCE_METADATA_IP", "HOME", "LANG", "PATH", "TRAINMASTER_EMULATED_VM",
-    }  # fmt: skip
+        "GCE_METADATA_HOST",
+        "GCE_METADATA_IP",
+        "HOME",
+        "LANG",
+        "PATH",
+        "TRAINMASTER_EMULATED_VM",
+    }
     assert Path(work).is_relative_to(emulator.state_dir)
     assert emulator.status("vm") == "RUNNING"  # the VM outlives its script
 

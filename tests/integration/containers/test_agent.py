@@ -16,7 +16,16 @@ from tests.integration.agent.support.cloud import Cloud
 from tests.integration.agent.support.vm import Vm
 from tests.integration.containers.engine import PREFIX, Client, Engine, running_podman
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.heavy(
+        fact="the agent runs programs in real containers",
+        quick=(
+            "`integration/agent/test_container_program.py` and"
+            " `integration/agent/test_container_engine.py` with a command in place of the engine"
+        ),
+    ),
+    pytest.mark.timeout(600),
+]
 
 TASK = """
 import json, os, signal, sys, time

@@ -15,7 +15,17 @@ from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster_emulators.process.state import StackConfig
 
-pytestmark = [pytest.mark.heavy, pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.heavy(
+        fact="jobs of containers run, fail and restart as a whole",
+        quick=(
+            "`integration/agent/test_container_program.py` and"
+            " `integration/agent/test_container_engine.py` with a command in place of the engine"
+        ),
+    ),
+    pytest.mark.e2e,
+    pytest.mark.timeout(600),
+]
 
 MASTER = ReplicaId(TaskType.MASTER, 0)
 WORKER_0 = ReplicaId(TaskType.WORKER, 0)

@@ -21,7 +21,16 @@ from tests.support.stack import eventually
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES
 from trainmaster.packaging.agent_archive import AGENT
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.heavy(
+        fact="the agent starts on real Debian images",
+        quick=(
+            "`integration/agent/test_startup_script.py`,"
+            " `integration/agent/test_engine_installation.py`"
+        ),
+    ),
+    pytest.mark.timeout(900),
+]
 
 TRAINER = "gs://b/jobs/trainer-0.1.tar.gz"
 TASK = """

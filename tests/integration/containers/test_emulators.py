@@ -20,7 +20,12 @@ from trainmaster_emulators.process.state import EMULATORS_VARIABLE, ROOT, StackC
 from trainmaster_emulators.services import firestore
 from trainmaster_emulators.stack import stack
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1200)]
+pytestmark = [
+    pytest.mark.heavy(
+        fact="Google's emulators run in containers", quick="`contract` with emulators as processes"
+    ),
+    pytest.mark.timeout(1200),
+]
 
 CONTRACTS = [
     "tests/contract/store",

@@ -8,7 +8,13 @@ import pytest
 
 from tests.integration.containers.engine import Engine
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.heavy(
+        fact="the engine of the other tests pulls, runs and limits containers",
+        quick="nothing: it is the engine itself",
+    ),
+    pytest.mark.timeout(600),
+]
 
 
 def test_published_image_is_pulled_and_run(engine: Engine) -> None:

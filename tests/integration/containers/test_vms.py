@@ -16,7 +16,13 @@ from tests.integration.containers.engine import Engine
 from tests.support.stack import eventually, local_stack, recording_functions
 from trainmaster_emulators.process.state import StackConfig
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.heavy(
+        fact="containers belong to their emulated VM",
+        quick="`integration/compute/test_vms.py` with processes",
+    ),
+    pytest.mark.timeout(600),
+]
 
 ENGINE_S = 60.0
 RUN_CONTAINER = (

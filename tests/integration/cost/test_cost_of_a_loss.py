@@ -19,6 +19,11 @@ from bench.meter import Meter, attach
 from tests.support.counting import Counts, counting_store
 from trainmaster.memory.store import MemoryStore
 
+HEAVY = pytest.mark.heavy(
+    fact="the cost of a loss is linear in the size of the gang",
+    quick="the same tests with small gangs",
+)
+
 
 class MemoryMeter(Meter):
     """Counts the documents that a store in memory returns."""
@@ -54,7 +59,7 @@ def lose_one(gang: Gang, size: int, meter: Meter) -> None:
     assert cost.inserts <= 10, cost
 
 
-@pytest.mark.parametrize("size", [10, 100, pytest.param(300, marks=pytest.mark.heavy)])
+@pytest.mark.parametrize("size", [10, 100, pytest.param(300, marks=HEAVY)])
 def test_reads_after_a_loss_are_linear_in_the_number_of_replicas(size: int) -> None:
     meter = MemoryMeter()
     store = MemoryStore()
@@ -66,9 +71,7 @@ def test_reads_after_a_loss_are_linear_in_the_number_of_replicas(size: int) -> N
         lose_one(gang, size, meter)
 
 
-@pytest.mark.parametrize(
-    "size", [10, *(pytest.param(size, marks=pytest.mark.heavy) for size in (100, 1000))]
-)
+@pytest.mark.parametrize("size", [10, *(pytest.param(size, marks=HEAVY) for size in (100, 1000))])
 def test_reads_after_a_loss_are_linear_on_firestore(size: int, firestore_emulator: str) -> None:
     with Emulators(firestore_emulator).project() as project, agents(project.name) as senders:
         meter = Meter()

@@ -18,7 +18,19 @@ from bench.gang_job import CountedFleet, Gang
 from bench.meter import Meter, attach
 
 A, B, C = (f"us-central1-{letter}" for letter in "abc")
-SIZES = (10, *(pytest.param(size, marks=pytest.mark.heavy) for size in (200, 1000)))
+SIZES = (
+    10,
+    *(
+        pytest.param(
+            size,
+            marks=pytest.mark.heavy(
+                fact="the cost of a search for capacity is linear in the size of the gang",
+                quick="the same tests with ten replicas",
+            ),
+        )
+        for size in (200, 1000)
+    ),
+)
 WRITES_OF_A_FAILED_REQUEST_MAX = 6
 """What it found, the job's next zone, the ledger entry and its confirmation, and the leases."""
 WRITES_PER_REPLICA_MAX = 6

@@ -41,7 +41,19 @@ def cost_of_a_restart(emulators: Emulators, jobs: int) -> Cost:
         return meter.reads, meter.writes, meter.deletes, functions.invocations.total()
 
 
-@pytest.mark.parametrize("jobs", [40, pytest.param(1000, marks=pytest.mark.heavy)])
+@pytest.mark.parametrize(
+    "jobs",
+    [
+        40,
+        pytest.param(
+            1000,
+            marks=pytest.mark.heavy(
+                fact="an event costs the same beside any number of jobs",
+                quick="the same test with 40 jobs",
+            ),
+        ),
+    ],
+)
 def test_cost_of_an_event_is_the_same_beside_any_number_of_jobs(
     jobs: int, firestore_emulator: str
 ) -> None:

@@ -122,7 +122,10 @@ def _is_told(directive: object, attempt: int) -> bool:
     )
 
 
-@pytest.mark.heavy
+@pytest.mark.heavy(
+    fact="provision of a thousand VMs fits its memory",
+    quick="`unit/flows/test_large_gangs.py`, without a limit of memory",
+)
 def test_provision_of_a_thousand_vms_fits_its_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

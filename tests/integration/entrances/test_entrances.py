@@ -16,7 +16,6 @@ from flask import Flask
 
 from tests.integration.api.client import ACCOUNT, TOKENS, Api
 from tests.support.console_site import Site
-from tests.support.each_row import each_row
 from tests.support.world import World
 from tests.unit.cost.price_lists import price_list
 from tests.unit.flows.test_upload import AT_THREE, Bucket
@@ -374,13 +373,16 @@ def read(name: str) -> Sent:
         return Sent(name, {"jobId": "unreadable"})
 
 
-@pytest.mark.heavy
-@each_row("name", HEAVY)
+@pytest.mark.heavy(
+    fact="every entrance refuses what the job format refuses",
+    quick="one rejected document in eight in the same module; `unit/jobspec/test_rejected_jobs.py`",
+)
+@pytest.mark.parametrize("name", HEAVY)
 def test_rejected_document_is_refused_at_every_entrance(entrances: Entrances, name: str) -> None:
     assert all(isinstance(result, str) for result in answers(entrances, read(name)).values())
 
 
-@each_row("name", [name for name in DOCUMENTS if name not in HEAVY])
+@pytest.mark.parametrize("name", [name for name in DOCUMENTS if name not in HEAVY])
 def test_document_has_the_same_answer_and_plan_at_every_entrance(
     entrances: Entrances, name: str
 ) -> None:

@@ -33,6 +33,14 @@ from trainmaster.memory.objects import MemoryObjects
 from trainmaster_emulators.machines.vm_python import create_overlay
 from trainmaster_emulators.process.state import StackConfig
 
+HEAVY = pytest.mark.heavy(
+    fact="trainers of the examples learn, and resume",
+    quick=(
+        "`e2e/jobs/test_local_run.py` with scikit-learn; their packages and flags in the same"
+        " module"
+    ),
+)
+
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "examples"
 ALL_JOB_FILES = sorted(EXAMPLES.glob("*/job.yaml"))
@@ -196,7 +204,7 @@ def run_trainer(
     )
 
 
-@pytest.mark.heavy  # tests/e2e/jobs/test_local_run.py runs it on a VM
+@HEAVY  # tests/e2e/jobs/test_local_run.py runs it on a VM
 def test_scikit_learn_trainer_stores_an_accurate_model(
     tmp_path: Path, tensorflow_image: Path
 ) -> None:
@@ -215,7 +223,11 @@ def test_tuning_trainer_reports_its_metric_in_the_format_that_the_agent_reads(
     ran = run_trainer(
         scikit_learn_image,
         "tuning_digits",
-        *("--job-dir", str(tmp_path), "--epochs", "6", *arguments),
+        "--job-dir",
+        str(tmp_path),
+        "--epochs",
+        "6",
+        *arguments,
         CLOUD_ML_HP_METRIC_FILE=str(metric_file),
         CLOUD_ML_TRIAL_ID="3",
     )
@@ -228,7 +240,7 @@ def test_tuning_trainer_reports_its_metric_in_the_format_that_the_agent_reads(
     assert last == Measurement(metrics["accuracy"], 6)
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_digits_trainer_resumes_from_its_backup_and_has_nothing_left_to_train_after_its_end(
     tmp_path: Path, tensorflow_image: Path
 ) -> None:

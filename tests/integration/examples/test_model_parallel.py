@@ -11,7 +11,16 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.heavy(
+        fact="each mesh of the model-parallel example computes the same",
+        quick=(
+            "`integration/runtimes/test_jax_cluster.py`; its package and flags in"
+            " `integration/examples/test_examples.py`"
+        ),
+    ),
+    pytest.mark.timeout(300),
+]
 
 ROOT = Path(__file__).resolve().parents[3]
 MESH = re.compile(r"mesh (\{.*\})")

@@ -20,7 +20,15 @@ from trainmaster.agent.program.tracebacks import parse_traceback
 from trainmaster.core.events import ProgramError
 from trainmaster.core.rules.evidence import reports_lost_peer
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
+HEAVY = pytest.mark.heavy(
+    fact="examples of strategies resume, and report errors of their libraries",
+    quick=(
+        "`e2e/jobs/test_local_run.py` with scikit-learn, `integration/agent/test_program.py`,"
+        " `unit/agent/program/test_conventions.py`"
+    ),
+)
+
+pytestmark = [HEAVY, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE_S = 100
@@ -83,8 +91,8 @@ ONE_VM = Trainer("tensorflow", "tf_strategies", "trainer.one_vm")
     ("strategy", "replicas"),
     [
         pytest.param("mirrored", 2, marks=pytest.mark.slow),
-        pytest.param("central_storage", 2, marks=pytest.mark.heavy),
-        pytest.param("one_device", 1, marks=pytest.mark.heavy),
+        pytest.param("central_storage", 2, marks=HEAVY),
+        pytest.param("one_device", 1, marks=HEAVY),
     ],
 )
 def test_one_vm_strategy_after_a_failure_resumes_from_its_last_epoch(
@@ -106,7 +114,7 @@ def test_one_vm_strategy_after_a_failure_resumes_from_its_last_epoch(
     assert (tmp_path / "model" / "saved_model.pb").is_file()
 
 
-@pytest.mark.heavy
+@HEAVY
 @pytest.mark.parametrize("keras", ["2", "3"])  # TPU VMs have Keras 3
 def test_tpu_trainer_without_a_tpu_exits_or_trains_on_any_device(
     tmp_path: Path, keras: str

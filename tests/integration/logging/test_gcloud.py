@@ -106,9 +106,14 @@ def test_gcloud_reads_and_streams_the_log_of_a_job(tmp_path: Path, jobs_api: str
             tmp_path, address, jobs_api, "ai-platform", "jobs", "stream-logs", "digits_1"
         )
         read = gcloud(
-            tmp_path, address, jobs_api, "logging", "read", 'resource.labels.job_id="digits_1" severity>=ERROR',
+            tmp_path,
+            address,
+            jobs_api,
+            "logging",
+            "read",
+            'resource.labels.job_id="digits_1" severity>=ERROR',
             "--format=value(severity,textPayload)",
-        )  # fmt: skip
+        )
     lines = [line.split("\t") for line in streamed.splitlines()]
     assert [line[-1] for line in lines] == [f"step {n}" for n in range(1500)] + [
         "two",
@@ -134,9 +139,16 @@ def test_gcloud_streams_the_log_of_a_custom_job_by_its_number(
     cloud.write(entry, an_entry("of another job", timestamp=ago(30)))
     with cloud.serving() as address:
         streamed = gcloud(
-            tmp_path, address, jobs_api, "ai", "custom-jobs", "stream-logs", NUMBER, "--region=us-central1",
+            tmp_path,
+            address,
+            jobs_api,
+            "ai",
+            "custom-jobs",
+            "stream-logs",
+            NUMBER,
+            "--region=us-central1",
             "--polling-interval=1",
-        )  # fmt: skip
+        )
     rows = [line.split("\t") for line in streamed.splitlines()]
     assert [(row[2], row[-1]) for row in rows] == [("workerpool0-0", "hello")]
     cloud.entries.close()

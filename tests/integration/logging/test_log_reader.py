@@ -186,7 +186,10 @@ class Vm:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.heavy
+@pytest.mark.heavy(
+    fact="lines of four fast VMs are read without loss, in order",
+    quick="delays and orders of fewer lines in the same module",
+)
 def test_lines_of_four_fast_vms_are_read_without_loss_in_order(served: str) -> None:
     logging = LogEntries(PROJECT, served)
     service = CloudJobLog(PROJECT, served)

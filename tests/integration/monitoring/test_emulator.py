@@ -249,8 +249,8 @@ def test_reducer_combines_the_series_of_a_group(
         "aggregation_groupByFields": ["metric.labels.task_type", "resource.labels.job"],
     }
     found = {
-        one["metric"]["labels"]["task_type"]: one
-        for one in cloud.list(OF_CPU, -30, 30, **parameters)
+        series["metric"]["labels"]["task_type"]: series
+        for series in cloud.list(OF_CPU, -30, 30, **parameters)
     }
     ((end, value),) = values(found["worker"])
     assert (end, round(value, 6)) == (30, expected)

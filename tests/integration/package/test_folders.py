@@ -120,8 +120,12 @@ def test_vm_runs_the_command_in_a_copy_and_ends_as_it_ends(
         (run / "checkpoint").write_text("7")
         ended = subprocess.run(
             [sys.executable, "-m", MODULE, *command],
-            cwd=run, env={"PYTHONPATH": str(site)}, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            cwd=run,
+            env={"PYTHONPATH": str(site)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert (ended.returncode, (ended.stdout + ended.stderr).strip()) == (status, output)
     assert (run / "checkpoint").read_text() == "7"
 

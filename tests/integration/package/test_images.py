@@ -65,7 +65,18 @@ def requirements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tool", ["pip", pytest.param("uv", marks=pytest.mark.heavy)])
+@pytest.mark.parametrize(
+    "tool",
+    [
+        "pip",
+        pytest.param(
+            "uv",
+            marks=pytest.mark.heavy(
+                fact="runtime images are built by uv, too", quick="the same test with pip"
+            ),
+        ),
+    ],
+)
 def test_image_is_built_once_and_again_after_an_interruption_or_an_upgrade(
     tool: str,
     requirements: Path,

@@ -14,6 +14,11 @@ from tests.integration.package.conftest import Installation, required_distributi
 from trainmaster.cli.local.images import Runtime
 from trainmaster_emulators.process.state import ROOT
 
+HEAVY = pytest.mark.heavy(
+    fact="an installed package runs a local stack beside folders of the same names",
+    quick="files of the wheel in the same module, `integration/cli` from the checkout",
+)
+
 FOLDERS = ("algorithms", "cli", "emulators", "functions", "infra", "shared", "simulator")
 """Names of our folders, past and present, that a user's own project may have."""
 CHECKOUT = "trainmaster_emulators/_checkout/"
@@ -78,7 +83,7 @@ def test_wheel_has_the_files_that_a_local_stack_reads(wheel: Path) -> None:
     "init",
     [
         pytest.param(True, id="with __init__.py"),
-        pytest.param(False, id="without __init__.py", marks=pytest.mark.heavy),
+        pytest.param(False, id="without __init__.py", marks=HEAVY),
     ],
 )
 def test_project_with_folders_of_our_names_works(
@@ -146,7 +151,7 @@ def test_command_line_lists_all_commands_without_the_local_stack(
     assert "simulate" in done.stdout
 
 
-@pytest.mark.heavy
+@HEAVY
 @pytest.mark.emulator
 @pytest.mark.slow
 def test_local_stack_runs_from_an_empty_folder_and_is_found_from_another(

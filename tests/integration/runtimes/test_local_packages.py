@@ -86,9 +86,17 @@ def failures(name: str, packages: dict[str, tuple[str, str]], folder: Path) -> o
     assert (image / STAMP).is_file(), "run `make images` first"
     sources = str(Path(runtime_packages.__file__).parents[3])
     imported = subprocess.run(
-        [str(create_overlay(image, folder / name) / "python"), "-c", PROGRAM, json.dumps(packages), sources],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            str(create_overlay(image, folder / name) / "python"),
+            "-c",
+            PROGRAM,
+            json.dumps(packages),
+            sources,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert imported.returncode == 0, imported.stderr
     return json.loads(imported.stdout.splitlines()[-1])
 
@@ -99,7 +107,10 @@ def test_packages_of_local_runtimes_have_their_versions_and_modules(tmp_path: Pa
         assert failures(name, modules, tmp_path) == {}, name
 
 
-@pytest.mark.heavy
+@pytest.mark.heavy(
+    fact="packages of each runtime can be imported and compute",
+    quick="each has its version and its module, in the same module",
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_packages_of_local_runtime_are_imported_and_compute(name: str, tmp_path: Path) -> None:
     assert failures(name, declared(name), tmp_path) == {}

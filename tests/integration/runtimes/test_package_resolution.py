@@ -16,7 +16,13 @@ from trainmaster.jobspec.catalog.algorithms import ALGORITHMS, XGBOOST_ON_GPU
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES, TPU_PYTHON
 from trainmaster.packaging.algorithms_archive import REQUIREMENTS
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.heavy(
+        fact="packages of each runtime resolve for the Python of its boot image",
+        quick="nothing: the versions are those of the package index at the moment",
+    ),
+    pytest.mark.timeout(900),
+]
 
 # Newest wheels that the C library of the image's distribution runs. Source: packages.ubuntu.com,
 # packages.debian.org.

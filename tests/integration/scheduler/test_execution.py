@@ -106,9 +106,14 @@ def test_backoff_doubles_then_grows_linearly_to_its_maximum() -> None:
     300 seconds.
     """
     config = RetryConfig.model_validate(
-        {"retryCount": 5, "maxRetryDuration": "9999s", "minBackoffDuration": "10s", "maxBackoffDuration": "300s",
-         "maxDoublings": 3}
-    )  # fmt: skip
+        {
+            "retryCount": 5,
+            "maxRetryDuration": "9999s",
+            "minBackoffDuration": "10s",
+            "maxBackoffDuration": "300s",
+            "maxDoublings": 3,
+        }
+    )
     delays = [retry_delay(config, failures, timedelta()) for failures in range(1, 9)]
     assert delays == [timedelta(seconds=value) for value in (10, 20, 40, 80, 160, 240, 300, 300)]
 

@@ -34,8 +34,17 @@ def test_gcloud_creates_changes_runs_and_deletes_jobs(
         "create", "pubsub", "nightly", "--schedule=0 3 * * *", "--topic=jobs", "--message-body={}"
     )
     account = f"--oauth-service-account-email=nightly@{PROJECT}.iam.gserviceaccount.com"
-    succeed("create", "http", "call", "--schedule=0 4 * * *", f"--uri={target.url}/x", "--message-body={}", account,
-            "--max-retry-attempts=2", "--time-zone=Europe/Berlin")  # fmt: skip
+    succeed(
+        "create",
+        "http",
+        "call",
+        "--schedule=0 4 * * *",
+        f"--uri={target.url}/x",
+        "--message-body={}",
+        account,
+        "--max-retry-attempts=2",
+        "--time-zone=Europe/Berlin",
+    )
     listed = {
         job["name"].rpartition("/")[2]: job for job in json.loads(succeed("list", "--format=json"))
     }
@@ -47,8 +56,9 @@ def test_gcloud_creates_changes_runs_and_deletes_jobs(
     succeed("update", "pubsub", "nightly", "--schedule=30 3 * * *")
     described = json.loads(succeed("describe", "nightly", "--format=json"))
     assert (described["schedule"], described["pubsubTarget"]["topicName"]) == (
-        "30 3 * * *", f"projects/{PROJECT}/topics/jobs",
-    )  # fmt: skip
+        "30 3 * * *",
+        f"projects/{PROJECT}/topics/jobs",
+    )
     succeed("run", "call")
     eventually(lambda: [request.path for request in target.received] == ["/x"])
     succeed("pause", "call")

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from tests.integration.compute.emulator import running_emulator
-from tests.support.each_row import each_row
 from tests.support.serving import serving
 from tests.support.stack import recording_functions, reserved_ports
 from trainmaster_emulators.logging.entries import Entries
@@ -124,7 +123,7 @@ def status(address: str, method: str, headers: dict[str, str]) -> tuple[int, byt
         connection.close()
 
 
-@each_row("method, headers", product(["GET", "POST"], FROM_PAGES.values()))
+@pytest.mark.parametrize(("method", "headers"), list(product(["GET", "POST"], FROM_PAGES.values())))
 def test_request_of_a_web_page_is_refused(
     address: str, method: str, headers: dict[str, str]
 ) -> None:
@@ -142,7 +141,7 @@ def test_request_of_a_web_page_is_refused(
     assert str(reason) in json.loads(body)["error"]["message"]
 
 
-@each_row("headers", FROM_CLIENTS.values(), ids=FROM_CLIENTS)
+@pytest.mark.parametrize("headers", FROM_CLIENTS.values(), ids=FROM_CLIENTS)
 def test_request_of_a_client_is_served(address: str, headers: dict[str, str]) -> None:
     _, body = status(address, "GET", headers)
     assert b"the local stack " not in body

@@ -19,7 +19,10 @@ from trainmaster_emulators.process import state
 pytestmark = [pytest.mark.emulator, pytest.mark.slow]
 
 
-@pytest.mark.heavy
+@pytest.mark.heavy(
+    fact="the console ends with its stack",
+    quick="`integration/stack/test_lifetime.py`, the watchdog without a stack",
+)
 def test_local_up_prints_the_address_of_its_console_which_ends_with_the_stack(
     tmp_path: Path,
 ) -> None:

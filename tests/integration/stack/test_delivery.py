@@ -30,6 +30,11 @@ from trainmaster_emulators.process.loopback import call
 from trainmaster_emulators.process.state import StackConfig, StackStatus
 from trainmaster_emulators.services import pubsub, storage
 
+HEAVY = pytest.mark.heavy(
+    fact="two stacks are separate, and real clients upload",
+    quick="`integration/stack/test_configuration.py`, `integration/stack/test_push_flow.py`",
+)
+
 pytestmark = pytest.mark.emulator
 
 
@@ -118,7 +123,7 @@ def test_scheduler_triggers_the_sweep(recording: LocalStack) -> None:
     "copy",
     [
         pytest.param(["gsutil", "cp"], id="gsutil cp"),
-        pytest.param(["gcloud", "storage", "cp"], id="gcloud storage cp", marks=pytest.mark.heavy),
+        pytest.param(["gcloud", "storage", "cp"], id="gcloud storage cp", marks=HEAVY),
     ],
 )
 def test_upload_by_a_real_client_reaches_the_upload_function(
@@ -134,7 +139,8 @@ def test_upload_by_a_real_client_reaches_the_upload_function(
 
     assert done.returncode == 0, done.stderr
     eventually(lambda: name in uploads(recording))
-    address = f"{recording.state.endpoints.storage}/storage/v1/b/{recording.state.config.bucket}/o/{quote(name, '')}"
+    storage = f"{recording.state.endpoints.storage}/storage/v1"
+    address = f"{storage}/b/{recording.state.config.bucket}/o/{quote(name, '')}"
     with urlopen(f"http://{address}?alt=media") as read:
         assert read.read() == b"jobId: x\n"
     assert not list(home.iterdir()), "the client keeps its state in the stack's directory"
@@ -195,7 +201,7 @@ def test_call_waits_while_a_function_starts_again(recording: LocalStack) -> None
     eventually(lambda: recording.state.services["maintenance"].restarts == service.restarts + 1)
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_two_stacks_share_no_address_and_no_message(recording: LocalStack, tmp_path: Path) -> None:
     config = StackConfig(
         functions_dir=recording_functions(tmp_path / "functions"),

@@ -389,12 +389,16 @@ files.rename(f"{root}/a", f"{root}/c")
 files.copy(f"{root}/c/one.txt", f"{root}/c/copy.txt")
 files.remove(f"{root}/c/one.txt")
 result = {
-    "walked": [[path.removeprefix(root), sorted(folders), sorted(names)] for path, folders, names in files.walk(root)],
+    "walked": [
+        [path.removeprefix(root), sorted(folders), sorted(names)]
+        for path, folders, names in files.walk(root)
+    ],
     "read": [read(f"{root}/c/copy.txt"), read(f"{root}/c/b/two words & more.txt")],
     "exists": [files.exists(f"{root}/c"), files.exists(f"{root}/c/one.txt")],
 }
 value = tf.Variable([1.0, 2.0])
-manager = tf.train.CheckpointManager(tf.train.Checkpoint(value=value), f"{root}/checkpoints", max_to_keep=2)
+checkpoint = tf.train.Checkpoint(value=value)
+manager = tf.train.CheckpointManager(checkpoint, f"{root}/checkpoints", max_to_keep=2)
 for _ in range(3):
     value.assign_add([1.0, 1.0])
     manager.save()
@@ -407,7 +411,9 @@ print(json.dumps(result))
 """
 
 
-@pytest.mark.heavy  # `make test` covers it by jobs that write checkpoints and models
+@pytest.mark.heavy(
+    fact="TensorFlow reads and writes gs:// paths", quick="Google's clients in the same module"
+)  # `make test` covers it by jobs that write checkpoints and models
 def test_tensorflow_reads_and_writes_gs_paths(
     proxy: Proxy, tensorflow_image: Path, metadata_server: str, tmp_path: Path
 ) -> None:

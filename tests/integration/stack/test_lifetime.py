@@ -22,6 +22,14 @@ from trainmaster_emulators.process.service import Running, Service, stop
 from trainmaster_emulators.process.state import StackConfig, StackError, StackStatus
 from trainmaster_emulators.stack import stack
 
+HEAVY = pytest.mark.heavy(
+    fact="no process outlives a stack",
+    quick=(
+        "the watchdog without a stack in the same module; the end of Firestore in"
+        " `integration/stack/test_delivery.py`"
+    ),
+)
+
 pytestmark = pytest.mark.emulator
 
 STATE_VARIABLES = (state.STATE_DIR_VARIABLE, state.STATE_HOME_VARIABLE)
@@ -36,7 +44,8 @@ with running_stack(pathlib.Path(sys.argv[1]), StackConfig.model_validate_json(sy
 WATCHED = """
 import subprocess, sys, time
 watchdog = [sys.executable, "-m", "trainmaster_emulators.process.parent_watchdog", "--lifeline"]
-subprocess.Popen([*watchdog, sys.executable, sys.argv[1]], stdin=subprocess.PIPE, start_new_session=True)
+command = [*watchdog, sys.executable, sys.argv[1]]
+subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 time.sleep(600)
 """
 # Starts a process in its own session, as a VM does, and one that also has an empty environment.
@@ -115,7 +124,7 @@ def test_watchdog_ends_all_processes_below_it_when_its_parent_is_killed(tmp_path
     eventually(lambda: not alive(*pids))
 
 
-@pytest.mark.heavy
+@HEAVY
 @pytest.mark.parametrize("victim", ["parent", "watchdog", "supervisor"])
 def test_sigkill_leaves_no_process(
     victim: str, tmp_path: Path, config: StackConfig, parent: subprocess.Popen[bytes]
@@ -144,7 +153,7 @@ def test_sigkill_leaves_no_process(
     assert not processes.list_processes(running.id)
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_start_kills_what_a_killed_stack_left_and_nothing_else(
     tmp_path: Path, config: StackConfig, parent: subprocess.Popen[bytes]
 ) -> None:
@@ -166,7 +175,7 @@ def test_start_kills_what_a_killed_stack_left_and_nothing_else(
     assert not processes.list_processes(again.id)
 
 
-@pytest.mark.heavy  # test_delivery.py ends Firestore too
+@HEAVY  # test_delivery.py ends Firestore too
 def test_stack_fails_when_firestore_ends(tmp_path: Path, config: StackConfig) -> None:
     started = stack.start(tmp_path / "state", config)
     running = started.wait_ready()
@@ -197,7 +206,7 @@ def test_stop_kills_restartable_services_and_asks_others_to_end(tmp_path: Path) 
     assert ["asked" in process.log_tail() for process in running] == [False, True]
 
 
-@pytest.mark.heavy
+@HEAVY
 def test_start_fails_with_the_traceback_of_a_function_that_does_not_load(
     tmp_path: Path, config: StackConfig
 ) -> None:

@@ -365,7 +365,8 @@ def test_zone_that_cannot_be_reached_is_named(
 WRITE_METRIC = """
 url=http://$GCE_METADATA_HOST/computeMetadata/v1/instance flavor=Metadata-Flavor:Google
 worker=$(curl -s -H $flavor $url/attributes/agent-worker-number)
-curl -sf -X PUT --data "worker $worker" -H $flavor $url/guest-attributes/trainmaster/metric || echo refused
+curl -sf -X PUT --data "worker $worker" -H $flavor $url/guest-attributes/trainmaster/metric \\
+  || echo refused
 echo written; sleep 600
 """
 
@@ -385,7 +386,8 @@ WRITE_HEARTBEAT = """
 url=http://$GCE_METADATA_HOST/computeMetadata/v1/instance flavor=Metadata-Flavor:Google
 worker=$(curl -s -H $flavor $url/attributes/agent-worker-number)
 time="2026-11-21T03:0$((9 - worker)):00Z"
-test $worker = 3 || curl -sf -X PUT --data "$time" -H $flavor $url/guest-attributes/trainmaster/heartbeat
+attribute=$url/guest-attributes/trainmaster/heartbeat
+test $worker = 3 || curl -sf -X PUT --data "$time" -H $flavor $attribute
 echo written; sleep 600
 """
 

@@ -13,17 +13,20 @@ from tests.integration.tpu.slices import ONE_HOST, Slices
 from tests.support.stack import eventually
 
 READ = """
-read_metadata() { curl -s -H 'Metadata-Flavor: Google' "http://$GCE_METADATA_HOST/computeMetadata/v1/instance/$1"; }
+instance="http://$GCE_METADATA_HOST/computeMetadata/v1/instance"
+read_metadata() { curl -s -H 'Metadata-Flavor: Google' "$instance/$1"; }
 """
 SHOW = f"""{READ}
-for key in name zone network-interfaces/0/ip attributes/accelerator-type attributes/agent-worker-number \
-    attributes/worker-network-endpoints attributes/tpu-env attributes/user-key
+for key in name zone network-interfaces/0/ip attributes/accelerator-type \
+    attributes/agent-worker-number attributes/worker-network-endpoints \
+    attributes/tpu-env attributes/user-key
 do echo "$key=$(read_metadata $key | tr '\\n' '|')"; done
 echo shown; sleep 600
 """
 WRITE_NUMBER = f"""{READ}
-curl -sf -X PUT --data "$(read_metadata attributes/agent-worker-number)" -H 'Metadata-Flavor: Google' \
-    "http://$GCE_METADATA_HOST/computeMetadata/v1/instance/guest-attributes/trainer/number" && echo written
+number=$(read_metadata attributes/agent-worker-number)
+curl -sf -X PUT --data "$number" -H 'Metadata-Flavor: Google' \
+    "$instance/guest-attributes/trainer/number" && echo written
 sleep 600
 """
 WAIT_FOR_PREEMPTION = f"""{READ}

@@ -141,13 +141,9 @@ def _recording_server(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def _text(body: object) -> str:
-    return (
-        body.decode("utf-8", "replace")
-        if isinstance(body, bytes)
-        else body
-        if isinstance(body, str)
-        else ""
-    )
+    if isinstance(body, bytes):
+        return body.decode("utf-8", "replace")
+    return body if isinstance(body, str) else ""
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -63,16 +63,12 @@ def canonical_digest(
         [replica.restarts_used for replica in replicas],
         sorted(
             (
-                *(
-                    _LOST_VM_ID.sub("-lost", entry.key),
-                    entry.is_pending,
-                    isinstance(entry.decision.action, Ignore),
-                ),
-                *(
-                    entry.round or "",
-                    entry.rank or 0,
-                    repr(ages[entry.ended_at]) if entry.ended_at else "",
-                ),
+                _LOST_VM_ID.sub("-lost", entry.key),
+                entry.is_pending,
+                isinstance(entry.decision.action, Ignore),
+                entry.round or "",
+                entry.rank or 0,
+                repr(ages[entry.ended_at]) if entry.ended_at else "",
             )
             for entry in ledger
         ),

@@ -49,7 +49,9 @@ class Search:
     """Searches everything that may happen after one submission."""
 
     def __init__(self, job_id: str, document: bytes, allowance: Allowance) -> None:
-        self._job_id, self._document, self._allowance = job_id, document, allowance
+        self._job_id = job_id
+        self._document = document
+        self._allowance = allowance
 
     def run(self, states_max: int) -> SearchResult:
         """Search breadth first, so that a violation is found by one of the shortest paths.

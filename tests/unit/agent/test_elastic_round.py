@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.support.each_row import each_row
+import pytest
+
 from tests.support.jobs import a_job, a_plan
 from tests.unit.flows.test_vm_metadata import metadata_of
 from trainmaster.agent.control.state_file import StoredState
@@ -37,9 +38,9 @@ def environments(plan: Any, without: tuple[int, ...]) -> list[dict[str, str]]:
     return found
 
 
-@each_row("dialect", Dialect)
-@each_row("without", [(), (1,), (3,), (1, 3), (2, 3), (1, 2, 3)])
-@each_row("groups", [a_plan(3).groups, WORKERS], ids=["chief", "workers"])
+@pytest.mark.parametrize("dialect", Dialect)
+@pytest.mark.parametrize("without", [(), (1,), (3,), (1, 3), (2, 3), (1, 2, 3)])
+@pytest.mark.parametrize("groups", [a_plan(3).groups, WORKERS], ids=["chief", "workers"])
 def test_members_of_a_round_have_ranks_and_indexes_without_gaps(
     groups: Any, without: tuple[int, ...], dialect: Dialect
 ) -> None:

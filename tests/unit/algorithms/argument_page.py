@@ -73,7 +73,12 @@ def _row(argument: Argument) -> str:
         else argument.allowed
     )
     is_bare = argument.default is None or argument.ignored
-    default = "required" if argument.is_required else "" if is_bare else f"`{_text(argument)}`"
+    if argument.is_required:
+        default = "required"
+    elif is_bare:
+        default = ""
+    else:
+        default = f"`{_text(argument)}`"
     source = "" if is_bare or argument.is_required else SOURCES[argument.source]
     meaning = " ".join(filter(None, (argument.help, argument.ignored)))
     replaced = "".join(f" `{old}` becomes `{new}`." for old, new, _ in argument.replaced)

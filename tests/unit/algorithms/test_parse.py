@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.each_row import each_row
 from trainmaster.algorithms.arguments.argument import ArgumentNote
 from trainmaster.algorithms.arguments.parse import InvalidArgumentsError, parse_arguments
 from trainmaster.algorithms.arguments.tables import TABLES, metric_tags
@@ -50,8 +49,8 @@ def test_hidden_units_are_read_as_whole_numbers() -> None:
     assert values["hidden_units"] == (120, 60, 60)
 
 
-@each_row(
-    "arguments, expected",
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
     [
         (("--max_steps=many",), "--max_steps must be a whole number of at least -1, not 'many'"),
         (("--batch_size=0",), "--batch_size must be a whole number of at least 1, not '0'"),

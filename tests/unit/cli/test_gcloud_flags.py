@@ -12,7 +12,6 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
-from tests.support.each_row import each_row
 from tests.unit.jobspec.bodies import MINIMAL
 from tests.unit.jobspec.golden_text import GOLDEN
 from trainmaster.cli.gcloud_command import GcloudCommand, with_flags
@@ -44,9 +43,9 @@ def command_line(*words: str) -> tuple[int, str, dict[str, Any]]:
     return result.exit_code, result.output, got
 
 
-@each_row("flag", [name for name, row in FLAGS.items() if row.type is bool])
-@each_row(
-    "words, value",
+@pytest.mark.parametrize("flag", [name for name, row in FLAGS.items() if row.type is bool])
+@pytest.mark.parametrize(
+    ("words", "value"),
     [
         (("--{}",), True),
         (("--no-{}",), False),
@@ -89,8 +88,12 @@ def test_words_after_the_double_dash_are_arguments_of_the_program_unchanged() ->
     )
     assert status == 0, output
     assert got == {
-        "job": "digits_1", "region": "us-central1", "quiet": True, "verbosity": "debug", "program": program
-    }  # fmt: skip
+        "job": "digits_1",
+        "region": "us-central1",
+        "quiet": True,
+        "verbosity": "debug",
+        "program": program,
+    }
 
 
 OPTIONS: dict[str, Any] = {
@@ -103,16 +106,32 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-@each_row("document", [
+@pytest.mark.parametrize(
+    "document",
+    [
         {"trainingInput": MINIMAL},
-        {"training_input": {"package_uris": MINIMAL["packageUris"], "python_module": "t", "network": "old"}},
+        {
+            "training_input": {
+                "package_uris": MINIMAL["packageUris"],
+                "python_module": "t",
+                "network": "old",
+            }
+        },
         {"workerPoolSpecs": POOL, "displayName": "d"},
         {"job_spec": {"worker_pool_specs": [POOL], "scheduling": {"disable_retries": True}}},
-        {"jobSpec": {"workerPoolSpecs": [POOL]}, "trainmaster": {"region": "us-west1", "env": {"A": "b"}}},
-        {"studySpec": yaml.safe_load((GOLDEN / "vertex-tuning-containers.yaml").read_text())["studySpec"],
-         "trial_job_spec": {"worker_pool_specs": [POOL]}},
+        {
+            "jobSpec": {"workerPoolSpecs": [POOL]},
+            "trainmaster": {"region": "us-west1", "env": {"A": "b"}},
+        },
+        {
+            "studySpec": yaml.safe_load((GOLDEN / "vertex-tuning-containers.yaml").read_text())[
+                "studySpec"
+            ],
+            "trial_job_spec": {"worker_pool_specs": [POOL]},
+        },
         {"trainingTaskInputs": {"workerPoolSpecs": [POOL]}},
-    ])  # fmt: skip
+    ],
+)
 def test_options_that_both_services_have_set_their_fields_in_every_form(
     document: dict[str, Any],
 ) -> None:
@@ -163,11 +182,19 @@ def test_command_and_arguments_replace_those_of_each_container() -> None:
 @pytest.mark.parametrize(
     ("document", "flags", "message"),
     [
-        ({"jobSpec": {}}, {"scale_tier": "basic", "module_name": "m"}, "--scale-tier, --module-name: a custom job"),
-        ({"trainingInput": {}}, {"max_trial_count": 3}, "--max-trial-count: a job of AI Platform has no field for it"),
+        (
+            {"jobSpec": {}},
+            {"scale_tier": "basic", "module_name": "m"},
+            "--scale-tier, --module-name: a custom job",
+        ),
+        (
+            {"trainingInput": {}},
+            {"max_trial_count": 3},
+            "--max-trial-count: a job of AI Platform has no field for it",
+        ),
         ({}, {"kms_key": "k", "kms_keyring": "r"}, "Give --kms-project, --kms-location as well"),
     ],
-)  # fmt: skip
+)
 def test_option_without_a_field_is_named_with_the_kind_of_the_job(
     document: dict[str, Any], flags: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,5 +219,6 @@ def test_option_keeps_the_other_fields_around_its_own(tmp_path: Path) -> None:
     training = changed["trainingInput"]
     assert training["scheduling"] == {"priority": 5, "maxRunningTime": "60s"}
     assert training["workerConfig"] == {
-        "imageUri": "i", "acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": "1"}
-    }  # fmt: skip
+        "imageUri": "i",
+        "acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": "1"},
+    }

@@ -21,7 +21,6 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.each_row import each_row
 from tests.support.jobs import a_spec, a_tuning_spec
 from tests.unit.cost.price_lists import FETCHED_AT, price_list
 from trainmaster.cli.doctor.findings import Finding, Status
@@ -124,8 +123,8 @@ def test_a_job_is_followed_to_its_end(installation: Installation) -> None:
     assert call(served, "status") == ("jobs/digits_1: CANCELLED", False)
 
 
-@each_row(
-    "name, arguments, expected",
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
     [
         ("submit", {"document": "jobId: [unclosed"}, "document"),
         ("submit", {"document": ""}, "document"),
@@ -146,7 +145,7 @@ def test_a_job_is_followed_to_its_end(installation: Installation) -> None:
         ("cancel", {"job": "locations/us-central1/customJobs/17"}, "was not found"),
     ],
 )
-@each_row("budget", ["", "agents:20USD"])
+@pytest.mark.parametrize("budget", ["", "agents:20USD"])
 def test_wrong_input_is_an_error_without_a_traceback(
     installation: Installation,
     name: str,
@@ -325,7 +324,7 @@ def test_a_bug_is_an_error_without_its_text(
 # Budgets
 
 
-@each_row(
+@pytest.mark.parametrize(
     "text",
     ["", "20USD", "agents:", ":20USD", "Agents:20USD", "a:0USD", "a:-1USD", "a:1", "a:1USD\n"],
 )
@@ -492,8 +491,8 @@ LOST = ("", "late", "never", "answer")
 
 
 @pytest.mark.usefixtures("accepted_once")
-@each_row("first", ["", "late", "answer"])
-@each_row("second", LOST)
+@pytest.mark.parametrize("first", ["", "late", "answer"])
+@pytest.mark.parametrize("second", LOST)
 def test_of_two_jobs_that_race_one_stays(first: str, second: str) -> None:
     """In every order of calls in which each server is interrupted once."""
     orders: set[tuple[int, ...]] = set()
@@ -564,7 +563,7 @@ def test_answer_without_content_says_so(installation: Installation) -> None:
     assert call(tools(installation), "formats", continuation=9999) == ("Nothing.", False)
 
 
-@each_row(
+@pytest.mark.parametrize(
     "address", ["../x", "", "jobs/../../other/jobs/a", "a/b", "a?b", "jobs/", "jobs/a:cancel", "*"]
 )
 def test_address_that_is_none_names_the_argument(installation: Installation, address: str) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.each_row import each_row
 from tests.support.jobs import WORKER_0, a_job, a_replica, a_state, at
 from tests.support.tuning_jobs import a_tuning_job
 from trainmaster.cli.ssh import google_cloud
@@ -41,8 +40,8 @@ def test_replica_between_two_incarnations_keeps_its_vm() -> None:
     assert find_target(restarting, "worker-0", 0).vm == vm_name("digits_1", WORKER_0)
 
 
-@each_row(
-    "state, problem",
+@pytest.mark.parametrize(
+    ("state", "problem"),
     [
         (a_state(), "has no replica worker-7. Its replicas: chief-0, worker-0, worker-1"),
         (
@@ -88,9 +87,14 @@ def test_host_that_a_vm_does_not_have_is_refused() -> None:
 
 def test_shell_on_a_vm_goes_through_identity_aware_proxy() -> None:
     assert google_cloud.ssh_command(VM, "my-project", "", has_terminal=True) == [
-        "gcloud", "compute", "ssh", "tm-digits-1",
-        "--zone=us-central1-a", "--project=my-project", "--tunnel-through-iap",
-    ]  # fmt: skip
+        "gcloud",
+        "compute",
+        "ssh",
+        "tm-digits-1",
+        "--zone=us-central1-a",
+        "--project=my-project",
+        "--tunnel-through-iap",
+    ]
 
 
 def test_command_at_a_terminal_gets_one() -> None:

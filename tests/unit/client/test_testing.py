@@ -18,8 +18,10 @@ from trainmaster.testing import Installation
 PAGE = (Path(__file__).parents[3] / "docs" / "python.md").read_text(encoding="utf-8")
 JOB_FILE = """
 jobId: digits_1
-trainingInput: {scaleTier: CUSTOM, masterType: n1-standard-4, workerType: n1-standard-4, workerCount: 2,
-  region: us-central1, runtimeVersion: "2.21", pythonModule: trainer.task, packageUris: ["gs://my-bucket/digits.tar.gz"]}
+trainingInput: {scaleTier: CUSTOM, masterType: n1-standard-4, workerType: n1-standard-4,
+  workerCount: 2,
+  region: us-central1, runtimeVersion: "2.21", pythonModule: trainer.task,
+  packageUris: ["gs://my-bucket/digits.tar.gz"]}
 """
 
 

@@ -14,7 +14,6 @@ from google.cloud import compute_v1, tpu_v2
 from google.protobuf import json_format
 
 from tests.support.conformance.checker import Exchange, check
-from tests.support.each_row import each_row
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.vm import Directive, DirectiveAction
 from trainmaster.core.model.vm_names import vm_name
@@ -57,14 +56,12 @@ MACHINES: Final = (
     *LEGACY_MACHINES,
     *N1_MACHINES,
     *BUILT_IN_GPUS,
-    *(
-        "n2-standard-8",
-        "e2-standard-4",
-        "c3-standard-8",
-        "c4-standard-8",
-        "n4-standard-8",
-        "c3-standard-8-lssd",
-    ),
+    "n2-standard-8",
+    "e2-standard-4",
+    "c3-standard-8",
+    "c4-standard-8",
+    "n4-standard-8",
+    "c3-standard-8-lssd",
 )
 SALES: Final[tuple[dict[str, Any], ...]] = (
     {},
@@ -104,8 +101,12 @@ def bodies(training_input: dict[str, Any], sale: dict[str, Any]) -> Iterator[Exc
     now = datetime.now(UTC)
     job = Job("job_1", accepted.spec_json, "x", accepted.plan, JobState.QUEUED, now)
     for group in job.plan.groups:
-        replica_ids = tuple(one for one in job.plan.replica_ids if one.task_type is group.task_type)
-        names = tuple(vm_name(job.job_id, one) for one in replica_ids)
+        replica_ids = tuple(
+            replica_id
+            for replica_id in job.plan.replica_ids
+            if replica_id.task_type is group.task_type
+        )
+        names = tuple(vm_name(job.job_id, replica_id) for replica_id in replica_ids)
         directive = Directive(1, 1, DirectiveAction.RUN)
         create = Create(group, job.plan.zones[0], 1, directive, replica_ids, names, 0, group.spot)
         metadata = vm_metadata(job, create, PROJECT, DnsAddresses(PROJECT), {"startup-script": "x"})
@@ -146,7 +147,9 @@ def check_first_region(training_input: dict[str, Any], sales: tuple[dict[str, An
     """Check the bodies in the first of several regions that has what the job asks for."""
     for region in REGIONS:
         if exchanges := [
-            one for sale in sales for one in bodies({"region": region, **training_input}, sale)
+            exchange
+            for sale in sales
+            for exchange in bodies({"region": region, **training_input}, sale)
         ]:
             checked = [check(exchange) for exchange in exchanges]
             assert all(method_id for method_id, _ in checked)
@@ -155,13 +158,13 @@ def check_first_region(training_input: dict[str, Any], sales: tuple[dict[str, An
     raise AssertionError(f"no region accepts {training_input}")
 
 
-@each_row("machine", MACHINES)
+@pytest.mark.parametrize("machine", MACHINES)
 def test_body_for_each_machine_type_conforms(machine: str) -> None:
     check_first_region({"masterType": machine, "workerType": machine, "workerCount": 2}, SALES)
 
 
-@each_row("gpu", GPU_COUNTS)
-@each_row("runtime", ["2.21", "scikit-learn-1.9", "pytorch-2.9"])
+@pytest.mark.parametrize("gpu", GPU_COUNTS)
+@pytest.mark.parametrize("runtime", ["2.21", "scikit-learn-1.9", "pytorch-2.9"])
 def test_body_for_each_attached_gpu_and_runtime_conforms(gpu: str, runtime: str) -> None:
     accelerator = {"acceleratorConfig": {"type": gpu, "count": "2"}}
     check_first_region(
@@ -180,8 +183,9 @@ def is_sold(name: str, sale: dict[str, Any]) -> bool:
     return sale.get("queue") != "flex_start" or name not in old
 
 
-@each_row(
-    "name, sale", [(name, sale) for name in TPU_TYPES for sale in TPU_SALES if is_sold(name, sale)]
+@pytest.mark.parametrize(
+    ("name", "sale"),
+    [(name, sale) for name in TPU_TYPES for sale in TPU_SALES if is_sold(name, sale)],
 )
 def test_body_for_each_tpu_conforms(name: str, sale: dict[str, Any]) -> None:
     size = TPU_TYPES[name].sizes[0]

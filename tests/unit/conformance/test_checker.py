@@ -9,8 +9,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from tests.support.conformance.checker import Exchange, check
-from tests.support.each_row import each_row
 
 Body = dict[str, Any]
 ZONE = "/compute/v1/projects/p/zones/us-central1-a"
@@ -82,7 +83,7 @@ NODE = Exchange(
 )
 
 
-@each_row("exchange", [INSERT, SCHEDULE, PUBLISH, METRIC, LISTING, BUCKETS, NODE])
+@pytest.mark.parametrize("exchange", [INSERT, SCHEDULE, PUBLISH, METRIC, LISTING, BUCKETS, NODE])
 def test_conforming_exchange_has_no_fault(exchange: Exchange) -> None:
     method_id, faults = check(exchange)
     assert method_id
@@ -239,7 +240,7 @@ MUTATIONS: dict[str, tuple[Exchange, Callable[[Exchange], Exchange], str]] = {
 }
 
 
-@each_row("exchange, mutate, fault", MUTATIONS.values(), ids=MUTATIONS)
+@pytest.mark.parametrize(("exchange", "mutate", "fault"), MUTATIONS.values(), ids=MUTATIONS)
 def test_each_kind_of_difference_is_found(
     exchange: Exchange, mutate: Callable[[Exchange], Exchange], fault: str
 ) -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from tests.support.console_site import Site
 from tests.support.counting import Counts, counting_store
-from tests.support.each_row import each_row
 from tests.support.job_lists import world_of_jobs
 from tests.support.jobs import a_job
 from tests.support.world import World
@@ -51,7 +50,7 @@ def all_pages(site: Site, filters: Filters) -> list[JobList]:
     return pages
 
 
-@each_row("filters", COMBINED)
+@pytest.mark.parametrize("filters", COMBINED)
 def test_counts_rows_and_total_agree_with_the_store_on_every_page(
     site: Site, filters: Filters
 ) -> None:

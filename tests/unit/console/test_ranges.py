@@ -8,7 +8,6 @@ import re
 import pytest
 
 from tests.support.console_site import Site
-from tests.support.each_row import each_row
 from tests.support.jobs import WORKER_0
 from tests.support.study import Study
 from trainmaster.console.tuning_brush import Brush, read_brushes, selected_trials
@@ -88,7 +87,7 @@ def test_trials_within_all_ranges_are_selected(study: Study) -> None:
     )
 
 
-@each_row(
+@pytest.mark.parametrize(
     "text",
     [
         "layers",

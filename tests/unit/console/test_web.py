@@ -12,7 +12,6 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.support.console_site import ORIGIN, Site
-from tests.support.each_row import each_row
 from tests.support.jobs import CHIEF, WORKER_0, a_spec
 from tests.support.study import Study
 from tests.support.world import World
@@ -33,44 +32,38 @@ PATHS = (
 )
 ADDRESSES = (
     *PATHS,
-    *(
-        "/jobs/digits_1/logs.txt",
-        "/jobs/digits_1/resources",
-        "/jobs.json",
-        f"/submissions/digits_1/{'k' * 16}",
-    ),
+    "/jobs/digits_1/logs.txt",
+    "/jobs/digits_1/resources",
+    "/jobs.json",
+    f"/submissions/digits_1/{'k' * 16}",
 )
 PARAMETERS = (
-    *(
-        "replica",
-        "all",
-        "replicas",
-        "table",
-        "gaps",
-        "from",
-        "to",
-        "brush",
-        "sort",
-        "order",
-        "at",
-        "hours",
-        "job",
-    ),
-    *(
-        "task",
-        "severity",
-        "text",
-        "before",
-        "around",
-        "follow",
-        "gap",
-        "state",
-        "user",
-        "label",
-        "q",
-        "size",
-        "after",
-    ),
+    "replica",
+    "all",
+    "replicas",
+    "table",
+    "gaps",
+    "from",
+    "to",
+    "brush",
+    "sort",
+    "order",
+    "at",
+    "hours",
+    "job",
+    "task",
+    "severity",
+    "text",
+    "before",
+    "around",
+    "follow",
+    "gap",
+    "state",
+    "user",
+    "label",
+    "q",
+    "size",
+    "after",
 )
 """Names of parameters of all pages."""
 HOSTILE = (
@@ -89,7 +82,9 @@ def words(page: str) -> str:
     return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page)))
 
 
-@each_row("path", [*PATHS, "/jobs/digits_1/cancel", "/jobs.json", "/jobs/digits_1.json"])
+@pytest.mark.parametrize(
+    "path", [*PATHS, "/jobs/digits_1/cancel", "/jobs.json", "/jobs/digits_1.json"]
+)
 def test_page_of_a_running_job_has_all_security_headers(site: Site, path: str) -> None:
     site.world.start_running()
     response = site.get(path)
@@ -102,7 +97,7 @@ def test_page_of_a_running_job_has_all_security_headers(site: Site, path: str) -
     assert response.headers["Cache-Control"] == "private, no-cache"
 
 
-@each_row("path", PATHS)
+@pytest.mark.parametrize("path", PATHS)
 def test_page_has_neither_inline_styles_nor_scripts_nor_other_origins(
     site: Site, path: str
 ) -> None:
@@ -174,8 +169,8 @@ def job_rows(page: str) -> list[str]:
     return re.findall(r'<tr id="job-([^"]+)"', page)
 
 
-@each_row(
-    "query, expected",
+@pytest.mark.parametrize(
+    ("query", "expected"),
     [
         ("", ["digits_3", "digits_2", "digits_1"]),
         ("?label=team", ["digits_2", "digits_1"]),
@@ -289,7 +284,20 @@ def test_text_of_programs_is_never_markup(site: Site) -> None:
 
 @pytest.mark.parametrize("path", ADDRESSES)
 @pytest.mark.parametrize(
-    "turn", [0, *(pytest.param(turn, marks=pytest.mark.heavy) for turn in range(1, len(HOSTILE)))]
+    "turn",
+    [
+        0,
+        *(
+            pytest.param(
+                turn,
+                marks=pytest.mark.heavy(
+                    fact="a hostile address of the console is harmless",
+                    quick="the same test with one of seven values for each parameter",
+                ),
+            )
+            for turn in range(1, len(HOSTILE))
+        ),
+    ],
 )
 def test_parameter_of_an_address_is_never_markup_and_never_an_internal_error(
     site: Site, path: str, turn: int

@@ -8,7 +8,6 @@ import pytest
 
 from tests.support import jobs
 from tests.support.alone import a_job, a_state
-from tests.support.each_row import each_row
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_replica, at
 from trainmaster.core.actions import (
     Action,
@@ -191,8 +190,8 @@ TUNING_JOB = a_job(tuning=Tuning(()))
 TRIAL = a_job(trial_of=TrialOf("parent", 1, "accuracy"))
 
 
-@each_row(
-    "job, action, effects",
+@pytest.mark.parametrize(
+    ("job", "action", "effects"),
     [
         (a_job(), CancelJob("why"), (Effect.PROVISION, Effect.NOTIFY)),
         (a_job(), RerunJob(Budget.FREE), (Effect.PROVISION, Effect.NOTIFY)),

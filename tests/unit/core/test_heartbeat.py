@@ -131,8 +131,8 @@ def test_heartbeat_of_a_replica_is_read_if_its_vm_is_known_and_it_has_not_comple
     unread = state is ReplicaState.COMPLETED
     assert len(heartbeats_to_read(changed, vms_of(changed), NOW)) == len(changed.replicas) - unread
     unknown = tuple(
-        replace(each, instance_id=None) if each.replica_id == WORKER_0 else each
-        for each in changed.replicas
+        replace(replica, instance_id=None) if replica.replica_id == WORKER_0 else replica
+        for replica in changed.replicas
     )
     assert (
         len(heartbeats_to_read(State(changed.job, unknown), vms_of(changed), NOW))

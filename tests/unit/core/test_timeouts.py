@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from tests.support.each_row import each_row
+import pytest
+
 from trainmaster.core import timeouts
 
 SECONDS = {
@@ -56,13 +57,13 @@ NUMBERS = {
 }
 
 
-@each_row("name", SECONDS)
+@pytest.mark.parametrize("name", SECONDS)
 def test_window_has_its_expected_length(name: str) -> None:
     value = getattr(timeouts, name)
     assert (value.total_seconds() if isinstance(value, timedelta) else value) == SECONDS[name]
 
 
-@each_row("name", NUMBERS)
+@pytest.mark.parametrize("name", NUMBERS)
 def test_threshold_has_its_expected_value(name: str) -> None:
     assert getattr(timeouts, name) == NUMBERS[name]
 

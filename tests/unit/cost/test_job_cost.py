@@ -163,9 +163,7 @@ def test_report_of_a_job_lists_its_directory_once_and_only_after_a_loss() -> Non
             preempt(world)
 
 
-def test_directory_of_a_live_job_is_listed_again_after_a_minute_and_that_of_an_ended_job_never() -> (
-    None
-):
+def test_directory_of_a_live_job_is_listed_again_after_a_minute_that_of_an_ended_never() -> None:
     objects, now = CountingObjects(MemoryObjects()), [0.0]
     times = CheckpointTimes(lambda: objects, timer=lambda: now[0])
     world = World()

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.each_row import each_row
 from tests.support.jobs import CHIEF, a_spec
 from tests.support.operations import CountedWorld
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
@@ -97,8 +96,8 @@ def test_operations_of_a_job_without_faults_agree_with_those_counted(size: int) 
     assert_agree(counted)
 
 
-@each_row("boots_s", [0, 90])
-@each_row("size", [3, 8, 20])
+@pytest.mark.parametrize("boots_s", [0, 90])
+@pytest.mark.parametrize("size", [3, 8, 20])
 def test_operations_of_a_job_with_two_losses_agree_with_those_counted(
     size: int, boots_s: float
 ) -> None:
@@ -110,8 +109,8 @@ def test_operations_of_a_job_with_two_losses_agree_with_those_counted(
     assert_agree(counted)
 
 
-@each_row("count", [1, 3])
-@each_row("size", [3, 8, 20])
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("size", [3, 8, 20])
 def test_operations_of_a_job_with_failures_agree_with_those_counted(size: int, count: int) -> None:
     counted = started(size)
     fail(counted, replicas(size)[:count])
@@ -162,8 +161,8 @@ def test_operations_of_late_reports_agree_with_those_counted(gap_s: float) -> No
     assert_agree(counted)
 
 
-@each_row(
-    "happen, reads, writes",
+@pytest.mark.parametrize(
+    ("happen", "reads", "writes"),
     [
         (lose_a_vm, (21, 7), (10, 2)),
         (lambda counted, size: lose_a_vm(counted, size, boots_s=90), (21, 7), (10, 2)),
@@ -174,7 +173,7 @@ def test_operations_of_late_reports_agree_with_those_counted(gap_s: float) -> No
     ],
     ids=["loss", "slow replacement", "failure", "all fail", "late reports", "end"],
 )
-@each_row("size", [5, 40])
+@pytest.mark.parametrize("size", [5, 40])
 def test_gang_costs_exactly_this_much_per_member(
     happen: Callable[[CountedWorld, int], None],
     reads: tuple[int, int],
@@ -197,7 +196,20 @@ def test_gang_costs_exactly_this_much_per_member(
     )
 
 
-@pytest.mark.parametrize("size", [10, 200, pytest.param(1000, marks=pytest.mark.heavy)])
+@pytest.mark.parametrize(
+    "size",
+    [
+        10,
+        200,
+        pytest.param(
+            1000,
+            marks=pytest.mark.heavy(
+                fact="a failed request writes the same whatever the size of the gang",
+                quick="the same test with 10 and 200 replicas",
+            ),
+        ),
+    ],
+)
 def test_failed_request_writes_the_same_whatever_the_size_of_the_gang(size: int) -> None:
     """The job, its ledger entry, the confirmation of its effect, and the outcome for each of the
     two roles.

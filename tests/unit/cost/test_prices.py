@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.each_row import each_row
 from tests.support.jobs import a_plan
 from tests.unit.cost.price_lists import FETCHED_AT, emulated_skus, price_file, price_list
 from trainmaster.core.machines.machine_types import MACHINE_TYPES
@@ -39,8 +38,8 @@ def price_of(group: TaskGroup, *, is_spot: bool = False, **changes: Any) -> Deci
 DISK = 100 * Decimal("0.17") / 730
 
 
-@each_row(
-    "group, is_spot, expected",
+@pytest.mark.parametrize(
+    ("group", "is_spot", "expected"),
     [
         (
             a_group("n1-standard-4"),
@@ -98,8 +97,8 @@ def test_price_of_a_worked_example_equals_the_published_one() -> None:
     assert price_of(group) == Decimal("0.853608")
 
 
-@each_row(
-    "group, changes, reason",
+@pytest.mark.parametrize(
+    ("group", "changes", "reason"),
     [
         (a_group("m3-ultramem-32"), {}, "m3-ultramem-32"),
         (a_group("e2-custom-4-8192"), {}, "e2-custom-4-8192"),
@@ -152,8 +151,8 @@ def test_every_listed_machine_type_has_parts_with_skus_unless_its_family_is_unpr
     assert used <= RESOURCES
 
 
-@each_row(
-    "machine_type, vcpus, memory_gib",
+@pytest.mark.parametrize(
+    ("machine_type", "vcpus", "memory_gib"),
     [
         ("n1-standard-96", 96, 360),
         ("n1-highmem-96", 96, 624),
@@ -174,7 +173,7 @@ def test_priced_vcpus_and_memory_are_those_of_compute_engine(
     assert [number for _, number, _ in parts[:2]] == [vcpus, memory_gib]
 
 
-@each_row(
+@pytest.mark.parametrize(
     "name",
     [
         "c3d-highcpu-360",

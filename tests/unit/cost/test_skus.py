@@ -6,7 +6,6 @@ from decimal import Decimal
 
 import pytest
 
-from tests.support.each_row import each_row
 from trainmaster.cost.sku import Sku, Tier, Unknown, amount, list_price
 from trainmaster.cost.sku_resources import Pricing, resource_of
 
@@ -80,8 +79,8 @@ def test_price_that_does_not_follow_from_the_sku_is_unknown(
     assert reason in price.reason
 
 
-@each_row(
-    "description, group, usage, unit, name, pricing",
+@pytest.mark.parametrize(
+    ("description", "group", "usage", "unit", "name", "pricing"),
     [
         (
             "N1 Predefined Instance Core running in Americas",
@@ -193,7 +192,7 @@ def test_sku_of_a_disk_or_a_transfer_is_recognized(sku: Sku) -> None:
     assert resource_of(sku) is not None
 
 
-@each_row(
+@pytest.mark.parametrize(
     "sku",
     [
         a_sku("N1 Custom Instance Core running in Americas"),

@@ -14,19 +14,21 @@ PAGE: Final = Path(__file__).parents[3] / "docs" / "reasons.md"
 
 _HEAD: Final = """# What happened to my job: reasons and remedies
 
-Every decision about a job has a reason, which is one word. This page explains each of them. You find the reason of a
-decision in four places:
+Every decision about a job has a reason, which is one word. This page explains each of them.
+You find the reason of a decision in four places:
 
 - The last line of `trainmaster why JOB` names the reason that ended the job.
 - The console shows it with each decision, as a link to its copy of this page.
 - `trainmaster jobs ledger JOB` has it in each entry.
-- The messages of the topic `trainmaster-job-state` have it in the field `reason` ([notifications](notifications.md)).
+- The messages of the topic `trainmaster-job-state` have it in the field `reason`
+  ([notifications](notifications.md)).
 
 [Find out why a job failed](job-failed.md) leads from what you see to the reason.
 """
 _TAIL: Final = """\
 [rules.md](rules.md) has the rules in the order in which they are judged. The text below is in
-[reasons.yaml](../shared/trainmaster/presentation/reasons.yaml). `python -m tests.unit.docs.reasons_page` writes it.
+[reasons.yaml](../shared/trainmaster/presentation/reasons.yaml).
+`python -m tests.unit.docs.reasons_page` writes it.
 """
 
 

@@ -16,16 +16,18 @@ PAGE: Final = Path(__file__).parents[3] / "docs" / "runtimes.md"
 
 _HEAD: Final = """# Runtimes
 
-`runtimeVersion` selects the Python and the packages of a job's VMs. `trainmaster runtimes` prints the same tables. The
-local stack has the same packages in one environment per runtime, with the Python of your machine. To add or change a
-runtime, edit [runtimes.py](../shared/trainmaster/jobspec/catalog/runtimes.py), and write this page again with
+`runtimeVersion` selects the Python and the packages of a job's VMs. `trainmaster runtimes` prints
+the same tables. The local stack has the same packages in one environment per runtime, with the
+Python of your machine. To add or change a runtime, edit
+[runtimes.py](../shared/trainmaster/jobspec/catalog/runtimes.py), and write this page again with
 `python -m tests.unit.docs.runtimes_page`.
 """
 _PACKAGES: Final = """## Packages of every runtime
 
 The old service's runtimes brought them, and programs import them without declaring them
-([decision 85](decisions/0085-packages-of-runtimes.md)). XGBoost is the build for CPUs; a program that trains it on GPUs
-declares `xgboost`. On TPU VMs, `pillow`, `pandas` and `scikit-learn` have the last versions for Python 3.10.
+([decision 85](decisions/0085-packages-of-runtimes.md)). XGBoost is the build for CPUs; a program
+that trains it on GPUs declares `xgboost`. On TPU VMs, `pillow`, `pandas` and `scikit-learn` have
+the last versions for Python 3.10.
 """
 _PAST: Final = """## Past versions
 

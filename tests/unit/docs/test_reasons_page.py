@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import trainmaster.core.rules
-from tests.support.each_row import each_row
 from tests.unit.docs.reasons_page import PAGE, page
 from trainmaster.core.decisions import Reason, Rule
 from trainmaster.presentation.reasons import advice, reasons_by_topic
@@ -58,12 +59,12 @@ def decided() -> Iterator[tuple[Rule, Reason]]:
                 yield from ((rule, reason) for rule in rules for reason in reasons)
 
 
-@each_row("rule, reason", sorted(set(decided())))
+@pytest.mark.parametrize(("rule", "reason"), sorted(set(decided())))
 def test_explanation_names_the_rule_that_decides(rule: Rule, reason: Reason) -> None:
     assert int(rule) in TEXTS[reason].rules
 
 
-@each_row("reason", Reason)
+@pytest.mark.parametrize("reason", Reason)
 def test_explanation_is_whole_sentences(reason: Reason) -> None:
     text = TEXTS[reason]
     for sentence in filter(None, (text.means, text.do)):

@@ -68,7 +68,7 @@ def outlooks(world: World) -> list[dict[str, float]]:
         event.outlook for event in events if isinstance(event, ProvisioningStarted | VmsNotCreated)
     ]
     return [
-        dict(zip((A, B, C), (one.chance for one in outlook), strict=True))
+        dict(zip((A, B, C), (zone.chance for zone in outlook), strict=True))
         for outlook in found
         if outlook
     ]

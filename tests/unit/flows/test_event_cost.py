@@ -183,9 +183,7 @@ def test_one_failure_costs_two_documents_for_each_member_and_few_more() -> None:
     )
 
 
-def test_reports_of_a_job_that_starts_without_its_evaluator_read_no_peers_before_enough_are_ready() -> (
-    None
-):
+def test_reports_of_a_job_without_its_evaluator_read_no_peers_before_enough_are_ready() -> None:
     """Its required replicas are all others: reading them with every report would cost their number
     squared.
     """

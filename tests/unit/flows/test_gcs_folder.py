@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.each_row import each_row
 from tests.support.world import World
 from trainmaster.core.model.plan import GcsFolder
 from trainmaster.errors import PermanentError
@@ -44,8 +43,8 @@ def training_input(**changes: Any) -> dict[str, Any]:
     return {"jobId": "job_1", "trainingInput": body, "trainmaster": extension}
 
 
-@each_row(
-    "document, folder",
+@pytest.mark.parametrize(
+    ("document", "folder"),
     [
         (custom_job(), GcsFolder.IF_POSSIBLE),
         (custom_job(gcs=False), GcsFolder.OFF),

@@ -14,7 +14,7 @@ from trainmaster.core.events import CancelRequested, CapacityErrorKind, VmLost
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.round import Round
-from trainmaster.core.model.vm import DirectiveAction, VmStatus
+from trainmaster.core.model.vm import DirectiveAction
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.errors import PermanentError
 from trainmaster.flows.commit.record import record
@@ -370,19 +370,6 @@ def test_slow_creation_is_awaited_and_never_repeated(world: World) -> None:
     assert world.store.pending_keys("digits_1") == ()
 
 
-def test_sweep_replaces_a_stopped_vm_that_no_event_reported(running: World) -> None:
-    world = running
-    name = world.vms[1].name
-    world.fleet.stop(name)
-    world.silent.add(WORKER_0)
-    world.sweep()
-    world.deliver()
-    assert world.replica(WORKER_0).state is ReplicaState.REPLACING
-    vm = world.vm(WORKER_0)
-    assert (vm.vm_generation, vm.status) == (2, VmStatus.RUNNING)
-    world.check()
-
-
 def test_sweep_replaces_a_vm_that_no_longer_exists(running: World) -> None:
     world = running
     world.fleet.vanish(world.vms[0].name)
@@ -405,14 +392,6 @@ def test_sweep_cancels_a_job_after_its_maximum_running_time(running: World) -> N
     world.deliver()
     assert not world.vms
     world.check()
-
-
-def test_sweep_provisions_a_job_whose_message_was_lost(world: World) -> None:
-    world.submit()
-    world.bus.drain()
-    world.sweep()
-    world.deliver()
-    assert len(world.vms) == 3
 
 
 def test_event_of_an_unknown_job_is_a_permanent_error(running: World) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.each_row import each_row
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
 from tests.unit.cost.price_lists import price_list
@@ -388,8 +387,8 @@ def test_any_of_is_ordered_by_price_and_capacity_decides_within_a_band(
     world.check()
 
 
-@each_row(
-    "place, gib, region, price",
+@pytest.mark.parametrize(
+    ("place", "gib", "region", "price"),
     [
         ("US-CENTRAL1", 200, "us-central1", 0),
         ("us-central1", 200, "us-east4", 4),

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.each_row import each_row
 from tests.support.jobs import a_spec
 from tests.support.memory_resources import MemoryResources
 from tests.support.world import World
@@ -178,8 +177,8 @@ def test_missing_bucket_of_an_uploaded_file_is_written_next_to_it(
     assert not [message for message in world.bus.drain() if message.topic == topics.SUBMIT]
 
 
-@each_row(
-    "place, region, serves",
+@pytest.mark.parametrize(
+    ("place", "region", "serves"),
     [
         (BucketPlace("US-CENTRAL1"), "us-central1", True),
         (BucketPlace("US-CENTRAL1"), "us-east1", False),
@@ -199,8 +198,8 @@ def test_bucket_serves_the_regions_of_its_location(
     assert place.serves(region) is serves
 
 
-@each_row(
-    "image, resource",
+@pytest.mark.parametrize(
+    ("image", "resource"),
     [
         (IMAGE, "projects/my-project/locations/us/repositories/training/packages/trainer/tags/1"),
         (

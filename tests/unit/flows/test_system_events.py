@@ -12,6 +12,7 @@ from tests.unit.flows.sweep_helpers import audit_log_entry, deliver_entry, sweep
 from trainmaster.core.decisions import Reason
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.vm import VmStatus
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.errors import PermanentError
 from trainmaster.messaging import google_events, internal_requests, topics
@@ -141,7 +142,9 @@ def test_sweep_replaces_a_stopped_vm_that_no_event_reported(running: World) -> N
     world.fleet.stop(old.name)
     sweep(world)
     assert world.replica(WORKER_0).state is ReplicaState.REPLACING
-    assert world.vm(WORKER_0).instance_id != old.instance_id
+    replacement = world.vm(WORKER_0)
+    assert replacement.instance_id != old.instance_id
+    assert (replacement.vm_generation, replacement.status) == (2, VmStatus.RUNNING)
     world.send("vm-ready", WORKER_0)
     assert [entry.decision.reason for entry in world.ledger].count(Reason.GONE) == 1
     world.check()

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.each_row import each_row
 from tests.support.jobs import a_spec, a_tuning_spec
 from tests.support.study import STUDY, Study, run_whole_study
 from tests.support.world import Grid, World
@@ -43,10 +42,17 @@ def test_messages_delivered_twice_give_the_same_trials(
     assert [entry.key for entry in study.ledger if entry.key.startswith("trial")] == [
         f"trial-{number}-{event}"
         for number, event in (
-            (1, "suggested-0"), (2, "suggested-0"), (1, "running"), (1, "ended"), (3, "suggested-1"),
-            (2, "running"), (2, "ended"), (3, "running"), (3, "ended"),
+            (1, "suggested-0"),
+            (2, "suggested-0"),
+            (1, "running"),
+            (1, "ended"),
+            (3, "suggested-1"),
+            (2, "running"),
+            (2, "ended"),
+            (3, "running"),
+            (3, "ended"),
         )
-    ]  # fmt: skip
+    ]
 
 
 @dataclass
@@ -144,13 +150,16 @@ EFFECTS = 77
 """What the functions of the whole tuning job change, counted one by one."""
 
 
-@each_row("after", range(1, EFFECTS + 1, 2))
+@pytest.mark.parametrize("after", range(1, EFFECTS + 1, 2))
 def test_crash_after_an_effect_gives_the_same_trials(after: int) -> None:
     check_crash(after)
 
 
-@pytest.mark.heavy
-@each_row("after", range(2, EFFECTS + 1, 2))
+@pytest.mark.heavy(
+    fact="a crash after any effect gives the same trials",
+    quick="a crash after every other effect in the same module",
+)
+@pytest.mark.parametrize("after", range(2, EFFECTS + 1, 2))
 def test_crash_after_any_effect_gives_the_same_trials(after: int) -> None:
     check_crash(after)
 

@@ -49,7 +49,8 @@ class Sender:
         vm_identity = VmIdentity(
             ACCOUNT, "my-project", 1234, vm.zone, int(vm.instance_id), vm.name, NOW
         )
-        own_audience = f"trainmaster/my-project/digits_1/{subject['attempt']}/worker/0/{subject['incarnation']}"
+        incarnation = f"{subject['attempt']}/worker/0/{subject['incarnation']}"
+        own_audience = f"trainmaster/my-project/digits_1/{incarnation}"
         return (issuer or self.issuer).identity_token(
             replace(vm_identity, **identity),  # type: ignore[arg-type]
             audience or own_audience,

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import pytest
 
-from tests.support.each_row import each_row
 from tests.unit.jobspec.bodies import MINIMAL, custom, gpus, job
 from trainmaster.core.model.plan import Accelerator, Plan, Program, TaskGroup, Variable
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
@@ -146,8 +145,8 @@ def test_basic_gpu_gets_t4_with_a_substitution() -> None:
     ]
 
 
-@each_row(
-    "version, primary",
+@pytest.mark.parametrize(
+    ("version", "primary"),
     [
         (None, "chief"),
         ("1.0", "master"),
@@ -198,8 +197,8 @@ def test_roles_of_custom_tier_get_their_own_machines() -> None:
     assert substitutions_of(document) == {}
 
 
-@each_row(
-    "machine, config, accelerator",
+@pytest.mark.parametrize(
+    ("machine", "config", "accelerator"),
     [
         ("n1-standard-8", gpus("NVIDIA_TESLA_T4", "1"), Accelerator("nvidia-tesla-t4", 1)),
         ("n1-standard-32", gpus("NVIDIA_TESLA_K80", 8), Accelerator("nvidia-tesla-t4", 4)),
@@ -358,8 +357,8 @@ def test_import_of_jobspec_imports_only_pydantic() -> None:
     assert third_party - helpers == {"trainmaster", "pydantic", "pydantic_core"}
 
 
-@each_row(
-    "field, value",
+@pytest.mark.parametrize(
+    ("field", "value"),
     [
         ("enableWebAccess", True),
         ("enableDashboardAccess", True),
@@ -367,7 +366,7 @@ def test_import_of_jobspec_imports_only_pydantic() -> None:
         ("persistentResourceId", "my-resource"),
     ],
 )
-@each_row("wrapper", ["jobSpec", "trialJobSpec", "trainingTaskInputs", None])
+@pytest.mark.parametrize("wrapper", ["jobSpec", "trialJobSpec", "trainingTaskInputs", None])
 def test_convenience_changes_nothing_but_the_list_of_substitutions(
     field: str, value: object, wrapper: str | None
 ) -> None:

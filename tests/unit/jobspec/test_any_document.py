@@ -66,16 +66,19 @@ SCALARS = (
     )
 )
 MODELS = (
-    *(AiPlatformJob, TrainingInput, ReplicaConfig, Scheduling, Extension, SpotSpec),
-    *(
-        VertexCustomJob,
-        CustomJobSpec,
-        WorkerPoolSpec,
-        MachineSpec,
-        ContainerSpec,
-        PythonPackageSpec,
-        EnvVar,
-    ),
+    AiPlatformJob,
+    TrainingInput,
+    ReplicaConfig,
+    Scheduling,
+    Extension,
+    SpotSpec,
+    VertexCustomJob,
+    CustomJobSpec,
+    WorkerPoolSpec,
+    MachineSpec,
+    ContainerSpec,
+    PythonPackageSpec,
+    EnvVar,
 )
 NAMES = st.sampled_from([name for model in MODELS for name in nested_models(model)]).flatmap(
     lambda name: st.sampled_from((name, snake_case(name)))

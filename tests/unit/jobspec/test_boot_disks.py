@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.each_row import each_row
 from tests.unit.jobspec.bodies import custom
 from trainmaster.jobspec import InvalidJob, accept
 
 
-@each_row(
-    "machine, requested, resolved",
+@pytest.mark.parametrize(
+    ("machine", "requested", "resolved"),
     [
         ("n1-standard-4", None, "pd-ssd"),
         ("n1-standard-4", "pd-standard", "pd-standard"),
@@ -21,7 +20,7 @@ from trainmaster.jobspec import InvalidJob, accept
         ("a3-ultragpu-8g", None, "hyperdisk-balanced"),
     ],
 )
-def test_boot_disk_type_is_the_requested_or_the_default_of_the_machine(
+def test_accepted_job_has_the_requested_boot_disk_type_or_its_machines_default(
     machine: str, requested: str | None, resolved: str
 ) -> None:
     disk = {"diskConfig": {"bootDiskType": requested}} if requested else {}

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import pytest
 
-from tests.support.each_row import each_row
 from tests.unit.jobspec.bodies import gpus
 from trainmaster.algorithms.arguments.tables import TABLES
 from trainmaster.core.model.package_uri import BUILT_IN
@@ -100,8 +99,8 @@ def test_both_images_of_an_algorithm_are_known() -> None:
     assert plan_of(document).program.python_module == "algorithms.linear_learner"
 
 
-@each_row("name", ["image_classification", "image_object_detection", "ncf", "bert"])
-@each_row("by_name", [True, False])
+@pytest.mark.parametrize("name", ["image_classification", "image_object_detection", "ncf", "bert"])
+@pytest.mark.parametrize("by_name", [True, False])
 def test_algorithm_that_is_not_available_is_refused_with_where_to_go(
     name: str, *, by_name: bool
 ) -> None:
@@ -119,8 +118,8 @@ def test_unknown_algorithm_is_refused_with_the_nearest_one() -> None:
     assert problems["trainmaster.algorithm"].example == 'algorithm: "boosted_trees"'
 
 
-@each_row(
-    "document, field, expected",
+@pytest.mark.parametrize(
+    ("document", "field", "expected"),
     [
         (
             job("tab_net", args=("--feature_dim=one",)),
@@ -170,8 +169,8 @@ def test_wrong_job_of_an_algorithm_is_refused_at_its_field(
     assert expected in problems[field].problem
 
 
-@each_row(
-    "document, field, expected",
+@pytest.mark.parametrize(
+    ("document", "field", "expected"),
     [
         (
             job("boosted_trees", masterConfig=gpus("NVIDIA_TESLA_T4", 1)),

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.each_row import each_row
 from trainmaster.api import enum_numbers
 from trainmaster.core.machines.machine_types import find_machine_type
 from trainmaster.jobspec.catalog.machine_types import (
@@ -37,15 +36,15 @@ from trainmaster.jobspec.problems import FieldPath
 from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT, example_at
 
 
-@each_row("gpu", RETIRED_GPUS)
-@each_row("machine", N1_MACHINES)
+@pytest.mark.parametrize("gpu", RETIRED_GPUS)
+@pytest.mark.parametrize("machine", N1_MACHINES)
 def test_replacement_of_retired_gpu_fits_the_same_machines(gpu: str, machine: str) -> None:
     retired = RETIRED_GPUS[gpu]
     for count in valid_gpu_counts(gpu, machine):
         assert retired.counts[count] in valid_gpu_counts(retired.replaced_by, machine)
 
 
-@each_row("name", LEGACY_MACHINES)
+@pytest.mark.parametrize("name", LEGACY_MACHINES)
 def test_legacy_machine_is_a_valid_compute_machine(name: str) -> None:
     machine = LEGACY_MACHINES[name]
 

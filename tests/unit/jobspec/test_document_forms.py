@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.each_row import each_row
 from tests.unit.jobspec.bodies import MINIMAL
 from tests.unit.jobspec.golden_text import GOLDEN, JOB_FILES
 from trainmaster.jobspec import (
@@ -70,7 +69,7 @@ def vars_of(plan: Any) -> dict[str, Any]:
     return {name: getattr(plan, name) for name in plan.__dataclass_fields__}
 
 
-@each_row("name", JOB_FILES)
+@pytest.mark.parametrize("name", JOB_FILES)
 def test_job_file_has_the_same_plan_in_every_form(name: str) -> None:
     data = (GOLDEN / f"{name}.yaml").read_bytes()
     document = job_file_of(parse_document(data, f"{name}.yaml"))
@@ -143,20 +142,59 @@ def test_document_of_no_kind_is_told_what_it_has_and_which_kinds_exist(
     assert "apiVersion and kind: manifest of Kubeflow or JobSet" in problem
 
 
-@each_row("document, field, words", [
-        ({"trainingInput": MINIMAL, "jobSpec": {}}, "jobSpec", (CUSTOM_JOB, "job of AI Platform", "trainingInput")),
-        ({"trainingInput": MINIMAL, "displayName": "d"}, "displayName", (CUSTOM_JOB, "job of AI Platform")),
-        ({"jobSpec": {}, "maxTrialCount": 3}, "maxTrialCount", ("tuning job of Vertex AI", CUSTOM_JOB, "jobSpec")),
-        ({"studySpec": {}, "trainingTaskDefinition": "x"}, "trainingTaskDefinition", ("pipeline", "studySpec")),
-        ({"studySpec": {}, "workerPoolSpecs": []}, "trialJobSpec", ("workerPoolSpecs belongs under it",)),
-        ({"studySpec": {}, "trialJobSpec": {}, "network": "n"}, "network", ("belongs under trialJobSpec",)),
+@pytest.mark.parametrize(
+    ("document", "field", "words"),
+    [
+        (
+            {"trainingInput": MINIMAL, "jobSpec": {}},
+            "jobSpec",
+            (CUSTOM_JOB, "job of AI Platform", "trainingInput"),
+        ),
+        (
+            {"trainingInput": MINIMAL, "displayName": "d"},
+            "displayName",
+            (CUSTOM_JOB, "job of AI Platform"),
+        ),
+        (
+            {"jobSpec": {}, "maxTrialCount": 3},
+            "maxTrialCount",
+            ("tuning job of Vertex AI", CUSTOM_JOB, "jobSpec"),
+        ),
+        (
+            {"studySpec": {}, "trainingTaskDefinition": "x"},
+            "trainingTaskDefinition",
+            ("pipeline", "studySpec"),
+        ),
+        (
+            {"studySpec": {}, "workerPoolSpecs": []},
+            "trialJobSpec",
+            ("workerPoolSpecs belongs under it",),
+        ),
+        (
+            {"studySpec": {}, "trialJobSpec": {}, "network": "n"},
+            "network",
+            ("belongs under trialJobSpec",),
+        ),
         ({"kind": "TFJob", "spec": {}}, "kind", ("marks a manifest of Kubeflow or JobSet",)),
-        ({"displayName": "d", "workerPoolSpec": []}, "workerPoolSpec", ("did you mean workerPoolSpecs?",)),
-        ({"trainingInput": {**MINIMAL, "env": {"A": "1"}}}, "trainingInput.env", ("it belongs under trainmaster",)),
-        ({"trainingInput": {**MINIMAL, "stall_timeout": 1}}, "trainingInput.stall_timeout", ("under trainmaster",)),
+        (
+            {"displayName": "d", "workerPoolSpec": []},
+            "workerPoolSpec",
+            ("did you mean workerPoolSpecs?",),
+        ),
+        (
+            {"trainingInput": {**MINIMAL, "env": {"A": "1"}}},
+            "trainingInput.env",
+            ("it belongs under trainmaster",),
+        ),
+        (
+            {"trainingInput": {**MINIMAL, "stall_timeout": 1}},
+            "trainingInput.stall_timeout",
+            ("under trainmaster",),
+        ),
         ({"trainingInput": MINIMAL, "spot": "all"}, "spot", ("it belongs under trainmaster",)),
         ({"jobSpec": {"gcs": True}}, "jobSpec.gcs", ("it belongs under trainmaster",)),
-    ])  # fmt: skip
+    ],
+)
 def test_contradictory_document_names_both_kinds_and_the_fix(
     document: dict[str, Any], field: str, words: tuple[str, ...]
 ) -> None:

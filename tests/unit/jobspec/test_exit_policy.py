@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.each_row import each_row
 from tests.support.jobs import a_spec
 from trainmaster.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule, Preset
 from trainmaster.core.model.replica_id import TaskType
@@ -42,8 +41,8 @@ def test_exit_codes_and_ranges_get_their_action_for_all_or_one_task_type() -> No
     assert policy.user_action(2, TaskType.PS) is ExitAction.RESTART
 
 
-@each_row(
-    "spec, field",
+@pytest.mark.parametrize(
+    ("spec", "field"),
     [
         ({"preset": "never"}, "trainmaster.exitPolicy.preset"),
         ({"fail": ["many"]}, "trainmaster.exitPolicy.fail[0]"),

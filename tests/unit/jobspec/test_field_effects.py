@@ -22,9 +22,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 from pydantic import ValidationError
 
-from tests.support.each_row import each_row
 from tests.support.jobs import a_job
 from tests.unit.flows.test_vm_metadata import metadata_of
 from tests.unit.jobspec.golden_text import GOLDEN
@@ -229,7 +229,7 @@ def has_effect(path: Path_, model: type[WireModel]) -> bool:
     return False
 
 
-@each_row("name", FIELDS)
+@pytest.mark.parametrize("name", FIELDS)
 def test_field_of_a_job_changes_what_is_stored(name: str) -> None:
     reason = next((WITHOUT_EFFECT[end] for end in WITHOUT_EFFECT if name.endswith(end)), None)
     assert has_effect(*FIELDS[name]) is (reason is None), (
@@ -275,7 +275,7 @@ PLAN: Final = [
 ]
 
 
-@each_row("name", PLAN)
+@pytest.mark.parametrize("name", PLAN)
 def test_value_of_a_plan_is_read_after_the_job_is_accepted(name: str) -> None:
     assert is_read(name, modules("jobspec/")), (
         f"{name} of core/model/plan.py is stored, and nothing reads it"
@@ -309,7 +309,7 @@ def mutated(value: Any) -> Any:
 VM_CONFIG: Final[dict[str, Any]] = json.loads(metadata_of(a_job())["trainmaster-vm-config"])
 
 
-@each_row("key", VM_CONFIG)
+@pytest.mark.parametrize("key", VM_CONFIG)
 def test_key_of_the_vm_configuration_is_read_by_the_agent(key: str) -> None:
     whole = VmConfig.parse(json.dumps(VM_CONFIG))
     try:
@@ -321,7 +321,7 @@ def test_key_of_the_vm_configuration_is_read_by_the_agent(key: str) -> None:
     )
 
 
-@each_row("name", [field.name for field in dataclasses.fields(VmConfig)])
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(VmConfig)])
 def test_value_of_the_vm_configuration_is_used_by_the_agent(name: str) -> None:
     agent = [
         file
@@ -345,7 +345,7 @@ MANIFEST_FIELDS: Final = [
 ]
 
 
-@each_row("name", MANIFEST_FIELDS)
+@pytest.mark.parametrize("name", MANIFEST_FIELDS)
 def test_field_of_a_manifest_is_read_by_its_conversion(name: str) -> None:
     conversion = sorted((SOURCE / "jobspec" / "manifests").glob("*.py"))
     text = name.rpartition(".")[2]

@@ -8,7 +8,8 @@ import contextlib
 import json
 from typing import Final
 
-from tests.support.each_row import each_row
+import pytest
+
 from tests.unit.jobspec.golden_text import GOLDEN, JOB_FILES, MACHINES, machine_line, plan_text
 from tests.unit.jobspec.machine_requests import machine_requests
 from trainmaster.core.rules.admission_queue import RESOURCES, resource_needs
@@ -20,7 +21,7 @@ LINES: Final = dict(
 )
 
 
-@each_row("name", JOB_FILES)
+@pytest.mark.parametrize("name", JOB_FILES)
 def test_job_file_has_golden_plan(name: str) -> None:
     assert plan_text(name) == (GOLDEN / f"{name}.plan").read_text(encoding="utf-8")
 
@@ -41,7 +42,7 @@ def test_each_resource_that_a_machine_needs_can_be_limited() -> None:
     assert needed - set(RESOURCES) == set()
 
 
-@each_row("name", JOB_FILES)
+@pytest.mark.parametrize("name", JOB_FILES)
 def test_message_of_uploaded_file_has_same_plan_as_file(name: str) -> None:
     """The upload function checks a file, adds the job id and forwards it as JSON."""
     document = dict(parse_document((GOLDEN / f"{name}.yaml").read_bytes(), f"{name}.yaml"))

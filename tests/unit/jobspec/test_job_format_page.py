@@ -10,7 +10,6 @@ from typing import Final
 
 import pytest
 
-from tests.support.each_row import each_row
 from trainmaster.core.machines.tpus import TPU_VMS
 from trainmaster.jobspec import accept, parse_document
 from trainmaster.jobspec.catalog.machine_types import (
@@ -64,7 +63,7 @@ def test_page_names_every_field(model: type[WireModel]) -> None:
     assert not missing
 
 
-@each_row(
+@pytest.mark.parametrize(
     "names",
     [
         ScaleTier,

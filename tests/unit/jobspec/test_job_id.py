@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.each_row import each_row
 from trainmaster.jobspec import job_id_from
 from trainmaster.jobspec.fields.job_id import JOB_ID
 
 
-@each_row(
-    "name, suffix, job_id",
+@pytest.mark.parametrize(
+    ("name", "suffix", "job_id"),
     [
         ("jobs/digits.yaml", "20261121T030000", "digits_20261121T030000"),
         ("jobs/team/My digits-v2.YML", "1763690400123456", "My_digits_v2_1763690400123456"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.support.each_row import each_row
+import pytest
+
 from tests.unit.jobspec.bodies import job
 from trainmaster.core.model.plan import Plan, Variable
 from trainmaster.jobspec import accept
@@ -38,8 +39,8 @@ def vertex(image: str, **env: str) -> dict[str, Any]:
     }
 
 
-@each_row(
-    "document, variables, field",
+@pytest.mark.parametrize(
+    ("document", "variables", "field"),
     [
         (job(runtimeVersion="1.15"), KEPT, "trainingInput.runtimeVersion"),
         (job(runtimeVersion="2.11"), KEPT, "trainingInput.runtimeVersion"),

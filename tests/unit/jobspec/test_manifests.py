@@ -17,7 +17,6 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.each_row import each_row
 from trainmaster.core.model.exit_policy import Preset
 from trainmaster.core.model.plan import Elastic
 from trainmaster.core.model.replica_id import TaskType
@@ -64,19 +63,19 @@ def a_pytorch_job(**fields: object) -> dict[str, Any]:
     }
 
 
-@each_row("name", MANIFESTS)
+@pytest.mark.parametrize("name", MANIFESTS)
 def test_manifest_has_golden_job_file(name: str) -> None:
     assert job_file_text(name) == (FOLDER / f"{name}.job").read_text(encoding="utf-8")
 
 
-@each_row("name", REFUSED)
+@pytest.mark.parametrize("name", REFUSED)
 def test_refused_manifest_has_golden_problems(name: str) -> None:
     assert problems_text(name) == (FOLDER / "refused" / f"{name}.problems").read_text(
         encoding="utf-8"
     )
 
 
-@each_row("name", MANIFESTS)
+@pytest.mark.parametrize("name", MANIFESTS)
 def test_printed_job_file_is_accepted_and_lists_the_substitutions_on_the_job(name: str) -> None:
     printed = parse_document((FOLDER / f"{name}.job").read_bytes(), "job.yaml")
     spec = accept({**printed, "jobId": "j"}, default_job_id=None)
@@ -261,8 +260,8 @@ KEY_FILE: Final = "/secret/gcp/key.json"
 USED_BY_GOOGLE: Final = "credentials of the VM's service account"
 
 
-@each_row(
-    "volume, mount, variables, advice",
+@pytest.mark.parametrize(
+    ("volume", "mount", "variables", "advice"),
     [
         (
             {"secret": {}},
@@ -365,8 +364,8 @@ def test_region_is_required_and_named_by_annotation_option_or_zone() -> None:
     assert convert(manifest, "us-east1")["trainmaster"]["region"] == "us-east1"
 
 
-@each_row(
-    "resources, selector, machine",
+@pytest.mark.parametrize(
+    ("resources", "selector", "machine"),
     [
         ({}, {}, "n1-standard-4"),
         ({"cpu": "500m", "memory": "16Gi"}, {}, "n1-highmem-4"),

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from tests.support.each_row import each_row
 from trainmaster.jobspec import InvalidJob, parse_document
 from trainmaster.jobspec.reading.parse_document import DOCUMENT_BYTES_MAX
 
@@ -73,8 +72,8 @@ def test_yaml_scalars_are_parsed_as_by_the_services_client() -> None:
     }
 
 
-@each_row(
-    "data, message",
+@pytest.mark.parametrize(
+    ("data", "message"),
     [
         (b"a: &x [1]\nb: *x\n", "line 1, column 4: anchors"),
         (b"a: *x\n", "line 1, column 4: aliases"),
@@ -112,8 +111,8 @@ def test_wrong_yaml_is_refused_with_its_place(data: bytes, message: str) -> None
     assert message in problem_of(data)
 
 
-@each_row(
-    "data, message",
+@pytest.mark.parametrize(
+    ("data", "message"),
     [
         (b'{"a": 1, "a": 2}', "'a' is given twice"),
         (b'{\n "a": 1,\n}', "line 3, column 1: is not JSON"),

@@ -12,7 +12,6 @@ from typing import Final
 
 import pytest
 
-from tests.support.each_row import each_row
 from tests.unit.jobspec.bodies import CUSTOM, MINIMAL, custom, gpus, job
 from trainmaster.agent.program import container_program
 from trainmaster.jobspec import InvalidJob, Problem, accept, parse_document
@@ -122,7 +121,7 @@ def expected_fields(name: str) -> set[str]:
     return set(re.findall(r"^# refused: (.*)$", (CORPUS / name).read_text(), re.MULTILINE))
 
 
-@each_row("name", FILES)
+@pytest.mark.parametrize("name", FILES)
 def test_wrong_job_file_is_refused_with_every_problem_at_its_field(name: str) -> None:
     data = (CORPUS / name).read_bytes()
     problems: dict[str, Problem] = {}
@@ -142,14 +141,14 @@ def test_wrong_job_file_is_refused_with_every_problem_at_its_field(name: str) ->
         assert problem.example
 
 
-@each_row("name", DOCUMENTS)
+@pytest.mark.parametrize("name", DOCUMENTS)
 def test_wrong_document_is_refused_at_its_fields(name: str) -> None:
     document, fields = DOCUMENTS[name]
     assert set(problems_of(document)) == fields
 
 
-@each_row(
-    "document, field, example",
+@pytest.mark.parametrize(
+    ("document", "field", "example"),
     [
         (job(args=["--epochs", 5]), f"{T}.args[1]", '"5"'),
         (job(runtimeVersion=2.11), f"{T}.runtimeVersion", 'runtimeVersion: "2.11"'),

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import json
 
-from tests.support.each_row import each_row
+import pytest
+
 from trainmaster.agent.metric import metric_report
 from trainmaster.core.model.tuning import Measurement
 from trainmaster.messaging.reported_metric import MEASUREMENTS_MAX, TEXT_MAX, decode_reported_metric
@@ -21,7 +22,7 @@ def test_measurements_are_decoded_in_their_order() -> None:
     )
 
 
-@each_row(
+@pytest.mark.parametrize(
     "text",
     [
         "",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from tests.support.each_row import each_row
+import pytest
+
 from tests.support.jobs import a_job
 from trainmaster.core.model.tuning import Assignment, TrialOf
 from trainmaster.presentation.comparison import spec_differences
@@ -15,8 +16,8 @@ def differences(*specs: dict[str, object]) -> dict[str, list[str | None]]:
     return spec_differences([replace(a_job(), spec_json=json.dumps(spec)) for spec in specs])
 
 
-@each_row(
-    "first, second, expected",
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
     [
         ({"jobId": "a", "x": 1}, {"jobId": "b", "x": 1}, {}),
         ({"x": 1}, {"x": "1"}, {}),

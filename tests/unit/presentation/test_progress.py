@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.support.each_row import each_row
 from tests.support.jobs import a_job
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.ports.metrics import Label, MetricPoint, MetricSeries
@@ -129,7 +128,7 @@ def test_older_steps_are_not_shown_beside_a_newer_share() -> None:
     assert (progress.share, progress.step, progress.steps) == (0.5, None, None)
 
 
-@each_row(
+@pytest.mark.parametrize(
     "hostile",
     [
         series("share", [1.5], first=40),

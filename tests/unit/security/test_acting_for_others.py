@@ -14,7 +14,6 @@ from typing import Any, Final
 import pytest
 from pydantic import ValidationError
 
-from tests.support.each_row import each_row
 from tests.support.jobs import CHIEF, START, a_spec
 from tests.support.world import World
 from trainmaster.core.intake.job_files import UploadedObject
@@ -32,8 +31,13 @@ ACCOUNT: Final = "finance-prod@my-project.iam.gserviceaccount.com"
 NETWORK: Final = "projects/123/global/networks/prod"
 KEY: Final = "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"
 IMAGE: Final = "projects/p/global/images/private"
-POOLS: Final = [{"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1,
-                 "containerSpec": {"imageUri": "gcr.io/p/i"}}]  # fmt: skip
+POOLS: Final = [
+    {
+        "machineSpec": {"machineType": "n1-standard-4"},
+        "replicaCount": 1,
+        "containerSpec": {"imageUri": "gcr.io/p/i"},
+    }
+]
 
 
 def in_training_input(**fields: object) -> dict[str, Any]:
@@ -166,8 +170,8 @@ def world() -> World:
     return World(allowed=AllowedResources("my-project"))
 
 
-@each_row("submit_by", [publish, upload_file])
-@each_row("document, field, entry", JOBS.values(), ids=JOBS)
+@pytest.mark.parametrize("submit_by", [publish, upload_file])
+@pytest.mark.parametrize(("document", "field", "entry"), JOBS.values(), ids=JOBS)
 def test_job_of_an_unknown_submitter_cannot_name_a_resource(
     world: World,
     document: dict[str, Any],
@@ -183,8 +187,10 @@ def test_job_of_an_unknown_submitter_cannot_name_a_resource(
     assert [message for message in world.bus.drain() if message.topic != topics.DEAD_LETTER] == []
 
 
-@each_row("submit_by", [publish, upload_file])
-@each_row("document, entry", [(document, entry) for document, _, entry in JOBS.values()], ids=JOBS)
+@pytest.mark.parametrize("submit_by", [publish, upload_file])
+@pytest.mark.parametrize(
+    ("document", "entry"), [(document, entry) for document, _, entry in JOBS.values()], ids=JOBS
+)
 def test_administrator_may_open_a_resource_to_every_job(
     document: dict[str, Any], entry: str, submit_by: Callable[[World, dict[str, Any]], str]
 ) -> None:

@@ -14,7 +14,6 @@ from typing import Any, Final
 import pytest
 
 from tests.integration.api.client import CUSTOM_JOBS, JOBS, OWNER, TOKENS, Api, an_app
-from tests.support.each_row import each_row
 from tests.support.jobs import a_spec
 from tests.support.world import World
 from trainmaster.agent.model.vm_config import AgentIdentity, VmConfig, VmRef
@@ -112,8 +111,8 @@ def test_job_of_this_module_is_valid_and_has_free_text_fields() -> None:
     assert {dotted(path) for path in strings(JOB)} >= FREE
 
 
-@each_row("text", METACHARACTERS)
-@each_row("path", [path for path in strings(JOB) if dotted(path) not in FREE])
+@pytest.mark.parametrize("text", METACHARACTERS)
+@pytest.mark.parametrize("path", [path for path in strings(JOB) if dotted(path) not in FREE])
 def test_fields_with_a_format_reject_shell_metacharacters(
     path: tuple[str | int, ...], text: str
 ) -> None:
@@ -161,7 +160,7 @@ def test_startup_script_is_static_and_does_not_evaluate_metadata() -> None:
     ]
 
 
-@each_row(
+@pytest.mark.parametrize(
     "uri",
     [
         "gs://bucket/..",
@@ -193,7 +192,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Api:
     return Api(world, access, an_app(world, access, monkeypatch).test_client())
 
 
-@each_row(
+@pytest.mark.parametrize(
     "job_id",
     [
         "..",
@@ -211,8 +210,10 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Api:
         "ä",
     ],
 )
-@each_row("parent", [JOBS, CUSTOM_JOBS, TUNING_JOBS])
-@each_row("method, verb", [("GET", ""), ("POST", ":cancel"), ("DELETE", ""), ("PATCH", "")])
+@pytest.mark.parametrize("parent", [JOBS, CUSTOM_JOBS, TUNING_JOBS])
+@pytest.mark.parametrize(
+    ("method", "verb"), [("GET", ""), ("POST", ":cancel"), ("DELETE", ""), ("PATCH", "")]
+)
 def test_invalid_job_id_is_never_looked_up_in_the_store(
     api: Api, monkeypatch: pytest.MonkeyPatch, method: str, verb: str, parent: str, job_id: str
 ) -> None:
@@ -265,11 +266,11 @@ def test_labels_with_the_reserved_prefix_are_rejected_in_the_console() -> None:
         parse_labels("team=vision\ntrainmaster-job=other")
 
 
-@each_row(
+@pytest.mark.parametrize(
     "name",
     ["TF_CONFIG", "CLUSTER_SPEC", "RANK", "MASTER_ADDR", "CLOUD_ML_JOB_ID", "TRAINMASTER_PROJECT"],
 )
-@each_row("kind", ["env", "secrets"])
+@pytest.mark.parametrize("kind", ["env", "secrets"])
 def test_reserved_environment_variables_are_rejected(kind: str, name: str) -> None:
     value = "{}" if kind == "env" else "projects/p/secrets/key/versions/latest"
     with pytest.raises(InvalidJob):
@@ -329,12 +330,14 @@ def test_escape_sequences_in_a_log_are_shown_but_not_sent_to_the_terminal() -> N
     assert make_visible("\tloss 0.5 é 你好") == "\tloss 0.5 é 你好"
 
 
-@each_row("hiding", ["8", "0;8", "38;5;7;8", "30;40", "48;5;0", "7", "38;5", "1;"])
+@pytest.mark.parametrize("hiding", ["8", "0;8", "38;5;7;8", "30;40", "48;5;0", "7", "38;5", "1;"])
 def test_log_cannot_hide_text_from_the_user(hiding: str) -> None:
     assert make_visible(f"\x1b[{hiding}mpassword:\x1b[0m") == f"\ufffd[{hiding}mpassword:\x1b[0m"
 
 
-@each_row("style", ["", "0", "1;31", "01;31", "38;5;208", "38;2;255;128;0", "4;94", "22;39"])
+@pytest.mark.parametrize(
+    "style", ["", "0", "1;31", "01;31", "38;5;208", "38;2;255;128;0", "4;94", "22;39"]
+)
 def test_text_colours_of_a_log_reach_the_terminal(style: str) -> None:
     assert make_visible(f"\x1b[{style}mloss") == f"\x1b[{style}mloss"
 

@@ -4,7 +4,8 @@ plane reads it.
 
 from __future__ import annotations
 
-from tests.support.each_row import each_row
+import pytest
+
 from trainmaster.gcp.vm_labels import parse_heartbeat
 from trainmaster.messaging.reported_metric import MEASUREMENTS_MAX, TEXT_MAX, decode_reported_metric
 
@@ -26,12 +27,12 @@ TEXTS = [
 ]
 
 
-@each_row("text", TEXTS)
+@pytest.mark.parametrize("text", TEXTS)
 def test_text_that_no_agent_writes_is_ignored_as_a_heartbeat(text: str) -> None:
     assert parse_heartbeat(text) is None
 
 
-@each_row("text", TEXTS)
+@pytest.mark.parametrize("text", TEXTS)
 def test_text_that_no_agent_writes_is_ignored_as_a_measurement(text: str) -> None:
     assert decode_reported_metric(text) is None
 

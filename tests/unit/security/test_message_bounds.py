@@ -15,7 +15,6 @@ import pytest
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from tests.support.each_row import each_row
 from tests.support.jobs import CHIEF
 from tests.support.world import World
 from trainmaster.errors import PermanentError
@@ -64,7 +63,7 @@ def integers(kind: Any, metadata: list[Any]) -> Iterator[list[Any]]:
 FIELDS: Final = [(model, name) for model in models() for name in model.model_fields]
 
 
-@each_row("model, name", FIELDS)
+@pytest.mark.parametrize(("model", "name"), FIELDS)
 def test_integer_of_a_message_has_an_upper_and_a_lower_bound(
     model: type[BaseModel], name: str
 ) -> None:
@@ -93,8 +92,8 @@ def test_models_with_integers_are_found() -> None:
     } <= found
 
 
-@each_row("field", ["attempt", "task_index", "incarnation", "vm_generation", "host"])
-@each_row("value", [HUGE, -HUGE, 2**31])
+@pytest.mark.parametrize("field", ["attempt", "task_index", "incarnation", "vm_generation", "host"])
+@pytest.mark.parametrize("value", [HUGE, -HUGE, 2**31])
 def test_huge_number_in_an_agents_message_is_a_permanent_error(field: str, value: int) -> None:
     with pytest.raises(PermanentError, match=field):
         agent_messages.decode_vm_ready(json.dumps({**MESSAGE, field: value}).encode())
@@ -187,8 +186,8 @@ DECODERS: Final[list[Callable[[bytes], object]]] = [
 ]
 
 
-@each_row("decode", DECODERS)
-@each_row("start", [b"", b'{"protoPayload": ', b'{"metric": {"earlier": '])
+@pytest.mark.parametrize("decode", DECODERS)
+@pytest.mark.parametrize("start", [b"", b'{"protoPayload": ', b'{"metric": {"earlier": '])
 def test_deep_or_large_message_is_a_permanent_error(
     decode: Callable[[bytes], object], start: bytes
 ) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.each_row import each_row
 from tests.support.jobs import a_spec
 from trainmaster.jobspec import InvalidJob, accept
 
@@ -26,7 +25,7 @@ def in_vertex(**fields: Any) -> dict[str, Any]:
     return {"jobId": "digits_1", "displayName": "x", "jobSpec": {"workerPoolSpecs": [pool]}}
 
 
-@each_row(
+@pytest.mark.parametrize(
     "document",
     [
         in_extension(**{field: {name: value}})

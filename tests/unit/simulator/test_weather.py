@@ -111,7 +111,17 @@ LIMITS = {Climate.MILD: 1.2, Climate.SCARCE: 1.2, Climate.FAMINE: 1.35}
     ("weathers", "climate"),
     [
         (15, Climate.SCARCE),
-        *(pytest.param(1000, climate, marks=pytest.mark.heavy) for climate in Climate),
+        *(
+            pytest.param(
+                1000,
+                climate,
+                marks=pytest.mark.heavy(
+                    fact="searches for capacity keep their bounds",
+                    quick="the same test with 15 weathers of the scarce climate",
+                ),
+            )
+            for climate in Climate
+        ),
     ],
 )
 def test_searches_with_alternatives_keep_their_bounds(weathers: int, climate: Climate) -> None:

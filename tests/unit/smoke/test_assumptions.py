@@ -7,11 +7,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from smoke import report
 from smoke.assumptions import ASSUMPTIONS
 from smoke.findings import Verdict, compare
 from smoke.steps import Outcome, Result
-from tests.support.each_row import each_row
 
 ROOT = Path(__file__).parents[3]
 UNCONFIRMED = re.compile(r"(?i)\b(is|are|it is also|\() ?unconfirmed|not verified on google cloud")
@@ -90,8 +91,8 @@ def test_all_facts_as_documented_are_confirmed_except_those_that_nothing_reads()
     )
 
 
-@each_row(
-    "key, seen",
+@pytest.mark.parametrize(
+    ("key", "seen"),
     [
         ("python", "3.10"),
         ("missing_object", "403"),

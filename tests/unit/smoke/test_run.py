@@ -25,7 +25,14 @@ def no_commands(*argv: str, timeout_s: float = 0) -> Output:
 def a_world() -> World:
     nothing = cast(Any, None)
     return World(
-        *("my-project", "us-central1", "bucket", no_commands, nothing, nothing, nothing, nothing),
+        "my-project",
+        "us-central1",
+        "bucket",
+        no_commands,
+        nothing,
+        nothing,
+        nothing,
+        nothing,
         packages=Path(),
         container_image="",
         api="",

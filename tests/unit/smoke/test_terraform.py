@@ -16,7 +16,8 @@ from smoke.world import Output, StepError, World
 from tests.unit.smoke.test_run import a_world
 
 EMPTY_PROJECT = """\
-ERROR: (gcloud.functions.list) PERMISSION_DENIED: Cloud Functions API has not been used before or it is disabled.
+ERROR: (gcloud.functions.list) PERMISSION_DENIED: Cloud Functions API has not been used before \
+or it is disabled.
 - '@type': type.googleapis.com/google.rpc.ErrorInfo
   domain: googleapis.com
   metadata:
@@ -35,7 +36,9 @@ class Cloud:
     """Answers of gcloud and Terraform. `failing`: a Terraform verb that fails."""
 
     def __init__(self, failing: str = "", functions: str = "", databases: str = "") -> None:
-        self.failing, self.functions, self.databases = failing, functions, databases
+        self.failing = failing
+        self.functions = functions
+        self.databases = databases
         self.verbs: list[str] = []
         self.commands: list[str] = []
         self.is_empty, self.starting = False, 0
@@ -76,7 +79,10 @@ def installation(
         yield world
 
     return GoogleInstallation(
-        *("my-project", "europe-west4", "me@example.com", lambda _: None),
+        "my-project",
+        "europe-west4",
+        "me@example.com",
+        lambda _: None,
         run=cast(Any, cloud),
         build=build,
         open_world=open_world,

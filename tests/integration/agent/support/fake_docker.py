@@ -199,7 +199,12 @@ def inspect(name: str) -> None:
     if not os.path.exists(f"{ENGINE}/containers/{name}"):
         fail(1, f"Error response from daemon: No such container: {name}")
     state = state_of(name)
-    status = "created" if state["started"] == NEVER else "running" if state["pid"] else "exited"
+    if state["started"] == NEVER:
+        status = "created"
+    elif state["pid"]:
+        status = "running"
+    else:
+        status = "exited"
     answer = {
         "Status": status,
         "ExitCode": state["exit"],

@@ -13,7 +13,11 @@ import json, os, sys
 def report(*values):
     with open(os.environ["CLOUD_ML_HP_METRIC_FILE"], "w") as file:
         for step, value in enumerate(values, start=1):
-            record = {"accuracy": str(value), "global_step": str(10 * step), "trial": os.environ["CLOUD_ML_TRIAL_ID"]}
+            record = {
+                "accuracy": str(value),
+                "global_step": str(10 * step),
+                "trial": os.environ["CLOUD_ML_TRIAL_ID"],
+            }
             file.write(json.dumps(record) + "\\n")
 """
 

@@ -25,15 +25,18 @@ POOL: dict[str, Any] = {
 }
 PYTHON_POOL = {
     "machine_spec": {
-        "machine_type": "n1-standard-8", "accelerator_type": "NVIDIA_TESLA_T4", "accelerator_count": 2,
+        "machine_type": "n1-standard-8",
+        "accelerator_type": "NVIDIA_TESLA_T4",
+        "accelerator_count": 2,
     },
     "replica_count": 1,
     "disk_spec": {"boot_disk_type": "pd-ssd", "boot_disk_size_gb": 200},
     "python_package_spec": {
         "executor_image_uri": "us-docker.pkg.dev/vertex-ai/training/scikit-learn-cpu.0-23:latest",
-        "package_uris": ["gs://bucket/p.tar.gz"], "python_module": "trainer.task",
+        "package_uris": ["gs://bucket/p.tar.gz"],
+        "python_module": "trainer.task",
     },
-}  # fmt: skip
+}
 
 
 def init(token: str) -> None:

@@ -34,9 +34,9 @@ def free_addresses(count: int) -> list[str]:
             stack.enter_context(closing(socket.socket(type=socket.SOCK_DGRAM)))
             for _ in range(count)
         ]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+        for bound in sockets:
+            bound.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{bound.getsockname()[1]}" for bound in sockets]
 
 
 def last_arrivals(size: int) -> Iterator[float]:
@@ -76,7 +76,10 @@ def last_arrivals(size: int) -> Iterator[float]:
             yield max(arrivals) - began
 
 
-@pytest.mark.heavy  # a few seconds for each size
+@pytest.mark.heavy(
+    fact="a notice reaches all members of a large gang in time",
+    quick="`unit/agent/channel/test_peer_channel.py`",
+)  # a few seconds for each size
 @pytest.mark.parametrize("size", [2, 4, 16])
 def test_notice_reaches_all_members_long_before_the_goal(size: int) -> None:
     times = sorted(last_arrivals(size))

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.each_row import each_row
 from tests.support.scripted_agent import (
     ACCEPTED,
     CANCELLED,
@@ -53,8 +52,8 @@ def test_gang_that_saves_together_takes_no_other_edge() -> None:
     assert taken == set(EDGES)
 
 
-@each_row(
-    "history, facts",
+@pytest.mark.parametrize(
+    ("history", "facts"),
     [
         ((PEER_ASKS, TIMER, PROGRAM_ENDS), ["save together", "saved 1"]),
         ((PEER_ASKS, PROGRAM_ENDS, TIMER), ["process 1"]),

@@ -73,15 +73,24 @@ class Gang:
         self.waits.append(in_s)
 
     def _ask(
-        self, number: int, kind: str, key: IncarnationKey, seconds: Callable[[], Mapping[str, float]], until_s: float,
+        self,
+        number: int,
+        kind: str,
+        key: IncarnationKey,
+        seconds: Callable[[], Mapping[str, float]],
+        until_s: float,
         done: Callable[[Sequence[int]], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.asked.append(f"{number} {kind}")
         silent = [
-            peer for peer in range(len(self.watches))
+            peer
+            for peer in range(len(self.watches))
             if peer != number
-            and (peer in self.unreachable or self.receive(peer, kind, key, number, seconds()) is False)
-        ]  # fmt: skip
+            and (
+                peer in self.unreachable
+                or self.receive(peer, kind, key, number, seconds()) is False
+            )
+        ]
         done(silent)
 
     def receive(

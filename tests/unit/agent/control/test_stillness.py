@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.each_row import each_row
 from tests.support.healthy_gangs import HANGS, KINDS, false_alarm, found_after_s, seeded
 from trainmaster.agent.control.stillness import Sample, Stillness, has_worked
 from trainmaster.agent.program.process_table import ProcessUse
@@ -23,7 +22,9 @@ def after(
     return Sample(110.0, printed_at, {7: ProcessUse(cpu_s, moved), 8: ProcessUse(1.0, 0)}, traffic)
 
 
-@each_row("sample, expected", [
+@pytest.mark.parametrize(
+    ("sample", "expected"),
+    [
         (after(), False),
         (after(printed_at=109.0), True),
         (after(cpu_s=3.19), False),
@@ -35,8 +36,21 @@ def after(
         (after(traffic=None), False),
         (Sample(110.0, 50.0, {7: ProcessUse(3.0, 10_000)}, 1_000_000), True),
         (Sample(110.0, 50.0, {}, 1_000_000), True),
-    ], ids=["nothing", "output", "2 % of a core", "more", "wake-ups", "bytes", "noise", "network", "shared network",
-         "a process ended", "unknown"])  # fmt: skip
+    ],
+    ids=[
+        "nothing",
+        "output",
+        "2 % of a core",
+        "more",
+        "wake-ups",
+        "bytes",
+        "noise",
+        "network",
+        "shared network",
+        "a process ended",
+        "unknown",
+    ],
+)
 def test_program_has_worked_if_it_printed_computed_or_moved_bytes_or_nobody_knows(
     sample: Sample, *, expected: bool
 ) -> None:
@@ -79,7 +93,7 @@ def test_program_is_not_still_while_a_gpu_works_or_because_its_vm_was_paused() -
     assert still_after(0.0, step_s=330.0).still_s == 40
 
 
-@each_row("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_no_healthy_gang_is_taken_for_one_that_hangs(kind: str) -> None:
     alarms = [seed for seed in range(15) if false_alarm(kind, seeded(kind, seed))]
     assert not alarms

@@ -16,7 +16,6 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
 
-from tests.support.each_row import each_row
 from tests.support.event_files import event, event_file
 from trainmaster.agent.metric.event_records import (
     CorruptRecordError,
@@ -85,8 +84,8 @@ def tensor(dtype: int, *sizes: int, **content: object) -> TensorProto:
     return TensorProto(dtype=dtype, tensor_shape=shape, **content)
 
 
-@each_row(
-    "value, expected",
+@pytest.mark.parametrize(
+    ("value", "expected"),
     [
         ({"simple_value": 0.5}, [0.5]),
         ({"simple_value": 0.0}, [0.0]),

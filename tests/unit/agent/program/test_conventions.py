@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.integration.agent.support.vm import agent_identity
-from tests.support.each_row import each_row
 from trainmaster.agent.program.conventions import (
     launch_variables,
     log_folder_variables,
@@ -88,8 +87,8 @@ def test_summary_events_are_written_where_those_of_the_job_are_looked_for(
     assert log_folder_variables(platform, job_dir).get("TENSORBOARD_LOGGING_DIR") == expected
 
 
-@each_row(
-    "module, args, expected",
+@pytest.mark.parametrize(
+    ("module", "args", "expected"),
     [
         ("trainer.task", ["-m", "resnet"], "trainer"),
         ("torch.distributed.run", ["--nnodes", "2", "-m", "trainer.ddp", "x"], "trainer"),
@@ -110,8 +109,8 @@ def test_program_is_the_module_that_a_launcher_starts(
     assert program_package(agent_identity(python_module=module, args=args).config) == expected
 
 
-@each_row(
-    "names, expected",
+@pytest.mark.parametrize(
+    ("names", "expected"),
     [
         ((), set()),
         (("LEVEL", "XWANDB_A"), set()),

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.each_row import each_row
 from trainmaster.agent.program.tracebacks import parse_traceback
 
 RECORDED = Path(__file__).with_name("launcher_output")
@@ -70,8 +69,8 @@ def prefixed(prefix: str, text: str) -> str:
     return "".join(f"{prefix}{line}\n" for line in text.splitlines())
 
 
-@each_row(
-    "name, expected",
+@pytest.mark.parametrize(
+    ("name", "expected"),
     [
         ("torchrun.culprit", ("ValueError", "bad batch", "trainer/train.py:7 in <module>")),
         (
@@ -124,7 +123,8 @@ def test_signal_that_ended_a_worker_counts_before_the_errors_of_its_peers(
 
 
 JAX_ABORT = """\
-F1126 19:09:37.536597   30172 x.h:80] Terminating process because the JAX distributed service detected fatal errors.
+F1126 19:09:37.536597   30172 x.h:80] Terminating process because the JAX \
+distributed service detected fatal errors.
 1
 *** Check failure stack trace: ***
     @     0x7ff7f7640634  absl::lts_20260107::log_internal::LogMessage::SendToLog()
@@ -135,7 +135,8 @@ Thread 0x00007ff7ff29db80 (most recent call first):
 """
 NCCL_ABORT = """\
 terminate called after throwing an instance of 'c10::DistBackendError'
-  what():  [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE)
+  what():  [Rank 0] Watchdog caught collective operation timeout: \
+WorkNCCL(SeqNum=3, OpType=ALLREDUCE)
 Fatal Python error: Aborted
 """
 RAY_KILLED = (
@@ -145,7 +146,8 @@ ray.train.WorkerGroupError: Training failed due to worker errors:
 [Rank 0 Error Snippet]:
 A worker health check failed.
 The actor died unexpectedly before finishing this task.
-The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker
+The actor is dead because its worker process has died. Worker exit type: \
+SYSTEM_ERROR Worker exit detail: Worker
 
 [Rank 1 Error Snippet]:
 """
@@ -211,7 +213,7 @@ def test_signal_that_ended_a_process_of_deepspeed_is_the_error(code: str, expect
     assert error["message"] == expected
 
 
-@each_row("launcher", LAUNCHER_ERRORS)
+@pytest.mark.parametrize("launcher", LAUNCHER_ERRORS)
 def test_error_before_that_of_the_launcher_counts(launcher: str) -> None:
     error = parse_traceback("step 1\n" + WORKER + LAUNCHER_ERRORS[launcher])
     assert error is not None
@@ -222,12 +224,12 @@ def test_error_before_that_of_the_launcher_counts(launcher: str) -> None:
     )
 
 
-@each_row("launcher", LAUNCHER_ERRORS)
+@pytest.mark.parametrize("launcher", LAUNCHER_ERRORS)
 def test_error_of_a_launcher_alone_is_none(launcher: str) -> None:
     assert parse_traceback("step 1\n" + LAUNCHER_ERRORS[launcher]) is None
 
 
-@each_row("launcher", LAUNCHER_ERRORS)
+@pytest.mark.parametrize("launcher", LAUNCHER_ERRORS)
 def test_handled_error_long_before_that_of_the_launcher_does_not_count(launcher: str) -> None:
     assert parse_traceback(WORKER + "step\n" * 300 + LAUNCHER_ERRORS[launcher]) is None
 

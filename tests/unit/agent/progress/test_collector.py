@@ -166,13 +166,37 @@ def test_names_of_metrics_are_limited_over_all_reports(bench: Bench) -> None:
         ({"progressPercentage": True}, {}),
         ({"progressPercentage": [1]}, {}),
         ({"progressPercentage": 10**400}, {}),
-        ({"metrics": [{"name": "current_step", "value": "9" * 400}, {"name": "total_steps", "value": "1"}]}, {}),
-        ({"metrics": [{"name": "current_step", "value": "7"}, {"name": "total_steps", "value": "3"}]}, {"step"}),
+        (
+            {
+                "metrics": [
+                    {"name": "current_step", "value": "9" * 400},
+                    {"name": "total_steps", "value": "1"},
+                ]
+            },
+            {},
+        ),
+        (
+            {
+                "metrics": [
+                    {"name": "current_step", "value": "7"},
+                    {"name": "total_steps", "value": "3"},
+                ]
+            },
+            {"step"},
+        ),
         ({"metrics": [{"name": "a\x1b[2Jb", "value": "1"}, {"name": "", "value": "1"}]}, set()),
         ({"metrics": [{"name": "a\nb" * 100, "value": "1"}]}, {"metric/a" + " ba" * 33}),
-        ({"metrics": [{"name": "loss", "value": value} for value in ("nan", "inf", "-inf", "1e999", "", "x")]}, {}),
+        (
+            {
+                "metrics": [
+                    {"name": "loss", "value": value}
+                    for value in ("nan", "inf", "-inf", "1e999", "", "x")
+                ]
+            },
+            {},
+        ),
     ],
-)  # fmt: skip
+)
 def test_hostile_report_shows_nothing_false(
     bench: Bench, status: object, expected: set[str]
 ) -> None:

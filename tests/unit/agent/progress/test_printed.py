@@ -11,7 +11,6 @@ import time
 import pytest
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from tests.support.each_row import each_row
 from trainmaster.agent.model.reading import METRICS_MAX, Reading
 from trainmaster.agent.progress.printed import TEXT_CHARS_MAX, read_printed
 
@@ -22,41 +21,132 @@ KERAS_3 = (
 )
 
 
-@each_row("text, share, step, steps, metrics", [
+@pytest.mark.parametrize(
+    ("text", "share", "step", "steps", "metrics"),
+    [
         (TQDM, 0.45, 450, 1000, {"loss": 0.12}),
         (KERAS_3, 0.245, 245, 1000, {"accuracy": 0.8812, "loss": 0.4031}),
         (f"{KERAS_3}\nEpoch 4/10\n", 0.3, None, None, {"accuracy": 0.8812, "loss": 0.4031}),
         ("Epoch 2/4\n 10/20 [=====>.....] - ETA: 3s - loss: 0.5", 0.375, 30, 80, {"loss": 0.5}),
-        ("{'loss': 0.31, 'grad_norm': '1.5', 'epoch': 0.5}\n 3%|▎ | 10/300 [00:05<02:25, 2.0it/s]",
-         10 / 300, 10, 300, {"loss": 0.31, "grad_norm": 1.5, "epoch": 0.5}),
-        ("Epoch 3:  45%|████▌     | 45/100 [00:01<00:02, 30.1it/s, v_num=0, train_loss=0.3]", None, 345, None,
-         {"train_loss": 0.3}),
-        ("Training: |          | 163/? [00:29<00:00, 5.45it/s, v_num=0, train_loss=0.3]", None, None, None,
-         {"train_loss": 0.3}),
-        ("Validation: |          | 163/? [00:29<00:00, 5.45it/s, val_loss=0.3]", None, None, None, {}),
+        (
+            (
+                "{'loss': 0.31, 'grad_norm': '1.5', 'epoch': 0.5}\n"
+                " 3%|▎ | 10/300 [00:05<02:25, 2.0it/s]"
+            ),
+            10 / 300,
+            10,
+            300,
+            {"loss": 0.31, "grad_norm": 1.5, "epoch": 0.5},
+        ),
+        (
+            "Epoch 3:  45%|████▌     | 45/100 [00:01<00:02, 30.1it/s, v_num=0, train_loss=0.3]",
+            None,
+            345,
+            None,
+            {"train_loss": 0.3},
+        ),
+        (
+            "Training: |          | 163/? [00:29<00:00, 5.45it/s, v_num=0, train_loss=0.3]",
+            None,
+            None,
+            None,
+            {"train_loss": 0.3},
+        ),
+        (
+            "Validation: |          | 163/? [00:29<00:00, 5.45it/s, val_loss=0.3]",
+            None,
+            None,
+            None,
+            {},
+        ),
         ("Epoch 2/4:  50%|█████     | 5/10 [00:01<00:01, 5.0it/s]", 0.375, 15, 40, {}),
         ("Epoch [3/10], Step [45/100], Loss: 0.3456", 0.245, 245, 1000, {"loss": 0.3456}),
         ("step 10/100", 0.1, 10, 100, {}),
         ("Step 10 of 100 loss=1.5e-3", 0.1, 10, 100, {"loss": 0.0015}),
         ("iter 100: loss 2.1, time 20ms", None, 100, None, {"loss": 2.1}),
-        (" iteration       10/  500000 | consumed samples: 80 | lm loss: 1.07E+01 | grad norm: 2.0 |", 10 / 500000, 10,
-         500000, {"lm loss": 10.7, "grad norm": 2.0}),
-        ("completed step: 12, seconds: 1.2, TFLOP/s/device: 3.4, loss: 9.3", None, 12, None, {"loss": 9.3}),
+        (
+            (
+                " iteration       10/  500000 | consumed samples: 80"
+                " | lm loss: 1.07E+01 | grad norm: 2.0 |"
+            ),
+            10 / 500000,
+            10,
+            500000,
+            {"lm loss": 10.7, "grad norm": 2.0},
+        ),
+        (
+            "completed step: 12, seconds: 1.2, TFLOP/s/device: 3.4, loss: 9.3",
+            None,
+            12,
+            None,
+            {"loss": 9.3},
+        ),
         ("Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.296", None, None, None, {"loss": 2.296}),
-        ("Epoch 0/24\n----------\ntrain Loss: 0.6 Acc: 0.7", 0.0, None, None, {"train loss": 0.6, "acc": 0.7}),
-        # Several bars: the one that began first contains the others.
-        ("\rtotal:  20%|██ | 2/10 [01:00<04:00, 30s/it]\n\rbatch:  90%|█████████ | 90/100 [00:27<00:03, 3.3it/s]\x1b[A",
-         0.2, 2, 10, {}),
-        # A newer state of the same bar replaces the older one.
-        (f"{TQDM}\r 46%|████▌     | 460/1000 [00:13<00:15, 36.20it/s, loss=0.11]", 0.46, 460, 1000, {"loss": 0.11}),
-        # Work that is not training, and bars that are full, are no progress.
+        (
+            "Epoch 0/24\n----------\ntrain Loss: 0.6 Acc: 0.7",
+            0.0,
+            None,
+            None,
+            {"train loss": 0.6, "acc": 0.7},
+        ),
+        (
+            (
+                "\rtotal:  20%|██ | 2/10 [01:00<04:00, 30s/it]\n"
+                "\rbatch:  90%|█████████ | 90/100 [00:27<00:03, 3.3it/s]\x1b[A"
+            ),
+            0.2,
+            2,
+            10,
+            {},
+        ),
+        (
+            f"{TQDM}\r 46%|████▌     | 460/1000 [00:13<00:15, 36.20it/s, loss=0.11]",
+            0.46,
+            460,
+            1000,
+            {"loss": 0.11},
+        ),
         ("Map:  45%|████▌ | 450/1000 [00:10<00:12, 45 examples/s]", None, None, None, {}),
-        ("Downloading (…)model.bin:  45%|████▌ | 1.2M/2.4M [00:10<00:12, 45kB/s]", None, None, None, {}),
+        (
+            "Downloading (…)model.bin:  45%|████▌ | 1.2M/2.4M [00:10<00:12, 45kB/s]",
+            None,
+            None,
+            None,
+            {},
+        ),
         ("Loading checkpoint shards: 50%|█████ | 1/2 [00:10<00:10, 10s/it]", None, None, None, {}),
         ("100%|██████████| 1000/1000 [00:27<00:00, 36.20it/s]", None, None, None, {}),
         ("", None, None, None, {}),
         ("the step 7 before 2026/11/26 and 1/2 cup; no loss here: -", None, 7, None, {}),
-    ])  # fmt: skip
+    ],
+    ids=[
+        "tqdm",
+        "Keras 3",
+        "Keras 3, the next epoch",
+        "Keras 2",
+        "transformers",
+        "Lightning",
+        "Lightning, steps unknown",
+        "Lightning, validation",
+        "tqdm of each epoch",
+        "words of a loop with epochs",
+        "words of a loop",
+        "words of a loop, loss with an exponent",
+        "nanoGPT",
+        "Megatron",
+        "MaxText",
+        "examples of PyTorch",
+        "tutorial of torchvision",
+        "several bars: the one that began first contains the others",
+        "a newer state of the same bar replaces the older one",
+        "datasets: no training",
+        "download: no training",
+        "loading of shards: no training",
+        "full bar: no progress",
+        "nothing",
+        "prose",
+    ],
+)
 def test_line_of_a_library_is_read(
     text: str, share: float | None, step: int | None, steps: int | None, metrics: dict[str, float]
 ) -> None:
@@ -66,7 +156,7 @@ def test_line_of_a_library_is_read(
     assert reading.share == (None if share is None else pytest.approx(share))
 
 
-@each_row(
+@pytest.mark.parametrize(
     "text",
     [
         "step 10/5",

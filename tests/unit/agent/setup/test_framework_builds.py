@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.each_row import each_row
 from trainmaster.agent.setup.framework_builds import is_framework, versions_to_keep
 
 OF_TENSORFLOW = (
@@ -40,8 +39,8 @@ def test_every_name_of_an_installed_framework_keeps_its_build(
     assert versions_to_keep(installed) == kept
 
 
-@each_row(
-    "requirement, expected",
+@pytest.mark.parametrize(
+    ("requirement", "expected"),
     [
         ("tensorflow[and-cuda]==2.21.*", True),
         ("TensorFlow_TPU==2.20.*", True),

@@ -75,7 +75,9 @@ def bench() -> Iterator[Bench]:
 def test_report_has_a_point_for_each_series(bench: Bench) -> None:
     bench.start(0.2)
     eventually(lambda: len(bench.bodies) >= 2)
-    series = {one["metric"]["type"]: one for one in bench.bodies[0]["timeSeries"]}
+    series = {
+        each_series["metric"]["type"]: each_series for each_series in bench.bodies[0]["timeSeries"]
+    }
     assert {name.partition("/training/")[2] for name in series} == {
         "cpu/utilization",
         "memory/utilization",
@@ -83,7 +85,7 @@ def test_report_has_a_point_for_each_series(bench: Bench) -> None:
         "network/received_bytes_count",
         "network/sent_bytes_count",
     }
-    assert all(len(one["points"]) == 1 for one in series.values())
+    assert all(len(each_series["points"]) == 1 for each_series in series.values())
     assert series[CPU]["metric"]["labels"] == {
         "attempt": "2",
         "generation": "1",

@@ -12,7 +12,6 @@ from typing import Final
 import pytest
 from google.cloud import compute_v1
 
-from tests.support.each_row import each_row
 from tests.unit.core.machines.recorded_machine_types import LISTED, NEWER
 from trainmaster.core.machines.families import FAMILIES, HYPERDISK_BALANCED, Family, Sale
 from trainmaster.core.machines.gpus import GPUS
@@ -60,7 +59,7 @@ def series_of(names: Sequence[str]) -> str:
     return names[0].partition("-")[0]
 
 
-@each_row("lines", by_series(RECORDED))
+@pytest.mark.parametrize("lines", by_series(RECORDED))
 def test_machine_type_has_the_figures_of_the_recorded_answer(lines: Sequence[str]) -> None:
     for expected in map(recorded, lines):
         machine = find_machine_type(expected.name)
@@ -80,7 +79,7 @@ def test_machine_type_has_the_figures_of_the_recorded_answer(lines: Sequence[str
         )
 
 
-@each_row("names", by_series(EMULATED))
+@pytest.mark.parametrize("names", by_series(EMULATED))
 def test_machine_type_of_the_emulator_is_in_the_table_with_the_same_figures(
     names: Sequence[str],
 ) -> None:
@@ -96,7 +95,9 @@ def test_machine_type_of_the_emulator_is_in_the_table_with_the_same_figures(
         assert set(EMULATOR.disk_types_of(name)) == set(machine.family.boot_disks), name
 
 
-@each_row("names", by_series(name for name in MACHINE_TYPES if not name.startswith("e2-")))
+@pytest.mark.parametrize(
+    "names", by_series(name for name in MACHINE_TYPES if not name.startswith("e2-"))
+)
 def test_listed_machine_type_is_in_the_emulator_and_sold_in_the_same_ways(
     names: Sequence[str],
 ) -> None:
@@ -119,7 +120,7 @@ def test_every_gpu_of_the_table_is_in_the_emulator() -> None:
     assert {family.gpu for family in FAMILIES if family.gpu} <= set(GPUS)
 
 
-@each_row("family", [family for family in FAMILIES if family.gpu])
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family.gpu])
 def test_family_with_gpus_has_a_recorded_machine_type(family: Family) -> None:
     name = next(name for name, machine in MACHINE_TYPES.items() if machine.family == family)
     is_recorded = any(line.startswith(f"{family.name}-") for line in RECORDED)
@@ -129,7 +130,7 @@ def test_family_with_gpus_has_a_recorded_machine_type(family: Family) -> None:
     )
 
 
-@each_row("family", [family for family in FAMILIES if family.gpu])
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family.gpu])
 def test_family_with_gpus_has_memory_and_gpus_for_each_size(family: Family) -> None:
     assert family.gib
     assert set(family.gpus) == set(family.sizes) != set()
@@ -153,8 +154,8 @@ def test_newer_general_purpose_family_is_usable_and_boots_from_hyperdisk(
     assert machine.family.boot_disks == (HYPERDISK_BALANCED,)
 
 
-@each_row(
-    "name, reason",
+@pytest.mark.parametrize(
+    ("name", "reason"),
     [
         ("a9-ultragpu-8g", "does not know"),
         ("g9-standard-48", "does not know"),

@@ -8,7 +8,6 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from tests.support.each_row import each_row
 from tests.support.jobs import CHIEF
 from trainmaster.core.model.installation import VARIABLE, checked, own
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
@@ -72,7 +71,7 @@ def test_vms_have_legal_names_that_no_other_installation_takes_for_its_own(
                 replica_id_from_vm_name(vm)
 
 
-@each_row("name", [*NAMES, *WRONG])
+@pytest.mark.parametrize("name", [*NAMES, *WRONG])
 def test_settings_and_variables_of_terraform_have_one_rule_and_one_message(name: str) -> None:
     rule = re.search(
         r'regex\("\^([^"]+)\$", var\.installation\)\)\s+error_message = "([^"]+)"',

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.each_row import each_row
 from trainmaster.core.model.learning_curve import (
     CURVES_BYTES_MAX,
     POINT_BYTES,
@@ -23,8 +22,8 @@ def curve(*points: tuple[int, float]) -> tuple[Measurement, ...]:
     return tuple(Measurement(value, step) for step, value in points)
 
 
-@each_row(
-    "known, reported, merged",
+@pytest.mark.parametrize(
+    ("known", "reported", "merged"),
     [
         ((), ((1, 0.1), (2, 0.2)), ((1, 0.1), (2, 0.2))),
         (((1, 0.1),), (), ((1, 0.1),)),

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.each_row import each_row
 from tests.support.jobs import CHIEF, WORKER_0
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm_names import (
@@ -21,8 +20,8 @@ from trainmaster.core.model.vm_names import (
 )
 
 
-@each_row("job_id", ["digits_1", "A" * 128, "Z_", "x__y"])
-@each_row("replica_id", [CHIEF, replace(WORKER_0, index=99_999)])
+@pytest.mark.parametrize("job_id", ["digits_1", "A" * 128, "Z_", "x__y"])
+@pytest.mark.parametrize("replica_id", [CHIEF, replace(WORKER_0, index=99_999)])
 def test_vm_name_is_legal_and_contains_replica_and_job_hash(
     job_id: str, replica_id: ReplicaId
 ) -> None:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.each_row import each_row
 from tests.support.jobs import a_plan
 from trainmaster.core.machines.machine_types import family_of
 from trainmaster.core.model.plan import Accelerator, TaskGroup
@@ -25,8 +24,8 @@ def a_group(machine_type: str, gpu: Accelerator | None = None, count: int = 4) -
     return TaskGroup(TaskType.WORKER, count, machine_type, gpu)
 
 
-@each_row(
-    "machine_type, requested, disk_type",
+@pytest.mark.parametrize(
+    ("machine_type", "requested", "disk_type"),
     [
         ("n1-standard-4", "pd-ssd", "pd-ssd"),
         ("n1-standard-4", "pd-standard", "pd-standard"),
@@ -44,7 +43,7 @@ def a_group(machine_type: str, gpu: Accelerator | None = None, count: int = 4) -
         ("n4-standard-8", "pd-standard", "hyperdisk-balanced"),
     ],
 )
-def test_boot_disk_type_is_the_requested_one_or_the_machine_types_default(
+def test_boot_disk_type_that_a_machine_cannot_boot_from_becomes_its_default(
     machine_type: str, requested: str, disk_type: str
 ) -> None:
     assert boot_disk_type(machine_type, requested) == disk_type

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.support import alone
-from tests.support.each_row import each_row
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at
 from trainmaster.core.model.job import Job, JobState, Placement, State
 from trainmaster.core.model.plan import TaskGroup, Tpu, TpuQueue
@@ -136,8 +135,8 @@ def test_vm_or_directive_of_a_newer_state_is_left_alone() -> None:
     assert steps(a_state(), *all_vms(newer_vm, newer_directive)) == ()
 
 
-@each_row(
-    "round_, found, is_deleted",
+@pytest.mark.parametrize(
+    ("round_", "found", "is_deleted"),
     [
         (Round(2), {"vm_generation": 2}, True),
         (Round(2), {"directive": Directive(2, 1, DirectiveAction.HOLD)}, True),
@@ -215,8 +214,8 @@ def test_members_of_a_held_round_are_held_and_run_when_it_begins() -> None:
     assert running == tuple(Direct(vm, RUN_2) for vm in HELD_VMS)
 
 
-@each_row(
-    "state, vms, expected",
+@pytest.mark.parametrize(
+    ("state", "vms", "expected"),
     [
         (held(), HELD_VMS, Readiness.READY),
         (held(a_replica(CHIEF)), HELD_VMS, Readiness.AWAITED),

@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import pytest
 
-from tests.support.each_row import each_row
 from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, a_spec
 from tests.support.machine_time import world_goodput
 from tests.support.world import World
@@ -57,7 +56,7 @@ def test_history_of_an_empty_ledger_is_none() -> None:
     assert read_history(()) is None
 
 
-@each_row("count", range(1, 12))
+@pytest.mark.parametrize("count", range(1, 12))
 def test_history_of_every_prefix_of_a_ledger_ends_in_the_folded_state(count: int) -> None:
     entries = a_job_with_faults().ledger[:count]
     history = read_history(entries)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.support.each_row import each_row
+import pytest
+
 from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, at
 from tests.support.machine_time import world_goodput
 from tests.support.world import World
@@ -26,8 +27,8 @@ def checkpoints(*seconds: float) -> WrittenObjects:
     )
 
 
-@each_row(
-    "written, expected",
+@pytest.mark.parametrize(
+    ("written", "expected"),
     [
         (None, LostWork(0, 800)),
         (checkpoints(460), LostWork(80, 80)),
@@ -69,8 +70,8 @@ def test_lost_work_has_bounds(written: WrittenObjects | None, expected: LostWork
     assert lost_work(LOSS, written, at(1000)) == expected
 
 
-@each_row(
-    "name, expected",
+@pytest.mark.parametrize(
+    ("name", "expected"),
     [
         ("digits/model.ckpt-1000.index", True),
         ("digits/checkpoint", True),
@@ -86,14 +87,11 @@ def test_checkpoints_are_distinguished_from_event_files_and_logs(name: str, expe
     assert (name in checkpoints_of([name])) is expected
 
 
-@each_row(
-    "names, expected",
+@pytest.mark.parametrize(
+    ("names", "expected"),
     [
-        # Orbax on Cloud Storage: the second save is not complete
         ("m/1/state/a m/1/commit_success.txt m/2/state/b", "m/1/commit_success.txt"),
-        # torch.distributed.checkpoint
         ("m/step_1/__0_0.distcp m/step_1/.metadata m/step_2/__0_0.distcp", "m/step_1/.metadata"),
-        # transformers: an incomplete save, and the final model elsewhere
         (
             (
                 "o/checkpoint-5/model.bin o/checkpoint-5/trainer_state.json"
@@ -101,19 +99,25 @@ def test_checkpoints_are_distinguished_from_event_files_and_logs(name: str, expe
             ),
             "o/checkpoint-5/trainer_state.json x/final.pt",
         ),
-        # TensorFlow
         (
             "c/checkpoint c/ckpt-1.data-00000-of-00001 c/ckpt-1.index c/ckpt-2.data-00000-of-00001",
             "c/ckpt-1.index",
         ),
         ("c/faiss.index c/model.pt", "c/faiss.index c/model.pt"),
-        # NeMo
         ("n/step=1/weights n/step=2/weights n/step=2-unfinished", "n/step=1/weights"),
-        # a save at the top of the job's directory
         (
             "checkpoint-5/trainer_state.json checkpoint-9/model.bin",
             "checkpoint-5/trainer_state.json",
         ),
+    ],
+    ids=[
+        "Orbax on Cloud Storage: the second save is not complete",
+        "torch.distributed.checkpoint",
+        "transformers: an incomplete save, and the final model elsewhere",
+        "TensorFlow",
+        "no library: every file",
+        "NeMo",
+        "a save at the top of the job's directory",
     ],
 )
 def test_only_markers_of_complete_saves_are_checkpoints_where_a_library_writes_them(

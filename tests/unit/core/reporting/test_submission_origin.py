@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.each_row import each_row
 from tests.support.jobs import a_job, a_spec
 from tests.support.world import World
 from trainmaster.core.model.job import JobState
@@ -19,8 +18,8 @@ from trainmaster.flows import submit
 from trainmaster.presentation.job_view import job_view
 
 
-@each_row(
-    "submission, through_api, by, origin",
+@pytest.mark.parametrize(
+    ("submission", "through_api", "by", "origin"),
     [
         (
             "gs://bucket/jobs/digits.yaml#17",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.each_row import each_row
 from tests.support.jobs import a_job, a_plan, at
 from trainmaster.core.model.job import Job, JobState, Label
 from trainmaster.core.model.plan import Accelerator, TaskGroup, Tpu
@@ -32,8 +32,8 @@ def a_gpu_job(
     return replace(a_job(state, plan), job_id=job_id, created_at=at(created))
 
 
-@each_row(
-    "machine_type, count",
+@pytest.mark.parametrize(
+    ("machine_type", "count"),
     [
         ("n1-standard-8", 8),
         ("n1-highcpu-96", 96),

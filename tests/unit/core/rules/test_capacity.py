@@ -8,7 +8,6 @@ from typing import Final
 import pytest
 
 from tests.support.decisions import Case, action_of, check_case
-from tests.support.each_row import each_row
 from tests.support.jobs import (
     CHIEF,
     START,
@@ -121,7 +120,7 @@ CASES: Final[dict[str, Case]] = {
 }
 
 
-@each_row("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_judge_decides_about_a_capacity_error(case: Case) -> None:
     check_case(case, NOW)
 

@@ -9,7 +9,6 @@ from typing import Final
 import pytest
 
 from tests.support.decisions import action_of, check_case
-from tests.support.each_row import each_row
 from tests.support.jobs import START, a_job, at
 from tests.support.tuning_jobs import LAYERS, RATE, a_tuning_job
 from trainmaster.core.actions import CancelJob, RecordMeasurements
@@ -81,7 +80,7 @@ CASES: Final[dict[str, tuple[Job, Event, str]]] = {
 }
 
 
-@each_row("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_judge_decides_about_running_trials(case: tuple[Job, Event, str]) -> None:
     job, event, expected = case
     check_case((State(job, (), whole=True), event, expected), NOW)

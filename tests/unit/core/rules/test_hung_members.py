@@ -9,7 +9,6 @@ from typing import Final
 import pytest
 
 from tests.support.decisions import action_of, summarize
-from tests.support.each_row import each_row
 from tests.support.held_rounds import (
     BUG,
     JAX_ABORT,
@@ -65,18 +64,20 @@ def test_verdict_does_not_name_one_of_several_members_that_stalled() -> None:
     [
         (
             [(STILL, STEP), (STILL, DATA), (STILL, STEP)],
-            ALL_STILL + ": worker 0 in call (trainer/data.py:41), the others in call (trainer/task.py:9)",
+            ALL_STILL
+            + ": worker 0 in call (trainer/data.py:41), the others in call (trainer/task.py:9)",
         ),
         ([(STILL, STEP)] * 2, ALL_STILL + ": all in call (trainer/task.py:9)"),
         ([(STILL, "")], ALL_STILL),
         (
             [("Silent", DATA), (PEER_SILENT, STEP)],
-            CHIEF_SILENT + ": chief 0 in call (trainer/data.py:41), worker 0 in call (trainer/task.py:9)",
+            CHIEF_SILENT
+            + ": chief 0 in call (trainer/data.py:41), worker 0 in call (trainer/task.py:9)",
         ),
         ([("Silent", ""), ("Silent", "")], "several members printed nothing for 60 s"),
         ([(PEER_SILENT, "")], "another member"),
     ],
-)  # fmt: skip
+)
 def test_verdict_on_a_stall_says_where_the_members_hung(
     errors: list[tuple[str, str]], text: str
 ) -> None:
@@ -154,7 +155,7 @@ def silence(replica_id: ReplicaId, **fields: object) -> ReplicaExited:
     return exited(replica_id, signal=6, **{"error": error, **fields})  # type: ignore[arg-type]
 
 
-@each_row("error", SILENCE, ids=[message[:30] for _, message in SILENCE])
+@pytest.mark.parametrize("error", SILENCE, ids=[message[:30] for _, message in SILENCE])
 def test_verdict_charges_the_only_member_that_did_not_answer_the_others(
     error: tuple[str, str],
 ) -> None:
@@ -180,8 +181,8 @@ def test_member_that_did_not_answer_is_charged_in_a_gang_of_two_whichever_it_is(
         assert (action.replica, action.charge) == (key, Budget.RESTARTS)
 
 
-@each_row(
-    "state, ends",
+@pytest.mark.parametrize(
+    ("state", "ends"),
     [
         (held(2, HUNG), (silence(CHIEF),)),
         (held(2, HUNG), (silence(CHIEF), silence(WORKER_0), silence(WORKER_1))),

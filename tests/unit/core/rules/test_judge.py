@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, get_args
 
+import pytest
+
 from tests.support.alone import a_job, a_state
 from tests.support.decisions import Case, action_of, check_case
-from tests.support.each_row import each_row
 from tests.support.jobs import CHIEF, WORKER_0, a_replica, at, exited, ready
 from trainmaster.core.actions import CancelJob, Ignore
 from trainmaster.core.events import (
@@ -132,7 +133,7 @@ CASES: Final[dict[str, Case]] = {
 }
 
 
-@each_row("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_judge_decides_by_rule_1_and_requests(case: Case) -> None:
     check_case(case, NOW)
 

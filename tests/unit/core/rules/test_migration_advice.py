@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.each_row import each_row
 from tests.support.jobs import CHIEF, exited
 from trainmaster.core.events import ExitCause, ProgramError
 from trainmaster.core.rules.messages import replica_failed, summary
@@ -19,8 +18,8 @@ def error(type_: str, message: str) -> ProgramError:
     )
 
 
-@each_row(
-    "raised, expected",
+@pytest.mark.parametrize(
+    ("raised", "expected"),
     [
         (error("ModuleNotFoundError", "No module named 'pandas'"), 'install_requires=["pandas"]'),
         (

@@ -7,7 +7,6 @@ from datetime import timedelta
 
 import pytest
 
-from tests.support.each_row import each_row
 from tests.support.jobs import a_plan, at
 from trainmaster.core.model.capacity import (
     Outcome,
@@ -98,8 +97,8 @@ def test_least_likely_role_decides_and_a_clock_that_is_behind_does_no_harm() -> 
 MANY_S = 40 * HALF_S
 
 
-@each_row(
-    "outcome, age_s, chance",
+@pytest.mark.parametrize(
+    ("outcome", "age_s", "chance"),
     [
         (None, 0, 0.7 * 0.9 + 0.3 * 0.5),
         (True, 0, 0.7 * 0.9 + 0.3),
@@ -160,8 +159,8 @@ OLD = at(-3600)
 A, B, C, D = Prospect(0.4), Prospect(0.9), Prospect(0.29, OLD), Prospect(0.05, OLD)
 
 
-@each_row(
-    "prospects, ranks, order",
+@pytest.mark.parametrize(
+    ("prospects", "ranks", "order"),
     [
         ((A, B, C, D), (0, 0, 0, 0), (1, 0, 2, 3)),
         ((D, C, B, A), (0, 0, 0, 0), (2, 3, 1, 0)),

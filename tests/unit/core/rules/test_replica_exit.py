@@ -9,7 +9,6 @@ import pytest
 
 from tests.support.alone import a_job, a_plan, a_state
 from tests.support.decisions import Case, action_of, check_case
-from tests.support.each_row import each_row
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_replica, at, exited, lost
 from trainmaster.core.actions import Budget, FailJob, RerunJob, RestartReplica
 from trainmaster.core.events import ExitCause, ProgramError, ReplicaExited
@@ -295,7 +294,7 @@ CASES: Final[dict[str, Case]] = {
 }
 
 
-@each_row("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_judge_decides_about_an_exit(case: Case) -> None:
     check_case(case, NOW)
 
@@ -421,7 +420,7 @@ def after_failure(
     if job.attempt != state.job.attempt:
         replicas = tuple(replica for replica in change.replicas if replica.attempt == job.attempt)
     following = State(job, replicas, whole=True)
-    (target,) = [one for one in desired_vms(job, replicas) if one.replica.replica_id == WORKER_0]
+    (target,) = [vm for vm in desired_vms(job, replicas) if vm.replica.replica_id == WORKER_0]
     running = tuple(
         (
             replace(replica, state=ReplicaState.RUNNING, ready_at=at(101))

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from tests.support.decisions import summarize
-from tests.support.each_row import each_row
 from tests.support.held_rounds import (
     BUG,
     NOW,
@@ -82,8 +81,8 @@ def test_first_failure_holds_the_next_round_and_later_ones_change_nothing() -> N
     assert (late.reason, late.is_provisional) == (Reason.ROUND_ENDED, True)
 
 
-@each_row(
-    "event, expected",
+@pytest.mark.parametrize(
+    ("event", "expected"),
     [
         (exited(WORKER_0, signal=6), "7 stop_round member_failed"),
         (exited(WORKER_0, 137, out_of_memory=True), "7 stop_round member_failed"),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+import pytest
+
 from tests.support.decisions import action_of, check_case
-from tests.support.each_row import each_row
 from tests.support.jobs import a_job, at
 from tests.support.tuning_jobs import LAYERS, RATE, a_tuning_job
 from trainmaster.core.actions import FailJob
@@ -119,14 +120,14 @@ CASES: Final[dict[str, tuple[Job, Event, str]]] = {
 }
 
 
-@each_row("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_judge_decides_about_a_tuning_job(case: tuple[Job, Event, str]) -> None:
     job, event, expected = case
     check_case((State(job, (), whole=True), event, expected), NOW)
 
 
-@each_row(
-    "letters, count",
+@pytest.mark.parametrize(
+    ("letters", "count"),
     [
         ("", 2),
         ("q", 1),

@@ -8,7 +8,6 @@ from typing import Final
 import pytest
 
 from tests.support.decisions import action_of, summarize
-from tests.support.each_row import each_row
 from tests.support.held_rounds import (
     BUG,
     JAX_ABORT,
@@ -50,8 +49,8 @@ CHIEF_KEY: Final = a_replica(CHIEF).key
 # Evidence
 
 
-@each_row(
-    "end, rank",
+@pytest.mark.parametrize(
+    ("end", "rank"),
     [
         (lost(WORKER_0), Rank.MACHINE),
         (exited(WORKER_0, signal=15, cause=ExitCause.VM_STOPPING), Rank.MACHINE),
@@ -133,8 +132,8 @@ def test_loss_while_a_round_is_held_counts_if_the_vm_was_in_the_round_before(
 # The verdict
 
 
-@each_row(
-    "ends, is_free",
+@pytest.mark.parametrize(
+    ("ends", "is_free"),
     [
         ([exited(CHIEF, signal=6)], True),
         ([exited(CHIEF, 1, error=PEER_LOSS)], True),
@@ -156,7 +155,7 @@ def test_loss_while_a_round_is_held_counts_if_the_vm_was_in_the_round_before(
         "killed",
     ],
 )
-def test_first_round_that_fails_before_all_members_have_reported_is_free_unless_the_failure_is_its_own(
+def test_first_round_that_fails_before_all_have_reported_is_free_unless_the_failure_is_its_own(
     ends: list[ReplicaExited], *, is_free: bool
 ) -> None:
     """A VM that is lost before its report leaves no other trace than a peer that fails."""
@@ -212,8 +211,8 @@ def test_own_failure_charges_one_restart_to_its_member() -> None:
     )
 
 
-@each_row(
-    "event, plan, expected",
+@pytest.mark.parametrize(
+    ("event", "plan", "expected"),
     [
         (exited(WORKER_0, 1), {"disable_retries": True}, "6 fail_job retries_disabled"),
         (

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+import pytest
+
 from tests.support.alone import a_job, a_plan, a_state
 from tests.support.decisions import Case, action_of, check_case
-from tests.support.each_row import each_row
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_replica, at, exited, lost
 from trainmaster.core.actions import Budget, FailJob, MarkReady, ReplaceVm, RerunJob, RestartReplica
 from trainmaster.core.decisions import Decision, Reason, Rule
@@ -102,7 +103,7 @@ CASES: Final[dict[str, Case]] = {
 }
 
 
-@each_row("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_judge_decides_about_a_lost_vm_or_an_internal_error(case: Case) -> None:
     check_case(case, NOW)
 
