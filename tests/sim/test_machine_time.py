@@ -12,7 +12,7 @@ from datetime import timedelta
 from itertools import pairwise
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.jobs import a_spec
@@ -76,6 +76,7 @@ def machine_time(job: Job, spans: tuple[Span, ...], checkpoints_s: list[int]) ->
     profile=st.sampled_from(PROFILES),
     checkpoints_s=st.lists(st.integers(0, 4000), max_size=20),
 )
+@example(seed=610, profile=EVERYTHING, checkpoints_s=[])  # completed after the job's end
 def test_machine_time_of_any_simulated_job_adds_up(
     seed: int, profile: Profile, checkpoints_s: list[int]
 ) -> None:

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Final
 
 from trainmaster.core.events import Event, VmReady
-from trainmaster.core.model.job import JobState
+from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.members import current_incarnation, is_held
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica import ReplicaState
@@ -150,8 +150,19 @@ def replica_spans(history: History) -> tuple[Span, ...]:
     order = {
         replica_id: index for index, replica_id in enumerate(history.state.job.plan.replica_ids)
     }
-    spans = (*closed, *open_spans.values())
+    spans = [_within_job(span, history.state.job) for span in (*closed, *open_spans.values())]
     return tuple(sorted(spans, key=lambda span: (span.attempt, order[span.replica_id], span.start)))
+
+
+def _within_job(span: Span, job: Job) -> Span:
+    """Return the span without what lies after the job's end.
+
+    Two functions may decide at the same moment, each with its own clock: a replica may be completed
+    a second after the time at which the job ended, and before that end is committed.
+    """
+    if job.ended_at is None or span.end is None or span.end <= job.ended_at:
+        return span
+    return replace(span, start=min(span.start, job.ended_at), end=job.ended_at)
 
 
 def _new_spans(
