@@ -173,10 +173,11 @@ bench-cold: $(INSTALLED) $(foreach name,$(LOCKS),$(call IMAGE,function-$(name)))
 	@$(BIN)/python -m bench.cold_starts
 
 .PHONY: check
-check: $(INSTALLED) ## check lint rules, formatting, types and layers
+check: $(INSTALLED) ## check lint rules, formatting, types, dense code and layers
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/python -m tests.support.squeezes
 	@$(BIN)/python -c 'import sys; sys.path[:0] = [".", "shared", "emulators"]; from importlinter.cli import lint_imports_command as run; run()'
 
 .PHONY: check-infra

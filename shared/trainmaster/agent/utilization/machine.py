@@ -2,7 +2,8 @@
 
 WholeMachine     /proc: a VM, or a host of a TPU slice, with everything that runs there
 OwnCgroup        cgroup v2: the agent runs in a container, which is its machine
-OwnProcesses     the agent, its descendants and its container: a VM of the local stack is a process tree
+OwnProcesses     the agent, its descendants and its container: a VM of the local stack is a
+                 tree of processes
 """
 
 from __future__ import annotations
