@@ -1,7 +1,7 @@
 """The floor of VM generations: how a gang moves to another zone with one write, whatever its size.
 
-    move ──► Placement.floor above every generation in use ──► each replica below it awaits a VM of
-    that generation
+    move ──► Placement.floor above every generation in use
+         ──► each replica below it awaits a VM of that generation
 
 A VM below the floor is outdated: provisioning deletes it, and events about it are ignored. Stored
 replicas below the floor are written when their next VM reports. Until then, stores and

@@ -1,7 +1,7 @@
 """Measurements of trials while they run.
 
-    reported by the program ──► merge_measurements ──► Trial.reported ──► Suggester.find_unpromising
-    ──► stopped
+    reported by the program ──► merge_measurements ──► Trial.reported
+                            ──► Suggester.find_unpromising ──► stopped
 
 A curve is a trial's measurements by step. It is thinned out, so that one document can hold a
 thousand trials with their curves.

@@ -1,8 +1,8 @@
 """When VMs are requested again after a capacity error: at once in the next zone, and after the last
 zone with growing pauses.
 
-    first error ── one hour: a pass each minute ── then: after 1/30 of the time so far ── at most a
-    quarter of an hour
+    first error ── one hour: a pass each minute
+                ── then: after 1/30 of the time so far, at most a quarter of an hour
 
 A pass requests VMs in each of the job's zones once; each request that fails is a capacity error. At
 first, passes are frequent because free capacity goes to the next request. Capacity that has been

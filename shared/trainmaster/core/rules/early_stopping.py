@@ -1,7 +1,8 @@
 """Rule 13, trials that run: their measurements, and those that are stopped early.
 
-    measurements of running trials ──► TrialsMeasured ──► Trial.reported the optimizer gives a trial
-    up ──► TrialUnpromising ──► STOPPING ──► StopRequested, to its own job ──► STOPPED
+    measurements of running trials ──► TrialsMeasured ──► Trial.reported
+    the optimizer gives a trial up ──► TrialUnpromising ──► STOPPING
+                                   ──► StopRequested, to its own job ──► STOPPED
 
 A trial that ends by itself before its job is stopped ends as it would have ended anyway.
 """

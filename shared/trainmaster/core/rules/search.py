@@ -1,7 +1,7 @@
 """The search for capacity in passes: where the gang is requested next after a capacity error.
 
-    pass: each candidate once, at once ──► pause (`capacity_backoff`) ──► the next pass, in a new
-    order (`outlook`)
+    pass: each candidate once, at once ──► pause (`capacity_backoff`)
+                                       ──► the next pass, in a new order (`outlook`)
 
 A candidate is a zone of the plan, or of one of its alternatives (`Plan.options`). A pass keeps what
 is left of it in the job's placement. The order of the next pass is decided with the last error of
