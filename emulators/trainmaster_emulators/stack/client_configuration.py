@@ -17,6 +17,7 @@ from typing import Final
 
 from trainmaster.packaging.agent_archive import agent_archive, agent_object
 from trainmaster.packaging.algorithms_archive import algorithms_archive, algorithms_object
+from trainmaster.wiring.installation import REGION
 from trainmaster_emulators.machines.gcsfuse.server import gcsfuse_program
 from trainmaster_emulators.process import processes
 from trainmaster_emulators.process.state import (
@@ -35,6 +36,8 @@ API_ENDPOINT_VARIABLE: Final = "TRAINMASTER_API_ENDPOINT"
 --submit-as`.
 """
 SECRET_BYTES: Final = 16
+REGION_OF_JOBS: Final = "us-central1"
+"""Region of jobs that name none. The local stack has several; the examples use this one."""
 
 
 def token_file(state_dir: Path) -> Path:
@@ -80,6 +83,7 @@ def environment(state_dir: Path, state: StackState) -> dict[str, str]:
         **processes.proxy_exceptions(endpoints.addresses(), os.environ),
         **cloud_sdk_environment(state_dir, config, endpoints),
         STATE_DIR_VARIABLE: str(state_dir),
+        REGION: REGION_OF_JOBS,
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_FIRESTORE": f"http://{endpoints.firestore}/",
         # gcloud polls a job's log once a minute by default, and local jobs take seconds.
         "CLOUDSDK_ML_ENGINE_POLLING_INTERVAL": "2",

@@ -15,6 +15,7 @@ from trainmaster.api import handler
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES
 from trainmaster.packaging.agent_archive import agent_archive, agent_object
 from trainmaster.packaging.algorithms_archive import algorithms_archive, algorithms_object
+from trainmaster_emulators.machines.catalog import REGIONS
 from trainmaster_emulators.process import state
 from trainmaster_emulators.process.state import (
     FUNCTIONS,
@@ -154,6 +155,21 @@ def test_shell_gets_the_address_of_the_api_and_a_short_polling_interval(tmp_path
     variables = client_configuration.environment(tmp_path, stored)
     assert variables["TRAINMASTER_API_ENDPOINT"] == "http://h:9"
     assert variables["CLOUDSDK_ML_ENGINE_POLLING_INTERVAL"] == "2"
+
+
+def test_shell_gets_a_region_for_jobs_that_name_none(tmp_path: Path) -> None:
+    stored = StackState(
+        id="s",
+        status=StackStatus.READY,
+        config=StackConfig(project="p", bucket="b"),
+        backend="emulators",
+        supervisor_pid=1,
+        supervisor_started_at=0,
+        started_at=0,
+        endpoints=ENDPOINTS,
+    )
+    region = client_configuration.environment(tmp_path, stored)["TRAINMASTER_REGION"]
+    assert region in REGIONS
 
 
 def test_each_function_has_a_topic() -> None:
