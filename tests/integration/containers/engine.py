@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -258,15 +259,30 @@ def running_engine() -> Iterator[Engine]:
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (
         (FOLDER / "lock").open("w") as lock,
-        tempfile.TemporaryDirectory(prefix="tm-engine-", dir="/run") as run,
+        run_folder() as run,
     ):
         fcntl.flock(lock, fcntl.LOCK_EX)
         data = FOLDER / "data"
-        with _registry(Path(run)) as registry, running_daemon(Path(run), data) as host:
+        with _registry(run) as registry, running_daemon(run, data) as host:
             engine = Engine(host, registry)
             if left := engine.containers():  # of a session that was killed
                 engine.docker("rm", "--force", "--volumes", *left)
             yield engine
+
+
+@contextmanager
+def run_folder() -> Iterator[Path]:
+    """Create the folder of an engine's sockets for the block.
+
+    The engine names a namespace of containerd after it, whose names have no two punctuation marks
+    in a row and none at their end, as the names of `tempfile` may have.
+    """
+    folder = Path("/run") / f"tm-engine-{secrets.token_hex(8)}"
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

@@ -12,14 +12,13 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.integration.containers.engine import Client, running_daemon
+from tests.integration.containers.engine import Client, run_folder, running_daemon
 from trainmaster_emulators.process.state import ROOT
 
 PYTORCH: Final = (ROOT / ".images" / "pytorch").resolve()
@@ -89,8 +88,8 @@ class HostEngine:
 def running_host_engine(data: Path) -> Iterator[HostEngine]:
     """Run an engine during the block. It ends with this process, even if that is killed."""
     with (
-        tempfile.TemporaryDirectory(prefix="tm-engine-", dir="/run") as run,
-        running_daemon(Path(run), data) as host,
+        run_folder() as run,
+        running_daemon(run, data) as host,
     ):
         engine = HostEngine(host)
         yield engine

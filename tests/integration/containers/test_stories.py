@@ -6,6 +6,7 @@ docs/containers.md has the table.
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import subprocess
 import textwrap
@@ -69,6 +70,8 @@ def cloud() -> Iterator[Cloud]:
 @pytest.fixture
 def vm(host_engine: HostEngine, cloud: Cloud, tmp_path: Path) -> Iterator[Vm]:
     vm = Vm(cloud, tmp_path)
+    # The agent finds the processes of a container by the id of its VM, on all of this machine.
+    cloud.set("instance/id", str(secrets.randbelow(10**18)))
     folder = tmp_path / "bin"
     folder.mkdir()
     host_engine.install_client(folder, f"--memory={LIMIT}", f"--memory-swap={LIMIT}")
