@@ -1,5 +1,6 @@
-"""Build a boot image with a runtime's packages and a container engine: `make image RUNTIME=2.21
-PROJECT=… ZONE=…`.
+"""Build a boot image with a runtime's packages and a container engine.
+
+    make image RUNTIME=2.21 PROJECT=… ZONE=…
 
 It starts a VM from Google's image, which installs what the agent would install at every start
 (bake.sh); stops the VM; makes an image of its disk; and deletes the VM. It needs gcloud.
@@ -42,6 +43,8 @@ class BakeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Target:
+    """What to build, and where."""
+
     project: str
     zone: str
     runtime: Runtime
@@ -60,19 +63,19 @@ class Target:
 
     @property
     def disk_gb(self) -> int:
-        """Return the size of Google's image: a job may request a boot disk as small as that."""
+        """Size of Google's image: a job may request a boot disk as small as that."""
         return 50 if self.runtime.image.startswith(DEEP_LEARNING_IMAGES) else 10
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Return the packages for VMs with GPUs, which also work without GPUs, and those of the
-        algorithms.
+        """The packages for VMs with GPUs, which also work without GPUs, and those of the
+        algorithms that use the runtime.
         """
         packages = self.runtime.gpu_packages or self.runtime.packages
-        has_algorithms = any(
-            RUNTIMES[algorithm.runtime] == self.runtime for algorithm in ALGORITHMS.values()
-        )
-        return (*packages, *REQUIREMENTS) if has_algorithms else packages
+        of_algorithms = [RUNTIMES[algorithm.runtime] for algorithm in ALGORITHMS.values()]
+        if self.runtime not in of_algorithms:
+            return packages
+        return (*packages, *REQUIREMENTS)
 
 
 def run_gcloud(words: Sequence[str]) -> str:
@@ -96,25 +99,19 @@ def bake(
 ) -> str:
     """Build the image and return its name. The VM is deleted in any case. Raises BakeError."""
     stamp = now.strftime("%y%m%d%H%M")
-    vm, image = f"trainmaster-bake-{stamp}", f"{target.family}-{stamp}"
+    vm = f"trainmaster-bake-{stamp}"
+    image = f"{target.family}-{stamp}"
     place = (f"--project={target.project}", f"--zone={target.zone}")
+    create_image = ["compute", "images", "create", image]
+    create_image.append(f"--project={target.project}")
+    create_image.append(f"--family={target.family}")
+    create_image.append(f"--source-disk={vm}")
+    create_image.append(f"--source-disk-zone={target.zone}")
     gcloud(_create_command(target, vm, place))
     try:
         _wait_until_installed(vm, place, gcloud, pause)
         gcloud(("compute", "instances", "stop", vm, *place))
-        gcloud(
-            (
-                *(
-                    "compute",
-                    "images",
-                    "create",
-                    image,
-                    f"--project={target.project}",
-                    f"--family={target.family}",
-                ),
-                *(f"--source-disk={vm}", f"--source-disk-zone={target.zone}"),
-            )
-        )
+        gcloud(create_image)
     finally:
         gcloud(("compute", "instances", "delete", vm, *place))
     return image
@@ -123,16 +120,22 @@ def bake(
 def _create_command(target: Target, vm: str, place: Sequence[str]) -> tuple[str, ...]:
     region = target.zone.rpartition("-")[0]
     return (
-        *("compute", "instances", "create", vm, *place, f"--machine-type={MACHINE}"),
-        *(f"--image-family={target.google_family}", f"--image-project={target.google_project}"),
-        *(f"--boot-disk-size={target.disk_gb}GB", "--boot-disk-type=pd-ssd"),
-        *(
-            f"--subnet={own('trainmaster')}-{region}",
-            "--no-address",
-            "--no-service-account",
-            "--no-scopes",
-        ),
-        *(f"--max-run-duration={LIMIT_S}s", "--instance-termination-action=DELETE"),
+        "compute",
+        "instances",
+        "create",
+        vm,
+        *place,
+        f"--machine-type={MACHINE}",
+        f"--image-family={target.google_family}",
+        f"--image-project={target.google_project}",
+        f"--boot-disk-size={target.disk_gb}GB",
+        "--boot-disk-type=pd-ssd",
+        f"--subnet={own('trainmaster')}-{region}",
+        "--no-address",
+        "--no-service-account",
+        "--no-scopes",
+        f"--max-run-duration={LIMIT_S}s",
+        "--instance-termination-action=DELETE",
         f"--metadata=trainmaster-packages={' '.join(target.packages)}",
         f"--metadata-from-file=startup-script={SCRIPT}",
     )

@@ -2,13 +2,14 @@
 requirements.
 
     build/stage/submit.zip
-    ├── main.py             module in which Cloud Functions looks for the entry point
-    ├── requirements.txt    locked, with hashes
+    ├── main.py               module in which Cloud Functions looks for the entry point
+    ├── requirements.txt      locked, with hashes
     ├── functions/submit.py
-    └── trainmaster/…       the modules that it imports, directly and indirectly
-    build/stage/agent.zip   the agent, which VMs download
-    build/stage/*.whl       the built-in algorithms, which VMs of such jobs install
-    build/stage/webhook.zip infra/webhook/main.py, which posts notifications (`notification_webhook`)
+    └── trainmaster/…         the modules that it imports, directly and indirectly
+    build/stage/agent.zip     the agent, which VMs download
+    build/stage/*.whl         the built-in algorithms, which VMs of such jobs install
+    build/stage/webhook.zip   infra/webhook/main.py, which posts notifications
+                              (`notification_webhook`)
 
 The same sources give the same bytes, so that Terraform redeploys only functions that have changed.
 """
@@ -57,12 +58,14 @@ WEBHOOK: Final = "webhook.zip"
 MAIN: Final = """\
 import gc
 
-gc.disable()  # imported modules are never freed: collecting during the imports, or among them later, wastes time
+# Imported modules are never freed: collecting during the imports, or among them later, wastes time.
+gc.disable()
 
 from {entry} import {function}
 from trainmaster.settings import settings
 
-settings()  # a wrong setting stops the start and so the deployment; the previous release keeps running
+# A wrong setting stops the start and so the deployment; the previous release keeps running.
+settings()
 
 gc.freeze()
 gc.enable()
@@ -90,11 +93,11 @@ def stage(folder: Path) -> dict[str, Path]:
 def sources(function: str, graph: grimp.ImportGraph) -> dict[str, bytes]:
     """Return the files of a function's archive: name → content. `graph` holds `PACKAGES`."""
     entry = f"functions.{function}"
-    modules = {entry, *graph.find_upstream_modules(entry)}
-    files = {path for module in modules for path in _files(module)}
-    files |= {
-        path for pattern in DATA.get(function, ()) for path in PACKAGES["trainmaster"].glob(pattern)
-    }
+    files: set[Path] = set()
+    for module in (entry, *graph.find_upstream_modules(entry)):
+        files |= _files(module)
+    for pattern in DATA.get(function, ()):
+        files.update(PACKAGES["trainmaster"].glob(pattern))
     modules_and_data = {_name(path): path.read_bytes() for path in files}
     requirements = ROOT / "requirements" / f"{REQUIREMENTS.get(function, 'functions')}.txt"
     main = MAIN.format(entry=entry, function=function)
@@ -107,10 +110,8 @@ def sources(function: str, graph: grimp.ImportGraph) -> dict[str, bytes]:
 
 def webhook_sources() -> dict[str, bytes]:
     """Return the files of the webhook's archive: one module, which imports nothing of ours."""
-    main, requirements = (
-        ROOT / "infra" / "webhook" / "main.py",
-        ROOT / "requirements" / "functions.txt",
-    )
+    main = ROOT / "infra" / "webhook" / "main.py"
+    requirements = ROOT / "requirements" / "functions.txt"
     return {"main.py": main.read_bytes(), "requirements.txt": requirements.read_bytes()}
 
 

@@ -4,8 +4,10 @@ A page that the user visits can send requests to this machine, and the stack sta
 Browsers mark requests of pages with these headers, and pages cannot change them:
 
     Host              a foreign name, if the page's own name was rebound to a loopback address
-    Origin            on every request except GET and HEAD, and on every request whose response the page can read
-    Sec-Fetch-Site    the relation between the page and this server; `none` if the user typed the address
+    Origin            on every request except GET and HEAD, and on every request whose response
+                      the page can read
+    Sec-Fetch-Site    the relation between the page and this server; `none` if the user typed
+                      the address
 
 Clients of Google Cloud send neither `Origin` nor `Sec-Fetch-Site`, and use the address of the stack
 as `Host`. Sources: https://fetch.spec.whatwg.org/#origin-header,

@@ -31,9 +31,7 @@ class InvalidJobError(PermanentError):
 
 
 class TemporaryError(Exception):
-    """The message may succeed later: answer 503, so that Pub/Sub delivers it again
-    after a backoff.
-    """
+    """The message may succeed later: answer 503, so that Pub/Sub delivers it again later."""
 
     __module__ = PUBLIC
 

@@ -27,11 +27,13 @@ _IMAGE: Final = re.compile(
 def _text(parse: Callable[[str], object]) -> tuple[Any, Any]:
     """Return the metadata of a type whose text `parse` reads.
 
-    NoDecode: pydantic-settings does not read it as JSON.
+    NoDecode: pydantic-settings does not read the text as JSON.
     """
-    return NoDecode, BeforeValidator(
-        lambda value: parse(value) if isinstance(value, str) else value
-    )
+
+    def validate(value: object) -> object:
+        return parse(value) if isinstance(value, str) else value
+
+    return NoDecode, BeforeValidator(validate)
 
 
 def _items(text: str) -> Iterator[str]:
@@ -44,7 +46,8 @@ def _parse_resources(text: str) -> tuple[str, ...]:
     entries = tuple(_items(text))
     for entry in entries:
         kind, _, name = entry.partition("=")
-        if kind not in set(ResourceKind) or not name or "*" in name[:-1]:
+        has_inner_star = "*" in name[:-1]  # at the end, it stands for any rest
+        if kind not in set(ResourceKind) or not name or has_inner_star:
             raise ValueError(f"{entry!r} is not KIND=NAME; the kinds are {', '.join(ResourceKind)}")
     return entries
 
@@ -92,15 +95,22 @@ def _parse_limits(text: str) -> dict[str, int]:
     form = "RESOURCE=NUMBER, once each, such as vcpus=450"
     limits = _pairs(text, lambda name, count: name and count.isdecimal(), form)
     for name, count in limits.items():
+        if name in RESOURCES:
+            continue
         kind, _, team = name.partition(":")
-        if kind == "team" and not (int(count) and team and LABEL_VALUE.fullmatch(team)):
-            rule = "a weight of at least 1 of a label's value, such as team:vision=2"
-            raise ValueError(f"'{name}={count}' is not {rule}")
-        if name != f"team:{team}" and name not in RESOURCES:
+        if kind != "team":
             raise ValueError(
                 f"{name!r} is not a resource; known are {', '.join(RESOURCES)} and team:NAME"
             )
+        if int(count) == 0 or not team or not LABEL_VALUE.fullmatch(team):
+            rule = "a weight of at least 1 of a label's value, such as team:vision=2"
+            raise ValueError(f"'{name}={count}' is not {rule}")
     return {name: int(count) for name, count in limits.items()}
+
+
+def _parse_price(text: str) -> Price | None:
+    """Parse `0.49 USD`. None: no price is set."""
+    return read_price(text) if text else None
 
 
 AccountNetworks = Annotated[dict[str, str], *_text(_parse_account_networks)]
@@ -108,4 +118,4 @@ AllowedResources = Annotated[tuple[str, ...], *_text(_parse_resources)]
 BootImages = Annotated[dict[str, str], *_text(_parse_images)]
 Limits = Annotated[dict[str, int], *_text(_parse_limits)]
 Regions = Annotated[tuple[str, ...], *_text(_parse_regions)]
-UnitPrice = Annotated[Price | None, *_text(lambda text: read_price(text) if text else None)]
+UnitPrice = Annotated[Price | None, *_text(_parse_price)]

@@ -157,7 +157,8 @@ class Settings(BaseSettings):
         default=(),
         description=(
             "Resources that every job may name, such as"
-            " service_account=trainer@my-project.iam.gserviceaccount.com,secret=projects/my-project/secrets/key."
+            " service_account=trainer@my-project.iam.gserviceaccount.com,"
+            "secret=projects/my-project/secrets/key."
             " A * at the end stands for any rest. Any other service_account, network, image,"
             " reservation, kms_key or secret requires a submission through the API, by a caller who"
             " may use it."

@@ -15,7 +15,7 @@ from trainmaster.agent.reporting.serial_console import Console, Stream
 from trainmaster.settings import PREFIX, Settings, settings
 from trainmaster.wiring.fleet import fleet_deps
 from trainmaster_emulators.logging.entries import Entries, parse_entry
-from trainmaster_emulators.logging.query_filter import parse
+from trainmaster_emulators.logging.log_filter import parse
 from trainmaster_emulators.rest.times import nanoseconds
 
 PROJECT = "projects/my-project"

@@ -14,8 +14,8 @@ from google.cloud import monitoring_dashboard_v1
 from google.protobuf import json_format
 
 from tests.infra.conftest import INFRA, Plan
-from trainmaster_emulators.logging import query_filter as log_filter
-from trainmaster_emulators.monitoring import query_filter
+from trainmaster_emulators.logging import log_filter
+from trainmaster_emulators.monitoring import series_filter
 from trainmaster_emulators.process.state import ROOT
 from trainmaster_emulators.rest.api_errors import ApiError
 
@@ -211,7 +211,7 @@ def test_filters_are_of_their_language() -> None:
         if text.startswith("select_"):  # a time-series selector stands in place of a filter
             assert text == 'select_slo_burn_rate("x", "3600s")'
         elif "metric.type" in text:
-            query_filter.parse(text)
+            series_filter.parse(text)
         else:
             log_filter.parse(
                 text.replace("protoPayload.", "jsonPayload.")

@@ -22,7 +22,7 @@ from trainmaster.console.sign_in import LoopbackSignIn
 from trainmaster.console.web import create_app
 from trainmaster.errors import TemporaryError
 from trainmaster_emulators.logging.entries import Entries, Row, parse_entry
-from trainmaster_emulators.logging.query_filter import parse
+from trainmaster_emulators.logging.log_filter import parse
 
 HOST = "127.0.0.1:8080"
 ORIGIN = f"http://{HOST}"

@@ -4,24 +4,18 @@ SIGINT.
 
 from __future__ import annotations
 
-import argparse
 import sys
 
 from trainmaster_emulators.billing.server import BillingServer
 from trainmaster_emulators.process.processes import LOOPBACK
-from trainmaster_emulators.rest.server import serving
+from trainmaster_emulators.rest.command_line import EmulatorParser, serve
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m trainmaster_emulators.billing",
-        description="Emulator of Cloud Billing's catalogue.",
-    )
-    parser.add_argument("--port", type=int, required=True)
+    parser = EmulatorParser("billing", "Emulator of Cloud Billing's catalogue.")
+    parser.add_port()
     options = parser.parse_args(argv)
-    with serving(LOOPBACK, options.port, BillingServer()) as stopped:
-        stopped.wait()
-    return 0
+    return serve(LOOPBACK, options.port, BillingServer())
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
-Json = dict[str, Any]
+from trainmaster_emulators.rest.api_errors import Json
 
 COMPUTE: Final = "6F81-5844-456A"
 TPU: Final = "E000-3F24-B8AA"
@@ -64,7 +64,8 @@ _DISKS: Final = (
 
 def skus(service: str) -> tuple[Json, ...]:
     """Return the SKUs of a service; none for a service that the emulator does not know."""
-    return tuple({COMPUTE: _compute, TPU: _tpu, STORAGE: _storage}.get(service, lambda: iter(()))())
+    tables = {COMPUTE: _compute, TPU: _tpu, STORAGE: _storage}
+    return tuple(tables[service]()) if service in tables else ()
 
 
 def _compute() -> Iterator[Json]:

@@ -7,7 +7,8 @@ from typing import Final
 from werkzeug.wrappers import Request
 
 from trainmaster_emulators.billing import catalogue
-from trainmaster_emulators.rest.api_errors import ApiError, Json
+from trainmaster_emulators.rest import pages
+from trainmaster_emulators.rest.api_errors import Json, StatusError, invalid
 from trainmaster_emulators.rest.server import RestServer
 
 PAGE_MAX: Final = 5_000  # Source: ListSkusRequest.page_size
@@ -24,16 +25,14 @@ class BillingServer(RestServer):
 
     def _skus(self, request: Request, service: str) -> Json:
         self.calls += 1
-        if (currency := request.args.get("currencyCode", "USD") or "USD") != "USD":
-            raise ApiError(400, "INVALID_ARGUMENT", f"This emulator has no prices in {currency}.")
-        found = catalogue.skus(service)
-        if not found:
-            raise ApiError(404, "NOT_FOUND", f"Service {service} was not found.")
-        begin = int(request.args.get("pageToken") or 0)
-        end = begin + min(
-            int(request.args.get("pageSize") or self._page_max) or self._page_max, self._page_max
-        )
-        return {
-            "skus": list(found[begin:end]),
-            "nextPageToken": str(end) if end < len(found) else "",
-        }
+        currency = request.args.get("currencyCode") or "USD"
+        if currency != "USD":
+            raise invalid(f"This emulator has no prices in {currency}.")
+        skus = catalogue.skus(service)
+        if not skus:
+            raise StatusError("NOT_FOUND", f"Service {service} was not found.")
+        error = invalid("page_size and page_token must be numbers.")
+        size = pages.page_size(request.args.get("pageSize", ""), self._page_max, error)
+        token = request.args.get("pageToken", "")
+        shown, next_token = pages.numbered_page(skus, token, size, error)
+        return {"skus": list(shown), "nextPageToken": next_token}

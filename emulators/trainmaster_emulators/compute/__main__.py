@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,7 @@ from trainmaster_emulators.machines.vm_transitions import (
     discard_system_event,
 )
 from trainmaster_emulators.realism.profile import GOOGLE_CLOUD
+from trainmaster_emulators.rest.command_line import EmulatorParser, split_pairs
 from trainmaster_emulators.rest.server import serving
 from trainmaster_emulators.tpu.cloud import TpuCloud
 from trainmaster_emulators.tpu.hosts import SliceHosts
@@ -40,17 +42,10 @@ TOPIC: Final = re.compile(r"projects/[^/]+/topics/[^/]+")
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m trainmaster_emulators.compute", description=__doc__
-    )
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument(
-        "--state-dir",
-        type=Path,
-        required=True,
-        help="disks and serial logs of the VMs; emptied first",
-    )
+    parser = EmulatorParser("compute", __doc__)
+    parser.add_host()
+    parser.add_port()
+    parser.add_state_dir("disks and serial logs of the VMs, which are deleted first")
     parser.add_argument("--project", required=True)
     parser.add_argument(
         "--project-number", type=int, help="default: a number derived from the project's id"
@@ -110,7 +105,8 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     for pair in options.vm_env:
         if "=" not in pair:
             parser.error(f"--vm-env must be KEY=VALUE, not {pair!r}")
-    if topic := options.system_events_topic:
+    topic = options.system_events_topic
+    if topic:
         if not TOPIC.fullmatch(topic):
             parser.error(f"--system-events-topic must be projects/P/topics/T, not {topic!r}")
         if not os.environ.get(PUBSUB):
@@ -118,21 +114,18 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     return options
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse_arguments(arguments)
+def main(argv: list[str] | None = None) -> int:
+    options = parse_arguments(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     state_dir: Path = options.state_dir.absolute()
     for name in ("vms", "serial"):
         shutil.rmtree(state_dir / name, ignore_errors=True)
         (state_dir / name).mkdir(parents=True)
-    number = options.project_number or 10**11 + stable_id(options.project) % (9 * 10**11)
-    project = Project(options.project, number)
+    project = Project(options.project, options.project_number or _project_number(options.project))
     issuer = TokenIssuer()
     links = Links(f"http://{options.host}:{options.port}/compute/v1", project.id)
     catalog = Catalog(links, json.loads(options.images.read_text()) if options.images else {})
-    power = VmPower(
-        project, options.host, issuer, dict(pair.split("=", 1) for pair in options.vm_env)
-    )
+    power = VmPower(project, options.host, issuer, dict(split_pairs(options.vm_env)))
     profile = GOOGLE_CLOUD.scaled(options.time_scale) if options.realistic else None
     timing = Timing(options.step_s, options.shutdown_s, options.maintenance_notice_s)
     if profile:
@@ -156,12 +149,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with serving(options.host, options.port, ComputeServer(cloud, control)) as stopped:
         print(f"Compute Engine emulator ready on {links.root}", flush=True)
         stopped.wait()
-        hosts = [host for node in tpus.list_all() for host in node.hosts]
-        for instance in (*cloud.instances.list_all(), *hosts):
-            if instance.vm is not None:
-                instance.vm.power_off()
+        _power_off_all(cloud, tpus)
     return 0
 
 
+def _project_number(project_id: str) -> int:
+    """Return a number of 12 digits, as Google's are, the same in every run."""
+    return 10**11 + stable_id(project_id) % (9 * 10**11)
+
+
+def _power_off_all(cloud: Cloud, tpus: TpuCloud) -> None:
+    instances = list(cloud.instances.list_all())
+    for node in tpus.list_all():
+        instances += node.hosts
+    for instance in instances:
+        if instance.vm is not None:
+            instance.vm.power_off()
+
+
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main())

@@ -15,8 +15,8 @@ from werkzeug.wrappers import Request
 from trainmaster_emulators.compute.cloud import Cloud
 from trainmaster_emulators.compute.list_filter import parse_filter
 from trainmaster_emulators.compute.pages import take_page
-from trainmaster_emulators.machines.api_errors import ApiError, Json, not_found
-from trainmaster_emulators.machines.catalog import stable_id
+from trainmaster_emulators.machines.catalog import basename, stable_id
+from trainmaster_emulators.machines.compute_errors import ApiError, Json, not_found
 from trainmaster_emulators.machines.operations import Operation
 from trainmaster_emulators.rest import server as rest
 
@@ -27,7 +27,8 @@ class ComputeApi:
     """The calls of one request."""
 
     def __init__(self, cloud: Cloud, request: Request) -> None:
-        self._cloud, self._request = cloud, request
+        self._cloud = cloud
+        self._request = request
         self._args: Mapping[str, str] = request.args
 
     # Fixed resources
@@ -69,11 +70,9 @@ class ComputeApi:
 
     def aggregated_machine_types(self) -> Json:
         catalog = self._cloud.catalog
-        types = (
-            (zone, machine_type)
-            for zone in catalog.zone_names()
-            for machine_type in catalog.machine_types(zone)
-        )
+        types: list[tuple[str, Json]] = []
+        for zone in catalog.zone_names():
+            types += [(zone, machine_type) for machine_type in catalog.machine_types(zone)]
         return self._aggregated("compute#machineTypeAggregatedList", "machineTypes", types)
 
     def accelerator_types(self, zone: str) -> Json:
@@ -97,24 +96,21 @@ class ComputeApi:
 
         A zone that cannot be reached is named twice: by its warning and in `unreachables`.
         """
-        links, zones = self._cloud.links, self._cloud.faults.now.unreachable_zones
-        visible = (
-            instance
+        links = self._cloud.links
+        unreachable_zones = self._cloud.faults.now.unreachable_zones
+        instances = [
+            (instance.zone, instance.as_json(links))
             for instance in self._cloud.instances.list_visible()
-            if instance.zone not in zones
-        )
-        listing = self._aggregated(
-            "compute#instanceAggregatedList",
-            "instances",
-            ((instance.zone, instance.as_json(links)) for instance in visible),
-        )
-        for zone in zones:
-            listing["items"][f"zones/{zone}"] = {
-                "warning": _warning(
-                    "UNREACHABLE", f"The zone '{zone}' is unreachable.", f"zones/{zone}"
-                )
-            }
-        return listing | ({"unreachables": [f"zones/{zone}" for zone in zones]} if zones else {})
+            if instance.zone not in unreachable_zones
+        ]
+        listing = self._aggregated("compute#instanceAggregatedList", "instances", instances)
+        for zone in unreachable_zones:
+            scope = f"zones/{zone}"
+            message = f"The zone '{zone}' is unreachable."
+            listing["items"][scope] = {"warning": _warning("UNREACHABLE", message, scope)}
+        if unreachable_zones:
+            listing["unreachables"] = [f"zones/{zone}" for zone in unreachable_zones]
+        return listing
 
     def instance(self, zone: str, name: str) -> Json:
         return self._cloud.instances.get(zone, name).as_json(self._cloud.links)
@@ -128,9 +124,10 @@ class ComputeApi:
     def _transition(self, verb: str, zone: str, name: str) -> Json:
         return self._show(self._cloud.transition(verb, zone, name, self._request_id))
 
-    delete, stop, start, reset = map(
-        partial(partialmethod, _transition), ("delete", "stop", "start", "reset")
-    )
+    delete = partialmethod(_transition, "delete")
+    stop = partialmethod(_transition, "stop")
+    start = partialmethod(_transition, "start")
+    reset = partialmethod(_transition, "reset")
 
     def set_metadata(self, zone: str, name: str) -> Json:
         return self._show(
@@ -148,11 +145,11 @@ class ComputeApi:
     def serial_port(self, zone: str, name: str) -> Json:
         """Return the output of port 1. The other ports have none."""
         instance = self._cloud.instances.get(zone, name)
-        start, contents, next_start = (0, "", 0)
         if self._args.get("port", "1") == "1":
-            start, contents, next_start = instance.disk.serial_output(
-                int(self._args.get("start") or 0)
-            )
+            first_byte = int(self._args.get("start") or 0)
+            start, contents, next_start = instance.disk.serial_output(first_byte)
+        else:
+            start, contents, next_start = 0, "", 0
         return {
             "kind": "compute#serialPortOutput",
             "start": str(start),
@@ -207,16 +204,19 @@ class ComputeApi:
     # Operations
 
     def operations(self, zone: str | None = None, region: str | None = None) -> Json:
-        scope = ("zones", zone) if zone else ("regions", region) if region else ("global",)
+        """List the operations of a zone, of a region, or of the project."""
+        scope: tuple[str, ...] = ("global",)
+        if zone:
+            scope = ("zones", zone)
+        elif region:
+            scope = ("regions", region)
         store = self._cloud.operations
         operations = [
             store.show(operation)
             for operation in store.list_all()
             if operation.location == (zone or region)
         ]
-        return self._list(
-            "compute#operationList", operations, *(part for part in scope if part), "operations"
-        )
+        return self._list("compute#operationList", operations, *scope, "operations")
 
     def aggregated_operations(self) -> Json:
         store = self._cloud.operations
@@ -258,9 +258,7 @@ class ComputeApi:
         page, next_token = self._page((f"{zone}/{item['name']}", item) for zone, item in items)
         scopes: dict[str, Json] = {}
         for item in page:
-            location = next((key for key in ("zone", "region") if key in item), None)
-            scope = f"{location}s/{item[location].rpartition('/')[2]}" if location else "global"
-            scopes.setdefault(scope, {collection: []})[collection].append(item)
+            scopes.setdefault(_scope_of(item), {collection: []})[collection].append(item)
         for scope in zone_scopes - scopes.keys():
             message = f"There are no results for scope '{scope}' on this page."
             scopes[scope] = {"warning": _warning("NO_RESULTS_ON_PAGE", message, scope)}
@@ -273,6 +271,14 @@ class ComputeApi:
         link = self._cloud.links(*collection)
         listing: Json = {"kind": kind, "id": str(stable_id(link)), "items": items, "selfLink": link}
         return listing | ({"nextPageToken": next_token} if next_token else {})
+
+
+def _scope_of(item: Json) -> str:
+    """Return the scope of a resource in an aggregated list, such as `zones/us-central1-a`."""
+    for kind in ("zone", "region"):
+        if kind in item:
+            return f"{kind}s/{basename(item[kind])}"
+    return "global"
 
 
 def _warning(code: str, message: str, scope: str) -> Json:

@@ -18,7 +18,7 @@ from typing import cast
 from werkzeug.test import EnvironBuilder
 from werkzeug.wrappers import Request, Response
 
-from trainmaster_emulators.machines.api_errors import ApiError
+from trainmaster_emulators.machines.compute_errors import ApiError
 
 
 def answer_batch(request: Request, dispatch: Callable[[Request], Response]) -> Response:
@@ -31,11 +31,10 @@ def answer_batch(request: Request, dispatch: Callable[[Request], Response]) -> R
     parts = []
     for part in cast(list[Message], message.get_payload()):
         response = dispatch(_parse_request(str(part.get_payload())))
-        content_id = re.sub(r"^\s*<", "<response-", str(part["Content-ID"]))
         parts.append(
             f"--{boundary}\r\n"
             "Content-Type: application/http\r\n"
-            f"Content-ID: {content_id}\r\n\r\n"
+            f"Content-ID: {_response_id(str(part['Content-ID']))}\r\n\r\n"
             f"HTTP/1.1 {response.status}\r\n"
             f"Content-Type: {response.content_type}\r\n"
             f"Content-Length: {response.content_length}\r\n\r\n"
@@ -43,6 +42,11 @@ def answer_batch(request: Request, dispatch: Callable[[Request], Response]) -> R
         )
     body = "".join(parts) + f"--{boundary}--\r\n"
     return Response(body, content_type=f"multipart/mixed; boundary={boundary}")
+
+
+def _response_id(content_id: str) -> str:
+    """Return the Content-ID of the response to the part with this one."""
+    return re.sub(r"^\s*<", "<response-", content_id)
 
 
 def _parse_request(text: str) -> Request:

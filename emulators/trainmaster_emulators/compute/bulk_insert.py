@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from trainmaster_emulators.machines.api_errors import Json, invalid
+from trainmaster_emulators.machines.compute_errors import Json, invalid
 
 BULK_COUNT_MAX: Final = 5000
 

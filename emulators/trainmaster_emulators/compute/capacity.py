@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection
+from itertools import product
 from typing import Final
 
 from trainmaster.simulator.weather import ADVICE
-from trainmaster_emulators.machines.api_errors import (
+from trainmaster_emulators.machines.catalog import Catalog, basename
+from trainmaster_emulators.machines.compute_errors import (
     Json,
     OperationError,
     invalid,
@@ -15,7 +17,6 @@ from trainmaster_emulators.machines.api_errors import (
     required,
     stockout,
 )
-from trainmaster_emulators.machines.catalog import Catalog, basename
 from trainmaster_emulators.machines.injected_faults import FaultInjector
 from trainmaster_emulators.machines.instances import Instance
 from trainmaster_emulators.machines.properties import (
@@ -34,7 +35,9 @@ class Capacity:
     """The capacity of all zones, as faults and weather leave it. Asking the weather changes it."""
 
     def __init__(self, project: str, catalog: Catalog, faults: FaultInjector) -> None:
-        self._project, self._catalog, self._faults = project, catalog, faults
+        self._project = project
+        self._catalog = catalog
+        self._faults = faults
         self._lock = threading.Lock()
 
     def room(
@@ -44,13 +47,16 @@ class Capacity:
 
         `in_zone`: the VMs that the zone has.
         """
-        machine_type, spot = properties.machine_type, properties.scheduling.spot
+        machine_type = properties.machine_type
+        spot = properties.scheduling.spot
         limits = [self._faults.now.machine_limits.get(machine_type)]
         with self._lock:
-            if weather := self._faults.weather:
+            weather = self._faults.weather
+            if weather:
                 limits.append(weather.room(zone, self._faults.weather_s, machine_type, spot=spot))
         used = sum(instance.properties.machine_type == machine_type for instance in in_zone)
-        return max(0, min([requested, *(limit - used for limit in limits if limit is not None)]))
+        rooms = [limit - used for limit in limits if limit is not None]
+        return max(0, min([requested, *rooms]))
 
     def advise(self, region: str, body: Json) -> Json:
         """Return the answer of `advice.capacity`: zone and machine type that most likely have room
@@ -77,25 +83,21 @@ class Capacity:
 
     def _pools(self, region: str, body: Json) -> list[tuple[str, str]]:
         """Return each zone and machine type of a request for advice."""
-        urls, policy = self._catalog.region(region)["zones"], body.get("distributionPolicy") or {}
-        model = ((body.get("instanceProperties") or {}).get("scheduling") or {}).get(
-            "provisioningModel"
-        )
-        if policy.get("targetShape") not in SHAPES:
-            raise invalid(
-                "resource.distributionPolicy.targetShape",
-                policy.get("targetShape"),
-                f"One of {SHAPES}.",
-            )
+        zones_of_region = self._catalog.region(region)["zones"]
+        policy = body.get("distributionPolicy") or {}
+        properties = body.get("instanceProperties") or {}
+        model = (properties.get("scheduling") or {}).get("provisioningModel")
+        shape = policy.get("targetShape")
+        if shape not in SHAPES:
+            raise invalid("resource.distributionPolicy.targetShape", shape, f"One of {SHAPES}.")
         if model != SPOT:
             raise invalid(
                 "resource.instanceProperties.scheduling.provisioningModel",
                 model,
                 f"Only {SPOT} has advice.",
             )
-        zones = [basename(str(item.get("zone"))) for item in policy.get("zones") or ()] or list(
-            map(basename, urls)
-        )
+        requested_zones = [str(item.get("zone")) for item in policy.get("zones") or ()]
+        zones = [basename(zone) for zone in requested_zones or zones_of_region]
         for zone in zones:
             if basename(self._catalog.zone(zone)["region"]) != region:
                 raise invalid(
@@ -103,26 +105,31 @@ class Capacity:
                     zone,
                     f"The zone is not in the region {region}.",
                 )
-        machine_types = []
-        for selection in (
-            (body.get("instanceFlexibilityPolicy") or {}).get("instanceSelections") or {}
-        ).values():
-            for name in selection.get("machineTypes") or ():
-                machine_types.append(
-                    parse_machine_type({"machineType": name}, zones[0], self._catalog)
-                )
-                parse_accelerators(selection, zones[0], machine_types[-1], self._catalog)
+        machine_types = self._selected_machine_types(body, zones[0])
         if not machine_types:
             raise required("resource.instanceFlexibilityPolicy.instanceSelections")
-        return [(zone, machine_type) for zone in zones for machine_type in machine_types]
+        return list(product(zones, machine_types))
+
+    def _selected_machine_types(self, body: Json, zone: str) -> list[str]:
+        """Return the machine types of a request for advice, after a check of their accelerators."""
+        machine_types = []
+        policy = body.get("instanceFlexibilityPolicy") or {}
+        for selection in (policy.get("instanceSelections") or {}).values():
+            for name in selection.get("machineTypes") or ():
+                machine_type = parse_machine_type({"machineType": name}, zone, self._catalog)
+                parse_accelerators(selection, zone, machine_type, self._catalog)
+                machine_types.append(machine_type)
+        return machine_types
 
     def _chance(self, zone: str, machine_type: str, count: int) -> float:
         faults = self._faults.now
         if zone in faults.stockout_zones or count > faults.machine_limits.get(machine_type, count):
             return min(ADVICE)
         with self._lock:
-            weather, now_s = self._faults.weather, self._faults.weather_s
-            return weather.advice(zone, count, now_s, machine_type) if weather else max(ADVICE)
+            weather = self._faults.weather
+            if weather is None:
+                return max(ADVICE)
+            return weather.advice(zone, count, self._faults.weather_s, machine_type)
 
     def shortage(self, zone: str, properties: Properties, room: int) -> OperationError | None:
         """Return the error by which an insert will fail because of the injected faults.
@@ -140,7 +147,8 @@ class Capacity:
         """Return Google's error, which suggests zones of the region without a stockout; not all if
         there is weather.
         """
-        prefix, machine_type = f"{zone.rpartition('-')[0]}-", properties.machine_type
+        prefix = f"{zone.rpartition('-')[0]}-"
+        machine_type = properties.machine_type
         without_capacity = (zone, *self._faults.now.stockout_zones)
         available = [
             name
@@ -148,7 +156,9 @@ class Capacity:
             if name.startswith(prefix) and name not in without_capacity
         ]
         with self._lock:
-            if weather := self._faults.weather:
-                spot, now_s = properties.scheduling.spot, self._faults.weather_s
+            weather = self._faults.weather
+            if weather:
+                now_s = self._faults.weather_s
+                spot = properties.scheduling.spot
                 available = list(weather.named(zone, available, now_s, machine_type, spot=spot))
         return stockout(self._project, zone, machine_type, properties.attachment, available)

@@ -14,7 +14,8 @@ from typing import Final
 from trainmaster_emulators.compute.bulk_insert import bulk_names
 from trainmaster_emulators.compute.capacity import Capacity
 from trainmaster_emulators.compute.resource_policies import PolicyStore
-from trainmaster_emulators.machines.api_errors import (
+from trainmaster_emulators.machines.catalog import Catalog
+from trainmaster_emulators.machines.compute_errors import (
     ApiError,
     Json,
     already_exists,
@@ -24,7 +25,6 @@ from trainmaster_emulators.machines.api_errors import (
     rate_limited,
     required,
 )
-from trainmaster_emulators.machines.catalog import Catalog
 from trainmaster_emulators.machines.injected_faults import FaultInjector
 from trainmaster_emulators.machines.instance_registry import InstanceRegistry
 from trainmaster_emulators.machines.instances import NAME, Instance, Status
@@ -63,8 +63,11 @@ class Cloud:
         run_s_min: float = RUN_DURATION_S_MIN,
         system_events: SystemEventSink = discard_system_event,
     ) -> None:
-        self.project, self.catalog, self.links = project, catalog, catalog.links
-        self.state_dir, self.run_s_min = state_dir, run_s_min
+        self.project = project
+        self.catalog = catalog
+        self.links = catalog.links
+        self.state_dir = state_dir
+        self.run_s_min = run_s_min
         self.operations = OperationStore(self.links)
         self.instances = InstanceRegistry(catalog)
         self.faults = FaultInjector()
@@ -76,8 +79,8 @@ class Cloud:
         self._quota: CallQuota | None = None
 
     def behave_like(self, profile: Profile) -> None:
-        """Limit the calls per minute, let lists lag, and let some inserts fail late, as on Google
-        Cloud.
+        """Behave like Google Cloud: limit the calls per minute, let lists lag, and let some inserts
+        fail late.
         """
         self.instances.list_lag = ListLag(profile.list_lag)
         self._quota = CallQuota(profile.calls_per_minute, profile.minute_s, time.time)
@@ -96,10 +99,12 @@ class Cloud:
     def insert(self, zone: str, body: Json, request_id: str | None) -> Operation:
         self.catalog.zone(zone)
         with self.instances.lock:
-            if earlier := self.operations.find_by_request(request_id):
+            earlier = self.operations.find_by_request(request_id)
+            if earlier:
                 return earlier
             properties = self._properties(zone, body)
-            shortage = self.capacity.shortage(zone, properties, self._room(zone, properties, 1) - 1)
+            room_left = self._room(zone, properties, 1) - 1
+            shortage = self.capacity.shortage(zone, properties, room_left)
             (instance,) = self._register(zone, [str(body.get("name", ""))], properties)
             operation = self._begin("insert", instance, request_id)
             self.lifecycle.insert(operation, [(instance, operation)], shortage)
@@ -111,7 +116,8 @@ class Cloud:
         """
         self.catalog.zone(zone)
         with self.instances.lock:
-            if earlier := self.operations.find_by_request(request_id):
+            earlier = self.operations.find_by_request(request_id)
+            if earlier:
                 return earlier
             properties = self._properties(zone, body.get("instanceProperties") or {})
             names = bulk_names(body)
@@ -121,9 +127,13 @@ class Cloud:
             shortage = self.capacity.shortage(zone, properties, room - len(names))
             instances = self._register(zone, names, properties)
             group = secrets.token_hex(16)
-            scope, target = ("zones", zone), self.links("zones", zone, "instances")
             operation = self.operations.begin(
-                "bulkInsert", scope, target, 0, request_id=request_id, group_id=group
+                "bulkInsert",
+                scope=("zones", zone),
+                target_link=self.links("zones", zone, "instances"),
+                target_id=0,
+                request_id=request_id,
+                group_id=group,
             )
             with_operations = [
                 (instance, self._begin("insert", instance, None, group)) for instance in instances
@@ -220,7 +230,8 @@ class Cloud:
         check: Callable[[Instance], None] = lambda _: None,
     ) -> Operation:
         with self.instances.lock:
-            if earlier := self.operations.find_by_request(request_id):
+            earlier = self.operations.find_by_request(request_id)
+            if earlier:
                 return earlier
             instance = self.instances.get(zone, name)
             check(instance)
@@ -251,9 +262,13 @@ class Cloud:
     def _begin(
         self, type_: str, instance: Instance, request_id: str | None, group: str | None = None
     ) -> Operation:
-        scope, target = ("zones", instance.zone), instance.link(self.links)
         return self.operations.begin(
-            type_, scope, target, instance.id, request_id=request_id, group_id=group
+            type_,
+            scope=("zones", instance.zone),
+            target_link=instance.link(self.links),
+            target_id=instance.id,
+            request_id=request_id,
+            group_id=group,
         )
 
     def _check_running(self, instance: Instance) -> None:

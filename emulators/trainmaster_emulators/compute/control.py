@@ -12,7 +12,13 @@ from collections.abc import Mapping
 from trainmaster_emulators.compute import maintenance_schedule
 from trainmaster_emulators.compute.addresses import AddressBook
 from trainmaster_emulators.compute.cloud import Cloud
-from trainmaster_emulators.machines.api_errors import ApiError, Json, not_found, not_ready, required
+from trainmaster_emulators.machines.compute_errors import (
+    ApiError,
+    Json,
+    not_found,
+    not_ready,
+    required,
+)
 from trainmaster_emulators.machines.injected_faults import parse_injected_faults
 from trainmaster_emulators.machines.instances import Instance, Status
 from trainmaster_emulators.machines.vm_tokens import TokenIssuer
@@ -24,7 +30,9 @@ class Control:
     def __init__(
         self, cloud: Cloud, tpus: TpuCloud, addresses: AddressBook, issuer: TokenIssuer
     ) -> None:
-        self.cloud, self.tpus, self.addresses = cloud, tpus, addresses
+        self.cloud = cloud
+        self.tpus = tpus
+        self.addresses = addresses
         self._certificates = issuer.certificates()
 
     def health(self) -> Json:
@@ -63,16 +71,15 @@ class Control:
 
         Returns at once; a VM's operation is done when the fault is over.
         """
-        if node := self.tpus.find(name):
+        signal_name = str(body.get("signal", "KILL"))
+        node = self.tpus.find(name)
+        if node:
             if verb == "kill-program":
-                return self._kill_program(
-                    tpu_control.host_of(node, body), str(body.get("signal", "KILL"))
-                )
+                return self._kill_program(tpu_control.host_of(node, body), signal_name)
             return tpu_control.act(self.tpus, node, verb, body)
         instance = self.cloud.instances.find(name)
-        if instance.status is not Status.RUNNING and not (
-            verb == "crash" and instance.status is Status.STOPPING
-        ):
+        cuts_shutdown_short = verb == "crash" and instance.status is Status.STOPPING
+        if instance.status is not Status.RUNNING and not cuts_shutdown_short:
             raise not_ready(instance.path(self.cloud.links))
         lifecycle = self.cloud.lifecycle
         notice_s = None if body.get("notice_s") is None else float(body["notice_s"])
@@ -87,7 +94,7 @@ class Control:
                 in_s = maintenance_schedule.NOTICE_S if notice_s is None else notice_s
                 return maintenance_schedule.announce(lifecycle, instance, in_s)
             case "kill-program":
-                return self._kill_program(instance, str(body.get("signal", "KILL")))
+                return self._kill_program(instance, signal_name)
             case _:
                 raise not_found(f"emulator/v1/vms/{name}:{verb}")
         return self.cloud.operations.show(operation)

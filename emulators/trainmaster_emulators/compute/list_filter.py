@@ -17,18 +17,21 @@ from typing import Any, Final, cast
 
 from lark import Lark, LarkError, Token, Transformer, v_args
 
-from trainmaster_emulators.machines.api_errors import Json, invalid
+from trainmaster.api.filter_grammar import Tighter, logic_rules
+from trainmaster_emulators.machines.compute_errors import Json, invalid
 
 Predicate = Callable[[Json], bool]
 
-_GRAMMAR: Final = r"""
-    disjunction: conjunction ("OR" conjunction)*
-    conjunction: _factor ("AND"? _factor)*
-    _factor: negation | "(" disjunction ")" | comparison
-    negation: ("NOT" | _MINUS) _factor
+_GRAMMAR: Final = (
+    logic_rules(Tighter.AND)
+    + r"""
+    negation: (_NOT | _MINUS) _term
     comparison: WORD OPERATOR literal
     literal: WORD | QUOTED
 
+    _AND: "AND"
+    _OR: "OR"
+    _NOT: "NOT"
     _MINUS.2: "-"
     OPERATOR: /!=|>=|<=|=|:|>|<|(?:eq|ne)(?![^\s()"'=!<>:])/
     QUOTED: /"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'/
@@ -36,6 +39,7 @@ _GRAMMAR: Final = r"""
     %import common.WS
     %ignore WS
 """
+)
 _ORDER: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
@@ -59,7 +63,7 @@ def parse_filter(text: str) -> Predicate:
 
 @cache
 def _parser() -> Lark:
-    return Lark(_GRAMMAR, parser="lalr", start="disjunction", transformer=_ToPredicate())
+    return Lark(_GRAMMAR, parser="lalr", transformer=_ToPredicate())
 
 
 @v_args(inline=True)
@@ -74,6 +78,9 @@ class _ToPredicate(Transformer[Token, Predicate]):
 
     def conjunction(self, *parts: Predicate) -> Predicate:
         return lambda resource: all(part(resource) for part in parts)
+
+    def group(self, part: Predicate) -> Predicate:
+        return part
 
     def negation(self, part: Predicate) -> Predicate:
         return lambda resource: not part(resource)
@@ -101,12 +108,10 @@ def _value_test(operator: str, literal: str) -> Callable[[str], bool]:
             return lambda value: value == literal
         case "!=":
             return lambda value: value != literal
+        case ":" if literal == "*":
+            return lambda _: True
         case ":":
-            return (
-                (lambda _: True)
-                if literal == "*"
-                else (lambda value: literal.lower() in value.lower())
-            )
+            return lambda value: literal.lower() in value.lower()
         case _:
             return lambda value: _is_ordered(value, operator, literal)
 

@@ -1,7 +1,10 @@
 """Scheduled host maintenance, which Compute announces to VMs with GPUs an hour ahead.
 
-    instance/upcoming-maintenance   {}  ──►  {"window_start_time": …}      at that time, ordinary maintenance begins:
-    instance/maintenance-event      NONE ───────────────────► TERMINATE_ON_HOST_MAINTENANCE ──► stopped
+    instance/upcoming-maintenance   {} ──► {"window_start_time": …}
+
+At that time, ordinary maintenance begins:
+
+    instance/maintenance-event      NONE ──► TERMINATE_ON_HOST_MAINTENANCE ──► stopped
 
 Source of the metadata: "Manage host events across compute instances" in AI Hypercomputer's
 documentation. All values are text; without an announcement the value is an empty object. Other VMs
@@ -15,7 +18,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from trainmaster_emulators.machines.api_errors import ApiError, Json
+from trainmaster_emulators.machines.compute_errors import ApiError, Json
 from trainmaster_emulators.machines.instances import Instance, Status
 from trainmaster_emulators.machines.lifecycle import Lifecycle
 from trainmaster_emulators.machines.metadata_tree import Document

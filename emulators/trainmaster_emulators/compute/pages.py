@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Sequence
 from typing import Final
 
-from trainmaster_emulators.machines.api_errors import Json, invalid
+from trainmaster_emulators.machines.compute_errors import Json, invalid
+from trainmaster_emulators.rest.pages import decode_token, encode_token
 
 PAGE_SIZE_MAX: Final = 500
 """Source: Compute's reference, maxResults: 0 to 500, default 500."""
@@ -22,11 +21,15 @@ def take_page(
     key of its page.
     """
     size = PAGE_SIZE_MAX if max_results is None else _page_size(max_results)
-    after = _decode(token) if token else None
-    remaining = [(key, item) for key, item in items if after is None or key > after]
-    page = remaining[:size]
-    has_more = page and len(remaining) > size
-    next_token = base64.urlsafe_b64encode(page[-1][0].encode()).decode() if has_more else None
+    if token:
+        error = invalid("pageToken", token, "The page token does not belong to this list.")
+        after = decode_token(token, error)
+        items = [(key, item) for key, item in items if key > after]
+    page = items[:size]
+    next_token = None
+    if page and len(items) > size:
+        last_key, _ = page[-1]
+        next_token = encode_token(last_key)
     return [item for _, item in page], next_token
 
 
@@ -34,10 +37,3 @@ def _page_size(text: str) -> int:
     if not text.isdigit() or int(text) > PAGE_SIZE_MAX:
         raise invalid("maxResults", text, f"Must be a number between 0 and {PAGE_SIZE_MAX}.")
     return int(text)
-
-
-def _decode(token: str) -> str:
-    try:
-        return base64.urlsafe_b64decode(token.encode()).decode()
-    except (binascii.Error, ValueError):
-        raise invalid("pageToken", token, "The page token does not belong to this list.") from None

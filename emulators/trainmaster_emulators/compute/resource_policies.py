@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from trainmaster_emulators.machines.api_errors import (
+from trainmaster_emulators.machines.catalog import Catalog, stable_id
+from trainmaster_emulators.machines.compute_errors import (
     ApiError,
     Json,
     already_exists,
@@ -22,7 +23,6 @@ from trainmaster_emulators.machines.api_errors import (
     not_found,
     required,
 )
-from trainmaster_emulators.machines.catalog import Catalog, stable_id
 from trainmaster_emulators.machines.instances import NAME, Instance
 from trainmaster_emulators.machines.operations import Operation, OperationStore, timestamp
 from trainmaster_emulators.machines.properties import Properties
@@ -52,7 +52,9 @@ class PolicyStore:
         operations: OperationStore,
         instances: Callable[[], Iterable[Instance]],
     ) -> None:
-        self._catalog, self._operations, self._instances = catalog, operations, instances
+        self._catalog = catalog
+        self._operations = operations
+        self._instances = instances
         self._lock = threading.RLock()
         self._policies: dict[tuple[str, str], Policy] = {}
 
@@ -72,7 +74,8 @@ class PolicyStore:
 
     def insert(self, region: str, body: Json, request_id: str | None) -> Operation:
         self._catalog.region(region)
-        name, placement = str(body.get("name") or ""), body.get("groupPlacementPolicy")
+        name = str(body.get("name") or "")
+        placement = body.get("groupPlacementPolicy")
         if not name:
             raise required("resource.name")
         if not NAME.fullmatch(name):
@@ -87,7 +90,8 @@ class PolicyStore:
                 "Only collocated group placement is emulated.",
             )
         with self._lock:
-            if earlier := self._operations.find_by_request(request_id):
+            earlier = self._operations.find_by_request(request_id)
+            if earlier:
                 return earlier
             if (region, name) in self._policies:
                 raise already_exists(self._path(region, name))
@@ -99,13 +103,13 @@ class PolicyStore:
         self._catalog.region(region)
         with self._lock:
             policy = self._find(region, name)
-            for instance in self._users(policy):
+            users = self._users(policy)
+            if users:
                 message = (
                     f"The resource_policy resource '{self._path(region, name)}' is already being"
-                    " used by "
+                    f" used by '{users[0].path(self._catalog.links)}'"
                 )
-                used_by = instance.path(self._catalog.links)
-                raise ApiError(400, "resourceInUseByAnotherResource", f"{message}'{used_by}'")
+                raise ApiError(400, "resourceInUseByAnotherResource", message)
             del self._policies[(region, name)]
             return self._done("delete", policy, request_id)
 

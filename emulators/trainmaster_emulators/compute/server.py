@@ -19,7 +19,7 @@ from trainmaster_emulators.compute.api import ComputeApi, json_body
 from trainmaster_emulators.compute.batch import answer_batch
 from trainmaster_emulators.compute.cloud import Cloud
 from trainmaster_emulators.compute.control import Control
-from trainmaster_emulators.machines.api_errors import (
+from trainmaster_emulators.machines.compute_errors import (
     ApiError,
     Json,
     disabled,
@@ -67,15 +67,15 @@ _ROUTES: Final = (
     ("GET", _REGION + "/resourcePolicies/<name>", "resource_policy"),
     ("DELETE", _REGION + "/resourcePolicies/<name>", "delete_resource_policy"),
     ("GET", _PROJECT + "/aggregated/operations", "aggregated_operations"),
-    *(
-        (method, f"{_PROJECT}/{scope}/operations{rest}", endpoint)
-        for scope in ("global", "regions/<region>", "zones/<zone>")
-        for method, rest, endpoint in (
-            ("GET", "", "operations"),
-            ("GET", "/<name>", "operation"),
-            ("POST", "/<name>/wait", "wait"),
-        )
-    ),
+    ("GET", _PROJECT + "/global/operations", "operations"),
+    ("GET", _PROJECT + "/global/operations/<name>", "operation"),
+    ("POST", _PROJECT + "/global/operations/<name>/wait", "wait"),
+    ("GET", _REGION + "/operations", "operations"),
+    ("GET", _REGION + "/operations/<name>", "operation"),
+    ("POST", _REGION + "/operations/<name>/wait", "wait"),
+    ("GET", _ZONE + "/operations", "operations"),
+    ("GET", _ZONE + "/operations/<name>", "operation"),
+    ("POST", _ZONE + "/operations/<name>/wait", "wait"),
 )
 
 
@@ -83,7 +83,8 @@ class ComputeServer(RestServer):
     """The WSGI application."""
 
     def __init__(self, cloud: Cloud, control: Control) -> None:
-        self.cloud, self.control = cloud, control
+        self.cloud = cloud
+        self.control = control
         self.tpus = TpuServer(control.tpus)
         own: tuple[Route, ...] = (
             ("GET", "/health", lambda _: control.health()),

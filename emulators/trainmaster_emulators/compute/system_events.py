@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Final
 
-from trainmaster_emulators.machines.api_errors import Json
+from trainmaster_emulators.machines.compute_errors import Json
 from trainmaster_emulators.machines.instances import Instance
 from trainmaster_emulators.machines.operations import Operation
 from trainmaster_emulators.process.loopback import CallError

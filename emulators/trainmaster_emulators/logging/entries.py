@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from trainmaster_emulators.logging.query_filter import SEVERITIES, Sql
-from trainmaster_emulators.rest.api_errors import ApiError, Json, invalid
+from trainmaster_emulators.logging.log_filter import SEVERITIES, Sql
+from trainmaster_emulators.rest.api_errors import Json, StatusError, invalid
 from trainmaster_emulators.rest.times import SECOND, nanoseconds, rfc3339
 
 ENTRY_BYTES_MAX: Final = 256_000  # Source: Cloud Logging's quotas page ("256 KB")
@@ -36,7 +36,8 @@ _SCHEMA: Final = """
     PRAGMA journal_mode = WAL;
     PRAGMA synchronous = OFF;
     CREATE TABLE IF NOT EXISTS entries (
-        timestamp INTEGER, insert_id TEXT, log_name TEXT, received INTEGER, severity INTEGER, entry TEXT,
+        timestamp INTEGER, insert_id TEXT, log_name TEXT,
+        received INTEGER, severity INTEGER, entry TEXT,
         PRIMARY KEY (timestamp, insert_id, log_name)
     ) WITHOUT ROWID;
 """
@@ -93,11 +94,16 @@ def parse_entry(
         "timestamp": rfc3339(timestamp),
         "receiveTimestamp": rfc3339(now_ns),
         "insertId": insert_id,
-        **({"labels": labels} if labels else {}),
     }
+    if labels:
+        stored["labels"] = labels
     text = json.dumps(stored, ensure_ascii=False, separators=(",", ":"))
-    if 8 * len(text) > ENTRY_BYTES_MAX and (size := _size(stored)) > ENTRY_BYTES_MAX:
-        raise invalid(f"Log entry with size {size} exceeds maximum size of {ENTRY_BYTES_MAX}.")
+    # Counting takes time, and a character of JSON stands for 8 bytes at most.
+    may_be_too_long = 8 * len(text) > ENTRY_BYTES_MAX
+    if may_be_too_long:
+        size = _size(stored)
+        if size > ENTRY_BYTES_MAX:
+            raise invalid(f"Log entry with size {size} exceeds maximum size of {ENTRY_BYTES_MAX}.")
     return Row((timestamp, insert_id, log_name), now_ns, severity, text)
 
 
@@ -158,22 +164,30 @@ class Entries:
         there are more.
         """
         order, comparison = ("DESC", "<") if descending else ("ASC", ">")
-        where = [f"({' OR '.join('log_name GLOB ?' for _ in projects)})", condition.text]
-        values: list[object] = [f"{project}/logs/*" for project in projects] + list(
-            condition.values
-        )
-        if after is not None:
+        in_projects = " OR ".join("log_name GLOB ?" for _ in projects)
+        where = [f"({in_projects})"]
+        values: list[object] = [f"{project}/logs/*" for project in projects]
+        values += condition.values
+        if after is None:
+            where.append(condition.text)
+        else:
             # The plus keeps SQLite from searching by a time in the filter, from which all earlier
             # pages would follow.
-            where[-1] = f"+({condition.text})"
+            where.append(f"+({condition.text})")
             where.append(f"(timestamp, insert_id, log_name) {comparison} (?, ?, ?)")
             values += after
-        by = ", ".join(f"{column} {order}" for column in ("timestamp", "insert_id", "log_name"))
-        query = f"SELECT timestamp, insert_id, log_name, entry FROM entries WHERE {' AND '.join(where)} ORDER BY {by} LIMIT ?"  # noqa: S608 - every value is a parameter
+        query = (  # every value is a parameter
+            "SELECT timestamp, insert_id, log_name, entry FROM entries"  # noqa: S608
+            f" WHERE {' AND '.join(where)}"
+            f" ORDER BY timestamp {order}, insert_id {order}, log_name {order} LIMIT ?"
+        )
         with self._lock:
             matches = self._database.execute(query, (*values, limit + 1)).fetchall()
         page = matches[:limit]
-        last = (page[-1][0], page[-1][1], page[-1][2]) if len(matches) > limit else None
+        last: Position | None = None
+        if len(matches) > limit:
+            timestamp, insert_id, log_name, _ = page[-1]
+            last = (timestamp, insert_id, log_name)
         return [entry for *_, entry in page], last
 
     def close(self) -> None:
@@ -183,16 +197,16 @@ class Entries:
 
 def parse_entries(
     request: Json, now_ns: int, refused_types: Collection[str]
-) -> tuple[list[Row], dict[int, ApiError]]:
+) -> tuple[list[Row], dict[int, StatusError]]:
     """Check the entries of a write request.
 
     Return the valid ones, and the errors of the others by their index.
     """
     rows: list[Row] = []
-    errors: dict[int, ApiError] = {}
+    errors: dict[int, StatusError] = {}
     for index, entry in enumerate(request.get("entries", [])):
         try:
             rows.append(parse_entry(entry, request, now_ns, refused_types))
-        except ApiError as error:
+        except StatusError as error:
             errors[index] = error
     return rows, errors

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from trainmaster_emulators.machines.api_errors import Json, invalid, not_found
+from trainmaster_emulators.machines.compute_errors import Json, invalid, not_found
 
 REGIONS: Final[Mapping[str, str]] = {
     "us-central1": "abcf",
@@ -190,7 +190,9 @@ class Catalog:
         return [self.zone(name) for name in self.zone_names()]
 
     def zone_names(self) -> Iterator[str]:
-        return (f"{region}-{letter}" for region, letters in REGIONS.items() for letter in letters)
+        for region, letters in REGIONS.items():
+            for letter in letters:
+                yield f"{region}-{letter}"
 
     def zone(self, name: str) -> Json:
         region, _, letter = name.rpartition("-")
@@ -203,26 +205,22 @@ class Catalog:
 
     def machine_types(self, zone: str) -> list[Json]:
         self.zone(zone)
-        sized = [f"{family}-{cpus}" for family, (_, sizes) in _FAMILIES.items() for cpus in sizes]
-        return [self.machine_type(zone, name) for name in (*sized, *_ACCELERATED)]
+        names: list[str] = []
+        for family, (_, sizes) in _FAMILIES.items():
+            names += [f"{family}-{cpus}" for cpus in sizes]
+        names += _ACCELERATED
+        return [self.machine_type(zone, name) for name in names]
 
     def machine_type(self, zone: str, name: str) -> Json:
-        family, _, size = name.removesuffix(_WITH_LOCAL_SSD).rpartition("-")
         accelerators: list[Json] = []
         if name in _ACCELERATED:
             cpus, memory_mb, accelerator, count = _ACCELERATED[name]
             accelerators = [{"guestAcceleratorType": accelerator, "guestAcceleratorCount": count}]
-        elif family in _FAMILIES and size.isdigit() and int(size) in _FAMILIES[family][1]:
-            cpus, memory_mb = (
-                int(size),
-                _EXCEPTIONS.get(name) or round(_FAMILIES[family][0] * int(size)),
-            )
-            if name.startswith(_WHOLE_GIB):
-                memory_mb -= memory_mb % 1024
-        elif custom := _CUSTOM.fullmatch(name):
-            cpus, memory_mb = int(custom[1]), int(custom[2])
         else:
-            raise not_found(self.links.path("zones", zone, "machineTypes", name))
+            size = _size_without_accelerators(name)
+            if size is None:
+                raise not_found(self.links.path("zones", zone, "machineTypes", name))
+            cpus, memory_mb = size
         return self._constant("compute#machineType", name, "zones", zone, "machineTypes") | {
             "description": f"{cpus} vCPUs, {memory_mb / 1024:g} GB RAM",
             "guestCpus": cpus,
@@ -275,3 +273,21 @@ class Catalog:
             "description": name,
             "selfLink": self.links(*collection, name),
         }
+
+
+def _size_without_accelerators(name: str) -> tuple[int, int] | None:
+    """Return vCPUs and memory in MiB of a machine type without built-in accelerators, predefined or
+    custom; None if there is no such type.
+    """
+    custom = _CUSTOM.fullmatch(name)
+    if custom:
+        return int(custom[1]), int(custom[2])
+    family, _, number = name.removesuffix(_WITH_LOCAL_SSD).rpartition("-")
+    mb_per_cpu, sizes = _FAMILIES.get(family, (0, ()))
+    if not number.isdigit() or int(number) not in sizes:
+        return None
+    cpus = int(number)
+    memory_mb = _EXCEPTIONS.get(name) or round(mb_per_cpu * cpus)
+    if name.startswith(_WHOLE_GIB):
+        memory_mb -= memory_mb % 1024
+    return cpus, memory_mb

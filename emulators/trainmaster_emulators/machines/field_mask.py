@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 from lark import Lark, LarkError, Token, Transformer, v_args
 from werkzeug.wrappers import Request
 
-from trainmaster_emulators.machines.api_errors import Json, invalid
+from trainmaster_emulators.machines.compute_errors import Json, invalid
 
 Mask = dict[str, "Mask"]
 """Selected fields; an empty mask selects everything below."""

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trainmaster.simulator.weather import Climate, Weather
-from trainmaster_emulators.machines.api_errors import ApiError, Json, rate_limited
+from trainmaster_emulators.machines.compute_errors import ApiError, Json, rate_limited
 
 ALL_ZONES: Final = "-"
 
@@ -125,10 +125,11 @@ class FaultInjector:
             return Trouble.DISABLED
         if call in faults.refused_calls:
             return Trouble.REFUSED
-        is_failing = zone in faults.unreachable_zones or (
-            zone == ALL_ZONES and faults.strict_lists and bool(faults.unreachable_zones)
-        )
-        return Trouble.UNREACHABLE if is_failing else None
+        if zone in faults.unreachable_zones:
+            return Trouble.UNREACHABLE
+        if zone == ALL_ZONES and faults.strict_lists and faults.unreachable_zones:
+            return Trouble.UNREACHABLE
+        return None
 
     def as_json(self) -> Json:
         return self.now.model_dump(mode="json")

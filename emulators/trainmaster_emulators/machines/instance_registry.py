@@ -6,8 +6,8 @@ import threading
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from trainmaster_emulators.machines.api_errors import ApiError, not_found
 from trainmaster_emulators.machines.catalog import Catalog
+from trainmaster_emulators.machines.compute_errors import ApiError, not_found
 from trainmaster_emulators.machines.instances import Instance
 from trainmaster_emulators.realism.profile import ListLag
 

@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from trainmaster_emulators.machines.api_errors import Json
 from trainmaster_emulators.machines.catalog import Links
+from trainmaster_emulators.machines.compute_errors import Json
 from trainmaster_emulators.machines.metadata_server import MetadataServer
 from trainmaster_emulators.machines.metadata_tree import MetadataTree
 from trainmaster_emulators.machines.operations import timestamp
@@ -144,12 +144,10 @@ class Instance:
                 links("regions", region, "resourcePolicies", name)
                 for name in properties.resource_policies
             ]
-        for key, moment in (
-            ("lastStartTimestamp", self.started_at),
-            ("lastStopTimestamp", self.stopped_at),
-        ):
-            if moment is not None:
-                shown[key] = timestamp(moment)
+        if self.started_at is not None:
+            shown["lastStartTimestamp"] = timestamp(self.started_at)
+        if self.stopped_at is not None:
+            shown["lastStopTimestamp"] = timestamp(self.stopped_at)
         if self.ends_at is not None and self.status is Status.RUNNING:
             shown["resourceStatus"] = {
                 "scheduling": {"terminationTimestamp": timestamp(self.ends_at)}
@@ -159,6 +157,11 @@ class Instance:
 
 def _network_interface(links: Links, requested: Json) -> Json:
     """Return an interface with the loopback address, which is the VM's real network."""
+    shown_unchanged = {
+        key: value
+        for key, value in requested.items()
+        if key in ("network", "subnetwork", "accessConfigs")
+    }
     return {
         "kind": "compute#networkInterface",
         "name": "nic0",
@@ -166,17 +169,13 @@ def _network_interface(links: Links, requested: Json) -> Json:
         "stackType": "IPV4_ONLY",
         "fingerprint": fingerprint(requested),
         "network": links("global", "networks", "default"),
-        **{
-            key: value
-            for key, value in requested.items()
-            if key in ("network", "subnetwork", "accessConfigs")
-        },
+        **shown_unchanged,
     }
 
 
 def _disk(links: Links, instance: Instance, index: int, requested: Json) -> Json:
     parameters = requested.get("initializeParams") or {}
-    return {
+    shown: Json = {
         "kind": "compute#attachedDisk",
         "type": "PERSISTENT",
         "mode": "READ_WRITE",
@@ -187,5 +186,7 @@ def _disk(links: Links, instance: Instance, index: int, requested: Json) -> Json
         "diskSizeGb": str(parameters.get("diskSizeGb") or 10),
         "source": links("zones", instance.zone, "disks", instance.name),
         "interface": "SCSI",
-        **{key: requested[key] for key in ("diskEncryptionKey",) if key in requested},
     }
+    if "diskEncryptionKey" in requested:
+        shown["diskEncryptionKey"] = requested["diskEncryptionKey"]
+    return shown

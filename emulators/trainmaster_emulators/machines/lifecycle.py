@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from random import Random
 from typing import Final
 
-from trainmaster_emulators.machines.api_errors import (
+from trainmaster_emulators.machines.catalog import Links
+from trainmaster_emulators.machines.compute_errors import (
     OperationError,
     internal_error,
     too_few_created,
 )
-from trainmaster_emulators.machines.catalog import Links
 from trainmaster_emulators.machines.injected_faults import FaultInjector
 from trainmaster_emulators.machines.instance_registry import InstanceRegistry
 from trainmaster_emulators.machines.instances import Instance, Status
@@ -49,8 +49,11 @@ class Lifecycle:
         registry: InstanceRegistry,
         system_events: SystemEventSink = discard_system_event,
     ) -> None:
-        self.operations, self.faults, self.timing = operations, faults, timing
-        self.links, self.system_events = links, system_events
+        self.operations = operations
+        self.faults = faults
+        self.timing = timing
+        self.links = links
+        self.system_events = system_events
         self._random = Random()  # noqa: S311 - durations, not secrets
         self._late_error: Callable[[Instance], OperationError | None] = lambda _: None
         self.vms = VmTransitions(
@@ -163,8 +166,13 @@ class Lifecycle:
         time.sleep(duration_s + self.faults.now.slow_s)
 
     def _begin_event(self, type_: str, instance: Instance, message: str) -> Operation:
-        scope, target = ("zones", instance.zone), instance.link(self.links)
-        operation = self.operations.begin(type_, scope, target, instance.id, user=SYSTEM)
+        operation = self.operations.begin(
+            type_,
+            scope=("zones", instance.zone),
+            target_link=instance.link(self.links),
+            target_id=instance.id,
+            user=SYSTEM,
+        )
         self.operations.start(operation, message)
         return operation
 
@@ -208,34 +216,41 @@ class Lifecycle:
         operations = {operation.name: operation, **{own.name: own for _, own in instances}}
         for pending in operations.values():
             self.operations.start(pending)
-        step_s = self.timing.creation_step_s(self._random)
-        try:
-            self._pause(step_s)
-            if error is None:
-                for instance, _ in instances:
-                    instance.status = Status.STAGING
-                self._pause(step_s)
-                error = self._late_error(instances[0][0])
-            if error is None:
-                for instance, _ in instances:
-                    self.vms.power_on(instance)
-        except OSError as failure:
-            error = internal_error(f"The VM could not be started: {failure}")
+        if error is None:
+            error = self._create([instance for instance, _ in instances])
+        else:
+            self._pause(self.timing.creation_step_s(self._random))
         for instance, own in instances:
             if error is not None:
                 self.vms.remove(instance)
             instance.transition_lock.release()
             if own is not operation:
                 self.operations.finish(own, [error] if error else [])
+        errors = [error] if error else []
         is_bulk = any(own is not operation for _, own in instances)
-        errors = (
-            [error, too_few_created(len(instances))]
-            if error and is_bulk
-            else [error]
-            if error
-            else []
-        )
+        if error and is_bulk:
+            errors.append(too_few_created(len(instances)))
         self.operations.finish(operation, errors)
+
+    def _create(self, instances: Sequence[Instance]) -> OperationError | None:
+        """Take the VMs through PROVISIONING and STAGING, and power them on.
+
+        Return the error if that fails; the VMs before the failed one then run.
+        """
+        step_s = self.timing.creation_step_s(self._random)
+        self._pause(step_s)
+        for instance in instances:
+            instance.status = Status.STAGING
+        self._pause(step_s)
+        error = self._late_error(instances[0])
+        if error is not None:
+            return error
+        try:
+            for instance in instances:
+                self.vms.power_on(instance)
+        except OSError as failure:
+            return internal_error(f"The VM could not be started: {failure}")
+        return None
 
     def _preempt(
         self, operation: Operation, instance: Instance, boot: int, ahead_s: float, grace_s: float

@@ -39,7 +39,9 @@ class MetadataServer(QuietServer):
         identity: VmIdentity | None,
     ) -> None:
         super().__init__((host, 0), MetadataHandler)
-        self.metadata_tree, self.issuer, self.identity = metadata_tree, issuer, identity
+        self.metadata_tree = metadata_tree
+        self.issuer = issuer
+        self.identity = identity
         threading.Thread(target=self.serve_forever, name="metadata", daemon=True).start()
 
     @property
@@ -75,12 +77,10 @@ class MetadataHandler(QuietHandler):
 
     def do_PUT(self) -> None:
         """Write a guest attribute, the only thing that a VM may write here."""
-        value = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode(
-            "utf-8", "replace"
-        )
-        match = re.fullmatch(
-            ROOT + r"instance/guest-attributes/([^/]+)/([^/]+)", urlsplit(self.path).path
-        )
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        value = body.decode("utf-8", "replace")
+        path = urlsplit(self.path).path
+        match = re.fullmatch(ROOT + r"instance/guest-attributes/([^/]+)/([^/]+)", path)
         if self.headers.get("Metadata-Flavor") != "Google":
             self._send(error_response(403, "Missing Metadata-Flavor:Google header."))
         elif match is None:
@@ -116,11 +116,10 @@ class MetadataHandler(QuietHandler):
         """
         server = cast(MetadataServer, self.server)
         match = re.fullmatch(r"instance/service-accounts/([^/]+)/(token|identity)", path)
-        if (
-            match is None
-            or server.identity is None
-            or unquote(match[1]) not in ("default", server.identity.email)
-        ):
+        if match is None or server.identity is None:
+            return None
+        account = unquote(match[1])
+        if account not in ("default", server.identity.email):
             return None
         if match[2] == "token":
             return Response(json.dumps(server.issuer.access_token()).encode(), "application/json")

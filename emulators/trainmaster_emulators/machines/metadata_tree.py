@@ -165,9 +165,8 @@ def _as_json(node: Any, *, keep_keys: bool = False) -> Any:
     }
     if keep_keys:
         return entries
-    if entries and all(
-        key.isdigit() for key in entries
-    ):  # `network-interfaces/0/` is a list in JSON
+    is_list = bool(entries) and all(key.isdigit() for key in entries)
+    if is_list:  # such as `network-interfaces/`, which has an entry `0/`
         return list(entries.values())
     return {
         re.sub(r"-(\w)", lambda match: match[1].upper(), key): value
@@ -180,14 +179,14 @@ def _as_lines(node: Any, prefix: str = "") -> list[str]:
     if isinstance(node, Secret):
         return []
     if isinstance(node, dict):
-        return [
-            line
-            for key, value in node.items()
-            for line in _as_lines(value, f"{prefix}/{key}" if prefix else key)
-        ]
-    texts = (
-        node
-        if isinstance(node, list)
-        else [json.dumps(node.body) if isinstance(node, Document) else str(node)]
-    )
+        lines = []
+        for key, value in node.items():
+            lines += _as_lines(value, f"{prefix}/{key}" if prefix else key)
+        return lines
+    if isinstance(node, list):
+        texts = node
+    elif isinstance(node, Document):
+        texts = [json.dumps(node.body)]
+    else:
+        texts = [str(node)]
     return [f"{prefix} {text}" if prefix else text for text in texts]

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from trainmaster_emulators.machines.api_errors import Json, OperationError, invalid, not_found
 from trainmaster_emulators.machines.catalog import Links
+from trainmaster_emulators.machines.compute_errors import Json, OperationError, invalid, not_found
 
 OPERATIONS_MAX: Final = 20_000
 """The oldest operations beyond this number are deleted. Google keeps operations for 14 days."""
@@ -130,11 +130,25 @@ class OperationStore:
         with self._changed:
             number = next(self._ids)
             kind = "systemevent" if user == SYSTEM else "operation"
-            name = f"{kind}-{number // 1000}-{uuid.uuid4().hex[:13]}-{uuid.uuid4().hex[:8]}-{number % (1 << 32):08x}"
-            operation = Operation(
-                number, name, type_, scope, target_link, str(target_id), user, request_id, group_id
+            parts = (
+                kind,
+                str(number // 1000),
+                uuid.uuid4().hex[:13],
+                uuid.uuid4().hex[:8],
+                f"{number % (1 << 32):08x}",
             )
-            self._operations[name] = operation
+            operation = Operation(
+                id=number,
+                name="-".join(parts),
+                type=type_,
+                scope=scope,
+                target_link=target_link,
+                target_id=str(target_id),
+                user=user,
+                request_id=request_id,
+                group_id=group_id,
+            )
+            self._operations[operation.name] = operation
             if request_id is not None:
                 self._by_request[request_id] = operation
             while len(self._operations) > OPERATIONS_MAX:
@@ -145,14 +159,16 @@ class OperationStore:
 
     def start(self, operation: Operation, status_message: str | None = None) -> None:
         with self._changed:
-            operation.status, operation.started_at = "RUNNING", timestamp()
+            operation.status = "RUNNING"
+            operation.started_at = timestamp()
             operation.status_message = status_message
 
     def finish(self, operation: Operation, errors: Sequence[OperationError] = ()) -> None:
         with self._changed:
             operation.started_at = operation.started_at or timestamp()
             operation.errors = tuple(errors)
-            operation.status, operation.ended_at = "DONE", timestamp()
+            operation.status = "DONE"
+            operation.ended_at = timestamp()
             self._changed.notify_all()
 
     def get(self, location: str | None, name_or_id: str) -> Operation:

@@ -1,6 +1,7 @@
 """The disk of a VM, and its processes while it is powered on.
 
-Disk        DIR/vms/ID/{home,work,tmp,bin,python,startup-script}, deleted with the VM; DIR/serial/NAME-ID.log, kept
+Disk        DIR/vms/ID/{home,work,tmp,bin,python,startup-script}, deleted with the VM
+            DIR/serial/NAME-ID.log, kept
 PoweredVm   one power-on: `vm_init` and all its descendants
 """
 
@@ -128,16 +129,10 @@ class PoweredVm:
         disk.empty_tmp()
         python = [sys.executable, "-I", "-S"]
         remove_containers = [*python, vm_container_engine.__file__, self._label]
+        arguments = [str(path), str(disk.tmp), str(self._container_marker), *remove_containers]
         with disk.serial_log.open("ab") as serial:
             self._init = subprocess.Popen(
-                [
-                    *python,
-                    vm_init.__file__,
-                    str(path),
-                    str(disk.tmp),
-                    str(self._container_marker),
-                    *remove_containers,
-                ],
+                [*python, vm_init.__file__, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=serial,
                 stderr=subprocess.STDOUT,
@@ -159,15 +154,16 @@ class PoweredVm:
         return f"{MARKER}={self._marker}"
 
     def _environment(self, disk: Disk, base: Mapping[str, str]) -> dict[str, str]:
-        environment = {**base, "HOME": str(disk.home)}
-        stack = (
-            [f"{processes.STACK_ID}={base[processes.STACK_ID]}"]
-            if processes.STACK_ID in base
-            else []
-        )
-        programs = vm_container_engine.install_clients(disk.root, base, self._label, *stack)
-        environment["PATH"] = f"{programs}{os.pathsep}{environment['PATH']}"
-        return {**environment, MARKER: self._marker}
+        labels = [self._label]
+        if processes.STACK_ID in base:
+            labels.append(f"{processes.STACK_ID}={base[processes.STACK_ID]}")
+        programs = vm_container_engine.install_clients(disk.root, base, *labels)
+        return {
+            **base,
+            "HOME": str(disk.home),
+            "PATH": f"{programs}{os.pathsep}{base['PATH']}",
+            MARKER: self._marker,
+        }
 
     def _watch(self) -> None:
         if self._init.wait() != 0:
@@ -208,8 +204,12 @@ class PoweredVm:
         Return its process id, None if none is running.
         """
         has_containers = self._container_marker.exists()
-        pid = vm_container_engine.signal_container(self._label, signum) if has_containers else None
-        if pid is None and (pid := self.find_program()) is not None:
+        if has_containers:
+            pid = vm_container_engine.signal_container(self._label, signum)
+            if pid is not None:
+                return pid
+        pid = self.find_program()
+        if pid is not None:
             os.kill(pid, signum)
         return pid
 
@@ -226,19 +226,20 @@ class PoweredVm:
         agents = {process.pid for process in family if any(map(_AGENT.search, _arguments(process)))}
         for process in family:
             arguments = _arguments(process)
-            module = arguments[arguments.index("-m") + 1] if "-m" in arguments[:-1] else None
-            helps = module == "pip" or any(
-                f"from {gcsfuse.__name__}." in word for word in arguments
-            )
+            if not arguments or _is_helper(arguments):
+                continue
             with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
-                if (
-                    process.ppid() in agents
-                    and os.getpgid(process.pid) == process.pid
-                    and arguments
-                    and not helps
-                ):
+                leads_group = os.getpgid(process.pid) == process.pid
+                if leads_group and process.ppid() in agents:
                     return process.pid
         return None
+
+
+def _is_helper(arguments: list[str]) -> bool:
+    """Return whether it is the command line of pip or gcsfuse, which the agent starts, too."""
+    if "-m" in arguments[:-1] and arguments[arguments.index("-m") + 1] == "pip":
+        return True
+    return any(f"from {gcsfuse.__name__}." in word for word in arguments)
 
 
 def _arguments(process: psutil.Process) -> list[str]:

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from trainmaster_emulators.machines.api_errors import ApiError, Json, invalid, required
 from trainmaster_emulators.machines.catalog import ACCELERATOR_TYPES, Catalog, basename
+from trainmaster_emulators.machines.compute_errors import ApiError, Json, invalid, required
 from trainmaster_emulators.machines.scheduling import (
     RESERVATION_BOUND,
     Scheduling,
@@ -190,7 +190,8 @@ def parse_metadata(body: Json) -> dict[str, str]:
     """Return the items of a Metadata resource as a mapping. Raises ApiError (400)."""
     items: dict[str, str] = {}
     for item in body.get("items") or ():
-        key, value = str(item.get("key", "")), str(item.get("value") or "")
+        key = str(item.get("key", ""))
+        value = str(item.get("value") or "")
         if not _METADATA_KEY.fullmatch(key):
             raise invalid(
                 "metadata.items.key", key, f"Must be a match of regex '{_METADATA_KEY.pattern}'."

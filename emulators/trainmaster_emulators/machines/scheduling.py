@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from trainmaster_emulators.machines.api_errors import ApiError, Json, invalid
+from trainmaster_emulators.machines.compute_errors import ApiError, Json, invalid
 
 RUN_DURATION_S_MAX: Final = 120 * 24 * 3600
 NOTICES_S: Final = (0, 120)

@@ -27,7 +27,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from trainmaster_emulators.machines.api_errors import Json
+from trainmaster_emulators.machines.compute_errors import Json
 
 CONFIGURATION: Final = "pyvenv.cfg"
 PTH: Final = "image.pth"

@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 from google.auth import crypt, jwt
 
-from trainmaster_emulators.machines.api_errors import Json
 from trainmaster_emulators.machines.catalog import stable_id
+from trainmaster_emulators.machines.compute_errors import Json
 
 ISSUER: Final = "https://accounts.google.com"
 TOKEN_LIFETIME_S: Final = 3600

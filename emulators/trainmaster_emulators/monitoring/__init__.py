@@ -4,7 +4,7 @@
     server          HTTP: routes, pages, errors
     write_checks    checks of one time series in a write
     series_store    descriptors and points, in a file
-    query_filter    the used part of the filter language
+    series_filter   the used part of the filter language
     alignment       points of one series at regular intervals
     aggregation     several aligned series reduced to one for each group
 

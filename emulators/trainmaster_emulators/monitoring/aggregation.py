@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from trainmaster_emulators.monitoring.alignment import ALIGNERS, Values, align
-from trainmaster_emulators.monitoring.series import Point, Series, SeriesKey
+from trainmaster_emulators.monitoring.series import Point, Series, SeriesKey, sorted_labels
 from trainmaster_emulators.rest.api_errors import invalid
 from trainmaster_emulators.rest.times import SECOND
 
@@ -25,7 +25,7 @@ REDUCERS: Final[dict[str, Callable[[Sequence[float]], float]]] = {
 }
 NONE: Final = "REDUCE_NONE"
 _GROUP: Final = re.compile(r"(metric|resource)\.labels?\.[a-zA-Z][a-zA-Z0-9_]*")
-_DURATION: Final = re.compile(r"(\d+)(\.\d+)?s")
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,7 @@ class Aggregation:
             for series in all_series
         ]
         if self.reducer == NONE:
-            with_values = [(series, _points(values)) for series, values in aligned if values]
-            return [
-                replace(series, kind="GAUGE", value_type="DOUBLE", points=points)
-                for series, points in with_values
-            ]
+            return [_with_values(series, values) for series, values in aligned if values]
         by_group: dict[SeriesKey, list[Values]] = defaultdict(list)
         for series, values in aligned:
             by_group[self._group(series.key)].append(values)
@@ -61,18 +57,16 @@ class Aggregation:
         """Return the key of the group, which has the labels that distinguish it, and
         the project.
         """
-        kept = [path.split(".") for path in self.groups]
-        labels, resource_labels = (
-            tuple(
-                pair
-                for pair in pairs
-                if any(part[0] == owner and part[-1] == pair[0] for part in kept)
-            )
-            for owner, pairs in (("metric", key.labels), ("resource", key.resource_labels))
-        )
-        project = tuple(pair for pair in key.resource_labels if pair[0] == "project_id")
+        kept = {"metric": set[str](), "resource": {"project_id"}}
+        for path in self.groups:
+            owner, _, name = path.split(".")
+            kept[owner].add(name)
+        labels = {name: value for name, value in key.labels if name in kept["metric"]}
+        resource_labels = {
+            name: value for name, value in key.resource_labels if name in kept["resource"]
+        }
         return SeriesKey(
-            key.metric, labels, key.resource, tuple(sorted({*project, *resource_labels}))
+            key.metric, sorted_labels(labels), key.resource, sorted_labels(resource_labels)
         )
 
     def _reduce(self, key: SeriesKey, members: Sequence[Values]) -> Series:
@@ -92,7 +86,8 @@ def parse_aggregation(
 
     Raises ApiError (400).
     """
-    aligner, reducer = aligner or "ALIGN_NONE", reducer or NONE
+    aligner = aligner or "ALIGN_NONE"
+    reducer = reducer or NONE
     if aligner not in ALIGNERS:
         raise invalid(f"This emulator does not support the aligner {aligner}.")
     if reducer not in (NONE, *REDUCERS):
@@ -105,7 +100,7 @@ def parse_aggregation(
             )
         return Aggregation()
     match = _DURATION.fullmatch(period)
-    period_ns = round(float(match[1] + (match[2] or "")) * SECOND) if match else 0
+    period_ns = round(float(match[1]) * SECOND) if match else 0
     if period_ns < PERIOD_NS_MIN:
         raise invalid(
             f"Field aggregation.alignmentPeriod had an invalid value of {period!r}: at least 60s."
@@ -114,6 +109,10 @@ def parse_aggregation(
         if not _GROUP.fullmatch(path):
             raise invalid(f"Field aggregation.groupByFields had an invalid value of {path!r}.")
     return Aggregation(aligner, period_ns, reducer, tuple(groups))
+
+
+def _with_values(series: Series, values: Values) -> Series:
+    return replace(series, kind="GAUGE", value_type="DOUBLE", points=_points(values))
 
 
 def _points(values: Values) -> tuple[Point, ...]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from trainmaster_emulators.rest.api_errors import Json
 from trainmaster_emulators.rest.times import rfc3339
-
-Json = dict[str, Any]
 
 VALUE_FIELDS: Final = {"DOUBLE": "doubleValue", "INT64": "int64Value", "BOOL": "boolValue"}
 """Value type → field of TypedValue."""

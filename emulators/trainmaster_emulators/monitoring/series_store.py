@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from trainmaster_emulators.monitoring.series import Json, Point, Series, SeriesKey
+from trainmaster_emulators.monitoring.series import Point, Series, SeriesKey
 from trainmaster_emulators.monitoring.write_checks import NewPoint, frequency_error
-from trainmaster_emulators.rest.api_errors import ApiError, invalid
+from trainmaster_emulators.rest.api_errors import ApiError, Json, invalid
 from trainmaster_emulators.rest.times import SECOND
 
 SAMPLING_NS: Final = 5 * SECOND
@@ -111,8 +111,10 @@ class SeriesStore:
             ).fetchone()
         for series_id, text in found:
             key = SeriesKey.from_text(text)
-            if accepts(key) and (points := self._points(series_id, start_ns, end_ns)):
-                yield Series(key, described[0], described[1], points)
+            points = self._points(series_id, start_ns, end_ns) if accepts(key) else ()
+            if points:
+                kind, value_type = described
+                yield Series(key, kind, value_type, points)
 
     def close(self) -> None:
         with self._lock:
@@ -147,14 +149,16 @@ class SeriesStore:
             created = (metric, new.kind, new.value_type, new.unit, json.dumps(sorted(labels)))
             self._database.execute("INSERT INTO descriptors VALUES (?, ?, ?, ?, ?)", created)
             return
-        if row[1] != new.kind:
-            raise invalid(f"Metric kind for metric {metric} must be {row[1]}, but is {new.kind}.")
-        if row[2] != new.value_type:
+        _, kind, value_type, _, known_labels = row
+        if kind != new.kind:
+            raise invalid(f"Metric kind for metric {metric} must be {kind}, but is {new.kind}.")
+        if value_type != new.value_type:
             raise invalid(
-                f"Value type for metric {metric} must be {row[2]}, but is {new.value_type}."
+                f"Value type for metric {metric} must be {value_type}, but is {new.value_type}."
             )
-        if not labels <= set(known := json.loads(row[4])):
-            merged = json.dumps(sorted({*labels, *known}))
+        known = set(json.loads(known_labels))
+        if not labels <= known:
+            merged = json.dumps(sorted(labels | known))
             self._database.execute(
                 "UPDATE descriptors SET labels = ? WHERE type = ?", (merged, metric)
             )
@@ -175,15 +179,13 @@ class SeriesStore:
         ).fetchone()
         if last is None:
             return
-        if new.point.end_ns <= last[1]:
+        last_start_ns, last_end_ns = last
+        if new.point.end_ns <= last_end_ns:
             raise _order_error()
-        if (
-            new.kind == "CUMULATIVE"
-            and new.point.start_ns != last[0]
-            and new.point.start_ns < last[1] + RESET_NS
-        ):
+        is_reset = new.kind == "CUMULATIVE" and new.point.start_ns != last_start_ns
+        if is_reset and new.point.start_ns < last_end_ns + RESET_NS:
             raise _order_error()
-        if new.point.end_ns < last[1] + SAMPLING_NS:
+        if new.point.end_ns < last_end_ns + SAMPLING_NS:
             raise frequency_error()
 
 

@@ -7,7 +7,6 @@ GET  /v3/projects/P/metricDescriptors       one for each metric that was written
 
 from __future__ import annotations
 
-import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -16,11 +15,12 @@ from typing import Final
 from werkzeug.wrappers import Request
 
 from trainmaster_emulators.monitoring.aggregation import parse_aggregation
-from trainmaster_emulators.monitoring.query_filter import parse
-from trainmaster_emulators.monitoring.series import Json, Series, SeriesKey
+from trainmaster_emulators.monitoring.series import Series, SeriesKey
+from trainmaster_emulators.monitoring.series_filter import parse
 from trainmaster_emulators.monitoring.series_store import SeriesStore
 from trainmaster_emulators.monitoring.write_checks import parse_series
-from trainmaster_emulators.rest.api_errors import ApiError, invalid
+from trainmaster_emulators.rest import pages
+from trainmaster_emulators.rest.api_errors import Json, StatusError, invalid
 from trainmaster_emulators.rest.server import RestServer, json_body
 from trainmaster_emulators.rest.times import nanoseconds
 
@@ -30,8 +30,7 @@ POINTS_MAX: Final = 100_000
 """Points of a page. Source: ListTimeSeriesRequest.page_size."""
 CREATE: Final = "monitoring.timeSeries.create"
 LIST: Final = "monitoring.timeSeries.list"
-PERMISSIONS: Final = (CREATE, LIST, "monitoring.metricDescriptors.list")
-_CODES: Final = {"INVALID_ARGUMENT": 3, "FAILED_PRECONDITION": 9}
+LIST_DESCRIPTORS: Final = "monitoring.metricDescriptors.list"
 _PROJECT: Final = "/v3/projects/<project>"
 
 
@@ -60,7 +59,7 @@ class MonitoringServer(RestServer):
     def _check_permission(self, permission: str) -> None:
         if permission in self.denied:
             text = f"Permission {permission} denied (or the resource may not exist)."
-            raise ApiError(403, "PERMISSION_DENIED", text)
+            raise StatusError("PERMISSION_DENIED", text)
 
     def _create(self, project: str, request: Json) -> Json:
         self._check_permission(CREATE)
@@ -70,7 +69,9 @@ class MonitoringServer(RestServer):
                 f"Field timeSeries had an invalid value: a request has 1 to {SERIES_MAX} time"
                 " series."
             )
-        now_ns, seen, errors = self._clock_ns(), set[SeriesKey](), dict[int, ApiError]()
+        now_ns = self._clock_ns()
+        seen: set[SeriesKey] = set()
+        errors: dict[int, StatusError] = {}
         for index, series in enumerate(written):
             try:
                 new = parse_series(series, project, now_ns)
@@ -81,14 +82,14 @@ class MonitoringServer(RestServer):
                     )
                 seen.add(new.key)
                 self._store.add(project, new)
-            except ApiError as error:
+            except StatusError as error:
                 errors[index] = error
         if errors:
             raise _partial_error(errors, len(written))
         return {}
 
     def _descriptors(self, _: Request, project: str) -> Json:
-        self._check_permission(PERMISSIONS[2])
+        self._check_permission(LIST_DESCRIPTORS)
         return {
             "metricDescriptors": [found.to_json(project) for found in self._store.descriptors()]
         }
@@ -114,13 +115,12 @@ class MonitoringServer(RestServer):
                 "The metric referenced by the provided filter is unknown. Check the metric name and"
                 " labels."
             )
-            raise ApiError(404, "NOT_FOUND", text)
+            raise StatusError("NOT_FOUND", text)
         matches = self._store.read(project, condition.metric, condition.accepts, start_ns, end_ns)
-        series = (
-            [_within(match, start_ns) for match in matches]
-            if aggregation.is_raw
-            else aggregation.apply(matches, start_ns, end_ns)
-        )
+        if aggregation.is_raw:
+            series = [_within(match, start_ns) for match in matches]
+        else:
+            series = aggregation.apply(matches, start_ns, end_ns)
         unit = f"{descriptor.unit}/s" if aggregation.aligner == "ALIGN_RATE" else descriptor.unit
         return _page(
             series,
@@ -133,20 +133,27 @@ class MonitoringServer(RestServer):
 
 def _page(series: list[Series], unit: str, page_size: str, token: str, view: str | None) -> Json:
     """Return a page of whole series. Its size counts points, or series with the view HEADERS."""
-    if not re.fullmatch(r"\d*", page_size) or not re.fullmatch(r"\d*", token):
-        raise invalid("Field pageSize or pageToken had an invalid value.")
-    limit, first = min(int(page_size or 0) or POINTS_MAX, POINTS_MAX), int(token or 0)
-    shown, count = list[Json](), 0
-    for one in series[first:]:
-        size = 1 if view == "HEADERS" else len(one.points)
+    error = invalid("Field pageSize or pageToken had an invalid value.")
+    limit = pages.page_size(page_size, POINTS_MAX, error)
+    first = pages.page_start(token, error)
+    with_points = view != "HEADERS"
+    shown: list[Json] = []
+    count = 0
+    for member in series[first:]:
+        size = len(member.points) if with_points else 1
         if shown and count + size > limit:
             break
         count += size
-        shown.append(one.to_json(unit, with_points=view != "HEADERS"))
+        shown.append(member.to_json(unit, with_points=with_points))
     following = first + len(shown)
-    page: Json = {"timeSeries": shown} if shown else {}
-    page |= {"nextPageToken": str(following)} if following < len(series) else {}
-    return page | ({"unit": unit} if unit else {})
+    page: Json = {}
+    if shown:
+        page["timeSeries"] = shown
+    if following < len(series):
+        page["nextPageToken"] = str(following)
+    if unit:
+        page["unit"] = unit
+    return page
 
 
 def _within(series: Series, start_ns: int) -> Series:
@@ -167,13 +174,13 @@ def _interval(start: str | None, end: str | None) -> tuple[int, int]:
     return start_ns, end_ns
 
 
-def _partial_error(errors: dict[int, ApiError], total: int) -> ApiError:
+def _partial_error(errors: dict[int, StatusError], total: int) -> StatusError:
     """Return the error of a write.
 
     Source: CreateTimeSeriesSummary in the API's discovery document.
     """
     texts = "; ".join(f"{error.message}: timeSeries[{index}]" for index, error in errors.items())
-    counts = Counter(_CODES.get(error.status, 3) for error in errors.values())
+    counts = Counter(error.number for error in errors.values())
     summary: Json = {
         "@type": "type.googleapis.com/google.monitoring.v3.CreateTimeSeriesSummary",
         "totalPointCount": total,
@@ -181,6 +188,7 @@ def _partial_error(errors: dict[int, ApiError], total: int) -> ApiError:
             {"status": {"code": code}, "pointCount": count} for code, count in counts.items()
         ],
     }
-    if success := total - len(errors):
-        summary["successPointCount"] = success
+    successes = total - len(errors)
+    if successes:
+        summary["successPointCount"] = successes
     return invalid(f"One or more TimeSeries could not be written: {texts}", summary)

@@ -11,12 +11,11 @@ from typing import Any, Final
 
 from trainmaster_emulators.monitoring.series import (
     VALUE_FIELDS,
-    Json,
     Point,
     SeriesKey,
     sorted_labels,
 )
-from trainmaster_emulators.rest.api_errors import ApiError, invalid
+from trainmaster_emulators.rest.api_errors import Json, StatusError, invalid
 from trainmaster_emulators.rest.times import SECOND, nanoseconds
 
 PAST_MAX_NS: Final = 25 * 3600 * SECOND
@@ -103,12 +102,15 @@ def _metric(series: Json) -> tuple[str, dict[str, str]]:
 
 def _resource(series: Json, project: str) -> tuple[str, dict[str, str]]:
     resource = series.get("resource") or {"type": "global"}
-    kind, labels = resource.get("type"), {"project_id": project, **resource.get("labels", {})}
+    kind = resource.get("type")
+    labels = {"project_id": project, **resource.get("labels", {})}
     if kind not in RESOURCES:
         raise invalid(f"Field resource.type had an invalid value {kind!r}.")
-    if unknown := sorted(set(labels) - RESOURCES[kind]):
+    unknown = sorted(set(labels) - RESOURCES[kind])
+    if unknown:
         raise invalid(f"Unrecognized resource label for {kind}: {', '.join(unknown)}.")
-    if missing := sorted(RESOURCES[kind] - {name for name, value in labels.items() if value}):
+    missing = sorted(RESOURCES[kind] - {name for name, value in labels.items() if value})
+    if missing:
         raise invalid(
             f"Field resource.labels had an invalid value: {kind} needs {', '.join(missing)}."
         )
@@ -170,9 +172,9 @@ def _interval(point: Json, kind: str, now_ns: int) -> tuple[int, int]:
     return start, end
 
 
-def frequency_error() -> ApiError:
+def frequency_error() -> StatusError:
     text = (
         "One or more points were written more frequently than the maximum sampling period"
         " configured for the metric."
     )
-    return ApiError(400, "FAILED_PRECONDITION", text)
+    return StatusError("FAILED_PRECONDITION", text)

@@ -68,18 +68,18 @@ def choose_backend(desired: str | None = None) -> Backend:
         raise StackError(f"{EMULATORS_VARIABLE}: must be {choice}, not {desired}")
     if sys.platform != "linux":
         return Backend(BackendKind.MEMORY, f"the local stack needs Linux, this is {sys.platform}")
-    cloud_sdk = (
-        f"{EMULATORS_VARIABLE} requests containers"
-        if desired == BackendKind.CONTAINERS
-        else _find_cloud_sdk()
-    )
-    if isinstance(cloud_sdk, Backend):
-        return cloud_sdk
+    why_no_sdk = f"{EMULATORS_VARIABLE} requests containers"
+    if desired != BackendKind.CONTAINERS:
+        found = _find_cloud_sdk()
+        if isinstance(found, Backend):
+            return found
+        why_no_sdk = found
     if desired == BackendKind.CLOUD_SDK:
-        return Backend(BackendKind.MEMORY, f"{cloud_sdk}; {EMULATORS_VARIABLE} allows nothing else")
+        reason = f"{why_no_sdk}; {EMULATORS_VARIABLE} allows nothing else"
+        return Backend(BackendKind.MEMORY, reason)
     if _engine_responds():
-        return Backend(BackendKind.CONTAINERS, f"{cloud_sdk}; a container engine responds")
-    return Backend(BackendKind.MEMORY, f"{cloud_sdk}; no container engine responds")
+        return Backend(BackendKind.CONTAINERS, f"{why_no_sdk}; a container engine responds")
+    return Backend(BackendKind.MEMORY, f"{why_no_sdk}; no container engine responds")
 
 
 def require_backend(desired: str | None = None, *, in_memory: bool = False) -> Backend:
@@ -112,14 +112,11 @@ def _find_cloud_sdk() -> Backend | str:
         return "no Cloud SDK on PATH"
     firestore = root / FIRESTORE_JAR
     pubsub = sorted(root.glob(PUBSUB_JARS))
-    missing = [
-        name
-        for name, installed in (
-            ("cloud-firestore-emulator", firestore.is_file()),
-            ("pubsub-emulator", pubsub),
-        )
-        if not installed
-    ]
+    missing = []
+    if not firestore.is_file():
+        missing.append("cloud-firestore-emulator")
+    if not pubsub:
+        missing.append("pubsub-emulator")
     if missing:
         return f"the Cloud SDK has no component {' and no '.join(missing)}"
     return Backend(
@@ -138,7 +135,8 @@ def _find_sdk_root() -> Path | None:
     """Return the folder of the Cloud SDK. Try `gcloud info` last: it is certain but takes two
     seconds.
     """
-    if configured := os.environ.get("CLOUDSDK_ROOT_DIR"):
+    configured = os.environ.get("CLOUDSDK_ROOT_DIR")
+    if configured:
         return Path(configured)
     gcloud = shutil.which("gcloud")
     if gcloud is None:
@@ -156,7 +154,8 @@ def _find_sdk_root() -> Path | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return Path(info.stdout.strip()) if info.stdout.strip() else None
+    root = info.stdout.strip()
+    return Path(root) if root else None
 
 
 def _engine_responds() -> bool:
@@ -171,9 +170,8 @@ def _engine_responds() -> bool:
                 probe.settimeout(ENGINE_S)
                 probe.connect(address.path)
         else:
-            socket.create_connection(
-                (address.hostname or "", address.port or ENGINE_PORT), ENGINE_S
-            ).close()
+            host_and_port = (address.hostname or "", address.port or ENGINE_PORT)
+            socket.create_connection(host_and_port, ENGINE_S).close()
     except OSError:
         return False
     return True

@@ -1,7 +1,8 @@
 """The TLS certificates of the googleapis proxy.
 
     ca-key.pem, ca-cert.pem   a certificate authority for Google's names only, kept over restarts
-    ca.pem                    bundle for clients: this authority, and all others that this machine trusts
+    ca.pem                    bundle for clients: this authority, and all others that this machine
+                              trusts
 
 The library trustme issues the server's certificate. It cannot limit an authority to one domain or
 to one year, so the authority's own certificate is made here: a stolen key must not be able to sign
@@ -64,10 +65,8 @@ def prepare_certificates(state_dir: Path, now: datetime.datetime) -> ssl.SSLCont
 def load_authority(state_dir: Path, now: datetime.datetime) -> trustme.CA | None:
     """Return the stored authority, or None if it is missing, damaged, or expires soon."""
     try:
-        certificate_pem, key_pem = (
-            (state_dir / "ca-cert.pem").read_bytes(),
-            (state_dir / "ca-key.pem").read_bytes(),
-        )
+        certificate_pem = (state_dir / "ca-cert.pem").read_bytes()
+        key_pem = (state_dir / "ca-key.pem").read_bytes()
         certificate = x509.load_pem_x509_certificate(certificate_pem)
         key = serialization.load_pem_private_key(key_pem, password=None)
     except (FileNotFoundError, ValueError):

@@ -31,10 +31,8 @@ def run(argv: list[str], environment: Mapping[str, str], kept: int, parent: int)
         exec_with_parent.end_with_parent(signal.SIGKILL, parent)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
-        for descriptor in {int(path.name) for path in Path("/proc/self/fd").iterdir()} - {
-            *STANDARD_STREAMS,
-            kept,
-        }:
+        descriptors = {int(path.name) for path in Path("/proc/self/fd").iterdir()}
+        for descriptor in descriptors - {*STANDARD_STREAMS, kept}:
             with contextlib.suppress(OSError):  # the descriptor of the listing itself is closed
                 os.close(descriptor)
         os.environ.clear()

@@ -1,6 +1,6 @@
 """The parent process of the supervisor. It ensures that no process of the stack outlives the stack.
 
-    trainmaster local up ──stdin pipe──► parent_watchdog ──► supervisor ──► Firestore, Pub/Sub, functions, VMs, …
+    trainmaster local up ──stdin pipe──► parent_watchdog ──► supervisor ──► Firestore, Pub/Sub, …
                                          (subreaper)
 
 - The pipe closes because the command ended for any reason: the watchdog terminates the supervisor,
@@ -55,7 +55,8 @@ def main(argv: list[str]) -> int:
     child = os.posix_spawnp(command[0], command, os.environ, file_actions=[no_input])
     status = _watch(child, stop_signals, lifeline=lifeline)
     _kill_descendants()
-    if stack_id := os.environ.get(processes.STACK_ID):
+    stack_id = os.environ.get(processes.STACK_ID)
+    if stack_id:
         processes.kill_stack(stack_id)
     return status
 
@@ -93,9 +94,12 @@ def _reap(child: int) -> int | None:
     """
     exit_status: int | None = None
     with contextlib.suppress(ChildProcessError):
-        while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):
-            if ended[0] == child:
-                code = os.waitstatus_to_exitcode(ended[1])
+        while True:
+            pid, wait_status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:  # no other child has ended
+                break
+            if pid == child:
+                code = os.waitstatus_to_exitcode(wait_status)
                 exit_status = code if code >= 0 else 128 - code
     return exit_status
 

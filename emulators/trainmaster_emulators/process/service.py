@@ -75,13 +75,14 @@ class Running:
 
     def start(self) -> None:
         """Start the process, also when an earlier one has ended."""
-        kept = [self._socket.fileno()] if self._socket is not None else []
-        argv = [*self.service.argv, *(f"--fd={number}" for number in kept)]
-        fork = (
-            partial(forked_module.run, argv, self._environment, kept[0], os.getpid())
-            if kept and self._forks
-            else None
-        )
+        argv = list(self.service.argv)
+        kept: list[int] = []
+        fork: Callable[[], object] | None = None
+        if self._socket is not None:
+            kept = [self._socket.fileno()]
+            argv.append(f"--fd={kept[0]}")
+            if self._forks:
+                fork = partial(forked_module.run, argv, self._environment, kept[0], os.getpid())
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
                 exec_with_parent.command(argv),
@@ -110,15 +111,19 @@ class Running:
 
         Raises StackError with the end of its log if the process has ended.
         """
-        if (status := self.exit_status()) is not None:
+        status = self.exit_status()
+        if status is not None:
             raise StackError(
                 f"{self.service.name} ended with {describe_exit(status)} while"
                 f" starting:\n{self.log_tail()}"
             )
-        address, health = self.service.address, self.service.health
-        return not address or (
-            _accepts(address) if health is None else responds(address, health, timeout_s=PROBE_S)
-        )
+        address = self.service.address
+        health = self.service.health
+        if not address:
+            return True
+        if health is None:
+            return _accepts(address)
+        return responds(address, health, timeout_s=PROBE_S)
 
     def terminate(self) -> None:
         processes.kill_group(self.pid, signal.SIGTERM)
@@ -156,8 +161,11 @@ def wait_ready(
     Raises StackError for services that are not ready in time, and as soon as one of them ends.
     """
     deadline = time.monotonic() + within_s
-    waiting = list(running)
-    while (waiting := [process for process in waiting if not process.is_ready()]) and not give_up():
+    waiting = running
+    while True:
+        waiting = [process for process in waiting if not process.is_ready()]
+        if not waiting or give_up():
+            return
         if time.monotonic() > deadline:
             names = ", ".join(process.service.name for process in waiting)
             raise StackError(
@@ -173,12 +181,14 @@ def stop(running: list[Running]) -> None:
     Services with `stop_first` end first. Restartable ones, of which functions end slowly, lose
     nothing and are killed.
     """
-    for group in (
-        [process for process in running if process.service.stop_first],
-        [process for process in running if not process.service.stop_first],
-    ):
+    first = [process for process in running if process.service.stop_first]
+    others = [process for process in running if not process.service.stop_first]
+    for group in (first, others):
         for process in group:
-            (process.kill if process.service.restartable else process.terminate)()
+            if process.service.restartable:
+                process.kill()
+            else:
+                process.terminate()
         deadline = time.monotonic() + STOP_S
         for process in group:
             process.wait(deadline)

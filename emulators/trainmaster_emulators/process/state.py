@@ -2,7 +2,8 @@
 stack.
 
 STATE_DIR/stack.json   the StackState; replaced as a whole on every change
-          lock         locked by the supervisor while it runs: a stack is up if and only if this file is locked
+          lock         locked by the supervisor while it runs: a stack is up if and only if this
+                       file is locked
           logs/        one file per process
           clients/     gcloud's and gsutil's configuration for this stack
           storage/     objects, as files: BUCKET/OBJECT

@@ -62,9 +62,11 @@ def install_clients(
     for name, value in environment.items():
         if name not in VM_ONLY_VARIABLES:
             options.append(f"--env={name}={value}")
-            if value.startswith("/") and Path(value).is_file():
+            is_path_of_file = value.startswith("/") and Path(value).is_file()
+            if is_path_of_file:
                 options.append(f"--volume={value}:{value}:ro")
-    host = f"export {HOST}={shlex.quote(os.environ[HOST])}\n" if os.environ.get(HOST) else ""
+    engine = os.environ.get(HOST)
+    host = f"export {HOST}={shlex.quote(engine)}\n" if engine else ""
     for client in _clients():
         script = folder / client.name
         script.write_text(
@@ -111,7 +113,10 @@ def remove_containers(label: str) -> None:
 
 def _clients() -> Iterator[Path]:
     """Yield the clients on PATH: this machine's or, in a process of a VM, the VM's."""
-    return (Path(path) for name in ENGINES if (path := shutil.which(name)) is not None)
+    for name in ENGINES:
+        path = shutil.which(name)
+        if path is not None:
+            yield Path(path)
 
 
 def _run(client: Path, *arguments: str) -> list[str]:

@@ -61,7 +61,8 @@ _ROW: Final = re.compile(
     r"\| (?:function )?(\w+) \| `([^`]+)` \| ([^|]+?) \| *(?:training VMs only )?\|"
 )
 _CUSTOM_ROLE: Final = re.compile(
-    r'role_id\s*=\s*"\$\{local\.name\}(\w+)(?:\$\{var\.role_suffix\})?".*?permissions\s*=\s*\[(.*?)\]',
+    r'role_id\s*=\s*"\$\{local\.name\}(\w+)(?:\$\{var\.role_suffix\})?"'
+    r".*?permissions\s*=\s*\[(.*?)\]",
     re.DOTALL,
 )
 
@@ -83,12 +84,11 @@ def granted_access(
     Roles that are not in `roles` grant nothing. `account`: the name of a function or of a console,
     or `worker`.
     """
-    return frozenset(
-        Access(permission, resource)
-        for member, role, resource in _ROW.findall(table)
-        if member == account
-        for permission in roles.get(role, ())
-    )
+    granted: set[Access] = set()
+    for member, role, resource in _ROW.findall(table):
+        if member == account:
+            granted.update(Access(permission, resource) for permission in roles.get(role, ()))
+    return frozenset(granted)
 
 
 def custom_roles(terraform: str) -> dict[str, frozenset[str]]:

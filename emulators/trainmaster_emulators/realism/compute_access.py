@@ -29,53 +29,63 @@ _PATH: Final = re.compile(
 )
 _OWN_ACCOUNT: Final = re.compile(r"trainmaster-(\w+)@.+")
 _CALLS: Final = {
-    ("GET", r"aggregated/instances"): ("compute.instances.list",),
-    ("GET", r"instances"): ("compute.instances.list",),
-    ("GET", r"instances/[^/]+"): ("compute.instances.get",),
-    ("DELETE", r"instances/[^/]+"): ("compute.instances.delete",),
-    ("POST", r"instances/[^/]+/setMetadata"): ("compute.instances.setMetadata",),
-    ("POST", r"instances/[^/]+/setLabels"): ("compute.instances.setLabels",),
-    ("GET", r"instances/[^/]+/serialPort"): ("compute.instances.getSerialPortOutput",),
-    ("GET", r"instances/[^/]+/getGuestAttributes"): ("compute.instances.getGuestAttributes",),
-    ("POST", r"advice/capacity"): ("compute.advice.capacity",),
-    ("POST", r"resourcePolicies"): ("compute.resourcePolicies.create",),
-    ("GET", r"resourcePolicies/[^/]+"): ("compute.resourcePolicies.get",),
-    ("DELETE", r"resourcePolicies/[^/]+"): ("compute.resourcePolicies.delete",),
+    ("GET", r"aggregated/instances"): "compute.instances.list",
+    ("GET", r"instances"): "compute.instances.list",
+    ("GET", r"instances/[^/]+"): "compute.instances.get",
+    ("DELETE", r"instances/[^/]+"): "compute.instances.delete",
+    ("POST", r"instances/[^/]+/setMetadata"): "compute.instances.setMetadata",
+    ("POST", r"instances/[^/]+/setLabels"): "compute.instances.setLabels",
+    ("GET", r"instances/[^/]+/serialPort"): "compute.instances.getSerialPortOutput",
+    ("GET", r"instances/[^/]+/getGuestAttributes"): "compute.instances.getGuestAttributes",
+    ("POST", r"advice/capacity"): "compute.advice.capacity",
+    ("POST", r"resourcePolicies"): "compute.resourcePolicies.create",
+    ("GET", r"resourcePolicies/[^/]+"): "compute.resourcePolicies.get",
+    ("DELETE", r"resourcePolicies/[^/]+"): "compute.resourcePolicies.delete",
 }
-"""Method and path below the project, zone or region → permissions on the project.
+"""Method and path below the project, zone or region → permission on the project.
 
 Inserts and operations are below.
 """
 _OPERATION: Final = re.compile(r"/(zones|regions)/[^/]+/operations(/[^/]+)?(/wait)?$")
+_FIELDS: Final = {
+    "labels": "compute.instances.setLabels",
+    "metadata": "compute.instances.setMetadata",
+    "serviceAccounts": "compute.instances.setServiceAccount",
+    "tags": "compute.instances.setTags",
+    "resourcePolicies": "compute.resourcePolicies.use",
+}
+"""Argument of an insert → permission."""
 
 
 def required_access(method: str, path: str, body: Mapping[str, Any]) -> Iterator[Access]:
     """Yield the permissions of a call. Raises KeyError for a call that is not in this module."""
-    if match := _OPERATION.search(path):
-        kind = "zoneOperations" if match[1] == "zones" else "regionOperations"
-        yield Access(f"compute.{kind}.{'get' if match[2] else 'list'}", "project")
+    operation = _OPERATION.search(path)
+    if operation:
+        kind = "zoneOperations" if operation[1] == "zones" else "regionOperations"
+        verb = "get" if operation[2] else "list"
+        yield Access(f"compute.{kind}.{verb}", "project")
         return
-    found = _PATH.fullmatch(path)
-    project, name = found.groups() if found else ("", "")
+    match = _PATH.fullmatch(path)
+    project, name = match.groups() if match else ("", "")
     if method == "POST" and name in ("instances", "instances/bulkInsert"):
         properties = body.get("instanceProperties", {}) if name.endswith("bulkInsert") else body
-        yield from (
-            Access(permission, "project") for permission in _insert_permissions(project, properties)
-        )
+        for permission in _insert_permissions(project, properties):
+            yield Access(permission, "project")
         for account in properties.get("serviceAccounts", []):
             yield act_as(str(account.get("email", "default")))
         return
-    for (verb, pattern), permissions in _CALLS.items():
-        if verb == method and re.fullmatch(pattern, name):
-            yield from (Access(permission, "project") for permission in permissions)
+    for (call_method, pattern), permission in _CALLS.items():
+        if call_method == method and re.fullmatch(pattern, name):
+            yield Access(permission, "project")
             return
     raise KeyError(f"{method} {path}")
 
 
 def act_as(email: str) -> Access:
     """Return the permission to run a VM as a service account."""
-    own = _OWN_ACCOUNT.fullmatch(email)
-    return Access(ACT_AS, f"account {own[1] if own else email}")
+    match = _OWN_ACCOUNT.fullmatch(email)
+    account = match[1] if match else email
+    return Access(ACT_AS, f"account {account}")
 
 
 def vm_prefix(infra: Path) -> str:
@@ -93,23 +103,21 @@ def refused_vm(
     `name_of`: (zone, name or id) → name. Google does not document whether the condition applies to
     the VM names of a bulk insert; here it does.
     """
-    named = _INSTANCE.fullmatch(path)
-    names = (
-        [name_of(named["zone"], named["name"])]
-        if named
-        else [str(body[key]) for key in ("name",) if key in body]
-    )
-    names += [
-        properties.get("name") or name
-        for name, properties in body.get("perInstanceProperties", {}).items()
-    ]
     is_about_vms = "/instances" in path
-    outside = next((name for name in names if is_about_vms and not name.startswith(prefix)), "")
-    return (
-        f"the condition of {PROVISION}'s role permits VMs named {prefix}* only, not {outside}"
-        if outside
-        else ""
-    )
+    if not is_about_vms:
+        return ""
+    names: list[str] = []
+    match = _INSTANCE.fullmatch(path)
+    if match:
+        names.append(name_of(match["zone"], match["name"]))
+    elif "name" in body:
+        names.append(str(body["name"]))
+    for name, properties in body.get("perInstanceProperties", {}).items():
+        names.append(properties.get("name") or name)
+    outside = next((name for name in names if not name.startswith(prefix)), "")
+    if not outside:
+        return ""
+    return f"the condition of {PROVISION}'s role permits VMs named {prefix}* only, not {outside}"
 
 
 def _insert_permissions(project: str, properties: Mapping[str, Any]) -> Iterator[str]:
@@ -135,21 +143,10 @@ def _insert_permissions(project: str, properties: Mapping[str, Any]) -> Iterator
             yield "compute.networks.get"
         if interface.get("accessConfigs"):
             yield "compute.subnetworks.useExternalIp"
-    if (
-        properties.get("reservationAffinity", {}).get("consumeReservationType")
-        == "SPECIFIC_RESERVATION"
-    ):
-        yield from ("compute.reservations.get", "compute.reservations.list")
+    reservation = properties.get("reservationAffinity", {})
+    if reservation.get("consumeReservationType") == "SPECIFIC_RESERVATION":
+        yield "compute.reservations.get"
+        yield "compute.reservations.list"
     for field, permission in _FIELDS.items():
         if properties.get(field):
             yield permission
-
-
-_FIELDS: Final = {
-    "labels": "compute.instances.setLabels",
-    "metadata": "compute.instances.setMetadata",
-    "serviceAccounts": "compute.instances.setServiceAccount",
-    "tags": "compute.instances.setTags",
-    "resourcePolicies": "compute.resourcePolicies.use",
-}
-"""Argument of an insert → permission."""

@@ -133,10 +133,12 @@ def required_access(method: str, path: str, body: Mapping[str, Any]) -> tuple[Ap
 
     Raises KeyError for an unknown call.
     """
-    if method == "POST" and (match := _PUBLISH.fullmatch(path)):
-        return Api.PUBSUB, [Access(PUBLISH, topic_resource(match["topic"]))]
-    if method == "GET" and (match := _ACCESS_SECRET.fullmatch(path)):
-        return Api.IAM, [Access(ACCESS_SECRET, secret_resource(match["secret"]))]
+    published = _PUBLISH.fullmatch(path)
+    if method == "POST" and published:
+        return Api.PUBSUB, [Access(PUBLISH, topic_resource(published["topic"]))]
+    accessed = _ACCESS_SECRET.fullmatch(path)
+    if method == "GET" and accessed:
+        return Api.IAM, [Access(ACCESS_SECRET, secret_resource(accessed["secret"]))]
     if method == "POST" and _TEST_PERMISSIONS.fullmatch(path):
         return Api.IAM, []
     if method == "GET" and path == _ADDRESS:
@@ -152,9 +154,13 @@ def required_access(method: str, path: str, body: Mapping[str, Any]) -> tuple[Ap
 
 def _accounts_of_nodes(body: Mapping[str, Any]) -> Iterator[str]:
     """Yield the service accounts of the TPU nodes that a call creates."""
-    queued = body.get("tpu", {}).get("nodeSpec", []) if isinstance(body.get("tpu"), dict) else []
-    for node in (body, *(spec.get("node", {}) for spec in queued)):
-        if isinstance(account := node.get("serviceAccount"), dict) and account.get("email"):
+    nodes = [body]
+    queued = body.get("tpu")
+    if isinstance(queued, dict):
+        nodes += [spec.get("node", {}) for spec in queued.get("nodeSpec", [])]
+    for node in nodes:
+        account = node.get("serviceAccount")
+        if isinstance(account, dict) and account.get("email"):
             yield str(account["email"])
 
 

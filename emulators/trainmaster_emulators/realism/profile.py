@@ -85,12 +85,17 @@ class Profile:
     """
 
     def scaled(self, factor: float) -> Profile:
+        """Return the profile with all durations multiplied by the factor."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         spans: dict[str, Any] = {
             name: value.scaled(factor) for name, value in values.items() if isinstance(value, Span)
         }
-        notice_s, minute_s = self.maintenance_notice_s * factor, self.minute_s * factor
-        return replace(self, **spans, maintenance_notice_s=notice_s, minute_s=minute_s)
+        return replace(
+            self,
+            **spans,
+            maintenance_notice_s=self.maintenance_notice_s * factor,
+            minute_s=self.minute_s * factor,
+        )
 
 
 GOOGLE_CLOUD: Final = Profile(
@@ -117,7 +122,9 @@ class CallQuota:
     """
 
     def __init__(self, per_minute: int, minute_s: float, clock: Callable[[], float]) -> None:
-        self._per_minute, self._minute_s, self._clock = per_minute, minute_s, clock
+        self._per_minute = per_minute
+        self._minute_s = minute_s
+        self._clock = clock
         self._lock = threading.Lock()
         self._minute = -1
         self._calls: Counter[str] = Counter()
@@ -144,5 +151,5 @@ class ListLag:
 
     def hides(self, number: int, created_at: datetime, now: datetime) -> bool:
         """Return whether lists do not yet contain the resource with this numeric id."""
-        delay = timedelta(seconds=self.span.draw(Random(number)))  # noqa: S311 - a duration, not a secret
-        return now < created_at + delay
+        delay_s = self.span.draw(Random(number))  # noqa: S311 - a duration, not a secret
+        return now < created_at + timedelta(seconds=delay_s)

@@ -29,7 +29,8 @@ class PushFlow:
     def __init__(
         self, time_scale: float = 1.0, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._scale, self._clock = time_scale, clock
+        self._scale = time_scale
+        self._clock = clock
         self._changed = threading.Condition()
         self._in_flight = 0
         self._resumes_at = 0.0
@@ -46,10 +47,14 @@ class PushFlow:
         The caller calls the yielded function with the result, once.
         """
         with self._changed:
-            while (
-                pause_s := self._resumes_at - self._clock()
-            ) > 0 or self._in_flight >= self.window:
-                self._changed.wait(pause_s if pause_s > 0 else None)
+            while True:
+                pause_s = self._resumes_at - self._clock()
+                if pause_s > 0:
+                    self._changed.wait(pause_s)
+                elif self._in_flight >= self.window:
+                    self._changed.wait()
+                else:
+                    break
             self._in_flight += 1
         try:
             yield self._record_result
@@ -61,7 +66,8 @@ class PushFlow:
     def _record_result(self, is_acknowledged: bool) -> None:  # noqa: FBT001 - a callback
         with self._changed:
             if is_acknowledged:
-                self.window, self.backoff_s = min(self.window + 1, WINDOW_MAX), 0.0
+                self.window = min(self.window + 1, WINDOW_MAX)
+                self.backoff_s = 0.0
             else:
                 self.window = max(self.window // 2, 1)
                 self.backoff_s = min(max(2 * self.backoff_s, BACKOFF_MIN_S), BACKOFF_MAX_S)
@@ -75,7 +81,8 @@ class PushedApplication:
     """
 
     def __init__(self, application: Callable[..., Iterable[bytes]], flow: PushFlow) -> None:
-        self._application, self._flow = application, flow
+        self._application = application
+        self._flow = flow
 
     def __call__(
         self, environ: dict[str, Any], start_response: Callable[..., Any]

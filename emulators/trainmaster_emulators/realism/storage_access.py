@@ -60,27 +60,25 @@ class StorageGrant:
         """
         if permission not in ROLES[self.role]:
             return False
-        return (not self.only or name.startswith(self.only)) and not name.startswith(
-            self.excluded or "\0"
-        )
+        if self.only and not name.startswith(self.only):
+            return False
+        return not name.startswith(self.excluded)
 
 
 GRANTS: Final = (
     StorageGrant("upload", "roles/storage.objectUser", "this", only=("jobs/",)),
-    *(
-        StorageGrant(name, "roles/storage.objectViewer", "this", excluded=("jobs/",))
-        for name in ("upload", "submit", "api")
-    ),
+    StorageGrant("upload", "roles/storage.objectViewer", "this", excluded=("jobs/",)),
+    StorageGrant("submit", "roles/storage.objectViewer", "this", excluded=("jobs/",)),
+    StorageGrant("api", "roles/storage.objectViewer", "this", excluded=("jobs/",)),
     StorageGrant("upload", "trainmasterObjectLister", "this"),
-    *(
-        StorageGrant(name, "trainmasterResourceViewer", bucket)
-        for name in ("upload", "submit", "api")
-        for bucket in ("this", "stage")
-    ),
-    *(
-        StorageGrant(name, "roles/storage.objectViewer", "this", only=("prices/",))
-        for name in ("console", "console_operator")
-    ),
+    StorageGrant("upload", "trainmasterResourceViewer", "this"),
+    StorageGrant("upload", "trainmasterResourceViewer", "stage"),
+    StorageGrant("submit", "trainmasterResourceViewer", "this"),
+    StorageGrant("submit", "trainmasterResourceViewer", "stage"),
+    StorageGrant("api", "trainmasterResourceViewer", "this"),
+    StorageGrant("api", "trainmasterResourceViewer", "stage"),
+    StorageGrant("console", "roles/storage.objectViewer", "this", only=("prices/",)),
+    StorageGrant("console_operator", "roles/storage.objectViewer", "this", only=("prices/",)),
     StorageGrant(WORKER, "roles/storage.objectViewer", "this", excluded=("jobs/",)),
     StorageGrant(
         WORKER, "roles/storage.objectViewer", "stage", only=("agent/", "algorithms/", "tools/")
@@ -111,13 +109,19 @@ def required_access(method: str, target: str, body: bytes) -> Iterator[Access]:
     in the body.
     """
     url = urlsplit(target)
-    if match := _UPLOAD.fullmatch(url.path):
-        query = parse_qs(url.query)
-        if method == "POST" and (name := query.get("name", [""])[0] or _name_in(body)):
-            yield Access(CREATE, match["bucket"], name)
-    elif method == "GET" and (match := _BUCKET.fullmatch(url.path)):
-        yield Access(GET_BUCKET, match["bucket"])
-    elif match := _OBJECT.fullmatch(url.path):
+    upload = _UPLOAD.fullmatch(url.path)
+    if upload:
+        if method == "POST":
+            name = parse_qs(url.query).get("name", [""])[0] or _name_in(body)
+            if name:
+                yield Access(CREATE, upload["bucket"], name)
+        return
+    bucket = _BUCKET.fullmatch(url.path)
+    if bucket and method == "GET":
+        yield Access(GET_BUCKET, bucket["bucket"])
+        return
+    match = _OBJECT.fullmatch(url.path)
+    if match:
         yield from _object_access(
             method, match["bucket"], unquote(match["name"] or ""), match["rest"] or ""
         )
@@ -132,9 +136,11 @@ def _object_access(method: str, bucket: str, name: str, rest: str) -> Iterator[A
         yield Access(_OBJECT_METHODS.get(method, UPDATE), bucket, name)
     elif rest == "/compose":
         yield Access(CREATE, bucket, name)
-    elif copy := re.fullmatch(r"/(?:rewriteTo|copyTo)/b/([^/]+)/o/([^/]+)", rest):
-        yield Access(GET, bucket, name)
-        yield Access(CREATE, copy[1], unquote(copy[2]))
+    else:
+        copy = re.fullmatch(r"/(?:rewriteTo|copyTo)/b/([^/]+)/o/([^/]+)", rest)
+        if copy:
+            yield Access(GET, bucket, name)
+            yield Access(CREATE, copy[1], unquote(copy[2]))
 
 
 def _name_in(body: bytes) -> str:
@@ -174,10 +180,10 @@ class StorageAccess:
 
     def first_missing(self, method: str, target: str, body: bytes) -> Access | None:
         """Return the first permission that the call needs and the account does not have."""
-        return next(
-            (access for access in required_access(method, target, body) if not self.allows(access)),
-            None,
-        )
+        for access in required_access(method, target, body):
+            if not self.allows(access):
+                return access
+        return None
 
     def hides_missing(self, method: str, target: str) -> Access | None:
         """Return the permission to list objects if the account lacks it and the call names an

@@ -1,16 +1,34 @@
-"""Error responses in the format of Google's newer APIs: a code, a status, a message, details."""
+"""Error responses in the format of Google's newer APIs: a code, a status, a message, details.
+
+`machines.compute_errors` has those of Compute Engine, an older API.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 Json = dict[str, Any]
 """A JSON object of Google's API."""
+_CODES: Final = {
+    "INVALID_ARGUMENT": (3, 400),
+    "DEADLINE_EXCEEDED": (4, 504),
+    "NOT_FOUND": (5, 404),
+    "ALREADY_EXISTS": (6, 409),
+    "PERMISSION_DENIED": (7, 403),
+    "RESOURCE_EXHAUSTED": (8, 429),
+    "FAILED_PRECONDITION": (9, 400),
+    "INTERNAL": (13, 500),
+    "UNAVAILABLE": (14, 503),
+    "UNAUTHENTICATED": (16, 401),
+}
+"""Canonical name → its number and its HTTP status. Source: google.rpc.Code."""
 
 
 @dataclass(eq=False)
 class ApiError(Exception):
+    """The error of a call."""
+
     code: int
     """HTTP status."""
     status: str
@@ -28,5 +46,20 @@ class ApiError(Exception):
         return {"error": error}
 
 
-def invalid(message: str, *details: Json) -> ApiError:
-    return ApiError(400, "INVALID_ARGUMENT", message, details)
+class StatusError(ApiError):
+    """The error of a call, or later of its operation, by the canonical name of its status."""
+
+    def __init__(self, status: str, message: str, *details: Json) -> None:
+        self.number, http_status = _CODES[status]
+        super().__init__(http_status, status, message, details)
+
+    def as_status(self) -> Json:
+        """Return the error as a `google.rpc.Status`, for an operation."""
+        status: Json = {"code": self.number, "message": self.message}
+        if self.details:
+            status["details"] = list(self.details)
+        return status
+
+
+def invalid(message: str, *details: Json) -> StatusError:
+    return StatusError("INVALID_ARGUMENT", message, *details)

@@ -4,7 +4,6 @@ signal.
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import signal
@@ -13,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
-from pathlib import Path
 from socketserver import TCPServer
 from typing import Any
 
@@ -23,7 +21,7 @@ from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Request, Response
 
 from trainmaster_emulators.rest import HEALTH
-from trainmaster_emulators.rest.api_errors import ApiError, Json, invalid
+from trainmaster_emulators.rest.api_errors import ApiError, Json, StatusError, invalid
 from trainmaster_emulators.rest.quiet_http import QuietHandler
 
 Answer = Json | str | Response
@@ -59,27 +57,26 @@ class RestServer:
         except ApiError as error:
             return _json_response(error.body(), error.code)
         except HTTPException as error:
-            return _json_response(
-                self.failure(request, error.code or 500).body(), error.code or 500
-            )
+            status = error.code or 500
+            return _json_response(self.failure(request, status).body(), status)
         except Exception:
             log.exception("%s %s", request.method, request.path)
             return _json_response(self.failure(request, 500).body(), 500)
 
     def answer(self, request: Request) -> Answer:
+        """Call the endpoint. Raises ApiError, and HTTPException for a request without a route."""
         endpoint, variables = self._map.bind_to_environ(request.environ).match()
-        found: Answer = endpoint(request, **variables)
-        return found
+        answer: Answer = endpoint(request, **variables)
+        return answer
 
     def failure(self, request: Request, status: int) -> ApiError:
         """Return the error of a call that this emulator does not implement (status below 500) or
         cannot answer.
         """
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            return ApiError(500, "INTERNAL", "Internal error encountered.")
-        return ApiError(
-            404, "NOT_FOUND", f"This emulator does not implement {request.method} {request.path}."
-        )
+            return StatusError("INTERNAL", "Internal error encountered.")
+        call = f"{request.method} {request.path}"
+        return StatusError("NOT_FOUND", f"This emulator does not implement {call}.")
 
 
 def json_body(
@@ -153,18 +150,3 @@ def in_background(server: TCPServer) -> Iterator[None]:
         server.shutdown()
         thread.join()
         server.server_close()
-
-
-def serve_folder(name: str, application: Callable[[Path], Callable[..., Iterable[bytes]]]) -> None:
-    """Run the command line of an emulator that stores its data in a folder, until SIGTERM or
-    SIGINT.
-    """
-    parser = argparse.ArgumentParser(prog=f"python -m trainmaster_emulators.{name}")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--state-dir", type=Path, required=True, help="folder of the data")
-    options = parser.parse_args()
-    logging.basicConfig(level=logging.INFO)
-    options.state_dir.mkdir(parents=True, exist_ok=True)
-    with serving(options.host, options.port, application(options.state_dir)) as stopped:
-        stopped.wait()

@@ -25,9 +25,11 @@ def nanoseconds(text: str) -> int:
         at = datetime.fromisoformat(f"{day}T{clock}+00:00")
     except ValueError:
         raise invalid(f"{text!r} is not a valid time.") from None
-    offset = timedelta(hours=int(hours), minutes=int(minutes)) if sign else timedelta()
-    at += offset if sign == "-" else -offset
-    return (at - _EPOCH) // timedelta(seconds=1) * SECOND + int((fraction or "").ljust(9, "0"))
+    if sign:
+        offset = timedelta(hours=int(hours), minutes=int(minutes))
+        at += offset if sign == "-" else -offset
+    seconds = (at - _EPOCH) // timedelta(seconds=1)
+    return seconds * SECOND + int((fraction or "").ljust(9, "0"))
 
 
 def rfc3339(at_ns: int) -> str:

@@ -8,14 +8,13 @@ Scheduler calls `sweep` once a minute.
 
 from __future__ import annotations
 
-import argparse
 import logging
 import sys
 import threading
-from pathlib import Path
 
 from trainmaster_emulators.process.loopback import CallError
 from trainmaster_emulators.process.processes import LOOPBACK
+from trainmaster_emulators.rest.command_line import EmulatorParser
 from trainmaster_emulators.rest.server import serving
 from trainmaster_emulators.scheduler.clock import Clock
 from trainmaster_emulators.scheduler.dispatch import Dispatcher
@@ -29,16 +28,12 @@ log = logging.getLogger(__name__)
 
 def main(argv: list[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT."""
-    parser = argparse.ArgumentParser(
-        prog="python -m trainmaster_emulators.scheduler", description="Emulator of Cloud Scheduler."
-    )
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--state-dir", type=Path, required=True, help="directory of the jobs")
+    parser = EmulatorParser("scheduler", "Emulator of Cloud Scheduler.")
+    parser.add_port()
+    parser.add_state_dir("the jobs")
     parser.add_argument("--project", required=True)
     parser.add_argument("--pubsub", required=True, help="host:port of the Pub/Sub emulator")
-    parser.add_argument(
-        "--token-file", type=Path, required=True, help="file with the access token of local-stack"
-    )
+    parser.add_token_file()
     parser.add_argument("--topic", help="topic that gets a message at an interval")
     parser.add_argument("--every", type=float, default=60.0, help="seconds")
     options = parser.parse_args(argv)
@@ -47,14 +42,12 @@ def main(argv: list[str] | None = None) -> int:
     store = JobStore(options.state_dir / "jobs.sqlite")
     dispatcher = Dispatcher(options.pubsub, iam.secret_of(options.token_file))
     clock = Clock(store, dispatcher)
-    with serving(
-        LOOPBACK, options.port, SchedulerServer(options.project, store, clock, dispatcher)
-    ) as stopped:
+    server = SchedulerServer(options.project, store, clock, dispatcher)
+    with serving(LOOPBACK, options.port, server) as stopped:
         threading.Thread(target=clock.run, daemon=True).start()
         if options.topic:
-            publish_until(
-                stopped, PubSub(options.pubsub, options.project), options.topic, options.every
-            )
+            pubsub = PubSub(options.pubsub, options.project)
+            publish_until(stopped, pubsub, options.topic, options.every)
         stopped.wait()
         clock.stop()
     return 0

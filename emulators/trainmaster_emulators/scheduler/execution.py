@@ -1,7 +1,9 @@
 """When a job runs next: pure decisions from its stored state and the time.
 
     waiting ──its time comes──► attempt ──success──► waiting for the next time of the schedule
-                                   └──failure──► waiting for the next attempt, while the retry limits allow one
+                                   └──failure──► waiting for the next attempt
+
+There is a next attempt while the retry limits allow one.
 
 If times of the schedule pass while no process runs, such as during a restart, the job runs once
 afterwards, for the first of these times. The others are skipped. An execution whose retries last
@@ -17,7 +19,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 
-from trainmaster_emulators.rest.api_errors import ApiError, Json
+from trainmaster_emulators.rest.api_errors import Json, StatusError
 from trainmaster_emulators.scheduler.field_formats import seconds
 from trainmaster_emulators.scheduler.resources import Job, JobState, RetryConfig
 
@@ -72,9 +74,8 @@ def resume(scheduled: ScheduledJob, now: datetime) -> ScheduledJob:
     The times of the schedule that passed during the pause are skipped.
     """
     _require(scheduled, JobState.PAUSED)
-    return plan_next(
-        scheduled.job.model_copy(update={"state": JobState.ENABLED}), scheduled.version + 1, now
-    )
+    job = scheduled.job.model_copy(update={"state": JobState.ENABLED})
+    return plan_next(job, scheduled.version + 1, now)
 
 
 def _require(scheduled: ScheduledJob, state: JobState) -> None:
@@ -83,7 +84,7 @@ def _require(scheduled: ScheduledJob, state: JobState) -> None:
             f"The job {scheduled.job.name} is {scheduled.job.state}; this call needs a job that is"
             f" {state}."
         )
-        raise ApiError(400, "FAILED_PRECONDITION", message)
+        raise StatusError("FAILED_PRECONDITION", message)
 
 
 def after_attempt(
@@ -93,7 +94,9 @@ def after_attempt(
     job = scheduled.job.model_copy(update={"last_attempt_time": began_at, "status": status})
     first_at = scheduled.first_attempt_at or began_at
     failures = scheduled.failures + 1
-    if status and (delay := retry_delay(job.retry_config, failures, now - first_at)) is not None:
+    has_failed = bool(status)
+    delay = retry_delay(job.retry_config, failures, now - first_at) if has_failed else None
+    if delay is not None:
         return replace(
             scheduled,
             job=job.model_copy(update={"schedule_time": now + delay}),
@@ -101,9 +104,8 @@ def after_attempt(
             first_attempt_at=first_at,
             failures=failures,
         )
-    return ScheduledJob(
-        job.model_copy(update={"schedule_time": next_time(job, now)}), scheduled.version
-    )
+    job = job.model_copy(update={"schedule_time": next_time(job, now)})
+    return ScheduledJob(job, scheduled.version)
 
 
 def retry_delay(config: RetryConfig, failures: int, elapsed: timedelta) -> timedelta | None:
@@ -117,10 +119,8 @@ def retry_delay(config: RetryConfig, failures: int, elapsed: timedelta) -> timed
     has_time = elapsed.total_seconds() < duration_max_s
     if not (has_count or has_time):
         return None
-    minimum_s, maximum_s = (
-        seconds(config.min_backoff_duration),
-        seconds(config.max_backoff_duration),
-    )
+    minimum_s = seconds(config.min_backoff_duration)
+    maximum_s = seconds(config.max_backoff_duration)
     doublings = min(failures - 1, config.max_doublings)
     linear_steps = max(0, failures - 1 - config.max_doublings)
     delay_s = minimum_s * 2**doublings + linear_steps * minimum_s * 2**config.max_doublings

@@ -13,22 +13,24 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from trainmaster_emulators.rest.api_errors import ApiError
+from trainmaster_emulators.rest.api_errors import StatusError
 from trainmaster_emulators.scheduler.execution import ScheduledJob
 
 _STORED: Final = TypeAdapter(ScheduledJob)
 _SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS jobs (name TEXT PRIMARY KEY, due_at REAL, content TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS jobs (
+    name TEXT PRIMARY KEY, due_at REAL, content TEXT NOT NULL
+) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS due ON jobs (due_at);
 """
 
 
-def job_exists(name: str) -> ApiError:
-    return ApiError(409, "ALREADY_EXISTS", f"Job {name} already exists.")
+def job_exists(name: str) -> StatusError:
+    return StatusError("ALREADY_EXISTS", f"Job {name} already exists.")
 
 
-def job_not_found(name: str) -> ApiError:
-    return ApiError(404, "NOT_FOUND", f"Job not found: {name}.")
+def job_not_found(name: str) -> StatusError:
+    return StatusError("NOT_FOUND", f"Job not found: {name}.")
 
 
 class JobStore:

@@ -135,17 +135,13 @@ class Job(Resource):
         if self.http_target:
             resource["httpTarget"]["httpMethod"] = self.http_target.method
             resource["attemptDeadline"] = self.attempt_deadline
+        retries = self.retry_config.model_dump(by_alias=True, exclude={"retry_count"})
+        if self.retry_config.retry_count:
+            retries["retryCount"] = self.retry_config.retry_count
         return resource | {
             "timeZone": self.time_zone,
             "state": self.state.value,
-            "retryConfig": (
-                self.retry_config.model_dump(by_alias=True, exclude={"retry_count"})
-                | (
-                    {"retryCount": self.retry_config.retry_count}
-                    if self.retry_config.retry_count
-                    else {}
-                )
-            ),
+            "retryConfig": retries,
         }
 
 
@@ -166,22 +162,27 @@ def changed_job(job: Job, body: Mapping[str, Any], mask: str, now: datetime) -> 
 
     Raises ApiError.
     """
-    names = [
-        _SNAKE.sub(lambda match: match[1].upper(), path.strip()) for path in mask.split(",") if path
-    ]
-    paths = names or [key for key in body if key not in OUTPUT_ONLY]
+    paths = [_camel(path) for path in mask.split(",") if path]
+    if not paths:
+        paths = [key for key in body if key not in OUTPUT_ONLY]
     document = job.model_dump(mode="json", by_alias=True, exclude_none=True)
     for path in paths:
         if path.partition(".")[0] in (*OUTPUT_ONLY, "name"):
             continue
         _copy(body, document, path.split("."))
         if path in TARGETS and path in body:
+            # A job has one target: the new one replaces the other.
             for other in TARGETS:
                 if other != path and other not in body:
                     document.pop(other, None)
     changed = _read({**document, "userUpdateTime": now})
     check_project(changed, changed.name.split("/")[1])
     return changed
+
+
+def _camel(path: str) -> str:
+    """Return a path of a mask, which may be in snake case, with the names of the API."""
+    return _SNAKE.sub(lambda match: match[1].upper(), path.strip())
 
 
 def check_project(job: Job, project: str) -> None:
@@ -206,11 +207,10 @@ def _read(document: Mapping[str, Any]) -> Job:
     try:
         return Job.model_validate(document)
     except ValidationError as error:
-        problems = [
-            f"{'.'.join(map(str, problem['loc'])) or 'job'}:"
-            f" {problem['msg'].removeprefix('Value error, ')}"
-            for problem in error.errors()
-        ]
+        problems = []
+        for problem in error.errors():
+            field = ".".join(map(str, problem["loc"])) or "job"
+            problems.append(f"{field}: {problem['msg'].removeprefix('Value error, ')}")
         raise invalid("; ".join(problems)) from None
 
 

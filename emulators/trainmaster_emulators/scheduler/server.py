@@ -8,8 +8,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import secrets
 from collections.abc import Callable, Collection
 from datetime import datetime
@@ -18,7 +16,8 @@ from typing import Final
 
 from werkzeug.wrappers import Request
 
-from trainmaster_emulators.rest.api_errors import ApiError, Json, invalid
+from trainmaster_emulators.rest import pages
+from trainmaster_emulators.rest.api_errors import Json, StatusError, invalid
 from trainmaster_emulators.rest.server import Answer, RestServer, Route, json_body
 from trainmaster_emulators.scheduler import execution, resources
 from trainmaster_emulators.scheduler.clock import Clock, utc_now
@@ -43,20 +42,13 @@ class SchedulerServer(RestServer):
         dispatcher: Dispatcher,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        self._project, self._store, self._clock, self._dispatcher, self._now = (
-            project,
-            store,
-            clock,
-            dispatcher,
-            now,
-        )
+        self._project = project
+        self._store = store
+        self._clock = clock
+        self._now = now
         calls: tuple[Route, ...] = (
-            (
-                "GET",
-                _LOCATIONS,
-                lambda _: {"locations": [self._location(region) for region in sorted(_regions())]},
-            ),
-            ("GET", f"{_LOCATIONS}/<location>", lambda _, location: self._location(location)),
+            ("GET", _LOCATIONS, self._list_locations),
+            ("GET", f"{_LOCATIONS}/<location>", self._get_location),
             ("POST", _JOBS, self._create),
             ("GET", _JOBS, self._list),
             ("GET", f"{_JOBS}/<job>", self._get),
@@ -77,18 +69,20 @@ class SchedulerServer(RestServer):
     ) -> Answer:
         location = variables.get("location")
         if project != self._project:
-            raise ApiError(
-                403, "PERMISSION_DENIED", f"This emulator serves the project {self._project} only."
-            )
+            message = f"This emulator serves the project {self._project} only."
+            raise StatusError("PERMISSION_DENIED", message)
         if location is not None and location not in _regions():
-            raise ApiError(404, "NOT_FOUND", f"Location '{location}' is not a valid location.")
+            raise StatusError("NOT_FOUND", f"Location '{location}' is not a valid location.")
         return endpoint(request, **variables)
 
     def _parent(self, location: str) -> str:
         return f"projects/{self._project}/locations/{location}"
 
-    def _location(self, region: str) -> Json:
-        return {"name": self._parent(region), "locationId": region}
+    def _list_locations(self, request: Request) -> Json:
+        return {"locations": [self._get_location(request, region) for region in sorted(_regions())]}
+
+    def _get_location(self, _: Request, location: str) -> Json:
+        return {"name": self._parent(location), "locationId": location}
 
     def _create(self, request: Request, location: str) -> Json:
         job = resources.new_job(
@@ -102,20 +96,23 @@ class SchedulerServer(RestServer):
         return self._store.get(self._name(location, job)).job.as_json()
 
     def _list(self, request: Request, location: str) -> Json:
-        size = _page_size(request.args.get("pageSize", ""))
-        after = _decode_token(request.args.get("pageToken", ""))
+        size_text = request.args.get("pageSize", "")
+        wrong_size = f"page_size must be a number between 0 and {PAGE_MAX}, not {size_text!r}."
+        size = pages.page_size(size_text, PAGE_MAX, invalid(wrong_size))
+        wrong_token = "page_token does not belong to this list."  # noqa: S105 - an error
+        after = pages.decode_token(request.args.get("pageToken", ""), invalid(wrong_token))
         found = self._store.page(self._parent(location), after, size + 1)
-        page: Json = (
-            {"jobs": [scheduled.job.as_json() for scheduled in found[:size]]} if found else {}
-        )
+        shown = found[:size]
+        page: Json = {}
+        if shown:
+            page["jobs"] = [scheduled.job.as_json() for scheduled in shown]
         if len(found) > size:
-            page["nextPageToken"] = base64.urlsafe_b64encode(
-                found[size - 1].job.name.encode()
-            ).decode()
+            page["nextPageToken"] = pages.encode_token(shown[-1].job.name)
         return page
 
     def _update(self, request: Request, location: str, job: str) -> Json:
-        body, mask = json_body(request), request.args.get("updateMask", "")
+        body = json_body(request)
+        mask = request.args.get("updateMask", "")
 
         def change(current: ScheduledJob) -> ScheduledJob:
             changed = resources.changed_job(current.job, body, mask, self._now())
@@ -132,9 +129,9 @@ class SchedulerServer(RestServer):
         if verb == "pause":
             return self._store.change(name, execution.pause).job.as_json()
         if verb == "resume":
-            return self._store.change(
-                name, lambda current: execution.resume(current, self._now())
-            ).job.as_json()
+            now = self._now()
+            resumed = self._store.change(name, lambda current: execution.resume(current, now))
+            return resumed.job.as_json()
         scheduled = self._store.get(name)
         self._clock.force(scheduled)
         return scheduled.job.model_copy(update={"last_attempt_time": self._now()}).as_json()
@@ -144,21 +141,7 @@ class SchedulerServer(RestServer):
 
 
 def _regions() -> Collection[str]:
-    from trainmaster.jobspec.catalog.regions import (
-        REGION_ZONES,
-    )  # it imports all checks of job files
+    # A late import, because it imports all checks of job files.
+    from trainmaster.jobspec.catalog.regions import REGION_ZONES
 
     return REGION_ZONES
-
-
-def _page_size(text: str) -> int:
-    if text and not text.isdecimal():
-        raise invalid(f"page_size must be a number between 0 and {PAGE_MAX}, not {text!r}.")
-    return min(int(text or 0) or PAGE_MAX, PAGE_MAX)
-
-
-def _decode_token(token: str) -> str:
-    try:
-        return base64.urlsafe_b64decode(token.encode()).decode()
-    except (binascii.Error, ValueError):
-        raise invalid("page_token does not belong to this list.") from None

@@ -48,9 +48,8 @@ class FaultClient:
     def kill_program(self, vm: str, signal: str = "KILL", host: int = 0) -> None:
         """Signal the training program, not the agent, of that VM or of this host of a TPU node."""
         body = {"signal": signal, "host": host}
-        self._call(
-            "POST", f"/emulator/v1/vms/{vm}:kill-program", body, f"VM {vm} with a training program"
-        )
+        resource = f"VM {vm} with a training program"
+        self._call("POST", f"/emulator/v1/vms/{vm}:kill-program", body, resource)
 
     def processes(self, vm: str, host: int = 0) -> dict[str, Any]:
         """Return the process ids of the VM: `init`, and `program`, which is None while no training

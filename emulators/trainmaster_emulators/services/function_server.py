@@ -9,7 +9,6 @@ as Pub/Sub's messages would after failures (`realism.push_flow`).
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 from typing import Final
@@ -19,6 +18,7 @@ from functions_framework._http import create_server
 
 from trainmaster_emulators.browser_guard import BrowserGuard
 from trainmaster_emulators.realism.push_flow import PushedApplication, PushFlow
+from trainmaster_emulators.rest.command_line import EmulatorParser
 
 KEEP_ALIVE_S: Final = 610
 """How long a connection may be idle, as with Google's front end.
@@ -33,9 +33,7 @@ def main(argv: list[str] | None = None) -> int:
 
     This is the command line of functions-framework with the guard around its app.
     """
-    parser = argparse.ArgumentParser(
-        prog="python -m trainmaster_emulators.services.function_server"
-    )
+    parser = EmulatorParser("services.function_server")
     parser.add_argument("--source", type=Path, required=True, help="file of the function")
     parser.add_argument("--target", required=True, help="name of the function")
     parser.add_argument("--fd", type=int, required=True, help="descriptor of a socket that listens")

@@ -38,12 +38,10 @@ def import_shared_modules(folder: Path) -> None:
 
     The supervisor does it once, and then forks the functions.
     """
-    for name in (
-        "trainmaster_emulators.services.function_server",
-        "functions_framework._http.gunicorn",
-    ):
-        importlib.import_module(name)
-    for name in SHARED_MODULES if folder == OWN_FUNCTIONS else ():
+    names = ["trainmaster_emulators.services.function_server", "functions_framework._http.gunicorn"]
+    if folder == OWN_FUNCTIONS:
+        names += SHARED_MODULES
+    for name in names:
         importlib.import_module(name)
 
 
@@ -70,11 +68,7 @@ def services(
     return [
         Service(
             name,
-            [
-                sys.executable, "-m", "trainmaster_emulators.services.function_server",
-                "--source", str(folder / f"{name}.py"), "--target", name,
-                *(() if push_time_scale is None else ("--push-time-scale", str(push_time_scale))),
-            ],
+            _command(name, folder, push_time_scale),
             {**environment, **extra.get(name, {}), "THREADS": str(THREADS), "K_SERVICE": name},
             address=f"{LOOPBACK}:{port}",
             health=HEALTH,
@@ -82,4 +76,13 @@ def services(
             keeps_socket=True,
         )
         for name, port in ports.items()
-    ]  # fmt: skip
+    ]
+
+
+def _command(name: str, folder: Path, push_time_scale: float | None) -> list[str]:
+    command = [sys.executable, "-m", "trainmaster_emulators.services.function_server"]
+    command += ["--source", str(folder / f"{name}.py")]
+    command += ["--target", name]
+    if push_time_scale is not None:
+        command += ["--push-time-scale", str(push_time_scale)]
+    return command

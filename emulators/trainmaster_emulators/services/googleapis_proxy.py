@@ -23,19 +23,18 @@ authorities of `ca.pem` (measured). In a process that uses curl for nothing else
 `storage_forwarder` corrects the differences between fake-gcs-server and Cloud Storage.
 """
 
-import argparse
 import contextlib
 import datetime
 import socket
 import ssl
 import sys
 import threading
-from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from trainmaster_emulators.process.certificates import GOOGLE_DOMAIN, prepare_certificates
 from trainmaster_emulators.process.processes import split_address
+from trainmaster_emulators.rest.command_line import EmulatorParser
 from trainmaster_emulators.rest.server import in_background, stop_event
 from trainmaster_emulators.services.storage_forwarder import (
     CHUNK_BYTES,
@@ -49,13 +48,8 @@ CONNECT_TIMEOUT_S: Final = 10.0
 
 def main(argv: list[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT."""
-    parser = argparse.ArgumentParser(
-        prog="python -m trainmaster_emulators.services.googleapis_proxy",
-        description="HTTPS proxy to the local Cloud Storage.",
-    )
-    parser.add_argument(
-        "--port", type=int, required=True, help="loopback port to listen on; 0: a free port"
-    )
+    parser = EmulatorParser("services.googleapis_proxy", "HTTPS proxy to the local Cloud Storage.")
+    parser.add_port()
     parser.add_argument(
         "--storage",
         required=True,
@@ -64,9 +58,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--logging", metavar="HOST:PORT", help="emulator that answers logging.googleapis.com"
     )
-    parser.add_argument(
-        "--state-dir", type=Path, required=True, help="directory of the certificates"
-    )
+    parser.add_state_dir("the certificates")
     options = parser.parse_args(argv)
     storage = urlsplit(options.storage)
     if storage.scheme != "http" or storage.hostname is None or storage.port is None:
@@ -78,9 +70,9 @@ def main(argv: list[str] | None = None) -> int:
     if options.logging:
         server.others = {"logging.googleapis.com": split_address(options.logging)}
     with in_background(server):
+        bundle = options.state_dir / "ca.pem"
         print(
-            f"googleapis proxy ready on 127.0.0.1:{server.server_port}, certificates in"
-            f" {options.state_dir / 'ca.pem'}",
+            f"googleapis proxy ready on 127.0.0.1:{server.server_port}, certificates in {bundle}",
             flush=True,
         )
         stopped.wait()
@@ -170,7 +162,7 @@ def copy_stream(source: socket.socket, sink: socket.socket) -> None:
     `sink`.
     """
     with contextlib.suppress(OSError):
-        while piece := source.recv(CHUNK_BYTES):
+        while piece := source.recv(CHUNK_BYTES):  # empty at the end
             sink.sendall(piece)
     with contextlib.suppress(OSError):
         sink.shutdown(socket.SHUT_WR)

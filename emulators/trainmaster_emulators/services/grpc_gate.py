@@ -11,11 +11,9 @@ address identifies the caller, because Google's clients send no token to an emul
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, Final
 
 import grpc
@@ -33,6 +31,7 @@ from trainmaster_emulators.realism.call_access import (
     granted_access,
     refusal,
 )
+from trainmaster_emulators.rest.command_line import EmulatorParser, split_pairs
 
 NAME: Final = "grpc-gate"
 THREADS: Final = 16
@@ -51,7 +50,8 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[misc]
     def __init__(
         self, account: str, grants: frozenset[Access], upstreams: Mapping[str, str]
     ) -> None:
-        self._account, self._grants = account, grants
+        self._account = account
+        self._grants = grants
         self._channels = {
             prefix: grpc.insecure_channel(address, options=OPTIONS)
             for prefix, address in upstreams.items()
@@ -88,18 +88,18 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[misc]
             context.abort(error.code(), error.details())
 
     def _check(self, method: str, request: bytes, context: Any) -> None:
-        published = (
-            PublishRequest.deserialize(request) if method == PUBLISH_METHOD else PublishRequest()
-        )
-        if message := refusal(self._account, self._grants, method, published.topic):
-            print(f"{REFUSED}{message}", flush=True)
-            context.abort(grpc.StatusCode.PERMISSION_DENIED, message)
+        published = PublishRequest()
+        if method == PUBLISH_METHOD:
+            published = PublishRequest.deserialize(request)
+        refused = refusal(self._account, self._grants, method, published.topic)
+        if refused:
+            print(f"{REFUSED}{refused}", flush=True)
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, refused)
         # Google's emulator has no limits.
-        problems = (
-            message_problem(message.data, message.attributes) for message in published.messages
-        )
-        if problem := next(filter(None, problems), ""):
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, problem)
+        for message in published.messages:
+            problem = message_problem(message.data, message.attributes)
+            if problem:
+                context.abort(grpc.StatusCode.INVALID_ARGUMENT, problem)
 
     def _channel(self, method: str) -> grpc.Channel:
         return next(
@@ -129,24 +129,19 @@ def listen(gate: Gate, port: int = 0) -> tuple[grpc.Server, str]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m trainmaster_emulators.services.grpc_gate")
+    parser = EmulatorParser("services.grpc_gate")
     parser.add_argument("--firestore", required=True, metavar="HOST:PORT")
     parser.add_argument("--pubsub", required=True, metavar="HOST:PORT")
-    parser.add_argument(
-        "--infra", type=Path, required=True, metavar="DIR", help="folder of the table of grants"
-    )
+    parser.add_infra()
     parser.add_argument("--account", action="append", required=True, metavar="FUNCTION=PORT")
     options = parser.parse_args(argv)
     table = (options.infra / TABLE_FILE).read_text(encoding="utf-8")
+    upstreams = {FIRESTORE: options.firestore, PUBSUB: options.pubsub}
     servers = []
-    for pair in options.account:
-        account, _, port = pair.partition("=")
-        gate = Gate(
-            account,
-            granted_access(account, table),
-            {FIRESTORE: options.firestore, PUBSUB: options.pubsub},
-        )
-        servers.append(listen(gate, int(port))[0])
+    for account, port in split_pairs(options.account):
+        gate = Gate(account, granted_access(account, table), upstreams)
+        server, _ = listen(gate, int(port))
+        servers.append(server)
     for server in servers:
         server.wait_for_termination()
     return 0

@@ -2,7 +2,8 @@
 not permit.
 
     function submit ──► its address ──┐
-    VMs             ──► their address ┴─► the emulators of Cloud Storage, Logging, Monitoring, IAM, Pub/Sub and Compute
+    VMs             ──► their address ┴─► the emulators of Cloud Storage, Logging, Monitoring, IAM,
+                                          Pub/Sub and Compute
 
 `python -m trainmaster_emulators.services.http_gate --infra DIR --project P --bucket B
 --stage-bucket S --upstream logging=HOST:PORT … --account submit=PORT …` serves until it is ended.
@@ -13,7 +14,6 @@ rules. The address identifies the caller, because clients send no token to an em
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import io
 import json
@@ -40,6 +40,7 @@ from trainmaster_emulators.realism.http_access import (
     required_access,
 )
 from trainmaster_emulators.realism.storage_access import StorageAccess
+from trainmaster_emulators.rest.command_line import EmulatorParser, split_pairs
 from trainmaster_emulators.services.http_servers import json_object
 from trainmaster_emulators.services.storage_forwarder import (
     JSON_API_PATHS,
@@ -68,14 +69,14 @@ class GateServer(ForwardingServer):
         project: str = "",
         buckets: tuple[str, str] = ("", ""),
     ) -> None:
-        self.upstreams, self.storage = upstreams, split_address(upstreams[Api.STORAGE])
+        self.upstreams = upstreams
+        self.storage = split_address(upstreams[Api.STORAGE])
         self.storage_access = StorageAccess(account, *buckets)
-        self._account, self._grants, self._vm_prefix = (
-            account,
-            grants_of(account, infra),
-            vm_prefix(infra),
-        )
-        self._member = f"serviceAccount:trainmaster-{account.replace('_', '-')}@{project}.iam.gserviceaccount.com"
+        self._account = account
+        self._grants = grants_of(account, infra)
+        self._vm_prefix = vm_prefix(infra)
+        account_id = f"trainmaster-{account.replace('_', '-')}"
+        self._member = f"serviceAccount:{account_id}@{project}.iam.gserviceaccount.com"
         super().__init__((LOOPBACK, port), GateHandler)
 
     def judge(self, method: str, path: str, body: Mapping[str, Any]) -> tuple[Api | None, str]:
@@ -91,9 +92,9 @@ class GateServer(ForwardingServer):
         for access in needed:
             if not is_granted(access, self._grants) and not self._may_access_secret(access, path):
                 return api, refusal(self._account, access)
-        return api, (
-            refused_vm(self._vm_prefix, path, body, self._vm_name) if api is Api.COMPUTE else ""
-        )
+        if api is Api.COMPUTE:
+            return api, refused_vm(self._vm_prefix, path, body, self._vm_name)
+        return api, ""
 
     def _may_access_secret(self, access: Access, path: str) -> bool:
         """Return whether the secret's own policy grants access to the account.
@@ -102,26 +103,21 @@ class GateServer(ForwardingServer):
         """
         if access.permission != ACCESS_SECRET:
             return False
+        secret, _, _ = path.partition("/versions/")
         try:
-            policy = call(
-                self.upstreams[Api.IAM], "GET", f"{path.partition('/versions/')[0]}:getIamPolicy"
-            )
+            policy = call(self.upstreams[Api.IAM], "GET", f"{secret}:getIamPolicy")
         except CallError:
             return False  # there is no such secret
-        bindings = policy.get("bindings", [])
         return any(
             binding["role"] == SECRET_ACCESSOR and self._member in binding["members"]
-            for binding in bindings
+            for binding in policy.get("bindings", [])
         )
 
     def _vm_name(self, zone: str, name_or_id: str) -> str:
         if not name_or_id.isdigit():
             return name_or_id
-        return str(
-            call(self.upstreams[Api.COMPUTE], "GET", f"/emulator/v1/zones/{zone}/vms/{name_or_id}")[
-                "name"
-            ]
-        )
+        path = f"/emulator/v1/zones/{zone}/vms/{name_or_id}"
+        return str(call(self.upstreams[Api.COMPUTE], "GET", path)["name"])
 
 
 class GateHandler(StorageHandler):
@@ -137,10 +133,12 @@ class GateHandler(StorageHandler):
         # of these hosts.
         host = self.headers.get("Host", "")
         is_proxied = is_storage_host(host.partition(":")[0].lower())
-        if not is_proxied and (reason := find_host_refusal(host)):
+        reason = None if is_proxied else find_host_refusal(host)
+        if reason:
             self.send_google_error(HTTPStatus.FORBIDDEN, reason)
             return
-        body, client = self._read_body(), self.rfile
+        body = self._read_body()
+        client = self.rfile
         self.rfile = io.BufferedReader(io.BytesIO(body))
         is_storage = is_proxied or self.path.startswith(JSON_API_PATHS)
         try:
@@ -175,19 +173,20 @@ class GateHandler(StorageHandler):
         return None
 
     def _storage_response(self, body: bytes) -> http.client.HTTPResponse | None:
-        server, access = self.server, self.server.storage_access
-        if denied := access.first_missing(self.command, self.path, body):
+        """Return Cloud Storage's response; None: the call was refused."""
+        access = self.server.storage_access
+        denied = access.first_missing(self.command, self.path, body)
+        if denied:
             self._refuse(access.refusal(denied))
             return None
-        response = self._send_upstream(server.storage, storage_path(self.command, "", self.path))
-        hidden = (
-            access.hides_missing(self.command, self.path)
-            if response.status == HTTPStatus.NOT_FOUND
-            else None
-        )
-        if hidden:
-            self._refuse(access.refusal(hidden))
-        return None if hidden else response
+        path = storage_path(self.command, "", self.path)
+        response = self._send_upstream(self.server.storage, path)
+        if response.status == HTTPStatus.NOT_FOUND:
+            denied = access.hides_missing(self.command, self.path)
+            if denied:
+                self._refuse(access.refusal(denied))
+                return None
+        return response
 
     def _read_body(self) -> bytes:
         """Read the body. A chunked one is forwarded with its length."""
@@ -218,24 +217,22 @@ class GateHandler(StorageHandler):
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m trainmaster_emulators.services.http_gate")
-    parser.add_argument(
-        "--infra", type=Path, required=True, metavar="DIR", help="folder of the table of grants"
-    )
+    parser = EmulatorParser("services.http_gate")
+    parser.add_infra()
     parser.add_argument("--project", required=True)
     parser.add_argument("--bucket", required=True)
     parser.add_argument("--stage-bucket", required=True)
     parser.add_argument("--upstream", action="append", required=True, metavar="API=HOST:PORT")
     parser.add_argument("--account", action="append", required=True, metavar="NAME=PORT")
     options = parser.parse_args(argv)
-    upstreams = {Api(pair.partition("=")[0]): pair.partition("=")[2] for pair in options.upstream}
+    upstreams = {Api(name): address for name, address in split_pairs(options.upstream)}
     buckets = (options.bucket, options.stage_bucket)
     threads = []
-    for pair in options.account:
-        account, _, port = pair.partition("=")
+    for account, port in split_pairs(options.account):
         server = GateServer(int(port), account, options.infra, upstreams, options.project, buckets)
-        threads.append(threading.Thread(target=server.serve_forever, name=account))
-        threads[-1].start()
+        thread = threading.Thread(target=server.serve_forever, name=account)
+        thread.start()
+        threads.append(thread)
     for thread in threads:
         thread.join()
     return 0

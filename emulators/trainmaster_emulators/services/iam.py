@@ -6,10 +6,12 @@ Connect's UserInfo, and OAuth's tokeninfo. It also serves the resources that job
 
     local-stack          has all permissions; the local stack's own clients use it
     local-viewer         has read permissions
-    local-unprivileged   has no permissions, and its token's scopes do not include the e-mail address
+    local-unprivileged   has no permissions, and its token's scopes do not include the e-mail
+                         address
     local-read-only      has all permissions, but its token has the scope for reading only
     NAME@PROJECT.iam.gserviceaccount.com
-                         every service account of the project; has all permissions; scheduled jobs call as one
+                         every service account of the project; has all permissions; scheduled jobs
+                         call as one
 
 The access token of an account is ya29.ACCOUNT.SECRET, with a secret that is random for each stack
 and `_` for `@`. Any other token is invalid: 401, Google's response to an expired token.
@@ -20,7 +22,6 @@ The file contains the token of `local-stack`. The emulator stores nothing.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import secrets
@@ -31,6 +32,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from trainmaster_emulators.process.processes import LOOPBACK
+from trainmaster_emulators.rest.command_line import EmulatorParser
 from trainmaster_emulators.services.http_servers import JsonHandler, json_object
 from trainmaster_emulators.services.named_resources import NamedResources, error_answer
 
@@ -64,6 +66,11 @@ def _permission_test(account: str) -> Callable[[str], bool] | None:
     )
 
 
+def _email(account: str) -> str | None:
+    """Return the address that the account's token reveals; None if its scopes do not include it."""
+    return account if _SERVICE_ACCOUNT.fullmatch(account) else EMAILS.get(account)
+
+
 def check_permissions(
     project: str, path: str, authorization: str, body: bytes
 ) -> tuple[int, dict[str, Any]]:
@@ -73,16 +80,14 @@ def check_permissions(
     if not re.fullmatch(
         rf"/v1/projects/({re.escape(project)}|-/serviceAccounts/[^/:]+):testIamPermissions", path
     ):
-        return error_answer(403, "PERMISSION_DENIED", "The caller does not have permission")
+        return error_answer("PERMISSION_DENIED", "The caller does not have permission")
     has_permission = _permission_test(authorization.removeprefix("Bearer "))
     if has_permission is None:
-        return error_answer(
-            401, "UNAUTHENTICATED", "Request had invalid authentication credentials."
-        )
+        return error_answer("UNAUTHENTICATED", "Request had invalid authentication credentials.")
     try:
         requested = [str(permission) for permission in json.loads(body)["permissions"]]
     except (ValueError, KeyError, TypeError):
-        return error_answer(400, "INVALID_ARGUMENT", "Request contains an invalid argument.")
+        return error_answer("INVALID_ARGUMENT", "Request contains an invalid argument.")
     granted = [permission for permission in requested if has_permission(permission)]
     return 200, {"permissions": granted} if granted else {}
 
@@ -108,14 +113,15 @@ def get_project_or_user(project: str, path: str, authorization: str) -> tuple[in
     token = authorization.removeprefix("Bearer ")
     has_permission = _permission_test(token)
     if has_permission is None:
-        return error_answer(
-            401, "UNAUTHENTICATED", "Request had invalid authentication credentials."
-        )
+        return error_answer("UNAUTHENTICATED", "Request had invalid authentication credentials.")
     if path == "/v1/userinfo":
-        email = token if _SERVICE_ACCOUNT.fullmatch(token) else EMAILS.get(token)
-        return 200, {"sub": token, **({"email": email, "email_verified": True} if email else {})}
+        user: dict[str, Any] = {"sub": token}
+        email = _email(token)
+        if email:
+            user |= {"email": email, "email_verified": True}
+        return 200, user
     if path != f"/v1/projects/{project}" or not has_permission("resourcemanager.projects.get"):
-        return error_answer(403, "PERMISSION_DENIED", "The caller does not have permission")
+        return error_answer("PERMISSION_DENIED", "The caller does not have permission")
     return 200, {"projectId": project, "projectNumber": PROJECT_NUMBER, "lifecycleState": "ACTIVE"}
 
 
@@ -140,14 +146,17 @@ def secret_of(token_file: Path) -> str:
 
 def _account_of(authorization: str, project: str, secret: str) -> str:
     """Return the account of the header's token; empty for a token that this stack did not make."""
-    prefix, suffix = ("Bearer ya29.", f".{secret}") if secret else ("Bearer ", "")
-    account = authorization.removeprefix(prefix).removesuffix(suffix).replace("_", "@")
-    is_known = account in _HAS_PERMISSION or (
-        _SERVICE_ACCOUNT.fullmatch(account) is not None
-        and account.endswith(f"@{project}.iam.gserviceaccount.com")
+    account = authorization.removeprefix("Bearer ")
+    if secret:
+        account = account.removeprefix("ya29.").removesuffix(f".{secret}")
+    account = account.replace("_", "@")
+    is_own_service_account = _SERVICE_ACCOUNT.fullmatch(account) is not None and account.endswith(
+        f"@{project}.iam.gserviceaccount.com"
     )
-    expected = f"Bearer {access_token(account, secret)}".encode()
-    return account if is_known and secrets.compare_digest(authorization.encode(), expected) else ""
+    is_known = account in _HAS_PERMISSION or is_own_service_account
+    expected = f"Bearer {access_token(account, secret)}"
+    is_genuine = secrets.compare_digest(authorization.encode(), expected.encode())
+    return account if is_known and is_genuine else ""
 
 
 def listen(port: int, project: str, secret: str = "") -> ThreadingHTTPServer:
@@ -160,22 +169,23 @@ def listen(port: int, project: str, secret: str = "") -> ThreadingHTTPServer:
             body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
             if self.path == "/tokeninfo":
                 self.send_json(*token_info(self._authorization()))
-            elif answer := resources.answer("POST", self.path, json_object(body)):
-                self.send_json(*answer)
-            else:
-                self.send_json(*check_permissions(project, self.path, self._authorization(), body))
+                return
+            answer = resources.answer("POST", self.path, json_object(body))
+            if answer is None:
+                answer = check_permissions(project, self.path, self._authorization(), body)
+            self.send_json(*answer)
 
         def do_DELETE(self) -> None:
             answer = resources.answer("DELETE", self.path, {})
-            self.send_json(
-                *(answer or error_answer(404, "NOT_FOUND", "Requested entity was not found."))
-            )
+            if answer is None:
+                answer = error_answer("NOT_FOUND", "Requested entity was not found.")
+            self.send_json(*answer)
 
         def do_GET(self) -> None:
-            if answer := resources.answer("GET", self.path, {}):
-                self.send_json(*answer)
-                return
-            self.send_json(*get_project_or_user(project, self.path, self._authorization()))
+            answer = resources.answer("GET", self.path, {})
+            if answer is None:
+                answer = get_project_or_user(project, self.path, self._authorization())
+            self.send_json(*answer)
 
         def _authorization(self) -> str:
             """Return the header with the account's name instead of its token; empty for an unknown
@@ -191,12 +201,10 @@ def listen(port: int, project: str, secret: str = "") -> ThreadingHTTPServer:
 
 def main(argv: list[str] | None = None) -> int:
     """Serve until the process ends."""
-    parser = argparse.ArgumentParser(prog="python -m trainmaster_emulators.services.iam")
-    parser.add_argument("--port", type=int, required=True)
+    parser = EmulatorParser("services.iam")
+    parser.add_port()
     parser.add_argument("--project", required=True)
-    parser.add_argument(
-        "--token-file", type=Path, required=True, help="file with the access token of local-stack"
-    )
+    parser.add_token_file()
     options = parser.parse_args(argv)
     listen(options.port, options.project, secret_of(options.token_file)).serve_forever()
     return 0

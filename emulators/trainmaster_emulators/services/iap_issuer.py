@@ -56,4 +56,5 @@ class IapIssuer:
 
     def listen(self, port: int = 0) -> ThreadingHTTPServer:
         """Return a server on loopback that publishes the key."""
-        return key_server(lambda: self.public_keys(), port)  # noqa: PLW0108 - a test replaces the method
+        # A lambda, because a test replaces the method.
+        return key_server(lambda: self.public_keys(), port)  # noqa: PLW0108

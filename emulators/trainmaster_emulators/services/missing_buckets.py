@@ -14,11 +14,15 @@ JSON_API_BUCKET: Final = re.compile(r"^(?:/upload|/download|/resumable)?/storage
 
 def find_bucket(host: str, path: str) -> str:
     """Return the bucket of a request; empty for requests without one."""
-    if match := JSON_API_BUCKET.match(path):
+    match = JSON_API_BUCKET.match(path)
+    if match:
         return match[1]
     if host.endswith(f".{XML_HOST}"):
         return host.removesuffix(f".{XML_HOST}")
-    return path.lstrip("/").partition("?")[0].partition("/")[0] if host == XML_HOST else ""
+    if host == XML_HOST:
+        bucket_and_object, _, _ = path.lstrip("/").partition("?")
+        return bucket_and_object.partition("/")[0]
+    return ""
 
 
 def missing_bucket_text(bucket: str) -> str:

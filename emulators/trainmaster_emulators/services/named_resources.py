@@ -18,6 +18,8 @@ from threading import Lock
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from trainmaster_emulators.rest.api_errors import StatusError
+
 Answer = tuple[int, dict[str, Any]]
 
 _PROJECT: Final = re.compile(r"/v1/projects/(?P<project>[^/:]+)/(?P<rest>.+)")
@@ -57,21 +59,20 @@ class NamedResources:
         """
         url = urlsplit(target)
         match = _PROJECT.fullmatch(url.path)
-        if match is None or not match["rest"].startswith(
-            ("serviceAccounts", "secrets", "locations/")
-        ):
+        if match is None:
             return None
-        if match["rest"].endswith(":testIamPermissions"):
+        project = match["project"]
+        path = match["rest"]
+        if not path.startswith(("serviceAccounts", "secrets", "locations/")):
             return None
-        if match["project"] not in (self._project, "-"):
-            return error_answer(
-                403,
-                "PERMISSION_DENIED",
-                f"Permission denied on resource project {match['project']}.",
-            )
+        if path.endswith(":testIamPermissions"):
+            return None
+        if project not in (self._project, "-"):
+            message = f"Permission denied on resource project {project}."
+            return error_answer("PERMISSION_DENIED", message)
         query = {name: values[0] for name, values in parse_qs(url.query).items()}
         with self._lock:
-            return self._route(method, match["rest"], query, body)
+            return self._route(method, path, query, body)
 
     def _route(self, method: str, path: str, query: dict[str, str], body: dict[str, Any]) -> Answer:
         if path.startswith("serviceAccounts"):
@@ -88,7 +89,7 @@ class NamedResources:
         match = _ACCOUNT.fullmatch(path)
         email = unquote(match["email"]) if match else ""
         if email not in self._accounts:
-            return error_answer(404, "NOT_FOUND", f"Unknown service account: {email}.")
+            return error_answer("NOT_FOUND", f"Unknown service account: {email}.")
         if method == "DELETE":
             del self._accounts[email]
             return 200, {}
@@ -98,7 +99,7 @@ class NamedResources:
         email = f"{body.get('accountId')}@{self._project}.iam.gserviceaccount.com"
         if email in self._accounts:
             return error_answer(
-                409, "ALREADY_EXISTS", f"Service account {body.get('accountId')} already exists."
+                "ALREADY_EXISTS", f"Service account {body.get('accountId')} already exists."
             )
         name = f"projects/{self._project}/serviceAccounts/{email}"
         self._accounts[email] = {
@@ -118,7 +119,7 @@ class NamedResources:
         patterns = (_NEW_VERSION, _VERSION, _POLICY, _SECRET)
         match = next(filter(None, (pattern.fullmatch(path) for pattern in patterns)), None)
         if match is None or match["secret"] not in self._secrets:
-            return error_answer(404, "NOT_FOUND", f"Secret [{self._name(path)}] not found.")
+            return error_answer("NOT_FOUND", f"Secret [{self._name(path)}] not found.")
         if match.re is _POLICY:
             return self._policy(match["secret"], match["verb"], body)
         if match.re is _SECRET:
@@ -133,7 +134,7 @@ class NamedResources:
 
     def _create_secret(self, name: str) -> Answer:
         if name in self._secrets:
-            return error_answer(409, "ALREADY_EXISTS", f"Secret [{name}] already exists.")
+            return error_answer("ALREADY_EXISTS", f"Secret [{name}] already exists.")
         self._secrets[name] = []
         return 200, {"name": f"projects/{self._project}/secrets/{name}"}
 
@@ -153,21 +154,19 @@ class NamedResources:
 
         `latest` is the newest one that is not destroyed, as in Secret Manager.
         """
-        left = [version for version in versions if version["state"] != _DESTROYED]
-        chosen = (
-            left[-1:]
-            if number == _LATEST
-            else [one for one in versions if one["name"].endswith(f"/{number}")]
-        )
-        if not chosen:
-            return error_answer(404, "NOT_FOUND", f"Secret Version [{self._name(path)}] not found.")
-        version = chosen[0]
+        if number == _LATEST:
+            newest_first = reversed(versions)
+            matches = [version for version in newest_first if version["state"] != _DESTROYED]
+        else:
+            matches = [version for version in versions if version["name"].endswith(f"/{number}")]
+        if not matches:
+            return error_answer("NOT_FOUND", f"Secret Version [{self._name(path)}] not found.")
+        version = matches[0]
         if verb in _STATES:
             version["state"] = _STATES[str(verb)]
         elif verb == "access":
             if version["state"] != "ENABLED":
                 return error_answer(
-                    400,
                     "FAILED_PRECONDITION",
                     f"Secret Version [{version['name']}] is not enabled.",
                 )
@@ -184,11 +183,12 @@ class NamedResources:
             return 200, self._tags[name]
         if method == "GET" and _TAG.fullmatch(path) and path in self._tags:
             return 200, self._tags[path]
-        return error_answer(404, "NOT_FOUND", "Requested entity was not found.")
+        return error_answer("NOT_FOUND", "Requested entity was not found.")
 
     def _name(self, path: str) -> str:
         return f"projects/{self._project}/{path}"
 
 
-def error_answer(code: int, status: str, message: str) -> Answer:
-    return code, {"error": {"code": code, "message": message, "status": status}}
+def error_answer(status: str, message: str) -> Answer:
+    error = StatusError(status, message)
+    return error.code, error.body()

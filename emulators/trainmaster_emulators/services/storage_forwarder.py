@@ -144,20 +144,19 @@ class StorageHandler(ForwardingHandler):
                 keeps_host=address == self.server.storage,
             )
         except (OSError, http.client.HTTPException) as error:
-            self.send_google_error(
-                503, f"the local {host} does not respond: {error}"
-            )  # clients retry on 503
+            # Clients retry on 503.
+            self.send_google_error(503, f"the local {host} does not respond: {error}")
             return
         except ValueError as error:
             self.send_google_error(400, f"malformed request body: {error}")
             return
-        bucket = (
-            find_bucket(host, self.path) if response.status == http.HTTPStatus.NOT_FOUND else ""
-        )
-        if bucket and self.command in {"GET", "HEAD"} and not self._has_bucket(bucket):
-            response.read()
-            self.send_google_error(404, missing_bucket_text(bucket))
-            return
+        is_missing = response.status == http.HTTPStatus.NOT_FOUND
+        if is_missing and self.command in {"GET", "HEAD"}:
+            bucket = find_bucket(host, self.path)
+            if bucket and not self._has_bucket(bucket):
+                response.read()
+                self.send_google_error(404, missing_bucket_text(bucket))
+                return
         self._send_back(response, host)
 
     def _has_bucket(self, bucket: str) -> bool:
@@ -187,14 +186,21 @@ class StorageHandler(ForwardingHandler):
         upstream = self._upstream
         upstream.putrequest(self.command, path, skip_host=keeps_host, skip_accept_encoding=True)
         chunked = "chunked" in self.headers.get("Transfer-Encoding", "").lower()
-        dropped = {"content-length"} if chunked else set()
-        dropped |= HOP_HEADERS if keeps_host else {*HOP_HEADERS, "host"}
+        dropped = set(HOP_HEADERS)
+        if chunked:
+            dropped.add("content-length")
+        if not keeps_host:
+            dropped.add("host")
         for name, value in self.headers.items():
             if name.lower() not in dropped:
                 upstream.putheader(name, value)
         if chunked:
             upstream.putheader("Transfer-Encoding", "chunked")
         upstream.endheaders()
+        self._stream_body(upstream, chunked=chunked)
+        return upstream.getresponse()
+
+    def _stream_body(self, upstream: http.client.HTTPConnection, *, chunked: bool) -> None:
         if chunked:
             for piece in read_chunks(self.rfile):
                 upstream.send(b"%x\r\n%b\r\n" % (len(piece), piece))
@@ -202,7 +208,6 @@ class StorageHandler(ForwardingHandler):
         else:
             for piece in read_exactly(self.rfile, int(self.headers.get("Content-Length", "0"))):
                 upstream.send(piece)
-        return upstream.getresponse()
 
     def _send_back(self, response: http.client.HTTPResponse, host: str) -> None:
         """Return the response to the client.
@@ -223,9 +228,8 @@ class StorageHandler(ForwardingHandler):
         elif not bodiless and response.length is None:
             self.close_connection = True
         self.end_headers()
-        while piece := (
-            response.read1(CHUNK_BYTES) if response.chunked else response.read(CHUNK_BYTES)
-        ):
+        read = response.read1 if response.chunked else response.read
+        while piece := read(CHUNK_BYTES):  # empty at the end
             self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
         if chunked:
             self.wfile.write(b"0\r\n\r\n")
@@ -250,9 +254,8 @@ def storage_path(method: str, host: str, path: str) -> str:
         bucket, _, object_name = name.partition("/")
         if object_name:
             encoded = object_name.replace("/", "%2F")
-            return (
-                f"/download/storage/v1/b/{bucket}/o/{encoded}?alt=media{'&' * bool(query)}{query}"
-            )
+            more = f"&{query}" if query else ""
+            return f"/download/storage/v1/b/{bucket}/o/{encoded}?alt=media{more}"
     return BUCKET_LAYOUT.sub(r"\1\2", path)
 
 
@@ -267,8 +270,11 @@ def public_location(location: str, host: str, storage: tuple[str, int]) -> str:
     parts = urlsplit(location)
     if not parts.netloc:
         return location
-    own = {host, f"{storage[0]}:{storage[1]}", f"localhost:{storage[1]}", f"0.0.0.0:{storage[1]}"}
-    return parts._replace(scheme="https", netloc=host).geturl() if parts.netloc in own else location
+    storage_host, port = storage
+    own = {host, f"{storage_host}:{port}", f"localhost:{port}", f"0.0.0.0:{port}"}
+    if parts.netloc not in own:
+        return location
+    return parts._replace(scheme="https", netloc=host).geturl()
 
 
 def read_exactly(stream: BufferedIOBase, length: int) -> Iterator[bytes]:

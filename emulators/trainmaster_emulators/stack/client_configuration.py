@@ -73,7 +73,8 @@ def write_configuration(state_dir: Path, config: StackConfig, endpoints: Endpoin
 
 def environment(state_dir: Path, state: StackState) -> dict[str, str]:
     """Return the variables that `trainmaster local env` exports."""
-    config, endpoints = state.config, state.endpoints
+    config = state.config
+    endpoints = state.endpoints
     variables = {
         **application_environment(config, endpoints),
         **processes.proxy_exceptions(endpoints.addresses(), os.environ),

@@ -23,18 +23,13 @@ CONSOLES: Final = ("console", "console_operator")
 GRPC_VARIABLES: Final = ("FIRESTORE_EMULATOR_HOST", "PUBSUB_EMULATOR_HOST")
 HTTP_VARIABLES: Final = (
     "STORAGE_EMULATOR_HOST",
-    *(
-        f"TRAINMASTER_{name}_ENDPOINT"
-        for name in (
-            "LOGGING",
-            "MONITORING",
-            "COMPUTE",
-            "TPU",
-            "IAM_ACCOUNTS",
-            "SECRETS",
-            "REGISTRY",
-        )
-    ),
+    "TRAINMASTER_LOGGING_ENDPOINT",
+    "TRAINMASTER_MONITORING_ENDPOINT",
+    "TRAINMASTER_COMPUTE_ENDPOINT",
+    "TRAINMASTER_TPU_ENDPOINT",
+    "TRAINMASTER_IAM_ACCOUNTS_ENDPOINT",
+    "TRAINMASTER_SECRETS_ENDPOINT",
+    "TRAINMASTER_REGISTRY_ENDPOINT",
 )
 
 
@@ -56,8 +51,8 @@ class Gates:
         )
 
     def vm_variables(self) -> dict[str, str]:
-        """Return the VMs' variables for programs that call Pub/Sub and Firestore by gRPC."""
-        return dict.fromkeys(GRPC_VARIABLES[1:], self.calls[WORKER]) if self.calls else {}
+        """Return the VMs' variables for programs that call Pub/Sub by gRPC."""
+        return {"PUBSUB_EMULATOR_HOST": self.calls[WORKER]} if self.calls else {}
 
     def own_variables(self) -> dict[str, dict[str, str]]:
         """Return the variables of each account that replace those of the stack."""
@@ -73,56 +68,29 @@ class Gates:
         """Return the processes, one for each kind of gate."""
         if not self.http:
             return []
-        calls = [
-            sys.executable,
-            "-m",
-            "trainmaster_emulators.services.grpc_gate",
-            "--infra",
-            str(config.infra_dir),
-        ]
-        calls += [
-            "--firestore",
-            endpoints.firestore,
-            "--pubsub",
-            endpoints.pubsub,
-            *_accounts(self.calls),
-        ]
-        others = [
-            sys.executable,
-            "-m",
-            "trainmaster_emulators.services.http_gate",
-            "--infra",
-            str(config.infra_dir),
-        ]
-        others += [
-            "--project",
-            config.project,
-            "--bucket",
-            config.bucket,
-            "--stage-bucket",
-            config.stage_bucket,
-        ]
-        others += _accounts(self.http)
-        for api in Api:
-            if address := getattr(endpoints, api):
-                others += ["--upstream", f"{api}={address}"]
         return [
-            # The last address accepts connections when all others do.
-            Service(
-                grpc_gate.NAME,
-                calls,
-                address=list(self.calls.values())[-1],
-                health=None,
-                restartable=True,
-            ),
-            Service(
-                http_gate.NAME,
-                others,
-                address=list(self.http.values())[-1],
-                health=None,
-                restartable=True,
-            ),
+            _gate(grpc_gate.NAME, self._grpc_command(config, endpoints), self.calls),
+            _gate(http_gate.NAME, self._http_command(config, endpoints), self.http),
         ]
+
+    def _grpc_command(self, config: StackConfig, endpoints: Endpoints) -> list[str]:
+        command = [sys.executable, "-m", "trainmaster_emulators.services.grpc_gate"]
+        command += ["--infra", str(config.infra_dir)]
+        command += ["--firestore", endpoints.firestore]
+        command += ["--pubsub", endpoints.pubsub]
+        return command + _account_options(self.calls)
+
+    def _http_command(self, config: StackConfig, endpoints: Endpoints) -> list[str]:
+        command = [sys.executable, "-m", "trainmaster_emulators.services.http_gate"]
+        command += ["--infra", str(config.infra_dir)]
+        command += ["--project", config.project]
+        command += ["--bucket", config.bucket]
+        command += ["--stage-bucket", config.stage_bucket]
+        for api in Api:
+            address = getattr(endpoints, api)
+            if address:
+                command += ["--upstream", f"{api}={address}"]
+        return command + _account_options(self.http)
 
 
 def reserve(config: StackConfig, functions: tuple[str, ...], ports: processes.Ports) -> Gates:
@@ -130,9 +98,21 @@ def reserve(config: StackConfig, functions: tuple[str, ...], ports: processes.Po
     if config.control_plane or not config.realistic:
         return Gates()
     accounts = (*functions, *CONSOLES, WORKER)
-    return Gates(*({name: ports.take_address() for name in accounts} for _ in range(2)))
+    return Gates(
+        calls={account: ports.take_address() for account in accounts},
+        http={account: ports.take_address() for account in accounts},
+    )
 
 
-def _accounts(addresses: Mapping[str, str]) -> list[str]:
-    pairs = (f"{account}={address.rpartition(':')[2]}" for account, address in addresses.items())
-    return [word for pair in pairs for word in ("--account", pair)]
+def _gate(name: str, command: list[str], addresses: Mapping[str, str]) -> Service:
+    # The last address accepts connections when all others do.
+    last_address = list(addresses.values())[-1]
+    return Service(name, command, address=last_address, health=None, restartable=True)
+
+
+def _account_options(addresses: Mapping[str, str]) -> list[str]:
+    options = []
+    for account, address in addresses.items():
+        _, port = processes.split_address(address)
+        options += ["--account", f"{account}={port}"]
+    return options

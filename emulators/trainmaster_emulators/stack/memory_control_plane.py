@@ -4,7 +4,8 @@ The flows are the real ones. They use the adapters in memory, which pass the sam
 the real adapters. VMs, storage, agents and programs are those of any local stack. Agents publish
 over the part of Pub/Sub's REST API that they use.
 
-    agents ──HTTP publish──► MemoryBus ──► flows ──► MemoryStore        bucket ──polled──► upload flow
+    agents ──HTTP publish──► MemoryBus ──► flows ──► MemoryStore
+    bucket ──polled──► upload flow
 """
 
 from __future__ import annotations
@@ -109,14 +110,13 @@ class MemoryControlPlane:
             ),
             topics.TUNE: lambda message: _tune(message, deps),
         }
-        for loop in (
-            lambda: self._deliver(handlers),
-            lambda: self._poll_uploads(
-                storage, bucket, lambda uploaded: upload.handle(uploaded, objects, deps)
-            ),
-            lambda: self._sweep(deps),
-        ):
-            threading.Thread(target=loop, daemon=True).start()
+
+        def handle_upload(uploaded: UploadedObject) -> None:
+            upload.handle(uploaded, objects, deps)
+
+        _start_thread(lambda: self._deliver(handlers))
+        _start_thread(lambda: self._poll_uploads(storage, bucket, handle_upload))
+        _start_thread(lambda: self._sweep(deps))
 
     def close(self) -> None:
         self._closed.set()
@@ -124,18 +124,18 @@ class MemoryControlPlane:
         self._server.server_close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _publish(self, request: Request, project: str, topic: str) -> Json:  # noqa: ARG002 - there is one project
-        """Answer Pub/Sub's call."""
+    def _publish(self, request: Request, project: str, topic: str) -> Json:  # noqa: ARG002
+        """Answer Pub/Sub's call. There is one project."""
         messages = json_body(request)["messages"]
         for message in messages:
-            self.bus.publish(
-                topic, base64.b64decode(message.get("data", "")), message.get("attributes", {})
-            )
+            data = base64.b64decode(message.get("data", ""))
+            self.bus.publish(topic, data, message.get("attributes", {}))
         return {"messageIds": [str(position) for position in range(len(messages))]}
 
     def _deliver(self, handlers: dict[str, Callable[[Message], object]]) -> None:
         while not self._closed.is_set():
-            if message := self.bus.take(timeout_s=0.2):
+            message = self.bus.take(timeout_s=0.2)
+            if message:
                 self._pool.submit(self._handle, handlers[message.topic], message)
 
     def _handle(self, handler: Callable[[Message], object], message: Message) -> None:
@@ -173,6 +173,10 @@ class MemoryControlPlane:
     def _sweep(self, deps: CreationDeps) -> None:
         while not self._closed.wait(SWEEP_S):
             sweep.handle(deps)
+
+
+def _start_thread(loop: Callable[[], None]) -> None:
+    threading.Thread(target=loop, daemon=True).start()
 
 
 def _tune(message: Message, deps: CreationDeps) -> None:

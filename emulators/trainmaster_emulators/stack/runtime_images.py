@@ -30,9 +30,9 @@ def image_table(images_dir: Path) -> dict[str, str]:
     """
     names = {runtime.image.rpartition("/")[2]: runtime.name for runtime in RUNTIMES.values()}
     names |= dict.fromkeys(RUNTIME_VERSIONS, TPU_RUNTIME)
-    built = {
-        image: str(folder)
-        for image, name in names.items()
-        if ((folder := (images_dir / name).absolute()) / STAMP).is_file()
-    }
+    built: dict[str, str] = {}
+    for image, name in names.items():
+        folder = (images_dir / name).absolute()
+        if (folder / STAMP).is_file():
+            built[image] = str(folder)
     return built | {DEFAULT: next(iter(built.values()), sys.prefix)}

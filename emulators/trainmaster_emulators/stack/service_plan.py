@@ -68,7 +68,8 @@ def plan(
         scheduler=None if config.control_plane else ports.take_address(),
         billing=None if config.control_plane else ports.take_address(),
     )
-    iam_gates = gates.reserve(config, (*config.functions, *([API] if has_api else [])), ports)
+    functions = (*config.functions, API) if has_api else config.functions
+    iam_gates = gates.reserve(config, functions, ports)
     vm_services = _vm_services(state_dir, config, endpoints, stack_id, iam_gates)
     if config.control_plane:
         objects = storage.service(
@@ -102,13 +103,11 @@ def plan(
         *_api_services(state_dir, config, endpoints, variables, iam_gates),
         *_observation_services(state_dir, endpoints),
         *vm_services,
-        *(
-            [_scheduler_service(state_dir, config, endpoints, endpoints.scheduler)]
-            if endpoints.scheduler
-            else []
-        ),
-        *([_emulator(BILLING, endpoints.billing)] if endpoints.billing else []),
     ]
+    if endpoints.scheduler:
+        services.append(_scheduler_service(state_dir, config, endpoints, endpoints.scheduler))
+    if endpoints.billing:
+        services.append(_emulator(BILLING, endpoints.billing))
     return Plan(endpoints, services, function_ports)
 
 
@@ -151,23 +150,21 @@ def _vm_services(
         | iam_gates.vm_variables()
     )
     variables[processes.STACK_ID] = stack_id
-    compute = [
-        "--host", processes.LOOPBACK, "--state-dir", str(state_dir / COMPUTE), "--project", config.project,
-        "--project-number", iam.PROJECT_NUMBER, "--images", str(state_dir / IMAGES_FILE),
-    ]  # fmt: skip
+    compute = ["--host", processes.LOOPBACK]
+    compute += ["--state-dir", str(state_dir / COMPUTE)]
+    compute += ["--project", config.project]
+    compute += ["--project-number", iam.PROJECT_NUMBER]
+    compute += ["--images", str(state_dir / IMAGES_FILE)]
     for name, value in variables.items():
         compute += ["--vm-env", f"{name}={value}"]
     if config.realistic:
         compute += ["--realistic", "--time-scale", str(config.time_scale)]
     if MAINTENANCE in config.functions:
-        compute += [
-            "--system-events-topic",
-            f"projects/{config.project}/topics/{pubsub.SYSTEM_EVENTS}",
-        ]
-    proxy = [
-        "--storage", f"http://{vm_endpoints.storage}", "--logging", vm_endpoints.logging,
-        "--state-dir", str(state_dir / client_configuration.PROXY_DIR),
-    ]  # fmt: skip
+        topic = f"projects/{config.project}/topics/{pubsub.SYSTEM_EVENTS}"
+        compute += ["--system-events-topic", topic]
+    proxy = ["--storage", f"http://{vm_endpoints.storage}"]
+    proxy += ["--logging", vm_endpoints.logging]
+    proxy += ["--state-dir", str(state_dir / client_configuration.PROXY_DIR)]
     emulator = _emulator(COMPUTE, endpoints.compute, *compute, restartable=False)
     return [
         replace(emulator, environment={"PUBSUB_EMULATOR_HOST": endpoints.pubsub}, stop_first=True),
@@ -195,12 +192,13 @@ def _scheduler_service(
 
     Its jobs are in a file, so it may be restarted.
     """
-    options = [
-        "--state-dir", str(state_dir / SCHEDULER), "--project", config.project, "--pubsub", endpoints.pubsub,
-        "--token-file", str(client_configuration.token_file(state_dir)),
-    ]  # fmt: skip
+    options = ["--state-dir", str(state_dir / SCHEDULER)]
+    options += ["--project", config.project]
+    options += ["--pubsub", endpoints.pubsub]
+    options += ["--token-file", str(client_configuration.token_file(state_dir))]
     if SWEEP in config.functions:
-        options += ["--topic", pubsub.topic_of(SWEEP), "--every", f"{config.sweep_every_s:g}"]
+        options += ["--topic", pubsub.topic_of(SWEEP)]
+        options += ["--every", f"{config.sweep_every_s:g}"]
     return _emulator(SCHEDULER, address, *options)
 
 
@@ -216,14 +214,9 @@ def _emulator(
 
     `module`: its module, if it does not have the service's name.
     """
-    argv = [
-        sys.executable,
-        "-m",
-        f"trainmaster_emulators.{module or name}",
-        "--port",
-        _port(address),
-        *options,
-    ]
+    argv = [sys.executable, "-m", f"trainmaster_emulators.{module or name}"]
+    argv += ["--port", _port(address)]
+    argv += options
     return Service(name, argv, address=address, health=health, restartable=restartable)
 
 

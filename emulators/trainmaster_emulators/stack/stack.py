@@ -1,7 +1,9 @@
 """Start, find and stop a local stack, for the command line and the tests.
 
-with running_stack(state_dir, config) as state:   # the stack ends with the block or with this process
+with running_stack(state_dir, config) as state:
     … client_configuration.environment(state_dir, state) …
+
+The stack ends with the block, or with this process.
 """
 
 from __future__ import annotations

@@ -3,8 +3,10 @@
 The supervisor runs as long as the stack.
 
     starting ──all services ready──► ready ──SIGTERM──► stopped
-        │                              └──a service that holds state ended──► failed (everything is stopped)
+        │                              └──a service that holds state ended──► failed
         └──a service ended, or the time limit passed──► failed
+
+In the state `failed`, everything is stopped.
 
 The supervisor restarts functions, the scheduler, the proxy, Cloud Logging, Cloud Monitoring and
 Cloud Storage (whose data are files) when they end, as Google would. Firestore, Pub/Sub and Compute
@@ -55,9 +57,9 @@ class Supervisor:
 
     def __init__(self, state_dir: Path, config: StackConfig, stack_id: str) -> None:
         self._dir = state_dir
-        self._config = config.model_copy(
-            update={"gcs": find_obstacle() == "" if config.gcs is None else config.gcs}
-        )
+        self._config = config
+        if config.gcs is None:
+            self._config = config.model_copy(update={"gcs": find_obstacle() == ""})
         self._id = stack_id
         self._stopping = False
         self._running: dict[str, service.Running] = {}
@@ -110,9 +112,8 @@ class Supervisor:
             if planned_service not in functions:
                 self._launch(planned_service)
         if functions:
-            functions_host.import_shared_modules(
-                self._config.functions_dir
-            )  # while the emulators start
+            # This happens while the emulators start.
+            functions_host.import_shared_modules(self._config.functions_dir)
         for function in functions:
             self._launch(function)
         self._write()
@@ -220,7 +221,8 @@ class Supervisor:
 def clear(state_dir: Path) -> None:
     """Kill what an earlier stack of this directory left, and empty its data."""
     with suppress(StackError):  # unreadable, because another version wrote it; it is replaced next
-        if (old := states.read(state_dir)) is not None:
+        old = states.read(state_dir)
+        if old is not None:
             processes.kill_stack(old.id)
     (state_dir / states.STATE_FILE).unlink(missing_ok=True)
     for name in states.DATA:
@@ -232,7 +234,8 @@ def clear(state_dir: Path) -> None:
 
 
 def main(argv: list[str]) -> int:
-    state_dir, config = Path(argv[0]), StackConfig.model_validate_json(argv[1])
+    state_dir = Path(argv[0])
+    config = StackConfig.model_validate_json(argv[1])
     try:
         with states.lock(state_dir):
             clear(state_dir)

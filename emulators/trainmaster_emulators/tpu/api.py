@@ -8,7 +8,7 @@ this module builds lists, pages and operations.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial, partialmethod
+from functools import partialmethod
 from typing import Final
 
 from werkzeug.wrappers import Request
@@ -16,26 +16,30 @@ from werkzeug.wrappers import Request
 from trainmaster_emulators.machines.field_mask import select
 from trainmaster_emulators.machines.injected_faults import ALL_ZONES
 from trainmaster_emulators.machines.instances import Instance
+from trainmaster_emulators.rest import pages
 from trainmaster_emulators.rest.api_errors import Json
 from trainmaster_emulators.rest.server import json_body
 from trainmaster_emulators.tpu import catalog
-from trainmaster_emulators.tpu.api_errors import bad_request
 from trainmaster_emulators.tpu.cloud import TpuCloud
-from trainmaster_emulators.tpu.fields import NODE, QUEUED, check
+from trainmaster_emulators.tpu.fields import NODE, QUEUED, V2_ALPHA, check
 from trainmaster_emulators.tpu.nodes import Node
 from trainmaster_emulators.tpu.operations import Operation
 from trainmaster_emulators.tpu.resource_queue import TpuQueue
+from trainmaster_emulators.tpu.tpu_errors import bad_request
 
 PAGE_SIZE_MAX: Final = 1000
 
 
 class TpuApi:
-    """The calls of one request. `is_alpha`: v2alpha1, which has more fields."""
+    """The calls of one request. `version`: V2, or V2_ALPHA, which has more fields."""
 
-    def __init__(
-        self, cloud: TpuCloud, queue: TpuQueue, request: Request, *, is_alpha: bool
-    ) -> None:
-        self._cloud, self._queue, self._request, self._is_alpha = cloud, queue, request, is_alpha
+    def __init__(self, cloud: TpuCloud, queue: TpuQueue, request: Request, version: str) -> None:
+        self._cloud = cloud
+        self._queue = queue
+        self._request = request
+        self._shown_version = "V2_ALPHA1" if version == V2_ALPHA else "V2"
+        self._node_fields = NODE[version]
+        self._queued_fields = QUEUED[version]
 
     # Fixed resources
 
@@ -73,30 +77,31 @@ class TpuApi:
         """List the nodes of a zone, or with `-` of all zones, sorted by name."""
         if zone != ALL_ZONES:
             catalog.check_zone(zone)
-        nodes = [node for node in self._cloud.list_all() if self._is_listed(node.zone, zone)]
-        return self._page("nodes", [self._node_json(node) for node in nodes]) | self._unreachable(
-            zone
-        )
+        nodes = [
+            self._node_json(node)
+            for node in self._cloud.list_all()
+            if self._is_listed(node.zone, zone)
+        ]
+        return self._page("nodes", nodes) | self._unreachable(zone)
 
     def node(self, zone: str, node_id: str) -> Json:
         return self._node_json(self._cloud.get(zone, node_id))
 
     def create(self, zone: str) -> Json:
-        body = check(self._body(), NODE[self._is_alpha], "node")
+        body = check(self._body(), self._node_fields, "node")
         return self._show(self._cloud.create(zone, self._argument("nodeId", "node_id"), body))
 
     def update(self, zone: str, node_id: str) -> Json:
         mask = set(filter(None, self._argument("updateMask", "update_mask").split(",")))
-        return self._show(
-            self._cloud.update(
-                zone, node_id, mask, check(self._body(), NODE[self._is_alpha], "node")
-            )
-        )
+        body = check(self._body(), self._node_fields, "node")
+        return self._show(self._cloud.update(zone, node_id, mask, body))
 
     def _transition(self, verb: str, zone: str, node_id: str) -> Json:
         return self._show(self._cloud.transition(verb, zone, node_id))
 
-    delete, start, stop = map(partial(partialmethod, _transition), ("delete", "start", "stop"))
+    delete = partialmethod(_transition, "delete")
+    start = partialmethod(_transition, "start")
+    stop = partialmethod(_transition, "stop")
 
     def guest_attributes(self, zone: str, node_id: str) -> Json:
         """Return the guest attributes of some hosts, or of all.
@@ -104,17 +109,20 @@ class TpuApi:
         A path is `NAMESPACE/KEY`, `NAMESPACE/` or empty, with or without a slash before it. Google
         does not document the answer for a value that does not exist: here, the host has no items.
         """
-        node, body = self._cloud.get(zone, node_id), self._body()
-        numbers = [str(number) for number in body.get("workerIds") or () if number]
-        if unknown := set(numbers) - set(map(str, range(node.spec.slice.hosts))):
+        node = self._cloud.get(zone, node_id)
+        body = self._body()
+        requested = {str(number) for number in body.get("workerIds") or () if number}
+        all_numbers = {str(number) for number in range(node.spec.slice.hosts)}
+        unknown = requested - all_numbers
+        if unknown:
             raise bad_request(f"Invalid worker ids: {', '.join(sorted(unknown))}.")
         path = str(body.get("queryPath") or "")
-        hosts = [
-            host for number, host in enumerate(node.hosts) if not numbers or str(number) in numbers
-        ]
+        shown = requested or all_numbers
         return {
             "guestAttributes": [
-                {"queryPath": path, "queryValue": _guest_values(host, path)} for host in hosts
+                {"queryPath": path, "queryValue": _guest_values(host, path)}
+                for number, host in enumerate(node.hosts)
+                if str(number) in shown
             ]
         }
 
@@ -124,30 +132,24 @@ class TpuApi:
         if zone != ALL_ZONES:
             catalog.check_zone(zone)
         queued = [
-            resource for resource in self._queue.list_all() if self._is_listed(resource.zone, zone)
+            select(resource.as_json(), self._queued_fields)
+            for resource in self._queue.list_all()
+            if self._is_listed(resource.zone, zone)
         ]
-        page = self._page(
-            "queuedResources",
-            [select(resource.as_json(), QUEUED[self._is_alpha]) for resource in queued],
-        )
-        return page | self._unreachable(zone)
+        return self._page("queuedResources", queued) | self._unreachable(zone)
 
     def queued(self, zone: str, name: str) -> Json:
-        queued: Json = select(self._queue.get(zone, name).as_json(), QUEUED[self._is_alpha])
+        queued: Json = select(self._queue.get(zone, name).as_json(), self._queued_fields)
         return queued
 
     def enqueue(self, zone: str) -> Json:
         name = self._argument("queuedResourceId", "queued_resource_id")
-        return self._show(
-            self._queue.create(
-                zone, name, check(self._body(), QUEUED[self._is_alpha], "queued_resource")
-            )
-        )
+        body = check(self._body(), self._queued_fields, "queued_resource")
+        return self._show(self._queue.create(zone, name, body))
 
     def delete_queued(self, zone: str, name: str) -> Json:
-        return self._show(
-            self._queue.delete(zone, name, force=self._argument("force").lower() == "true")
-        )
+        force = self._argument("force").lower() == "true"
+        return self._show(self._queue.delete(zone, name, force=force))
 
     # Operations
 
@@ -163,49 +165,54 @@ class TpuApi:
         return {}
 
     def _node_json(self, node: Node) -> Json:
-        version = "V2_ALPHA1" if self._is_alpha else "V2"
-        return {**select(node.as_json(), NODE[self._is_alpha]), "apiVersion": version}
+        return {**select(node.as_json(), self._node_fields), "apiVersion": self._shown_version}
 
-    def _is_listed(self, zone: str, asked: str) -> bool:
-        return zone == asked or (
-            asked == ALL_ZONES and zone not in self._cloud.faults.now.unreachable_zones
-        )
+    def _is_listed(self, zone: str, requested_zone: str) -> bool:
+        if requested_zone == ALL_ZONES:
+            return zone not in self._cloud.faults.now.unreachable_zones
+        return zone == requested_zone
 
-    def _unreachable(self, asked: str) -> Json:
+    def _unreachable(self, requested_zone: str) -> Json:
         """Return the locations that a list lacks. Only a list of all zones can lack one."""
-        zones = self._cloud.faults.now.unreachable_zones if asked == ALL_ZONES else ()
-        return {"unreachable": [self._cloud.parent(zone) for zone in zones]} if zones else {}
+        zones = self._cloud.faults.now.unreachable_zones
+        if requested_zone != ALL_ZONES or not zones:
+            return {}
+        return {"unreachable": [self._cloud.parent(zone) for zone in zones]}
 
     def _show(self, operation: Operation) -> Json:
         return self._cloud.operations.get(operation.name)
 
     def _argument(self, *spellings: str) -> str:
         """Return a URL parameter. Google's clients write its name in camel case or snake case."""
-        return next(
-            (self._request.args[name] for name in spellings if name in self._request.args), ""
-        )
+        for name in spellings:
+            if name in self._request.args:
+                return self._request.args[name]
+        return ""
 
     def _body(self) -> Json:
         return json_body(self._request, error=bad_request)
 
     def _page(self, key: str, items: Sequence[Json]) -> Json:
-        size, token = (
-            self._argument("pageSize", "page_size") or "0",
-            self._argument("pageToken", "page_token") or "0",
+        size = self._argument("pageSize", "page_size") or "0"
+        token = self._argument("pageToken", "page_token") or "0"
+        error = bad_request(f"Invalid pageSize '{size}' or pageToken '{token}'.")
+        shown, next_token = pages.numbered_page(
+            items, token, pages.page_size(size, PAGE_SIZE_MAX, error), error
         )
-        if not size.isdigit() or not token.isdigit():
-            raise bad_request(f"Invalid pageSize '{size}' or pageToken '{token}'.")
-        start, end = int(token), int(token) + (min(int(size), PAGE_SIZE_MAX) or PAGE_SIZE_MAX)
-        page: Json = {key: list(items[start:end])} if items[start:] else {}
-        return page | ({"nextPageToken": str(end)} if items[end:] else {})
+        page: Json = {}
+        if shown:
+            page[key] = list(shown)
+        if next_token:
+            page["nextPageToken"] = next_token
+        return page
 
 
 def _guest_values(host: Instance, path: str) -> Json:
+    """Return the values of a path: NAMESPACE/KEY, NAMESPACE/ or empty for all."""
     namespace, _, key = path.strip("/").partition("/")
-    items = [
-        {"namespace": space, "key": name, "value": value}
-        for space, values in host.guest_attributes.items()
-        for name, value in values.items()
-        if namespace in ("", space) and key in ("", name)
-    ]
+    items = []
+    for space, values in host.guest_attributes.items():
+        for name, value in values.items():
+            if namespace in ("", space) and key in ("", name):
+                items.append({"namespace": space, "key": name, "value": value})
     return {"items": items} if items else {}

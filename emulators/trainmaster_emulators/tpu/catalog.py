@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from trainmaster.core.machines.tpus import GENERATIONS, Generation, zones_of
-from trainmaster_emulators.rest.api_errors import Json
-from trainmaster_emulators.tpu.api_errors import (
-    TpuError,
+from trainmaster_emulators.rest.api_errors import Json, StatusError
+from trainmaster_emulators.tpu.tpu_errors import (
     bad_request,
     no_such_location,
     no_such_type,
@@ -65,14 +64,16 @@ class Slice:
         return (x // 2, y // 2, z) if self.hosts > 1 else (1, 1, 1)
 
     def _edges(self) -> tuple[int, int, int]:
-        x, y, z = (*map(int, self.topology.split("x")), 1)[:3]
-        return x, y, z
+        """Return the chips in x, y, z. Slices of some generations are flat, such as `4x4`."""
+        x, y, *depth = map(int, self.topology.split("x"))
+        return x, y, depth[0] if depth else 1
 
 
 def zones() -> list[str]:
-    return sorted(
-        {zone for table in GENERATIONS.values() for zone in (*table.zones, *table.pod_zones)}
-    )
+    names: set[str] = set()
+    for table in GENERATIONS.values():
+        names.update(table.zones, table.pod_zones)
+    return sorted(names)
 
 
 def check_zone(zone: str) -> None:
@@ -90,7 +91,7 @@ def slices(zone: str) -> Iterator[Slice]:
 
 
 def resolve_slice(body: Json, zone: str) -> Slice:
-    """Return the slice of a node's `acceleratorType` or `acceleratorConfig`. Raises TpuError."""
+    """Return the slice of a node's `acceleratorType` or `acceleratorConfig`. Raises StatusError."""
     config: Json = body.get("acceleratorConfig") or {}
     if bool(body.get("acceleratorType")) == bool(config):
         raise bad_request("Exactly one of accelerator_type and accelerator_config must be set.")
@@ -107,16 +108,13 @@ def check_runtime(version: Any) -> str:
     if not version:
         raise bad_request("The runtime version must be specified.")
     if version not in RUNTIME_VERSIONS:
-        raise TpuError("NOT_FOUND", f"Runtime version '{version}' was not found")
+        raise StatusError("NOT_FOUND", f"Runtime version '{version}' was not found")
     return str(version)
 
 
 def _by_topology(config: Json, zone: str) -> Slice:
-    kind = (
-        _API_TYPES.get(config["type"], "")
-        if isinstance(config.get("type"), int)
-        else str(config.get("type"))
-    )
+    type_ = config.get("type")  # a name, or its number
+    kind = _API_TYPES.get(type_, "") if isinstance(type_, int) else str(type_)
     topology = str(config.get("topology") or "")
     table = GENERATIONS.get(_GENERATIONS.get(kind, ""))
     number = table.size_of(topology) if table else None

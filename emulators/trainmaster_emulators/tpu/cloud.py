@@ -12,18 +12,8 @@ from typing import Final
 
 from trainmaster_emulators.machines.injected_faults import FaultInjector
 from trainmaster_emulators.machines.vm_transitions import Timing
-from trainmaster_emulators.rest.api_errors import Json
+from trainmaster_emulators.rest.api_errors import Json, StatusError
 from trainmaster_emulators.tpu import catalog
-from trainmaster_emulators.tpu.api_errors import (
-    TpuError,
-    already_exists,
-    bad_request,
-    no_reservation,
-    not_found,
-    not_while,
-    quota_exceeded,
-    stockout,
-)
 from trainmaster_emulators.tpu.hosts import SliceHosts, addresses
 from trainmaster_emulators.tpu.lifecycle import Lifecycle
 from trainmaster_emulators.tpu.nodes import (
@@ -36,6 +26,15 @@ from trainmaster_emulators.tpu.nodes import (
     parse_node_spec,
 )
 from trainmaster_emulators.tpu.operations import Operation, OperationStore
+from trainmaster_emulators.tpu.tpu_errors import (
+    already_exists,
+    bad_request,
+    no_reservation,
+    not_found,
+    not_while,
+    quota_exceeded,
+    stockout,
+)
 
 UPDATABLE: Final = frozenset({"metadata", "labels"})
 """Fields that this emulator can change.
@@ -55,7 +54,8 @@ class TpuCloud:
     """One project's nodes."""
 
     def __init__(self, hosts: SliceHosts, faults: FaultInjector, timing: Timing) -> None:
-        self.project, self.faults = hosts.power.project, faults
+        self.project = hosts.power.project
+        self.faults = faults
         self.operations = OperationStore()
         self.lifecycle = Lifecycle(self.operations, faults, hosts, timing, self._forget)
         self._lock = threading.RLock()
@@ -94,13 +94,13 @@ class TpuCloud:
         with self._lock:
             if path in self._nodes:
                 raise already_exists(path)
-            if quota_error := self._quota_error(zone, spec):
+            quota_error = self._quota_error(zone, spec)
+            if quota_error:
                 raise quota_error
-            number = secrets.randbits(62) | 1 << 62
             node = Node(
                 path=path,
                 zone=zone,
-                id=number,
+                id=secrets.randbits(62) | 1 << 62,
                 spec=spec,
                 addresses=addresses(spec.slice.hosts),
                 metadata=dict(spec.metadata),
@@ -126,9 +126,8 @@ class TpuCloud:
         def change(operation: Operation, node: Node) -> None:
             if "labels" in mask:
                 node.labels = labels
-            self.lifecycle.update(
-                operation, node, metadata if "metadata" in mask else node.metadata
-            )
+            new_metadata = metadata if "metadata" in mask else node.metadata
+            self.lifecycle.update(operation, node, new_metadata)
 
         return self._act("update", zone, node_id, change, lambda node: node.state in _SETTLED)
 
@@ -151,16 +150,14 @@ class TpuCloud:
     def _begin(self, node: Node, verb: str) -> Operation:
         return self.operations.begin(self.parent(node.zone), node.path, verb)
 
-    def _quota_error(self, zone: str, spec: NodeSpec) -> TpuError | None:
+    def _quota_error(self, zone: str, spec: NodeSpec) -> StatusError | None:
         """Return the error of the call, if the region's quota is exhausted."""
         region = zone.rpartition("-")[0]
-        return (
-            quota_exceeded(spec.slice.kind, region)
-            if region in self.faults.now.quota_regions
-            else None
-        )
+        if region not in self.faults.now.quota_regions:
+            return None
+        return quota_exceeded(spec.slice.kind, region)
 
-    def _shortage(self, zone: str, spec: NodeSpec) -> TpuError | None:
+    def _shortage(self, zone: str, spec: NodeSpec) -> StatusError | None:
         """Return the later error of the operation, if the zone has no capacity."""
         if zone not in self.faults.now.stockout_zones:
             return None

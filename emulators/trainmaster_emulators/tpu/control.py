@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainmaster_emulators.machines.api_errors import ApiError, Json, not_found, not_ready
+from trainmaster_emulators.machines.compute_errors import ApiError, Json, not_found, not_ready
 from trainmaster_emulators.machines.instances import Instance
 from trainmaster_emulators.machines.lifecycle import PREEMPTION_NOTICE_S
 from trainmaster_emulators.tpu.cloud import TpuCloud

@@ -10,49 +10,60 @@ from typing import Final
 
 from trainmaster_emulators.machines.field_mask import Mask, parse_mask
 from trainmaster_emulators.rest.api_errors import Json
-from trainmaster_emulators.tpu.api_errors import bad_request
+from trainmaster_emulators.tpu.tpu_errors import bad_request
 
 _NETWORK: Final = "(network,subnetwork,enableExternalIps,canIpForward,queueCount)"
 _NODE: Final = (
-    "name,id,description,acceleratorType,acceleratorConfig(type,topology),runtimeVersion,state,health,apiVersion,"
-    "healthDescription,createTime,labels,metadata,tags,serviceAccount(email,scope),cidrBlock,queuedResource,"
-    f"multisliceNode,networkConfig{_NETWORK},networkConfigs{_NETWORK},schedulingConfig(preemptible,reserved,spot),"
-    "networkEndpoints(ipAddress,port,accessConfig/externalIp),dataDisks(sourceDisk,mode),symptoms,upcomingMaintenance,"
-    "shieldedInstanceConfig/enableSecureBoot,bootDiskConfig/customerEncryptionKey/kmsKeyName"
+    "name,id,description,acceleratorType,acceleratorConfig(type,topology),runtimeVersion,state,"
+    "health,healthDescription,apiVersion,createTime,labels,metadata,tags,"
+    "serviceAccount(email,scope),cidrBlock,queuedResource,multisliceNode,"
+    f"networkConfig{_NETWORK},networkConfigs{_NETWORK},"
+    "schedulingConfig(preemptible,reserved,spot),"
+    "networkEndpoints(ipAddress,port,accessConfig/externalIp),dataDisks(sourceDisk,mode),"
+    "symptoms,upcomingMaintenance,shieldedInstanceConfig/enableSecureBoot,"
+    "bootDiskConfig/customerEncryptionKey/kmsKeyName"
 )
 _ALPHA_NODE: Final = (
-    f"{_NODE},autocheckpointEnabled,schedulingConfig(provisioningModel,reservationName,terminationTimestamp),"
-    "dataDisks/workerIds,bootDiskConfig(diskSizeGb,enableConfidentialCompute,provisionedIops,provisionedThroughput,"
+    f"{_NODE},autocheckpointEnabled,"
+    "schedulingConfig(provisioningModel,reservationName,terminationTimestamp),"
+    "dataDisks/workerIds,"
+    "bootDiskConfig(diskSizeGb,enableConfidentialCompute,provisionedIops,provisionedThroughput,"
     "sourceImage,storagePool)"
 )
 _QUEUED: Final = (
-    "name,createTime,state,spot,guaranteed/minDuration,reservationName,tpu/nodeSpec(parent,nodeId),"
-    "queueingPolicy(validUntilDuration,validUntilTime,validAfterDuration,validAfterTime,validInterval(startTime,endTime))"
+    "name,createTime,state,spot,guaranteed/minDuration,reservationName,"
+    "tpu/nodeSpec(parent,nodeId),"
+    "queueingPolicy(validUntilDuration,validUntilTime,validAfterDuration,validAfterTime,"
+    "validInterval(startTime,endTime))"
+)
+_QUEUED_V2: Final = (
+    f"{_QUEUED},tpu/nodeSpec(node({_NODE},protectionTier),multisliceParams(nodeCount,nodeIdPrefix))"
+)
+_QUEUED_ALPHA: Final = (
+    f"{_QUEUED},bestEffort,guaranteed/reserved,provisioningModel,"
+    "runDuration(maxRunDuration,terminationTime),"
+    f"tpu/nodeSpec(node({_ALPHA_NODE}),"
+    "multiNodeParams(nodeCount,nodeIdPrefix,workloadType))"
 )
 
-NODE: Final = (parse_mask(f"{_NODE},protectionTier"), parse_mask(_ALPHA_NODE))
-"""Fields of a node in v2, and in v2alpha1."""
-QUEUED: Final = (
-    parse_mask(
-        f"{_QUEUED},tpu/nodeSpec(node({_NODE},protectionTier),multisliceParams(nodeCount,nodeIdPrefix))"
-    ),
-    parse_mask(
-        f"{_QUEUED},bestEffort,guaranteed/reserved,provisioningModel,runDuration(maxRunDuration,terminationTime),"
-        f"tpu/nodeSpec(node({_ALPHA_NODE}),multiNodeParams(nodeCount,nodeIdPrefix,workloadType))"
-    ),
-)
-"""Fields of a queued resource in v2, and in v2alpha1."""
+V2: Final = "v2"
+V2_ALPHA: Final = "v2alpha1"
+NODE: Final = {V2: parse_mask(f"{_NODE},protectionTier"), V2_ALPHA: parse_mask(_ALPHA_NODE)}
+"""Version of the API → fields of a node."""
+QUEUED: Final = {V2: parse_mask(_QUEUED_V2), V2_ALPHA: parse_mask(_QUEUED_ALPHA)}
+"""Version of the API → fields of a queued resource."""
 
 
 def check(body: Json, fields: Mask, at: str) -> Json:
     """Return the body.
 
-    Raises the TpuError that Google returns if a message in it has another field.
+    Raises the StatusError that Google returns if a message in it has another field.
     """
     for name, value in body.items():
         if name not in fields:
             raise bad_request(f'Unknown name "{name}" at "{at}": Cannot find field.')
-        for item in value if isinstance(value, list) else [value]:
+        items = value if isinstance(value, list) else [value]
+        for item in items:
             if isinstance(item, dict) and fields[name]:
                 check(item, fields[name], f"{at}.{name}")
     return body

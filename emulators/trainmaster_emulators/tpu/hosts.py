@@ -42,7 +42,9 @@ class SliceHosts:
     """Builds and powers the hosts of slices. `state_dir`: the Compute emulator's."""
 
     def __init__(self, power: VmPower, catalog: Catalog, state_dir: Path) -> None:
-        self.power, self._catalog, self._state_dir = power, catalog, state_dir
+        self.power = power
+        self._catalog = catalog
+        self._state_dir = state_dir
 
     def build(self, node: Node) -> list[Instance]:
         """Create the hosts of a node, powered off."""
@@ -77,13 +79,13 @@ class SliceHosts:
             shown={},
         )
         return Instance(
-            name,
-            node.zone,
-            host_id,
-            properties,
-            disk,
-            self.attributes(node, number),
-            dict(spec.labels),
+            name=name,
+            zone=node.zone,
+            id=host_id,
+            properties=properties,
+            disk=disk,
+            metadata=self.attributes(node, number),
+            labels=dict(spec.labels),
         )
 
     def attributes(self, node: Node, number: int) -> dict[str, str]:
@@ -130,8 +132,9 @@ class SliceHosts:
         """Shut down all hosts at the same time, and power off after `grace_s` at the latest."""
         powered = [host for host in hosts if host.vm is not None]
         with ThreadPoolExecutor(max_workers=max(1, len(powered))) as pool:
-            for done in [pool.submit(self.power.off, host, grace_s) for host in powered]:
-                done.result()
+            futures = [pool.submit(self.power.off, host, grace_s) for host in powered]
+            for future in futures:
+                future.result()
 
 
 def put_metadata(node: Node, path: str, value: str) -> None:

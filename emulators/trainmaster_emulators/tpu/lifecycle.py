@@ -12,19 +12,19 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from trainmaster_emulators.machines.api_errors import ApiError
+from trainmaster_emulators.machines.compute_errors import ApiError
 from trainmaster_emulators.machines.field_mask import select
 from trainmaster_emulators.machines.injected_faults import FaultInjector
 from trainmaster_emulators.machines.instances import Instance
 from trainmaster_emulators.machines.lifecycle import PREEMPTION_NOTICE_S
 from trainmaster_emulators.machines.vm_transitions import Timing
 from trainmaster_emulators.realism.profile import Profile
-from trainmaster_emulators.rest.api_errors import Json
-from trainmaster_emulators.tpu.api_errors import TpuError, stockout
-from trainmaster_emulators.tpu.fields import NODE
+from trainmaster_emulators.rest.api_errors import Json, StatusError
+from trainmaster_emulators.tpu.fields import NODE, V2
 from trainmaster_emulators.tpu.hosts import SliceHosts, put_metadata
 from trainmaster_emulators.tpu.nodes import Node, NodeState
 from trainmaster_emulators.tpu.operations import Operation, OperationStore
+from trainmaster_emulators.tpu.tpu_errors import stockout
 
 NODE_TYPE: Final = "type.googleapis.com/google.cloud.tpu.v2.Node"
 EMPTY: Final[Json] = {"@type": "type.googleapis.com/google.protobuf.Empty"}
@@ -43,7 +43,10 @@ class Lifecycle:
         timing: Timing,
         forget: Forget,
     ) -> None:
-        self.operations, self.faults, self.hosts, self.timing = operations, faults, hosts, timing
+        self.operations = operations
+        self.faults = faults
+        self.hosts = hosts
+        self.timing = timing
         self._forget = forget
         self._random = Random()  # noqa: S311 - durations, not secrets
         self._profile: Profile | None = None
@@ -54,7 +57,7 @@ class Lifecycle:
 
     # Requests
 
-    def create(self, operation: Operation, node: Node, shortage: TpuError | None) -> None:
+    def create(self, operation: Operation, node: Node, shortage: StatusError | None) -> None:
         self._spawn(operation, node, lambda: self._create(node, shortage))
 
     def delete(self, operation: Operation, node: Node) -> None:
@@ -133,19 +136,21 @@ class Lifecycle:
 
         threading.Thread(target=transition, name="tpu-lifecycle", daemon=True).start()
 
-    def _run_step(self, node: Node, step: Callable[[], None]) -> Json | TpuError:
+    def _run_step(self, node: Node, step: Callable[[], None]) -> Json | StatusError:
         """Run a step unless the node has been deleted. Return the result of the operation."""
         try:
             if not node.deleted:
                 step()
-        except TpuError as error:
+        except StatusError as error:
             return error
-        return EMPTY if node.deleted else {"@type": NODE_TYPE, **select(node.as_json(), NODE[0])}
+        if node.deleted:
+            return EMPTY
+        return {"@type": NODE_TYPE, **select(node.as_json(), NODE[V2])}
 
     def _pause(self) -> None:
         time.sleep(self.timing.step_s + self.faults.now.slow_s)
 
-    def _create(self, node: Node, shortage: TpuError | None) -> None:
+    def _create(self, node: Node, shortage: StatusError | None) -> None:
         self._pause()
         try:
             if shortage is not None:
@@ -156,21 +161,22 @@ class Lifecycle:
                     raise stockout(node.zone)
             node.hosts = self.hosts.build(node)
             self._start_up(node)
-        except (ApiError, OSError, TpuError) as failure:
+        except (ApiError, OSError, StatusError) as failure:
             self.hosts.power_off(node.hosts, 0)
             node.deleted = True
             self._forget(node)
+            if isinstance(failure, StatusError):
+                raise
             reason = f"The hosts could not be started: {failure}"
-            raise (
-                failure if isinstance(failure, TpuError) else TpuError("INTERNAL", reason)
-            ) from failure
+            raise StatusError("INTERNAL", reason) from failure
 
     def _start_up(self, node: Node) -> None:
         if node.state not in (NodeState.CREATING, NodeState.STARTING):
             return  # deleted or stopped before this thread got the lock
         self._pause()
         self.hosts.power_on(node, node.hosts, self._on_unexpected_end(node))
-        node.state, node.health = NodeState.READY, "HEALTHY"
+        node.state = NodeState.READY
+        node.health = "HEALTHY"
 
     def _shut_down(self, node: Node, grace_s: float, target: NodeState) -> None:
         self.hosts.power_off(node.hosts, grace_s)
@@ -189,11 +195,13 @@ class Lifecycle:
         self._forget(node)
 
     def _repair(self, node: Node, host: Instance) -> None:
-        node.state, node.health = NodeState.REPAIRING, "TIMEOUT"
+        node.state = NodeState.REPAIRING
+        node.health = "TIMEOUT"
         self.hosts.power_off([host], 0)
         self._pause()
         self.hosts.power_on(node, [host], self._on_unexpected_end(node))
-        node.state, node.health = NodeState.READY, "HEALTHY"
+        node.state = NodeState.READY
+        node.health = "HEALTHY"
 
     def _on_unexpected_end(self, node: Node) -> Callable[[Instance, int], None]:
         def crash(host: Instance, boot: int) -> None:

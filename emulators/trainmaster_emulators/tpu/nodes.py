@@ -1,9 +1,12 @@
 """The node resource: the checks of a request, the node, and its JSON representation.
 
-CREATING ─► READY ─► STOPPING ─► STOPPED ─► STARTING ─► READY         READY ─► REPAIRING ─► READY   (a host ended)
-              ├────► PREEMPTED      ├─ these stay until the user deletes them
-              ├────► TERMINATED ────┘  (maintenance)
-              └────► DELETING ─► deleted
+    CREATING ─► READY ─► STOPPING ─► STOPPED ─► STARTING ─► READY
+                  ├────► REPAIRING ─► READY   (a host ended)
+                  ├────► PREEMPTED
+                  ├────► TERMINATED           (maintenance)
+                  └────► DELETING ─► deleted
+
+STOPPED, PREEMPTED and TERMINATED nodes stay until the user deletes them.
 """
 
 from __future__ import annotations
@@ -19,9 +22,9 @@ from typing import Final
 from trainmaster_emulators.machines.instances import Instance
 from trainmaster_emulators.machines.properties import METADATA_BYTES_MAX, METADATA_VALUE_BYTES_MAX
 from trainmaster_emulators.rest.api_errors import Json
-from trainmaster_emulators.tpu.api_errors import bad_request
 from trainmaster_emulators.tpu.catalog import Slice, check_runtime, resolve_slice
 from trainmaster_emulators.tpu.operations import timestamp
+from trainmaster_emulators.tpu.tpu_errors import bad_request
 
 NODE_ID: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _LABEL_KEY: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
@@ -62,7 +65,7 @@ class NodeSpec:
 
 
 def parse_node_spec(body: Json, zone: str, default_account: str) -> NodeSpec:
-    """Check all of a create request except the id. Raises the TpuError that Google returns."""
+    """Check all of a create request except the id. Raises the StatusError that Google returns."""
     account: Json = body.get("serviceAccount") or {}
     scheduling: Json = body.get("schedulingConfig") or {}
     spot = bool(scheduling.get("spot") or scheduling.get("preemptible"))
@@ -89,17 +92,15 @@ def parse_node_spec(body: Json, zone: str, default_account: str) -> NodeSpec:
 def parse_metadata(metadata: Json) -> dict[str, str]:
     """Check metadata against Compute's limits, because it becomes metadata of VMs.
 
-    Raises TpuError.
+    Raises StatusError.
     """
     for key, value in metadata.items():
         if len(str(value).encode()) > METADATA_VALUE_BYTES_MAX:
             raise bad_request(
                 f"The metadata value of {key} is longer than {METADATA_VALUE_BYTES_MAX} bytes."
             )
-    if (
-        sum(len(key.encode()) + len(str(value).encode()) for key, value in metadata.items())
-        > METADATA_BYTES_MAX
-    ):
+    size = sum(len(key.encode()) + len(str(value).encode()) for key, value in metadata.items())
+    if size > METADATA_BYTES_MAX:
         raise bad_request(f"All metadata together are longer than {METADATA_BYTES_MAX} bytes.")
     return {key: str(value) for key, value in metadata.items()}
 

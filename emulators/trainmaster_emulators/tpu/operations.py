@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from trainmaster_emulators.rest.api_errors import Json
-from trainmaster_emulators.tpu.api_errors import TpuError, not_found
+from trainmaster_emulators.rest.api_errors import Json, StatusError
+from trainmaster_emulators.tpu.tpu_errors import not_found
 
 OPERATIONS_MAX: Final = 5_000
 """The oldest operations beyond this number are deleted."""
@@ -34,7 +34,7 @@ class Operation:
     verb: str
     created_at: str = field(default_factory=timestamp)
     ended_at: str | None = None
-    error: TpuError | None = None
+    error: StatusError | None = None
     response: Json | None = None
 
     def as_json(self) -> Json:
@@ -49,11 +49,10 @@ class Operation:
         shown: Json = {"name": self.name, "metadata": metadata, "done": self.ended_at is not None}
         if self.ended_at is not None:
             metadata["endTime"] = self.ended_at
-            shown |= (
-                {"error": self.error.as_status()}
-                if self.error
-                else {"response": self.response or {}}
-            )
+            if self.error:
+                shown["error"] = self.error.as_status()
+            else:
+                shown["response"] = self.response or {}
         return shown
 
 
@@ -63,18 +62,24 @@ class OperationStore:
         self._operations: dict[str, Operation] = {}
 
     def begin(self, parent: str, target: str, verb: str) -> Operation:
-        number = f"{int(time.time() * 1000)}-{secrets.token_hex(7)[:13]}-{secrets.token_hex(4)}-{secrets.token_hex(4)}"
-        operation = Operation(f"{parent}/operations/operation-{number}", target, verb)
+        parts = (
+            "operation",
+            str(int(time.time() * 1000)),
+            secrets.token_hex(7)[:13],
+            secrets.token_hex(4),
+            secrets.token_hex(4),
+        )
+        operation = Operation(f"{parent}/operations/{'-'.join(parts)}", target, verb)
         with self._lock:
             self._operations[operation.name] = operation
             while len(self._operations) > OPERATIONS_MAX:
                 del self._operations[next(iter(self._operations))]
         return operation
 
-    def finish(self, operation: Operation, result: Json | TpuError) -> None:
+    def finish(self, operation: Operation, result: Json | StatusError) -> None:
         """Finish the operation. `result`: the response with its `@type`, or the error."""
         with self._lock:
-            if isinstance(result, TpuError):
+            if isinstance(result, StatusError):
                 operation.error = result
             else:
                 operation.response = result
@@ -86,10 +91,11 @@ class OperationStore:
 
     def list_of(self, parent: str) -> list[Json]:
         with self._lock:
-            operations = [
-                item for name, item in self._operations.items() if name.startswith(f"{parent}/")
+            return [
+                operation.as_json()
+                for name, operation in self._operations.items()
+                if name.startswith(f"{parent}/")
             ]
-            return [operation.as_json() for operation in operations]
 
     def delete(self, name: str) -> None:
         """Delete the record of an operation. This does not cancel the operation."""

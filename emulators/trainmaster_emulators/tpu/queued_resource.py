@@ -1,9 +1,10 @@
 """The queued resource: the checks of a request, the resource, and its JSON representation.
 
-    CREATING ─► WAITING_FOR_RESOURCES ─► PROVISIONING ─► ACTIVE ─► SUSPENDING ─► SUSPENDED   the node no longer runs
+    CREATING ─► WAITING_FOR_RESOURCES ─► PROVISIONING ─► ACTIVE ─► SUSPENDING ─► SUSPENDED
                         └───── time limit ──► FAILED ◄─┘ the node cannot be created
 
-A FAILED or SUSPENDED resource stays until the user deletes it. Source of the states: Cloud TPU's
+A resource is suspended when its node no longer runs. A FAILED or SUSPENDED resource stays until the
+user deletes it. Source of the states: Cloud TPU's
 `QueuedResourceState` and "Manage queued resources", by which WAITING_FOR_RESOURCES replaced
 ACCEPTED.
 """
@@ -17,10 +18,10 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from trainmaster_emulators.rest.api_errors import Json
-from trainmaster_emulators.tpu.api_errors import TpuError, bad_request
+from trainmaster_emulators.rest.api_errors import Json, StatusError
 from trainmaster_emulators.tpu.nodes import NODE_ID
 from trainmaster_emulators.tpu.operations import timestamp
+from trainmaster_emulators.tpu.tpu_errors import bad_request
 
 QUEUED_TYPE: Final = "type.googleapis.com/google.cloud.tpu.v2.QueuedResource"
 FLEX_START_MAX: Final = timedelta(days=7)
@@ -62,7 +63,7 @@ class QueueRequest:
 def parse_queue_request(body: Json, zone_path: str) -> QueueRequest:
     """Check a create request.
 
-    Raises the TpuError that Google returns. `zone_path`: `projects/P/locations/ZONE`.
+    Raises the StatusError that Google returns. `zone_path`: `projects/P/locations/ZONE`.
     """
     if "spot" in body and "guaranteed" in body:
         raise bad_request("Only one tier can be set.")
@@ -88,11 +89,15 @@ def check_name(name: str) -> None:
 
 def _valid_until(policy: Json) -> datetime | None:
     now = datetime.now(UTC)
-    if duration := policy.get("validUntilDuration"):
+    duration = policy.get("validUntilDuration")
+    if duration:
         return now + _seconds(duration)
-    moment = policy.get("validUntilTime") or (policy.get("validInterval") or {}).get("endTime")
-    until = datetime.fromisoformat(moment) if moment else None
-    if until is not None and until <= now:
+    interval = policy.get("validInterval") or {}
+    moment = policy.get("validUntilTime") or interval.get("endTime")
+    if not moment:
+        return None
+    until = datetime.fromisoformat(moment)
+    if until <= now:
         raise bad_request("The valid-until time has passed.")
     return until
 
@@ -128,7 +133,7 @@ class QueuedResource:
     request: QueueRequest
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     state: QueueState = QueueState.CREATING
-    error: TpuError | None = None
+    error: StatusError | None = None
     initiator: str | None = None
     """USER or SERVICE: who ended the node."""
     transition_lock: threading.Lock = field(default_factory=threading.Lock)

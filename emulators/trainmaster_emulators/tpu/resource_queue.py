@@ -21,11 +21,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 from trainmaster_emulators.machines.field_mask import select
-from trainmaster_emulators.rest.api_errors import Json
+from trainmaster_emulators.rest.api_errors import Json, StatusError
 from trainmaster_emulators.tpu import catalog
-from trainmaster_emulators.tpu.api_errors import TpuError, already_exists, not_found, not_while
 from trainmaster_emulators.tpu.cloud import TpuCloud
-from trainmaster_emulators.tpu.fields import QUEUED
+from trainmaster_emulators.tpu.fields import QUEUED, V2
 from trainmaster_emulators.tpu.lifecycle import EMPTY
 from trainmaster_emulators.tpu.nodes import Node, NodeState, parse_node_spec
 from trainmaster_emulators.tpu.operations import Operation
@@ -36,6 +35,7 @@ from trainmaster_emulators.tpu.queued_resource import (
     check_name,
     parse_queue_request,
 )
+from trainmaster_emulators.tpu.tpu_errors import already_exists, not_found, not_while
 
 DELETABLE: Final = (QueueState.WAITING, QueueState.FAILED, QueueState.SUSPENDED)
 """States in which a resource with a node can be deleted without force.
@@ -43,6 +43,7 @@ DELETABLE: Final = (QueueState.WAITING, QueueState.FAILED, QueueState.SUSPENDED)
 Source: Cloud TPU, queuedResources.delete.
 """
 _LOST: Final = (NodeState.PREEMPTED, NodeState.TERMINATED)
+POLL_S: Final = 0.05
 
 
 class TpuQueue:
@@ -87,7 +88,8 @@ class TpuQueue:
                 raise not_while("delete", queued.state)
             if node is not None and not force and queued.state not in DELETABLE:
                 raise not_while("delete", queued.state)
-            queued.state, queued.error = QueueState.DELETING, None
+            queued.state = QueueState.DELETING
+            queued.error = None
         operation = self._begin(queued, "delete")
         self._spawn(lambda: self._remove(queued, operation, with_node=force))
         return operation
@@ -97,13 +99,12 @@ class TpuQueue:
     def _run(self, queued: QueuedResource, operation: Operation) -> None:
         self._pause()
         self._enter(queued, QueueState.WAITING, only_if=QueueState.CREATING)
-        self._cloud.operations.finish(
-            operation, {"@type": QUEUED_TYPE, **select(queued.as_json(), QUEUED[0])}
-        )
+        response = {"@type": QUEUED_TYPE, **select(queued.as_json(), QUEUED[V2])}
+        self._cloud.operations.finish(operation, response)
         try:
             self._wait_for_capacity(queued)
             node = self._create_node(queued)
-        except TpuError as failure:
+        except StatusError as failure:
             queued.error = failure
             self._enter(queued, QueueState.FAILED)
             return
@@ -111,19 +112,20 @@ class TpuQueue:
             self._watch(queued, node)
 
     def _wait_for_capacity(self, queued: QueuedResource) -> None:
-        while (
-            queued.state is QueueState.WAITING
-            and queued.zone in self._cloud.faults.now.stockout_zones
-        ):
-            if (
-                queued.request.valid_until is not None
-                and datetime.now(UTC) >= queued.request.valid_until
-            ):
-                raise TpuError(
+        """Return when the zone has capacity, or the resource is being deleted.
+
+        Raises the error of a resource whose time limit has passed.
+        """
+        until = queued.request.valid_until
+        while queued.state is QueueState.WAITING:
+            if queued.zone not in self._cloud.faults.now.stockout_zones:
+                return
+            if until is not None and datetime.now(UTC) >= until:
+                raise StatusError(
                     "DEADLINE_EXCEEDED",
                     "The resources were not available before the valid-until time.",
                 )
-            time.sleep(0.05)
+            time.sleep(POLL_S)
 
     def _create_node(self, queued: QueuedResource) -> Node | None:
         """Create the node and return it when it is READY. Return None if the request was deleted
@@ -135,7 +137,7 @@ class TpuQueue:
             queued.zone, queued.request.node_id, queued.request.node, queued.path
         )
         while operation.ended_at is None:
-            time.sleep(0.05)
+            time.sleep(POLL_S)
         if operation.error is not None:
             raise operation.error
         self._enter(queued, QueueState.ACTIVE, only_if=QueueState.PROVISIONING)
@@ -144,17 +146,15 @@ class TpuQueue:
     def _watch(self, queued: QueuedResource, node: Node) -> None:
         """Wait until the node ends or its run limit is over, then suspend the resource."""
         ends_at = datetime.now(UTC) + queued.request.max_run if queued.request.max_run else None
-        initiator = "SERVICE"
         while not node.deleted and node.state not in (*_LOST, NodeState.DELETING):
             if ends_at is not None and datetime.now(UTC) >= ends_at:
                 self._delete_node(queued)
-            time.sleep(0.05)
-        if node.state is NodeState.DELETING and ends_at is None:
-            initiator = "USER"
-        queued.initiator = initiator
+            time.sleep(POLL_S)
+        is_deleted_by_user = node.state is NodeState.DELETING and ends_at is None
+        queued.initiator = "USER" if is_deleted_by_user else "SERVICE"
         if self._enter(queued, QueueState.SUSPENDING, only_if=QueueState.ACTIVE):
             while node.state is NodeState.DELETING and not node.deleted:
-                time.sleep(0.05)
+                time.sleep(POLL_S)
             self._pause()
             self._enter(queued, QueueState.SUSPENDED, only_if=QueueState.SUSPENDING)
 
@@ -162,7 +162,7 @@ class TpuQueue:
         self._pause()
         while with_node and self._node(queued) is not None:
             self._delete_node(queued)
-            time.sleep(0.05)
+            time.sleep(POLL_S)
         with self._lock:
             self._queued.pop(queued.path, None)
         self._cloud.operations.finish(operation, EMPTY)
@@ -170,7 +170,7 @@ class TpuQueue:
     def _delete_node(self, queued: QueuedResource) -> None:
         try:
             self._cloud.transition("delete", queued.zone, queued.request.node_id)
-        except TpuError:
+        except StatusError:
             return  # it is being deleted, or has been
 
     def _node(self, queued: QueuedResource) -> Node | None:
@@ -179,7 +179,7 @@ class TpuQueue:
         """
         try:
             node = self._cloud.get(queued.zone, queued.request.node_id)
-        except TpuError:
+        except StatusError:
             return None
         return node if node.queued == queued.path else None
 

@@ -4,28 +4,28 @@ Google's format.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Request
 
-from trainmaster_emulators.machines.api_errors import ApiError
+from trainmaster_emulators.machines.compute_errors import ApiError
 from trainmaster_emulators.machines.field_mask import select_fields
 from trainmaster_emulators.machines.injected_faults import Trouble
-from trainmaster_emulators.rest.api_errors import Json
+from trainmaster_emulators.rest.api_errors import Json, StatusError
 from trainmaster_emulators.rest.server import Answer, RestServer
 from trainmaster_emulators.tpu.api import TpuApi
-from trainmaster_emulators.tpu.api_errors import (
-    TpuError,
+from trainmaster_emulators.tpu.cloud import TpuCloud
+from trainmaster_emulators.tpu.resource_queue import TpuQueue
+from trainmaster_emulators.tpu.tpu_errors import (
     disabled,
     forbidden,
     not_found,
     rate_limited,
     unreachable,
 )
-from trainmaster_emulators.tpu.cloud import TpuCloud
-from trainmaster_emulators.tpu.resource_queue import TpuQueue
 
 _PROJECT: Final = "/<any(v2, v2alpha1):version>/projects/<project>"
 _ZONE: Final = _PROJECT + "/locations/<zone>"
@@ -57,7 +57,8 @@ _ROUTES: Final = (
 
 class TpuServer(RestServer):
     def __init__(self, cloud: TpuCloud) -> None:
-        self.cloud, self.queue = cloud, TpuQueue(cloud)
+        self.cloud = cloud
+        self.queue = TpuQueue(cloud)
         super().__init__(
             *((method, path, partial(self._call, verb)) for method, path, verb in _ROUTES)
         )
@@ -83,7 +84,7 @@ class TpuServer(RestServer):
         **variables: str,
     ) -> Json:
         if project != self.cloud.project.id:
-            raise TpuError(
+            raise StatusError(
                 "PERMISSION_DENIED",
                 f"Permission denied on 'projects/{project}' (or it may not exist).",
             )
@@ -94,7 +95,8 @@ class TpuServer(RestServer):
                 raise forbidden(verb, f"projects/{project}")
             case Trouble.UNREACHABLE:
                 raise unreachable(zone)
-        endpoint = getattr(
-            TpuApi(self.cloud, self.queue, request, is_alpha=version == "v2alpha1"), verb
-        )
-        return select_fields(request, endpoint(**variables, **({"zone": zone} if zone else {})))
+        if zone:
+            variables["zone"] = zone
+        api = TpuApi(self.cloud, self.queue, request, version)
+        endpoint: Callable[..., Json] = getattr(api, verb)
+        return select_fields(request, endpoint(**variables))

@@ -7,17 +7,18 @@ listens on loopback for the program's progress, and on one UDP port for the peer
 job. It holds no credentials. It reads from the metadata server, Cloud Storage and Secret Manager,
 and writes to Pub/Sub, Cloud Logging, Cloud Monitoring and a guest attribute.
 
-Other threads only watch and transfer. Every decision is taken on the main thread, one at a time, by ``Agent``::
+Other threads only watch and transfer. Every decision is taken on the main thread, one at a time, by
+``Agent``::
 
-    metadata ── directive ────┐                        ┌──► Program (in its own session; output forwarded line by line)
-    metadata ── maintenance ──┤                        │
-    metadata ── preempted ────┼──► Inbox ──► Agent ────┼──► Setup (packages or image once per VM, secrets at each start)
-    program ended ────────────┤   (main thread)        │
-    setup done ───────────────┤                        └──► EventReporter ──► Pub/Sub, in order, repeated until accepted
-    SIGTERM ──────────────────┘
+    metadata ── directive ────┐                     ┌──► Program, in its own session;
+    metadata ── maintenance ──┤                     │      output forwarded line by line
+    metadata ── preempted ────┼──► Inbox ──► Agent ─┼──► Setup: packages or image once per VM,
+    program ended ────────────┤   (main thread)     │      secrets at each start
+    setup done ───────────────┤                     └──► EventReporter ──► Pub/Sub, in order,
+    SIGTERM ──────────────────┘                            repeated until accepted
 
-The control is level-triggered: ``Agent._reconcile`` compares the latest directive with what is running and takes the
-next step, in whatever order events arrive::
+The control is level-triggered: ``Agent._reconcile`` compares the latest directive with what is
+running and takes the next step, in whatever order events arrive::
 
     directive run (1,1)       run (1,2)
     ──────┬──────────────────────┬──────────────────────────────────────────►
@@ -83,6 +84,7 @@ from trainmaster.agent.utilization.network import read_traffic
 from trainmaster.agent.workspace import Workspace
 
 LOG_WRITE_S = 10.0  # timeout of one write to Cloud Logging
+METADATA_RETRY_MAX_S = 10.0  # longest wait between two tries to read the identity
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -117,11 +119,9 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         )
 
     def find_engine() -> ContainerEngine | None:
-        return (
-            ContainerEngine.find(environ, identity.instance.name)
-            if config.container is not None
-            else None
-        )
+        if config.container is None:
+            return None
+        return ContainerEngine.find(environ, identity.instance.name)
 
     console.log(describe_machine(metadata, ContainerEngine.find(environ, identity.instance.name)))
     storage = StorageReader(api("storage", "STORAGE_EMULATOR_HOST"), Retrier(console))
@@ -168,10 +168,6 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         inbox.start_thread(channel.run)
     write_point = point_writer(identity, monitoring) if monitor is not None else None
     inbox.post(Heartbeat(metadata, inbox, console, lambda: launcher.is_stuck, write_point).beat)
-    surroundings = Surroundings()
-    if not environ.get(EMULATED_VM):  # the VMs of the local stack share one machine
-        gpus = Gpus(environ, console.log)
-        surroundings = Surroundings(lambda: sum(dataclasses.astuple(read_traffic())), gpus.may_work)
     Agent(
         identity=identity,
         inbox=inbox,
@@ -181,9 +177,17 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         launcher=launcher,
         console=console,
         channel=channel,
-        surroundings=surroundings,
+        surroundings=create_surroundings(environ, console),
     ).run()
     return 0
+
+
+def create_surroundings(environ: Mapping[str, str], console: Console) -> Surroundings:
+    """Return what shows that a silent program still works: the machine's traffic and its GPUs."""
+    if environ.get(EMULATED_VM):  # the VMs of the local stack share one machine
+        return Surroundings()
+    gpus = Gpus(environ, console.log)
+    return Surroundings(lambda: sum(dataclasses.astuple(read_traffic())), gpus.may_work)
 
 
 def create_cloud_log(
@@ -206,16 +210,18 @@ def create_cloud_log(
 def create_summary_metric(
     identity: AgentIdentity, storage: StorageReader, console: Console
 ) -> SummaryMetric | None:
-    """Return the reader of summary events: for a trial, of its metric.
+    """Return the reader of summary events; None unless this is the primary and has a folder.
 
-    None unless the primary has a folder.
+    For a trial it reads the trial's metric, otherwise all metrics.
     """
     variables = identity.config.environment
     tag = variables.get(TAG_VARIABLE, "")
-    folder = identity.config.job_dir or (None if tag else variables.get("AIP_TENSORBOARD_LOG_DIR"))
-    return (
-        SummaryMetric(tag, folder, storage, console.log) if folder and identity.is_primary else None
-    )
+    folder = identity.config.job_dir
+    if not folder and not tag:
+        folder = variables.get("AIP_TENSORBOARD_LOG_DIR")
+    if not folder or not identity.is_primary:
+        return None
+    return SummaryMetric(tag, folder, storage, console.log)
 
 
 def read_identity(metadata: MetadataServer, console: Console) -> AgentIdentity:
@@ -223,7 +229,7 @@ def read_identity(metadata: MetadataServer, console: Console) -> AgentIdentity:
 
     Raises KeyError, TypeError or ValueError if the VM config is malformed.
     """
-    for wait in backoffs(10.0):
+    for wait in backoffs(METADATA_RETRY_MAX_S):
         try:
             instance = VmRef(
                 name=metadata.get("instance/name").strip(),

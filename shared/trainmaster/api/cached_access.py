@@ -1,5 +1,4 @@
-"""Cached answers of the project's IAM, so that a polling client does not cause a query for each of
-its requests.
+"""Cached answers of the project's IAM, so that not every request of a client causes a query.
 
 Permissions are kept for a minute, and only granted ones: a new permission works at once, and a
 revoked one for at most a minute longer. A token that Google does not know is remembered for some

@@ -39,7 +39,8 @@ def create_job(
     names none, and the job gets `job_id`.
     """
     submission = f"{SUBMISSION_PREFIX}:{call.idempotency_key}"
-    now, deps = service.now(), service.deps
+    now = service.now()
+    deps = service.deps
     earlier = deps.store.load(job_id) if job_id else None
     if earlier and earlier.state.job.submission == submission:
         return earlier.state.job
@@ -61,8 +62,7 @@ def create_job(
     except intake.OverLimitError as over_limit:
         raise errors.quota_exceeded(call.project, str(over_limit)) from None
     except TemporaryError:
-        # The job may be stored, and only the message to `provision` not sent. The sweep will send
-        # it.
+        # The job may be stored without the message to `provision`, which the sweep then sends.
         stored = deps.store.load(job_id)
         if stored and stored.state.job.submission == submission:
             return stored.state.job

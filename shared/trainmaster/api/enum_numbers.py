@@ -1,7 +1,6 @@
 """Replace enum numbers by their names: Google's generated clients send enums as numbers over REST.
 
-    {"machineSpec": {"acceleratorType": 5}}  →  {"machineSpec": {"acceleratorType":
-    "NVIDIA_TESLA_T4"}}
+    {"acceleratorType": 5}  →  {"acceleratorType": "NVIDIA_TESLA_T4"}
 
 Source: aiplatform/v1's accelerator_type.proto, custom_job.proto and study.proto. An unknown number
 stays, and is then refused as any other wrong value. Responses have names, which those clients also

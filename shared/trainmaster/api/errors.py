@@ -1,5 +1,4 @@
-"""Error responses in Google's form: an HTTP and a gRPC status, a sentence, and details for
-programs.
+"""Error responses in Google's form: an HTTP and a gRPC status, a sentence, and details.
 
     {"error": {"code": 404, "message": "…", "status": "NOT_FOUND", "details": [{"@type": "…", …}]}}
 
@@ -80,7 +79,7 @@ def permission_denied(permission: str, project: str) -> ApiError:
 
 
 def insufficient_scope() -> ApiError:
-    """Source: Google's answer to a token without a required scope."""
+    """Return the error for a token that may only read. Source: Google's answer to such a token."""
     message = (
         "Request had insufficient authentication scopes. Creating, changing and cancelling jobs"
         " requires an access token with the scope https://www.googleapis.com/auth/cloud-platform."
@@ -101,12 +100,18 @@ def cannot_use(field: str, name: str, permissions: Sequence[str]) -> ApiError:
 
 
 def unchecked_permission(remedy: str) -> ApiError:
-    """`remedy` says why Google does not check the caller's permissions, and what to do."""
+    """Return the error for a caller whose permissions Google does not check.
+
+    `remedy`: why it does not, and what to do.
+    """
     return ApiError(403, "PERMISSION_DENIED", remedy, [_error_info("SERVICE_DISABLED", {})])
 
 
 def cannot_act_as(account: str) -> ApiError:
-    """The message is Vertex AI's, because users search for it."""
+    """Return the error for a service account that the caller may not use.
+
+    The message is Vertex AI's, because users search for it.
+    """
     message = (
         f"You do not have permission to act as service_account: {account}. (or it may not exist)."
     )
@@ -147,7 +152,7 @@ def failed_precondition(message: str) -> ApiError:
 
 
 def invalid_argument(field: str, description: str) -> ApiError:
-    """A wrong parameter or field of a body, in the API's names."""
+    """Return the error for a wrong parameter or field of a body. `field`: in the API's names."""
     message = f"Field: {field} Error: {description}"
     return ApiError(400, "INVALID_ARGUMENT", message, [_bad_request([(field, description)])])
 
@@ -161,7 +166,10 @@ def invalid_job(error: InvalidJob) -> ApiError:
 
 
 def quota_exceeded(project: str, description: str) -> ApiError:
-    """Source: the service's own response to too many accelerators."""
+    """Return the error for a request above a quota. `description`: which quota, as a sentence.
+
+    Source: the service's own response to too many accelerators.
+    """
     detail: Json = {
         "@type": f"{_TYPE}QuotaFailure",
         "violations": [{"subject": f"project:{project}", "description": description}],
@@ -172,9 +180,10 @@ def quota_exceeded(project: str, description: str) -> ApiError:
 
 
 def rate_limited(project: str, counted: str, per_minute: int, wait_s: int) -> ApiError:
-    """`counted`: what the quota counts, in the plural.
+    """Return the error for too many requests per minute.
 
-    Source of the details: google.api.ErrorReason, RetryInfo.
+    `counted`: what the quota counts, in the plural. `wait_s`: when the next one is accepted. Source
+    of the details: google.api.ErrorReason, RetryInfo.
     """
     error = quota_exceeded(
         project, f"The request exceeds the allowed maximum of {per_minute} {counted} per minute."

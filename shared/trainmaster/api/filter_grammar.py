@@ -1,6 +1,8 @@
-"""The syntax of list filters, by lark.
+"""The syntax of filters, by lark: the rules that Google's filter languages share, and those of this
+API's list filters.
 
-OR binds more tightly than AND; AND may be left out. Source: AIP-160.
+All these languages have AND, which may be left out, OR, NOT, `-` for NOT, and parentheses. They
+differ in comparisons, and in what `a AND b OR c` means (`Tighter`).
 
 The transformer combines predicates while lark parses, so that no syntax tree is built.
 """
@@ -9,29 +11,70 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Final
 
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken
 
 NESTING_MAX: Final = 20
 
-_GRAMMAR: Final = r"""
-    ?start: conjunction
-    ?conjunction: disjunction (_AND? disjunction)*
-    ?disjunction: _term (_OR _term)*
+
+class Tighter(Enum):
+    """The operator that binds more tightly than the other."""
+
+    AND = auto()
+    """`a AND b OR c` is `(a AND b) OR c`. Source: the `filter` parameter in Compute's reference."""
+    OR = auto()
+    """`a AND b OR c` is `a AND (b OR c)`. Source: AIP-160; the Logging query language."""
+
+
+_LOGIC: Final = {
+    Tighter.AND: """
+        ?start: disjunction
+        ?disjunction: conjunction (_OR conjunction)*
+        ?conjunction: _term (_AND? _term)*
+        group: "(" disjunction ")"
+    """,
+    Tighter.OR: """
+        ?start: conjunction
+        ?conjunction: disjunction (_AND? disjunction)*
+        ?disjunction: _term (_OR _term)*
+        group: "(" conjunction ")"
+    """,
+}
+_TERMS: Final = """
     _term: negation | _operand
-    negation: (_NOT | _MINUS) _operand
     _operand: group | comparison
-    group: "(" conjunction ")"
+"""
+
+
+def logic_rules(tighter: Tighter) -> str:
+    """Return the shared rules of a grammar.
+
+    A language adds the rules `negation` (of a `_term`, or only of an `_operand`) and `comparison`,
+    and the terminals `_AND`, `_OR`, `_NOT` and `_MINUS`.
+    """
+    return _LOGIC[tighter] + _TERMS
+
+
+_GRAMMAR: Final = (
+    logic_rules(Tighter.OR)
+    + r"""
+    negation: (_NOT | _MINUS) _operand
     comparison: COMPARISON
 
-    COMPARISON.2: /[A-Za-z_][\w.-]*\s*(!=|<=|>=|[=<>:])\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s()]+)/
+    // Lark joins the texts of the three: each alternative needs its parentheses.
+    COMPARISON.2: FIELD OPERATOR VALUE
+    FIELD: /[A-Za-z_][\w.-]*\s*/
+    OPERATOR: /(!=|<=|>=|[=<>:])\s*/
+    VALUE: /("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s()]+)/
     _AND: /AND(?=[\s(])/
     _OR: /OR(?=[\s(])/
     _NOT: /NOT(?=[\s(])/
     _MINUS: /-(?=\S)/
     %ignore /\s+/
 """
+)
 
 Predicate = Callable[[Mapping[str, object]], bool]
 
@@ -56,12 +99,12 @@ def parse(text: str, compile_comparison: Callable[[str], Predicate]) -> Predicat
     try:
         condition: object = parser.parse(text)
     except UnexpectedCharacters as error:
-        raise FilterSyntaxError(
-            f"cannot be read from {text[error.pos_in_stream :][:40]!r} on"
-        ) from None
+        unread = text[error.pos_in_stream :]
+        raise FilterSyntaxError(f"cannot be read from {unread[:40]!r} on") from None
     except UnexpectedToken as error:
         is_end = error.token.type == "$END"
-        place = "its end" if is_end else repr(text[error.pos_in_stream :][:40])
+        unread = text[error.pos_in_stream :]
+        place = "its end" if is_end else repr(unread[:40])
         raise FilterSyntaxError(
             f"needs a comparison, such as state:FAILED, or a parenthesis at {place}"
         ) from None

@@ -1,10 +1,15 @@
-"""Handle a request: find the route, check token, permission and quota, call the route, and turn
-errors into responses.
+"""Handle a request: find its route, check the caller, call the route, turn errors into responses.
 
-    404 no such method · 401 no token, or one that Google does not know · 403 wrong project, no
-    permission or scope 429 quota exceeded by a permitted caller · then the response of the route
-    403 Google does not check the caller's permissions, because the API is disabled in the caller's
-    project 503 a transient error · 500 a bug, with details in the log
+In this order:
+
+    404  no such method
+    401  no token, or one that Google does not know
+    403  wrong project, no permission or scope; or Google does not check the caller's permissions,
+         because the API is disabled in the caller's project
+    429  quota exceeded by a permitted caller
+    …    the response of the route
+    503  a transient error, at any step
+    500  a bug, with details in the log
 
 Responses and logs never contain the token.
 """
@@ -56,7 +61,8 @@ def serve(request: Request, service: Service) -> Response:
         except TemporaryError as temporary:
             _log.warning("transient error, the client may retry: %s", temporary)
             error = errors.unavailable()
-        except Exception:  # noqa: BLE001 - clients expect Google's form, not a framework's page; the log has the details
+        # Clients expect Google's form, not a framework's page. The log has the details.
+        except Exception:  # noqa: BLE001
             _log.exception("%s %s failed", request.method, request.path[:200])
             error = errors.internal()
     return Response(error.code, error.body, error.headers)
@@ -86,20 +92,23 @@ def _bearer_token(request: Request) -> str:
 def _check_permission(call: Call, route: Route, service: Service) -> None:
     if call.project != service.project:
         raise errors.wrong_project(call.project)
-    if route.permission and route.permission not in service.access.granted_permissions(
-        call.token, [route.permission]
-    ):
-        raise errors.permission_denied(route.permission, call.project)
+    if route.permission:
+        granted = service.access.granted_permissions(call.token, [route.permission])
+        if route.permission not in granted:
+            raise errors.permission_denied(route.permission, call.project)
     if route.changes_something and not service.access.has_full_scope(call.token):
         raise errors.insufficient_scope()
 
 
 def _count_request(call: Call, route: Route, service: Service) -> None:
-    """Count permitted requests only, so that unauthorized callers cannot exhaust the quota of the
-    project.
+    """Count a request of a permitted caller. Raises ApiError above the project's quota.
 
-    Routes without a permission check are not counted; those that create a job have their own quota.
+    Unauthorized callers cannot exhaust the quota. Routes without a permission check are not
+    counted; those that create a job have their own quota.
     """
     bucket = service.requests
-    if bucket and route.permission and not route.creates_job and (wait_s := bucket.take()):
+    if bucket is None or not route.permission or route.creates_job:
+        return
+    wait_s = bucket.take()
+    if wait_s:
         raise errors.rate_limited(call.project, "requests", bucket.per_minute, wait_s)

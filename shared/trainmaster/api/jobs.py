@@ -48,21 +48,22 @@ def create(call: Call, service: Service) -> Json:
     document = with_time_in_job_id(
         parse_document(call.request.body, BODY_NAME), _submission_time(call, service)
     )
-    job_id = job_id_of(document) or ""
-    if (kind := detect_kind(document)) is not AI_PLATFORM:
+    kind = detect_kind(document)
+    if kind is not AI_PLATFORM:
         where = f"projects/PROJECT/locations/REGION/{kind.collection}"
         raise errors.invalid_argument(
             "training_input", f"is required; to create a {kind.title}, use {where}"
         )
-    job = create_job.create_job(document, job_id if JOB_ID.fullmatch(job_id) else "", call, service)
-    return _view(job, service)
+    job_id = job_id_of(document) or ""
+    legal_id = job_id if JOB_ID.fullmatch(job_id) else ""
+    return _view(create_job.create_job(document, legal_id, call, service), service)
 
 
 def _submission_time(call: Call, service: Service) -> datetime:
-    """Return the time that a template of a job id contains: that of the schedule, which is the same
-    for all attempts.
+    """Return the time for a template of a job id.
 
-    Source: the header that Cloud Scheduler sends with each call.
+    It is that of the schedule, if one sends the request: the same for all attempts. Source: the
+    header that Cloud Scheduler sends with each call.
     """
     scheduled = call.request.headers.get("x-cloudscheduler-scheduletime", "")
     try:
@@ -74,21 +75,18 @@ def _submission_time(call: Call, service: Service) -> datetime:
 def get(call: Call, service: Service) -> Json:
     """Return the job. A gcloud that streams its log sees the end when the log is readable.
 
-    It stops at an `endTime` after two empty polls, and polls only for entries older than five
+    gcloud stops at an `endTime` after two empty polls, and polls only for entries older than five
     seconds. After a quiet time it would miss the last lines. Source:
     googlecloudsdk/command_lib/logs/stream.py and ml_engine/log_utils.py.
     """
     job = find(call, service)
     view = _view(job, service)
-    is_fresh = (
-        job.ended_at is not None
-        and (service.now() - job.ended_at).total_seconds() < service.log_delay_s
-    )
-    return (
-        {name: value for name, value in view.items() if name != "endTime"}
-        if is_fresh and streams_log(call)
-        else view
-    )
+    if job.ended_at is None or not streams_log(call):
+        return view
+    ended_for_s = (service.now() - job.ended_at).total_seconds()
+    if ended_for_s < service.log_delay_s:
+        view.pop("endTime", None)
+    return view
 
 
 def list_jobs(call: Call, service: Service) -> Json:
@@ -140,11 +138,15 @@ def patch(call: Call, service: Service) -> Json:
     document = parse_body(call)
     seen_version = _check_etag(document, job) if "etag" in mask else None
     if "labels" in mask:
-        labels = read_labels(document)
-        by = caller_name(call, service)
-        if not change_labels(
-            job.job_id, labels, call.idempotency_key, seen_version, service.deps, by=by
-        ):
+        has_changed = change_labels(
+            job.job_id,
+            read_labels(document),
+            call.idempotency_key,
+            seen_version,
+            service.deps,
+            by=caller_name(call, service),
+        )
+        if not has_changed:
             raise errors.etag_mismatch()
     return get(call, service)
 
@@ -171,12 +173,12 @@ def _view(
 
 
 def _is_listed(job: Job) -> bool:
-    """Return False for Vertex AI's jobs, which have other addresses, and for trials: their tuning
-    job shows them.
+    """Whether the job is one of `projects.jobs`, and not deleted.
+
+    Vertex AI's jobs have other addresses, and trials are shown by their tuning job.
     """
-    return (
-        job.plan.dialect is Dialect.AI_PLATFORM and job.deleted_at is None and job.trial_of is None
-    )
+    is_of_service = job.plan.dialect is Dialect.AI_PLATFORM and job.trial_of is None
+    return is_of_service and job.deleted_at is None
 
 
 def _check_etag(document: Mapping[str, object], job: Job) -> int:

@@ -43,9 +43,8 @@ def parse_filter(text: str, fields: Collection[str]) -> Predicate:
         return lambda _: True
     if len(text) > CHARS_MAX:
         raise errors.invalid_argument("filter", f"must have at most {CHARS_MAX} characters")
-    from trainmaster.api import (
-        filter_grammar,
-    )  # imports lark, which only requests with a filter need
+    # A late import, because it imports lark, which only requests with a filter need.
+    from trainmaster.api import filter_grammar
 
     try:
         return filter_grammar.parse(text, lambda comparison: _compile(comparison, fields))
@@ -58,8 +57,9 @@ def _compile(comparison: str, fields: Collection[str]) -> Predicate:
     match = _COMPARISON.fullmatch(comparison)
     if match is None:
         raise ValueError(f"not a comparison: {comparison!r}")
-    name, sign, value = match[1], match[2], match[3]
-    if value[0] in "\"'" and len(value) > 1:
+    name, sign, value = match.groups()
+    is_quoted = value[0] in "\"'" and len(value) > 1
+    if is_quoted:
         value = re.sub(r"\\(.)", r"\1", value[1:-1])
     path = _resolve_path(name, fields)
     if sign in _ORDERS:
@@ -93,14 +93,18 @@ def _resolve_path(name: str, fields: Collection[str]) -> tuple[str, ...]:
     A label's key stays as the user wrote it; all other names are the API's.
     """
     head, _, rest = name.partition(".")
-    head = head if head in fields else to_camel(head)
+    if head not in fields:
+        head = to_camel(head)
     if head not in fields:
         problem = (
             f"names the field {name}, which a job does not have; it has {', '.join(sorted(fields))}"
         )
         raise errors.invalid_argument("filter", problem)
-    steps = (rest,) if head == "labels" else tuple(rest.split("."))
-    return (head, *steps) if rest else (head,)
+    if not rest:
+        return (head,)
+    if head == "labels":
+        return (head, rest)
+    return (head, *rest.split("."))
 
 
 def _value_at(job: object, path: tuple[str, ...]) -> object:
@@ -108,7 +112,8 @@ def _value_at(job: object, path: tuple[str, ...]) -> object:
     for step in path:
         if not isinstance(value, Mapping):
             return None
-        value = value.get(step, value.get(to_camel(step)) if "_" in step else None)
+        is_snake_case = step not in value and "_" in step
+        value = value.get(to_camel(step) if is_snake_case else step)
     return value
 
 

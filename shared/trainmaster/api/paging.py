@@ -55,10 +55,13 @@ def _read_jobs(
 
     Each read of the database counts as a request. Where the quota ends, so does the page.
     """
-    size, position = _parse_size(call.param("pageSize")), _decode_token(call.param("pageToken"))
+    size = _parse_size(call.param("pageSize"))
+    position = _decode_token(call.param("pageToken"))
     page: list[Job] = []
-    for first in range(0, JOBS_READ_MAX, size + 1):
-        if first and service.requests and service.requests.take():
+    # One job more than the page has, to see whether there is a next page.
+    for jobs_read in range(0, JOBS_READ_MAX, size + 1):
+        is_counted = jobs_read == 0  # the handler has counted the request itself
+        if not is_counted and service.requests and service.requests.take():
             break
         jobs = service.deps.store.recent_jobs(size + 1, position)
         for job in jobs:

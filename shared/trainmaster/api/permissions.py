@@ -8,6 +8,7 @@ of the permissions gives access to Firestore or to VMs. docs/decisions/0008-the-
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Final
 
 COLLECTIONS: Final = ("customJobs", "hyperparameterTuningJobs", "trainingPipelines")
@@ -23,7 +24,7 @@ CREATE, GET, LIST, CANCEL, DELETE = vertex_permissions("customJobs")
 PROJECT: Final = "resourcemanager.projects.get"
 REQUIRED_PERMISSIONS: Final = (
     PROJECT,
-    *(permission for collection in COLLECTIONS for permission in vertex_permissions(collection)),
+    *chain.from_iterable(map(vertex_permissions, COLLECTIONS)),
 )
 EQUIVALENT_PERMISSIONS: Final[dict[str, str]] = {
     **{permission: permission for permission in REQUIRED_PERMISSIONS},

@@ -1,6 +1,4 @@
-"""Methods about the project and its locations, and about the IAM policies of jobs: a job has none
-of its own.
-"""
+"""Methods about the project, its locations, and the IAM policies of jobs, which are all empty."""
 
 from __future__ import annotations
 
@@ -19,8 +17,9 @@ EMPTY_POLICY: Final[Json] = {"etag": "ACAB"}
 
 
 def get_config(call: Call, service: Service) -> Json:
-    """Return the service account of the VMs and TPU nodes, and its project's number if it belongs
-    to this project.
+    """Return the service account of the VMs and TPU nodes.
+
+    With the project's number, if the account belongs to this project.
     """
     account = service.service_account
     if not account:

@@ -39,17 +39,20 @@ class Bucket:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self) -> int:
-        """Count a request and return 0, or the whole seconds until the next one is free if the
-        quota is used up.
+        """Count a request and return 0.
+
+        If the quota is used up, return the whole seconds until a request is free.
         """
         if not self.per_minute:
             return 0
         with self._lock:
             now = self.seconds()
             drained = (now - self._at) * self.per_minute / MINUTE_S
-            self._level, self._at = max(self._level - drained, 0.0), now
-            if self._level + 1 > self.per_minute:
-                return math.ceil((self._level + 1 - self.per_minute) * MINUTE_S / self.per_minute)
+            self._level = max(self._level - drained, 0.0)
+            self._at = now
+            excess = self._level + 1 - self.per_minute
+            if excess > 0:
+                return math.ceil(excess * MINUTE_S / self.per_minute)
             self._level += 1
             return 0
 

@@ -20,9 +20,7 @@ from trainmaster.jobspec.reading.parse_document import DOCUMENT_BYTES_MAX
 from trainmaster.ports import Access
 
 BODY_BYTES_READ: Final = DOCUMENT_BYTES_MAX + 1
-"""How much of a body is read, before the caller is authenticated: enough to see that it is too
-large.
-"""
+"""How much of a body is read before the caller is known: enough to see that it is too large."""
 BODY_NAME: Final = "body.json"
 """Name of the body in messages about its syntax."""
 UNKNOWN_CALLER: Final = "a user of the API"
@@ -35,7 +33,9 @@ _STREAMING: Final = re.compile(
 )
 """Source: gcloud's User-Agent of the commands that follow a job's log."""
 LOG_DELAY_S: Final = 75.0
-"""gcloud's polling interval (60 s by default), the age of the entries that it reads (5 s), and
+"""Time until gcloud has read the last line of a job's log.
+
+It is gcloud's polling interval (60 s by default), the age of the entries that it reads (5 s), and
 their own delay.
 """
 LOCAL_LOG_DELAY_S: Final = 15.0
@@ -99,8 +99,7 @@ class Service:
     jobs_per_minute: int = 60
     """Quota of creations; 0: no limit."""
     log_delay_s: float = LOG_DELAY_S
-    """How long after a job's end the last line of its log is shown to every gcloud that streams it.
-    """
+    """How long after a job's end every gcloud that streams its log has the last line."""
     requests: Bucket | None = None
     """Counts this instance's requests that create no job; None: no limit."""
     shares: Shares = field(default_factory=lambda: Shares(time.monotonic))
@@ -151,6 +150,7 @@ def idempotency_key(request: Request, new_id: Callable[[], str]) -> str:
     The service answered every second create with 409, and clients without an invocation id expect
     that.
     """
-    invocation = _INVOCATION.search(request.headers.get("user-agent", ""))
-    parts = [invocation[1] if invocation else new_id(), request.method, request.path]
+    match = _INVOCATION.search(request.headers.get("user-agent", ""))
+    invocation = match[1] if match else new_id()
+    parts = [invocation, request.method, request.path]
     return hashlib.sha256("\n".join(parts).encode() + b"\n" + request.body).hexdigest()

@@ -1,10 +1,10 @@
-"""Whether the caller may use the resources of Google Cloud that a job names, as Google answers for
-the caller's token.
+"""Check that the caller may use the resources of Google Cloud that a job names.
 
-Trainmaster will use them with its own permissions. A service account has permissions of its own
-(`actAs`). For other resources, the permission counts on the project of the resource: one query for
-each project, and the same rule for all kinds. A permission on the single resource does not suffice:
-the setting `TRAINMASTER_ALLOWED_RESOURCES` opens such a resource to all jobs.
+Google answers for the caller's token, because Trainmaster will use the resources with its own
+permissions. A service account has permissions of its own (`actAs`). For other resources, the
+permission counts on the project of the resource: one query for each project, and the same rule for
+all kinds. A permission on the single resource does not suffice: the setting
+`TRAINMASTER_ALLOWED_RESOURCES` opens such a resource to all jobs.
 """
 
 from __future__ import annotations
@@ -32,20 +32,17 @@ Source: the APIs' own requirements.
 
 
 def check_resources(resources: Sequence[NamedResource], call: Call, service: Service) -> None:
-    """Raise ApiError for the first resource that the caller may not use and that is not open to
-    every job.
+    """Raise ApiError for the first resource that the caller may not use.
+
+    Resources that are open to every job are not checked.
     """
     checked = [resource for resource in resources if not service.deps.allowed.allow(resource)]
-    for account in (
-        resource.name for resource in checked if resource.kind is ResourceKind.SERVICE_ACCOUNT
-    ):
-        # Every caller may use the installation's own account, as every user of the service could
-        # use the service's.
-        if account != service.service_account and not service.access.may_act_as(
-            call.token, account
-        ):
-            raise errors.cannot_act_as(account)
-    others = [resource for resource in checked if resource.kind is not ResourceKind.SERVICE_ACCOUNT]
+    others: list[NamedResource] = []
+    for resource in checked:
+        if resource.kind is ResourceKind.SERVICE_ACCOUNT:
+            _check_account(resource.name, call, service)
+        else:
+            others.append(resource)
     granted = _permissions_by_project(others, call, service)
     for resource in others:
         required = PERMISSIONS[resource.kind]
@@ -53,17 +50,26 @@ def check_resources(resources: Sequence[NamedResource], call: Call, service: Ser
             raise errors.cannot_use(resource.field, resource.name, required)
 
 
+def _check_account(account: str, call: Call, service: Service) -> None:
+    # Every caller may use the installation's own account, as every user of the service could use
+    # the service's.
+    if account == service.service_account:
+        return
+    if not service.access.may_act_as(call.token, account):
+        raise errors.cannot_act_as(account)
+
+
 def _permissions_by_project(
     resources: Sequence[NamedResource], call: Call, service: Service
 ) -> dict[str, frozenset[str]]:
-    """Return the needed permissions that the caller has on each project, by id or number; empty:
-    the installation's.
+    """Return, for each project of a resource, the needed permissions that the caller has on it.
+
+    Projects are as in `_project_of`.
     """
     required: dict[str, set[str]] = {}
     for resource in resources:
-        required.setdefault(_project_of(resource, service), set()).update(
-            PERMISSIONS[resource.kind]
-        )
+        of_project = required.setdefault(_project_of(resource, service), set())
+        of_project.update(PERMISSIONS[resource.kind])
     return {
         project: service.access.granted_permissions(call.token, sorted(permissions), project)
         for project, permissions in required.items()

@@ -50,9 +50,8 @@ class Route:
 
     @property
     def _pattern(self) -> re.Pattern[str]:
-        return re.compile(
-            re.sub(r"\{(\w+)\}", r"(?P<\1>[^/:]+)", self.address)
-        )  # `re` caches compiled patterns
+        pattern = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/:]+)", self.address)
+        return re.compile(pattern)  # `re` caches compiled patterns
 
 
 _PROJECT: Final = "/v1/projects/{project}"
@@ -85,11 +84,9 @@ ROUTES: Final = (
     Route("GET", f"{_PROJECT}:getConfig", PROJECT, projects.get_config),
     Route("GET", f"{_PROJECT}/locations", PROJECT, projects.list_locations),
     Route("GET", _LOCATION, PROJECT, projects.get_location),
-    *(
-        route
-        for resource in (CUSTOM_JOBS, TUNING_JOBS, TRAINING_PIPELINES)
-        for route in _vertex_routes(resource)
-    ),
+    *_vertex_routes(CUSTOM_JOBS),
+    *_vertex_routes(TUNING_JOBS),
+    *_vertex_routes(TRAINING_PIPELINES),
 )
 
 

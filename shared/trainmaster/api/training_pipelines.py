@@ -39,10 +39,9 @@ class TrainingPipelines(VertexResource):
         )
 
     def includes(self, job: Job) -> bool:
-        return (
-            DEFINITION in job.spec_json
-            and get_field(json.loads(job.spec_json), DEFINITION) is not None
-        )
+        if DEFINITION not in job.spec_json:  # most jobs: their document need not be parsed
+            return False
+        return get_field(json.loads(job.spec_json), DEFINITION) is not None
 
     def view(self, job: Job, call: Call) -> Json:
         parent = f"projects/{call.project}/locations/{call.params['location']}"
@@ -54,8 +53,7 @@ TRAINING_PIPELINES: Final = TrainingPipelines()
 
 
 def _with_whole_numbers(value: object, field: str = "") -> object:
-    """Return a value with integers for whole floats, and with strings for the numbers among
-    arguments.
+    """Return a value with integers for whole floats, and strings for numbers among arguments.
 
     The SDK turns the argument 5 into 5.0. It becomes "5" again, because the caller almost always
     passed an integer.

@@ -40,11 +40,10 @@ class TuningJobs(VertexResource):
         return job.tuning is not None
 
     def specification(self, job: Job) -> Json:
-        sent = super().specification(job)
-        trials = (
-            [_trial_view(trial, job.tuning) for trial in job.tuning.trials] if job.tuning else []
-        )
-        return {**sent, "trials": trials} if trials else sent
+        view = super().specification(job)
+        if job.tuning is not None and job.tuning.trials:
+            view["trials"] = [_trial_view(trial, job.tuning) for trial in job.tuning.trials]
+        return view
 
 
 TUNING_JOBS: Final = TuningJobs()

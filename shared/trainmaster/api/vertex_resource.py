@@ -1,5 +1,6 @@
-"""Methods common to the resources of Vertex AI v1: `customJobs`, `hyperparameterTuningJobs` and
-`trainingPipelines`.
+"""Methods that the resources of Vertex AI v1 have in common.
+
+They are `customJobs`, `hyperparameterTuningJobs` and `trainingPipelines`.
 
 Each is a job of this project like any other. Vertex AI names jobs by numbers: the number is derived
 from the request that creates the job, and the job is stored as `custom_NUMBER`. A job that was
@@ -81,12 +82,15 @@ class VertexResource(ABC):
 
     def specification(self, job: Job) -> Json:
         """Return the fields of the job that its submitter set."""
-        document, names = json.loads(job.spec_json), (*self.required, *self.optional)
-        return {name: value for name in names if (value := get_field(document, name)) is not None}
+        document = json.loads(job.spec_json)
+        fields = {name: get_field(document, name) for name in (*self.required, *self.optional)}
+        return {name: value for name, value in fields.items() if value is not None}
 
     def create(self, call: Call, service: Service) -> Json:
         sent = self.read_document(parse_document(call.request.body, BODY_NAME))
-        if (kind := detect_kind(sent)) not in (self.kind, AI_PLATFORM):
+        kind = detect_kind(sent)
+        # AI_PLATFORM is also the kind of a document that lacks what identifies one.
+        if kind not in (self.kind, AI_PLATFORM):
             raise errors.invalid_argument(
                 self.message, f"is a {kind.title}: use {_parent(call)}/{kind.collection}"
             )
@@ -213,14 +217,13 @@ def _number(key: str) -> str:
 
 
 def _with_region(extension: object, region: str) -> object:
-    """Add the location of the address to `trainmaster`; a value that is not a mapping is left to
-    the job's checks.
+    """Add the location of the address to `trainmaster`.
+
+    A value that is not a mapping is left to the job's checks.
     """
-    return (
-        {**extension, "region": region}
-        if isinstance(extension, Mapping)
-        else extension or {"region": region}
-    )
+    if not extension:
+        return {"region": region}
+    return {**extension, "region": region} if isinstance(extension, Mapping) else extension
 
 
 def _parent(call: Call) -> str:

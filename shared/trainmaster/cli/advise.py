@@ -1,5 +1,6 @@
-"""`trainmaster jobs advise JOB`: what would make the job cheaper or quicker, from its own figures
-and the simulator.
+"""`trainmaster jobs advise JOB`: what would make the job cheaper or quicker.
+
+The advice follows from the job's own figures, and from the simulator.
 """
 
 from __future__ import annotations
@@ -97,14 +98,13 @@ def advise(
     job = find_job(store, job_id).job
     report = read_report(store.ledger(job_id))
     if report is None:
-        reason = (
-            "it is a tuning job: ask for one of its trials"
-            if job.tuning
-            else "its history has expired"
-        )
+        reason = "its history has expired"
+        if job.tuning:
+            reason = "it is a tuning job: ask for one of its trials"
         raise PermanentError(f"there is no advice for {job_id}: {reason}")
     rates = _rates(job, report)
-    advices = list(_advices(job, report, rates, parse_duration(save_time) if save_time else None))
+    save_s = parse_duration(save_time) if save_time else None
+    advices = list(_advices(job, report, rates, save_s))
     if form is Format.JSON:
         print_json({"measured": asdict(rates), "advice": [asdict(advice) for advice in advices]})
         return
@@ -151,7 +151,8 @@ def _advices(
 
 def _experiment(job: Job, report: CostReport, rates: MeasuredRates) -> Experiment | str:
     """Return what to simulate, or what is missing for it."""
-    if problem := spot_rate_problem(rates):
+    problem = spot_rate_problem(rates)
+    if problem:
         return problem
     if job.state is not JobState.SUCCEEDED:
         return f"the end of the job: it is {job.state}, so how long its training takes is not known"
@@ -166,15 +167,20 @@ def _experiment(job: Job, report: CostReport, rates: MeasuredRates) -> Experimen
         return "the times of at least two checkpoints"
     lost_s = report.goodput.lost.at_most_s / machines
     rate = rates.spot_losses_per_hour or 0.0
-    runs = max(RUNS_MIN, min(RUNS_MAX, int(SIMULATED_HOURS / max(machine_hours, 1.0))))
+    affordable_runs = int(SIMULATED_HOURS / max(machine_hours, 1.0))
     return Experiment(
-        job, rate, max(rates.running_s - lost_s, 60.0), rates.checkpoint_s or 0.0, runs
+        job=job,
+        rate=rate,
+        duration_s=max(rates.running_s - lost_s, 60.0),
+        checkpoint_s=rates.checkpoint_s or 0.0,
+        runs=max(RUNS_MIN, min(RUNS_MAX, affordable_runs)),
     )
 
 
 def _spot_advice(experiment: Experiment, spot: Forecast, prices: PriceList | Unknown) -> Advice:
-    """Compare the job as it was with the same job on on-demand VMs, which are assumed not to be
-    lost.
+    """Compare the job as it was with the same job on on-demand VMs.
+
+    On-demand VMs are assumed not to be lost.
     """
     plan = experiment.job.plan
     if isinstance(prices, Unknown):
@@ -182,22 +188,22 @@ def _spot_advice(experiment: Experiment, spot: Forecast, prices: PriceList | Unk
     on_demand_plan = accept(
         _with_changes(experiment.job, {"spot": "none"}), default_job_id=None
     ).plan
-    as_it_was, on_demand = hourly_cost(plan, prices), hourly_cost(on_demand_plan, prices)
-    if isinstance(as_it_was, Unknown) or isinstance(on_demand, Unknown):
-        reason = next(cost.reason for cost in (as_it_was, on_demand) if isinstance(cost, Unknown))
-        return Advice(SPOT, "", f"prices: {reason}")
+    spot_hourly = hourly_cost(plan, prices)
+    if isinstance(spot_hourly, Unknown):
+        return Advice(SPOT, "", f"prices: {spot_hourly.reason}")
+    steady_hourly = hourly_cost(on_demand_plan, prices)
+    if isinstance(steady_hourly, Unknown):
+        return Advice(SPOT, "", f"prices: {steady_hourly.reason}")
     machines = sum(group.count * group.hosts for group in plan.groups)
     steady = experiment.run({"spot": "none"}, rate=0.0)
-    costs = {
-        name: Decimal(str(forecast.vm_h.p50)) / machines * hourly
-        for name, forecast, hourly in (("spot", spot, as_it_was), ("steady", steady, on_demand))
-    }
+    spot_cost = Decimal(str(spot.vm_h.p50)) / machines * spot_hourly
+    steady_cost = Decimal(str(steady.vm_h.p50)) / machines * steady_hourly
     figures = (
-        f"{money_words(costs['spot'], prices.currency)} and {spot.wall_h.p50:.1f} h with Spot VMs,"
-        f" {money_words(costs['steady'], prices.currency)} and {steady.wall_h.p50:.1f} h on demand"
+        f"{money_words(spot_cost, prices.currency)} and {spot.wall_h.p50:.1f} h with Spot VMs,"
+        f" {money_words(steady_cost, prices.currency)} and {steady.wall_h.p50:.1f} h on demand"
         f" (medians of {experiment.runs} simulated runs)"
     )
-    saved = 1 - costs["spot"] / costs["steady"] if costs["steady"] else Decimal(0)
+    saved = 1 - spot_cost / steady_cost if steady_cost else Decimal(0)
     if saved >= Decimal(str(WORTH_CHANGING)):
         return Advice(SPOT, f"keep them: {figures}")
     return Advice(SPOT, f"use on-demand VMs: {figures}")
@@ -213,11 +219,10 @@ def _restart_advice(experiment: Experiment, now: Forecast) -> Advice:
         f" {names[not reruns]}: {other.wall_h.p50:.2f} h, {_success(other):.0%} succeed"
         f" ({experiment.runs} simulated runs)"
     )
-    is_better = _success(other) > _success(now) or (
-        _success(other) == _success(now)
-        and other.wall_h.p50 < now.wall_h.p50 * (1 - WORTH_CHANGING)
-    )
-    if is_better:
+    is_quicker = other.wall_h.p50 < now.wall_h.p50 * (1 - WORTH_CHANGING)
+    is_better = _success(other) > _success(now)
+    is_equal = _success(other) == _success(now)
+    if is_better or (is_equal and is_quicker):
         value = str(not reruns).lower()
         return Advice(RESTARTS, f"set trainmaster.restartJobOnWorkerRestart to {value}. {figures}")
     return Advice(RESTARTS, f"keep it. {figures}")

@@ -129,11 +129,11 @@ def start(port: int, *, own_name: bool = True) -> tuple[BaseWSGIServer, str]:
 
 
 def _hold_ipv6(server: BaseWSGIServer) -> None:
-    """Keep others from listening on ::1 at the server's port: for names below `localhost`, browsers
-    try it first.
+    """Keep others from listening on ::1 at the server's port.
 
-    Nothing listens on the socket, so that they connect to 127.0.0.1 next. Raises PermanentError if
-    another program has the port. Without IPv6 no program can have it.
+    For names below `localhost`, browsers try that address first. Nothing listens on the socket, so
+    that they connect to 127.0.0.1 next. Raises PermanentError if another program has the port.
+    Without IPv6 no program can have it.
     """
     try:
         with socket.socket(socket.AF_INET6) as held:

@@ -1,6 +1,4 @@
-"""`trainmaster convert`: print the job file that a manifest of Kubeflow or JobSet is
-converted to.
-"""
+"""`trainmaster convert`: print the job file that a manifest is converted to."""
 
 from __future__ import annotations
 
@@ -26,9 +24,8 @@ def convert(
     ] = None,
     form: OutputFormat = Format.TABLE,
 ) -> None:
-    """Print the job file that a manifest of Kubeflow or JobSet is converted to.
-
-    `submit` converts manifests itself.
+    """Print the job file that a manifest of Kubeflow or JobSet is converted to. `submit` converts
+    manifests itself.
     """
     _, document = read_job(str(manifest), None, region)
     if form is Format.JSON:

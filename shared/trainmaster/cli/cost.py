@@ -38,8 +38,9 @@ class Sum:
     amount: Decimal = Decimal(0)
     currency: str = ""
     not_known: int = 0
-    """Jobs whose cost is not known, or not of all of their trials: prices are missing, or the
-    ledger has expired.
+    """Jobs whose cost is not known, or not of all of their trials.
+
+    Prices are missing, or the ledger has expired.
     """
 
 
@@ -61,13 +62,16 @@ def cost(
         raise PermanentError(
             f"--by: must be `user` or the key of a label, not {by!r}. Example: --by team"
         )
-    only, store = job_filter(state, user, mine, label), open_store()
+    only = job_filter(state, user, mine, label)
+    store = open_store()
     jobs = store.recent_jobs(limit + 1, None, only)
-    has_more, jobs = len(jobs) > limit, jobs[:limit]
+    has_more = len(jobs) > limit
+    jobs = jobs[:limit]
     sums: defaultdict[str, Sum] = defaultdict(Sum)
     for job in jobs:
         labels = {label.key: label.value for label in job.labels}
-        _add(job, store, sums[owner(job).words if by == USER else labels.get(by, "-")])
+        value = owner(job).words if by == USER else labels.get(by, "-")
+        _add(job, store, sums[value])
     rows = sorted(sums.items(), key=lambda item: (-item[1].amount, item[0]))
     print_result(
         form,
@@ -106,22 +110,22 @@ def _add(job: Job, store: Store, total: Sum) -> None:
     from trainmaster.wiring.price_list import price_list
 
     total.jobs += 1
+    job_ids = [job.job_id]
+    if job.tuning:
+        job_ids = [trial_id(job.job_id, trial.number) for trial in job.tuning.trials]
     is_known = True
-    for job_id in (
-        [trial_id(job.job_id, trial.number) for trial in job.tuning.trials]
-        if job.tuning
-        else [job.job_id]
-    ):
+    for job_id in job_ids:
         entries = store.ledger(job_id)
         history = read_history(entries)
-        report = (
-            cost_report(history, entries, datetime.now(UTC), CostSources(price_list))
-            if history
-            else None
-        )
-        total.paid_s += report.goodput.paid_s if report else 0.0
+        report = None
+        if history:
+            report = cost_report(history, entries, datetime.now(UTC), CostSources(price_list))
+        if report:
+            total.paid_s += report.goodput.paid_s
         if report and isinstance(report.cost, JobCost):
-            total.amount, total.currency = total.amount + report.cost.total, report.cost.currency
+            total.amount += report.cost.total
+            total.currency = report.cost.currency
         else:
             is_known = False
-    total.not_known += not is_known
+    if not is_known:
+        total.not_known += 1

@@ -1,5 +1,4 @@
-"""Replay of agents' dead letters: the command line judges them itself instead of publishing them
-again.
+"""Replay of agents' dead letters, which the command line judges itself.
 
 An agent's identity token expires after an hour, and is compared with the time at which Pub/Sub
 accepted the event. A dead letter that is published again would get a new time and be rejected. It
@@ -76,7 +75,8 @@ def _auth_deps() -> AuthDeps:
     If the setting of the VMs' service account is missing, they have the account that infra/
     creates.
     """
-    values, auth_deps = settings(), authentication.auth_deps()
+    values = settings()
+    auth_deps = authentication.auth_deps()
     if "worker_service_account" in values.model_fields_set:
         return auth_deps
     return replace(auth_deps, account=worker_account_of(values.project))

@@ -1,6 +1,4 @@
-"""`trainmaster dead-letters`: list the messages that no function could handle, replay them, or
-delete them.
-"""
+"""`trainmaster dead-letters`: list, replay or delete the messages that no function could handle."""
 
 from __future__ import annotations
 
@@ -116,10 +114,14 @@ def _describe(letter: DeadLetter) -> dict[str, object]:
         "reason": letter.reason,
         "data": data,
         "attributes": {
-            name: "(token hidden)" if name.startswith(IDENTITY_ATTRIBUTE) else value
-            for name, value in letter.attributes.items()
+            name: _without_token(name, value) for name, value in letter.attributes.items()
         },
     }
+
+
+def _without_token(name: str, value: str) -> str:
+    """Hide the parts of an identity token."""
+    return "(token hidden)" if name.startswith(IDENTITY_ATTRIBUTE) else value
 
 
 def _time(at: datetime) -> str:

@@ -1,6 +1,4 @@
-"""A command with gcloud's options for a training job, whose command line is read as gcloud reads
-it.
-"""
+"""A command with gcloud's options for a training job, which reads its command line as gcloud."""
 
 from __future__ import annotations
 
@@ -32,7 +30,8 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
         )
         for name, flag in FLAGS.items()
     ]
-    command.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
+    with_added = signature.replace(parameters=[*own, *added])
+    command.__signature__ = with_added  # type: ignore[attr-defined]
     return command
 
 
@@ -49,16 +48,17 @@ def _annotation(flag: Flag) -> Any:
 
 
 class GcloudCommand(TyperCommand):
-    """Reads a command line as gcloud does: `--flag=true`, and arguments of the program after `--`
-    only.
+    """Reads a command line as gcloud does.
 
-    The types are those of the click that typer contains; it does not export them.
+    `--flag=true` is read, and arguments of the program are after `--` only. The types are those of
+    the click that typer contains; it does not export them.
     """
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         panels = defaultdict[str, list[tuple[str, str]]](list)
         for parameter in self.get_params(ctx):
-            if record := parameter.get_help_record(ctx):
+            record = parameter.get_help_record(ctx)
+            if record:
                 title = f"{parameter.param_type_name}s".capitalize()
                 panels[getattr(parameter, "rich_help_panel", None) or title].append(record)
         for panel, records in panels.items():
@@ -78,12 +78,10 @@ class GcloudCommand(TyperCommand):
 
     def _with_flag_names(self, args: list[str]) -> Iterator[str]:
         """Replace `--flag=true` and `--flag true` by `--flag`, and with false by `--no-flag`."""
-        flags = {
-            option
-            for parameter in self.params
-            if parameter.secondary_opts
-            for option in parameter.opts
-        }
+        flags: set[str] = set()
+        for parameter in self.params:
+            if parameter.secondary_opts:
+                flags.update(parameter.opts)
         words = list(args)
         while words:
             word = words.pop(0)
@@ -94,8 +92,9 @@ class GcloudCommand(TyperCommand):
                 continue
             if not equals and words and words[0].lower() in _BOOLEANS:
                 value = words.pop(0)
-            if (value.lower() or "true") not in _BOOLEANS:
+            boolean = value.lower() or "true"
+            if boolean not in _BOOLEANS:
                 raise typer.BadParameter(
                     f"{value!r} is not one of {', '.join(_BOOLEANS)}", param_hint=name
                 )
-            yield name if _BOOLEANS[value.lower() or "true"] else f"--no-{name.removeprefix('--')}"
+            yield name if _BOOLEANS[boolean] else f"--no-{name.removeprefix('--')}"

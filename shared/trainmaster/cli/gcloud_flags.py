@@ -57,9 +57,10 @@ def _enum(text: str) -> str:
 
 def parse_list(text: str) -> list[str]:
     """Split at commas, or at another delimiter: `^:^a,b:c`. Source: `gcloud topic escaping`."""
-    if text.startswith("^") and (end := text.find("^", 1)) > 0:
-        return [part for part in text[end + 1 :].split(text[1:end]) if part]
-    return [part for part in text.split(",") if part]
+    delimiter = ","
+    if text.startswith("^") and "^" in text[1:]:
+        delimiter, _, text = text[1:].partition("^")
+    return [part for part in text.split(delimiter) if part]
 
 
 def _parse_pairs(text: str) -> dict[str, str]:
@@ -75,31 +76,36 @@ def _worker_pool(text: str) -> dict[str, object]:
     Source: googlecloudsdk/command_lib/ai/custom_jobs/custom_jobs_util.py.
     """
     pairs = _parse_pairs(text)
-    if unknown := pairs.keys() - {*_POOL_KEYS, *_POOL_IMAGE_KEYS}:
+    unknown = pairs.keys() - {*_POOL_KEYS, *_POOL_IMAGE_KEYS}
+    if unknown:
         raise ValueError(
             f"{', '.join(sorted(unknown))} is unknown; known are {', '.join(_POOL_KEYS)}"
         )
-    if builds := pairs.keys() & _POOL_IMAGE_KEYS:
+    builds = pairs.keys() & _POOL_IMAGE_KEYS
+    if builds:
         raise ValueError(
             f"{', '.join(sorted(builds))} would build an image: build it, and give"
             " container-image-uri"
         )
-    image, executor, module = (pairs.get(key) for key in _POOL_KEYS[-3:])
+    image = pairs.get("container-image-uri")
+    executor = pairs.get("executor-image-uri")
+    module = pairs.get("python-module")
     if image and (executor or module):
         raise ValueError("give either container-image-uri or executor-image-uri with python-module")
     machine: dict[str, object] = {"machineType": pairs.get("machine-type")}
-    if gpu := pairs.get("accelerator-type"):
-        machine |= {
-            "acceleratorType": _enum(gpu),
-            "acceleratorCount": _whole_number(pairs, "accelerator-count"),
-        }
-    package = {"executorImageUri": executor, "pythonModule": module}
-    program = {"containerSpec": {"imageUri": image}} if image else {"pythonPackageSpec": package}
-    return {
+    gpu = pairs.get("accelerator-type")
+    if gpu:
+        machine["acceleratorType"] = _enum(gpu)
+        machine["acceleratorCount"] = _whole_number(pairs, "accelerator-count")
+    pool: dict[str, object] = {
         "machineSpec": machine,
         "replicaCount": _whole_number(pairs, "replica-count"),
-        **program,
     }
+    if image:
+        pool["containerSpec"] = {"imageUri": image}
+    else:
+        pool["pythonPackageSpec"] = {"executorImageUri": executor, "pythonModule": module}
+    return pool
 
 
 def _whole_number(pairs: Mapping[str, str], key: str) -> int:
@@ -110,23 +116,41 @@ def _whole_number(pairs: Mapping[str, str], key: str) -> int:
 
 
 def _role_flags(option: str, role: str, words: str) -> dict[str, Flag]:
-    config, vms = f"trainingInput.{role}Config", "VMs"
-    machine = f"Compute Engine machine type of {words}, or AI Platform's own name of one."
-    image = "Container image to run instead of Python packages."
-    gpu = "type=nvidia-tesla-t4,count=1."
+    """Return the options of one role of a TrainingInput.
+
+    `option`: beginning of the options' names; `role`: that of the fields' names; `words`: the
+    role's replicas in help texts.
+    """
+    config = f"trainingInput.{role}Config"
     flags = {
-        f"{option}_machine_type": Flag(machine, "TYPE", f"trainingInput.{role}Type", panel=vms),
-        f"{option}_count": Flag(
-            "Number of VMs.", "N", f"trainingInput.{role}Count", panel=vms, type=int
-        ),
-        f"{option}_accelerator": Flag(
-            gpu, "GPU", f"{config}.acceleratorConfig", panel=vms, parse=_accelerator
-        ),
-        f"{option}_image_uri": Flag(image, "IMAGE", f"{config}.imageUri", panel=vms),
+        f"{option}_machine_type": Flag(
+            f"Compute Engine machine type of {words}, or AI Platform's own name of one.",
+            "TYPE",
+            f"trainingInput.{role}Type",
+            panel=_VMS,
+        )
     }
-    return {name: flag for name, flag in flags.items() if name != "master_count"}
+    if role != "master":  # of which there is one
+        flags[f"{option}_count"] = Flag(
+            "Number of VMs.", "N", f"trainingInput.{role}Count", panel=_VMS, type=int
+        )
+    flags[f"{option}_accelerator"] = Flag(
+        "type=nvidia-tesla-t4,count=1.",
+        "GPU",
+        f"{config}.acceleratorConfig",
+        panel=_VMS,
+        parse=_accelerator,
+    )
+    flags[f"{option}_image_uri"] = Flag(
+        "Container image to run instead of Python packages.",
+        "IMAGE",
+        f"{config}.imageUri",
+        panel=_VMS,
+    )
+    return flags
 
 
+_VMS: Final = "VMs"
 _PLACE: Final = "Location and identity"
 _VERTEX: Final = "Vertex AI"
 _CHIEF: Final = "Call the primary `chief` instead of `master` in TF_CONFIG. Only for containers."
@@ -143,8 +167,13 @@ _POOL_KEYS: Final = (
     "python-module",
 )
 _POOL_IMAGE_KEYS: Final = {
-    "local-package-path", "script", "requirements", "extra-packages", "extra-dirs", "output-image-uri"
-}  # fmt: skip
+    "local-package-path",
+    "script",
+    "requirements",
+    "extra-packages",
+    "extra-dirs",
+    "output-image-uri",
+}
 """With these, gcloud builds an image on the user's machine."""
 _POOL: Final = (
     "A worker pool: machine-type=…,replica-count=…,container-image-uri=… May be repeated."
@@ -203,7 +232,7 @@ FLAGS: Final[Mapping[str, Flag]] = {
     "kms_keyring": Flag("Key ring of --kms-key.", "RING", panel=_PLACE),
     "kms_location": Flag("Location of --kms-key.", "LOCATION", panel=_PLACE),
     "kms_project": Flag("Project of --kms-key; default: --project.", "PROJECT", panel=_PLACE),
-    "scale_tier": Flag(_TIERS, "TIER", "trainingInput.scaleTier", panel="VMs", parse=_enum),
+    "scale_tier": Flag(_TIERS, "TIER", "trainingInput.scaleTier", panel=_VMS, parse=_enum),
     **_role_flags("master", "master", "the master"),
     **_role_flags("worker", "worker", "the workers"),
     **_role_flags("parameter_server", "parameterServer", "the parameter servers"),
@@ -267,9 +296,10 @@ def apply_flags(
     paths = {
         name: FLAGS[name].training if kind is AI_PLATFORM else FLAGS[name].vertex for name in values
     }
-    if unknown := [
+    unknown = [
         _option(name) for name, path in paths.items() if path is None and FLAGS[name].has_field
-    ]:
+    ]
+    if unknown:
         raise PermanentError(
             f"{', '.join(unknown)}: a {kind.title} has no field for it. Leave it out"
         )
@@ -292,8 +322,11 @@ def _with_whole_key(given: Mapping[str, Any]) -> dict[str, Any]:
     }
     others = {name: value for name, value in given.items() if name not in _KMS_PARTS}
     key = parts.get("kms_key") or ""
-    if "/" not in key and set(parts) - {"kms_project"}:
-        if missing := [_option(name) for name in _KMS_PARTS if not parts.get(name)]:
+    is_whole = "/" in key
+    has_parts = bool(set(parts) - {"kms_project"})
+    if has_parts and not is_whole:
+        missing = [_option(name) for name in _KMS_PARTS if not parts.get(name)]
+        if missing:
             raise PermanentError(
                 f"--kms-key: encryption key not fully specified. Give {', '.join(missing)} as well"
             )
@@ -304,17 +337,16 @@ def _with_whole_key(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parse(name: str, value: object) -> object:
-    flag, option = FLAGS[name], _option(name)
-    if isinstance(value, bool) or (isinstance(value, list) and flag.type is str):
+    flag = FLAGS[name]
+    is_parsed = isinstance(value, list) and flag.type is str  # arguments after --
+    if isinstance(value, bool) or is_parsed:
         return value
     try:
-        return (
-            [flag.parse(item) for item in value]
-            if isinstance(value, list)
-            else flag.parse(str(value))
-        )
+        if isinstance(value, list):
+            return [flag.parse(item) for item in value]
+        return flag.parse(str(value))
     except ValueError as error:
-        raise PermanentError(f"{option}: {value!r} is not valid: {error}") from None
+        raise PermanentError(f"{_option(name)}: {value!r} is not valid: {error}") from None
 
 
 def _option(name: str) -> str:

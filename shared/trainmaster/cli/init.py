@@ -87,18 +87,15 @@ def init(
         raise PermanentError(
             f"--api: {api!r} is not an address. Example: --api https://api-x-uc.a.run.app"
         )
-    before = (
-        stored.get("installation", "")
-        if (stored := remembered()).get("project") == project
-        else None
-    )
+    stored = remembered()
+    before = stored.get("installation", "") if stored.get("project") == project else None
+    if installation is None:
+        installation = os.environ.get(INSTALLATION, before or "")
     try:
-        name = checked(
-            os.environ.get(INSTALLATION, before or "") if installation is None else installation
-        )
+        name = checked(installation)
     except ValueError as error:
         raise PermanentError(f"--installation: {error}") from None
     new = {"project": project, "bucket": bucket, "region": region, "api": api, "installation": name}
     kept = stored if before == name else {"bucket": f"{project}-{own('trainmaster', name)}"}
-    remember({**kept, **{name: value for name, value in new.items() if value}})
+    remember({**kept, **{field: value for field, value in new.items() if value}})
     say(f"{file()} has the installation in {project}. Check it: trainmaster doctor")

@@ -1,5 +1,7 @@
-"""The installation that a command works with: the one that the environment names, else the running
-local stack, else the one that `trainmaster init` has remembered.
+"""The installation that a command works with.
+
+It is the one that the environment names, else the running local stack, else the one that
+`trainmaster init` has remembered.
 """
 
 from __future__ import annotations
@@ -80,7 +82,8 @@ def gcloud_property(name: str) -> str:
 
     Source: `gcloud topic configurations`: the environment comes before the active configuration.
     """
-    if value := os.environ.get(f"CLOUDSDK_CORE_{name.upper()}"):
+    value = os.environ.get(f"CLOUDSDK_CORE_{name.upper()}")
+    if value:
         return value
     folder = Path(os.environ.get("CLOUDSDK_CONFIG") or Path.home() / ".config" / "gcloud")
     parser = configparser.ConfigParser(interpolation=None)

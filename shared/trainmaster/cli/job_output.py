@@ -76,14 +76,16 @@ def trial_table(tuning: Tuning, trials: Iterable[Trial]) -> tuple[list[str], lis
     ]
     rows = []
     for trial in trials:
-        latest = [f"{trial.latest.value:g}", str(trial.latest.step)] if trial.latest else ["", ""]
-        rows.append([str(trial.number), trial.state, *latest, *trial.values])
+        value = f"{trial.latest.value:g}" if trial.latest else ""
+        step = str(trial.latest.step) if trial.latest else ""
+        rows.append([str(trial.number), trial.state, value, step, *trial.values])
     return columns, rows
 
 
 def entry_row(entry: LedgerEntry) -> list[str]:
     """Return a ledger entry as a row of a table."""
-    decision, at = entry.decision, entry.at.strftime("%H:%M:%S.%f")[:-3]
+    decision = entry.decision
+    at = entry.at.strftime("%H:%M:%S.%f")[:-3]  # to the millisecond
     return [at, entry.key, str(int(decision.rule)), decision.action.kind, decision.text]
 
 

@@ -87,11 +87,13 @@ def list_jobs(
     """List jobs, the newest first."""
     only = job_filter(state, user, mine, label)
     store = open_store()
-    start = find_job(store, after).job if after is not None else None
-    jobs = store.recent_jobs(
-        limit + 1, JobPosition(start.created_at, start.job_id) if start else None, only
-    )
-    has_more, jobs = len(jobs) > limit, jobs[:limit]
+    position = None
+    if after is not None:
+        start = find_job(store, after).job
+        position = JobPosition(start.created_at, start.job_id)
+    jobs = store.recent_jobs(limit + 1, position, only)
+    has_more = len(jobs) > limit
+    jobs = jobs[:limit]
     print_result(
         form,
         (job_view(job, project=settings().project) for job in jobs),
@@ -123,11 +125,9 @@ def describe(
     state = find_job(store, job_id)
     report = read_report(store.ledger(job_id))
     view = _view(state, report)
-    progress = (
-        read_metrics(read_progress, state.job, "how far the job is")
-        if state.job.started_at
-        else None
-    )
+    progress = None
+    if state.job.started_at:
+        progress = read_metrics(read_progress, state.job, "how far the job is")
     if progress:
         view[EXTENSION]["progress"] = progress.view()
     recorded = _recorded_goodput(store, state.job) if goodput else None
@@ -140,16 +140,22 @@ def describe(
     print_summary(state.job, view, extension, _usage_of(state.job).words)
     if progress:
         say(f"progress: {progress.words(datetime.now(UTC))}")
-    for line in report_lines(report) if report else ():
-        say(line)
+    _print_report(report)
     if recorded:
         say(f"recorded by the program: {recorded.words}")
-    if idle := idle_gpus_of(state.job):
+    idle = idle_gpus_of(state.job)
+    if idle:
         say(f"GPUs: {idle}")
     if state.job.tuning is not None:
         print_trials(state.job.tuning)
     else:
         print_replicas(extension["replicas"], job_has_ended=state.job.state.is_terminal)
+
+
+def _print_report(report: CostReport | None) -> None:
+    if report is not None:
+        for line in report_lines(report):
+            say(line)
 
 
 @app.command()
@@ -165,26 +171,29 @@ def compare(
     """Show jobs side by side: what became of them, and what differs between their specs."""
     store = open_store()
     jobs = [find_job(store, job_id).job for job_id in chosen_ids(job_ids)]
-    shown, differences = side_by_side([_facts(store, job) for job in jobs]), spec_differences(jobs)
+    outcomes = side_by_side([_facts(store, job) for job in jobs])
+    differences = spec_differences(jobs)
     ids = [job.job_id for job in jobs]
     if form is Format.JSON:
-        print_json({"jobs": ids, "facts": shown, "spec": differences})
+        print_json({"jobs": ids, "facts": outcomes, "spec": differences})
         return
-    for title, rows in (("", shown), ("spec", differences)):
+    for title, rows in (("", outcomes), ("spec", differences)):
         if rows:
-            print_table(
-                [title, *ids],
-                [[name, *(value or "-" for value in values)] for name, values in rows.items()],
-            )
+            cells = [[name, *map(_cell_of_comparison, values)] for name, values in rows.items()]
+            print_table([title, *ids], cells)
     if not differences:
         say("The specs do not differ.")
 
 
+def _cell_of_comparison(value: str | None) -> str:
+    return value or "-"
+
+
 def _facts(store: Store, job: Job) -> dict[str, str]:
     entries = store.ledger(job.job_id)
-    progress = (
-        read_metrics(read_progress, job, f"how far {job.job_id} is") if job.started_at else None
-    )
+    progress = None
+    if job.started_at:
+        progress = read_metrics(read_progress, job, f"how far {job.job_id} is")
     return dict(facts(job, entries, read_report(entries), progress, datetime.now(UTC)))
 
 
@@ -199,10 +208,10 @@ def wait_command(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
     if form is Format.JSON:
         print_json(_view(state, report))
     else:
-        say(
-            f"{job_id}: {state.job.state}"
-            + (f": {state.job.error_message}" if state.job.error_message else "")
-        )
+        end = f"{job_id}: {state.job.state}"
+        if state.job.error_message:
+            end += f": {state.job.error_message}"
+        say(end)
         if report is not None and report.goodput.paid_s:
             say(final_sentence(report))
     raise typer.Exit(exit_status(state))
@@ -210,11 +219,11 @@ def wait_command(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
 
 @app.command()
 def cancel(job_id: JobId) -> None:
-    """Cancel a job and delete its VMs.
-
-    A job that has ended stays as it is, which is not an error.
+    """Cancel a job and delete its VMs. A job that has ended stays as it is, which is not an
+    error.
     """
-    find_job(store := open_store(), job_id)
+    store = open_store()
+    find_job(store, job_id)  # a job that does not exist is an error
     from trainmaster.flows.user_requests import cancel_job
     from trainmaster.wiring.core_services import deps
 
@@ -225,7 +234,8 @@ def cancel(job_id: JobId) -> None:
 @app.command()
 def ledger(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
     """Show every event of a job in the order of its commits, with the decision and its rule."""
-    find_job(store := open_store(), job_id)
+    store = open_store()
+    find_job(store, job_id)  # a job that does not exist is an error
     entries = store.ledger(job_id)
     columns = ["at", "event", "rule", "decision", "why"]
     print_result(form, map(entry_json, entries), columns, [entry_row(entry) for entry in entries])
@@ -251,14 +261,16 @@ def _view(state: State, report: CostReport | None) -> dict[str, Any]:
     view = job_view(state.job, state.replicas, settings().project, _usage_of(state.job))
     if report is not None:
         view[EXTENSION] |= report_view(report)
-    if link := console_link(settings().console_address, state.job.job_id):
+    link = console_link(settings().console_address, state.job.job_id)
+    if link:
         view[EXTENSION]["console"] = link
     return view
 
 
 def read_report(entries: Sequence[LedgerEntry]) -> CostReport | None:
-    """Return machine time and cost until now; None for a tuning job, or if the job's history has
-    expired.
+    """Return machine time and cost until now.
+
+    None: it is a tuning job, or the job's history has expired.
     """
     from trainmaster.wiring.price_list import price_list
     from trainmaster.wiring.prices import checkpoint_times
@@ -289,7 +301,8 @@ def _recorded_goodput(store: Store, job: Job) -> RecordedGoodput | None:
 
 def idle_gpus_of(job: Job) -> str:
     """Return a sentence about idle GPUs; empty if there are none, or if metrics cannot be read."""
-    if job.state is not JobState.RUNNING or not any(group.accelerator for group in job.plan.groups):
+    has_gpus = any(group.accelerator for group in job.plan.groups)
+    if job.state is not JobState.RUNNING or not has_gpus:
         return ""
     from trainmaster.presentation.utilization import read_idle_gpus
 

@@ -1,5 +1,6 @@
-"""Groups of commands, each of which is imported when it is used: a list of commands imports none of
-them.
+"""Groups of commands, each of which is imported when it is used.
+
+A list of the commands imports none of them.
 """
 
 from __future__ import annotations
@@ -29,13 +30,11 @@ class LazyCommand:
     def load(self, name: str) -> Any:
         """Return the command. Raises ModuleNotFoundError if a package of an extra is missing."""
         own_name = name.replace("-", "_")
-        value = getattr(
-            import_module(f"trainmaster.cli.{self.module or own_name}"), self.attribute or own_name
-        )
+        module = import_module(f"trainmaster.cli.{self.module or own_name}")
+        value = getattr(module, self.attribute or own_name)
         app = value if isinstance(value, typer.Typer) else typer.Typer(add_completion=False)
-        app.rich_markup_mode = (
-            None  # rich, which draws frames around help texts, takes half a second to import
-        )
+        # rich, which draws frames around help texts, takes half a second to import.
+        app.rich_markup_mode = None
         if app is not value:
             app.command(
                 cls=self._command_class(),

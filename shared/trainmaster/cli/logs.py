@@ -1,6 +1,4 @@
-"""`trainmaster logs JOB [--follow]`: the log of a job's replicas and of the service, from Cloud
-Logging.
-"""
+"""`trainmaster logs JOB [--follow]`: the log of a job's replicas and of the service."""
 
 from __future__ import annotations
 
@@ -77,9 +75,13 @@ def logs(
     begin = job.created_at - timedelta(minutes=1)
     if since is not None:
         begin = max(begin, datetime.now(UTC) - timedelta(seconds=parse_duration(since)))
-    filters = [f'{TASK}="{task}"'] if task is not None else []
-    filters += [f'{TRIAL}="{trial_number(job_id)}"'] if trial_number(job_id) else []
-    filters += [f"severity>={severity.upper()}"] if severity is not None else []
+    filters: list[str] = []
+    if task is not None:
+        filters.append(f'{TASK}="{task}"')
+    if trial_number(job_id):
+        filters.append(f'{TRIAL}="{trial_number(job_id)}"')
+    if severity is not None:
+        filters.append(f"severity>={severity.upper()}")
     since_text = begin.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     reader = LogReader(with_retries(log_entries().page), public_id(job_id), filters, since_text)
     show = shower(form, raw=raw)
@@ -98,8 +100,9 @@ def settle_time() -> timedelta:
 
 
 def history_end(job: Job, now: datetime) -> datetime | None:
-    """Return the time before which the log does not grow any more; None: the job has ended, and its
-    log is complete.
+    """Return the time before which the log no longer grows.
+
+    None: the job has ended, and its log is complete.
     """
     late = settle_time() + timedelta(seconds=LATE_LINES_S)
     if job.ended_at is not None and now - job.ended_at > late:
@@ -108,9 +111,7 @@ def history_end(job: Job, now: datetime) -> datetime | None:
 
 
 def with_retries(page: ReadPage, sleep: Callable[[float], None] = time.sleep) -> ReadPage:
-    """Return a function that calls `page` until no transient error occurs, and reports
-    each retry.
-    """
+    """Return a function that repeats `page` after transient errors, and reports each retry."""
 
     def page_with_retries(filter_text: str, token: str) -> tuple[Sequence[Mapping[str, Any]], str]:
         while True:
@@ -152,18 +153,28 @@ def follow_log(
         for lines in reader.read_new(now - settle if is_google else None):
             show(lines)
             has_lines = True
-        if ended_at and not has_lines and now - ended_at > settle + timedelta(seconds=LATE_LINES_S):
+        late = settle + timedelta(seconds=LATE_LINES_S)
+        is_complete = ended_at is not None and now - ended_at > late
+        if is_complete and not has_lines:
             return
         sleep(poll_s)
 
 
 def shower(form: Format, *, raw: bool) -> Callable[[Iterable[LogLine]], None]:
-    """Return the function that prints lines; without `raw`, no control character of a program
-    reaches the output.
+    """Return the function that prints lines.
+
+    Without `raw`, no control character of a program reaches the output.
     """
     is_terminal = sys.stdout.isatty()
-    texts = _json if form is Format.JSON else _coloured if is_terminal else _plain
-    safe = str if raw else make_visible if is_terminal else printable
+    if form is Format.JSON:
+        texts = _json
+    elif is_terminal:
+        texts = _coloured
+    else:
+        texts = _plain
+    safe: Callable[[str], str] = make_visible if is_terminal else printable
+    if raw:
+        safe = str
 
     def show(lines: Iterable[LogLine]) -> None:
         sys.stdout.write("".join(f"{safe(text)}\n" for text in texts(lines)))
@@ -174,24 +185,22 @@ def shower(form: Format, *, raw: bool) -> Callable[[Iterable[LogLine]], None]:
 
 def _plain(lines: Iterable[LogLine]) -> Iterator[str]:
     """Yield each line of a message as a line of its own, as gcloud does."""
-    return (
-        f"{line.timestamp[:23]}Z  {line.severity:<8} {line.source:<18} {text}"
-        for line in lines
-        for text in line.message.splitlines() or [""]
-    )
+    for line in lines:
+        for text in line.message.splitlines() or [""]:
+            yield f"{line.timestamp[:23]}Z  {line.severity:<8} {line.source:<18} {text}"
 
 
 def _coloured(lines: Iterable[LogLine]) -> Iterator[str]:
-    return (
-        f"\x1b[2m{line.timestamp[11:23]}\x1b[0m  \x1b[36m{line.source:<18}\x1b[0m "
-        f"\x1b[{COLOURS.get(line.severity, '0')}m{text}\x1b[0m"
-        for line in lines
-        for text in line.message.splitlines() or [""]
-    )
+    for line in lines:
+        time_of_day = f"\x1b[2m{line.timestamp[11:23]}\x1b[0m"
+        source = f"\x1b[36m{line.source:<18}\x1b[0m"
+        colour = COLOURS.get(line.severity, "0")
+        for text in line.message.splitlines() or [""]:
+            yield f"{time_of_day}  {source} \x1b[{colour}m{text}\x1b[0m"
 
 
 def _json(lines: Iterable[LogLine]) -> Iterator[str]:
-    always, if_any = ("timestamp", "severity", "task", "message"), ("trial", "payload")
     for line in lines:
-        names = (*always, *(name for name in if_any if getattr(line, name)))
+        names = ["timestamp", "severity", "task", "message"]
+        names += [name for name in ("trial", "payload") if getattr(line, name)]
         yield json.dumps({name: getattr(line, name) for name in names}, ensure_ascii=False)

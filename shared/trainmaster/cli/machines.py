@@ -1,6 +1,4 @@
-"""`trainmaster machines`: what jobs can use, what it costs, and which zones of the installation
-have it.
-"""
+"""`trainmaster machines`: what jobs can use, what it costs, and which zones have it."""
 
 from __future__ import annotations
 
@@ -70,7 +68,7 @@ def machines(
         "spot",
         "zones",
     )
-    print_table(columns, [[_cell(value) for value in row.values()] for row in rows])
+    print_table(columns, [list(map(_cell, row.values())) for row in rows])
     if not isinstance(prices, Unknown):
         place = f"{regions[0]}, {prices.currency} per hour, without boot disks"
         say(f"list prices of {prices.fetched_at:%Y-%m-%d} in {place}")
@@ -86,7 +84,7 @@ def _rows() -> Iterator[Row]:
     """Yield a row for each listed machine type, each GPU that can be attached, and each TPU VM."""
     yield from map(_row, MACHINE_TYPES.values())
     for api_name, gpu in GPU_NAMES.items():
-        counts = sorted({count for row in GPUS[gpu].counts.values() for count in row})
+        counts = sorted(set().union(*GPUS[gpu].counts.values()))
         if counts and api_name not in RETIRED_GPUS:
             yield _cells(f"{_ATTACHED}{gpu}", f"{', '.join(map(str, counts))} x {gpu}")
     for generation, table in GENERATIONS.items():
@@ -103,10 +101,8 @@ def _rows() -> Iterator[Row]:
 
 
 def _row(machine: MachineType) -> Row:
-    family, gpus = (
-        machine.family,
-        f"{machine.gpu.count} x {machine.gpu.type}" if machine.gpu else "",
-    )
+    family = machine.family
+    gpus = f"{machine.gpu.count} x {machine.gpu.type}" if machine.gpu else ""
     memory = None if machine.memory_gib is None else float(machine.memory_gib)
     row = _cells(
         machine.name, gpus, machine.vcpus, memory, machine.local_ssd_gib or None, family.nics
@@ -124,14 +120,18 @@ def _cells(
     zones: list[str] | None = None,
 ) -> Row:
     """Return a row. None: not known, or different from job to job. `zones`: all that have a TPU."""
-    size = {
+    return {
         "machine": machine,
         "vcpus": vcpus,
         "memoryGib": memory_gib,
         "accelerators": accelerators,
+        "localSsdGib": ssd_gib,
+        "networkInterfaces": nics,
+        "sold": list(_SALES.values()),
+        "onDemand": None,
+        "spot": None,
+        "zones": zones,
     }
-    sale = {"sold": list(_SALES.values()), "onDemand": None, "spot": None, "zones": zones}
-    return {**size, "localSsdGib": ssd_gib, "networkInterfaces": nics, **sale}
 
 
 def _find(name: str) -> MachineType:
@@ -149,10 +149,10 @@ def _find(name: str) -> MachineType:
 def _ask_installation(
     regions: list[str],
 ) -> tuple[list[str], PriceList | Unknown, Mapping[str, list[str]] | None]:
-    """Return regions, prices, and the zones of each machine type or GPU. None: the zones are not
-    known.
+    """Return regions, prices, and the zones of each machine type or GPU.
 
-    Without an installation, no regions are all regions.
+    None: the zones are not known. `regions`: requested ones; empty: those of the installation.
+    Without an installation, an empty list that is returned means all regions.
     """
     for region in regions:
         if region not in REGION_ZONES:
@@ -168,14 +168,16 @@ def _ask_installation(
     from trainmaster.wiring.price_list import price_list
 
     regions = regions or sorted(settings().regions) or [DEFAULT_REGION]
-    prices, inspection = price_list(), open_inspection(settings())
+    prices = price_list()
+    inspection = open_inspection(settings())
     if isinstance(prices, Unknown):
         complain(f"Prices are not known: {prices.reason}")
     offers: dict[str, list[str]] = {}
     try:
-        for zone in (zone for region in regions for zone in REGION_ZONES.get(region, ())):
-            for offer in inspection.offers(zone):
-                offers.setdefault(offer, []).append(zone)
+        for region in regions:
+            for zone in REGION_ZONES.get(region, ()):
+                for offer in inspection.offers(zone):
+                    offers.setdefault(offer, []).append(zone)
     except InspectionError as error:
         complain(f"Zones are not known: {error}")
         return regions, prices, None
@@ -190,13 +192,12 @@ def _add_prices_and_zones(
 ) -> None:
     offer = row["machine"].removeprefix(_ATTACHED)
     for key, pricing in {"onDemand": Pricing.ON_DEMAND, "spot": Pricing.SPOT}.items():
-        price = (
-            prices
-            if isinstance(prices, Unknown)
-            else list_price(offer, regions[0], prices, pricing)
-        )
         is_sold = key == "spot" or _SALES[Sale.ON_DEMAND] in row["sold"]
-        row[key] = f"{price:.4f}" if isinstance(price, Decimal) and is_sold else None
+        if isinstance(prices, Unknown) or not is_sold:
+            continue
+        price = list_price(offer, regions[0], prices, pricing)
+        if isinstance(price, Decimal):
+            row[key] = f"{price:.4f}"
     if row["zones"] is not None:
         row["zones"] = [
             zone for zone in row["zones"] if not regions or zone.rpartition("-")[0] in regions
@@ -206,6 +207,8 @@ def _add_prices_and_zones(
 
 
 def _cell(value: object) -> str:
+    if value is None:
+        return ""
     if isinstance(value, list):
         return ", ".join(value)
-    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,7 +1,11 @@
 """The `trainmaster` program: all commands, and expected errors as one line and an exit status.
 
-Exit status: 0 success · 1 failure, with the reason on standard error · 2 wrong usage · 130
-interrupted.
+Exit status:
+
+    0    success
+    1    failure, with the reason on standard error
+    2    wrong usage
+    130  interrupted
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@ No tool writes a file or runs a command.
 
 With a budget, all jobs with one label together cost at most an amount, whoever submits them:
 
-    submit ──► the label's jobs + this one ≤ amount? ──► create ──► the same again, with what was
-    created meanwhile
+    submit ──► the label's jobs + this one ≤ amount? ──► create
+                 ▲                                         │ again, with what was created meanwhile
+                 └─────────────────────────────────────────┘
 
 Of jobs that two servers create at one time, both cancel the later ones that are too many.
 """
@@ -14,11 +15,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from inspect import signature
-from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Annotated, Any, Final
@@ -91,7 +91,8 @@ def mcp(budget: Limit = None) -> None:
     read their logs.
     """
     require_package("mcp", "mcp")
-    store, client = open_store(), Client()
+    store = open_store()
+    client = Client()
     from trainmaster.wiring.price_list import price_list
 
     chosen = None if budget is None else read_budget(budget, client, store, price_list())
@@ -158,13 +159,13 @@ class Budget:
 
         `before`: jobs that stay.
         """
-        jobs, known = self.jobs(), {job.job_id for job in before}
-        left = (
-            self.limit.amount
-            + ROUNDING
-            - sum(self._amount(job) for job in jobs if job.job_id in known)
-        )
-        for job in (job for job in jobs if job.job_id not in known):
+        jobs = self.jobs()
+        known_ids = {job.job_id for job in before}
+        known_amounts = [self._amount(job) for job in jobs if job.job_id in known_ids]
+        left = self.limit.amount + ROUNDING - sum(known_amounts)
+        for job in jobs:
+            if job.job_id in known_ids:
+                continue
             if not job.state.is_terminal and self._amount(job) > left:
                 self.client.cancel(address_of(job))
             else:
@@ -172,19 +173,17 @@ class Budget:
 
     def _amount(self, job: Job) -> float:
         """Return the job's cap, or what it has cost, which is not known of tuning jobs."""
-        amount, cap = self._cap(job.plan.cap, job.job_id), job.plan.cap
-        if (
-            job.state.is_terminal
-            and not job.tuning
-            and cap
-            and cap.rates
-            and job.job_id not in self._costs
-        ):
-            entries = self.store.ledger(job.job_id)
-            self._costs[job.job_id] = (
-                spent_at_most(cap, entries, datetime.now(UTC)) if entries else amount
-            )
-        return self._costs.get(job.job_id, amount)
+        if job.job_id in self._costs:
+            return self._costs[job.job_id]
+        cap = job.plan.cap
+        amount = self._cap(cap, job.job_id)
+        if cap is None or not cap.rates or job.tuning or not job.state.is_terminal:
+            return amount
+        entries = self.store.ledger(job.job_id)
+        if entries:
+            amount = spent_at_most(cap, entries, datetime.now(UTC))
+        self._costs[job.job_id] = amount
+        return amount
 
     def _cap(self, cap: Cap | None, what: str) -> float:
         if cap is None or cap.currency != self.limit.currency:
@@ -200,15 +199,19 @@ def read_budget(text: str, client: Client, store: Store, prices: PriceList | Unk
 
     Raises PermanentError, also for another currency than that of the prices.
     """
-    if not (found := _BUDGET.fullmatch(text)) or not float(found[2]):
+    match = _BUDGET.fullmatch(text)
+    amount = float(match[2]) if match else 0.0
+    if match is None or amount == 0:
         rule = "must be a label (a-z, 0-9, _ and -), an amount above 0 and a currency"
         raise PermanentError(f"--budget: {rule}, not {text!r}. Example: --budget agents:20USD")
-    if not isinstance(prices, Unknown) and prices.currency != found[3]:
+    name = match[1]
+    currency = match[3]
+    if not isinstance(prices, Unknown) and prices.currency != currency:
         raise PermanentError(
-            f"--budget: must be in {prices.currency}, as the list prices are, not in {found[3]}"
+            f"--budget: must be in {prices.currency}, as the list prices are, not in {currency}"
         )
-    only = JobFilter(labels=(Label(LABEL, found[1]),))
-    return Budget(found[1], Cap(float(found[2]), found[3]), only, client, store)
+    only = JobFilter(labels=(Label(LABEL, name),))
+    return Budget(name, Cap(amount, currency), only, client, store)
 
 
 def address_of(job: Job) -> str:
@@ -243,41 +246,35 @@ class Tools:
         """Compare what jobs would cost, without submitting them: the list price of each document,
         by its number.
         """
-        jobs = (_read(text, f"document {number}")[0] for number, text in enumerate(documents, 1))
-        lines = (
-            (f"{number}: {each}", each)
-            for number, job in enumerate(jobs, 1)
-            for each in job_findings(job)
-        )
-        return _answer(
-            (line for line, each in lines if each.status == "FIX" or "price" in each.what),
-            continuation,
-        )
+
+        def lines() -> Iterator[str]:
+            for number, document in enumerate(documents, 1):
+                job, _ = _read(document, f"document {number}")
+                for finding in job_findings(job):
+                    if finding.status == "FIX" or "price" in finding.what:
+                        yield f"{number}: {finding}"
+
+        return _answer(lines(), continuation)
 
     def submit(self, document: Text) -> str:
-        """Submit a job, which costs money.
-
-        With a budget, the job needs `trainmaster.maxCost`. If no answer came from the API, the job
-        may have been created: look at `status`.
+        """Submit a job, which costs money. With a budget, the job needs `trainmaster.maxCost`. If
+        no answer came from the API, the job may have been created: look at `status`.
         """
         job, region = _read(document)
         created = (self.budget or self.client).submit(job, region)
         return f"{created.address} is {created.state}."
 
     def status(self, job: Address = "", continuation: Continuation = 0) -> str:
-        """Show a job's state, times, trials and error.
-
-        Without a job: the newest jobs, and what the budget has left.
+        """Show a job's state, times, trials and error. Without a job: the newest jobs, and what the
+        budget has left.
         """
         if not job:
-            found = self.store.recent_jobs(
-                20, None, self.budget.only if self.budget else JobFilter()
-            )
-            jobs = [f"{address_of(job)}: {job.state}" for job in found]
-            return _answer(
-                [self.budget.words(self.budget.jobs()), *jobs] if self.budget else jobs,
-                continuation,
-            )
+            only = self.budget.only if self.budget else JobFilter()
+            newest = self.store.recent_jobs(20, None, only)
+            lines = [f"{address_of(stored)}: {stored.state}" for stored in newest]
+            if self.budget:
+                lines.insert(0, self.budget.words(self.budget.jobs()))
+            return _answer(lines, continuation)
         now = self.client.describe(job)
         times = (
             f"{name}: {value}" for name, value in now.document.items() if name.endswith("Time")
@@ -298,9 +295,8 @@ class Tools:
 
     def logs(self, job: Address, minutes: Minutes = 0, continuation: Continuation = 0) -> str:
         """Read a job's log, the oldest line first."""
-        lines = self.client.logs(
-            job, since=datetime.now(UTC) - timedelta(minutes=minutes) if minutes else None
-        )
+        since = datetime.now(UTC) - timedelta(minutes=minutes) if minutes else None
+        lines = self.client.logs(job, since=since)
         texts = (
             f"{line.timestamp[:19]} {line.severity} {line.source} {line.message}" for line in lines
         )
@@ -321,20 +317,22 @@ def serve(tools: Tools) -> Any:
     from mcp.server.mcpserver.exceptions import ToolError
     from mcp.types import ToolAnnotations
 
-    asking = (tools.formats, tools.check, tools.compare_cost, tools.status, tools.why, tools.logs)
-    known = {tool.__name__: tool for tool in (*asking, tools.submit, tools.cancel)}
+    reading = (tools.formats, tools.check, tools.compare_cost, tools.status, tools.why, tools.logs)
+    known = {tool.__name__: tool for tool in (*reading, tools.submit, tools.cancel)}
 
     class Server(MCPServer[Any]):
         async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
             accepted = signature(known[name]).parameters if name in known else arguments
-            if unknown := arguments.keys() - accepted.keys():
+            unknown = arguments.keys() - accepted.keys()
+            if unknown:
                 raise ToolError(
                     _cut(f"{name} has no {', '.join(sorted(unknown))}, but {', '.join(accepted)}")
                 )
             try:
                 return await super().call_tool(name, arguments, context)
             except ToolError as error:
-                if problem := _known_problem(error.__cause__):
+                problem = _known_problem(error.__cause__)
+                if problem:
                     raise ToolError(_cut(problem)) from error.__cause__
                 raise
 
@@ -342,7 +340,7 @@ def serve(tools: Tools) -> Any:
         "trainmaster", instructions=f"Training on Google Cloud. {UNTRUSTED}", log_level="ERROR"
     )
     for tool in known.values():
-        hints = ToolAnnotations(read_only_hint=tool in asking)
+        hints = ToolAnnotations(read_only_hint=tool in reading)
         server.add_tool(tool, annotations=hints, structured_output=False)
     return server
 
@@ -371,19 +369,24 @@ def _read(document: str, name: str = "document") -> tuple[dict[str, Any], str | 
 def _answer(lines: Iterable[str], continuation: int = 0, mark: str = "") -> str:
     """Return the lines from number `continuation` on that have room.
 
-    No text can end what is marked: each line is.
+    `mark`: beginning of each line of untrusted text, which therefore cannot end the marked part.
     """
-    whole = (line for text in lines for line in printable(text).splitlines())
-    parts = (
-        line[start:][:LINE_CHARS_MAX]
-        for line in whole
-        for start in range(0, len(line) or 1, LINE_CHARS_MAX)
-    )
-    shown, chars = [UNTRUSTED] if mark else [], _ROOM
-    for number, part in enumerate(islice(parts, continuation, None), continuation):
+    shown = [UNTRUSTED] if mark else []
+    chars = _ROOM
+    for number, part in enumerate(_parts(lines)):
+        if number < continuation:
+            continue
         chars += len(mark + part) + 1
         if chars > CHARS_MAX:
             shown.append(f"There is more: continuation {number}.")
             break
         shown.append(mark + part)
     return "\n".join(shown) or "Nothing."
+
+
+def _parts(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the lines of texts, long ones in parts."""
+    for text in texts:
+        for line in printable(text).splitlines():
+            for start in range(0, len(line) or 1, LINE_CHARS_MAX):
+                yield line[start : start + LINE_CHARS_MAX]

@@ -32,9 +32,7 @@ def read_metrics(
 
     try:
         return read(metric_reader(EXTRA_S), job, datetime.now(UTC))
-    except (
-        PermanentError,
-        TemporaryError,
-    ) as error:  # it is worth a warning, not the end of the command
+    except (PermanentError, TemporaryError) as error:
+        # The line is missing then; the command continues.
         warn(f"Cannot find out {what}: {error}")
         return None

@@ -10,9 +10,8 @@ from trainmaster.cli.output import Format, print_result
 
 
 def orphans(form: OutputFormat = Format.TABLE) -> None:
-    """List VMs and TPU nodes without a live job.
-
-    An orphan is deleted if it is still one a minute later.
+    """List VMs and TPU nodes without a live job. An orphan is deleted if it is still one a minute
+    later.
     """
     listed = open_store().orphans()
     rows = [

@@ -1,6 +1,4 @@
-"""How commands print: coloured and fitted to the width at a terminal, plain and complete everywhere
-else.
-"""
+"""How commands print: coloured and fitted at a terminal, plain and complete everywhere else."""
 
 from __future__ import annotations
 
@@ -43,8 +41,9 @@ def complain(line: str) -> None:
 
 
 def _safe(line: str, stream: TextIO) -> str:
-    """Texts of programs are in many lines, and what is written to a file or a pipe reaches a
-    terminal later.
+    """Return the line without what could harm a terminal.
+
+    Many lines contain texts of programs, and a file or a pipe may reach a terminal later.
     """
     return make_visible(line) if stream.isatty() else printable(line)
 
@@ -64,9 +63,7 @@ def print_result(
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table: fitted to the terminal, otherwise with aligned columns of full width, for grep
-    and awk.
-    """
+    """Print a table, fitted to a terminal; elsewhere of full width, for grep and awk."""
     if sys.stdout.isatty():
         if rows:
             from rich.console import Console
@@ -76,7 +73,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
             say("none")
         return
     lines = [[column.upper() for column in columns], *rows]
-    widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     for line in lines:
         say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 

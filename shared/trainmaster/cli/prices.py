@@ -13,7 +13,7 @@ from trainmaster.cli.output import Format, complain, print_json, print_table, sa
 from trainmaster.core.machines.machine_types import MACHINE_TYPES
 from trainmaster.cost.machine_price import list_price
 from trainmaster.cost.price_list import PriceList, make_price_file, write_price_list
-from trainmaster.cost.sku import Unknown
+from trainmaster.cost.sku import Sku, Unknown
 from trainmaster.cost.sku_resources import Pricing
 from trainmaster.errors import PermanentError
 from trainmaster.presentation.cost_view import money_words
@@ -50,14 +50,15 @@ def update(
 
     uri = price_list_uri()
     catalogue = price_catalogue(api_key)
-    skus = [
-        sku for service in SERVICES.values() for sku in catalogue.skus(service, currency.upper())
-    ]
+    skus: list[Sku] = []
+    for service in SERVICES.values():
+        skus += catalogue.skus(service, currency.upper())
     catalogue.close()
     file = make_price_file(skus, datetime.now(UTC), "Cloud Billing catalogue")
     objects().write(uri, write_price_list(file), content_type="application/json")
     resources = {entry.resource for entry in file.prices}
-    regions = {region for entry in file.prices for region in entry.regions} - {"global"}
+    places = set().union(*(entry.regions for entry in file.prices))
+    regions = places - {"global"}
     say(
         f"{uri}: prices of {len(resources)} resources in {len(regions)} regions, in {file.currency}"
     )
@@ -90,14 +91,21 @@ def list_prices(
     prices = price_list()
     if isinstance(prices, Unknown):
         raise PermanentError(f"prices are not known: {prices.reason}")
-    if region not in (known := {place for _, place, _ in prices.prices}):
+    known = {place for _, place, _ in prices.prices}
+    if region not in known:
         raise PermanentError(
             f"--region: no price in {region!r} is stored, but in {', '.join(sorted(known))}"
         )
     rows = [_row(name, region, prices) for name in machine_types or _names(prices, region)]
     if form is Format.JSON:
-        print_json({"currency": prices.currency, "fetchedAt": prices.fetched_at.isoformat(), "region": region,
-                    "prices": rows})  # fmt: skip
+        print_json(
+            {
+                "currency": prices.currency,
+                "fetchedAt": prices.fetched_at.isoformat(),
+                "region": region,
+                "prices": rows,
+            }
+        )
         return
     say(f"list prices of {prices.fetched_at:%Y-%m-%d} in {region}, {prices.currency} per hour")
     if prices.is_old(datetime.now(UTC)):
@@ -108,20 +116,20 @@ def list_prices(
 def _names(prices: PriceList, region: str) -> list[str]:
     """Return the machine types and accelerators that have a price in the region."""
     machines = [name for name in MACHINE_TYPES if _row(name, region, prices)["onDemand"]]
-    accelerators = {name for name, place, _ in prices.prices if place == region and " " not in name}
-    return [
-        *machines,
-        *sorted(name for name in accelerators if not name.startswith(("pd-", "local-"))),
+    resources = {name for name, place, _ in prices.prices if place == region}
+    # The other resources are parts of machines (`n1 core`), transfers and disks.
+    accelerators = [
+        name for name in resources if " " not in name and not name.startswith(("pd-", "local-"))
     ]
+    return [*machines, *sorted(accelerators)]
 
 
 def _row(name: str, region: str, prices: PriceList) -> dict[str, str]:
-    found = [
-        list_price(name, region, prices, pricing) for pricing in (Pricing.ON_DEMAND, Pricing.SPOT)
-    ]
-    note = next((price.reason for price in found if isinstance(price, Unknown)), "")
-    words = [
-        "" if isinstance(price, Unknown) else money_words(price, prices.currency, digits=4)
-        for price in found
-    ]
-    return {"machine": name, "onDemand": words[0], "spot": words[1], "note": note}
+    row = {"machine": name, "onDemand": "", "spot": "", "note": ""}
+    for column, pricing in (("onDemand", Pricing.ON_DEMAND), ("spot", Pricing.SPOT)):
+        price = list_price(name, region, prices, pricing)
+        if not isinstance(price, Unknown):
+            row[column] = money_words(price, prices.currency, digits=4)
+        elif not row["note"]:
+            row["note"] = price.reason
+    return row

@@ -1,9 +1,8 @@
-"""`jobs describe --goodput`: what Google's ml_goodput_measurement says of the steps that the
-program has recorded.
+"""`jobs describe --goodput`: what ml_goodput_measurement computes from the program's steps.
 
-The recorder of that library writes to Cloud Logging from the machine of rank 0. Its calculator is
-used as it is, and gets the entries from here: with the user's own endpoint, and with the end of the
-job if the program recorded none.
+ml_goodput_measurement is a library of Google. Its recorder writes to Cloud Logging from the machine
+of rank 0. Its calculator is used as it is, and gets the entries from here: with the user's own
+endpoint, and with the end of the job if the program recorded none.
 """
 
 from __future__ import annotations
@@ -43,14 +42,10 @@ class RecordedGoodput:
     @property
     def words(self) -> str:
         """One line: `81 % of 1.23 h productive until step 400; program_startup 12 %`."""
-        classes = "".join(
-            f"; {name} {share:.0%}".replace("%", " %") for name, share in self.unproductive.items()
-        )
-        share = f"{self.productive:.0%}".replace("%", " %")
-        return (
-            f"{share} of {self.elapsed_s / 3600:.2f} h productive until step"
-            f" {self.last_step}{classes}"
-        )
+        hours = f"{self.elapsed_s / 3600:.2f} h"
+        parts = [f"{_percent(self.productive)} of {hours} productive until step {self.last_step}"]
+        parts += [f"{name} {_percent(share)}" for name, share in self.unproductive.items()]
+        return "; ".join(parts)
 
     def view(self) -> dict[str, Any]:
         """Return the fields of `--format json`."""
@@ -60,6 +55,10 @@ class RecordedGoodput:
             "unproductive": {name: round(share, 4) for name, share in self.unproductive.items()},
             "lastStep": self.last_step,
         }
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}".replace("%", " %")
 
 
 def read_recorded_goodput(
@@ -75,7 +74,8 @@ def read_recorded_goodput(
         raise PermanentError(
             f"no steps that ml_goodput_measurement records were found for {job.job_id}"
         )
-    log, name = newest[0]["logName"], newest[0]["jsonPayload"]["job_name"]
+    log = newest[0]["logName"]
+    name = newest[0]["jsonPayload"]["job_name"]
     condition = (
         f'logName="{log}" AND jsonPayload.job_name="{name}" AND'
         f' timestamp>="{job.created_at.isoformat()}"'
@@ -92,9 +92,7 @@ def read_recorded_goodput(
 
 
 def _steps_filter(job: Job, events: Iterable[Event]) -> str:
-    """Return the filter of the steps of this job: from its machines of rank 0, or under
-    its own id.
-    """
+    """Return the filter of this job's steps: from its machines of rank 0, or under its own id."""
     started = (event.subject for event in events if isinstance(event, VmReady))
     vms = dict.fromkeys(
         subject.vm.instance_id for subject in started if subject.replica_id == job.plan.primary
@@ -136,14 +134,13 @@ def _calculate(name: str, log: str, payloads: Sequence[Entry]) -> RecordedGoodpu
         calculator = GoodputCalculator(name, log, cloud_logger=_Entries(payloads), cache_dir=folder)
         productive, classes, last_step = calculator.get_job_goodput(include_badput_breakdown=True)
         elapsed_s = calculator.get_job_goodput_details()["total_elapsed_time"]
-    flat = {
-        kind.name.lower(): share for kind, share in classes.items() if not isinstance(share, dict)
-    }
-    own = {
-        name: share
-        for shares in classes.values()
-        if isinstance(shares, dict)
-        for name, share in shares.items()
-    }
-    shares = {name: share / 100 for name, share in {**flat, **own}.items() if share}
+    percents: dict[str, float] = {}
+    own_percents: dict[str, float] = {}
+    for kind, value in classes.items():
+        if isinstance(value, dict):  # classes that the program defines itself
+            own_percents |= value
+        else:
+            percents[kind.name.lower()] = value
+    percents |= own_percents
+    shares = {name: percent / 100 for name, percent in percents.items() if percent}
     return RecordedGoodput(elapsed_s, productive / 100, shares, int(last_step))

@@ -13,7 +13,9 @@ def runtimes(form: OutputFormat = Format.TABLE) -> None:
     """List the runtime versions with their frameworks, the packages that all have, and the past
     versions.
     """
-    rows, packages, past = runtime_rows(), package_rows(), past_rows()
+    rows = runtime_rows()
+    packages = package_rows()
+    past = past_rows()
     if form is Format.JSON:
         print_json(
             {

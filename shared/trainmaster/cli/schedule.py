@@ -156,7 +156,9 @@ def create(
 def list_schedules(location: Location = DEFAULT_REGION, form: OutputFormat = Format.TABLE) -> None:
     """List the schedules of a region: those that submit jobs, and any others."""
     choose_installation()
-    parent, beginning = _parent(location), f"/jobs/{_own_name('-')[:-1]}"
+    own_prefix = _own_name("-").removesuffix("-")
+    beginning = f"/jobs/{own_prefix}"
+    parent = _parent(location)
     with closing(_scheduler()) as scheduler:
         schedules = [job for job in scheduler.list_jobs(parent) if beginning in job["name"]]
     print_result(
@@ -183,11 +185,9 @@ def _result(job: dict[str, Any]) -> str:
     if "lastAttemptTime" not in job:
         return ""
     status = job.get("status") or {}
-    return (
-        f"error {status['code']}: {status.get('message', '')}".rstrip(": ")
-        if status.get("code")
-        else "ok"
-    )
+    if not status.get("code"):
+        return "ok"
+    return f"error {status['code']}: {status.get('message', '')}".rstrip(": ")
 
 
 @app.command()
@@ -280,17 +280,15 @@ def read_template(job_file: Path, *, is_published: bool) -> dict[str, object]:
 
 
 def with_stored_packages(document: dict[str, object]) -> dict[str, object]:
-    """Return the document with the current generations of packages that programs of jobs may
-    replace.
+    """Return the document with the current generations of packages that jobs may replace.
 
     Those are all packages outside the folder `packages` of the installation's bucket. Raises
     PermanentError for a package that does not exist or that the user may not read.
     """
     spec = accept(with_time_in_job_id(document, datetime.now(UTC)), default_job_id=None)
     own_packages = f"gs://{settings().bucket}/packages/"
-    if all(
-        uri.startswith(own_packages) or pinned != uri for uri, pinned in spec.plan.versions.items()
-    ):
+    without_generation = [uri for uri, pinned in spec.plan.versions.items() if pinned == uri]
+    if all(uri.startswith(own_packages) for uri in without_generation):
         return document
     from trainmaster.wiring.objects import objects
 

@@ -1,5 +1,4 @@
-"""`trainmaster simulate JOB.yaml`: forecast what happens to a job whose VMs are preempted, before
-it costs anything.
+"""`trainmaster simulate JOB.yaml`: forecast a job whose VMs are preempted, at no cost.
 
 Runs the real rules and flows in virtual time, with models of the VMs and of the training (see
 `trainmaster.simulator`).

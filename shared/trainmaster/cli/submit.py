@@ -1,7 +1,7 @@
 """`trainmaster submit`: submit a job file, or a job that gcloud's options describe.
 
-read, apply options ──► check here, all problems at once ──► upload packages ──► topic submit ──►
-stored, or refused
+read, apply options ──► check here, all problems at once ──► upload packages
+  ──► topic submit ──► stored, or refused
 """
 
 from __future__ import annotations
@@ -86,10 +86,12 @@ def submit(
     region = flags["region"] or known_variables().get(REGION)
     source = job or str(config or "")
     described = flags["display_name"] or (folder.resolve().name if folder else "")
+    name: str | None = None
+    document: dict[str, Any] = {}
     if source or not described:
         name, document = read_job(source, config if job else None, region)
     else:  # options alone describe the job
-        source, name, document = described, None, dict[str, Any]()
+        source = described
     if _is_converted(document):
         flags["region"] = None  # the conversion of the manifest has used it
     document = with_job_name(apply_flags(document, flags, context.args), source, name)
@@ -171,11 +173,11 @@ def check_document(document: dict[str, Any], default_job_id: str | None = None) 
 
 
 def _problems_text(invalid: InvalidJob) -> str:
-    ends = {problem: "" if problem.problem.endswith("?") else "." for problem in invalid.problems}
-    return "".join(
-        f"\n  {item.field}: {item.problem}{end} Example: {item.example}"
-        for item, end in ends.items()
-    )
+    text = ""
+    for problem in invalid.problems:
+        end = "" if problem.problem.endswith("?") else "."
+        text += f"\n  {problem.field}: {problem.problem}{end} Example: {problem.example}"
+    return text
 
 
 def send(
@@ -196,7 +198,8 @@ def send(
             if loaded and loaded.state.job.submission == source:
                 return loaded.state.job
             sleep(POLL_S)
-        if refused := store.rejections(1, source):
+        refused = store.rejections(1, source)
+        if refused:
             raise PermanentError("the job was refused: " + " ".join(refused[0].problems))
     raise PermanentError(
         f"the job was published as {source}, but not stored within {STORED_MAX_S:.0f} s. "
@@ -242,11 +245,10 @@ def _storage(staged: Objects | None) -> tuple[Objects, str]:
 def with_job_name(
     document: dict[str, Any], job_file: str, job_id: str | None = None
 ) -> dict[str, Any]:
-    """Return the document with the id `job_id`, else its own, else one derived from the file's name
-    and the time.
+    """Return the document with the id `job_id`, else its own, else one from the file's name.
 
-    `{time:FORMAT}` in an id is replaced by the current time. An id that is not text is left to
-    `accept`, which refuses it.
+    The id from a file's name has the time, too. `{time:FORMAT}` in an id is replaced by the current
+    time. An id that is not text is left to `accept`, which refuses it.
     """
     named = with_job_id(document, job_id) if job_id else with_id_from_file(document, job_file)
     return with_time_in_job_id(named, datetime.now(UTC))
@@ -271,13 +273,15 @@ def _print_hints(job_id: str) -> None:
         " command"
     )
     complain(f"\n  $ trainmaster logs {job_id} --follow\n")
-    if link := console_link(settings().console_address, job_id):
+    link = console_link(settings().console_address, job_id)
+    if link:
         complain(f"View the job in the console: {link}\n")
 
 
 def _print_job(job: Job, form: Format) -> None:
     view = job_view(job, project=settings().project)
-    if link := console_link(settings().console_address, job.job_id):
+    link = console_link(settings().console_address, job.job_id)
+    if link:
         view[EXTENSION]["console"] = link
     if form is Format.JSON:
         print_json(view)

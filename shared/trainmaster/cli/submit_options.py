@@ -1,6 +1,4 @@
-"""Options of `trainmaster submit` other than the fields of the job file, which are in
-`gcloud_flags`.
-"""
+"""Options of `trainmaster submit`, without those for fields of the job file (`gcloud_flags`)."""
 
 from __future__ import annotations
 

@@ -92,10 +92,8 @@ def watch(
             now = datetime.now(UTC)
             try:
                 uses = read_latest(reader, job, now)
-                live.update(
-                    _table(job, uses, notes(job, uses, read_idle_gpus(reader, job, now)), now),
-                    refresh=True,
-                )
+                sentences = notes(job, uses, read_idle_gpus(reader, job, now))
+                live.update(_table(job, uses, sentences, now), refresh=True)
                 sleep(REFRESH_S)
                 job = find_job(store, job.job_id).job
             except TemporaryError as error:
@@ -126,20 +124,18 @@ def no_samples_reason(job: Job) -> str:
 
 def use_view(job: Job, uses: Sequence[ReplicaUse]) -> dict[str, Any]:
     """Return the values as JSON; shares are from 0 to 1, and values that are unknown are null."""
+    return {"jobId": job.job_id, "replicas": [_replica_view(use) for use in uses]}
+
+
+def _replica_view(use: ReplicaUse) -> dict[str, Any]:
     return {
-        "jobId": job.job_id,
-        "replicas": [
-            {
-                "replica": use.replica,
-                "cpu": use.cpu,
-                "memory": use.memory,
-                "gpus": [asdict(gpu) for _, gpu in sorted(use.gpus.items())],
-                "receivedBytesPerSecond": use.received_bps,
-                "sentBytesPerSecond": use.sent_bps,
-                "sampleTime": timestamp(use.sampled_at) if use.sampled_at else None,
-            }
-            for use in uses
-        ],
+        "replica": use.replica,
+        "cpu": use.cpu,
+        "memory": use.memory,
+        "gpus": [asdict(gpu) for _, gpu in sorted(use.gpus.items())],
+        "receivedBytesPerSecond": use.received_bps,
+        "sentBytesPerSecond": use.sent_bps,
+        "sampleTime": timestamp(use.sampled_at) if use.sampled_at else None,
     }
 
 

@@ -1,6 +1,4 @@
-"""Wait for the end of a job: with a live table at a terminal, elsewhere with a line for each
-change.
-"""
+"""Wait for the end of a job, with a live table at a terminal, or else a line for each change."""
 
 from __future__ import annotations
 
@@ -102,9 +100,7 @@ class ProgressReader:
 
 
 class _LineDisplay:
-    """Prints a line whenever the state of the job, a replica or a trial changes, or the program's
-    progress.
-    """
+    """Prints a line for each change of the job, a replica, a trial or the program's progress."""
 
     def __init__(self) -> None:
         self._progress = ""
@@ -116,14 +112,15 @@ class _LineDisplay:
         if state.job.state != self._job_state:
             self._job_state = state.job.state
             complain(f"{state.job.job_id}: {state.job.state}")
-        for trial in state.job.tuning.trials if state.job.tuning else ():
-            latest = trial.latest
-            word = trial.state + (f", {latest.value:g} at step {latest.step}" if latest else "")
-            self._show_change(f"trial {trial.number}", f"trial {trial.number}: {word}")
-        for replica in state.replicas:
-            incarnation = f" (incarnation {replica.incarnation})" if replica.incarnation > 1 else ""
-            if not state.job.state.is_terminal:
-                word = state_word(state.job, replica) + incarnation
+        if state.job.tuning:
+            for trial in state.job.tuning.trials:
+                name = f"trial {trial.number}"
+                self._show_change(name, f"{name}: {_trial_words(trial)}")
+        if not state.job.state.is_terminal:
+            for replica in state.replicas:
+                word = state_word(state.job, replica)
+                if replica.incarnation > 1:
+                    word += f" (incarnation {replica.incarnation})"
                 self._show_change(replica.key, f"{replica.replica_id.words}: {word}")
         known = progress.partition(";")[0]  # without its age
         if known and known != self._progress:
@@ -136,12 +133,16 @@ class _LineDisplay:
             complain(f"  {text}")
 
 
+def _trial_words(trial: Trial) -> str:
+    if trial.latest is None:
+        return trial.state
+    return f"{trial.state}, {trial.latest.value:g} at step {trial.latest.step}"
+
+
 def job_table(
     state: State, now: datetime, ml_unit_price: Price | None = None, progress: str = ""
 ) -> Group:
-    """Return a title with the job's state, age, usage and progress, over a table of its replicas or
-    trials.
-    """
+    """Return a table of the replicas or trials, below the job's state, age, usage and progress."""
     from rich.console import Group
     from rich.text import Text
 
@@ -149,11 +150,14 @@ def job_table(
     age = (job.ended_at or now) - job.created_at
     hours, seconds = divmod(int(age.total_seconds()), 3600)
     title = f"{job.job_id}  {job.state}  {hours}:{seconds // 60:02d}:{seconds % 60:02d}"
-    title += f"  attempt {job.attempt}" if job.attempt > 1 else ""
-    title += f"  {usage(job, now, ml_unit_price).words}" if job.started_at else ""
-    columns, rows = (
-        trial_table(job.tuning, _shown_trials(job.tuning)) if job.tuning else _replica_table(state)
-    )
+    if job.attempt > 1:
+        title += f"  attempt {job.attempt}"
+    if job.started_at:
+        title += f"  {usage(job, now, ml_unit_price).words}"
+    if job.tuning:
+        columns, rows = trial_table(job.tuning, _shown_trials(job.tuning))
+    else:
+        columns, rows = _replica_table(state)
     lines = [literal_text(progress)] if progress else []
     return Group(Text(title, style="bold"), *lines, fitted_table(columns, rows))
 

@@ -1,9 +1,8 @@
-"""`trainmaster why` explains the decisions about a job; `trainmaster replay` checks them against
-the stored state.
-"""
+"""`trainmaster why` explains the decisions about a job; `trainmaster replay` checks its ledger."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +17,7 @@ from trainmaster.cli.output import say
 from trainmaster.core.decisions import Rule
 from trainmaster.core.ledger import LedgerEntry, fold
 from trainmaster.core.model.job import JobState, State
+from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.reporting.explain import (
     budget_changes,
     differences,
@@ -32,6 +32,7 @@ from trainmaster.core.rules.messages import summary
 from trainmaster.core.transitions.change import Effect
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec import InvalidJob, parse_document, read_exit_policy
+from trainmaster.ports import Store
 from trainmaster.presentation.progress import read_progress
 from trainmaster.presentation.reasons import advice
 from trainmaster.settings import settings
@@ -64,28 +65,36 @@ def why(
             say(f"            {omitted} similar capacity errors are omitted (--all shows them)")
         _print_entry(entry, with_rules_passed_over=everything)
     say("")
-    whole = (
-        f" `trainmaster jobs describe {job_id}` shows its error message."
-        if state.job.error_message
-        else ""
-    )
-    say(f"Now: {state.job.state}.{whole}")
-    if state.job.state is JobState.RUNNING and (
-        progress := read_metrics(read_progress, state.job, "how far the job is")
-    ):
+    now = f"Now: {state.job.state}."
+    if state.job.error_message:
+        now += f" `trainmaster jobs describe {job_id}` shows its error message."
+    say(now)
+    progress = None
+    if state.job.state is JobState.RUNNING:
+        progress = read_metrics(read_progress, state.job, "how far the job is")
+    if progress:
         say(f"Progress: {progress.words(datetime.now(UTC))}.")
+    _print_next_steps(store, state, replica_id, ledger)
+    final = final_entry(state.job, ledger) if state.job.error_message else None
+    if final:
+        say(f"What to do: {advice(final.decision.reason)}")
+
+
+def _print_next_steps(
+    store: Store, state: State, replica_id: ReplicaId | None, ledger: Sequence[LedgerEntry]
+) -> None:
+    """Print what the job waits for. `replica_id`: only of this replica."""
     replicas = [entry for entry in state.replicas if replica_id in (None, entry.replica_id)]
     limits = settings().limits if state.job.state is JobState.QUEUED else {}
     wait = wait_of_job(state.job, store.queue, limits)
     for sentence in next_steps(state.job, replicas, ledger, wait):
         say(f"Next: {sentence}")
-    if pending := store.pending_keys(job_id):
+    pending = store.pending_keys(state.job.job_id)
+    if pending:
         say(
             f"Not confirmed yet: the effects of {', '.join(pending)}. The sweep checks them again"
             " every minute."
         )
-    if state.job.error_message and (final := final_entry(state.job, ledger)):
-        say(f"What to do: {advice(final.decision.reason)}")
 
 
 def replay(
@@ -100,9 +109,8 @@ def replay(
         ),
     ] = None,
 ) -> None:
-    """Rebuild a job's state from its ledger and compare it with the stored state.
-
-    Exit status 1 if they differ.
+    """Rebuild a job's state from its ledger and compare it with the stored state. Exit status 1 if
+    they differ.
     """
     store = open_store()
     state = find_job(store, job_id)
@@ -141,7 +149,8 @@ def _print_entry(entry: LedgerEntry, *, with_rules_passed_over: bool) -> None:
             say(f"            not rule {int(skipped)} ({condition})")
     for name, before, after in budget_changes(entry):
         say(f"            {name.replace('_', ' ')}: {before} -> {after}")
-    if requests := [effect for effect in entry.effects if effect is not Effect.NOTIFY]:
+    requests = [effect for effect in entry.effects if effect is not Effect.NOTIFY]
+    if requests:
         confirmed = (
             f"confirmed at {entry.done_at:%H:%M:%S}" if entry.done_at else "not confirmed yet"
         )

@@ -1,6 +1,4 @@
-"""The client: submit, describe, wait, why, logs and cancel, through the function `api` and Cloud
-Logging.
-"""
+"""The client: it calls the function `api`, and reads logs from Cloud Logging."""
 
 from __future__ import annotations
 
@@ -99,7 +97,8 @@ class Client:
             document = with_folder(
                 document, Path(folder), self._known.get(BUCKET, ""), objects(), command
             )
-        job_id, invocation = job_id_of(document), str(uuid.uuid4())
+        job_id = job_id_of(document)
+        invocation = str(uuid.uuid4())
         kind = detect_kind(document)
         if kind is AI_PLATFORM:
             if job_id is None:
@@ -112,13 +111,14 @@ class Client:
             )
         sent = with_job_id(kind.wrapped(document), None)
         # gcloud fills in the same fields, which the API requires.
-        counts = {"maxTrialCount": 1, "parallelTrialCount": 1} if kind is VERTEX_TUNING else {}
-        for name, value in {"displayName": job_id or "job", **counts}.items():
+        defaults: dict[str, Any] = {"displayName": job_id or "job"}
+        if kind is VERTEX_TUNING:
+            defaults |= {"maxTrialCount": 1, "parallelTrialCount": 1}
+        for name, value in defaults.items():
             if snake_case(name) not in sent:
                 sent.setdefault(name, value)
-        return job_of(
-            self._api.call("POST", f"locations/{location}/{kind.collection}", sent, invocation)
-        )
+        collection = f"locations/{location}/{kind.collection}"
+        return job_of(self._api.call("POST", collection, sent, invocation))
 
     def describe(self, job: Job | str) -> Job:
         """Return the job as it is now.
@@ -134,10 +134,12 @@ class Client:
         `timeout_s`.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while not (current := self.describe(job)).has_ended:
+        current = self.describe(job)
+        while not current.has_ended:
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError(f"{current.job_id} is {current.state} after {timeout_s} s")
             time.sleep(self._poll_s)
+            current = self.describe(job)
         if current.state != "SUCCEEDED":
             raise JobFailedError(f"{current.job_id}: {current.state}: {current.error_message}")
         return current
@@ -153,16 +155,18 @@ class Client:
     def logs(
         self, job: Job | str, *, follow: bool = False, since: datetime | None = None
     ) -> Iterator[LogLine]:
-        """Yield the lines of a job's log, or only those from `since` on, a time with its zone; with
-        `follow`, until the job has ended and no more lines arrive.
+        """Yield the lines of a job's log.
+
+        `since`: a time with its zone, from which on lines are read; default: all lines. `follow`:
+        until the job has ended and no more lines arrive.
         """
         current = self.describe(job)
-        begin = f'timestamp>="{since.astimezone(UTC).isoformat() if since else current.document["createTime"]}"'
+        begin = since.astimezone(UTC).isoformat() if since else current.document["createTime"]
         ended_at: float | None = None
         with closing(
             LogEntries(self.project, os.environ.get(LOGGING, ""), self._known.get(INSTALLATION))
         ) as entries:
-            reader = LogReader(entries.page, current.job_id, [begin])
+            reader = LogReader(entries.page, current.job_id, [f'timestamp>="{begin}"'])
             while True:
                 if follow and ended_at is None and self.describe(job).has_ended:
                     ended_at = time.monotonic()
@@ -170,9 +174,10 @@ class Client:
                 for lines in reader.read_new():
                     has_lines = True
                     yield from lines
-                if not follow or (
-                    ended_at and not has_lines and time.monotonic() - ended_at > LATE_LINES_S
-                ):
+                if not follow:
+                    return
+                is_complete = ended_at is not None and time.monotonic() - ended_at > LATE_LINES_S
+                if is_complete and not has_lines:
                     return
                 time.sleep(min(self._poll_s, LATE_LINES_S))
 
@@ -190,15 +195,18 @@ def _read(job: str | Path | Mapping[str, Any], region: str | None) -> dict[str, 
         if isinstance(job, Mapping):
             document = job_file_of(job, region)
         else:
-            file = Path(job)
-            document = with_id_from_file(
-                read_document(file.read_bytes(), file.name, region), file.name
-            )
+            document = _read_file(Path(job), region)
         return with_time_in_job_id(document, datetime.now(UTC))
     except FileNotFoundError:
         raise PermanentError(f"there is no file {job}") from None
     except InvalidJob as invalid:
-        raise InvalidJobError(f"{'job' if isinstance(job, Mapping) else job}: {invalid}") from None
+        source = "job" if isinstance(job, Mapping) else job
+        raise InvalidJobError(f"{source}: {invalid}") from None
+
+
+def _read_file(file: Path, region: str | None) -> dict[str, Any]:
+    """Return the job file with the file's name in its job id, if it has none."""
+    return with_id_from_file(read_document(file.read_bytes(), file.name, region), file.name)
 
 
 def _address(job: Job | str) -> str:

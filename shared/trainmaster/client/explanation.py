@@ -36,13 +36,16 @@ class Explanation:
 
     def __str__(self) -> str:
         lines = [
-            f"{decision.time:%H:%M:%S}  {decision.text}"
-            + (f"  [rule {decision.rule}]" if decision.rule else "")
+            f"{decision.time:%H:%M:%S}  {decision.text}{_rule(decision)}"
             for decision in self.decisions
         ]
-        return "\n".join(
-            [*lines, f"Now: {self.state}.", *(f"Next: {step}" for step in self.next_steps)]
-        )
+        lines.append(f"Now: {self.state}.")
+        lines += [f"Next: {step}" for step in self.next_steps]
+        return "\n".join(lines)
+
+
+def _rule(decision: Decision) -> str:
+    return f"  [rule {decision.rule}]" if decision.rule else ""
 
 
 def explanation_of(document: Mapping[str, Any]) -> Explanation:

@@ -14,9 +14,7 @@ _STATES: Final = {"PENDING": "PREPARING"}
 
 
 class JobFailedError(Exception):
-    """The job ended in another state than SUCCEEDED. The text has its id, its state and
-    the reason.
-    """
+    """The job ended in another state than SUCCEEDED. The text has id, state and reason."""
 
     __module__ = PUBLIC
 
@@ -64,7 +62,8 @@ def job_of(document: Mapping[str, Any]) -> Job:
         return Job(
             f"jobs/{document['jobId']}", document["state"], document.get("errorMessage"), document
         )
-    address = "/".join(str(document["name"]).split("/")[2:])
+    _, _, *below_project = str(document["name"]).split("/")
+    address = "/".join(below_project)
     state = str(document["state"]).removeprefix("JOB_STATE_").removeprefix("PIPELINE_STATE_")
     error = document.get("error")
     return Job(address, _STATES.get(state, state), error and error.get("message"), document)
@@ -80,7 +79,6 @@ def _trial(trial: Mapping[str, Any]) -> Trial:
             trial.get("state", ""),
         )
     metrics = trial.get("finalMeasurement", {}).get("metrics", [])
+    metric = metrics[0]["value"] if metrics else None
     parameters = {item["parameterId"]: str(item["value"]) for item in trial.get("parameters", ())}
-    return Trial(
-        int(trial["id"]), parameters, metrics[0]["value"] if metrics else None, trial["state"]
-    )
+    return Trial(int(trial["id"]), parameters, metric, trial["state"])

@@ -1,9 +1,10 @@
 """Builds and uploads packages to Cloud Storage, as `gcloud ai-platform jobs submit training` does.
 
-    --package-path DIR ──► sdist, or a wheel ──────┐ --packages a.whl,gs://…
-    ──────────────────────┴──► gs://BUCKET/…/SHA256/NAME#GENERATION ──► packageUris
+    --package-path DIR ─► sdist, or a wheel ─┐
+    --packages a.whl ────────────────────────┴─► gs://BUCKET/…/SHA256/NAME#GENERATION ─┐
+    --packages gs://… ─────────────────────────────────────────────────────────────────┴─► URIs
 
-SHA256 is that of all files.
+The URIs become `packageUris`. SHA256 is that of all files.
 
 The generation is that of the upload: the job installs this content even if the object is replaced
 before the job is accepted. Source: googlecloudsdk/command_lib/ml_engine/jobs_prep.py.
@@ -28,11 +29,11 @@ GS: Final = "gs://"
 
 
 def build(package_path: Path, out_dir: Path) -> list[Path]:
-    """Build a source distribution with the setup.py of the package's parent folder, or a wheel of
-    the package alone.
+    """Build a package, and return its files in `out_dir`.
 
-    Writes nothing to the sources' folder. Return the files in `out_dir`. Raises PermanentError with
-    setuptools' output.
+    It is a source distribution if the parent folder has a setup.py, else a wheel of the package
+    alone. Nothing is written to the folder of the sources. Raises PermanentError with setuptools'
+    output.
     """
     package = package_path.resolve()
     root = package.parent
@@ -43,17 +44,14 @@ def build(package_path: Path, out_dir: Path) -> list[Path]:
     if not (root / "setup.py").is_file():
         out_dir.mkdir(parents=True, exist_ok=True)
         file = out_dir / wheel_name(package.name)
-        file.write_bytes(
-            wheel(
-                package.name,
-                {str(path.relative_to(root)): path for path in package.rglob("*.py")},
-                (),
-            )
-        )
+        modules = {str(path.relative_to(root)): path for path in package.rglob("*.py")}
+        file.write_bytes(wheel(package.name, modules, ()))
         return [file]
     with tempfile.TemporaryDirectory() as eggs:
-        command = [sys.executable, "setup.py", "--quiet", "egg_info", "--egg-base", eggs]
-        command += ["sdist", "--formats=gztar", "--dist-dir", str(out_dir)]
+        python = [sys.executable, "setup.py", "--quiet"]
+        egg_info = ["egg_info", "--egg-base", eggs]
+        sdist = ["sdist", "--formats=gztar", "--dist-dir", str(out_dir)]
+        command = [*python, *egg_info, *sdist]
         result = subprocess.run(command, cwd=root, check=False, capture_output=True, text=True)
     if result.returncode != 0:
         raise PermanentError(f"setuptools could not package {package}:\n{result.stderr.strip()}")
@@ -69,7 +67,7 @@ def folder_for(
     PermanentError if there is none.
     """
     if staging_bucket:
-        return f"{GS}{staging_bucket.removeprefix(GS).rstrip('/')}/{job_id}"
+        return f"{_gs_uri(staging_bucket)}/{job_id}"
     if job_dir:
         return f"{job_dir.rstrip('/')}/packages"
     if default_bucket:
@@ -91,11 +89,14 @@ def stage(
     remote = [package for package in packages if package.startswith(GS)]
     with tempfile.TemporaryDirectory() as scratch:
         files = [Path(package) for package in packages if not package.startswith(GS)]
-        if missing := [str(file) for file in files if not file.is_file()]:
+        missing = [str(file) for file in files if not file.is_file()]
+        if missing:
             raise PermanentError(f"--packages: there is no file {', '.join(missing)}")
-        files += build(package_path, Path(scratch)) if package_path else []
+        if package_path is not None:
+            files += build(package_path, Path(scratch))
         names = [file.name for file in files]
-        if duplicates := sorted({name for name in names if names.count(name) > 1}):
+        duplicates = sorted({name for name in names if names.count(name) > 1})
+        if duplicates:
             raise PermanentError(
                 f"Cannot upload multiple packages with the same filename: [{', '.join(duplicates)}]"
             )
@@ -104,7 +105,11 @@ def stage(
         staged = []
         for name, content in zip(names, contents, strict=True):
             uri = f"{folder}/{digest}/{name}"
-            staged.append(
-                with_generation(uri, objects.write(uri, content, content_type="application/gzip"))
-            )
+            generation = objects.write(uri, content, content_type="application/gzip")
+            staged.append(with_generation(uri, generation))
     return [*remote, *staged]
+
+
+def _gs_uri(bucket: str) -> str:
+    """Return the URI of a bucket that is named with or without gs://."""
+    return GS + bucket.removeprefix(GS).rstrip("/")

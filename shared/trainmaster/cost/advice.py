@@ -17,6 +17,9 @@ SPOT_HOURS_MIN: Final = 10.0
 """Hours of Spot VMs from which on their losses are counted as evidence, even if there were none."""
 WORTH_CHANGING: Final = 0.01
 """Share of the time that a change must save to be advised."""
+HOUR_S: Final = 3_600
+SECONDS_BELOW_S: Final = 90
+"""Shorter times read better in seconds than in minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,8 @@ def _too_few(rates: MeasuredRates) -> str:
 
 
 def _minutes(seconds: float) -> str:
-    if seconds < 90:  # noqa: PLR2004 - below, seconds read better
+    if seconds < SECONDS_BELOW_S:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"  # noqa: PLR2004 - as above
+    if seconds < HOUR_S:
+        return f"{seconds / 60:.1f} min"
+    return f"{seconds / HOUR_S:.1f} h"

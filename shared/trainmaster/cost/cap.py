@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 from itertools import groupby, takewhile
 from math import ceil, inf
 from typing import Final
@@ -43,20 +44,18 @@ _SEARCHES: Final = frozenset((Phase.STARTING, Phase.GETTING_MACHINES, Phase.REPL
 def with_rates(
     plan: Plan, prices: PriceList | Unknown, now: datetime, trials: int = 1
 ) -> Plan | Unknown:
-    """Return the plan with the rates of its cap, if it has one; Unknown: the cost of this job
-    cannot be limited.
+    """Return the plan with the rates of its cap, if it has one.
 
-    `trials`: how many jobs share the cap.
+    Unknown: the cost of this job cannot be limited. `trials`: how many jobs share the cap.
     """
-    if plan.cap is None or isinstance(prices, Unknown):
-        return prices if plan.cap and isinstance(prices, Unknown) else plan
-    if prices.currency != plan.cap.currency:
-        return Unknown(f"the list prices are in {prices.currency}")
-    if (now - prices.fetched_at).days > PRICES_AGE_MAX_DAYS:
-        return Unknown(f"the price list is older than {PRICES_AGE_MAX_DAYS} days")
-    if isinstance(rates := _rates(plan, prices), Unknown):
-        return rates
-    cap = replace(plan.cap, per_hour=rates[1], least_per_hour=rates[2], rates=rates[0])
+    if plan.cap is None:
+        return plan
+    usable = _usable(prices, plan.cap, now)
+    priced = usable if isinstance(usable, Unknown) else _rates(plan, usable)
+    if isinstance(priced, Unknown):
+        return priced
+    rates, per_hour, least_per_hour = priced
+    cap = replace(plan.cap, per_hour=per_hour, least_per_hour=least_per_hour, rates=rates)
     if replace(cap, amount=cap.amount / trials).is_reached(0.0, COST_SAVE_S):
         end_s = COST_RESERVE_S + COST_SAVE_S
         end = f"{cap.per_hour * end_s / 3600:.2f} {cap.currency}"
@@ -65,52 +64,69 @@ def with_rates(
     return replace(plan, cap=cap)
 
 
+def _usable(prices: PriceList | Unknown, cap: Cap, now: datetime) -> PriceList | Unknown:
+    """Return the prices; Unknown: they cannot limit the cost of a job with this cap."""
+    if isinstance(prices, Unknown):
+        return prices
+    if prices.currency != cap.currency:
+        return Unknown(f"the list prices are in {prices.currency}")
+    if (now - prices.fetched_at).days > PRICES_AGE_MAX_DAYS:
+        return Unknown(f"the price list is older than {PRICES_AGE_MAX_DAYS} days")
+    return prices
+
+
 def with_hourly_cost(plan: Plan, prices: PriceList | Unknown) -> Plan | Unknown:
-    """Return the plan with the most that its machines cost per hour, which the limit `usd_per_hour`
-    counts.
+    """Return the plan with the most that its machines cost per hour, in whole cents.
+
+    The limit `usd_per_hour` counts it.
     """
-    if isinstance(prices, Unknown) or prices.currency != "USD":
-        return (
-            prices
-            if isinstance(prices, Unknown)
-            else Unknown(f"the list prices are in {prices.currency}")
-        )
-    rates = _rates(plan, prices)
-    return (
-        rates
-        if isinstance(rates, Unknown)
-        else replace(plan, usd_per_hour=ceil(rates[1] * 100) / 100)
-    )
+    if isinstance(prices, Unknown):
+        return prices
+    if prices.currency != "USD":
+        return Unknown(f"the list prices are in {prices.currency}")
+    priced = _rates(plan, prices)
+    if isinstance(priced, Unknown):
+        return priced
+    _, per_hour, _ = priced
+    return replace(plan, usd_per_hour=ceil(per_hour * 100) / 100)
 
 
 def _rates(plan: Plan, prices: PriceList) -> tuple[tuple[Rate, ...], float, float] | Unknown:
     """Return the rates, and the most and the least that all machines cost per hour."""
     rates: list[Rate] = []
-    per_hour, least_per_hour = 0.0, inf
+    per_hour = 0.0
+    least_per_hour = inf
     for candidate in range(max(len(plan.candidates), 1)):
-        placed, whole, least = plan.at(candidate), 0.0, 0.0
+        placed = plan.at(candidate)
+        most_here = 0.0
+        least_here = 0.0
         for group in placed.groups:
             rate = _rate(placed, group, candidate, prices)
             if isinstance(rate, Unknown):
                 return rate
             rates.append(rate)
             possible = [price for price in (rate.on_demand, rate.spot) if price]
-            whole += max(possible, default=0.0) * group.count
-            least += min(possible, default=0.0) * group.count
-        per_hour, least_per_hour = max(per_hour, whole), min(least_per_hour, least)
+            most_here += max(possible, default=0.0) * group.count
+            least_here += min(possible, default=0.0) * group.count
+        per_hour = max(per_hour, most_here)
+        least_per_hour = min(least_per_hour, least_here)
     return tuple(rates), per_hour, least_per_hour
 
 
 def _rate(placed: Plan, group: TaskGroup, candidate: int, prices: PriceList) -> Rate | Unknown:
-    can_be_spot = group.spot and placed.on_demand_after != 0
-    can_be_on_demand = not group.spot or placed.on_demand_after is not None
-    known: list[float] = []
-    for is_possible, is_spot in ((can_be_on_demand, False), (can_be_spot, True)):
-        price = machine_price(placed, group, prices, is_spot=is_spot) if is_possible else None
-        if isinstance(price, Unknown):
-            return price
-        known.append(float(price or 0) * group.hosts)
-    return Rate(candidate, group.task_type, *known)
+    """Return the prices per hour of a replica; 0: it is not bought in this way."""
+    on_demand: Decimal | Unknown = Decimal(0)
+    if not group.spot or placed.on_demand_after is not None:
+        on_demand = machine_price(placed, group, prices, is_spot=False)
+    spot: Decimal | Unknown = Decimal(0)
+    if group.spot and placed.on_demand_after != 0:
+        spot = machine_price(placed, group, prices, is_spot=True)
+    if isinstance(on_demand, Unknown):
+        return on_demand
+    if isinstance(spot, Unknown):
+        return spot
+    hosts = group.hosts
+    return Rate(candidate, group.task_type, float(on_demand) * hosts, float(spot) * hosts)
 
 
 def spent_at_most(cap: Cap, entries: Sequence[LedgerEntry], now: datetime) -> float:
@@ -118,69 +134,96 @@ def spent_at_most(cap: Cap, entries: Sequence[LedgerEntry], now: datetime) -> fl
 
     `entries`: its whole ledger.
     """
-    if (history := read_history(entries)) is None:
+    history = read_history(entries)
+    if history is None:
         return 0.0
     rates = {(rate.candidate, rate.task_type): rate for rate in cap.rates}
-    not_created = [
-        (entry.at, entry.event) for entry in entries if isinstance(entry.event, VmsNotCreated)
-    ]
-    refused = dict(
-        sorted(not_created, key=lambda pair: pair[1].others_created)
-    )  # of two at one time, the dearer one
-    begun = [
+    refused = _refusals(entries)
+    rounds_begun = [
         entry.at for entry in entries if isinstance(entry.event, AllReady) and entry.event.round
     ]
     spent = 0.0
-
-    def rounds_in(span: Span) -> int:
-        return sum(span.start <= at <= (span.end or now) for at in begun)
-
     for _, of_vm in groupby(sorted(replica_spans(history), key=_vm_of), key=_vm_of):
         spans = [span for span in of_vm if span.phase in PAID | _SEARCHES]
-        searches = tuple(takewhile(lambda span: span.phase not in PAID, spans))
-        paid = spans[
-            len(searches) :
-        ]  # since its first report; a rerun of the job waits for another one
-        free_until = (
-            None if paid or not spans else _refused_until(searches, history.state.job, refused)
-        )
-        if not spans or (free_until and free_until >= (searches[-1].end or now)):
+        if not spans:
             continue
-        paid_s = sum(span.seconds(now) for span in paid)
-        search_s = sum(
-            min(span.seconds(now), STARTUP_TIMEOUT_S * (1 + rounds_in(span))) for span in searches
-        )
-        search_s = min(search_s, (now - free_until).total_seconds()) if free_until else search_s
-        if paid and all(
-            span.phase is not Phase.STARTING for span in searches
-        ):  # its set-up is known
-            search_s = min(search_s, BOOT_MAX.total_seconds())
-        task_type = spans[-1].replica_id.task_type
-        rate = (
-            rates.get((spans[-1].candidate, task_type)) or rates[0, task_type]
-        )  # without alternatives: of all zones
-        spent += (
-            (rate.spot if spans[-1].is_spot else rate.on_demand)
-            * (paid_s + search_s + RELEASE_MAX_S)
-            / 3600
-        )
+        charged_s = _charged_s(spans, history.state.job, refused, rounds_begun, now)
+        if charged_s is None:
+            continue
+        last = spans[-1]
+        task_type = last.replica_id.task_type
+        # A job without alternatives has one rate for all zones.
+        rate = rates.get((last.candidate, task_type)) or rates[0, task_type]
+        per_hour = rate.spot if last.is_spot else rate.on_demand
+        spent += per_hour * charged_s / 3600
     return spent
+
+
+def _charged_s(
+    spans: Sequence[Span],
+    job: Job,
+    refused: Mapping[datetime, VmsNotCreated],
+    rounds_begun: Sequence[datetime],
+    now: datetime,
+) -> float | None:
+    """Return the seconds for which a VM may be charged; None: it was never created.
+
+    `spans`: its phases, of which the first ones may be the search for it.
+    """
+    searches = tuple(takewhile(lambda span: span.phase not in PAID, spans))
+    # Since the VM's first report. A rerun of the job waits for another report of the same VM.
+    since_report = spans[len(searches) :]
+    search_s = 0.0
+    for span in searches:
+        rounds = sum(span.start <= at <= (span.end or now) for at in rounds_begun)
+        search_s += min(span.seconds(now), STARTUP_TIMEOUT_S * (1 + rounds))
+    if not since_report:
+        free_until = _refused_until(searches, job, refused)
+        if free_until is not None:
+            if free_until >= (searches[-1].end or now):
+                return None
+            search_s = min(search_s, (now - free_until).total_seconds())
+    elif all(span.phase is not Phase.STARTING for span in searches):
+        search_s = min(search_s, BOOT_MAX.total_seconds())  # the time of its set-up is known
+    paid_s = sum(span.seconds(now) for span in since_report)
+    return paid_s + search_s + RELEASE_MAX_S
+
+
+def _refusals(entries: Sequence[LedgerEntry]) -> dict[datetime, VmsNotCreated]:
+    """Return the refused requests by their time.
+
+    Of two at one time, the one counts that created other VMs: fewer replicas were refused then.
+    """
+    refused: dict[datetime, VmsNotCreated] = {}
+    for entry in entries:
+        event = entry.event
+        if not isinstance(event, VmsNotCreated):
+            continue
+        known = refused.get(entry.at)
+        if known is None or event.others_created or not known.others_created:
+            refused[entry.at] = event
+    return refused
 
 
 def _refused_until(
     searches: Sequence[Span], job: Job, refused: Mapping[datetime, VmsNotCreated]
 ) -> datetime | None:
-    """Return until when the requests of this search created no VM of the replica; None: there may
-    be one since then.
+    """Return until when the requests of this search created no VM of the replica.
+
+    None: one of them may have created it.
     """
-    kind, end = f"({searches[-1].replica_id.task_type})", searches[-1].end
-    own = [
-        at for at, event in refused.items() if not event.others_created or kind in event.requested
+    last_search = searches[-1]
+    role = f"({last_search.replica_id.task_type})"
+    refused_at = [
+        at for at, event in refused.items() if not event.others_created or role in event.requested
     ]
-    if end is not None:
-        return end if end in own else None
-    last = max((at for at in own if at >= searches[0].start), default=None)
-    return last and max(last, job.placement.next_at or last)
+    if last_search.end is not None:
+        return last_search.end if last_search.end in refused_at else None
+    refused_in_search = [at for at in refused_at if at >= searches[0].start]
+    if not refused_in_search:
+        return None
+    latest = max(refused_in_search)
+    return max(latest, job.placement.next_at or latest)  # no request before `next_at`
 
 
 def _vm_of(span: Span) -> tuple[str, int]:

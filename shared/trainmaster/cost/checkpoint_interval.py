@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 Z: Final = 1.2816
-"""Width of the limits in standard deviations: the true number is within them with a probability of
-80 %.
-"""
+"""Width of the limits in standard deviations: 80 % of all true numbers are within them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +20,12 @@ class IntervalAdvice:
     interval_s: float
     """Daly's optimum."""
     shortest_s: float
-    longest_s: float
-    """The optimum at the limits of the rate of interruptions: a few interruptions leave the rate
-    uncertain.
+    """The optimum if interruptions are as frequent as they may be.
+
+    A few observed interruptions leave their rate uncertain.
     """
+    longest_s: float
+    """The optimum if interruptions are as rare as they may be."""
 
 
 def advise_interval(save_s: float, running_s: float, interruptions: int) -> IntervalAdvice:
@@ -44,9 +44,7 @@ def young_interval(save_s: float, between_s: float) -> float:
 
 
 def daly_interval(save_s: float, between_s: float) -> float:
-    """Return the higher-order optimum: Young's, corrected for saves that take long in proportion to
-    that time.
-    """
+    """Return the higher-order optimum: Young's, corrected for saves that take a long time."""
     if save_s >= 2 * between_s:
         return between_s
     ratio = save_s / (2 * between_s)
@@ -55,11 +53,14 @@ def daly_interval(save_s: float, between_s: float) -> float:
 
 def waste(interval_s: float, save_s: float, between_s: float, restart_s: float) -> float:
     """Return the share of the time that checkpoints, lost work and restarts take; at most 1."""
-    return min(save_s / (interval_s + save_s) + (interval_s / 2 + restart_s) / between_s, 1.0)
+    saving = save_s / (interval_s + save_s)
+    interrupted = (interval_s / 2 + restart_s) / between_s
+    return min(saving + interrupted, 1.0)
 
 
 def poisson_limits(count: int) -> tuple[float, float]:
     """Return limits of the expected number of events if `count` were seen (Wilson and Hilferty)."""
+    following = count + 1
     low = count * (1 - 1 / (9 * count) - Z / (3 * math.sqrt(count))) ** 3
-    upper = count + 1
-    return max(low, 0.05), upper * (1 - 1 / (9 * upper) + Z / (3 * math.sqrt(upper))) ** 3
+    high = following * (1 - 1 / (9 * following) + Z / (3 * math.sqrt(following))) ** 3
+    return max(low, 0.05), high

@@ -52,13 +52,9 @@ class Listing:
     @property
     def checkpoints(self) -> tuple[CreatedObject, ...]:
         """Objects that may belong to a checkpoint, in the order of their creation."""
-        saved = checkpoints_of(item.name for item in self.objects)
-        return tuple(
-            sorted(
-                (item for item in self.objects if item.name in saved),
-                key=lambda item: item.created_at,
-            )
-        )
+        names = checkpoints_of(item.name for item in self.objects)
+        checkpoints = [item for item in self.objects if item.name in names]
+        return tuple(sorted(checkpoints, key=lambda item: item.created_at))
 
 
 class CheckpointTimes:
@@ -80,14 +76,13 @@ class CheckpointTimes:
             return directory
         with self._lock:
             known = self._known.get(job.job_id)
-            if known is not None and self._timer() - known[0] < REREAD_AFTER_S:
-                return known[1]
+            if known is not None:
+                listed_at, listing = known
+                if self._timer() - listed_at < REREAD_AFTER_S:
+                    return listing
             listing = self._list(directory)
-            is_final = (
-                job.ended_at is not None
-                and now - job.ended_at > FINAL_AFTER
-                and isinstance(listing, Listing)
-            )
+            is_over = job.ended_at is not None and now - job.ended_at > FINAL_AFTER
+            is_final = is_over and isinstance(listing, Listing)
             self._known[job.job_id] = (float("inf") if is_final else self._timer(), listing)
             return listing
 
@@ -104,12 +99,14 @@ class CheckpointTimes:
 
 
 def directory_of(plan: Plan) -> str | Unknown:
-    """Return the directory in which the job's programs save checkpoints; Unknown if the job names
-    none.
-    """
-    directory = plan.output_directory if plan.dialect is Dialect.VERTEX else plan.program.job_dir
+    """Return the directory in which programs save checkpoints; Unknown: the job names none."""
+    if plan.dialect is Dialect.VERTEX:
+        field = "baseOutputDirectory"
+        directory = plan.output_directory
+    else:
+        field = "jobDir"
+        directory = plan.program.job_dir
     if not directory:
-        field = "baseOutputDirectory" if plan.dialect is Dialect.VERTEX else "jobDir"
         return Unknown(f"the job has no {field}, so its checkpoints cannot be found")
     if not directory.startswith("gs://"):
         return Unknown(f"{directory} is not in Cloud Storage")

@@ -30,6 +30,7 @@ SECONDS_PER_HOUR: Final = Decimal(3600)
 RUN_HOURS: Final = 24
 """Hours over which the transfer of a start is spread when candidates are compared."""
 BAND: Final = 1.15
+"""Ratio of two prices that still count as equal."""
 LAST: Final = 1_000
 """Rank of a candidate whose price is unknown."""
 
@@ -48,10 +49,11 @@ class JobCost:
 
     @property
     def total(self) -> Decimal:
-        return sum(
-            (amount for phases in self.by_attempt.values() for amount in phases.values()),
-            Decimal(0),
-        )
+        total = Decimal(0)
+        for phases in self.by_attempt.values():
+            for amount in phases.values():
+                total += amount
+        return total
 
 
 def job_cost(
@@ -61,33 +63,37 @@ def job_cost(
     now: datetime,
     written: WrittenObjects | None = None,
 ) -> JobCost | Unknown:
-    """Return the cost until the job's end, or until now; Unknown if the price of any machine it had
-    is unknown.
+    """Return the cost until the job's end, or until now.
+
+    Unknown: the price of a machine that the job had is unknown.
     """
     hourly: dict[tuple[TaskType, bool, int], Decimal | Unknown] = {}
     by_attempt: dict[int, dict[Phase, Decimal]] = {}
-    price_while_running: dict[tuple[ReplicaId, int, int], Decimal] = {}
+    price_per_s: dict[tuple[ReplicaId, int, int], Decimal] = {}
     for span in spans:
         if span.phase not in PAID:
             continue
-        key = (span.replica_id.task_type, span.is_spot, span.candidate)
+        task_type = span.replica_id.task_type
+        key = (task_type, span.is_spot, span.candidate)
         if key not in hourly:
             placed = job.plan.at(span.candidate)
-            hourly[key] = machine_price(placed, placed.group(key[0]), prices, is_spot=span.is_spot)
-        if isinstance(price := hourly[key], Unknown):
+            group = placed.group(task_type)
+            hourly[key] = machine_price(placed, group, prices, is_spot=span.is_spot)
+        price = hourly[key]
+        if isinstance(price, Unknown):
             return price
-        rate = price / SECONDS_PER_HOUR
-        price_while_running[span.replica_id, span.attempt, span.incarnation] = rate
-        seconds = Decimal(str(span.seconds(now))) * span.machines(job.plan)
-        by_attempt.setdefault(span.attempt, defaultdict(Decimal))[span.phase] += seconds * rate
-    at_least = at_most = Decimal(0)
+        per_s = price / SECONDS_PER_HOUR
+        price_per_s[span.replica_id, span.attempt, span.incarnation] = per_s
+        machine_s = Decimal(str(span.seconds(now))) * span.machines(job.plan)
+        by_phase = by_attempt.setdefault(span.attempt, defaultdict(Decimal))
+        by_phase[span.phase] += machine_s * per_s
+    at_least = Decimal(0)
+    at_most = Decimal(0)
     for loss in losses(job.plan, spans):
-        lost, rate = (
-            lost_work(loss, written, now),
-            price_while_running[loss.replica_id, loss.attempt, loss.incarnation],
-        )
-        at_least += Decimal(str(lost.at_least_s)) * rate
-        at_most += Decimal(str(lost.at_most_s)) * rate
+        lost = lost_work(loss, written, now)
+        per_s = price_per_s[loss.replica_id, loss.attempt, loss.incarnation]
+        at_least += Decimal(str(lost.at_least_s)) * per_s
+        at_most += Decimal(str(lost.at_most_s)) * per_s
     return JobCost(prices.currency, prices.fetched_at, by_attempt, at_least, at_most)
 
 
@@ -107,16 +113,16 @@ def transfer_price(
 ) -> Decimal | Unknown:
     """Return the price of reading a bucket's data once in this region: 0 where the bucket is.
 
-    None: not known.
-
-    Only transfers within a continent are known: each has one SKU, whatever the two regions.
+    `gib`: how much is read; `place`: where the bucket is; None: not known. Only the prices of
+    transfers within a continent are known: each has one SKU, whatever the two regions.
     """
     if place is None:
         return Unknown("the location of its bucket is not known")
     if place.regions and place.serves(region):
         return Decimal(0)
     continents = {CONTINENTS.get(end.partition("-")[0], "") for end in (*place.regions, region)}
-    if not place.regions or len(continents) > 1 or "" in continents:
+    is_within_continent = len(continents) == 1 and "" not in continents
+    if not place.regions or not is_within_continent:
         return Unknown(f"Trainmaster knows no price of transfers from {place.location} to {region}")
     if gib is None:
         return Unknown("trainmaster.placement.data names no size (gib)")
@@ -129,8 +135,9 @@ def transfer_price(
 def ranked_by_price(
     plan: Plan, prices: PriceList | Unknown, starts: Mapping[str, Decimal | Unknown]
 ) -> Plan:
-    """Return the plan of `anyOf` with its candidates ranked by price; unchanged if there are no
-    prices.
+    """Return the plan of `anyOf` with its candidates ranked by price.
+
+    Without prices it stays as it is.
 
     Candidates whose prices differ by less than `BAND` are equally cheap: capacity decides among
     them. A reservation is paid for in any case, so it comes first. A candidate without a known
@@ -141,7 +148,8 @@ def ranked_by_price(
         return plan
     hourly = [hourly_cost(plan.at(number), prices) for number in range(len(plan.candidates))]
     for number, zone in enumerate(plan.zones):
-        price, start = hourly[number], starts.get(zone.rpartition("-")[0])
+        price = hourly[number]
+        start = starts.get(zone.rpartition("-")[0])
         if isinstance(price, Decimal) and isinstance(start, Decimal):
             hourly[number] = price + start / RUN_HOURS
     cheapest = min(
@@ -151,9 +159,12 @@ def ranked_by_price(
     def rank_of(candidate: Candidate, price: Decimal | Unknown) -> int:
         if plan.options[candidate.option].reservation:
             return 0
-        return LAST if isinstance(price, Unknown) else 1 + int(log(price / cheapest, BAND))
+        if isinstance(price, Unknown):
+            return LAST
+        return 1 + int(log(price / cheapest, BAND))
 
-    ranked = zip(plan.candidates, hourly, strict=True)
-    return replace(
-        plan, candidates=tuple(replace(item, rank=rank_of(item, price)) for item, price in ranked)
+    ranked = tuple(
+        replace(candidate, rank=rank_of(candidate, price))
+        for candidate, price in zip(plan.candidates, hourly, strict=True)
     )
+    return replace(plan, candidates=ranked)

@@ -1,5 +1,6 @@
-"""The list price of one machine of a role, per hour: vCPUs, memory, GPUs, local SSDs and boot disk,
-or TPU chips.
+"""The list price of one machine of a role per hour: the sum of its parts.
+
+The parts are vCPUs, memory, GPUs, local SSDs and boot disk, or TPU chips.
 """
 
 from __future__ import annotations
@@ -17,9 +18,7 @@ from trainmaster.cost.sku import Unknown
 from trainmaster.cost.sku_resources import GIB_HOUR, GIB_MONTH, HOUR, RESOURCES, Pricing, Resource
 
 HOURS_PER_MONTH: Final = 730
-"""As in Google's pricing pages: prices per GiB month are charged per second, as 1/730 of a month
-per hour.
-"""
+"""A price per month is charged per second, with 730 hours in a month. Source: Google's pages."""
 LOCAL_SSD: Final = Resource("local-ssd", GIB_MONTH)
 Part = tuple[Resource, Decimal, Pricing]
 """A resource, its amount in one machine (GiB for memory and disks), and how it is bought."""
@@ -40,22 +39,24 @@ def sum_of_parts(parts: Iterable[Part], region: str, prices: PriceList) -> Decim
         price = prices.price(resource, region, pricing)
         if isinstance(price, Unknown):
             return price
-        total += number * price / (HOURS_PER_MONTH if resource.unit == GIB_MONTH else 1)
+        hours = HOURS_PER_MONTH if resource.unit == GIB_MONTH else 1
+        total += number * price / hours
     return total
 
 
 def list_price(name: str, region: str, prices: PriceList, pricing: Pricing) -> Decimal | Unknown:
-    """Return the price per hour of a machine type without its boot disk, of a TPU VM, or of one GPU
-    or TPU chip.
+    """Return the price per hour of a machine type, of a TPU VM, or of one GPU or TPU chip.
+
+    A machine type is without its boot disk.
     """
-    if Resource(name, HOUR) in RESOURCES:
-        return prices.price(Resource(name, HOUR), region, pricing)
+    chip_or_gpu = Resource(name, HOUR)
+    if chip_or_gpu in RESOURCES:
+        return prices.price(chip_or_gpu, region, pricing)
     tpu = TPU_VMS.get(name)
-    parts = (
-        _chips(tpu.generation_table, Decimal(tpu.chips), pricing)
-        if tpu
-        else vm_parts(name, None, pricing)
-    )
+    if tpu is not None:
+        parts = _chips(tpu.generation_table, Decimal(tpu.chips), pricing)
+    else:
+        parts = vm_parts(name, None, pricing)
     return parts if isinstance(parts, Unknown) else sum_of_parts(parts, region, prices)
 
 
@@ -120,10 +121,11 @@ def _parts_of_slice(tpu: Tpu, pricing: Pricing) -> tuple[Part, ...] | Unknown:
         return Unknown(
             "flex-start slices have a price of their own, which the price list does not have"
         )
-    generation, size = generation_of(tpu.type), tpu.type.rpartition("-")[2]
+    generation = generation_of(tpu.type)
     if generation is None:
         return Unknown(f"Trainmaster does not know TPUs of the type {tpu.type}")
-    return _chips(generation, Decimal(generation.chips(int(size))) / tpu.hosts, pricing)
+    size = int(tpu.type.rpartition("-")[2])
+    return _chips(generation, Decimal(generation.chips(size)) / tpu.hosts, pricing)
 
 
 def _chips(generation: Generation, number: Decimal, pricing: Pricing) -> tuple[Part, ...] | Unknown:

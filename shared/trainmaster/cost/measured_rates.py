@@ -17,9 +17,7 @@ from trainmaster.core.reporting.phases import PAID, Phase, Span
 from trainmaster.ports import CreatedObject
 
 SAME_CHECKPOINT_S: Final = 30.0
-"""Objects without a number in their names that were written within this time of each other are one
-checkpoint.
-"""
+"""Time within which objects without a number in their names belong to one checkpoint."""
 _NUMBER: Final = re.compile(r"[0-9]+")
 
 
@@ -33,17 +31,16 @@ class MeasuredRates:
     A loss and the failures of peers that follow it are one interruption.
     """
     running_s: float
-    """Time in which work was done: of the job as a whole, or of all replicas if they are
-    independent.
-    """
+    """Time in which work was done: of the job, or the sum of its replicas if independent."""
     restart_s: float | None
     """Median time from an interruption until all lost replicas run again."""
     checkpoints: int
     checkpoint_s: float | None
     """Median time between two checkpoints of one incarnation."""
     save_s: float | None
-    """Median time from the first object of a checkpoint to its last one: saving takes at least that
-    long.
+    """Median time from the first object of a checkpoint to its last one.
+
+    Saving takes at least that long.
     """
     spot_hours: float
     """Hours in which Spot VMs existed."""
@@ -77,17 +74,17 @@ def measure(
         running_s = sum(span.seconds(now) for span in spans if span.phase is Phase.RUNNING)
     else:
         incidents = _merged(incidents)
-        whole_s = (
-            ((job.ended_at or now) - job.started_at).total_seconds() if job.started_at else 0.0
-        )
-        running_s = max(
-            whole_s - sum((end - start).total_seconds() for start, end in incidents), 0.0
-        )
+        whole_s = 0.0
+        if job.started_at is not None:
+            whole_s = ((job.ended_at or now) - job.started_at).total_seconds()
+        interrupted_s = sum((end - start).total_seconds() for start, end in incidents)
+        running_s = max(whole_s - interrupted_s, 0.0)
     moments = _moments(
         [checkpoint for checkpoint in checkpoints if checkpoint.created_at >= job.created_at]
     )
     spreads = [(end - start).total_seconds() for start, end in moments if end > start]
     intervals = _intervals(moments, [start for start, _ in incidents])
+    spot_s = sum(span.seconds(now) for span in spans if span.is_spot and span.phase in PAID)
     return MeasuredRates(
         interruptions=len(incidents),
         running_s=running_s,
@@ -95,8 +92,7 @@ def measure(
         checkpoints=len(moments),
         checkpoint_s=_median(intervals),
         save_s=_median(spreads),
-        spot_hours=sum(span.seconds(now) for span in spans if span.is_spot and span.phase in PAID)
-        / 3600,
+        spot_hours=spot_s / 3600,
         spot_losses=_spot_losses(spans),
     )
 
@@ -146,11 +142,11 @@ def _intervals(
     moments: Sequence[tuple[datetime, datetime]], stops: Sequence[datetime]
 ) -> list[float]:
     """Return the times between checkpoints, without those in which work was interrupted."""
-    return [
-        (following[1] - moment[1]).total_seconds()
-        for moment, following in pairwise(moments)
-        if not any(moment[1] < stop < following[1] for stop in stops)
-    ]
+    intervals: list[float] = []
+    for saved_at, next_saved_at in pairwise(end for _, end in moments):
+        if not any(saved_at < stop < next_saved_at for stop in stops):
+            intervals.append((next_saved_at - saved_at).total_seconds())
+    return intervals
 
 
 def _spot_losses(spans: Iterable[Span]) -> int:
@@ -158,7 +154,8 @@ def _spot_losses(spans: Iterable[Span]) -> int:
     last: dict[object, Span] = {}
     for span in spans:
         previous = last.get(span.replica_id)
-        count += span.phase is Phase.REPLACING and previous is not None and previous.is_spot
+        if span.phase is Phase.REPLACING and previous is not None and previous.is_spot:
+            count += 1
         last[span.replica_id] = span
     return count
 

@@ -1,12 +1,12 @@
 """Firestore operations and invocations of the control plane for one job, computed from its ledger.
 
-    entry of the ledger       an event was read and judged, and one commit wrote the entry and a document
-    entry with effects        one message more to `provision` or `tune`, and its confirmation
-    exit without an entry     a member failed after its round had ended: one message, which is only read
-    report that is awaited    the replicas that are ready are counted
-    provisioning              a delivery reads the whole attempt once; effects that follow each other closely share one
-    accepting, rerunning      write every replica
-    sweep                     looks at a running job every minute
+    entry of the ledger     an event was read and judged; one commit wrote the entry and a document
+    entry with effects      one message more to `provision` or `tune`, and its confirmation
+    exit without an entry   a member failed after its round had ended: a message that is only read
+    report that is awaited  the replicas that are ready are counted
+    provisioning            a delivery reads the whole attempt once; close effects share a delivery
+    accepting, rerunning    write every replica
+    sweep                   looks at a running job every minute
 
 A test compares these figures with those that flows on the adapters in memory need; they agree
 within 20 %.
@@ -74,16 +74,13 @@ class Operations:
 
 
 def operations(job: Job, entries: Sequence[LedgerEntry], now: datetime) -> Operations:
-    """Return what the control plane did for this job until now, without reads of consoles and API
-    callers.
+    """Return what the control plane did for this job until now.
+
+    Reads by the console and by callers of the API are not included.
     """
     size = len(job.plan.replica_ids)
     with_effects = [entry for entry in entries if entry.effects]
-    internal = sum(  # recorded by a function while it handled another event
-        isinstance(entry.event, AllReady)
-        or isinstance(entry.decision.action, BeginPreparing | BeginRunning)
-        for entry in entries
-    )
+    internal = sum(_is_internal(entry) for entry in entries)
     reruns = sum(isinstance(entry.decision.action, RerunJob) for entry in entries)
     accepted = sum(isinstance(entry.decision.action, AcceptJob) for entry in entries)
     counting = sum(
@@ -93,32 +90,46 @@ def operations(job: Job, entries: Sequence[LedgerEntry], now: datetime) -> Opera
     )
     unrecorded = _unrecorded_exits(entries)
     deliveries = _deliveries(with_effects)
-    minutes = (
-        (((job.ended_at or now) - job.started_at).total_seconds() / 60) if job.started_at else 0.0
-    )
-    return Operations(
-        reads=2 * (len(entries) + unrecorded)
-        + counting
-        + 4 * len(with_effects)
-        + deliveries * (size + 5)
-        + round(READS_PER_SWEEP * minutes),
-        writes=2 * len(entries)
-        + len(with_effects)
-        + size * accepted
-        + 2 * size * reruns
-        + deliveries,
-        deletes=deliveries + job.state.is_terminal,
-        invocations=len(entries)
-        - internal
-        + len(with_effects)
-        + unrecorded
-        + sum(map(_is_verdict, entries)),
-    )
+    verdicts = sum(_is_verdict(entry) for entry in entries)
+    minutes = 0.0
+    if job.started_at is not None:
+        minutes = ((job.ended_at or now) - job.started_at).total_seconds() / 60
+
+    reads = 2 * (len(entries) + unrecorded)
+    reads += counting
+    reads += 4 * len(with_effects)
+    reads += deliveries * (size + 5)
+    reads += round(READS_PER_SWEEP * minutes)
+
+    writes = 2 * len(entries)
+    writes += len(with_effects)
+    writes += size * accepted
+    writes += 2 * size * reruns
+    writes += deliveries
+
+    # Of leases: one for each delivery, and one at the job's end.
+    deletes = deliveries
+    if job.state.is_terminal:
+        deletes += 1
+
+    invocations = len(entries) - internal
+    invocations += len(with_effects)
+    invocations += unrecorded
+    invocations += verdicts
+    return Operations(reads, writes, deletes, invocations)
+
+
+def _is_internal(entry: LedgerEntry) -> bool:
+    """Whether a function recorded the entry while it handled another event."""
+    if isinstance(entry.event, AllReady):
+        return True
+    return isinstance(entry.decision.action, BeginPreparing | BeginRunning)
 
 
 def _unrecorded_exits(entries: Iterable[LedgerEntry]) -> int:
-    """Return how many exits were read and not recorded, because the next reports of these members
-    contain them.
+    """Return how many exits were read and not recorded.
+
+    The next reports of these members contain them.
     """
     keys = {entry.key for entry in entries}
     ends = [entry.event.ended for entry in entries if isinstance(entry.event, VmReady)]
@@ -133,10 +144,13 @@ def _deliveries(entries: Iterable[LedgerEntry]) -> int:
     count = 0
     last: datetime | None = None
     for entry in entries:
-        count += _is_verdict(entry) or last is None or entry.at - last > SHARED_WITHIN
+        is_shared = last is not None and entry.at - last <= SHARED_WITHIN
+        if _is_verdict(entry) or not is_shared:
+            count += 1
         last = entry.at
     return count
 
 
 def _is_verdict(entry: LedgerEntry) -> bool:
+    """Whether the entry judged a held round."""
     return isinstance(entry.event, AllReady) and entry.event.round > 0

@@ -1,5 +1,4 @@
-"""The price list of an installation: what the catalogue says about the resources that jobs use, as
-one JSON file.
+"""The price list of an installation: the prices of what jobs use, as one JSON file.
 
 `trainmaster prices update` writes it to `gs://BUCKET/prices/v1.json`. Readers ignore unknown
 fields; a change that they could not ignore gets another number in the name, so that two releases
@@ -82,25 +81,32 @@ def make_price_file(skus: Iterable[Sku], fetched_at: datetime, source: str = "")
 
     Two SKUs with different prices for one resource in one region leave it without a price.
     """
-    matches = [(match, sku) for sku in skus if (match := resource_of(sku)) is not None]
-    currencies = {sku.currency for _, sku in matches}
-    if len(currencies) != 1:
+    matches: list[tuple[Sku, Resource, Pricing]] = []
+    for sku in sorted(skus, key=lambda sku: sku.sku_id):
+        match = resource_of(sku)
+        if match is not None:
+            matches.append((sku, *match))
+    currencies = {sku.currency for sku, _, _ in matches}
+    if not currencies:
         raise PermanentError(
             "the catalogue has none of the prices that jobs need: it may have changed its"
             " descriptions"
-            if not currencies
-            else f"the catalogue has prices in several currencies: {', '.join(sorted(currencies))}"
         )
+    if len(currencies) > 1:
+        listed = ", ".join(sorted(currencies))
+        raise PermanentError(f"the catalogue has prices in several currencies: {listed}")
     seen: dict[tuple[Resource, str, Pricing], Decimal | Unknown] = {}
     entries: dict[tuple[str, Resource, Pricing, Decimal | Unknown], list[str]] = {}
-    for (resource, pricing), sku in sorted(matches, key=lambda match: match[1].sku_id):
+    for sku, resource, pricing in matches:
         price = list_price(sku)
         for region in sku.regions:
             key = (resource, region, pricing)
             if seen.get(key) == price:
                 continue
-            several = Unknown(f"several SKUs price {resource.name}; one is {sku.sku_id}")
-            seen[key] = price_here = several if key in seen else price
+            price_here = price
+            if key in seen:
+                price_here = Unknown(f"several SKUs price {resource.name}; one is {sku.sku_id}")
+            seen[key] = price_here
             entries.setdefault((sku.sku_id, resource, pricing, price_here), []).append(region)
     return PriceFile(
         version=VERSION,
@@ -139,17 +145,13 @@ def read_price_list(data: bytes) -> PriceList:
         ) from None
     prices: dict[tuple[str, str, Pricing], Decimal | Unknown] = {}
     for entry in file.prices:
-        price = (
-            entry.amount
-            if entry.amount is not None
-            else Unknown(entry.reason or "the price list has no amount")
-        )
+        price: Decimal | Unknown = Unknown(entry.reason or "the price list has no amount")
+        if entry.amount is not None:
+            price = entry.amount
         for region in entry.regions:
             key = (entry.resource, region, entry.pricing)
-            is_conflict = key in prices and prices[key] != price
-            prices[key] = (
-                Unknown(f"several SKUs price {entry.resource} in {region}")
-                if is_conflict
-                else price
-            )
+            if prices.get(key, price) == price:
+                prices[key] = price
+            else:
+                prices[key] = Unknown(f"several SKUs price {entry.resource} in {region}")
     return PriceList(file.currency, file.fetched_at, prices)

@@ -1,5 +1,6 @@
-"""Everything that is shown about a job's machine time and money, from its ledger, the price list
-and one listing.
+"""Everything that is shown about a job's machine time and money.
+
+The sources are its ledger, the price list, and one listing of its directory.
 """
 
 from __future__ import annotations
@@ -57,16 +58,16 @@ def cost_report(
         return None
     spans = replica_spans(history)
     lost = losses(job.plan, spans)
-    listing = (
-        sources.checkpoint_times.listing(job, now) if lost and sources.checkpoint_times else None
-    )
+    listing = None
+    if lost and sources.checkpoint_times:
+        listing = sources.checkpoint_times.listing(job, now)
     written = listing.written_objects if isinstance(listing, Listing) else None
     prices = sources.prices()
     return CostReport(
-        goodput_of(job, spans, now, written),
-        prices if isinstance(prices, Unknown) else job_cost(job, spans, prices, now, written),
-        operations(job, entries, now),
-        lost,
-        listing,
-        spans,
+        goodput=goodput_of(job, spans, now, written),
+        cost=prices if isinstance(prices, Unknown) else job_cost(job, spans, prices, now, written),
+        operations=operations(job, entries, now),
+        losses=lost,
+        listing=listing,
+        spans=spans,
     )

@@ -88,7 +88,8 @@ def _rules() -> tuple[_Rule, ...]:
         prefix = "Spot Preemptible " if pricing is Pricing.SPOT else ""
         suffix = f"{_ATTACHED[pricing]} running in .+"
         for series, name in SERIES.items():
-            core, ram = Resource(f"{series} core", HOUR), Resource(f"{series} ram", GIB_HOUR)
+            core = Resource(f"{series} core", HOUR)
+            ram = Resource(f"{series} ram", GIB_HOUR)
             add(core, pricing, f"{prefix}{name} Core running in .+", {"CPU", "N1Standard"})
             add(ram, pricing, f"{prefix}{name} Ram running in .+", {"RAM", "N1Standard"})
         for gpu, name in _GPUS.items():

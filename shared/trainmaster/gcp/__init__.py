@@ -9,8 +9,10 @@ storage_objects                   the Objects
 job_log                           the JobLog, and reading it
 compute_fleet, tpu_fleet, fleets  the Fleet
 project_access, own_permissions   permissions of API callers, and of the process itself
-identity_tokens, iap_assertions   senders of events, users of the console: signed by keys in public_keys
-tools                             what only commands and clients use: `doctor`, schedules, dead letters, prices
+identity_tokens, iap_assertions   senders of events, users of the console; public_keys has the keys
+                                  that sign both
+tools                             what only commands and clients use: `doctor`, schedules, dead
+                                  letters, prices
 """
 
 import os

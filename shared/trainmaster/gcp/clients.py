@@ -1,8 +1,9 @@
 """The clients of Google's APIs and the credentials they use: the only module that builds either.
 
-    Google Cloud       application default credentials: the function's service account, or the user's own login
-    local stack        no credentials; addresses from FIRESTORE_EMULATOR_HOST, PUBSUB_EMULATOR_HOST and
-                       STORAGE_EMULATOR_HOST, and the endpoints of `trainmaster.settings`
+    Google Cloud    application default credentials: the function's service account, or the user's
+                    own login
+    local stack     no credentials; addresses from FIRESTORE_EMULATOR_HOST, PUBSUB_EMULATOR_HOST and
+                    STORAGE_EMULATOR_HOST, and the endpoints of `trainmaster.settings`
 
 Client libraries are imported where they are used, because each function pays for what it imports at
 its cold start. All clients are thread-safe, reconnect by themselves, and refresh their credentials.
@@ -56,10 +57,11 @@ def credentials() -> Any:
         if not default_credentials.valid:
             default_credentials.refresh(partial(Request(), timeout=REFRESH_S))
     except GoogleAuthError as error:
-        may_pass = (
+        is_transient = (
             error.retryable or isinstance(error, TransportError) or ON_CLOUD_RUN in os.environ
         )
-        raise (TemporaryError if may_pass else PermanentError)(f"credentials: {error}") from error
+        family = TemporaryError if is_transient else PermanentError
+        raise family(f"credentials: {error}") from error
     return default_credentials
 
 
@@ -81,9 +83,8 @@ def firestore_client(project: str) -> firestore.Client:
     from google.cloud import firestore
 
     is_emulated = "FIRESTORE_EMULATOR_HOST" in os.environ
-    return firestore.Client(
-        project, None if is_emulated else credentials(), database=own("(default)")
-    )
+    own_credentials = None if is_emulated else credentials()
+    return firestore.Client(project, own_credentials, database=own("(default)"))
 
 
 def publisher() -> PublisherClient:
@@ -122,9 +123,8 @@ def storage_client() -> storage.Client:
     from google.cloud import storage
 
     is_emulated = "STORAGE_EMULATOR_HOST" in os.environ
-    return storage.Client(
-        project=None, credentials=AnonymousCredentials() if is_emulated else credentials()
-    )
+    own_credentials = AnonymousCredentials() if is_emulated else credentials()
+    return storage.Client(project=None, credentials=own_credentials)
 
 
 def logging_client(project: str, endpoint: str, timeout_s: float) -> cloud_logging.Client:
@@ -157,9 +157,7 @@ def rest_client(client: Callable[..., Client], endpoint: str, **options: object)
 
 
 def session(endpoint: str, timeout_s: float, token: str = "") -> Session:
-    """Return a session for calls without a client library.
-
-    Each module that uses it says why it uses none.
+    """Return a session for calls without a client library. Each module that uses one says why.
 
     An emulator (`endpoint` is not empty) gets no credentials. A `token` replaces our own
     credentials, also for an emulator.

@@ -1,8 +1,9 @@
 """Errors of Google's clients as the two families of `trainmaster.errors`.
 
     5xx, 429, no connection                  TemporaryError: Pub/Sub redelivers the event
-    401, 403, no valid credentials           passed on unchanged: an operator can repair them, so the event must stay
-                                             in Pub/Sub, and `explain` says on the command line what to do
+    401, 403, no valid credentials           passed on unchanged: an operator can repair them, so
+                                             the event must stay in Pub/Sub, and `explain` says on
+                                             the command line what to do
     a missing Firestore index or database    PermanentError with what to do
     any other 4xx                            PermanentError: the same call would fail again
 
@@ -80,8 +81,8 @@ def is_transient(error: BaseException) -> bool:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether an operator can repair the error: credentials, a permission, a disabled
-    API, billing.
+    """Whether an operator can repair the error: credentials, a permission, a disabled API,
+    billing.
     """
     return isinstance(error, _REPAIRABLE)
 
@@ -98,14 +99,16 @@ def is_missing_database(error: exceptions.GoogleAPIError) -> bool:
     """Whether the project has no Firestore database, which Google reports as it reports a missing
     document.
     """
-    return (
-        isinstance(error, exceptions.NotFound) and _MISSING_DATABASE.search(str(error)) is not None
-    )
+    if not isinstance(error, exceptions.NotFound):
+        return False
+    return _MISSING_DATABASE.search(str(error)) is not None
 
 
 def describe(error: exceptions.GoogleAPIError) -> str:
-    """Return the status and Google's sentence; after repetitions, those of the last one."""
-    return str(error.cause or error) if isinstance(error, exceptions.RetryError) else str(error)
+    """Return the status and Google's sentence; of a repeated call, those of the last try."""
+    if isinstance(error, exceptions.RetryError) and error.cause is not None:
+        return str(error.cause)
+    return str(error)
 
 
 @contextmanager

@@ -38,22 +38,23 @@ class Fleets:
     def list_vms(
         self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()
     ) -> tuple[Vm, ...]:
+        tpu = self._tpu
         vms, unreachable, refusal = reached(lambda: self._compute.list_vms(job_id, zones=zones))
-        if (tpu := self._tpu) and tpu_zones:
-            nodes, without_nodes, refusal = reached(lambda: tpu.list_vms(job_id, tpu_zones))
-            vms, unreachable = (*vms, *nodes), (*unreachable, *without_nodes)
-        return complete(vms, unreachable, refusal)
+        if tpu is None or not tpu_zones:
+            return complete(vms, unreachable, refusal)
+        nodes, without_nodes, refusal = reached(lambda: tpu.list_vms(job_id, tpu_zones))
+        return complete((*vms, *nodes), (*unreachable, *without_nodes), refusal)
 
     def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
         """TPU nodes are left out while Cloud TPU does not answer: most installations have none."""
         vms, unreachable, _ = reached(lambda: self._compute.list_all(zones))
-        if (tpu := self._tpu) is None:
+        if self._tpu is None:
             return complete(vms, unreachable)
         try:
-            nodes, without_nodes, _ = reached(tpu.list_all)
+            nodes, without_nodes, _ = reached(self._tpu.list_all)
         except (TemporaryError, PermanentError) as error:
             _log.warning("the TPU nodes of all jobs are left out: %s", error)
-            nodes, without_nodes = (), ()
+            return complete(vms, unreachable)
         return complete((*vms, *nodes), (*unreachable, *without_nodes))
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:

@@ -61,31 +61,39 @@ class CloudJobLog:
         `ml_job`.
         """
         job_id = public_id(lines[0].job_id)
-        task = {"location": "global", "namespace": own(LOG_ID), "job": job_id, "task_id": SERVICE}
+        ml_job = {"job_id": job_id, "task_name": SERVICE}
+        generic_task = {
+            "location": "global",
+            "namespace": own(LOG_ID),
+            "job": job_id,
+            "task_id": SERVICE,
+        }
         try:
             with google_errors("write to Cloud Logging"):
                 if self._may_use_ml_job:
                     with suppress(exceptions.BadRequest):
-                        self._write(lines, "ml_job", {"job_id": job_id, "task_name": SERVICE})
+                        self._write(lines, "ml_job", ml_job)
                         return
-                self._write(lines, "generic_task", task)
+                self._write(lines, "generic_task", generic_task)
                 self._may_use_ml_job = False
         except (PermanentError, exceptions.GoogleAPICallError, GoogleAuthError) as error:
             raise TemporaryError(str(error)) from error
 
     def _write(
-        self, lines: Sequence[ServiceLine], resource: str, of_resource: Mapping[str, str]
+        self, lines: Sequence[ServiceLine], resource_type: str, resource: Mapping[str, str]
     ) -> None:
+        """Write lines of one job. `resource`: its labels, except for that of the project."""
         labels = {
             "ml.googleapis.com/job_id": public_id(lines[0].job_id),
             "ml.googleapis.com/task_name": SERVICE,
         }
-        if trial := trial_number(lines[0].job_id):
+        trial = trial_number(lines[0].job_id)
+        if trial:
             labels["ml.googleapis.com/trial_id"] = trial
         self._client.logging_api.write_entries(
             [_entry(line) for line in lines],
             logger_name=f"projects/{self._project}/logs/{own(LOG_ID)}",
-            resource={"type": resource, "labels": {"project_id": self._project, **of_resource}},
+            resource={"type": resource_type, "labels": {"project_id": self._project, **resource}},
             labels=labels,
             partial_success=False,
         )
@@ -116,7 +124,8 @@ class LogEntries:
     """
 
     def __init__(self, project: str, endpoint: str, installation: str | None = None) -> None:
-        self._project, self._log = project, f"projects/{project}/logs/{own(LOG_ID, installation)}"
+        self._project = project
+        self._log = f"projects/{project}/logs/{own(LOG_ID, installation)}"
         self._api = RestApi(GOOGLE, endpoint, PAGE_TIMEOUT_S)
 
     def page(
@@ -138,8 +147,9 @@ class LogEntries:
             "filter": f'logName="{self._log}" AND ({filter_text})',
             "orderBy": "timestamp desc" if newest_first else "timestamp asc",
             "pageSize": limit,
-            **({"pageToken": token} if token else {}),
         }
+        if token:
+            body["pageToken"] = token
         with google_errors("read Cloud Logging"):
             answer: Mapping[str, Any] = self._api.call("POST", "/v2/entries:list", body)
         return answer.get("entries", []), answer.get("nextPageToken", "")

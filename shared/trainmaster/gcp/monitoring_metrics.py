@@ -48,16 +48,16 @@ class MonitoringMetrics:
 
     def read(self, query: MetricQuery) -> Sequence[MetricSeries]:
         """See the port. Several pages cost a call each; a page has 100,000 points."""
-        series, parameters = list[MetricSeries](), _parameters(query)
+        series: list[MetricSeries] = []
+        parameters = _parameters(query)
         while True:
             with google_errors("read Cloud Monitoring", self._translate):
                 try:
                     page = self._api.get(f"/v3/projects/{self._project}/timeSeries", **parameters)
                 except exceptions.NotFound:  # no agent of this project has written the metric yet
                     return ()
-            series += [
-                read for body in page.get("timeSeries", ()) if (read := _series(body)).points
-            ]
+            listed = map(_series, page.get("timeSeries", ()))
+            series += [one_series for one_series in listed if one_series.points]
             if not page.get("nextPageToken"):
                 return series
             parameters["pageToken"] = page["nextPageToken"]
@@ -80,8 +80,10 @@ def metric_filter(query: MetricQuery) -> str:
         'resource.type = "generic_task"',
         f'resource.labels.namespace = "{own(NAMESPACE)}"',
     ]
-    parts += [f'resource.labels.job = "{query.job_id}"'] if query.job_id else []
-    parts += [f'resource.labels.task_id = "{query.replica}"'] if query.replica else []
+    if query.job_id:
+        parts.append(f'resource.labels.job = "{query.job_id}"')
+    if query.replica:
+        parts.append(f'resource.labels.task_id = "{query.replica}"')
     return " AND ".join(parts)
 
 
@@ -108,7 +110,8 @@ def _aligner(query: MetricQuery) -> str:
 
 
 def _field(label: Label) -> str:
-    return f"{'resource' if label in RESOURCE_LABELS else 'metric'}.labels.{label}"
+    owner = "resource" if label in RESOURCE_LABELS else "metric"
+    return f"{owner}.labels.{label}"
 
 
 def _series(body: Json) -> MetricSeries:
@@ -117,18 +120,19 @@ def _series(body: Json) -> MetricSeries:
         **body.get("resource", {}).get("labels", {}),
     }
     is_counter = body.get("metricKind") == "CUMULATIVE"
-    points = (_point(point, is_counter=is_counter) for point in reversed(body.get("points", ())))
+    # Cloud Monitoring lists the newest point first.
+    points = [_point(point, is_counter=is_counter) for point in reversed(body.get("points", ()))]
     finite = tuple(point for point in points if math.isfinite(point.value))
     return MetricSeries({label: labels[label] for label in Label if labels.get(label)}, finite)
 
 
 def _point(point: Json, *, is_counter: bool) -> MetricPoint:
-    interval, values = point["interval"], point["value"]
-    value = values.get(
-        "doubleValue", values.get("int64Value", "nan")
-    )  # programs may write series of other types
+    interval = point["interval"]
+    typed_value = point["value"]
+    # Programs may write series of other types, which are no numbers.
+    value = float(typed_value.get("doubleValue", typed_value.get("int64Value", "nan")))
     since = datetime.fromisoformat(interval["startTime"]) if is_counter else None
-    return MetricPoint(datetime.fromisoformat(interval["endTime"]), float(value), since)
+    return MetricPoint(datetime.fromisoformat(interval["endTime"]), value, since)
 
 
 def _time(at: datetime) -> str:

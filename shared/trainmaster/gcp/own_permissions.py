@@ -46,19 +46,17 @@ def missing_publish_permission(
     project: str, topic: str, test: TestPermissions | None = None
 ) -> tuple[str, ...]:
     """Return `pubsub.topics.publish on TOPIC` if the credentials may not publish to the topic."""
-    missing = _missing(
-        PUBSUB, f"/v1/projects/{project}/topics/{topic}", (PUBLISH,), test or query_permissions
-    )
+    path = f"/v1/projects/{project}/topics/{topic}"
+    missing = _missing(PUBSUB, path, (PUBLISH,), test or query_permissions)
     return tuple(f"{permission} on {topic}" for permission in missing)
 
 
 def query_permissions(base: str, path: str, permissions: Iterable[str]) -> frozenset[str] | None:
     """Return which permissions the credentials have on the resource; None: there is no answer."""
+    body = {"permissions": list(permissions)}
     try:
         with closing(RestApi(base, "", TIMEOUT_S)) as api:
-            answer = api.call(
-                "POST", f"{path}:testIamPermissions", {"permissions": list(permissions)}
-            )
+            answer = api.call("POST", f"{path}:testIamPermissions", body)
     except _NO_ANSWER as error:
         _log.warning("%s%s does not answer which permissions are granted: %s", base, path, error)
         return None
@@ -73,4 +71,6 @@ def _missing(
     The action itself then fails with Google's error.
     """
     granted = test(base, path, permissions)
-    return () if granted is None else tuple(name for name in permissions if name not in granted)
+    if granted is None:
+        return ()
+    return tuple(name for name in permissions if name not in granted)

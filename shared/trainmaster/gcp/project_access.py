@@ -79,12 +79,12 @@ class ProjectAccess:
         )
 
     def has_full_scope(self, token: str) -> bool:
-        """Source: google-auth-library-nodejs, getTokenInfo, which sends the token in the header of
-        a POST.
+        """See the port. Source: google-auth-library-nodejs, getTokenInfo, which sends the token in
+        the header of a POST.
 
-        Google answers 400 for a token that it does not know there, such as one of a federated
-        identity. A token that a service account signed by itself is not known there either, and
-        carries its scopes.
+        Google answers 400 for a token that this endpoint does not know, such as one of a federated
+        identity. The endpoint does not know tokens that a service account signed by itself either,
+        but these carry their scopes.
         """
         signed_scopes = _signed_scopes(token)
         if signed_scopes is not None:
@@ -96,18 +96,17 @@ class ProjectAccess:
         return FULL_SCOPE in str(answer.get("scope", "")).split()
 
     def may_act_as(self, token: str, account: str) -> bool:
-        """Source: AI Platform Training required this permission of a caller who named a service
-        account for a job.
+        """See the port. Source: AI Platform Training required this permission of a caller who named
+        a service account for a job.
         """
         path = f"/v1/projects/-/serviceAccounts/{quote(account)}"
-        return bool(
-            self._test_permissions(
-                self._accounts_endpoint, path, token, [ACT_AS], missing_is_denied=True
-            )
+        granted = self._test_permissions(
+            self._accounts_endpoint, path, token, [ACT_AS], missing_is_denied=True
         )
+        return ACT_AS in granted
 
     def project_number(self, token: str) -> str:
-        """Source: `projects.get` of Cloud Resource Manager v1, which requires
+        """See the port. Source: `projects.get` of Cloud Resource Manager v1, which requires
         resourcemanager.projects.get.
         """
         answer = self._call_for_either_project(self._endpoint, "GET", self._project, token)
@@ -119,8 +118,8 @@ class ProjectAccess:
         return str(number)
 
     def email(self, token: str) -> str | None:
-        """Source: OpenID Connect's UserInfo, which answers 401 or 403, or without an address, if
-        the token lacks the scope `email`. Tokens of service accounts do.
+        """See the port. Source: OpenID Connect's UserInfo, which answers 401 or 403, or without an
+        address, if the token lacks the scope `email`, as those of service accounts do.
         """
         if not self._people_endpoint:
             return None
@@ -130,9 +129,8 @@ class ProjectAccess:
             )
         except (UnknownTokenError, _ForbiddenError):
             return None
-        return (
-            str(person["email"]) if person.get("email") and person.get("email_verified") else None
-        )
+        email = person.get("email")
+        return str(email) if email and person.get("email_verified") else None
 
     def _test_permissions(
         self,
@@ -165,7 +163,7 @@ class ProjectAccess:
         self, endpoint: str, method: str, path: str, token: str, body: Json | None = None
     ) -> Json:
         """Call on behalf of the caller's own project, and if the API is disabled there, on behalf
-        of this one.
+        of the installation's project.
         """
         try:
             return _call(endpoint, method, path, token, body)
@@ -247,6 +245,9 @@ def _call(
 
 
 def _family(cause: BaseException | None) -> type[TemporaryError]:
+    """Return the type of error for Google's answer, the cause of a PermanentError."""
     if isinstance(cause, exceptions.NotFound):
         return _MissingError
-    return _InvalidError if isinstance(cause, exceptions.BadRequest) else TemporaryError
+    if isinstance(cause, exceptions.BadRequest):
+        return _InvalidError
+    return TemporaryError

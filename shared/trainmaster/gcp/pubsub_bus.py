@@ -27,8 +27,8 @@ class PubsubBus:
     def __init__(
         self, client: PublisherClient, project: str, translation: Translation | None = None
     ) -> None:
-        """`translation` replaces the table of `trainmaster.gcp.errors`: it returns the exception
-        for an error of Google's.
+        """`translation` returns the exception for an error of Google's; None: the table of
+        `trainmaster.gcp.errors` does.
         """
         self._client = client
         self._project = project
@@ -38,10 +38,9 @@ class PubsubBus:
         self._publish(topic, [PubsubMessage(data=data, attributes=dict(attributes))])
 
     def publish_all(self, topic: str, messages: Sequence[bytes]) -> None:
-        for first in range(0, len(messages), BATCH_MAX):
-            self._publish(
-                topic, [PubsubMessage(data=data) for data in messages[first : first + BATCH_MAX]]
-            )
+        for start in range(0, len(messages), BATCH_MAX):
+            batch = messages[start : start + BATCH_MAX]
+            self._publish(topic, [PubsubMessage(data=data) for data in batch])
 
     def _publish(self, topic: str, messages: list[PubsubMessage]) -> None:
         path = f"projects/{self._project}/topics/{own(topic)}"

@@ -46,16 +46,16 @@ class GoogleResources:
         self._images = RestApi(GOOGLE_IMAGES, images, TIMEOUT_S)
 
     def service_account(self, email: str) -> Existence:
-        """The project is named, because IAM answers 403 for a missing account in `projects/-`.
+        """See the port.
 
-        Source: IAM, `projects.serviceAccounts.get`.
+        The path contains the project, because IAM answers 403 for a missing account in
+        `projects/-`. Source: IAM, `projects.serviceAccounts.get`.
         """
-        match = next(filter(None, (owner.fullmatch(email) for owner in _OWNERS)), None)
-        if match is None:
+        project = _project_of(email)
+        if project is None:
             return Existence.UNKNOWN
-        existence, account = _look_up(
-            self._accounts, f"/v1/projects/{match['project']}/serviceAccounts/{email}"
-        )
+        path = f"/v1/projects/{project}/serviceAccounts/{email}"
+        existence, account = _look_up(self._accounts, path)
         return Existence.MISSING if account.get("disabled") else existence
 
     def secret_version(self, name: str) -> Existence:
@@ -72,11 +72,22 @@ class GoogleResources:
     def image(self, image: RegistryImage) -> tuple[Existence, str]:
         existence, resource = _look_up(self._images, f"/v1/{image.resource}")
         digest = image.digest or str(resource.get("version", "")).rpartition("/")[2]
-        return existence, digest if DIGEST.fullmatch(digest) else ""
+        if not DIGEST.fullmatch(digest):
+            digest = ""
+        return existence, digest
 
     def close(self) -> None:
         for api in (self._accounts, self._secrets, self._images):
             api.close()
+
+
+def _project_of(email: str) -> str | None:
+    """Return the project of a service account, or its number; None if the address has none."""
+    for owner in _OWNERS:
+        match = owner.fullmatch(email)
+        if match is not None:
+            return match["project"]
+    return None
 
 
 def _look_up(api: RestApi, path: str) -> tuple[Existence, Json]:
@@ -91,4 +102,6 @@ def _look_up(api: RestApi, path: str) -> tuple[Existence, Json]:
         return Existence.UNKNOWN, {}
     except GoogleAuthError as error:
         raise TemporaryError(str(error)) from None
-    return (Existence.MISSING, {}) if resource is None else (Existence.EXISTS, resource)
+    if resource is None:
+        return Existence.MISSING, {}
+    return Existence.EXISTS, resource

@@ -26,13 +26,14 @@ class StorageObjects:
     """
 
     def __init__(self, client: Client, deadline_s: float = CALL_S) -> None:
-        self._client, self._options = client, retry_options(deadline_s, *NO_CONNECTION)
+        self._client = client
+        self._options = retry_options(deadline_s, *NO_CONNECTION)
 
     def read(self, uri: str, *, generation: int | None = None, max_bytes: int) -> bytes | None:
         data = read_part(self._client, uri, generation, 0, max_bytes - 1, self._options)
-        return (
-            data and data[:max_bytes]
-        )  # a compressed object is sent whole, whatever range was requested
+        if data is None:
+            return None
+        return data[:max_bytes]  # a compressed object is sent whole, whatever range is requested
 
     def generation(self, uri: str) -> int | None:
         blob = self._blob(uri)
@@ -86,6 +87,7 @@ class StorageObjects:
                     fields=_CREATED_FIELDS,
                     **self._options,
                 )
+                # The pages are read here, so the errors of all of them are caught.
                 return tuple(
                     CreatedObject(blob.name, blob.time_created, blob.size or 0) for blob in blobs
                 )

@@ -1,5 +1,5 @@
-"""Settings that all VMs and TPU nodes of an installation share, and the error value of
-both fleets.
+"""Settings that all VMs and TPU nodes of an installation share, and the error value of both
+fleets.
 """
 
 from __future__ import annotations
@@ -38,32 +38,33 @@ class VmDefaults:
         """
         if plan.network:
             return plan.network, self._subnetwork_of(plan.network, plan.region)
-        if own := self.account_networks.get(plan.service_account or ""):
-            return f"projects/{self.project}/global/networks/{own}", self._account_subnetwork(
-                own, plan.region
-            )
+        own = self.account_networks.get(plan.service_account or "")
+        if own:
+            network = f"projects/{self.project}/global/networks/{own}"
+            return network, self._account_subnetwork(own, plan.region)
         return self.network, self.subnetwork.replace("{region}", plan.region)
 
     def _subnetwork_of(self, network: str, region: str) -> str:
-        """Return the subnetwork of a network that the job names.
+        """Return the subnetwork of a network that the job names, `projects/P/…/networks/NAME`.
 
         A custom-mode network, as those of infra/, needs one.
 
         A project may be named by its number, which is not known here. Then only the network's name
         is compared: Compute Engine refuses a subnetwork of another network.
         """
-        project, name = network.split("/")[1], network.rpartition("/")[2]
-        own_project = (
-            self.network.split("/")[1] if self.network.startswith("projects/") else self.project
-        )
-        if name == self.network.rpartition("/")[2] and (
-            project == own_project or project.isdecimal()
-        ):
+        project = network.split("/")[1]
+        name = network.rpartition("/")[2]
+        has_number = project.isdecimal()
+        shared_project = self.project
+        if self.network.startswith("projects/"):
+            shared_project = self.network.split("/")[1]
+        shared_name = self.network.rpartition("/")[2]
+        if name == shared_name and (has_number or project == shared_project):
             return self.subnetwork.replace("{region}", region)
-        is_of_account = name in self.account_networks.values() and (
-            project == self.project or project.isdecimal()
-        )
-        return self._account_subnetwork(name, region) if is_of_account else ""
+        is_of_account = name in self.account_networks.values()
+        if is_of_account and (has_number or project == self.project):
+            return self._account_subnetwork(name, region)
+        return ""
 
     def _account_subnetwork(self, network: str, region: str) -> str:
         return f"projects/{self.project}/regions/{region}/subnetworks/{network}-{region}"

@@ -62,12 +62,9 @@ def labels(job: Job, create: Create) -> dict[str, str]:
     }
     if create.group.tpu is not None and create.group.tpu.queue is not None:
         ours[LABEL_ROUND] = str(create.round)
-    legal = [
-        (label.key, label.value)
-        for label in job.labels
-        if is_legal_job_label(label.key, label.value)
-    ]
-    return {**dict(legal[: LABELS_MAX - len(ours)]), **ours}
+    legal = [label for label in job.labels if is_legal_job_label(label.key, label.value)]
+    kept = legal[: LABELS_MAX - len(ours)]
+    return {**{label.key: label.value for label in kept}, **ours}
 
 
 def labelled(
@@ -80,14 +77,18 @@ def labelled(
     `vm_of` raises ValueError for a name that no replica has.
     """
     for resource in resources:
-        if (job := labels_of(resource).get(job_key())) is not None:
-            try:
-                yield LabelledVm(vm_of(resource), job)
-            except ValueError:
-                _log.warning(
-                    "%s has a job's label, but a name that no replica has; it is ignored",
-                    resource.name,
-                )
+        label = labels_of(resource).get(job_key())
+        if label is None:
+            continue
+        try:
+            vm = vm_of(resource)
+        except ValueError:
+            _log.warning(
+                "%s has a job's label, but a name that no replica has; it is ignored",
+                resource.name,
+            )
+        else:
+            yield LabelledVm(vm, label)
 
 
 def directive_label(directive: Directive) -> str:

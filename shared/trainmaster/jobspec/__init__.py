@@ -1,12 +1,13 @@
 """The job format: what a submitted document means, or everything that is wrong with it.
 
-    read_document        bytes of a file, message or editor → the job file; a manifest is converted to one
+    read_document        bytes of a file, message or editor → the job file; converts a manifest
     job_file_of          the same, for a document that is already a mapping
     detect_kind          a job file → which of the four kinds it is, and the API's resource for it
-    job_id_of            a job file → the job id that it names; with_job_id and with_time_in_job_id change it
+    job_id_of            a job file → the job id that it names
+    with_job_id          a job file → the same with another id; also with_time_in_job_id
     accept               a job file → spec, labels and plan
     job_id_from          an object's name → a legal job id
-    parse_document       bytes → a mapping, safely; for documents that are no jobs
+    parse_document       bytes → a mapping, safely; for documents that are not jobs
     read_exit_policy     a mapping → an exit policy
     read_labels          a mapping → labels
 
@@ -14,14 +15,16 @@ They raise InvalidJob with every problem at once. Every entrance goes through th
 so that a document means the same everywhere: read_document (or job_file_of), an id, accept. They
 differ where they must:
 
-| entrance           | bytes         | the job is named by                  | kinds of documents                 |
-| `submit`, `doctor` | YAML, JSON    | option, document, file name and time | all; options change their fields   |
-| upload             | YAML, JSON    | document, file name and generation   | all                                |
-| message            | YAML, JSON    | document, `displayName`              | all                                |
-| schedule           | YAML, JSON    | document, file name; with a time     | all; by `--submit-as`: AI_PLATFORM |
-| console            | YAML, JSON    | the form                             | all                                |
-| Python client      | file, mapping | document, file name; Vertex AI: a number | all; each to its resource          |
-| API                | JSON          | document; Vertex AI: a number        | that of the URL; no manifests      |
+| entrance       | bytes      | the job is named by (*)           | kinds of documents            |
+| submit, doctor | YAML, JSON | option, document, file name, time | all; options change fields    |
+| upload         | YAML, JSON | document, file name, generation   | all                           |
+| message        | YAML, JSON | document, displayName             | all                           |
+| schedule       | YAML, JSON | document, file name; with a time  | all; --submit-as: AI_PLATFORM |
+| console        | YAML, JSON | the form                          | all                           |
+| Python client  | file, dict | document, file name; number (**)  | all; each to its resource     |
+| API            | JSON       | document; number (**)             | that of the URL; no manifests |
+
+(*) The first one that there is. (**) The API gives a job of Vertex AI a number.
 
 Sub-packages:
 

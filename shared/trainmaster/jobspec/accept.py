@@ -1,7 +1,8 @@
 """Accept a submitted document: resolve it to a plan, or report everything that is wrong with it.
 
     copy_as_json → with_lists → read_model (names, types, limits) → check_supported
-                 → resolve_training_input or resolve_custom_job (ResolvedSpec) → resolve_task_groups → Plan
+                 → resolve_training_input or resolve_custom_job (ResolvedSpec)
+                 → resolve_task_groups → Plan
                  → check_environment_size
 
 Every step adds its problems and leaves out what it cannot use, so that one answer has all problems.
@@ -135,7 +136,7 @@ def _resolve(
     if job_id is not None or not problems.has_any_at(_DISPLAY_NAME_PATH):
         check_job_id(job_id, problems)
     check_labels(job.labels, problems)
-    comforts = check_supported(job, problems)
+    ignored_conveniences = check_supported(job, problems)
     extension = job.trainmaster
     check_extension(extension, problems)
     variables = resolve_common_variables(extension, problems)
@@ -151,21 +152,16 @@ def _resolve(
         spec = resolve_training_input(
             job.training_input or TrainingInput(), extension, variables, problems
         )
-    problems.substitutions.extend(comforts)
+    problems.substitutions.extend(ignored_conveniences)
     tuning = spec.tuning
     if isinstance(job, VertexTuningJob):
         tuning = resolve_study(job, problems)
+    elif isinstance(job, VertexCustomJob):
+        refuse_resumed_job(extension, "a CustomJob has no results", problems)
     else:
-        is_custom = isinstance(job, VertexCustomJob)
-        instead = (
-            "a CustomJob has no results"
-            if is_custom
-            else "a TrainingInput has hyperparameters for it"
-        )
-        refuse_resumed_job(extension, instead, problems)
-    plan = with_save_on_notice(
-        _plan(spec, extension, exit_policy, problems), extension.save_on_notice, problems
-    )
+        refuse_resumed_job(extension, "a TrainingInput has hyperparameters for it", problems)
+    plan = _plan(spec, extension, exit_policy, problems)
+    plan = with_save_on_notice(plan, extension.save_on_notice, problems)
     plan = with_stillness(plan, extension.stall_timeout, problems)
     plan = with_alternatives(plan, spec, extension, regions, problems)
     check_gang(plan, problems)
@@ -196,14 +192,16 @@ def _plan(
         check_boot_image(extension.image, problems, has_tpu=any(role.is_tpu for role in spec.roles))
     region, zones = resolve_zones(spec.region, spec.region_path, extension.zones, tpus, problems)
     queue = resolve_queue(extension, spec, groups, problems)
+    # With TPUs, `extension.image` is the software version of the TPU VMs.
     image = extension.image if extension.image is not None and not tpus else spec.runtime.image
     groups = tuple(_complete_group(group, program, spec, extension, queue) for group in groups)
-    has_fallback, has_reservation = (
-        extension.spot.on_demand_after is not None,
-        extension.reservation is not None,
-    )
-    if extension.placement is None:  # else each alternative is checked
-        request = Request(image, extension.image is not None, has_reservation, has_fallback)
+    if extension.placement is None:  # else `with_alternatives` checks the machines of each
+        request = Request(
+            image,
+            is_own_image=extension.image is not None,
+            has_reservation=extension.reservation is not None,
+            has_on_demand_fallback=extension.spot.on_demand_after is not None,
+        )
         check_machines(spec.roles, groups, request, problems)
     groups = with_disks_for_image(spec.roles, groups, image, problems)
     disable_retries = spec.disable_retries or extension.disable_retries
@@ -263,12 +261,15 @@ def _complete_group(
     extension: Extension,
     queue: TpuQueue | None,
 ) -> TaskGroup:
-    """Add the role's program, use of Spot VMs, and TPU software and queue to a group that has only
-    its hardware.
+    """Add program, use of Spot VMs, and TPU software and queue to a group with hardware alone.
+
+    `common`: the program of the plan, which a group does not repeat.
     """
-    program = spec.programs.get(group.task_type, common)
-    tpu = group.tpu and replace(
-        group.tpu, runtime=extension.image or group.tpu.runtime, queue=queue
-    )
+    program: Program | None = spec.programs.get(group.task_type, common)
+    if program == common:
+        program = None
+    tpu = group.tpu
+    if tpu is not None:
+        tpu = replace(tpu, runtime=extension.image or tpu.runtime, queue=queue)
     spot = is_spot(extension.spot.use or spec.spot, group.task_type)
-    return replace(group, tpu=tpu, program=None if program == common else program, spot=spot)
+    return replace(group, tpu=tpu, program=program, spot=spot)

@@ -1,6 +1,4 @@
-"""Read what users submit: a job file, or a manifest of Kubeflow or JobSet, which is converted to a
-job file.
-"""
+"""Read what users submit: a job file, or a manifest of Kubeflow or JobSet, converted to one."""
 
 from __future__ import annotations
 
@@ -36,11 +34,9 @@ def read_document(data: bytes, name: str, region: str | None = None) -> dict[str
 
 
 def job_file_of(document: Mapping[str, object], region: str | None = None) -> dict[str, Any]:
-    """Return a manifest as a job file, and a job file unchanged, except that each list is one.
+    """Convert a manifest to a job file; a job file stays, except for lists (`with_lists`).
 
-    Raises InvalidJob.
-
-    `region`: where a manifest runs that does not name its region.
+    `region`: that of a manifest that names none. Raises InvalidJob.
     """
     if not all(name in document for name in MANIFEST_NAMES):
         return with_lists(dict(document))
@@ -71,15 +67,11 @@ def with_job_id(document: Mapping[str, object], job_id: str | None) -> dict[str,
 def with_id_from_file(
     document: Mapping[str, object], file_name: str, time_format: str = "%Y%m%d_%H%M%S"
 ) -> dict[str, Any]:
-    """Return the document; one without a job id gets that of the file's name and
-    `{time:FORMAT}`.
-    """
+    """Return the document; one without a job id gets the file's name and `{time:FORMAT}` as id."""
+    if has_job_id(document):
+        return dict(document)
     head = job_id_from(file_name, "")[:NAME_CHARS_MAX]
-    return (
-        dict(document)
-        if has_job_id(document)
-        else with_job_id(document, f"{head}_{{time:{time_format}}}")
-    )
+    return with_job_id(document, f"{head}_{{time:{time_format}}}")
 
 
 def with_time_in_job_id(document: Mapping[str, object], at: datetime | None) -> dict[str, Any]:
@@ -91,7 +83,8 @@ def with_time_in_job_id(document: Mapping[str, object], at: datetime | None) -> 
     InvalidJob if a time is needed and `at` is None.
     """
     job_id = job_id_of(document)
-    if job_id is None or not is_template(job_id) or all(name in document for name in JOB_ID_NAMES):
+    is_named_twice = all(name in document for name in JOB_ID_NAMES)  # `accept` refuses it
+    if job_id is None or not is_template(job_id) or is_named_twice:
         return dict(document)
     if at is None:
         raise InvalidJob(
@@ -101,9 +94,7 @@ def with_time_in_job_id(document: Mapping[str, object], at: datetime | None) -> 
 
 
 def listed_substitutions(document: Mapping[str, object]) -> Mapping[str, Any]:
-    """Return what the conversion of a manifest replaced, as `convertedFrom`; empty: it was not
-    converted.
-    """
+    """Return `trainmaster.convertedFrom`, what a conversion replaced; empty: not converted."""
     extension = document.get(EXTENSION)
     converted = extension.get(CONVERTED_FROM) if isinstance(extension, Mapping) else None
     return converted if isinstance(converted, Mapping) else {}
@@ -115,9 +106,8 @@ def with_field(document: Mapping[str, Any], path: Sequence[str], value: object) 
     A mapping is merged. `*` sets the field in each item of a list that has the field's parent; `|`
     separates parents.
     """
-    name = next(
-        (spelling for spelling in (path[0], snake_case(path[0])) if spelling in document), path[0]
-    )
+    snake = snake_case(path[0])
+    name = snake if snake in document and path[0] not in document else path[0]
     inner = document.get(name)
     match path[1:], inner:
         case ["*", parents, field], list():
@@ -132,6 +122,7 @@ def with_field(document: Mapping[str, Any], path: Sequence[str], value: object) 
 
 
 def _with_existing(item: object, parents: Sequence[str], field: str, value: object) -> object:
+    """Return a list item with the field set in those of its parents that the item has."""
     if not isinstance(item, Mapping):
         return item
     for parent in parents:
@@ -151,6 +142,6 @@ def field_at(document: Mapping[str, Any], path: Sequence[str]) -> Any:
 def with_default_region(document: dict[str, Any], region: str | None) -> dict[str, Any]:
     """Return the job file with this region, unless it names one."""
     path = (TRAINING_INPUT if detect_kind(document) is AI_PLATFORM else EXTENSION, "region")
-    return (
-        document if not region or field_at(document, path) else with_field(document, path, region)
-    )
+    if not region or field_at(document, path):
+        return document
+    return with_field(document, path, region)

@@ -1,7 +1,7 @@
-"""The JSON Schema of job files, generated from the document models, so that editors complete and
-check job files.
+"""The JSON Schema of job files, with which editors complete and check them.
 
-It knows camelCase names and canonical enum values only. Trainmaster itself is more lenient
+It is generated from the document models. It knows camelCase names and canonical enum values only.
+Trainmaster itself is more lenient
 (snake_case, enums in any case, booleans as strings), and it checks which fields may be combined,
 which the schema does not.
 """
@@ -60,7 +60,8 @@ def job_schema() -> Json:
 class _Generator(GenerateJsonSchema):
     """Generates schemas without titles, which would only repeat the names."""
 
-    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - the signature is pydantic's
+    # The signature is pydantic's.
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
         return False
 
 
@@ -85,10 +86,9 @@ def _simplify(schema: Any) -> Any:
     }
     if result.get("type") in ("integer", "number"):
         result["type"] = [result["type"], "string"]
-    listed = (
-        result.pop("anyOf") if isinstance(result.get("anyOf"), list) else ()
-    )  # not the property of this name
-    choices = [choice for choice in listed if choice != {"type": "null"}]
+    if not isinstance(result.get("anyOf"), list):  # or the property that has this name
+        return result
+    choices = [choice for choice in result.pop("anyOf") if choice != {"type": "null"}]
     if len(choices) == 1:
         return {**choices[0], **result}
     return {**result, "anyOf": choices} if choices else result

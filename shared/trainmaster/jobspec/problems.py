@@ -1,5 +1,4 @@
-"""The problems of a job document: all of them at once, each with its field and an example of a
-correct value.
+"""The problems of a job document, all at once, each with its field and a correct value.
 
 `Problems` collects them while a document is read, and with them what is substituted. Code addresses
 a field by its canonical path (`FieldPath`, the service's own camelCase names); messages show the
@@ -23,10 +22,11 @@ ROOT: Final = "job"
 """The field of a problem that concerns the whole document."""
 _QUOTED_CHARS_MAX: Final = 60
 _PRIVATE: Final = re.compile(r"(?:^|\.)(?:secrets|env)(?:[.\[]|$)")
+"""The part of a field's path behind which the names of environment variables and secrets stand."""
 _QUOTED_VALUE: Final = re.compile(
     r"; .* without quotes.*|; this is \".*|,? (?:not|has the name) [\"'{\[\d].*", re.DOTALL
 )
-"""What problems say about a value, and what contains it."""
+"""The parts of a problem's text that quote a value."""
 
 
 @dataclass(frozen=True)
@@ -41,34 +41,44 @@ class Problem:
     """A correct value, or what to do instead."""
 
     def __str__(self) -> str:
-        """Source: all validation errors of the service read `Field: <snake_case path> Error:
-        <text>`.
+        """Return the problem as the service words it: `Field: <snake_case path> Error: <text>`.
+
+        Source: all validation errors of the service.
         """
         return " ".join(f"Field: {service_path(self.field)} Error: {self.problem}".splitlines())
 
 
-class InvalidJob(Exception):  # noqa: N818 - names the outcome that the sender sees, not a fault of this program
+# The name is that of the outcome that the sender sees, not of a fault of this program.
+class InvalidJob(Exception):  # noqa: N818
     """The job cannot be accepted.
 
-    `problems` is never empty; the text has a line per problem in the service's form.
+    `problems` has the first one of each field, and is never empty. The text has a line per problem
+    in the service's form.
     """
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        unique = {problem.field: problem for problem in map(_without_values, reversed([*problems]))}
-        self.problems: tuple[Problem, ...] = tuple(reversed(unique.values()))
+        by_field: dict[str, Problem] = {}
+        for problem in reversed([*problems]):  # so that the first one of each field stays
+            shown = _without_values(problem)
+            by_field[shown.field] = shown
+        self.problems: tuple[Problem, ...] = tuple(reversed(by_field.values()))
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
 def _without_values(problem: Problem) -> Problem:
-    """Return the problem of an environment variable or secret without its value: problems are
-    logged and published.
+    """Return the problem without the value of an environment variable or secret.
+
+    Problems are logged and published.
     """
-    if not (private := _PRIVATE.search(problem.field)):
+    private = _PRIVATE.search(problem.field)
+    if private is None:
         return problem
-    path, name = problem.field[: private.end()], problem.field[private.end() :]
+    path = problem.field[: private.end()]
+    name = problem.field[private.end() :]
+    name = re.split(r"[=\s]", name.lstrip())[0]  # the value may be in the name by mistake
     text = _QUOTED_VALUE.sub("", problem.problem)
-    field = path + re.split(r"[=\s]", name.lstrip())[0]  # the value may be in the name by mistake
-    return Problem(field, text, problem.example if text == problem.problem else "text in quotes")
+    has_value = text != problem.problem
+    return Problem(path + name, text, "text in quotes" if has_value else problem.example)
 
 
 def service_path(path: str) -> str:
@@ -126,7 +136,8 @@ class Problems:
 
     def raise_if_any(self) -> None:
         """Raise InvalidJob with every problem, if there is one."""
-        if problems := tuple(self):
+        problems = tuple(self)
+        if problems:
             raise InvalidJob(problems)
 
     def spelled_path(self, path: FieldPath) -> str:
@@ -134,33 +145,36 @@ class Problems:
         for depth, step in enumerate(path, start=1):
             if isinstance(step, int):
                 text += f"[{step}]"
-            elif name := self.spelled_name(path[:depth]):
+                continue
+            name = self.spelled_name(path[:depth])
+            if name:
                 text += f".{name}" if text else name
         return text or ROOT
 
     def spelled_name(self, path: FieldPath) -> str:
-        """Return the last name of a path as written or, for an absent field, in the style of the
-        names next to it.
+        """Return the last name of a path as the sender wrote it.
+
+        The name of an absent field is in the style of the names next to it.
         """
         written = self.names.get(path)
         if written is not None:
             return written
         leaf = str(path[-1])
-        siblings = (name for other, name in self.names.items() if other[:-1] == path[:-1])
-        return snake_case(leaf) if path[:-1] and any("_" in name for name in siblings) else leaf
+        parent = path[:-1]
+        siblings = (name for other, name in self.names.items() if other[:-1] == parent)
+        is_snake_case = bool(parent) and any("_" in name for name in siblings)
+        return snake_case(leaf) if is_snake_case else leaf
 
     def add(self, path: FieldPath, problem: str, example: object) -> None:
         """Add a problem.
 
         `example` is a correct value, shown as `name: value`, or bare for a list item.
         """
-        shown = json.dumps(example, ensure_ascii=False)
-        named = path if self.spelled_name(path) else path[:-1]
-        self.add_text(
-            path,
-            problem,
-            shown if isinstance(path[-1], int) else f"{self.spelled_name(named)}: {shown}",
-        )
+        text = json.dumps(example, ensure_ascii=False)
+        if not isinstance(path[-1], int):
+            named = path if self.spelled_name(path) else path[:-1]  # the sender left `path` out
+            text = f"{self.spelled_name(named)}: {text}"
+        self.add_text(path, problem, text)
 
     def add_text(self, path: FieldPath, problem: str, example: str) -> None:
         """Add a problem with advice that is not a value of the field itself."""
@@ -178,20 +192,17 @@ class Problems:
             self.substitutions.append(note)
 
     def add_of_document(self, problem: Problem) -> None:
-        """Add a problem of the document's structure, which does not hide the problems of its
-        fields.
-        """
+        """Add a problem of the document's structure; those of its fields are still reported."""
         self._of_document.append(problem)
 
     def mark_misspelled(self, path: FieldPath) -> None:
-        """Record that the sender probably meant this field: its absence is then not a second
-        problem.
-        """
+        """Record that the sender probably meant this field, so that its absence is no problem."""
         self._misspelled.add(self.spelled_path(path))
 
     def has_any_at(self, *paths: FieldPath) -> bool:
-        """Whether the value at any path is unknown: it, something around it or in it
-        has a problem.
+        """Whether the value at any path is unknown.
+
+        The value, something around it or something in it has a problem then.
         """
         return bool(self._by_field or self._misspelled) and any(map(self._is_affected, paths))
 

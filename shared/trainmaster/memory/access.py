@@ -34,9 +34,9 @@ class MemoryAccess:
         self.calls += 1
         if token not in self.tokens:
             raise UnknownTokenError
-        granted = (
-            self.elsewhere.get((token, project), frozenset()) if project else self.tokens[token]
-        )
+        granted = self.tokens[token]
+        if project:
+            granted = self.elsewhere.get((token, project), frozenset())
         return frozenset(granted) & frozenset(permissions)
 
     def has_full_scope(self, token: str) -> bool:

@@ -22,19 +22,19 @@ Google's emulator accepts more of everything.
 
 def message_problem(data: bytes, attributes: Mapping[str, str]) -> str:
     """Return why Pub/Sub rejects a message; empty: it accepts the message."""
-    names, values = (
-        [len(text.encode()) for text in texts] for texts in (attributes, attributes.values())
-    )
+    name_sizes = [len(name.encode()) for name in attributes]
+    value_sizes = [len(value.encode()) for value in attributes.values()]
+    are_names_legal = all(0 < size <= NAME_BYTES_MAX for size in name_sizes)
     if not data and not attributes:
         return "the message is empty"
-    if len(names) > ATTRIBUTES_MAX or not all(0 < size <= NAME_BYTES_MAX for size in names):
+    if len(attributes) > ATTRIBUTES_MAX or not are_names_legal:
         return (
             f"more than {ATTRIBUTES_MAX} attributes, or a name that is empty or has over"
             f" {NAME_BYTES_MAX} bytes"
         )
-    if max(values, default=0) > VALUE_BYTES_MAX:
+    if max(value_sizes, default=0) > VALUE_BYTES_MAX:
         return f"the value of an attribute has more than {VALUE_BYTES_MAX} bytes"
-    if len(data) + sum(names) + sum(values) > MESSAGE_BYTES_MAX:
+    if len(data) + sum(name_sizes) + sum(value_sizes) > MESSAGE_BYTES_MAX:
         return f"the message has more than {MESSAGE_BYTES_MAX} bytes"
     return ""
 
@@ -56,7 +56,8 @@ class MemoryBus:
         self._has_messages = threading.Condition()
 
     def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
-        if problem := message_problem(data, attributes):
+        problem = message_problem(data, attributes)
+        if problem:
             raise PermanentError(f"publish to {topic}: 400 {problem}")
         with self._has_messages:
             self._queue.append(Message(topic, data, dict(attributes)))

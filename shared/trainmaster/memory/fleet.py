@@ -80,26 +80,21 @@ class MemoryFleet:
         self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()
     ) -> tuple[Vm, ...]:
         with self._lock:
-            vms = [
-                vm
-                for owner, vm in self._vms.values()
-                if owner == job_id and vm.zone not in self.unreachable_zones
-            ]
-            return complete(
-                vms, sorted(zone for zone in self.unreachable_zones if not zones or zone in zones)
-            )
+            vms = [vm for owner, vm in self._reachable_vms() if owner == job_id]
+            unreachable = sorted(self.unreachable_zones)
+            if zones:
+                unreachable = [zone for zone in unreachable if zone in zones]
+            return complete(vms, unreachable)
 
     def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
         with self._lock:
-            reachable = [
-                (owner, vm)
-                for owner, vm in self._vms.values()
-                if vm.zone not in self.unreachable_zones
-            ]
-            return complete(
-                [LabelledVm(vm, job_label(owner)) for owner, vm in reachable],
-                sorted(self.unreachable_zones),
-            )
+            vms = [LabelledVm(vm, job_label(owner)) for owner, vm in self._reachable_vms()]
+            return complete(vms, sorted(self.unreachable_zones))
+
+    def _reachable_vms(self) -> list[tuple[str, Vm]]:
+        """Return job id and VM of all VMs that listings have."""
+        vms = self._vms.values()
+        return [(owner, vm) for owner, vm in vms if vm.zone not in self.unreachable_zones]
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         key = create.request_key(job.job_id)
@@ -139,12 +134,7 @@ class MemoryFleet:
 
     def _insert(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         if create.zone in self.stockout_zones:
-            code = "ZONE_RESOURCE_POOL_EXHAUSTED"
-            return NotCreated(
-                CapacityErrorKind.STOCKOUT,
-                code,
-                f"{create.zone} does not have enough resources available",
-            )
+            return _stockout(f"{create.zone} does not have enough resources available")
         existing = {
             name: self._vms[name, create.zone][1]
             for name in create.names
@@ -153,31 +143,29 @@ class MemoryFleet:
         if any(vm.vm_generation != create.vm_generation for vm in existing.values()):
             return Pending()
         missing = [name for name in create.names if name not in existing]
-        room = self._room(create.zone, len(missing))
-        if room < len(missing) and not (create.partial and room):
-            code = "ZONE_RESOURCE_POOL_EXHAUSTED"
-            return NotCreated(
-                CapacityErrorKind.STOCKOUT,
-                code,
-                f"{create.zone} has no capacity for {len(missing)} VMs",
-            )
-        for name in missing[:room]:
+        fitting = missing[: self._capacity_left(create.zone, len(missing))]
+        is_part_enough = create.partial and len(fitting) > 0
+        if len(fitting) < len(missing) and not is_part_enough:
+            return _stockout(f"{create.zone} has no capacity for {len(missing)} VMs")
+        for name in fitting:
             status = VmStatus.CREATING if self.is_slow else VmStatus.RUNNING
             self._add_vm(job, create, name, metadata, status)
         return Created()
 
-    def _room(self, zone: str, requested: int) -> int:
+    def _capacity_left(self, zone: str, requested: int) -> int:
         """Return how many of the requested VMs fit into the zone."""
         limit = self.capacity.get(zone)
         if limit is None:
             return requested
-        return max(0, min(requested, limit - sum(vm_zone == zone for _, vm_zone in self._vms)))
+        existing = [name for name, vm_zone in self._vms if vm_zone == zone]
+        return max(0, min(requested, limit - len(existing)))
 
     def _add_vm(
         self, job: Job, create: Create, name: str, metadata: Mapping[str, str], status: VmStatus
     ) -> None:
         self._last_number += 1
-        now, is_tpu = self.clock(), create.group.tpu is not None
+        now = self.clock()
+        is_tpu = create.group.tpu is not None
         vm = Vm(
             name=name,
             zone=create.zone,
@@ -211,9 +199,8 @@ class MemoryFleet:
             current = self._current(vm)
             if current is None or current.fingerprint != vm.fingerprint:
                 return False
-            self._put(
-                replace(current, directive=directive, fingerprint=str(int(vm.fingerprint) + 1))
-            )
+            fingerprint = str(int(vm.fingerprint) + 1)
+            self._put(replace(current, directive=directive, fingerprint=fingerprint))
             return True
 
     def last_heartbeat(self, vm: Vm) -> datetime | None:
@@ -249,9 +236,12 @@ class MemoryFleet:
         with self._lock:
             self._last_number += 1
             vm = replace(
-                self._only(name), instance_id=str(self._last_number), status=VmStatus.RUNNING
+                self._only(name),
+                instance_id=str(self._last_number),
+                status=VmStatus.RUNNING,
+                started_at=self.clock(),
             )
-            self._put(replace(vm, started_at=self.clock()))
+            self._put(vm)
 
     def expire(self, name: str) -> None:
         """Let the queued request expire without capacity."""
@@ -292,16 +282,22 @@ class MemoryFleet:
         return vm
 
     def _current(self, vm: Vm) -> Vm | None:
-        """Return the listed VM as it is now, or None if it, by its instance id, does not exist any
-        more.
-        """
+        """Return the listed VM as it is now; None if no VM with its instance id exists any more."""
         self._must_reach(vm.zone)
         _, current = self._vms.get((vm.name, vm.zone), ("", None))
-        return current if current is not None and current.instance_id == vm.instance_id else None
+        if current is None or current.instance_id != vm.instance_id:
+            return None
+        return current
 
     def _must_reach(self, zone: str) -> None:
         if zone in self.unreachable_zones:
             raise ZonesUnreachableError((), [zone])
 
     def _put(self, vm: Vm) -> None:
-        self._vms[vm.name, vm.zone] = (self._vms[vm.name, vm.zone][0], vm)
+        """Replace the VM of this name and zone. Its job stays."""
+        owner, _ = self._vms[vm.name, vm.zone]
+        self._vms[vm.name, vm.zone] = (owner, vm)
+
+
+def _stockout(message: str) -> NotCreated:
+    return NotCreated(CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED", message)

@@ -11,10 +11,7 @@ from trainmaster.ports import Orphan, Rejection
 
 
 class Incidents:
-    """Rejected job files, orphaned VMs, and zones without capacity.
-
-    See `trainmaster.ports.Store`.
-    """
+    """See `trainmaster.ports.Incidents`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,7 +22,8 @@ class Incidents:
 
     def copy_incidents(self, other: Incidents) -> None:
         """Replace all incidents by those of the other store."""
-        self._rejections, self._orphans = dict(other._rejections), dict(other._orphans)
+        self._rejections = dict(other._rejections)
+        self._orphans = dict(other._orphans)
         self._outcomes = dict(other._outcomes)
 
     def reject(self, rejection: Rejection) -> None:
@@ -34,10 +32,11 @@ class Incidents:
 
     def rejections(self, limit: int = 100, source: str | None = None) -> tuple[Rejection, ...]:
         with self._lock:
-            stored = [
-                one for one in self._rejections.values() if source is None or one.source == source
-            ]
-        return tuple(sorted(stored, key=lambda rejection: rejection.at, reverse=True)[:limit])
+            found = list(self._rejections.values())
+        if source is not None:
+            found = [rejection for rejection in found if rejection.source == source]
+        found.sort(key=lambda rejection: rejection.at, reverse=True)
+        return tuple(found[:limit])
 
     def note_outcome(self, outcome: Outcome) -> None:
         with self._lock:
@@ -51,7 +50,8 @@ class Incidents:
 
     def stockouts(self, since: datetime) -> tuple[Outcome, ...]:
         with self._lock:
-            return tuple(o for o in self._outcomes.values() if o.at >= since and not o.is_created)
+            latest = [outcome for outcome in self._outcomes.values() if outcome.at >= since]
+        return tuple(outcome for outcome in latest if not outcome.is_created)
 
     def report_orphan(self, orphan: Orphan) -> None:
         with self._lock:

@@ -9,7 +9,7 @@ from trainmaster.ports import Lease
 
 
 class Leases:
-    """See `trainmaster.ports.Store`."""
+    """See `trainmaster.ports.Leases`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +28,8 @@ class Leases:
         with self._lease_lock:
             if name in self._leases:
                 taken, end = self._leases[name]
-                if end > now and not (holder and holder == taken.holder):
+                is_own = holder != "" and holder == taken.holder
+                if end > now and not is_own:
                     return None
             lease = Lease(name, object(), holder)
             self._leases[name] = (lease, expires_at)

@@ -53,9 +53,9 @@ class MemoryObjects:
     def bucket_place(self, bucket: str) -> BucketPlace | None:
         if bucket in self.forbidden_buckets:
             raise BucketForbiddenError(bucket)
-        return (
-            None if bucket in self.missing_buckets else self.places.get(bucket, BucketPlace("US"))
-        )
+        if bucket in self.missing_buckets:
+            return None
+        return self.places.get(bucket, BucketPlace("US"))
 
     def write(self, uri: str, data: bytes, *, content_type: str) -> int:
         with self._lock:
@@ -71,13 +71,11 @@ class MemoryObjects:
         bucket = directory.removeprefix("gs://").partition("/")[0]
         if bucket in self.forbidden_buckets:
             raise BucketForbiddenError(bucket)
+        prefix = f"{directory.rstrip('/')}/"
         with self._lock:
-            matches = [
-                (uri, stored)
-                for uri, stored in self._objects.items()
-                if uri.startswith(f"{directory.rstrip('/')}/")
-            ]
+            uris = sorted(uri for uri in self._objects if uri.startswith(prefix))
+            found = [(uri, self._objects[uri]) for uri in uris[:limit]]
         return tuple(
             CreatedObject(uri.removeprefix(f"gs://{bucket}/"), stored.created_at, len(stored.data))
-            for uri, stored in sorted(matches, key=lambda item: item[0])[:limit]
+            for uri, stored in found
         )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import islice
 
 from trainmaster.core.events import End
 from trainmaster.core.ledger import LedgerEntry, ends_of
@@ -43,8 +42,10 @@ class MemoryStore(Incidents, Leases):
         self._ids_by_hash: defaultdict[str, list[str]] = defaultdict(list)
         """Hash in the names of a job's VMs → ids of the jobs with this hash."""
         self._admissions = 0
+        """Commits that used an admission token."""
         self._queue = AdmissionQueue()
         self._commits = 0
+        """Commits of ledger entries."""
 
     def copy(self) -> MemoryStore:
         """Return an independent store with the same content, for a search that branches."""
@@ -53,11 +54,9 @@ class MemoryStore(Incidents, Leases):
             other.copy_incidents(self)
             other._jobs = {job_id: stored.copy() for job_id, stored in self._jobs.items()}
             other._ids_by_hash.update({key: list(ids) for key, ids in self._ids_by_hash.items()})
-            other._admissions, other._commits, other._queue = (
-                self._admissions,
-                self._commits,
-                self._queue,
-            )
+            other._admissions = self._admissions
+            other._commits = self._commits
+            other._queue = self._queue
             other.copy_leases(self)
             return other
 
@@ -66,8 +65,8 @@ class MemoryStore(Incidents, Leases):
             stored = self._jobs.get(job_id)
             if stored is None:
                 return None
-            own = stored.replicas.get(replica or "")
-            return _loaded(State(stored.job, (own,) if own else ()))
+            found = stored.replicas.get(replica or "")
+            return _loaded(State(stored.job, (found,) if found else ()))
 
     def load_attempt(self, job_id: str) -> Loaded | None:
         with self._lock:
@@ -95,24 +94,22 @@ class MemoryStore(Incidents, Leases):
                 raise AlreadyRecordedError(entry.key)
             if admission_token is not None and admission_token.token != self._admissions:
                 raise ConflictError("another job was admitted since the admission token was taken")
-            tokens = loaded.tokens if loaded else {}
-            if change.job is not None:
-                _check(stored.job.version if stored else None, tokens.get(JOB), entry.job_id)
-            for replica in change.replicas:
-                current = stored.replicas.get(replica.key) if stored else None
-                _check(current.version if current else None, tokens.get(replica.key), replica.key)
+            _check_versions(stored, change, loaded.tokens if loaded else {}, entry.job_id)
             if stored is None:
                 if change.job is None:
                     raise ConflictError(f"there is no job {entry.job_id}")
-                stored = self._jobs[entry.job_id] = StoredJob(change.job)
+                stored = StoredJob(change.job)
+                self._jobs[entry.job_id] = stored
                 self._ids_by_hash[job_hash(entry.job_id)].append(entry.job_id)
             stored.job = change.job or stored.job
             stored.replicas.update({replica.key: replica for replica in change.replicas})
             self._commits += 1
-            stored.ledger[entry.key], stored.commits[entry.key] = entry, self._commits
+            stored.ledger[entry.key] = entry
+            stored.commits[entry.key] = self._commits
             if entry.is_pending:
                 stored.pending[entry.key] = None
-            self._admissions += admission_token is not None
+            if admission_token is not None:
+                self._admissions += 1
 
     def entry(self, job_id: str, key: str) -> LedgerEntry | None:
         with self._lock:
@@ -129,14 +126,18 @@ class MemoryStore(Incidents, Leases):
 
     def round_ends(self, job_id: str, round_key: str) -> tuple[End, ...]:
         entries = [entry for entry in self.ledger(job_id) if entry.round == round_key]
-        return ends_of(sorted(entries, key=lambda entry: (entry.rank, entry.ended_at))[:ENDS_READ])
+        entries.sort(key=lambda entry: (entry.rank, entry.ended_at))
+        return ends_of(entries[:ENDS_READ])
 
     def losses_after(self, job_id: str, round_key: str, entry_key: str) -> tuple[End, ...]:
-        commits = self._jobs[job_id].commits if job_id in self._jobs else {}
-        if entry_key not in commits:
-            return ()
-        reports = (entry for entry in self.ledger(job_id) if entry.round == round_key)
-        return ends_of(entry for entry in reports if commits[entry.key] > commits[entry_key])
+        """Look at all losses, without the limits of the port: here a read costs nothing."""
+        with self._lock:
+            stored = self._jobs.get(job_id)
+            if stored is None or entry_key not in stored.commits:
+                return ()
+            begin = stored.commits[entry_key]
+            later = [entry for key, entry in stored.ledger.items() if stored.commits[key] > begin]
+        return ends_of(entry for entry in later if entry.round == round_key)
 
     def pending_keys(self, job_id: str) -> tuple[str, ...]:
         with self._lock:
@@ -145,7 +146,8 @@ class MemoryStore(Incidents, Leases):
     def pending_entries(self, loaded: Loaded) -> PendingEntries:
         job_id = loaded.state.job.job_id
         with self._lock:
-            keys, commits = self.pending_keys(job_id), self._jobs[job_id].commits
+            keys = self.pending_keys(job_id)
+            commits = self._jobs[job_id].commits
             included = tuple(key for key in keys if commits[key] <= loaded.read_at)
             later = tuple(key for key in keys if commits[key] > loaded.read_at)
         return PendingEntries(included, later)
@@ -167,27 +169,22 @@ class MemoryStore(Incidents, Leases):
 
     def confirm_notification(self, job_id: str, key: str, at: datetime) -> None:
         with self._lock:
-            stored = self._jobs.get(job_id)
-            if stored and (entry := stored.ledger.get(key)):
-                stored.ledger[key] = replace(entry, notified_at=at)
+            entry = self.entry(job_id, key)
+            if entry is not None:
+                self._jobs[job_id].ledger[key] = replace(entry, notified_at=at)
 
     def open_notifications(self, limit: int) -> tuple[LedgerEntry, ...]:
         with self._lock:
-            entries = (
-                entry
-                for job_id in self._jobs
-                for entry in self.ledger(job_id)
-                if entry.is_notification_pending
-            )
-            return tuple(islice(entries, limit))
+            entries: list[LedgerEntry] = []
+            for stored in self._jobs.values():
+                entries.extend(stored.ledger.values())
+        is_open = [entry for entry in entries if entry.is_notification_pending]
+        return tuple(is_open[:limit])
 
     def live_jobs(self) -> LiveJobs:
         with self._lock:
-            return LiveJobs(
-                tuple(
-                    stored.job for stored in self._jobs.values() if not stored.job.state.is_terminal
-                )
-            )
+            jobs = [stored.job for stored in self._jobs.values()]
+        return LiveJobs(tuple(job for job in jobs if not job.state.is_terminal))
 
     def queue(self) -> AdmissionQueue:
         return self._queue
@@ -212,9 +209,8 @@ class MemoryStore(Incidents, Leases):
         self, limit: int, after: JobPosition | None = None, only: JobFilter | None = None
     ) -> tuple[Job, ...]:
         with self._lock:
-            jobs = sorted(
-                (stored.job for stored in self._jobs.values()), key=_position, reverse=True
-            )
+            jobs = [stored.job for stored in self._jobs.values()]
+        jobs.sort(key=_position, reverse=True)
         if after is not None:
             jobs = [job for job in jobs if _position(job) < (after.created_at, after.job_id)]
         if only is not None:
@@ -230,44 +226,31 @@ class MemoryStore(Incidents, Leases):
 
     def count_created_since(self, moment: datetime, *, through_api: bool) -> int:
         with self._lock:
-            submitted = [
-                stored.job for stored in self._jobs.values() if stored.job.trial_of is None
-            ]
-            return sum(
-                job.created_at >= moment for job in submitted if job.through_api is through_api
-            )
+            jobs = [stored.job for stored in self._jobs.values()]
+        submitted = [job for job in jobs if job.trial_of is None and job.through_api is through_api]
+        return len([job for job in submitted if job.created_at >= moment])
 
     def count_ready(self, job_id: str, attempt: int, floor: int) -> int:
-        replicas = self._replicas(job_id)
-        return sum(
-            r.attempt == attempt and r.ever_ready and r.vm_generation >= floor for r in replicas
-        )
+        of_attempt = [replica for replica in self._replicas(job_id) if replica.attempt == attempt]
+        ready = [replica for replica in of_attempt if replica.ever_ready]
+        return len([replica for replica in ready if replica.vm_generation >= floor])
 
     def count_replicas(self, job_id: str, attempt: int, states: Sequence[ReplicaState]) -> int:
-        return sum(
-            replica.attempt == attempt and replica.state in states
-            for replica in self._replicas(job_id)
-        )
+        of_attempt = [replica for replica in self._replicas(job_id) if replica.attempt == attempt]
+        return len([replica for replica in of_attempt if replica.state in states])
 
     def job_of_vm(self, name: str) -> str | None:
+        parts = name.rsplit("-", 3)  # a VM's name ends with hash, task type and index
+        vm_hash = parts[-3] if len(parts) > 2 else ""  # noqa: PLR2004
         with self._lock:
-            vm_hash = name.rsplit("-", 3)[-3:][
-                0
-            ]  # the hash, the task type and the index end the name
-            plans = {
-                job_id: self._jobs[job_id].job.plan for job_id in self._ids_by_hash.get(vm_hash, ())
-            }
-            owners = (
-                key
-                for key, plan in plans.items()
-                if name in (vm_name(key, one) for one in plan.replica_ids)
-            )
-            return next(owners, None)
+            for job_id in self._ids_by_hash.get(vm_hash, ()):
+                if _has_vm(self._jobs[job_id].job, name):
+                    return job_id
+        return None
 
     def count_ready_for(self, job_id: str, round_key: str, floor: int) -> int:
-        return sum(
-            r.ready_for == round_key and r.vm_generation >= floor for r in self._replicas(job_id)
-        )
+        ready = [replica for replica in self._replicas(job_id) if replica.ready_for == round_key]
+        return len([replica for replica in ready if replica.vm_generation >= floor])
 
     def _replicas(self, job_id: str) -> tuple[Replica, ...]:
         with self._lock:
@@ -284,6 +267,21 @@ def _position(job: Job) -> tuple[datetime, str]:
 def _loaded(state: State) -> Loaded:
     tokens: dict[str, object] = {replica.key: replica.version for replica in state.replicas}
     return Loaded(recall(state), {JOB: state.job.version, **tokens})
+
+
+def _has_vm(job: Job, name: str) -> bool:
+    return any(vm_name(job.job_id, replica_id) == name for replica_id in job.plan.replica_ids)
+
+
+def _check_versions(
+    stored: StoredJob | None, change: Change, tokens: Mapping[str, object], job_id: str
+) -> None:
+    """Raise ConflictError if a document that changes is not as it was read."""
+    if change.job is not None:
+        _check(stored.job.version if stored else None, tokens.get(JOB), job_id)
+    for replica in change.replicas:
+        current = stored.replicas.get(replica.key) if stored else None
+        _check(current.version if current else None, tokens.get(replica.key), replica.key)
 
 
 def _check(current: int | None, expected: object, document: str) -> None:

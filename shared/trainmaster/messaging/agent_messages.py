@@ -73,19 +73,19 @@ NOTICE: Final = "notice"
 NOTICE_MAX: Final = timedelta(hours=1)
 """Longest time from a notice until its VM is given up."""
 RAN_S_MAX: Final = 315_360_000.0
-"""Ten years.
-
-Rules subtract this duration from a time; with the bounds of both, the result is always a valid
-datetime.
+"""Ten years. Rules subtract a duration from a time. Because both are bounded, the result is always
+a valid datetime.
 """
 
 
 def _not_after_publication(time: datetime, info: ValidationInfo) -> datetime:
-    """Cut a time that lies in the future to the time of publication: the clock of a VM
-    may be fast.
-    """
+    """Cut a time in the future to the time of publication: the clock of a VM may be fast."""
     published_at = info.context
     return time if published_at is None else min(time, published_at)
+
+
+def _loss_or_notice(cause: str) -> str:
+    return cause if cause == NOTICE else LossCause(cause).value
 
 
 Count = Annotated[int, Field(ge=1, le=INT32_MAX)]
@@ -96,8 +96,8 @@ Time = Annotated[
     Field(strict=False, ge=datetime(1980, 1, 1, tzinfo=UTC), le=datetime(2200, 1, 1, tzinfo=UTC)),
     AfterValidator(_not_after_publication),
 ]
-"""The bounds leave room for the rules' calculations: Python's datetime ends with the years 1 and
-9999. The clock of a VM may start in 1980. A later time than that of publication is cut to it.
+"""The clock of a VM may start in 1980. A time after that of publication is cut to it. The bounds
+leave a margin for the rules' calculations: Python's datetime ends with the years 1 and 9999.
 """
 Name = Annotated[str, Field(max_length=NAME_LENGTH_MAX)]
 InstanceId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{0,256}$")]
@@ -115,9 +115,7 @@ class VmModel(MessageModel):
 
 
 class AgentMessage(MessageModel):
-    """The fields of every message from an agent: which incarnation sent it, on which
-    VM, and when.
-    """
+    """The fields of every message of an agent: which incarnation sent it, from where, and when."""
 
     version: Literal[1]
     job_id: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,127}(-trial-[1-9][0-9]{0,3})?$")]
@@ -212,15 +210,13 @@ class ExitModel(MessageModel):
 
         Texts are cut to their limits: the program chose them.
         """
-        is_unfit = (
-            self.cause is ExitCause.SETUP
-            and self.error is not None
-            and self.error.type == UNFIT_ERROR
-        )
+        cause = self.cause
+        if cause is ExitCause.SETUP and self.error and self.error.type == UNFIT_ERROR:
+            cause = ExitCause.UNFIT
         return ReplicaExited(
             subject,
             at,
-            cause=ExitCause.UNFIT if is_unfit else self.cause,
+            cause=cause,
             exit_status=self.exit_status,
             signal=self.signal,
             out_of_memory=self.out_of_memory,
@@ -248,19 +244,15 @@ class VmReadyMessage(AgentMessage):
 
     @model_validator(mode="after")
     def _require_earlier_incarnation(self) -> Self:
-        ended = self.ended
-        if ended is not None and (ended.attempt, ended.incarnation) >= (
-            self.attempt,
-            self.incarnation,
-        ):
-            raise ValueError("ended must be an earlier incarnation than the one that is ready")
+        if self.ended is not None:
+            ended = (self.ended.attempt, self.ended.incarnation)
+            if ended >= (self.attempt, self.incarnation):
+                raise ValueError("ended must be an earlier incarnation than the one that is ready")
         return self
 
 
 class MaintenanceMessage(AgentMessage):
-    cause: Annotated[
-        str, AfterValidator(lambda cause: cause if cause == NOTICE else LossCause(cause).value)
-    ]
+    cause: Annotated[str, AfterValidator(_loss_or_notice)]
     gives_up_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
     unanswered: Annotated[
         tuple[Index, ...], Field(strict=False, max_length=MEMBERS_MAX), _keep(slice(MEMBERS_MAX))
@@ -268,9 +260,8 @@ class MaintenanceMessage(AgentMessage):
 
 
 def decode_subject(data: bytes) -> IncarnationRef:
-    """Return who reports an event, without decoding the rest of the message.
-
-    The message is authenticated in between.
+    """Return who reports an event, without decoding the rest of the message, which is authenticated
+    first.
 
     Raises PermanentError if the message is malformed.
     """
@@ -283,15 +274,18 @@ def decode_vm_ready(data: bytes, published_at: datetime | None = None) -> VmRead
     Times after `published_at` are cut to it. Raises PermanentError if the message is malformed.
     """
     message = decode_json(VmReadyMessage, data, published_at)
-    subject, end = message.subject(), message.ended
-    ended = (
-        end.exit_of(replace(subject, attempt=end.attempt, incarnation=end.incarnation), end.at)
-        if end
-        else None
-    )
-    finding = " ".join(message.finding[:ERROR_LENGTH_MAX].split())
+    subject = message.subject()
+    end = message.ended
+    ended = None
+    if end is not None:
+        ended_subject = replace(subject, attempt=end.attempt, incarnation=end.incarnation)
+        ended = end.exit_of(ended_subject, end.at)
     return VmReady(
-        subject, message.at, agent_started_at=message.agent_started_at, finding=finding, ended=ended
+        subject,
+        message.at,
+        agent_started_at=message.agent_started_at,
+        finding=_in_one_line(message.finding),
+        ended=ended,
     )
 
 
@@ -306,14 +300,17 @@ def decode_replica_exit(data: bytes, published_at: datetime | None = None) -> Re
 
 def _program_error(error: ErrorModel) -> ProgramError:
     """Return the error, with its texts cut, and names in one line: the program chose them."""
-    type_, frame, own_frame = (
-        " ".join(text[:ERROR_LENGTH_MAX].split())
-        for text in (error.type, error.frame, error.own_frame)
-    )
-    message = error.message[:ERROR_LENGTH_MAX]
     return ProgramError(
-        type_, message, frame, own_frame, tuple(cause[:ERROR_LENGTH_MAX] for cause in error.causes)
+        _in_one_line(error.type),
+        error.message[:ERROR_LENGTH_MAX],
+        _in_one_line(error.frame),
+        _in_one_line(error.own_frame),
+        tuple(cause[:ERROR_LENGTH_MAX] for cause in error.causes),
     )
+
+
+def _in_one_line(text: str) -> str:
+    return " ".join(text[:ERROR_LENGTH_MAX].split())
 
 
 def decode_vm_end(data: bytes, published_at: datetime | None = None) -> VmLost | VmNoticed:
@@ -322,9 +319,9 @@ def decode_vm_end(data: bytes, published_at: datetime | None = None) -> VmLost |
     Raises PermanentError if the message is malformed.
     """
     message = decode_json(MaintenanceMessage, data, published_at)
-    subject, at, cause = message.subject(), message.at, message.cause
-    if cause == NOTICE:
-        return VmNoticed(
-            subject, at, min(message.gives_up_at or at, at + NOTICE_MAX), message.unanswered
-        )
-    return VmLost(subject, at, LossCause(cause))
+    subject = message.subject()
+    at = message.at
+    if message.cause == NOTICE:
+        gives_up_at = min(message.gives_up_at or at, at + NOTICE_MAX)
+        return VmNoticed(subject, at, gives_up_at, message.unanswered)
+    return VmLost(subject, at, LossCause(message.cause))

@@ -4,14 +4,15 @@ Pub/Sub authorizes topics, not messages: any VM that may publish its own exit ma
 another replica's. Every agent event therefore carries its VM's identity token, which Google signs
 and which no other VM can obtain:
 
-    signature     made with Google's keys (`trainmaster.ports.Tokens`)
-    audience      exactly this incarnation: project, job, attempt, task, incarnation
-    account       the service account of the job's VMs: the job's own, else the installation's
-    VM            project, zone, name and numeric id. The name follows from the replica, the zone is one of the job's,
-                  and the id is the stored one as soon as the replica has reported ready
-    host          for a TPU slice: a machine that is none of our VMs, and the same one that first reported ready as
-                  this host of this node
-    time          valid when Pub/Sub accepted the event, however late it is delivered
+    signature   made with Google's keys (`trainmaster.ports.Tokens`)
+    audience    exactly this incarnation: project, job, attempt, task, incarnation
+    account     the service account of the job's VMs: the job's own, else the installation's
+    VM          project, zone, name and numeric id. The name follows from the replica, the zone is
+                one of the job's, and the id is the stored one as soon as the replica has reported
+                ready
+    host        for a TPU slice: a machine that is none of our VMs, and the same one that first
+                reported ready as this host of this node
+    time        valid when Pub/Sub accepted the event, however late it is delivered
 
 An event whose token is absent, forged, or of another VM or incarnation goes to the dead-letter
 topic and changes nothing. docs/decisions/0033-acting-for-others.md
@@ -22,14 +23,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import count, takewhile
 from typing import Final
 
 from trainmaster.core.events import IncarnationRef, VmLost, VmNoticed
 from trainmaster.core.intake.system_events import SystemEvent, log_name
 from trainmaster.core.model.installation import own
 from trainmaster.core.model.job import Job
+from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica import Replica, replica_key
+from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.model.vm_names import VM_NAME, vm_name
 from trainmaster.messaging import topics
 from trainmaster.messaging.push import Message
@@ -81,21 +83,27 @@ def authenticate(subject: IncarnationRef, message: Message, deps: AuthDeps) -> A
     loaded = deps.store.load(subject.job_id, key)
     if loaded is None:
         raise IdentityError(f"identity: there is no job {subject.job_id}")
-    job, replica = loaded.state.job, loaded.state.find(subject.attempt, subject.replica_id)
+    job = loaded.state.job
+    replica = loaded.state.find(subject.attempt, subject.replica_id)
     _check_account(claims, job.plan.service_account or deps.account)
     _check_time(claims, message)
-    groups = (*job.plan.groups, *(group for option in job.plan.options for group in option.groups))
-    hosts = [
-        group.hosts
-        for group in groups
-        if group.task_type == subject.replica_id.task_type and group.tpu
-    ]
-    if hosts:
-        return Authenticated(
-            _check_host(claims, subject, replica, max(hosts), deps.project), loaded
-        )
+    hosts_max = _most_hosts(job.plan, subject.replica_id.task_type)
+    if hosts_max is not None:
+        machine = _check_host(claims, subject, replica, hosts_max, deps.project)
+        return Authenticated(machine, loaded)
     _check_vm(claims, subject, replica, job, deps.project)
     return Authenticated(loaded=loaded)
+
+
+def _most_hosts(plan: Plan, task_type: TaskType) -> int | None:
+    """Return how many hosts a TPU slice of this role may have, in any of the plan's options; None
+    if the role has no TPUs.
+    """
+    groups = list(plan.groups)
+    for option in plan.options:
+        groups.extend(option.groups)
+    hosts = [group.hosts for group in groups if group.task_type == task_type and group.tpu]
+    return max(hosts, default=None)
 
 
 def authenticate_loss(
@@ -126,11 +134,15 @@ def read_token(attributes: Mapping[str, str]) -> str:
     It is split over several attributes: Pub/Sub allows 1,024 bytes per value, and a VM's token is
     longer.
     """
-    names = (
-        f"{IDENTITY_ATTRIBUTE}-{number}" if number > 1 else IDENTITY_ATTRIBUTE
-        for number in count(1)
-    )
-    return "".join(takewhile(bool, (attributes.get(name, "") for name in names)))
+    token = ""
+    number = 1
+    while True:
+        name = IDENTITY_ATTRIBUTE if number == 1 else f"{IDENTITY_ATTRIBUTE}-{number}"
+        part = attributes.get(name, "")
+        if not part:
+            return token
+        token += part
+        number += 1
 
 
 def expected_audience(project: str, subject: IncarnationRef) -> str:
@@ -182,9 +194,9 @@ def _check_vm(
         raise IdentityError(
             f"identity: the token belongs to a VM in {subject.vm.zone}, not in {job.plan.zones}"
         )
-    known = (
-        replica.instance_id if replica and replica.vm_generation == subject.vm_generation else None
-    )
+    known = None
+    if replica is not None and replica.vm_generation == subject.vm_generation:
+        known = replica.instance_id
     if known not in (None, claims.instance_id):
         raise IdentityError(
             f"identity: the token belongs to VM {claims.instance_id}, but the replica runs on VM"
@@ -193,9 +205,9 @@ def _check_vm(
 
 
 def _check_host(
-    claims: Claims, subject: IncarnationRef, replica: Replica | None, hosts: int, project: str
+    claims: Claims, subject: IncarnationRef, replica: Replica | None, hosts_max: int, project: str
 ) -> str:
-    """Check the sender of a slice's event, and return its machine.
+    """Check the sender of a slice's event, and return the sender's machine.
 
     Google chooses the names and numbers of the hosts' machines, so they cannot be predicted. A
     token of one of our VMs is rejected: a VM is not a host of a slice.
@@ -204,21 +216,20 @@ def _check_host(
         raise IdentityError(
             "identity: the token of a slice's host must name its machine (format=full)"
         )
-    machine, host = f"{claims.project}/{claims.instance_id}", subject.host or 0
+    machine = f"{claims.project}/{claims.instance_id}"
+    host = subject.host or 0
     if claims.project == project and VM_NAME.fullmatch(claims.instance_name):
         raise IdentityError(
             f"identity: the token belongs to VM {claims.instance_name}, which is not a host of a"
             " TPU slice"
         )
-    if host >= hosts:
+    if host >= hosts_max:
         raise IdentityError(
-            f"identity: the event belongs to host {host}, but the slice has {hosts}"
+            f"identity: the event belongs to host {host}, but the slice has {hosts_max}"
         )
-    known = (
-        replica.host_vm(host)
-        if replica and replica.vm_generation == subject.vm_generation
-        else None
-    )
+    known = None
+    if replica is not None and replica.vm_generation == subject.vm_generation:
+        known = replica.host_vm(host)
     if known not in (None, machine):
         raise IdentityError(
             f"identity: the token belongs to machine {machine}, but host {host} runs on {known}"

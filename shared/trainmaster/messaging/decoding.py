@@ -18,9 +18,8 @@ MESSAGE_BYTES_MAX: Final = 1 << 18
 An agent's exit has less than 64 KiB, and an entry of Cloud Logging at most 256 KB.
 """
 VALUES_MAX: Final = 12_000
-"""Most objects, lists and items of one message.
-
-A parsed one takes up to 1.2 kB, though its text may be `{}`.
+"""Most objects, lists and items of one message. Each one takes up to 1.2 kB when it is parsed,
+though its text may be `{}`.
 """
 PROBLEMS_MAX: Final = 5
 """Problems of a message that its error names."""
@@ -51,11 +50,12 @@ def decode_json(model: type[Model], data: bytes, context: object = None) -> Mode
     try:
         return model.model_validate_json(data, context=context)
     except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, problem['loc'])) or 'message'}: {problem['msg']}"
-            for problem in error.errors(include_url=False, include_input=False)[:PROBLEMS_MAX]
-        )
-        raise PermanentError(f"{model.__name__}: {problems}") from None
+        problems = error.errors(include_url=False, include_input=False)
+        described: list[str] = []
+        for problem in problems[:PROBLEMS_MAX]:
+            field = ".".join(map(str, problem["loc"])) or "message"
+            described.append(f"{field}: {problem['msg']}")
+        raise PermanentError(f"{model.__name__}: {'; '.join(described)}") from None
 
 
 def has_field(data: bytes, field: str) -> bool:
@@ -63,7 +63,7 @@ def has_field(data: bytes, field: str) -> bool:
 
     Raises PermanentError for a message that is too big.
 
-    The parser is that of the models: it limits the depth, so that no message ends in a
+    pydantic's parser, unlike Python's, limits the depth, so that no message ends in a
     RecursionError.
     """
     _check_size(data)
@@ -78,12 +78,11 @@ def _check_size(data: bytes) -> None:
     """Raise PermanentError for a message that would take too much memory, before it is parsed."""
     if len(data) > MESSAGE_BYTES_MAX:
         raise PermanentError(f"the message has {len(data)} bytes, more than {MESSAGE_BYTES_MAX}")
-    parts = (
-        data.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')[::2]
-        if len(data) > VALUES_MAX
-        else ()
-    )
-    values = sum(part.count(mark) for part in parts for mark in (b"[", b"{", b","))
+    if len(data) <= VALUES_MAX:
+        return  # each value has at least one byte
+    without_escapes = data.replace(rb"\\", b"").replace(rb"\"", b"")
+    outside_strings = b"".join(without_escapes.split(b'"')[::2])
+    values = sum(map(outside_strings.count, (b"[", b"{", b",")))
     if values > VALUES_MAX:
         raise PermanentError(
             f"the message has {values} objects, lists and items, more than {VALUES_MAX}"

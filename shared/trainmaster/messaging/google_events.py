@@ -62,11 +62,9 @@ def decode_maintenance(
     Only the audit log entry has a `protoPayload`. Its time is Google's; an agent's time after
     `published_at` is cut to it. Raises PermanentError if the message is malformed.
     """
-    return (
-        _decode_system_event(data)
-        if has_field(data, "protoPayload")
-        else decode_vm_end(data, published_at)
-    )
+    if has_field(data, "protoPayload"):
+        return _decode_system_event(data)
+    return decode_vm_end(data, published_at)
 
 
 def decode_upload(attributes: Mapping[str, str], data: bytes) -> UploadedObject:
@@ -77,15 +75,16 @@ def decode_upload(attributes: Mapping[str, str], data: bytes) -> UploadedObject:
     Source: Pub/Sub notifications for Cloud Storage. `data` is the object resource in JSON_API_V1.
     """
     try:
-        bucket, name = attributes["bucketId"], attributes["objectId"]
+        bucket = attributes["bucketId"]
+        name = attributes["objectId"]
         generation = int(attributes["objectGeneration"])
     except (KeyError, ValueError) as error:
         raise PermanentError(f"not a Cloud Storage notification: {error}") from None
     if not 0 < generation <= GENERATION_MAX:
         raise PermanentError("not a Cloud Storage notification: objectGeneration is out of range")
-    created_at = (
-        decode_json(ObjectModel, data).created_at if has_field(data, "timeCreated") else None
-    )
+    created_at = None
+    if has_field(data, "timeCreated"):
+        created_at = decode_json(ObjectModel, data).created_at
     return UploadedObject(bucket, name, generation, created_at)
 
 

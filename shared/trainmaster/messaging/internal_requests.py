@@ -57,6 +57,8 @@ class ProvisionMessage(JobRequest):
 
 
 class MessageWithoutJob(MessageModel):
+    """An orphan search or an admission pass: only one of the two fields is sent."""
+
     version: Literal[1]
     admission: Literal[True] = True
     orphans: Literal[True] = True
@@ -79,13 +81,12 @@ def encode_tune(request: TuneRequest) -> bytes:
 
 
 def _encode(job_id: str, number: int, entry: str | None = None) -> bytes:
-    fields = {
-        "version": 1,
-        "job_id": job_id,
-        "entry": entry,
-        "number": number if number > 1 else None,
-    }
-    return json.dumps({name: value for name, value in fields.items() if value is not None}).encode()
+    fields: dict[str, object] = {"version": 1, "job_id": job_id}
+    if entry is not None:
+        fields["entry"] = entry
+    if number > 1:
+        fields["number"] = number
+    return json.dumps(fields).encode()
 
 
 def decode_provision(data: bytes) -> ProvisionRequest | OrphanSearch | AdmissionPass:

@@ -25,8 +25,10 @@ _context: ContextVar[dict[str, str] | None] = ContextVar("log_context", default=
 
 
 class JsonLines(logging.Formatter):
-    """Source of the keys: Cloud Logging, structured logging (`severity` and `message` have a
-    special meaning).
+    """Formats a record as one line of JSON.
+
+    Source of the keys: Cloud Logging, structured logging (`severity` and `message` have a special
+    meaning).
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -40,7 +42,7 @@ class JsonLines(logging.Formatter):
 
 @cache
 def configure() -> None:
-    """Send the records of all `shared` loggers to standard output.
+    """Send the records of all `trainmaster` loggers to standard output.
 
     Only the first call in a process has an effect.
     """

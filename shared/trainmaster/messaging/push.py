@@ -1,8 +1,10 @@
 """Handling of Pub/Sub push requests: the entry point of every event function.
 
-    204  handled, or impossible to handle (then it is in the dead-letter topic with the reason): not
-    delivered again 503  TemporaryError: delivered again after the subscription's backoff 500  any
-    other exception is a bug: delivered again, and dead-lettered by Pub/Sub after the last delivery
+    204  handled, or impossible to handle (then it is in the dead-letter topic with the reason):
+         not delivered again
+    503  TemporaryError: delivered again after the subscription's backoff
+    500  any other exception is a bug: delivered again, and dead-lettered by Pub/Sub after the last
+         delivery
 
 Eventarc posts the same body, so one function serves both. Responses never contain parts of the
 request.
@@ -86,9 +88,8 @@ def serve(
     try:
         message = decode(body)
     except PermanentError as error:
-        _, status = _dead_letter(
-            Message(body, {}, "", datetime.now(UTC)), function, str(error), bus
-        )
+        unreadable = Message(body, {}, "", datetime.now(UTC))
+        _, status = _dead_letter(unreadable, function, str(error), bus)
         # functions-framework would read the rest of the request into memory, unless the response is
         # a stream.
         return iter(()), status
@@ -126,20 +127,21 @@ def decode(body: bytes) -> Message:
         data = base64.b64decode(message.get("data") or "", validate=True)
         message_id = message.get("messageId") or message.get("message_id") or ""
         publish_time = message.get("publishTime") or message.get("publish_time")
-        published_at = (
-            datetime.fromisoformat(publish_time).astimezone(UTC)
-            if publish_time
-            else datetime.now(UTC)
-        )
+        published_at = datetime.now(UTC)
+        if publish_time:
+            published_at = datetime.fromisoformat(publish_time).astimezone(UTC)
+        subscription = envelope.get("subscription") or ""
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise PermanentError("not a Pub/Sub push request") from None
-    if not isinstance(attributes, dict) or not all(
-        isinstance(value, str) for value in attributes.values()
-    ):
+    if not _has_texts_only(attributes):
         raise PermanentError("attributes of a Pub/Sub message must be strings")
-    return Message(
-        data, attributes, str(message_id), published_at, str(envelope.get("subscription") or "")
-    )
+    return Message(data, attributes, str(message_id), published_at, str(subscription))
+
+
+def _has_texts_only(attributes: object) -> bool:
+    if not isinstance(attributes, dict):
+        return False
+    return all(isinstance(value, str) for value in attributes.values())
 
 
 def _dead_letter(message: Message, function: str, reason: str, bus: Callable[[], Bus]) -> Response:
@@ -154,31 +156,35 @@ def _dead_letter(message: Message, function: str, reason: str, bus: Callable[[],
         "message cannot be handled and goes to the dead-letter topic: %s",
         truncate(reason, LOGGED_BYTES_MAX),
     )
-    own = [
-        name
-        for name in message.attributes
-        if name not in ADDED and not name.startswith(DEAD_LETTER_PREFIX)
-    ]
-    own.sort(key=lambda name: not name.startswith(READ_ATTRIBUTES))
-    data, is_cut = message.data, len(message.data) > LETTER_BYTES_MAX
-    attributes = {
-        **{name: message.attributes[name] for name in own[: ATTRIBUTES_MAX - len(ADDED)]},
-        **({"cut": str(len(data))} if is_cut else {}),
-        "reason": truncate(reason, REASON_LENGTH_MAX),
-        "function": function,
-        "message_id": message.message_id,
-        "published_at": message.published_at.isoformat(),
-        "subscription": message.subscription.rpartition("/")[2],
-    }
+    data = message.data
+    attributes = _kept_attributes(message)
+    if len(data) > LETTER_BYTES_MAX:
+        attributes["cut"] = str(len(data))
+        data = data[:CUT_BYTES]
+    attributes["reason"] = truncate(reason, REASON_LENGTH_MAX)
+    attributes["function"] = function
+    attributes["message_id"] = message.message_id
+    attributes["published_at"] = message.published_at.isoformat()
+    attributes["subscription"] = message.subscription.rpartition("/")[2]
     try:
-        bus().publish(
-            topics.DEAD_LETTER, (data[:CUT_BYTES] if is_cut else data) or b"(empty)", attributes
-        )
+        bus().publish(topics.DEAD_LETTER, data or b"(empty)", attributes)
     except (TemporaryError, PermanentError) as error:
         _log.warning("the dead letter could not be written: %s", error)
         return "try again later", 503
     return "", 204
 
 
+def _kept_attributes(message: Message) -> dict[str, str]:
+    """Return the message's own attributes; if too many, those that functions read first."""
+    own = [
+        name
+        for name in message.attributes
+        if name not in ADDED and not name.startswith(DEAD_LETTER_PREFIX)
+    ]
+    own.sort(key=lambda name: not name.startswith(READ_ATTRIBUTES))
+    return {name: message.attributes[name] for name in own[: ATTRIBUTES_MAX - len(ADDED)]}
+
+
 def truncate(text: str, bytes_max: int) -> str:
+    """Return as much of the text as has at most `bytes_max` bytes in UTF-8."""
     return text[:bytes_max].encode(errors="replace")[:bytes_max].decode(errors="ignore")

@@ -1,7 +1,9 @@
 """The text that the agent of a trial writes to the guest attribute `trainmaster/metric`.
 docs/interfaces.md, section 3.
 
-{"attempt": 1, "measurements": [[100, 0.71], [200, 0.83]]}        step and value, in the program's order
+    {"attempt": 1, "measurements": [[100, 0.71], [200, 0.83]]}
+
+Each measurement is a step and a value, in the program's order.
 """
 
 from __future__ import annotations

@@ -32,26 +32,22 @@ def agent_archive(*, compiled: bool = False) -> bytes:
     then starts sooner.
     """
     files = {"__main__.py": _MAIN.encode(), "trainmaster/__init__.py": b""}
-    files |= {
-        f"trainmaster/agent/{path.relative_to(AGENT)}": path.read_bytes()
-        for path in AGENT.rglob("*.py")
-    }
+    for path in AGENT.rglob("*.py"):
+        files[f"trainmaster/agent/{path.relative_to(AGENT)}"] = path.read_bytes()
     if compiled:
         files |= {f"{name}c": _compiled(name, source) for name, source in files.items()}
     return zip_archive(files)
 
 
 def _compiled(name: str, source: bytes) -> bytes:
-    """Source: PEP 552, pyc files that are not checked.
+    """Return the content of a module's pyc file. Source: PEP 552, pyc files that are not checked.
 
     The second format of `marshal` is the same in all processes.
     """
-    return (
-        MAGIC_NUMBER
-        + b"\1\0\0\0"
-        + bytes(8)
-        + marshal.dumps(compile(source, name, "exec", dont_inherit=True), 2)
-    )
+    flags = b"\1\0\0\0"  # not checked against the source
+    unused_hash = bytes(8)
+    code = compile(source, name, "exec", dont_inherit=True)
+    return MAGIC_NUMBER + flags + unused_hash + marshal.dumps(code, 2)
 
 
 def agent_object(archive: bytes) -> str:

@@ -37,21 +37,21 @@ def wheel_name(name: str) -> str:
 def wheel(
     name: str, paths: Mapping[str, Path], requirements: Iterable[str], python: str = ">=3.8"
 ) -> bytes:
-    """Return a wheel of these files.
+    """Return a wheel of these files, by their names in it.
 
     Source: the binary distribution format; its RECORD lists files and hashes.
     """
-    info, lines = (
-        f"{name}-{VERSION}.dist-info",
-        ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {VERSION}"],
-    )
-    lines += [
+    info = f"{name}-{VERSION}.dist-info"
+    metadata = [
+        "Metadata-Version: 2.1",
+        f"Name: {name}",
+        f"Version: {VERSION}",
         f"Requires-Python: {python}",
         *(f"Requires-Dist: {requirement}" for requirement in requirements),
         "",
     ]
     files = {entry: path.read_bytes() for entry, path in paths.items()}
-    files[f"{info}/METADATA"] = "\n".join(lines).encode()
+    files[f"{info}/METADATA"] = "\n".join(metadata).encode()
     files[f"{info}/WHEEL"] = (
         b"Wheel-Version: 1.0\nGenerator: trainmaster\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     )

@@ -17,22 +17,27 @@ Item = TypeVar("Item")
 
 
 class ZonesUnreachableError(TemporaryError):
-    """A listing lacks zones that Google cannot reach now: a VM that it lacks there is not lost.
+    """A listing lacks zones that Google cannot reach now: a VM of such a zone is not lost.
 
     It is an error so that no caller can take a part for the whole. `reached` is for callers that
-    use the part. `refusal`: Google's refusal, if that is why.
+    use the part.
     """
 
     def __init__(self, listed: Sequence[Any], zones: Sequence[str], refusal: str = "") -> None:
         super().__init__(refusal or f"Google cannot reach {', '.join(zones)}")
-        self.listed, self.zones, self.refusal = tuple(listed), tuple(zones), refusal
+        self.listed = tuple(listed)
+        """What the other zones have."""
+        self.zones = tuple(zones)
+        """The zones that the listing lacks."""
+        self.refusal = refusal
+        """Google's refusal, if that is why; else empty."""
 
 
 def reached(
     list_them: Callable[[], tuple[Item, ...]],
 ) -> tuple[tuple[Item, ...], tuple[str, ...], str]:
     """Return what a listing of the fleet has, the zones that it lacks, and Google's refusal, if
-    that is why.
+    that is why it lacks them.
     """
     try:
         return list_them(), (), ""
@@ -51,9 +56,7 @@ def complete(
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """All VMs of the request exist, created by this call or by an earlier one with the
-    same names.
-    """
+    """All VMs of the request exist. This call created them, or an earlier one of the same names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +154,7 @@ class Fleet(Protocol):
         ...
 
     def serial_output(self, vm: Vm, start: int) -> tuple[str, int]:
-        """Return the serial console output from byte `start` on, and the offset to
-        continue from.
-        """
+        """Return the serial console output from byte `start` on, and where to continue."""
         ...
 
 

@@ -12,9 +12,7 @@ from trainmaster.errors import PermanentError
 
 
 class Metric(StrEnum):
-    """Name of a metric below its prefix, as `trainmaster.agent.utilization.time_series`
-    writes it.
-    """
+    """Name of a metric, without its prefix (`trainmaster.agent.utilization.time_series`)."""
 
     CPU = "cpu/utilization"
     MEMORY = "memory/utilization"
@@ -26,7 +24,8 @@ class Metric(StrEnum):
     """Progress of the primary's program. The label `name` tells what a series measures."""
 
     ALIVE = "agent/alive"
-    """Written every 30 seconds by each agent, of a TPU node by each host's."""
+    """A sign of life: each agent writes it every 30 seconds. Each host of a TPU node has an agent.
+    """
 
     @property
     def is_counter(self) -> bool:
@@ -54,7 +53,7 @@ class Label(StrEnum):
     GENERATION = "generation"
     """VM generation."""
     INCARNATION = "incarnation"
-    """Of progress only, as the next two."""
+    """Only series of PROGRESS have this label and the next two."""
     NAME = "name"
     """`share`, `step`, `steps`, or `metric/` and the name of a metric of the program."""
     SOURCE = "source"
@@ -96,7 +95,7 @@ class MetricQuery:
     reducer: Reducer = Reducer.MEAN
     """How the means of a group's series become one value. It has no effect without a period."""
     group_by: tuple[Label, ...] = ()
-    """Labels that distinguish groups. It has no effect without a period."""
+    """Series that agree in all of these labels are one group. It has no effect without a period."""
 
 
 @dataclass(frozen=True, slots=True)

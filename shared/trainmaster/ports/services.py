@@ -58,10 +58,11 @@ class Advisor(Protocol):
     def advise(
         self, requests: Sequence[tuple[str, TaskGroup]], now: datetime
     ) -> Mapping[tuple[str, str], float]:
-        """Return by zone and kind the chance, from 0 to 1, that Spot VMs of these roles can be
-        created.
+        """Return the chance, from 0 to 1, that Spot VMs of these roles can be created: by zone and
+        kind of machine (`machine_kind`).
 
-        Those about which Google gives no advice are missing. No error of Google is raised.
+        `requests`: zones and roles. Those about which Google gives no advice are missing from the
+        result. No error of Google is raised.
         """
         ...
 
@@ -171,17 +172,13 @@ class Bus(Protocol):
     def publish_all(self, topic: str, messages: Sequence[bytes]) -> None:
         """Publish messages without attributes, in as few requests as possible.
 
-        Errors are those of `publish`.
-
-        After an error, some of the messages may have been stored.
+        Errors are those of `publish`. After an error, some of the messages may have been stored.
         """
         ...
 
 
 class Clock(Protocol):
-    """A function that returns the current time, so that tests and the simulator can
-    pass their own.
-    """
+    """A function that returns the current time. Tests and the simulator pass their own."""
 
     def __call__(self) -> datetime:
         """Return the current time as an aware datetime in UTC."""

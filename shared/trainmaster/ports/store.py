@@ -26,12 +26,9 @@ from trainmaster.ports.store_values import (
 )
 
 COMMIT_MAX: Final = timedelta(minutes=2)
-"""Longest time from the report of a loss to its commit.
-
-Losses that were reported earlier are not looked at.
-"""
+"""Longest time that is assumed between the report of a loss and its commit."""
 LOSSES_READ: Final = 50
-"""Losses of this time that are compared with the begin of a round."""
+"""Losses that are compared with the beginning of a round, at most."""
 
 
 class States(Protocol):
@@ -115,9 +112,10 @@ class Ledgers(Protocol):
         ...
 
     def losses_after(self, job_id: str, round_key: str, entry_key: str) -> tuple[End, ...]:
-        """Return the losses of this round or hold that were committed after this ledger entry, of
-        those that were reported not more than `COMMIT_MAX` before it, the first `LOSSES_READ`.
-        Empty: there is no such entry.
+        """Return the losses of this round or hold that were committed after this ledger entry.
+
+        At most the first `LOSSES_READ` are returned. Losses that were reported more than
+        `COMMIT_MAX` before the entry are not looked at. Empty also if there is no such entry.
         """
         ...
 
@@ -263,10 +261,10 @@ class Incidents(Protocol):
         ...
 
     def rejections(self, limit: int = 100, source: str | None = None) -> tuple[Rejection, ...]:
-        """Return at most `limit` rejections: the latest, the newest first, or those of one source,
-        in any order.
+        """Return at most `limit` rejections: the latest of all sources, the newest first; or with
+        `source`, those of one source, in any order.
 
-        Everyone who may submit jobs can add rejections, so that a read of all has no bound.
+        There is always a limit, because everyone who may submit jobs can add rejections.
         """
         ...
 

@@ -64,13 +64,11 @@ class JobFilter:
     """All of these."""
 
     def matches(self, job: Job) -> bool:
-        return (
-            job.deleted_at is None
-            and job.trial_of is None
-            and (not self.states or job.state in self.states)
-            and (not self.user or self.user.lower() == owner(job).user.lower())
-            and all(label in job.labels for label in self.labels)
-        )
+        is_listed = job.deleted_at is None and job.trial_of is None
+        has_state = not self.states or job.state in self.states
+        has_user = not self.user or self.user.lower() == owner(job).user.lower()
+        has_labels = all(label in job.labels for label in self.labels)
+        return is_listed and has_state and has_user and has_labels
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,12 @@ def spec_differences(jobs: Sequence[Job]) -> Rows:
 
 def side_by_side(columns: Sequence[Mapping[str, str]]) -> Rows:
     """Return the rows of columns, each of which has the values of one job by their names."""
-    names = dict.fromkeys(name for column in columns for name in column)
-    return {name: [column.get(name) for column in columns] for name in names}
+    rows: Rows = {}
+    for index, column in enumerate(columns):
+        for name, value in column.items():
+            row = rows.setdefault(name, [None] * len(columns))
+            row[index] = value
+    return rows
 
 
 def facts(
@@ -64,15 +68,12 @@ def facts(
         yield "ran", duration_words(end - job.started_at)
     yield "zone", job.zone
     yield "attempts", str(job.attempt)
-    yield (
-        "decisions",
-        str(sum(1 + omitted for _, omitted in shown_entries(entries, None, everything=False))),
-    )
-    if job.tuning and (best := job.tuning.best_first()) and best[0].measurement:
-        yield (
-            f"best {job.tuning.metric_tag}",
-            f"{best[0].measurement.value:g} (trial {best[0].number})",
-        )
+    shown = shown_entries(entries, None, everything=False)
+    yield "decisions", str(sum(1 + omitted for _, omitted in shown))
+    trials = job.tuning.best_first() if job.tuning else ()
+    if job.tuning and trials and trials[0].measurement:
+        best = trials[0].measurement.value
+        yield f"best {job.tuning.metric_tag}", f"{best:g} (trial {trials[0].number})"
     if report:
         yield "machine-hours paid", f"{report.goodput.paid_s / 3600:.2f}"
         yield "goodput", report.goodput.words
@@ -82,12 +83,10 @@ def facts(
         if progress.share is not None:
             yield "work done", f"{int(progress.share * 100)} %"
         if progress.step is not None:
-            yield (
-                "last step",
-                f"{progress.step}"
-                + (f" of {progress.steps}" if progress.steps is not None else ""),
-            )
-        yield from ((f"last {name}", f"{value:.4g}") for name, value in progress.metrics.items())
+            of_steps = f" of {progress.steps}" if progress.steps is not None else ""
+            yield "last step", f"{progress.step}{of_steps}"
+        for name, value in progress.metrics.items():
+            yield f"last {name}", f"{value:.4g}"
 
 
 def _spec(job: Job) -> dict[str, object]:
@@ -119,16 +118,20 @@ def _fields(value: object, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _arguments(arguments: Sequence[str], path: str) -> Iterator[tuple[str, str]]:
-    """Yield each option with its values, so that an added option does not change all
-    that follow.
+    """Yield each option with its values.
+
+    With the index of an argument as name, an added option would change all that follow.
     """
     options: dict[str, list[str]] = {}
     name = path
     for argument in arguments:
-        if _OPTION.match(argument):
-            option, equals, value = argument.partition("=")
-            name = f"{path} {option}"
-            options.setdefault(name, []).extend([value] if equals else [])
-        else:
+        if not _OPTION.match(argument):
             options.setdefault(name, []).append(argument)
-    yield from ((option, " ".join(values) or "set") for option, values in options.items())
+            continue
+        option, equals, value = argument.partition("=")
+        name = f"{path} {option}"
+        values = options.setdefault(name, [])
+        if equals:
+            values.append(value)
+    for option, values in options.items():
+        yield option, " ".join(values) or "set"

@@ -14,9 +14,11 @@ from trainmaster.cost.sku import Unknown
 def money_words(amount: Decimal, currency: str, digits: int | None = None) -> str:
     """Return `1.20 USD`, or `0.0312 USD` below 1.
 
-    An amount below the last digit is `less than 0.0001 USD`.
+    An amount below the last digit is `less than 0.0001 USD`. `digits`: after the point; default: as
+    above.
     """
-    digits = digits if digits is not None else 2 if not 0 < amount < 1 else 4
+    if digits is None:
+        digits = 4 if 0 < amount < 1 else 2
     smallest = Decimal(10) ** -digits
     if 0 < amount < smallest:
         return f"less than {smallest} {currency}"
@@ -28,10 +30,9 @@ def cost_sentence(cost: JobCost | Unknown) -> str:
     if isinstance(cost, Unknown):
         return f"price not known: {cost.reason}"
     total = money_words(cost.total, cost.currency)
+    sentence = f"{total} at list prices of {cost.priced_at:%Y-%m-%d}"
     lost = _lost_words(cost)
-    return (
-        f"{total} at list prices of {cost.priced_at:%Y-%m-%d}{f', of which {lost}' if lost else ''}"
-    )
+    return f"{sentence}, of which {lost}" if lost else sentence
 
 
 def _lost_words(cost: JobCost) -> str:
@@ -59,24 +60,21 @@ def cost_lines(cost: JobCost | Unknown) -> Iterator[str]:
 
 
 def cost_view(cost: JobCost | Unknown) -> dict[str, Any]:
-    """Return amounts as decimal texts, so that no digit is lost; or only the reason why they are
-    not known.
+    """Return amounts as decimal texts, so that no digit is lost.
+
+    If they are not known, return only the reason.
     """
     if isinstance(cost, Unknown):
         return {"notKnown": cost.reason}
+    attempts = []
+    for attempt, amounts in cost.by_attempt.items():
+        phases = {phase.value: _amount(amounts[phase]) for phase in Phase if phase in amounts}
+        attempts.append({"attempt": attempt, "phases": phases})
     return {
         "amount": _amount(cost.total),
         "currency": cost.currency,
         "pricesOf": cost.priced_at.isoformat(),
-        "attempts": [
-            {
-                "attempt": attempt,
-                "phases": {
-                    phase.value: _amount(phases[phase]) for phase in Phase if phase in phases
-                },
-            }
-            for attempt, phases in cost.by_attempt.items()
-        ],
+        "attempts": attempts,
         "lostWork": {"atLeast": _amount(cost.lost_at_least), "atMost": _amount(cost.lost_at_most)},
     }
 

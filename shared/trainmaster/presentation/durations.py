@@ -17,7 +17,11 @@ def duration_words(length: timedelta) -> str:
     seconds = max(length.total_seconds(), 0.0)
     if seconds < MINUTE_S:
         return f"{seconds:.1f} s" if seconds < WITH_TENTHS_S else f"{seconds:.0f} s"
-    minutes, hours, days = int(seconds // MINUTE_S), int(seconds // HOUR_S), int(seconds // DAY_S)
-    if not hours:
+    minutes = int(seconds // MINUTE_S)
+    if seconds < HOUR_S:
         return f"{minutes} min {int(seconds % MINUTE_S)} s"
-    return f"{days} d {hours % 24} h" if days else f"{hours} h {minutes % 60} min"
+    hours = int(seconds // HOUR_S)
+    if seconds < DAY_S:
+        return f"{hours} h {minutes % 60} min"
+    days = int(seconds // DAY_S)
+    return f"{days} d {hours % 24} h"

@@ -49,9 +49,11 @@ def _decision(entry: LedgerEntry, omitted: int) -> Json:
     }
     if entry.decision.rule:
         decision["rule"] = int(entry.decision.rule)
-    if replica_id := replica_of(entry):
+    replica_id = replica_of(entry)
+    if replica_id:
         decision["replica"] = str(replica_id)
-    if changes := budget_changes(entry):
+    changes = budget_changes(entry)
+    if changes:
         decision["charges"] = {
             name: {"before": before, "after": after} for name, before, after in changes
         }

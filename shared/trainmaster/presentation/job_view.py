@@ -1,8 +1,7 @@
-"""A stored job as the service's API shows it: its field names and time format, and the spec as
-submitted.
+"""A stored job as the service's API shows it, with its field names and time format.
 
-Fields that the service did not have (attempts, replicas, budgets, substitutions) are under one key,
-`trainmaster`.
+The spec is shown as submitted. Fields that the service did not have (attempts, replicas, budgets,
+substitutions) are under one key, `trainmaster`.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -73,29 +72,24 @@ def service_view(job: Job, position: int = 0, project: str = "") -> View:
     of a failed job links to its log; the stored message does not, because the rules do not know the
     project.
     """
-    spec = json.loads(job.spec_json)
+    output = {**_tuning_view(job), **_algorithm_view(job)}
     ml_units = consumed_ml_units(job)
+    if ml_units is not None:
+        output["consumedMLUnits"] = ml_units
     view: View = {
         "jobId": job.job_id,
-        **{name: spec[spelling] for spelling, name in _BODY_FIELDS.items() if spelling in spec},
+        **_body(json.loads(job.spec_json)),
         "createTime": timestamp(job.created_at),
         "state": job.state.value,
-        "trainingOutput": {
-            **_tuning_view(job),
-            **_algorithm_view(job),
-            **({} if ml_units is None else {"consumedMLUnits": ml_units}),
-        },
+        "trainingOutput": output,
         "jobPosition": str(position),
         "etag": etag(job),
         **times_view(job.started_at, job.ended_at),
     }
     if job.error_message:
-        has_link = bool(project) and job.state is JobState.FAILED
-        message = (
-            with_log_link(job.error_message, project, public_id(job.job_id))
-            if has_link
-            else job.error_message
-        )
+        message = job.error_message
+        if project and job.state is JobState.FAILED:
+            message = with_log_link(message, project, public_id(job.job_id))
         view["errorMessage"] = message
     if job.labels:
         view["labels"] = {label.key: label.value for label in job.labels}
@@ -103,9 +97,7 @@ def service_view(job: Job, position: int = 0, project: str = "") -> View:
 
 
 def etag(job: Job) -> str:
-    """Return the version of the job's labels as an opaque text: eight bytes in base64, as the
-    service's.
-    """
+    """Return the version of the job's labels as the service did: eight bytes in base64."""
     text = f"{job.job_id}#{job.labels_version}".encode()
     return base64.b64encode(hashlib.sha256(text).digest()[:8]).decode()
 
@@ -119,6 +111,11 @@ def times_view(started_at: datetime | None, ended_at: datetime | None) -> View:
     """Return the times that are known."""
     times = {"startTime": started_at, "endTime": ended_at}
     return {name: timestamp(at) for name, at in times.items() if at}
+
+
+def _body(spec: Mapping[str, object]) -> View:
+    """Return what the job runs, under the canonical name."""
+    return {name: spec[spelling] for spelling, name in _BODY_FIELDS.items() if spelling in spec}
 
 
 def _tuning_view(job: Job) -> View:
@@ -138,7 +135,9 @@ def _tuning_view(job: Job) -> View:
         {**_trial_view(trial, tuning), **_trial_algorithm_view(job, trial)}
         for trial in tuning.best_first()
     ]
-    return {**view, "trials": trials} if trials else view
+    if trials:
+        view["trials"] = trials
+    return view
 
 
 def _trial_view(trial: Trial, tuning: Tuning) -> View:
@@ -169,14 +168,15 @@ def _extension_view(job: Job, replicas: Iterable[Replica]) -> View:
         "owner": {"user": owner(job).user, "verified": owner(job).is_verified},
         "attempt": job.attempt,
         "zone": job.zone,
-        **({"candidate": candidate_words(plan, job.placement.zone_index)} if plan.options else {}),
-        "runtime": plan.runtime,
-        "budgets": {
-            "reruns": _budget_view(job.budgets.reruns_used, RERUNS_MAX),
-            "internalRetries": _budget_view(job.budgets.internal_used, INTERNAL_RETRIES_MAX),
-        },
-        "replicas": [_replica_view(job, replica) for replica in replicas],
     }
+    if plan.options:
+        view["candidate"] = candidate_words(plan, job.placement.zone_index)
+    view["runtime"] = plan.runtime
+    view["budgets"] = {
+        "reruns": _budget_view(job.budgets.reruns_used, RERUNS_MAX),
+        "internalRetries": _budget_view(job.budgets.internal_used, INTERNAL_RETRIES_MAX),
+    }
+    view["replicas"] = [_replica_view(job, replica) for replica in replicas]
     if plan.substitutions:
         view["substitutions"] = [asdict(substitution) for substitution in plan.substitutions]
     return view
@@ -184,9 +184,12 @@ def _extension_view(job: Job, replicas: Iterable[Replica]) -> View:
 
 def _usage_view(usage: Usage) -> View:
     """Return the usage without what is unknown."""
-    ml_units = {} if usage.ml_units is None else {"mlUnits": usage.ml_units}
-    cost = {"cost": asdict(usage.cost)} if usage.cost else {}
-    return {"machineHours": usage.machine_hours, **ml_units, **cost}
+    view: View = {"machineHours": usage.machine_hours}
+    if usage.ml_units is not None:
+        view["mlUnits"] = usage.ml_units
+    if usage.cost is not None:
+        view["cost"] = asdict(usage.cost)
+    return view
 
 
 def _budget_view(used: int, limit: int) -> View:
@@ -209,22 +212,19 @@ def _replica_view(job: Job, replica: Replica) -> View:
 def console_link(address: str, job_id: str) -> str:
     """Return the address of a job's page in a console that others can open.
 
-    Empty: that of the console is empty.
+    `address`: that of the console; empty: there is none, and the page has no address.
     """
     return f"{address.rstrip('/')}/jobs/{job_id}" if address else ""
 
 
 def display_name(job: Job) -> str:
-    """Return the display name of a job in Vertex AI's format; empty in AI Platform's, which has
-    only ids.
-    """
+    """Return the display name of a job of Vertex AI's format; empty: AI Platform has only ids."""
     name = json.loads(job.spec_json).get("displayName")
     return name if isinstance(name, str) else ""
 
 
 def _algorithm_view(job: Job) -> View:
-    """Return the fields of `trainingOutput` for a job that runs a built-in algorithm; empty for any
-    other job.
+    """Return the fields of `trainingOutput` for a built-in algorithm; empty for any other job.
 
     Clients that deploy the model read them. `modelPath` is only set for successful jobs that are
     not tuning jobs; a trial has the output only if it succeeded. Source: BuiltInAlgorithmOutput in
@@ -240,7 +240,8 @@ def _algorithm_view(job: Job) -> View:
 
 def _trial_algorithm_view(job: Job, trial: Trial) -> View:
     """Return the fields of a successful trial; empty for any other."""
-    algorithm, job_dir = job.plan.algorithm, job.plan.program.job_dir
+    algorithm = job.plan.algorithm
+    job_dir = job.plan.program.job_dir
     if algorithm is None or job_dir is None or trial.state is not TrialState.SUCCEEDED:
         return {}
     return {"builtInAlgorithmOutput": _output(algorithm, f"{job_dir.rstrip('/')}/{trial.number}")}
@@ -252,4 +253,6 @@ def _output(algorithm: BuiltInAlgorithm, job_dir: str | None) -> View:
         "runtimeVersion": algorithm.runtime_version,
         "pythonVersion": algorithm.python_version,
     }
-    return view if job_dir is None else {**view, "modelPath": f"{job_dir.rstrip('/')}/model/"}
+    if job_dir is not None:
+        view["modelPath"] = f"{job_dir.rstrip('/')}/model/"
+    return view

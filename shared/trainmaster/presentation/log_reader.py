@@ -103,7 +103,8 @@ class LogReader:
         again from the oldest position, so a long log takes many times longer with it. Read the
         history first, and then `read_new`.
         """
-        text, token = self.filter(before), ""
+        text = self.filter(before)
+        token = ""
         while True:
             entries, token = self.read_page(text, token)
             lines = [line for line in map(parse_entry, entries) if self._accept(line)]
@@ -126,7 +127,8 @@ class LogReader:
                 yield lines
             if not token:
                 return
-            token = "" if lines else token
+            if lines:
+                token = ""
 
     def filter(self, until: datetime | None) -> str:
         parts = [f'{JOB}="{self.job_id}"', *self.conditions]
@@ -144,11 +146,8 @@ class LogReader:
         The first is on time alone, by which Cloud Logging searches fastest.
         """
         service_from = _earlier(self._newest, SERVICE_OVERLAP_S)
-        oldest = max(
-            min([service_from, *self._positions.values()]),
-            _earlier(self._newest, DELAY_MAX_S),
-            self.since,
-        )
+        oldest_position = min([service_from, *self._positions.values()])
+        oldest = max(oldest_position, _earlier(self._newest, DELAY_MAX_S), self.since)
         latest = sorted(self._positions.items(), key=lambda position: position[1])[-POSITIONS_MAX:]
         parts = [f'({VM}="{vm}" AND timestamp>"{time}")' for vm, time in latest]
         vms = " OR ".join(f'"{vm}"' for vm, _ in latest)

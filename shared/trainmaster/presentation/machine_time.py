@@ -48,9 +48,7 @@ def machine_time_view(goodput: Goodput) -> dict[str, Any]:
 
 
 def report_lines(report: CostReport) -> Iterator[str]:
-    """Yield goodput, lost work, machine-hours and cost by attempt, and the control plane's own
-    work.
-    """
+    """Yield goodput, lost work, machine-hours and cost by attempt, and the control plane's work."""
     goodput = report.goodput
     if goodput.words:
         yield f"goodput: {goodput.words}"
@@ -81,27 +79,28 @@ def final_sentence(report: CostReport) -> str:
     """Return machine-hours, goodput and cost in one line, which `trainmaster wait` prints last."""
     goodput = report.goodput
     parts = [f"{goodput.paid_s / 3600:.2f} machine-hours paid"]
-    parts += [f"goodput {goodput.words}"] if goodput.words else []
+    if goodput.words:
+        parts.append(f"goodput {goodput.words}")
     return f"{', '.join(parts)}; {cost_sentence(report.cost)}"
 
 
 def lost_work_words(report: CostReport) -> str:
     """Return the lost work with both bounds, and where the estimate comes from."""
     lost = report.goodput.lost
-    number = f"{len(report.losses)} loss{'' if len(report.losses) == 1 else 'es'}"
-    words = f"{_hours_between(lost)} machine-hours by {number} (estimate)"
-    if isinstance(report.listing, Unknown):
-        return f"{words}; {report.listing.reason}"
-    if report.listing is None:
+    noun = "loss" if len(report.losses) == 1 else "losses"
+    words = f"{_hours_between(lost)} machine-hours by {len(report.losses)} {noun} (estimate)"
+    listing = report.listing
+    if isinstance(listing, Unknown):
+        return f"{words}; {listing.reason}"
+    if listing is None:
         return words
-    where = f"from the times of objects in {report.listing.directory}"
-    return f"{words}; {where}" + (
-        "" if report.listing.is_complete else ", which has more than were listed"
-    )
+    words = f"{words}; from the times of objects in {listing.directory}"
+    return words if listing.is_complete else f"{words}, which has more than were listed"
 
 
 def _hours_between(lost: LostWork) -> str:
-    low, high = f"{lost.at_least_s / 3600:.2f}", f"{lost.at_most_s / 3600:.2f}"
+    low = f"{lost.at_least_s / 3600:.2f}"
+    high = f"{lost.at_most_s / 3600:.2f}"
     return high if low == high else f"{low} to {high}"
 
 

@@ -1,5 +1,4 @@
-"""The usage of a job in machine-hours and in ML units, the service's unit of usage
-(`consumedMLUnits`).
+"""The usage of a job in machine-hours and in ML units (`consumedMLUnits`), the service's unit.
 
 A machine's ML units per hour are its former Compute Engine price in us-central1, divided by 0.49
 USD, the price of one unit; the tests have the figures that the service published. Only machines
@@ -22,11 +21,8 @@ from trainmaster.core.model.plan import Accelerator, TaskGroup
 from trainmaster.presentation.price import Price
 
 _USD_PER_UNIT: Final = 0.49
-_USD_PER_VCPU_HOUR: Final = {
-    "standard": 0.0475,
-    "highmem": 0.0592,
-    "highcpu": 0.03545,
-}  # including its memory
+_USD_PER_VCPU_HOUR: Final = {"standard": 0.0475, "highmem": 0.0592, "highcpu": 0.03545}
+"""Price of a vCPU with its memory."""
 _USD_PER_GPU_HOUR: Final = {
     "nvidia-tesla-k80": 0.45,
     "nvidia-tesla-p100": 1.46,
@@ -51,8 +47,10 @@ class Usage:
     def words(self) -> str:
         """`3.60 machine-hours, 1.16 ML units, 0.57 USD`."""
         parts = [f"{self.machine_hours:.2f} machine-hours"]
-        parts += [] if self.ml_units is None else [f"{self.ml_units:.2f} ML units"]
-        parts += [self.cost.words] if self.cost else []
+        if self.ml_units is not None:
+            parts.append(f"{self.ml_units:.2f} ML units")
+        if self.cost is not None:
+            parts.append(self.cost.words)
         return ", ".join(parts)
 
 
@@ -73,9 +71,7 @@ def consumed_ml_units(job: Job) -> float | None:
 
 
 def ml_units_per_hour(group: TaskGroup) -> float | None:
-    """Return the ML units per hour of all machines of a role; None for a machine that the service
-    did not offer.
-    """
+    """Return the ML units per hour of a role; None: the service did not offer such machines."""
     match = _N1.fullmatch(group.machine_type)
     gpu_usd = _gpu_usd_per_hour(group.accelerator)
     if match is None or gpu_usd is None or group.tpu is not None:
@@ -85,32 +81,35 @@ def ml_units_per_hour(group: TaskGroup) -> float | None:
 
 
 def _running_hours(job: Job, now: datetime) -> float:
-    """Return how long the job has run; for a tuning job the sum of its trials, each of which has
-    the same machines.
+    """Return how long the job has run; for a tuning job the sum of its trials.
+
+    Each trial has the same machines.
     """
     periods = [(job.started_at, job.ended_at)]
     if job.tuning is not None:
         periods = [
             (trial.started_at, trial.ended_at or job.ended_at) for trial in job.tuning.trials
         ]
-    return (
-        sum(max(((end or now) - begin).total_seconds(), 0.0) for begin, end in periods if begin)
-        / 3600
-    )
+    running_s = 0.0
+    for begin, end in periods:
+        if begin is not None:
+            running_s += max(((end or now) - begin).total_seconds(), 0.0)
+    return running_s / 3600
 
 
 def _ml_units(job: Job, hours: float) -> float | None:
-    """Return the ML units of so many hours; None if a machine has none, or if the alternatives'
-    machines differ.
+    """Return the ML units of so many hours.
+
+    None: a machine has no ML units, or the alternatives have different ones.
     """
-    roles = {option.groups for option in job.plan.options} or {job.plan.groups}
-    hourly = {tuple(map(ml_units_per_hour, groups)) for groups in roles}
-    known = [units for units in next(iter(hourly)) if units is not None]
-    return (
-        round(sum(known) * hours, 2)
-        if len(hourly) == 1 and len(known) == len(job.plan.groups)
-        else None
-    )
+    alternatives = {option.groups for option in job.plan.options} or {job.plan.groups}
+    per_hour = {tuple(map(ml_units_per_hour, groups)) for groups in alternatives}
+    if len(per_hour) > 1:
+        return None
+    known = [units for units in next(iter(per_hour)) if units is not None]
+    if len(known) < len(job.plan.groups):
+        return None
+    return round(sum(known) * hours, 2)
 
 
 def _gpu_usd_per_hour(accelerator: Accelerator | None) -> float | None:

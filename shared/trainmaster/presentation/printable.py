@@ -1,6 +1,4 @@
-"""Texts of programs without the characters that hide or reverse text, on a page and at
-a terminal.
-"""
+"""Show texts of programs, on pages and terminals, without characters that hide or reverse text."""
 
 from __future__ import annotations
 
@@ -14,8 +12,9 @@ Conceal (8), reverse and backgrounds are missing: they can hide text.
 """
 _COLOUR: Final = rf"\x1b\[(?:{_STYLE}(?:;{_STYLE})*)?m"
 _HARMFUL: Final = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
-"""Control characters except tabs and newlines: they move the cursor, set the terminal's title, or
-reverse text.
+"""Characters that move the cursor, set the terminal's title, or reverse text.
+
+They are the control characters except tabs and newlines.
 """
 _ANY: Final = re.compile(rf"\x1b\[[0-9;]*m|{_HARMFUL}")
 _ANY_BUT_COLOURS: Final = re.compile(rf"({_COLOUR})|{_HARMFUL}")

@@ -30,7 +30,13 @@ SHARE_MAX: Final = 0.999
 """Of a job that has not succeeded: only exit status 0 is the end of the work."""
 REMAINING_S_MAX: Final = 366 * 86400.0
 METRIC: Final = "metric/"
+"""Prefix of the names of a program's own metrics."""
 PRINTED: Final = "printed"
+"""Source of values that were read from the program's output."""
+NUMBER_DIGITS_MAX: Final = 9
+"""Digits of an attempt or incarnation."""
+_LIMITS: Final = {"share": 1.0, "step": STEP_MAX, "steps": STEP_MAX}
+"""Name of a value of the position → its largest value."""
 
 
 class Point(NamedTuple):
@@ -54,32 +60,34 @@ class Progress:
     metrics: Mapping[str, float]
     reported_at: datetime
     is_printed: bool
-    """Whether the position was read from the program's output, which may be about a part of the
-    work.
+    """Whether the position was read from the program's output.
+
+    What it prints may be about a part of the work.
     """
     is_part: bool
-    """Whether what is printed has begun again within one incarnation, as the bar of each epoch
-    does.
-    """
+    """Whether what is printed has begun again within one incarnation, as a bar for each epoch."""
     repeated: tuple[int, int] | None
-    """The last step before the last restart and the first one after it, if that is a smaller one.
-    """
+    """The last step before the last restart, and the first one after it, if that is smaller."""
 
     def words(self, now: datetime) -> str:
         """Return `41 % (step 123 of 300), loss 1.71, about 21 min left; reported 12 s ago`."""
         step = "" if self.step is None else f"step {self.step}"
-        step += f" of {self.steps}" if step and self.steps is not None else ""
+        if step and self.steps is not None:
+            step += f" of {self.steps}"
         parts = []
         if self.share is not None:
-            part = " of the current bar" if self.is_part else ""
-            parts.append(f"{int(self.share * 100)} %{part}" + (f" ({step})" if step else ""))
+            share = f"{int(self.share * 100)} %"
+            if self.is_part:
+                share += " of the current bar"
+            parts.append(f"{share} ({step})" if step else share)
         elif step:
             parts.append(step)
         parts += [f"{name} {value:.4g}" for name, value in self.metrics.items()]
         if self.remaining_s is not None:
             parts.append(f"about {rough_words(self.remaining_s)} left")
         age = rough_words(max((now - self.reported_at).total_seconds(), 0.0))
-        text = f"{', '.join(parts)}; {'printed' if self.is_printed else 'reported'} {age} ago"
+        verb = "printed" if self.is_printed else "reported"
+        text = f"{', '.join(parts)}; {verb} {age} ago"
         if self.repeated is not None:
             before, after = self.repeated
             text += (
@@ -109,47 +117,52 @@ def read_progress(reader: MetricReader, job: Job, now: datetime) -> Progress | N
     if job.started_at is None or job.tuning is not None:
         return None
     end = metrics_end(job, now)
-    return progress_of(
-        job, reader.read(MetricQuery(job.job_id, Metric.PROGRESS, end - WINDOW, end)), now
-    )
+    query = MetricQuery(job.job_id, Metric.PROGRESS, end - WINDOW, end)
+    return progress_of(job, reader.read(query), now)
 
 
 def progress_of(job: Job, all_series: Sequence[MetricSeries], now: datetime) -> Progress | None:
     """Return the progress that series of the last hour show; None if they show nothing."""
     by_name = points_by_name(all_series)
     metrics = {name: points[-1] for name, points in by_name.items() if name.startswith(METRIC)}
-    shares, steps = by_name.get("share", []), by_name.get("step", [])
+    shares = by_name.get("share", [])
+    steps = by_name.get("step", [])
     position_at = max((points[-1].at for points in (shares, steps) if points), default=None)
-    if position_at is None and not metrics:
+    reported_at = max((point.at for point in metrics.values()), default=position_at)
+    if reported_at is None:
         return None
+    if position_at is not None:
+        reported_at = max(reported_at, position_at)
+    # Share, step and number of steps that were reported together last.
     position = {
         name: points[-1] for name, points in by_name.items() if points[-1].at == position_at
     }
-    share, step = position.get("share"), position.get("step")
+    share = position.get("share")
+    step = position.get("step")
     is_printed = any(point.source == PRINTED for point in (share, step) if point)
     is_part = is_printed and any(
         after.value < before.value and after.incarnation == before.incarnation
         for before, after in pairwise(shares)
     )
-    has_succeeded = job.state is JobState.SUCCEEDED
+    remaining_s = None
+    if share is not None and not is_part and not job.state.is_terminal:
+        remaining_s = _remaining_s(shares, now)
     newest_first = sorted(metrics.items(), key=lambda pair: pair[1].at, reverse=True)[:METRICS_MAX]
     return Progress(
-        share=(
-            None if share is None else share.value if has_succeeded else min(share.value, SHARE_MAX)
-        ),
+        share=None if share is None else _shown_share(share.value, job),
         step=int(step.value) if step else None,
         steps=int(position["steps"].value) if step and "steps" in position else None,
-        remaining_s=(
-            None if job.state.is_terminal or share is None or is_part else _remaining_s(shares, now)
-        ),
+        remaining_s=remaining_s,
         metrics={name.removeprefix(METRIC): point.value for name, point in newest_first},
-        reported_at=max(
-            [point.at for point in metrics.values()] + ([position_at] if position_at else [])
-        ),
+        reported_at=reported_at,
         is_printed=is_printed,
         is_part=is_part,
         repeated=_repeated(steps),
     )
+
+
+def _shown_share(share: float, job: Job) -> float:
+    return share if job.state is JobState.SUCCEEDED else min(share, SHARE_MAX)
 
 
 def points_by_name(all_series: Sequence[MetricSeries]) -> dict[str, list[Point]]:
@@ -159,31 +172,41 @@ def points_by_name(all_series: Sequence[MetricSeries]) -> dict[str, list[Point]]
     """
     by_name: dict[str, list[Point]] = defaultdict(list)
     for series in all_series:
-        name, source = series.labels.get(Label.NAME, ""), series.labels.get(Label.SOURCE, "")
-        numbers = [series.labels.get(label, "0") for label in (Label.ATTEMPT, Label.INCARNATION)]
-        is_metric = (
-            name.startswith(METRIC)
-            and name.isprintable()
-            and len(name) <= len(METRIC) + NAME_CHARS_MAX
-        )
-        limit = {"share": 1.0, "step": STEP_MAX, "steps": STEP_MAX}.get(name)
-        are_numbers = all(text.isdecimal() and len(text) < 10 for text in numbers)  # noqa: PLR2004
-        if not (is_metric or limit) or not are_numbers:
+        name = series.labels.get(Label.NAME, "")
+        limit = _LIMITS.get(name)
+        if limit is None and not _is_metric(name):
             continue
-        attempt, incarnation = map(int, numbers)
-        by_name[name] += [
-            Point(point.at, point.value, (attempt, incarnation), source)
-            for point in series.points
-            if math.isfinite(point.value) and (limit is None or 0 <= point.value <= limit)
-        ]
-    return {name: sorted(points) for name, points in by_name.items() if points}
+        attempt = series.labels.get(Label.ATTEMPT, "0")
+        incarnation = series.labels.get(Label.INCARNATION, "0")
+        if not (_is_number(attempt) and _is_number(incarnation)):
+            continue
+        source = series.labels.get(Label.SOURCE, "")
+        for point in series.points:
+            is_legal = limit is None or 0 <= point.value <= limit
+            if math.isfinite(point.value) and is_legal:
+                started_as = (int(attempt), int(incarnation))
+                by_name[name].append(Point(point.at, point.value, started_as, source))
+    return {name: sorted(points) for name, points in by_name.items()}
+
+
+def _is_metric(name: str) -> bool:
+    is_short = len(name) <= len(METRIC) + NAME_CHARS_MAX
+    return name.startswith(METRIC) and name.isprintable() and is_short
+
+
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and len(text) <= NUMBER_DIGITS_MAX
 
 
 def _remaining_s(shares: Sequence[Point], now: datetime) -> float | None:
     """Return the time left, from the slope of the shares since the last drop or gap."""
-    first = last = shares[-1]
+    last = shares[-1]
+    first = last
     for point in reversed(shares[:-1]):
-        if point.value > first.value or first.at - point.at > GAP or point[2:] != last[2:]:
+        is_drop = point.value > first.value
+        is_gap = first.at - point.at > GAP
+        is_comparable = point.incarnation == last.incarnation and point.source == last.source
+        if is_drop or is_gap or not is_comparable:
             break
         first = point
     age = now - last.at
@@ -196,14 +219,14 @@ def _remaining_s(shares: Sequence[Point], now: datetime) -> float | None:
 def _repeated(steps: Sequence[Point]) -> tuple[int, int] | None:
     """Return the steps around the last change of the incarnation, if they go back."""
     changes = [
-        (a, b)
-        for a, b in pairwise(steps)
-        if a.incarnation != b.incarnation and a.source == b.source
+        (before, after)
+        for before, after in pairwise(steps)
+        if before.incarnation != after.incarnation and before.source == after.source
     ]
-    if not changes or changes[-1][1].value >= changes[-1][0].value:
+    if not changes:
         return None
     before, after = changes[-1]
-    return int(before.value), int(after.value)
+    return (int(before.value), int(after.value)) if after.value < before.value else None
 
 
 def rough_words(seconds: float) -> str:

@@ -35,12 +35,13 @@ class ReasonHelp:
 def reasons_by_topic() -> Mapping[str, Mapping[Reason, ReasonHelp]]:
     """Return all reasons by topic, in the order in which pages show them."""
     topics: Mapping[str, Mapping[str, Any]] = yaml.safe_load(_TEXT.read_text(encoding="utf-8"))
+    return {topic: _reasons(entries) for topic, entries in topics.items()}
+
+
+def _reasons(entries: Mapping[str, Any]) -> Mapping[Reason, ReasonHelp]:
     return {
-        topic: {
-            Reason(name): ReasonHelp(tuple(entry["rules"]), entry["means"], entry.get("do", ""))
-            for name, entry in entries.items()
-        }
-        for topic, entries in topics.items()
+        Reason(name): ReasonHelp(tuple(entry["rules"]), entry["means"], entry.get("do", ""))
+        for name, entry in entries.items()
     }
 
 
@@ -49,14 +50,14 @@ def help_on(reason: Reason) -> ReasonHelp:
 
 
 def without_links(text: str) -> str:
-    """Return the text for readers of a terminal or the console: the page that a link leads to is in
-    brackets.
-    """
+    """Return the text for a terminal or the console: the page of a link is in brackets."""
     return re.sub(r"\[([^]]+)\]\(([^)]+)\)", r"\1 (docs/\2)", text)
 
 
 def advice(reason: Reason) -> str:
-    """Return what to do, and where all reasons are explained: the line with which `trainmaster why`
-    ends.
+    """Return what to do, and where all reasons are explained.
+
+    `trainmaster why` ends with it.
     """
-    return without_links(f"{help_on(reason).do or help_on(reason).means} More: {PAGE}#{reason}")
+    reason_help = help_on(reason)
+    return without_links(f"{reason_help.do or reason_help.means} More: {PAGE}#{reason}")

@@ -37,37 +37,41 @@ def package_rows() -> tuple[tuple[str, str], ...]:
 
 
 def past_rows() -> tuple[tuple[str, str, str], ...]:
-    """Return the past versions with the same replacement and Pythons: first and last version,
-    Pythons, replacement.
+    """Return rows of past versions: first and last version, Pythons, replacement.
+
+    Versions that follow each other with the same Pythons and replacement have one row.
     """
     rows: list[tuple[str, str, str]] = []
+    first = ""
     last: tuple[str, str] | None = None
     for version, past in PAST_RUNTIMES.items():
-        key = (", ".join(past.pythons), past.replaced_by)
-        if key == last:
-            rows[-1] = (f"{rows[-1][0].partition(' to ')[0]} to {version}", *key)
+        content = (", ".join(past.pythons), past.replaced_by)
+        if content == last:
+            rows[-1] = (f"{first} to {version}", *content)
         else:
-            rows.append((version, *key))
-        last = key
+            rows.append((version, *content))
+            first = version
+        last = content
     return tuple(rows)
 
 
 def _row(version: str, runtime: Runtime) -> RuntimeRow:
     on_gpus = tuple(package for package in runtime.gpu_packages if package not in runtime.packages)
     return RuntimeRow(
-        version,
-        runtime.python,
-        _own(runtime.packages),
-        on_gpus,
-        _own(runtime.tpu_packages),
-        runtime.image.rpartition("/")[2],
-        version == RUNTIME_DEFAULT,
+        version=version,
+        python=runtime.python,
+        frameworks=_own(runtime.packages),
+        on_gpus=on_gpus,
+        on_tpus=_own(runtime.tpu_packages),
+        image=runtime.image.rpartition("/")[2],
+        is_default=version == RUNTIME_DEFAULT,
     )
 
 
 def _own(packages: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the requirements that come before those of the service's packages: what the runtime is
-    named after.
+    """Return the requirements after which the runtime is named, without the service's packages.
+
+    A runtime of one of the service's packages, such as scikit-learn, is named after the first.
     """
     shared = {package_name(package) for package in SERVICE_PACKAGES.values()}
     own = tuple(package for package in packages if package_name(package) not in shared)

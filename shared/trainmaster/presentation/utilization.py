@@ -23,9 +23,7 @@ from trainmaster.ports.metrics import (
 
 THREADS: Final = 6
 LATEST_S: Final = 660.0
-"""How old the latest values may be: two of the longest intervals between reports, and a delay of a
-minute.
-"""
+"""How old the latest values may be: two long intervals between reports, and a delay of a minute."""
 SETTLE: Final = timedelta(minutes=2)
 """Reports may be that much later than the end of a job."""
 IDLE_SHARE: Final = 0.05
@@ -118,17 +116,16 @@ def idle_sentence(all_series: Sequence[MetricSeries], end: datetime) -> str:
     if not idle:
         return ""
     named = ", ".join(idle[:IDLE_NAMED_MAX]) + (", …" if len(idle) > IDLE_NAMED_MAX else "")
-    gpu_word, verb = "GPU" if len(gpus) == 1 else "GPUs", "was" if len(idle) == 1 else "were"
+    noun = "GPU" if len(gpus) == 1 else "GPUs"
+    verb = "was" if len(idle) == 1 else "were"
     return (
-        f"{len(idle)} of {len(gpus)} {gpu_word} {verb} idle for the last {IDLE_S / 60:.0f} minutes"
+        f"{len(idle)} of {len(gpus)} {noun} {verb} idle for the last {IDLE_S / 60:.0f} minutes"
         f" (in use for less than {IDLE_SHARE:.0%} of the time): {named}"
     )
 
 
 def is_idle(points: Sequence[MetricPoint], end: datetime) -> bool:
-    """Return whether the GPU was idle for the last `IDLE_S`, and was measured
-    throughout that time.
-    """
+    """Return whether the GPU was idle, and measured, for the whole of the last `IDLE_S`."""
     begin = end - timedelta(seconds=IDLE_S)
     recent = [point for point in points if point.at > begin]
     is_covered = bool(recent) and any(point.at <= begin for point in points)
@@ -181,21 +178,29 @@ def _apply(use: ReplicaUse, metric: Metric, all_series: Sequence[MetricSeries]) 
 
 def _rate(all_series: Sequence[MetricSeries]) -> float | None:
     """Return the bytes per second of the last interval, of all hosts together."""
-    rates = [rate for series in all_series if (rate := _rate_of(series.points)) is not None]
-    return sum(rates) if rates else None
+    rates = [_rate_of(series.points) for series in all_series]
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if known else None
 
 
 def _rate_of(points: Sequence[MetricPoint]) -> float | None:
+    """Return the bytes per second of the last interval of a counter; None: it has no length."""
     last = points[-1]
-    before = points[-2] if len(points) > 1 and points[-2].since == last.since else None
-    begin, count = (before.at, before.value) if before else (last.since, 0.0)
-    seconds = (last.at - begin).total_seconds() if begin else 0.0
+    begin = last.since
+    count = 0.0
+    if len(points) > 1 and points[-2].since == last.since:  # else the counter began again
+        begin = points[-2].at
+        count = points[-2].value
+    if begin is None:
+        return None
+    seconds = (last.at - begin).total_seconds()
     return (last.value - count) / seconds if seconds > 0 else None
 
 
 def has_valid_gpu(series: MetricSeries) -> bool:
-    """Return whether the label of the GPU is a number: any program on a VM can write series with
-    other labels.
+    """Return whether the label of the GPU is a number or absent.
+
+    Any program on a VM can write series with other labels.
     """
     return re.fullmatch(r"[0-9]{0,3}", series.labels.get(Label.GPU, "")) is not None
 

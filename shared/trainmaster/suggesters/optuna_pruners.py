@@ -10,8 +10,8 @@ running trial:
 | WORST_QUARTER | PercentilePruner(75 %) | best of its values up to S           |
 
 A running trial is compared by its best value up to S. Source of the median rule: Vertex AI,
-MedianAutomatedStoppingSpec.
-Programs that report no step are never stopped early: their values cannot be compared.
+MedianAutomatedStoppingSpec. Programs that report no step are never stopped early: their values
+cannot be compared.
 """
 
 from __future__ import annotations
@@ -45,9 +45,8 @@ def find_unpromising(tuning: Tuning) -> Mapping[int, str]:
         for trial in tuning.trials
         if trial.state is State.RUNNING and trial.reported and trial.reported[-1].step > 0
     ]
-    completed = [
-        curve for trial in tuning.of_state(State.SUCCEEDED) if (curve := _whole_curve(trial))
-    ]
+    curves = [_whole_curve(trial) for trial in tuning.of_state(State.SUCCEEDED)]
+    completed = [curve for curve in curves if curve]
     if tuning.stopping is StoppingRule.NONE or not running or len(completed) < COMPLETED_MIN:
         return {}
     steps = sorted({trial.reported[-1].step for trial in running})
@@ -76,18 +75,17 @@ def _study(
     """Return an Optuna study of the completed trials, each with its values at these steps."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(direction=direction_of(tuning.goal))
-    study.add_trials(
-        create_trial(
-            state=TrialState.COMPLETE,
-            value=curve[-1].value,
-            intermediate_values={
-                step: value
-                for step in steps
-                if (value := _value_at(tuning, curve, step)) is not None
-            },
+    for curve in completed:
+        values: dict[int, float] = {}
+        for step in steps:
+            value = _value_at(tuning, curve, step)
+            if value is not None:
+                values[step] = value
+        study.add_trial(
+            create_trial(
+                state=TrialState.COMPLETE, value=curve[-1].value, intermediate_values=values
+            )
         )
-        for curve in completed
-    )
     return study
 
 
@@ -101,10 +99,14 @@ def _whole_curve(trial: Trial) -> tuple[Measurement, ...]:
     final = trial.measurement
     if final is None:
         return ()
-    return (*(point for point in trial.reported if point.step < final.step), final)
+    before = [point for point in trial.reported if point.step < final.step]
+    return (*before, final)
 
 
 def _value_at(tuning: Tuning, curve: Sequence[Measurement], step: int) -> float | None:
+    """Return the value of a completed trial at a step, by the table of this module; None if it has
+    no value up to the step.
+    """
     if tuning.stopping is StoppingRule.MEDIAN:
         return mean_until(curve, step)
     return best_until(curve, step, maximize=tuning.goal is Goal.MAXIMIZE)
@@ -114,12 +116,14 @@ def _compare(tuning: Tuning, trial: Trial, completed: Sequence[Sequence[Measurem
     """Return the values that were compared, in words."""
     step = trial.reported[-1].step
     best = best_until(trial.reported, step, maximize=tuning.goal is Goal.MAXIMIZE)
-    others = [value for curve in completed if (value := _value_at(tuning, curve, step)) is not None]
+    values = [_value_at(tuning, curve, step) for curve in completed]
+    others = [value for value in values if value is not None]
     if tuning.stopping is StoppingRule.MEDIAN:
-        limit, words = statistics.median(others), "the median of the means"
+        limit = statistics.median(others)
+        words = "the median of the means"
     else:
-        is_low = tuning.goal is Goal.MAXIMIZE
-        limit, words = _quartile(others, is_low=is_low), "the worst quarter's limit"
+        limit = _quartile(others, is_low=tuning.goal is Goal.MAXIMIZE)
+        words = "the worst quarter's limit"
     return (
         f"its best {tuning.metric_tag} up to step {step} is {best:g}, worse than {limit:g}, "
         f"{words} of {len(others)} completed trials up to this step"
@@ -127,6 +131,7 @@ def _compare(tuning: Tuning, trial: Trial, completed: Sequence[Sequence[Measurem
 
 
 def _quartile(values: Sequence[float], *, is_low: bool) -> float:
+    """Return the lower quartile of at least one value, or the upper one."""
     if len(values) == 1:
         return values[0]
     quartiles = statistics.quantiles(values, method="inclusive")

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Mapping
-from itertools import count
+from functools import partial
 from typing import Final
 
 import optuna
@@ -50,12 +50,10 @@ class OptunaSuggester:
         tried = {trial.values for trial in tuning.trials} | {past.values for past in tuning.earlier}
         if tuning.algorithm is Algorithm.GRID_SEARCH:
             return _first_untried(tuning, tried, 0)
-        suggestions = (
-            _ask_optuna(tuning, _seed_number(f"{seed}/{attempt}")) for attempt in range(TRIES)
-        )
-        untried = next((values for values in suggestions if values not in tried), None)
-        if untried is not None:
-            return untried
+        for attempt in range(TRIES):
+            values = _ask_optuna(tuning, _seed_number(f"{seed}/{attempt}"))
+            if values not in tried:
+                return values
         if tuning.size is None:
             return _ask_optuna(tuning, _seed_number(seed))
         return _first_untried(tuning, tried, _seed_number(seed))
@@ -70,16 +68,14 @@ def _ask_optuna(tuning: Tuning, seed: int) -> Values:
         direction=direction_of(tuning.goal), sampler=_sampler(tuning.algorithm, seed)
     )
     distributions = {parameter.name: _distribution(parameter) for parameter in tuning.parameters}
+    convert = partial(_optuna_trial, tuning, distributions)
     for past in tuning.earlier:
-        study.add_trial(
-            _optuna_trial(tuning, past.values, distributions, TrialState.COMPLETE, past.value)
-        )
+        study.add_trial(convert(past.values, TrialState.COMPLETE, past.value))
     for trial in tuning.trials:
-        value = trial.measurement.value if trial.measurement else None
-        step = trial.measurement.step if trial.measurement else 0
-        study.add_trial(
-            _optuna_trial(tuning, trial.values, distributions, _state(trial), value, step)
-        )
+        measured = trial.measurement
+        value = measured.value if measured else None
+        step = measured.step if measured else 0
+        study.add_trial(convert(trial.values, _state(trial), value, step))
     params = study.ask(distributions).params
     return tuple(_to_text(parameter, params[parameter.name]) for parameter in tuning.parameters)
 
@@ -103,25 +99,29 @@ def _state(trial: Trial) -> TrialState:
 
 def _optuna_trial(
     tuning: Tuning,
-    values: Values,
     distributions: dict[str, BaseDistribution],
+    values: Values,
     state: TrialState,
     value: float | None,
     step: int = 0,
 ) -> FrozenTrial:
-    """`step`: the step of the value, which counts for a trial that was stopped early."""
+    """Return a trial of ours as Optuna's.
+
+    `step`: the step of the value, which counts for a trial that was stopped early.
+    """
     params = {
         parameter.name: _from_text(parameter, text)
         for parameter, text in zip(tuning.parameters, values, strict=True)
     }
+    stopped_at = None
+    if state is TrialState.PRUNED and value is not None:
+        stopped_at = {step: value}
     return create_trial(
         state=state,
         params=params,
         distributions=distributions,
         value=value if state is TrialState.COMPLETE else None,
-        intermediate_values={step: value}
-        if state is TrialState.PRUNED and value is not None
-        else None,
+        intermediate_values=stopped_at,
     )
 
 
@@ -165,7 +165,10 @@ def _from_text(parameter: Parameter, text: str) -> float | str:
 
 
 def _mirror(parameter: Parameter, value: float) -> float:
-    return parameter.low + parameter.high - value if parameter.scale is Scale.REVERSE_LOG else value
+    """Return the value within its range, counted from the other end if the scale is reversed."""
+    if parameter.scale is Scale.REVERSE_LOG:
+        return parameter.low + parameter.high - value
+    return value
 
 
 def _clamp(parameter: Parameter, value: float) -> float:
@@ -178,10 +181,11 @@ def _first_untried(tuning: Tuning, tried: set[Values], start: int) -> Values:
     all were tried.
     """
     size = tuning.size or 1
-    points = (_point(tuning, (start + offset) % size) for offset in count())
-    return next(
-        point for offset, point in enumerate(points) if point not in tried or offset >= size
-    )
+    for offset in range(size):
+        point = _point(tuning, (start + offset) % size)
+        if point not in tried:
+            return point
+    return _point(tuning, start % size)
 
 
 def _point(tuning: Tuning, index: int) -> Values:

@@ -9,10 +9,14 @@ it imports:
     intake_deps     the same, and Cloud Storage            submit, upload, api
     objects         Cloud Storage                          upload, and the creation of jobs
     fleet           Compute Engine, Cloud TPU              provision
-    suggester       Optuna                                 tune
     authentication  public keys of identity tokens         vm_ready, replica_exit, maintenance
     api             the project's IAM                      api
     log_reader      entries of Cloud Logging               the command line, console
-    metrics         time series of Cloud Monitoring        the command line, console
+    metrics         time series of Cloud Monitoring        the command line, console, provision
     console         Firestore, Pub/Sub, Cloud Logging, IAP the command line, console
+    price_list      Cloud Storage                          the command line, console, creation of
+                                                           jobs
+    prices          Cloud Billing, Cloud Storage           the command line
+    installation,   none                                   the command line, the Python client
+    folders
 """

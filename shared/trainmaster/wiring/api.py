@@ -18,9 +18,14 @@ from trainmaster.wiring.intake_deps import intake_deps
 @cache
 def access() -> Access:
     values = settings()
-    permissions = values.iam_endpoint, values.iam_accounts_endpoint
-    about_tokens = values.iam_people_endpoint, values.iam_tokens_endpoint
-    return CachedAccess(ProjectAccess(values.project, *permissions, *about_tokens), time.monotonic)
+    project_access = ProjectAccess(
+        values.project,
+        endpoint=values.iam_endpoint,
+        accounts_endpoint=values.iam_accounts_endpoint,
+        people_endpoint=values.iam_people_endpoint,
+        tokens_endpoint=values.iam_tokens_endpoint,
+    )
+    return CachedAccess(project_access, time.monotonic)
 
 
 @cache

@@ -21,5 +21,8 @@ def tokens() -> Tokens:
 def auth_deps() -> AuthDeps:
     values = settings()
     return AuthDeps(
-        tokens(), core_services.deps().store, values.project, values.worker_service_account
+        tokens=tokens(),
+        store=core_services.deps().store,
+        project=values.project,
+        account=values.worker_service_account,
     )

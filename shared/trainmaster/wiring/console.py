@@ -1,6 +1,4 @@
-"""The console on Google Cloud, or on the local stack: what its pages read, and what
-users may do.
-"""
+"""The console on Google Cloud or on the local stack: what its pages read, and what users may do."""
 
 from __future__ import annotations
 
@@ -29,6 +27,7 @@ from trainmaster.gcp.job_log import Entry
 from trainmaster.gcp.own_permissions import missing_publish_permission, missing_state_permissions
 from trainmaster.gcp.retries import EXTRA_S
 from trainmaster.messaging import topics
+from trainmaster.ports import AddressBook
 from trainmaster.settings import Addressing, settings
 from trainmaster.wiring import core_services, log_reader, metrics
 
@@ -52,21 +51,22 @@ def console(
     `denied`: what its users may not do; None: what the credentials of the process do not permit.
     `cost_sources`: None: pages show neither prices nor when checkpoints were written.
     """
-    values, store = settings(), core_services.store()
+    values = settings()
+    store = core_services.store()
+    address_book: AddressBook = DnsAddresses(values.project)
     is_emulated = values.addressing is Addressing.EMULATOR
+    if is_emulated:
+        address_book = EmulatorAddresses(values.compute_endpoint)
     has_emulators = is_emulated or bool(os.environ.get(clients.PUBSUB_EMULATOR))
-    by_credentials = dict if has_emulators else denied_by_credentials
+    # Emulators permit everything.
+    by_credentials: Callable[[], Denied] = dict if has_emulators else denied_by_credentials
     return Console(
         project=values.project,
         store=store,
         ledgers=LedgerCache(store),
         read_log=_read_log,
         metrics=MetricCache(metrics.metric_reader(EXTRA_S)),
-        address_book=(
-            EmulatorAddresses(values.compute_endpoint)
-            if is_emulated
-            else DnsAddresses(values.project)
-        ),
+        address_book=address_book,
         clock=lambda: datetime.now(UTC),
         limits=values.limits,
         ml_unit_price=values.ml_unit_price,

@@ -38,11 +38,9 @@ def bus() -> Bus:
 def notifications() -> Bus | None:
     """Return where job notifications are published; None: the installation has none."""
     values = settings()
-    return (
-        PubsubBus(clients.publisher(), values.project, as_temporary_error)
-        if values.notifications
-        else None
-    )
+    if not values.notifications:
+        return None
+    return PubsubBus(clients.publisher(), values.project, as_temporary_error)
 
 
 @cache
@@ -56,8 +54,9 @@ def allowed_resources() -> AllowedResources:
     own.
     """
     values = settings()
-    is_full_name = values.network.startswith("projects/")
-    network = values.network if is_full_name else f"projects/{values.project}/{values.network}"
+    network = values.network
+    if not network.startswith("projects/"):
+        network = f"projects/{values.project}/{network}"
     own = [f"{ResourceKind.NETWORK}={network}"]
     if values.worker_service_account:
         own.append(f"{ResourceKind.SERVICE_ACCOUNT}={values.worker_service_account}")
@@ -66,9 +65,8 @@ def allowed_resources() -> AllowedResources:
 
 @cache
 def deps() -> Deps:
-    from trainmaster.flows.commit.record import (
-        Deps,
-    )  # the command line needs the other adapters only
+    # Imported here, because the command line needs the other adapters only.
+    from trainmaster.flows.commit.record import Deps
 
     return Deps(
         store(),
@@ -84,8 +82,8 @@ def deps() -> Deps:
 
 @cache
 def creation_deps() -> CreationDeps:
-    """Return `deps` with what creates jobs, and no look-up: trials name what their tuning job
-    names.
+    """Return `deps` with what the creation of jobs needs, but nothing that looks up resources:
+    trials name those that their tuning job names.
     """
     from trainmaster.flows.job_creation.deps import CreationDeps
 

@@ -19,7 +19,7 @@ from trainmaster.gcp.compute_fleet.advice import CapacityAdvisor
 from trainmaster.gcp.fleets import Fleets
 from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster.ports import AddressBook, Fleet
-from trainmaster.settings import Addressing, settings
+from trainmaster.settings import Addressing, Settings, settings
 from trainmaster.wiring.core_services import deps
 from trainmaster.wiring.metrics import metric_reader
 
@@ -41,9 +41,9 @@ def run_in_threads(tasks: Sequence[Callable[[], None]]) -> None:
 @cache
 def provision_deps() -> Deps:
     """Return `deps` with Google's advice about capacity."""
-    return replace(
-        deps(), advisor=CapacityAdvisor(settings().project, endpoint=settings().compute_endpoint)
-    )
+    values = settings()
+    advisor = CapacityAdvisor(values.project, endpoint=values.compute_endpoint)
+    return replace(deps(), advisor=advisor)
 
 
 @cache
@@ -61,26 +61,27 @@ def fleet_deps() -> FleetDeps:
         defaults, endpoint=values.compute_endpoint, wait_s=values.operation_wait_s
     )
     fleet = Fleets(compute, _tpu_fleet(defaults) if values.tpu else None)
-    # Set on every VM, because the metadata of the project may enable it for VMs that do not set it.
-    serial_port_logging = {"serial-port-logging-enable": str(values.serial_port_logging).upper()}
-    package_index = (
-        {"trainmaster-package-index": values.package_index} if values.package_index else {}
-    )
-    gcsfuse = {"trainmaster-gcsfuse": values.gcsfuse} if values.gcsfuse else {}
-    metrics = {"trainmaster-metrics": values.metrics} if values.metrics != METRICS_OFF else {}
-    # Without it, no login works: `block-project-ssh-keys` is set, and VMs have no keys of their
-    # own.
-    os_login = {"enable-oslogin": "TRUE"} if values.ssh else {}
-    metadata = {
-        **agent_files(values.agent),
-        **serial_port_logging,
-        **package_index,
-        **gcsfuse,
-        **metrics,
-        **os_login,
-    }
-    reader = metric_reader() if metrics else None
+    metadata = _vm_metadata(values)
+    reader = metric_reader() if values.metrics != METRICS_OFF else None
     return FleetDeps(fleet, addresses(), values.project, metadata, run_in_threads, metrics=reader)
+
+
+def _vm_metadata(values: Settings) -> dict[str, str]:
+    """Return the metadata that all VMs have. docs/interfaces.md, section 3."""
+    metadata = dict(agent_files(values.agent))
+    # Set on every VM, because the metadata of the project may enable it for VMs that do not set it.
+    metadata["serial-port-logging-enable"] = str(values.serial_port_logging).upper()
+    if values.package_index:
+        metadata["trainmaster-package-index"] = values.package_index
+    if values.gcsfuse:
+        metadata["trainmaster-gcsfuse"] = values.gcsfuse
+    if values.metrics != METRICS_OFF:
+        metadata["trainmaster-metrics"] = values.metrics
+    if values.ssh:
+        # Without it, no login works: `block-project-ssh-keys` is set, and VMs have no keys of their
+        # own.
+        metadata["enable-oslogin"] = "TRUE"
+    return metadata
 
 
 def _tpu_fleet(defaults: VmDefaults) -> Fleet:

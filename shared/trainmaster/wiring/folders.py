@@ -1,8 +1,8 @@
 """A job that runs a command in a copy of the user's folder, which becomes a wheel whose module
 starts the command.
 
-    folder ──► wheel of its files, with requirements.txt ──► gs://BUCKET/packages/folders/SHA256/
-    ──► packageUris
+    folder ──► wheel of its files, with requirements.txt
+           ──► gs://BUCKET/packages/folders/SHA256/ ──► packageUris of the job
 
 VMs install it as any package, so that agents of every release can run it.
 """
@@ -27,7 +27,8 @@ from trainmaster.packaging.archives import wheel, wheel_name
 from trainmaster.ports import Objects
 
 MODULE: Final = "trainmaster_folder"
-BYTES_MAX: Final = 100 << 20
+MIB: Final = 1 << 20
+BYTES_MAX: Final = 100 * MIB
 """Every VM downloads and installs all of it. Data belongs in Cloud Storage."""
 IGNORE_FILE: Final = ".trainmasterignore"
 IGNORED: Final = (
@@ -54,10 +55,11 @@ def with_folder(
 ) -> dict[str, Any]:
     """Upload the folder unless it is there, and return the job that runs a command in a copy of it.
 
-    `command`: default: the job's `args`. Raises PermanentError if the folder, the command and the
-    job do not fit together.
+    `command`: empty: the job's `args`. Raises PermanentError if the folder, the command and the job
+    do not fit together.
     """
-    if (kind := detect_kind(document)) is not AI_PLATFORM:
+    kind = detect_kind(document)
+    if kind is not AI_PLATFORM:
         raise PermanentError(
             f"a folder works with AI Platform's format only; this job file is a {kind.title}"
         )
@@ -77,12 +79,18 @@ def with_folder(
     content = folder_wheel(folder)
     place = f"gs://{bucket.removeprefix('gs://').rstrip('/')}/packages/folders"
     uri = f"{place}/{hashlib.sha256(content).hexdigest()}/{wheel_name(MODULE)}"
-    generation = objects.generation(uri) or objects.write(
-        uri, content, content_type="application/zip"
-    )
+    generation = objects.generation(uri)
+    if generation is None:
+        generation = objects.write(uri, content, content_type="application/zip")
     others = field_at(document, (TRAINING_INPUT, "packageUris")) or []
-    uris = [*([others] if isinstance(others, str) else others), with_generation(uri, generation)]
-    for field, value in {"packageUris": uris, "pythonModule": MODULE, "args": [*command]}.items():
+    if isinstance(others, str):
+        others = [others]
+    fields = {
+        "packageUris": [*others, with_generation(uri, generation)],
+        "pythonModule": MODULE,
+        "args": list(command),
+    }
+    for field, value in fields.items():
         document = with_field(document, (TRAINING_INPUT, field), value)
     return document
 
@@ -91,26 +99,23 @@ def folder_wheel(folder: Path) -> bytes:
     """Return the wheel of a folder. Raises PermanentError for one that is empty or too large."""
     files = {path.relative_to(folder).as_posix(): path for path in _list_files(folder)}
     sizes = Counter[str]()
+    """By entry of the folder."""
     for name, path in files.items():
         sizes[name.partition("/")[0]] += path.stat().st_size
     if not files:
         raise PermanentError(f"{folder.resolve()} has no file that a job could use")
     if sizes.total() > BYTES_MAX:
-        largest = ", ".join(
-            f"{name} ({size / (1 << 20):.1f} MiB)" for name, size in sizes.most_common(5)
-        )
-        problem = f"is larger than {BYTES_MAX >> 20} MiB: {largest}. Put data into Cloud Storage"
+        largest = [f"{name} ({size / MIB:.1f} MiB)" for name, size in sizes.most_common(5)]
         raise PermanentError(
-            f"{folder.resolve()} {problem}, and list in {IGNORE_FILE} what the job does not need"
+            f"{folder.resolve()} is larger than {BYTES_MAX // MIB} MiB: {', '.join(largest)}. Put"
+            f" data into Cloud Storage, and list in {IGNORE_FILE} what the job does not need"
         )
     entries = {f"{MODULE}/__main__.py": Path(folder_program.__file__)}
     entries |= {f"{MODULE}/files/{name}": path for name, path in files.items()}
     try:
         return wheel(MODULE, entries, read_requirements(folder))
-    except (
-        OSError,
-        UnicodeError,
-    ) as error:  # no permission to read a file, or a name that is no text
+    except (OSError, UnicodeError) as error:
+        # There is no permission to read a file, or its name is no text.
         raise PermanentError(
             f"{folder.resolve()} cannot be packed: {error}. {IGNORE_FILE} can leave it out"
         ) from None
@@ -122,10 +127,7 @@ def read_requirements(folder: Path) -> list[str]:
     Raises PermanentError for other lines.
     """
     file = folder / "requirements.txt"
-    lines = (
-        file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
-    )
-    requirements = [re.sub(r"(^|\s)#.*", "", line).strip() for line in lines]
+    requirements = [re.sub(r"(^|\s)#.*", "", line).strip() for line in _lines_of(file)]
     for number, line in enumerate(requirements, 1):
         if line and not _REQUIREMENT.fullmatch(line):
             raise PermanentError(
@@ -135,26 +137,25 @@ def read_requirements(folder: Path) -> list[str]:
 
 
 def _list_files(folder: Path) -> list[Path]:
-    ignore_file = folder / IGNORE_FILE
-    lines = (
-        ignore_file.read_text(encoding="utf-8", errors="replace").splitlines()
-        if ignore_file.is_file()
-        else []
-    )
-    patterns = [
-        *IGNORED,
-        *(text for line in lines if (text := line.strip().strip("/")) and text[0] != "#"),
-    ]
+    """Return the files of the folder, except for those that a pattern excludes."""
+    lines = [line.strip().strip("/") for line in _lines_of(folder / IGNORE_FILE)]
+    patterns = [*IGNORED, *(line for line in lines if line and not line.startswith("#"))]
 
     def is_kept(path: Path) -> bool:
         return not any(path.relative_to(folder).match(pattern) for pattern in patterns)
 
     found: list[Path] = []
     for root, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if is_kept(Path(root, name))]
-        found += [
-            path
-            for path in (Path(root, name) for name in names)
-            if is_kept(path) and path.is_file()
-        ]
+        folders[:] = [
+            name for name in folders if is_kept(Path(root, name))
+        ]  # the walk skips others
+        paths = [Path(root, name) for name in names]
+        found += [path for path in paths if is_kept(path) and path.is_file()]
     return sorted(found)
+
+
+def _lines_of(file: Path) -> list[str]:
+    """Return the lines of a file; none if it does not exist."""
+    if not file.is_file():
+        return []
+    return file.read_text(encoding="utf-8", errors="replace").splitlines()

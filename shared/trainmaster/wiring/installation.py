@@ -40,25 +40,29 @@ def known_variables(project: str | None = None) -> dict[str, str]:
     """Return the variables of `project`, else of the environment's project, else of the remembered
     one.
 
-    Names that nobody has given are those of infra/. Empty: no project is known. Raises
-    PermanentError for a bad file.
+    Names that nobody has given are those of infra/, unless the environment names the project: then
+    it has to name the others, too. Empty: no project is known. Raises PermanentError for a bad
+    file.
     """
-    stored, named = remembered(), os.environ.get(PROJECT)
+    stored = remembered()
+    named = os.environ.get(PROJECT)
     chosen = project or named or stored.get("project")
     if not chosen:
         return {}
-    stored = stored if stored.get("project") == chosen else {}
-    name = os.environ.get(INSTALLATION, stored.get("installation", ""))
-    bucket, account = f"{chosen}-{own('trainmaster', name)}", worker_account_of(chosen, name)
-    known = {} if named and not project else {BUCKET: bucket, WORKER_SERVICE_ACCOUNT: account}
-    if stored.get("installation", "") == name:
-        known |= {VARIABLES[name]: value for name, value in stored.items()}
-    known |= {
-        name: os.environ[name]
-        for name in (*VARIABLES.values(), WORKER_SERVICE_ACCOUNT)
-        if os.environ.get(name)
-    }
-    return {**known, PROJECT: chosen, INSTALLATION: name}
+    if stored.get("project") != chosen:
+        stored = {}
+    installation = os.environ.get(INSTALLATION, stored.get("installation", ""))
+    known: dict[str, str] = {}
+    if project or not named:
+        known[BUCKET] = f"{chosen}-{own('trainmaster', installation)}"
+        known[WORKER_SERVICE_ACCOUNT] = worker_account_of(chosen, installation)
+    if stored.get("installation", "") == installation:
+        known |= {VARIABLES[key]: value for key, value in stored.items()}
+    for variable in (*VARIABLES.values(), WORKER_SERVICE_ACCOUNT):
+        value = os.environ.get(variable)
+        if value:
+            known[variable] = value
+    return {**known, PROJECT: chosen, INSTALLATION: installation}
 
 
 def use_installation(project: str | None = None) -> bool:
@@ -73,11 +77,8 @@ def use_installation(project: str | None = None) -> bool:
 
 def file() -> Path:
     """Return the path of the user's file, by the XDG base directory specification."""
-    return (
-        Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-        / "trainmaster"
-        / "installation.json"
-    )
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return config / "trainmaster" / "installation.json"
 
 
 def remembered() -> dict[str, str]:

@@ -20,9 +20,8 @@ def intake_deps() -> CreationDeps:
 
 
 def _objects() -> Objects:
-    from trainmaster.wiring.objects import (
-        objects,
-    )  # a quarter of a second, which only calls that create jobs pay
+    # The import takes a quarter of a second, which only calls that create jobs pay.
+    from trainmaster.wiring.objects import objects
 
     return objects()
 
@@ -39,9 +38,9 @@ def resources() -> Resources:
     from trainmaster.gcp.resource_lookup import GOOGLE_ACCOUNTS, GoogleResources
 
     values = settings()
-    accounts = (
-        "" if values.iam_accounts_endpoint == GOOGLE_ACCOUNTS else values.iam_accounts_endpoint
-    )
+    accounts = values.iam_accounts_endpoint
+    if accounts == GOOGLE_ACCOUNTS:
+        accounts = ""  # any other address is an emulator's, which gets no credentials
     return GoogleResources(
         values.project, accounts, values.secrets_endpoint, values.registry_endpoint
     )

@@ -22,8 +22,8 @@ from trainmaster.memory.objects import MemoryObjects
 from trainmaster.settings import settings
 from trainmaster.wiring import price_list as price_wiring
 from trainmaster_emulators.compute.pages import take_page
-from trainmaster_emulators.machines.api_errors import ApiError
 from trainmaster_emulators.machines.catalog import Catalog, Links
+from trainmaster_emulators.machines.compute_errors import ApiError
 from trainmaster_emulators.rest.server import listen
 
 PAGE_SIZE = "50"

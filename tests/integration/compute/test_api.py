@@ -21,7 +21,7 @@ from tests.integration.compute.emulator import (
 )
 from tests.support.stack import eventually
 from trainmaster_emulators.compute.list_filter import parse_filter
-from trainmaster_emulators.machines.api_errors import ApiError
+from trainmaster_emulators.machines.compute_errors import ApiError
 
 
 def bulk(names: list[str], **changes: Any) -> compute_v1.BulkInsertInstanceResource:
@@ -208,7 +208,10 @@ def a_disk(**changes: Any) -> dict[str, Any]:
     return {"boot": True, "initialize_params": {"source_image": IMAGE, **changes}}
 
 
-DEEP_LEARNING = "projects/deeplearning-platform-release/global/images/family/common-cu129-ubuntu-2404-nvidia-580"
+DEEP_LEARNING = (
+    "projects/deeplearning-platform-release/global/images/family/"
+    "common-cu129-ubuntu-2404-nvidia-580"
+)
 HYPERDISK = a_disk(disk_type="hyperdisk-balanced")
 RESERVATION: dict[str, Any] = {**RESERVED, "key": RESERVATION_KEY, "values": ["r"]}
 BOUND = {

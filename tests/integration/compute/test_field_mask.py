@@ -9,7 +9,7 @@ from werkzeug.datastructures import Headers
 from werkzeug.test import EnvironBuilder
 from werkzeug.wrappers import Request
 
-from trainmaster_emulators.machines.api_errors import ApiError
+from trainmaster_emulators.machines.compute_errors import ApiError
 from trainmaster_emulators.machines.field_mask import parse_mask, select_fields
 
 BODY: dict[str, Any] = {

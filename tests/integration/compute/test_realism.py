@@ -15,8 +15,8 @@ from tests.integration.compute.emulator import PROJECT, an_instance, running_emu
 from tests.integration.compute.emulator import ZONE as EMULATOR_ZONE
 from trainmaster_emulators.compute.__main__ import parse_arguments
 from trainmaster_emulators.compute.cloud import Cloud
-from trainmaster_emulators.machines.api_errors import ApiError
 from trainmaster_emulators.machines.catalog import Catalog, Links
+from trainmaster_emulators.machines.compute_errors import ApiError
 from trainmaster_emulators.machines.operations import Operation
 from trainmaster_emulators.machines.vm_metadata import Project
 from trainmaster_emulators.machines.vm_power import VmPower

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from werkzeug.test import Client
 
 from tests.support.serving import serving
 from tests.unit.cost.price_lists import emulated_skus
@@ -61,6 +62,13 @@ def test_currency_without_prices_is_a_permanent_error(catalogue: PriceCatalogue)
 def test_unknown_service_is_a_permanent_error(catalogue: PriceCatalogue) -> None:
     with pytest.raises(PermanentError, match="was not found"):
         list(catalogue.skus("0000-0000-0000", "USD"))
+
+
+@pytest.mark.parametrize("query", ["pageSize=many", "pageSize=-1", "pageToken=next"])
+def test_malformed_page_is_an_invalid_argument(server: BillingServer, query: str) -> None:
+    response = Client(server).get(f"/v1/services/{COMPUTE}/skus?{query}")
+    assert response.status_code == 400
+    assert response.get_json()["error"]["status"] == "INVALID_ARGUMENT"
 
 
 def test_api_key_is_sent_in_place_of_credentials() -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
 from tests.support.conformance.documents import Json, document
 from trainmaster_emulators.machines.field_mask import Mask, select
-from trainmaster_emulators.tpu.api_errors import TpuError
-from trainmaster_emulators.tpu.fields import NODE, QUEUED, check
+from trainmaster_emulators.rest.api_errors import StatusError
+from trainmaster_emulators.tpu.fields import NODE, QUEUED, V2, V2_ALPHA, check
 
 OPAQUE = {"state", "upcomingMaintenance", "symptoms", "spot", "error"}
 """Messages that the emulator does not look into."""
@@ -30,10 +30,12 @@ def documented(schemas: Json, name: str, at: str = "") -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("kind", "masks"), [("Node", NODE), ("QueuedResource", QUEUED)])
-@pytest.mark.parametrize("api", ["tpu.v2", "tpu.v2alpha1"])
-def test_version_has_the_documented_fields(kind: str, masks: tuple[Mask, Mask], api: str) -> None:
-    mask = masks[api == "tpu.v2alpha1"]
-    assert sorted(fields_of(mask)) == sorted(documented(document(api)["schemas"], kind))
+@pytest.mark.parametrize("version", [V2, V2_ALPHA])
+def test_version_has_the_documented_fields(
+    kind: str, masks: Mapping[str, Mask], version: str
+) -> None:
+    schemas = document(f"tpu.{version}")["schemas"]
+    assert sorted(fields_of(masks[version])) == sorted(documented(schemas, kind))
 
 
 def test_fields_of_the_alpha_version_are_refused_and_hidden_at_every_depth() -> None:
@@ -47,12 +49,12 @@ def test_fields_of_the_alpha_version_are_refused_and_hidden_at_every_depth() -> 
         "tpu": {"nodeSpec": [{"nodeId": "q", "node": alpha_node}]},
         "runDuration": {"maxRunDuration": "1s"},
     }
-    assert check(alpha, QUEUED[1], "queued_resource") == alpha
-    assert select(alpha, QUEUED[0]) == {"tpu": {"nodeSpec": [{"nodeId": "q", "node": node}]}}
-    with pytest.raises(TpuError, match='Unknown name "runDuration" at "queued_resource"'):
-        check({"runDuration": {}}, QUEUED[0], "queued_resource")
+    assert check(alpha, QUEUED[V2_ALPHA], "queued_resource") == alpha
+    assert select(alpha, QUEUED[V2]) == {"tpu": {"nodeSpec": [{"nodeId": "q", "node": node}]}}
+    with pytest.raises(StatusError, match='Unknown name "runDuration" at "queued_resource"'):
+        check({"runDuration": {}}, QUEUED[V2], "queued_resource")
     with pytest.raises(
-        TpuError,
+        StatusError,
         match=r'reservationName" at "queued_resource\.tpu\.nodeSpec\.node\.schedulingConfig"',
     ):
-        check({"tpu": alpha["tpu"]}, QUEUED[0], "queued_resource")
+        check({"tpu": alpha["tpu"]}, QUEUED[V2], "queued_resource")

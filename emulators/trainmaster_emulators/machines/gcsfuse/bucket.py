@@ -53,7 +53,9 @@ class Bucket:
         until = time.monotonic() + RETRY_S
         while True:
             data = body() if body else None
-            request = urllib.request.Request(self._endpoint + path, data, headers, method=method)  # noqa: S310 - the stack's
+            url = self._endpoint + path
+            # The endpoint is the stack's.
+            request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310
             try:
                 with self._opener.open(request, timeout=RETRY_S) as response:
                     return bytes(response.read())
@@ -72,7 +74,8 @@ class Bucket:
         if name:
             with contextlib.suppress(FileNotFoundError):
                 return entry_of(json.loads(self.call("GET", object_path(path))))
-        if next(self.pages(path, limit=1), ((), ())) == ([], []) and name:
+        objects, _ = next(self.pages(path, limit=1))
+        if name and not objects:
             raise FileNotFoundError(errno.ENOENT, path)
         return Entry(is_folder=True)
 
@@ -104,20 +107,24 @@ class Bucket:
         only.
         """
         bucket, _, name = path.partition("/")
-        part, size = f"--{uuid.uuid4().hex}", os.fstat(content.fileno()).st_size
-        head = f"{part}\r\nContent-Type: application/json\r\n\r\n{json.dumps({'name': name})}\r\n"
-        head += f"{part}\r\nContent-Type: application/octet-stream\r\n\r\n"
-        end = f"\r\n{part}--\r\n"
+        boundary = uuid.uuid4().hex
+        size = os.fstat(content.fileno()).st_size
+        metadata = json.dumps({"name": name})
+        head = (
+            f"--{boundary}\r\nContent-Type: application/json\r\n\r\n{metadata}\r\n"
+            f"--{boundary}\r\nContent-Type: application/octet-stream\r\n\r\n"
+        ).encode()
+        end = f"\r\n--{boundary}--\r\n".encode()
 
         def body() -> Iterator[bytes]:
             content.seek(0)
-            yield head.encode()
+            yield head
             yield from iter(lambda: content.read(1 << 20), b"")
-            yield end.encode()
+            yield end
 
         headers = {
-            "Content-Type": f"multipart/related; boundary={part[2:]}",
-            "Content-Length": str(len(head.encode()) + size + len(end)),
+            "Content-Type": f"multipart/related; boundary={boundary}",
+            "Content-Length": str(len(head) + size + len(end)),
         }
         url = f"/upload/storage/v1/b/{bucket}/o?uploadType=multipart&ifGenerationMatch={generation}"
         return entry_of(json.loads(self.call("POST", url, body, **headers)))

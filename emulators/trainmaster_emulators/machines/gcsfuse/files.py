@@ -21,6 +21,8 @@ from trainmaster_emulators.machines.gcsfuse.bucket import Bucket, Entry
 CHUNK_BYTES: Final = 1 << 24
 DIRECT_IO: Final = 1
 SIZE_IS_SET: Final = 1 << 3
+STATISTICS: Final = struct.pack("<5Q3I28x", *(1 << 40,) * 5, 4096, 255, 4096)
+"""Reply to `statfs`: 2⁴⁰ blocks and files, total and free; sizes of a block, a name, a fragment."""
 
 
 @dataclass
@@ -37,9 +39,8 @@ class Draft:
 
 
 def temporary_file() -> IO[bytes]:
-    return tempfile.TemporaryFile(
-        buffering=0
-    )  # closed when the last handle of its draft is released
+    """Return an empty file. It is closed when the last handle of its draft is released."""
+    return tempfile.TemporaryFile(buffering=0)
 
 
 class Files:
@@ -51,7 +52,9 @@ class Files:
     """
 
     def __init__(self, bucket: Bucket, ttl_s: float, rename_max: int) -> None:
-        self._bucket, self._ttl_s, self._rename_max = bucket, ttl_s, rename_max
+        self._bucket = bucket
+        self._ttl_s = ttl_s
+        self._rename_max = rename_max
         self._lock = threading.Lock()
         self._paths: dict[int, str] = {1: ""}
         self._numbers: dict[str, int] = {"": 1}
@@ -59,14 +62,28 @@ class Files:
         self._folders: set[str] = set()
         """Folders that programs made."""
         self._cache: dict[str, tuple[float, Entry]] = {}
-        statistics = struct.pack("<5Q3I28x", *(1 << 40,) * 5, 4096, 255, 4096)
         self.handlers: dict[int, Callable[[int, bytes], bytes]] = {
-            1: self.look_up, 3: self.get_attributes, 4: self.set_attributes, 9: self.make_folder, 10: self.unlink,
-            11: self.remove_folder, 12: self.rename, 14: self.open, 15: self.read, 16: self.write,
-            17: lambda *_: statistics, 18: self.release, 25: self.flush, 27: lambda *_: bytes(16),
-            28: self.read_folder, 29: lambda *_: b"", 35: self.create, 45: self.rename2,
+            1: self.look_up,
+            3: self.get_attributes,
+            4: self.set_attributes,
+            9: self.make_folder,
+            10: self.unlink,
+            11: self.remove_folder,
+            12: self.rename,
+            14: self.open,
+            15: self.read,
+            16: self.write,
+            17: lambda *_: STATISTICS,
+            18: self.release,
             20: lambda *_: b"",  # fsync: with streaming writes, only `close` makes an object
-        }  # fmt: skip
+            25: self.flush,
+            27: lambda *_: bytes(16),  # opendir
+            28: self.read_folder,
+            29: lambda *_: b"",  # releasedir
+            35: self.create,
+            45: self.rename2,
+        }
+        """Number of the request → its method."""
 
     def look_up(self, node: int, body: bytes) -> bytes:
         return self._reply_entry(self._child(node, body))
@@ -114,55 +131,75 @@ class Files:
         return self.rename(node, body[:8] + body[16:])
 
     def rename(self, node: int, body: bytes) -> bytes:
+        (new_node,) = struct.unpack_from("<Q", body)
         name, _, new_name = body[8:].partition(b"\0")
-        old, new = self._child(node, name), self._child(struct.unpack_from("<Q", body)[0], new_name)
+        old = self._child(node, name)
+        new = self._child(new_node, new_name)
         number = self._number(old)
         if number in self._drafts:
             self.flush(number, b"")
         if self._stat(number).is_folder:
             if self._names(new):
                 raise OSError(errno.ENOTEMPTY, new)
-            moved = [
-                f"{old.partition('/')[0]}/{item['name']}"
-                for page, _ in self._bucket.pages(old)
-                for item in page
-            ]
+            moved = self._objects_below(old)
             if len(moved) > self._rename_max:
                 raise OSError(errno.EMFILE, f"{old} has {len(moved)} objects")
         else:
             moved = [old]
         for path in moved:
-            self._bucket.move(path, new + path[len(old) :])
+            self._bucket.move(path, new + path.removeprefix(old))
         self._forget(new)
-        with self._lock:
-            for path in [
-                known for known in self._numbers if known == old or known.startswith(f"{old}/")
-            ]:
-                number = self._numbers.pop(path)
-                self._paths[number] = new + path[len(old) :]
-                self._numbers[self._paths[number]] = number
-            self._folders |= {
-                new + path[len(old) :] for path in self._folders if f"{path}/".startswith(f"{old}/")
-            }
-            self._folders -= {path for path in self._folders if f"{path}/".startswith(f"{old}/")}
-            self._cache.clear()
+        self._rename_known(old, new)
         return b""
+
+    def _objects_below(self, folder: str) -> list[str]:
+        bucket, _, _ = folder.partition("/")
+        paths = []
+        for objects, _ in self._bucket.pages(folder):
+            paths += [f"{bucket}/{item['name']}" for item in objects]
+        return paths
+
+    def _rename_known(self, old: str, new: str) -> None:
+        """Give the nodes of a renamed file or folder, and of all below it, their new paths."""
+
+        def is_renamed(path: str) -> bool:
+            return path == old or path.startswith(f"{old}/")
+
+        with self._lock:
+            for path in filter(is_renamed, list(self._numbers)):
+                number = self._numbers.pop(path)
+                new_path = new + path.removeprefix(old)
+                self._paths[number] = new_path
+                self._numbers[new_path] = number
+            renamed_folders = set(filter(is_renamed, self._folders))
+            self._folders -= renamed_folders
+            self._folders |= {new + path.removeprefix(old) for path in renamed_folders}
+            self._cache.clear()
 
     def open(self, node: int, body: bytes) -> bytes:
         (flags,) = struct.unpack_from("<I", body)
         if flags & os.O_ACCMODE == os.O_RDONLY:
             return bytes(16)
+        truncates = bool(flags & os.O_TRUNC)
         with self._lock:
             draft = self._drafts.get(node)
         if draft is None:
-            entry, path = self._stat(node), self._paths[node]
-            draft = Draft(temporary_file(), entry.generation)
-            for offset in range(0, 0 if flags & os.O_TRUNC else entry.size, CHUNK_BYTES):
-                draft.content.write(self._bucket.read(path, offset, CHUNK_BYTES))
-        elif flags & os.O_TRUNC:
+            draft = self._new_draft(node, is_empty=truncates)
+        elif truncates:
             draft.content.truncate(0)
-        draft.is_dirty |= bool(flags & os.O_TRUNC)
+        if truncates:
+            draft.is_dirty = True
         return self._reply_handle(node, draft)
+
+    def _new_draft(self, node: int, *, is_empty: bool) -> Draft:
+        """Return a draft with the object's content, unless it is to be empty."""
+        entry = self._stat(node)
+        path = self._paths[node]
+        draft = Draft(temporary_file(), entry.generation)
+        if not is_empty:
+            for offset in range(0, entry.size, CHUNK_BYTES):
+                draft.content.write(self._bucket.read(path, offset, CHUNK_BYTES))
+        return draft
 
     def create(self, node: int, body: bytes) -> bytes:
         path = self._child(node, body[16:])
@@ -194,7 +231,8 @@ class Files:
             if draft.is_dirty and not draft.is_deleted:
                 path = self._paths[node]
                 entry = self._bucket.write(path, draft.content, draft.generation)
-                draft.generation, draft.is_dirty = entry.generation, False
+                draft.generation = entry.generation
+                draft.is_dirty = False
                 self._cache[path] = (time.monotonic() + self._ttl_s, entry)
         return b""
 
@@ -210,7 +248,8 @@ class Files:
 
     def read_folder(self, node: int, body: bytes) -> bytes:
         offset, room = struct.unpack_from("<8xQI", body)
-        path, reply = self._paths[node], b""
+        path = self._paths[node]
+        reply = b""
         if not path:
             raise OSError(errno.ENOTSUP, "the list of buckets cannot be read")
         for number, (name, kind) in enumerate(sorted(self._names(path).items()), 1):
@@ -234,11 +273,11 @@ class Files:
                 if not draft.is_deleted
             }
             own |= dict.fromkeys(self._folders, stat.S_IFDIR)
-        names = {
-            one.rpartition("/")[2]: kind
-            for one, kind in own.items()
-            if one.rpartition("/")[0] == path
-        }
+        names: dict[str, int] = {}
+        for known, kind in own.items():
+            folder, _, name = known.rpartition("/")
+            if folder == path:
+                names[name] = kind
         for items, prefixes in self._bucket.pages(path, "/"):
             names |= {item["name"].rpartition("/")[2]: stat.S_IFREG for item in items}
             names |= {prefix.split("/")[-2]: stat.S_IFDIR for prefix in prefixes}
@@ -261,10 +300,14 @@ class Files:
             self._cache.pop(path, None)
 
     def _stat(self, node: int) -> Entry:
-        path, draft = self._paths[node], self._drafts.get(node)
+        path = self._paths[node]
+        draft = self._drafts.get(node)
         if draft is not None:
             return Entry(
-                False, os.fstat(draft.content.fileno()).st_size, draft.generation, time.time()
+                is_folder=False,
+                size=os.fstat(draft.content.fileno()).st_size,
+                generation=draft.generation,
+                modified=time.time(),
             )
         until, entry = self._cache.get(path, (0.0, Entry(is_folder=True)))
         if path and until < time.monotonic():
@@ -273,12 +316,26 @@ class Files:
         return entry
 
     def _attributes(self, node: int, entry: Entry) -> bytes:
+        """Return a `fuse_attr`."""
         mode = stat.S_IFDIR | 0o777 if entry.is_folder else stat.S_IFREG | 0o666
         at = int(entry.modified)
-        numbers = (node, entry.size, (entry.size + 511) // 512, at, at, at)
-        return struct.pack(
-            "<6Q10I", *numbers, 0, 0, 0, mode, 1, os.getuid(), os.getgid(), 0, 4096, 0
+        times = (at, at, at)
+        nanoseconds = (0, 0, 0)
+        fields = (
+            node,
+            entry.size,
+            (entry.size + 511) // 512,  # blocks
+            *times,
+            *nanoseconds,
+            mode,
+            1,  # links
+            os.getuid(),
+            os.getgid(),
+            0,  # device
+            4096,  # block size
+            0,  # flags
         )
+        return struct.pack("<6Q10I", *fields)
 
     def _reply_entry(self, path: str) -> bytes:
         number = self._number(path)

@@ -31,6 +31,20 @@ NO_REPLY: Final = {2, 36, 42}  # FORGET, INTERRUPT, BATCH_FORGET
 WRITE_BYTES_MAX: Final = 1 << 20
 FLAGS: Final = 1 << 3 | 1 << 5 | 1 << 22
 """ATOMIC_O_TRUNC, BIG_WRITES, MAX_PAGES."""
+_INIT_FIELDS: Final = (
+    7,  # version: major, minor
+    31,
+    WRITE_BYTES_MAX,  # bytes to read ahead
+    FLAGS,
+    64,  # requests in the background
+    48,  # requests in the background from which on the file system counts as congested
+    WRITE_BYTES_MAX,
+    1,  # granularity of times, in nanoseconds
+    256,  # pages of a request
+    0,  # alignment of maps
+)
+"""Source: `fuse_init_out` in linux/fuse.h."""
+INIT_REPLY: Final = struct.pack("<4I2HII2H32x", *_INIT_FIELDS)
 NAMES: Final = {16: "WriteFile", 25: "FlushFile"}
 """Requests in gcsfuse's log, as far as anything depends on them."""
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
@@ -42,9 +56,8 @@ def gcsfuse_program() -> bytes:
         f"import sys; sys.path.insert(0, {str(MACHINES.parents[1])!r}); from {__name__} import"
         " main; main()"
     )
-    return (
-        f'#!/bin/sh\nexec {shlex.join([sys.executable, "-I", "-S", "-c", start])} "$@"\n'.encode()
-    )
+    command = shlex.join([sys.executable, "-I", "-S", "-c", start])
+    return f'#!/bin/sh\nexec {command} "$@"\n'.encode()
 
 
 def find_obstacle() -> str:
@@ -52,20 +65,15 @@ def find_obstacle() -> str:
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
         return "this user may not use /dev/fuse, or it is missing"
     build = (
-        "import sys, vm_init, pathlib; vm_init.enter_namespaces();"
+        f"import sys; sys.path.insert(0, {str(MACHINES)!r});"
+        " import vm_init, pathlib; vm_init.enter_namespaces();"
         " vm_init.build_root(pathlib.Path(sys.argv[1]))"
     )
     with tempfile.TemporaryDirectory() as folder:
         own_tmp = Path(folder, "tmp")
         own_tmp.mkdir()
-        argv = [
-            sys.executable,
-            "-I",
-            "-S",
-            "-c",
-            f"import sys; sys.path.insert(0, {str(MACHINES)!r}); {build}",
-        ]
-        done = subprocess.run([*argv, str(own_tmp)], capture_output=True, check=False)
+        argv = [sys.executable, "-I", "-S", "-c", build, str(own_tmp)]
+        done = subprocess.run(argv, capture_output=True, check=False)
     return "this user may not create the mount namespaces of VMs" if done.returncode else ""
 
 
@@ -105,9 +113,7 @@ def serve(device: int, files: Files) -> None:
 def handle(files: Files, opcode: int, node: int, body: bytes) -> tuple[int, bytes]:
     """Return the number of the error, or 0, and the reply."""
     if opcode == INIT:
-        return 0, struct.pack(
-            "<4I2HII2H32x", 7, 31, WRITE_BYTES_MAX, FLAGS, 64, 48, WRITE_BYTES_MAX, 1, 256, 0
-        )
+        return 0, INIT_REPLY
     handler = files.handlers.get(opcode)
     if handler is None:
         return errno.ENOSYS, b""
@@ -115,11 +121,8 @@ def handle(files: Files, opcode: int, node: int, body: bytes) -> tuple[int, byte
         return 0, handler(node, body)
     except OSError as error:
         if error.errno != errno.ENOENT or opcode in NAMES:
-            log(
-                "ERROR",
-                f"{NAMES.get(opcode, handler.__name__)}: {os.strerror(error.errno or 0).lower()},"
-                f" {error}",
-            )
+            name = NAMES.get(opcode, handler.__name__)
+            log("ERROR", f"{name}: {os.strerror(error.errno or 0).lower()}, {error}")
         return error.errno or errno.EIO, b""
 
 
@@ -145,9 +148,9 @@ def main() -> None:
     except OSError as error:
         log("ERROR", f"Error while mounting gcsfuse: {error}")
         sys.exit(1)
-    signal.signal(
-        signal.SIGTERM, lambda *_: _LIBC.umount2(os.fsencode(options.point), 0)
-    )  # refused while it is in use
+    point = os.fsencode(options.point)
+    # The kernel refuses to unmount it while it is in use.
+    signal.signal(signal.SIGTERM, lambda *_: _LIBC.umount2(point, 0))
     files = Files(storage, options.metadata_cache_ttl_secs, options.rename_dir_limit)
     threads = [threading.Thread(target=serve, args=(device, files)) for _ in range(THREADS)]
     for thread in threads:

@@ -1,11 +1,10 @@
-"""The datagrams of the peer channel: what one agent tells another, and the proof that an agent of
-the job wrote it.
+"""The datagrams of the peer channel: what one agent sends to another, and the proof that an agent
+of the job wrote it.
 
-    "TM1" · HMAC-SHA256 of the rest, 32 bytes · JSON {"job", "attempt", "round", "from", "kind",
-    "serial", …}
+    "TM1" · HMAC-SHA256 of the JSON, 32 bytes · JSON {"job", "attempt", "round", "from", "kind", …}
 
-The key is the job's own, so agents of other jobs cannot make a valid datagram. docs/interfaces.md,
-section 3.
+The key of the HMAC is the job's own, so agents of other jobs cannot make a valid datagram. All
+fields are in docs/interfaces.md, section 3.
 """
 
 from __future__ import annotations
@@ -34,10 +33,13 @@ class Datagram:
     sender: int
     """The sender's number among the members."""
     kind: str
+    """What it asks of its receiver, for example to save."""
     serial: int = 0
-    """Counts what the sender asked in this round."""
+    """Counts the questions of this kind that the sender asked in this round. An answer has the
+    number of its question.
+    """
     answers: bool = False
-    """Whether it answers a datagram of this kind."""
+    """Whether it is the answer to a datagram of this kind."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Times by name, counted from when it was sent: clocks of two VMs may differ."""
 
@@ -58,25 +60,27 @@ def encode(datagram: Datagram, job_id: str, secret: bytes) -> bytes:
 
 
 def decode(data: bytes, job_id: str, secret: bytes) -> Datagram | None:
-    """Return the datagram; None if no agent of this job wrote it, whatever else is
-    wrong with it.
-    """
-    start = len(MAGIC) + DIGEST_BYTES
-    if not start < len(data) <= BYTES_MAX or not data.startswith(MAGIC):
+    """Return the datagram; None if no agent of this job wrote it, or if it is malformed."""
+    body_start = len(MAGIC) + DIGEST_BYTES
+    if not body_start < len(data) <= BYTES_MAX or not data.startswith(MAGIC):
         return None
-    body = data[start:]
-    if not hmac.compare_digest(data[len(MAGIC) : start], hmac.digest(secret, body, "sha256")):
+    digest = data[len(MAGIC) : body_start]
+    body = data[body_start:]
+    if not hmac.compare_digest(digest, hmac.digest(secret, body, "sha256")):
         return None
     try:
         fields = json.loads(body)
         seconds = {str(name): float(value) for name, value in fields["seconds"].items()}
-        if fields["job"] != job_id or not all(
-            abs(value) <= SECONDS_MAX for value in seconds.values()
-        ):
+        are_seconds_valid = all(abs(value) <= SECONDS_MAX for value in seconds.values())
+        if fields["job"] != job_id or not are_seconds_valid:
             return None
-        key = IncarnationKey(int(fields["attempt"]), int(fields["round"]))
-        kind = str(fields["kind"])[:KIND_CHARS_MAX]
-        sender, serial = int(fields["from"]), int(fields["serial"])
-        return Datagram(key, sender, kind, serial, fields["answers"] is True, seconds)
+        return Datagram(
+            key=IncarnationKey(int(fields["attempt"]), int(fields["round"])),
+            sender=int(fields["from"]),
+            kind=str(fields["kind"])[:KIND_CHARS_MAX],
+            serial=int(fields["serial"]),
+            answers=fields["answers"] is True,
+            seconds=seconds,
+        )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         return None

@@ -1,16 +1,19 @@
 """The peer channel: datagrams between the agents of a synchronous job, by UDP.
 
-    ask ──► send to every peer, again each RESEND_S ──► all have answered, or the time is over ──► unanswered peers
-    receive ──► verified? of the running round? ──► first of its serial number ──► handler, main thread ──► answer
-                no: dropped                         └── handled before ──► answer
+    ask      ──► send to every peer, again each RESEND_S
+             ──► all have answered, or the time is over ──► `done` gets the peers without an answer
 
-The channel makes things fast, never correct: a datagram may be lost, late or doubled, or a firewall
-may drop all of them. So whatever is asked here is also ordered by a directive, more slowly
-(docs/decisions/0135-peer-channel.md).
+    receive  ──► not verified, or not of the running round ──► dropped
+             ──► new serial number ──► handler, on the main thread ──► answer
+             ──► repeated, and its handler has returned ──► answer
 
-A flood costs at most `WINDOW_MAX` datagrams each `WINDOW_S`, the kernel's buffer, and no other
-memory: only the first verified datagram of a kind from each peer reaches the main thread, once in a
-round.
+The channel only makes things faster. Nothing depends on it, because a datagram may be lost, late or
+duplicated, or a firewall may drop all of them: whatever is asked here is also ordered by a
+directive, more slowly (docs/decisions/0135-peer-channel.md).
+
+A flood costs at most the handling of `WINDOW_MAX` datagrams each `WINDOW_S`, and no memory beside
+the kernel's buffer: the main thread receives a datagram only if it is verified, and its serial
+number is larger than the last one of its kind from this peer.
 """
 
 from __future__ import annotations
@@ -54,6 +57,7 @@ class PeerChannel:
         """`running` returns the round that was started last. It is called on any thread."""
         self._secret = config.key
         self._members = config.members
+        """`HOST:PORT` of all members, in the order of their numbers."""
         self.number = config.first + identity.index
         """This agent's number among the members."""
         self._job_id = identity.config.job_id
@@ -67,13 +71,13 @@ class PeerChannel:
         self._round: IncarnationKey | None = None
         """The round that the maps below are about."""
         self._taken: dict[tuple[str, int], int] = {}
-        """By kind and sender, the last serial number that was given to its handler."""
+        """By kind and sender, the last serial number that was given to the handler."""
         self._handled: dict[tuple[str, int], int] = {}
-        """The same, of those whose handler has returned."""
+        """By kind and sender, the last serial number for which the handler has returned."""
         self._asked: dict[str, int] = {}
-        """The last serial number of each kind that this agent asked."""
+        """By kind, the serial number of this agent's last question."""
         self._answers: dict[str, set[int]] = {}
-        """Peers that answered it."""
+        """By kind, the peers that answered this agent's last question."""
         self._socket: socket.socket | None = None
 
     def on(self, kind: str, handler: Callable[[Datagram], bool | None]) -> None:
@@ -85,7 +89,7 @@ class PeerChannel:
         self._handlers[kind] = handler
 
     def run(self) -> None:
-        """Receive datagrams for ever."""
+        """Receive datagrams without end."""
         self.open()
         while True:
             self.receive_some()
@@ -117,8 +121,9 @@ class PeerChannel:
         """
         with self._lock:
             self._enter(key)
+            serial = self._asked.get(kind, 0) + 1
+            self._asked[kind] = serial
             self._answers[kind] = set()
-            serial = self._asked[kind] = self._asked.get(kind, 0) + 1
         asked = Datagram(key, self.number, kind, serial)
         self._inbox.start_thread(functools.partial(self._send_until, asked, seconds, until_s, done))
 
@@ -131,12 +136,9 @@ class PeerChannel:
     ) -> None:
         end = time.monotonic() + until_s
         resolved: dict[int, Address] = {}
-        silent = [
-            number
-            for number in range(len(self._members))
-            if number not in (self.number, *self.absent)
-        ]
-        while silent and time.monotonic() < end and self._asked.get(asked.kind) == asked.serial:
+        not_asked = (self.number, *self.absent)
+        silent = [number for number in range(len(self._members)) if number not in not_asked]
+        while silent and time.monotonic() < end and self._is_latest(asked):
             for number in silent:
                 with contextlib.suppress(OSError):  # its name is not known yet, or no port is open
                     if number not in resolved:
@@ -148,15 +150,16 @@ class PeerChannel:
                 silent = [number for number in silent if number not in answered]
         self._inbox.post(done, silent)
 
+    def _is_latest(self, asked: Datagram) -> bool:
+        """Return whether neither a later question of this kind nor another round replaces it."""
+        return self._asked.get(asked.kind) == asked.serial
+
     def _receive(self, data: bytes, address: Address) -> None:
         datagram = decode(data, self._job_id, self._secret)
-        if (
-            datagram is None
-            or datagram.sender == self.number
-            or not 0 <= datagram.sender < len(self._members)
-        ):
+        if datagram is None:
             return
-        if datagram.key != self._running():
+        is_peer = 0 <= datagram.sender < len(self._members) and datagram.sender != self.number
+        if not is_peer or datagram.key != self._running():
             return
         kind = datagram.kind
         with self._lock:
@@ -185,11 +188,9 @@ class PeerChannel:
         self._answer(datagram, address)
 
     def _answer(self, datagram: Datagram, address: Address) -> None:
-        with contextlib.suppress(OSError):
-            self._send(
-                Datagram(datagram.key, self.number, datagram.kind, datagram.serial, answers=True),
-                address,
-            )
+        answer = Datagram(datagram.key, self.number, datagram.kind, datagram.serial, answers=True)
+        with contextlib.suppress(OSError):  # the peer repeats its question
+            self._send(answer, address)
 
     def _send(self, datagram: Datagram, address: Address) -> None:
         if self._socket is not None:

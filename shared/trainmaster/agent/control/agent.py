@@ -41,10 +41,14 @@ from trainmaster.agent.shutdown.vm_shutdown_notice import GPU_NOTICE_S, NOTICE_S
 if TYPE_CHECKING:
     from trainmaster.agent.setup.setup import SetupResult
 
-SIGNAL_SKEW_MAX_S = (
-    0.3  # how far apart a shutdown's signals to the program and to the agent may arrive
-)
-FLUSH_S = 5.0  # time for the last events, and then for the last log lines, when the VM shuts down
+SIGNAL_SKEW_MAX_S = 0.3
+"""How far apart a shutdown's signals to the program and to the agent may arrive."""
+STATUSES_AFTER_SIGTERM = (0, 128 + signal.SIGTERM)
+"""Exit statuses of a program that catches SIGTERM, and of a shell whose child SIGTERM ended."""
+CANNOT_EXECUTE = 126
+"""Exit status by which shells report a command that cannot be executed."""
+FLUSH_S = 5.0
+"""Time for the last events, and then for the last log lines, when the VM shuts down."""
 
 
 class Agent:
@@ -133,20 +137,24 @@ class Agent:
     def _on_setup_done(self, result: SetupResult) -> None:
         if self._state is AgentState.FINISHED:
             return
-        directive = self._run_state.pending
-        has_failed = isinstance(result, SetupFailure)
         self._reporter.finding = self._setup.preflight.finding
-        self._move(AgentState.IDLE if has_failed or directive is None else AgentState.WAITING)
         if isinstance(result, SetupFailure):
+            self._move(AgentState.IDLE)
             self._on_setup_failed(result)
         else:
-            if not self._run_state.is_set_up:
-                self._run_state.mark_set_up()
-            if directive is not None:
-                self._prepared, self._secrets = directive.key, result
-                if directive.action == "hold":
-                    self._run_state.report_ready(directive.key)
+            self._on_set_up(result)
         self._reconcile()
+
+    def _on_set_up(self, secrets: Mapping[str, str]) -> None:
+        directive = self._run_state.pending
+        self._move(AgentState.IDLE if directive is None else AgentState.WAITING)
+        if not self._run_state.is_set_up:
+            self._run_state.mark_set_up()
+        if directive is not None:
+            self._prepared = directive.key
+            self._secrets = secrets
+            if directive.action == "hold":
+                self._run_state.report_ready(directive.key)
 
     def _on_setup_failed(self, failure: SetupFailure) -> None:
         self._console.log(f"Setup failed ({failure.cause}): {failure.error['message']}")
@@ -198,28 +206,26 @@ class Agent:
         is ending it.
         """
         started = self._run_state.last_started
-        if (
-            self._program is None
-            or started is None
-            or self._state not in (AgentState.RUNNING, AgentState.SAVING)
-        ):
+        if self._program is None or started is None or not self._is_running:
             return False
         return self._program.is_alive and not self._stall_watch.has_stalled(started)
+
+    @property
+    def _is_running(self) -> bool:
+        return self._state in (AgentState.RUNNING, AgentState.SAVING)
 
     # Steps.
 
     def _reconcile(self) -> None:
         """Take the next step from what runs to what is desired. Called after every event."""
-        is_closed = (
-            self._state in (AgentState.RUNNING, AgentState.SAVING) and self._run_state.is_closed
-        )
-        if is_closed and not self._waits(self._saving.patience_s):
+        is_closed = self._is_running and self._run_state.is_closed
+        if is_closed and not self._defer(self._saving.patience_s):
             self._move(AgentState.ENDING)
         if self._program is not None:
-            is_ended = self._state is AgentState.SHUTTING_DOWN and not self._waits(
-                self._shutdown_notice.save_s
-            )
-            if is_ended or self._state is AgentState.ENDING:
+            must_end = self._state is AgentState.ENDING
+            if self._state is AgentState.SHUTTING_DOWN:
+                must_end = not self._defer(self._shutdown_notice.save_s)
+            if must_end:
                 self._stall_watch.stop()
                 self._program.end(self._shutdown_notice.within(self._config.grace_s))
         elif self._state is AgentState.FINISHED:
@@ -233,9 +239,8 @@ class Agent:
         and may run.
         """
         directive = self._run_state.pending
-        if self._state is AgentState.WAITING and (
-            directive is None or directive.key != self._prepared
-        ):
+        is_prepared = directive is not None and directive.key == self._prepared
+        if self._state is AgentState.WAITING and not is_prepared:
             self._move(AgentState.IDLE)
         if directive is None or self._shutdown_notice.is_given_up:
             return
@@ -262,13 +267,13 @@ class Agent:
         self._run_state.report_started(key)
         try:
             program = self._launcher.start(key, secrets, directive.slices, directive.without)
-        except (
-            OSError,
-            ValueError,
-        ) as error:  # arguments that are too long or contain a null character
+        except (OSError, ValueError) as error:
+            # The arguments are too long, or contain a null character.
             self._move(AgentState.IDLE)
             details = {"type": type(error).__name__, "message": str(error), "frame": ""}
-            self._exit_reporter.record_and_report(ProgramExit(126, error=details, tail=str(error)))
+            self._exit_reporter.record_and_report(
+                ProgramExit(CANNOT_EXECUTE, error=details, tail=str(error))
+            )
             return
         self._program = program
         self._move(AgentState.RUNNING)
@@ -279,11 +284,12 @@ class Agent:
         if self._state is AgentState.RUNNING:
             self._move(AgentState.SAVING)
 
-    def _waits(self, left_s: float) -> bool:
-        """Return whether time is left. The next step is taken when it is over."""
-        if left_s > 0:
-            self._inbox.post_later(left_s, self._reconcile)
-        return left_s > 0
+    def _defer(self, left_s: float) -> bool:
+        """Take the next step when this time is over. Return False if none is left."""
+        if left_s <= 0:
+            return False
+        self._inbox.post_later(left_s, self._reconcile)
+        return True
 
     def _move(self, target: AgentState) -> None:
         """Enter the next state.
@@ -305,9 +311,9 @@ class Agent:
         leave time for the agent's own signal; otherwise the exit would count as the program's.
         """
         program_exit = self._launcher.wait(key, program)
-        may_be_shutdown = program_exit.signal == signal.SIGTERM or program_exit.exit_status in (
-            0,
-            128 + signal.SIGTERM,
+        may_be_shutdown = (
+            program_exit.signal == signal.SIGTERM
+            or program_exit.exit_status in STATUSES_AFTER_SIGTERM
         )
         if may_be_shutdown and not program.is_ending:
             time.sleep(SIGNAL_SKEW_MAX_S)

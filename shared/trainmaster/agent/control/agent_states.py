@@ -18,8 +18,8 @@ class AgentState(Enum):
     IDLE = "no program runs, and none is being prepared"
     SETTING_UP = "a thread prepares the next start"
     WAITING = (
-        "the VM is set up, but the directive holds the start or orders a pause, or other hosts"
-        " still stop"
+        "the VM is set up, but the directive holds the start or orders a pause, or other hosts of"
+        " the slice have not stopped the previous incarnation yet"
     )
     RUNNING = "the program runs"
     SAVING = (
@@ -41,13 +41,10 @@ S = AgentState
 EDGES: Final = {
     (S.IDLE, S.SETTING_UP): "the directive holds or runs an incarnation that was not started yet",
     (S.IDLE, S.FINISHED): "the VM shuts down",
-    (S.SETTING_UP, S.IDLE): "the setup failed, or a directive of meanwhile orders no start",
+    (S.SETTING_UP, S.IDLE): "the setup failed, or a newer directive orders no start",
     (S.SETTING_UP, S.WAITING): "set up for the incarnation that is desired now",
     (S.SETTING_UP, S.FINISHED): "the VM shuts down: the setup is cancelled",
-    (
-        S.WAITING,
-        S.IDLE,
-    ): "the start failed, or a directive of meanwhile orders another incarnation, or none",
+    (S.WAITING, S.IDLE): "the start failed, or a directive orders another incarnation, or none",
     (S.WAITING, S.RUNNING): "the start is allowed, and the program was started",
     (S.WAITING, S.FINISHED): "the VM shuts down",
     (S.RUNNING, S.IDLE): "the program ended by itself, or because it had stalled",

@@ -1,7 +1,7 @@
 """Reporting how an incarnation ended, in the right order with the announcement that explains it.
 
-    preemption announced ──► program saves and exits ──► maintenance event ──► replica-exit, DELAY_S
-    after the exit
+    preemption announced ──► program saves and exits ──► maintenance event ──► replica-exit
+                                             └───────────── DELAY_S ────────────────┘
 
 A program that was asked to save ends because its VM is about to stop. The maintenance event says
 more about that than the exit does, so it should arrive first.
@@ -69,7 +69,10 @@ class ExitReporter:
     def record_and_report(
         self, program_exit: ProgramExit, unstarted: IncarnationKey | None = None
     ) -> None:
-        """Store the exit and report it. `unstarted`: the incarnation, if it could not be set up."""
+        """Store the exit and report it.
+
+        `unstarted`: the incarnation that could not be set up; None: the one that was started last.
+        """
         self._is_delayed = False
         self._run_state.record_exit(program_exit, unstarted)
         self._run_state.report_exit()

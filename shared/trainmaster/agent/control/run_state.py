@@ -64,8 +64,10 @@ class RunState:
 
     @property
     def pending(self) -> ReceivedDirective | None:
-        """The directive, if it holds or runs an incarnation that was not started yet: each one is
-        started once.
+        """The latest directive, if it holds or runs an incarnation that was not started yet; else
+        None.
+
+        Each incarnation is started once.
         """
         desired = self._state.desired
         is_pending = (
@@ -84,11 +86,12 @@ class RunState:
     def set_desired(self, directive: ReceivedDirective, *, is_running: bool) -> None:
         """Store a directive that differs from the last one.
 
-        `is_running`: a program runs that it may have to end.
+        `is_running`: a program runs that the directive may end.
         """
         self._state.desired = directive
         self._reporter.drop_before(directive.key)
-        if is_running and (supersedes(directive.key, self._state.started) or not directive.runs):
+        ends_program = supersedes(directive.key, self._state.started) or not directive.runs
+        if is_running and ends_program:
             self._state.closed = True
         self._save()
         while self._unreported_causes:
@@ -134,8 +137,11 @@ class RunState:
         itself.
         """
         self._held = key
-        started, end = self._state.started, self._state.exit
-        ended = {**started._asdict(), **end} if started is not None and end is not None else None
+        started = self._state.started
+        end = self._state.exit
+        ended = None
+        if started is not None and end is not None:
+            ended = {**started._asdict(), **end}
         self._reporter.report_ready(
             key, functools.partial(self._on_ready_accepted, key), ended=ended, is_held=True
         )
@@ -143,16 +149,19 @@ class RunState:
     def record_exit(
         self, program_exit: ProgramExit, unstarted: IncarnationKey | None = None
     ) -> None:
-        """Store how the incarnation ended that was started last, or that could not be started: it
-        is used up.
+        """Store how the incarnation ended that was started last.
+
+        `unstarted`: an incarnation that could not be started; it is used up, too.
         """
         if unstarted is not None:
-            self._state.started, self._state.closed = unstarted, False
+            self._state.started = unstarted
+            self._state.closed = False
         body = {"at": utc_now(), **asdict(program_exit)}
         metric = body.pop("measurement")
         if metric:
-            earlier = metric.pop("earlier")
-            body["metric"] = {**metric, "earlier": earlier} if earlier else metric
+            if not metric["earlier"]:
+                del metric["earlier"]
+            body["metric"] = metric
         self._state.exit = body
         self._save()
 
@@ -162,13 +171,12 @@ class RunState:
         Pub/Sub may lose a message that it has accepted, so its acceptance does not end the report.
         What a directive supersedes before it is accepted is reported with the next vm-ready.
         """
-        key, desired, body = self._state.started, self._state.desired, self._state.exit
-        if (
-            key is not None
-            and body is not None
-            and desired is not None
-            and not supersedes(desired.key, key)
-        ):
+        key = self._state.started
+        body = self._state.exit
+        desired = self._state.desired
+        if key is None or body is None or desired is None:
+            return
+        if not supersedes(desired.key, key):
             self._reporter.report_exit(key, body, self._on_exit_accepted)
 
     @property
@@ -177,8 +185,9 @@ class RunState:
         return list(self._state.announced)
 
     def report_maintenance(self, cause: str) -> None:
-        """Report it for the incarnation of the latest directive; at the first directive, if there
-        was none yet.
+        """Report maintenance of this VM for the incarnation of the latest directive.
+
+        If there was no directive yet, the report waits for the first one.
         """
         if self._state.desired is None:
             self._unreported_causes.append(cause)

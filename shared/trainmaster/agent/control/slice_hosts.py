@@ -11,9 +11,10 @@ import re
 from trainmaster.agent.google_http.metadata_server import MetadataServer
 from trainmaster.agent.model.vm_config import SliceHost, VmRef
 
-_LINE = re.compile(
-    r"^([A-Z_]+):\s*['\"]?(.*?)['\"]?\s*$", re.MULTILINE
-)  # the YAML of tpu-env: flat, quoted text
+_LINE = re.compile(r"^([A-Z_]+):\s*['\"]?(.*?)['\"]?\s*$", re.MULTILINE)
+"""One entry of the attribute tpu-env, which is YAML: flat, with quoted texts."""
+ENDPOINT_PARTS = 3
+"""``HOST:UID:ADDRESS``."""
 
 
 def read_tpu_node(metadata: MetadataServer, instance: VmRef) -> VmRef:
@@ -39,8 +40,8 @@ def read_slice_host(metadata: MetadataServer) -> SliceHost:
 
 
 def addresses_of(endpoints: str) -> tuple[str, ...]:
-    """Return the addresses in ``HOST:UID:ADDRESS,…``, which is in the order of the
-    hosts' numbers.
+    """Return the addresses in ``HOST:UID:ADDRESS,…``, which is in the order of the hosts'
+    numbers.
     """
-    parts = [endpoint.split(":") for endpoint in endpoints.split(",")]
-    return tuple(part[2] for part in parts if len(part) == 3)  # noqa: PLR2004
+    split = [endpoint.split(":") for endpoint in endpoints.split(",")]
+    return tuple(parts[-1] for parts in split if len(parts) == ENDPOINT_PARTS)

@@ -1,10 +1,11 @@
 """Why a start must wait: for the other hosts of a slice, or for a program that keeps failing soon
 after its start.
 
-A slice that is judged alone gets its next directive without a `hold` before. All its hosts receive it at about the same
-time, and each stops its running program. A host whose program failed has nothing to stop. If it started at once, it
-would meet programs of the previous incarnation on the other hosts, because all incarnations use the same addresses and
-ports. It therefore waits::
+A slice that is judged alone gets its next directive without a `hold` before. All its hosts receive
+the directive at about the same time, and each stops its running program. A host whose program
+failed has nothing to stop. If it started the next one at once, that program would meet programs of
+the previous incarnation on the other hosts, because all incarnations use the same addresses and
+ports. The host therefore waits::
 
     host 0   ──incarnation 1──✗         ·······························──incarnation 2──►
     host 1   ──incarnation 1──────────── SIGTERM ≤ grace_s SIGKILL ····──incarnation 2──►
@@ -24,24 +25,30 @@ DIRECTIVE_SKEW_MAX_S = 5.0
 
 
 class StartDelay:
-    """Counts from the first directive for an incarnation, which ends older programs, and that
-    orders the pause.
+    """Two waits: for the other hosts, from the first directive for an incarnation; and the pause,
+    from the directive that orders it.
     """
 
     def __init__(self, config: VmConfig, clock: Callable[[], float] = time.monotonic) -> None:
-        self._peers_s = config.grace_s + DIRECTIVE_SKEW_MAX_S if config.hosts > 1 else 0.0
+        self._peers_s = 0.0
+        """The longest time that the other hosts need to stop their programs."""
+        if config.hosts > 1:
+            self._peers_s = config.grace_s + DIRECTIVE_SKEW_MAX_S
         self._clock = clock
         self._key: IncarnationKey | None = None
-        self._pause_s = self._peers_stopped_at = self._pause_over_at = 0.0
+        self._pause_s = 0.0
+        self._peers_stopped_at = 0.0
+        self._pause_over_at = 0.0
 
     def on_directive(self, directive: ReceivedDirective) -> None:
-        if directive.key != self._key:
-            self._peers_stopped_at = self._clock() + (
-                self._peers_s if directive.key != FIRST else 0.0
-            )
-        if (directive.key, directive.pause_s) != (self._key, self._pause_s):
+        is_new = directive.key != self._key
+        if is_new:
+            peers_s = 0.0 if directive.key == FIRST else self._peers_s
+            self._peers_stopped_at = self._clock() + peers_s
+        if is_new or directive.pause_s != self._pause_s:
             self._pause_over_at = self._clock() + directive.pause_s
-        self._key, self._pause_s = directive.key, directive.pause_s
+        self._key = directive.key
+        self._pause_s = directive.pause_s
 
     def remaining_s(self, *, is_after_hold: bool) -> float:
         """Seconds until the start is allowed; 0 if it is.
@@ -54,6 +61,7 @@ class StartDelay:
 
     @property
     def purpose(self) -> str:
+        """What the start waits for, in words."""
         if self._peers_stopped_at >= self._pause_over_at:
             return "until the other hosts of the slice have stopped the previous incarnation"
         return "before the restart, because the program failed soon after its start"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,17 +43,12 @@ class StoredState:
             stored = json.loads(path.read_text(encoding="utf-8"))
             if stored["instance_id"] != instance_id:
                 return StoredState(instance_id)
-            keys = {
-                name: stored.get(name) and IncarnationKey(*stored[name])
-                for name in ("started", "ready")
-            }
-            desired = stored["desired"]
-            if desired is not None:
-                sequences = {name: tuple(desired.get(name, ())) for name in ("slices", "without")}
-                desired = ReceivedDirective(
-                    **{**desired, **sequences, "key": IncarnationKey(*desired["key"])}
-                )
-            return StoredState(**{**stored, **keys, "desired": desired})
+            for name in ("started", "ready"):
+                if stored.get(name) is not None:
+                    stored[name] = IncarnationKey(*stored[name])
+            if stored["desired"] is not None:
+                stored["desired"] = _read_directive(stored["desired"])
+            return StoredState(**stored)
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return StoredState(instance_id)
 
@@ -64,3 +60,14 @@ class StoredState:
             file.flush()
             os.fsync(file.fileno())
         new.replace(path)
+
+
+def _read_directive(stored: Mapping[str, Any]) -> ReceivedDirective:
+    """Return the directive with the types that JSON does not keep."""
+    fields = {
+        **stored,
+        "key": IncarnationKey(*stored["key"]),
+        "slices": tuple(stored.get("slices", ())),
+        "without": tuple(stored.get("without", ())),
+    }
+    return ReceivedDirective(**fields)

@@ -13,9 +13,7 @@ class GoogleApi:
     """One Google API, or its emulator if the environment names one."""
 
     def __init__(self, emulator: str | None, real: str, metadata: MetadataServer) -> None:
-        """`emulator` is a host and port or a URL; if it is empty or None, `real` (a
-        URL) is called.
-        """
+        """`emulator` is a host and port or a URL; without one, the URL `real` is called."""
         self._metadata = metadata
         self._emulated = bool(emulator)
         base = emulator or real
@@ -32,10 +30,9 @@ class GoogleApi:
         range_header: str | None = None,
         content_type: str = "application/json",
     ) -> HttpResponse:
-        """Call the API with the VM's access token; an emulator gets none.
+        """Call the API with the VM's access token; an emulator gets none. Raises HttpError.
 
-        Parameters and errors as `http_call.call`.
-
+        `timeout` is in seconds without a byte. `into` streams the response body to that file.
         `range_header`: the bytes of an object that are requested, as in HTTP: ``bytes=0-99``.
         `content_type` is that of the body.
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import random
+import shutil
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
+PIECE_BYTES = 1 << 20
 _JITTER = random.Random()  # noqa: S311 - jitter need not be secret
 
 
@@ -50,18 +52,15 @@ def call(
     `timeout` is in seconds without a byte. `proxies`: use the proxies that the environment names.
     `into` streams the response body to that file, and the returned body is empty.
     """
-    request = urllib.request.Request(url, body, dict(headers), method=method)  # noqa: S310 - the base is ours
+    # The suppressed rule is about schemes like file:, but the base of each URL is ours.
+    request = urllib.request.Request(url, body, dict(headers), method=method)  # noqa: S310
     handlers = [] if proxies else [urllib.request.ProxyHandler({})]
     try:
         with urllib.request.build_opener(*handlers).open(request, timeout=timeout) as response:
             if into is None:
                 return HttpResponse(response.headers, response.read())
             with into.open("wb") as file:
-                while True:
-                    piece = response.read(1 << 20)
-                    if not piece:
-                        break
-                    file.write(piece)
+                shutil.copyfileobj(response, file, PIECE_BYTES)
             expected = response.headers.get("Content-Length")
             if expected is not None and into.stat().st_size != int(expected):
                 raise HttpError(0, "the response was cut short")

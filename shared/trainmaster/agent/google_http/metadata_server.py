@@ -12,6 +12,7 @@ from http import HTTPStatus
 from trainmaster.agent.google_http.http_call import HttpError, HttpResponse, call
 
 LONG_POLL_S = 60  # as Google's guest agent does it; the client waits a little longer
+TOKEN_MARGIN_S = 60.0  # a token is requested again so long before it expires
 
 
 class MetadataServer:
@@ -24,6 +25,7 @@ class MetadataServer:
         self._token_until = 0.0
 
     def get(self, path: str, timeout: float = 10.0) -> str:
+        """Return the value of an entry. `timeout` is in seconds."""
         return self._get(path, timeout).body.decode()
 
     def find(self, path: str) -> str | None:
@@ -70,15 +72,16 @@ class MetadataServer:
         return response.body.decode(), response.headers.get("ETag")
 
     def access_token(self) -> str | None:
-        """Return the OAuth token of the VM's account, cached until a minute before it expires.
+        """Return the OAuth token of the VM's account; None if the VM has no account.
 
-        None if the VM has no account.
+        It is cached until `TOKEN_MARGIN_S` before it expires.
         """
         with self._lock:
             if self._token is None or time.monotonic() >= self._token_until:
                 try:
                     payload = json.loads(self.get("instance/service-accounts/default/token"))
-                    token, lasts_s = str(payload["access_token"]), float(payload["expires_in"])
+                    token = str(payload["access_token"])
+                    lasts_s = float(payload["expires_in"])
                 except HttpError as error:
                     if error.transient:
                         raise
@@ -86,7 +89,7 @@ class MetadataServer:
                 except (ValueError, KeyError, TypeError) as error:
                     raise HttpError(0, "the metadata server's token cannot be read") from error
                 self._token = token
-                self._token_until = time.monotonic() + lasts_s - 60
+                self._token_until = time.monotonic() + lasts_s - TOKEN_MARGIN_S
             return self._token
 
     def forget_token(self) -> None:

@@ -7,8 +7,10 @@ little-endian:
 
     Event        wall_time = 1 double, step = 2 int64, summary = 5
     Summary      value = 1, repeated
-    Value        tag = 1, and simple_value = 2 float (TensorFlow 1, PyTorch) or tensor = 8 (TensorFlow 2)
-    TensorProto  dtype = 1, tensor_shape = 2, and its content in tensor_content = 4, float_val = 5 or double_val = 6
+    Value        tag = 1, and simple_value = 2 float (TensorFlow 1, PyTorch)
+                          or tensor = 8 (TensorFlow 2)
+    TensorProto  dtype = 1, tensor_shape = 2, and its content
+                 in tensor_content = 4, float_val = 5 or double_val = 6
 
 Sources: TensorFlow's lib/io/record_writer.h, event.proto, summary.proto, tensor.proto and
 tensor_shape.proto, and protobuf's "Encoding". Fields that are not named above are skipped.
@@ -22,14 +24,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-LENGTH, CHECKSUM = struct.Struct("<Q"), struct.Struct("<I")
+LENGTH = struct.Struct("<Q")
+CHECKSUM = struct.Struct("<I")
 HEADER_BYTES = LENGTH.size + CHECKSUM.size
 OVERHEAD_BYTES = HEADER_BYTES + CHECKSUM.size
 DT_FLOAT, DT_DOUBLE = 1, 2  # tensorflow.DataType
 VARINT_BYTES_MAX = 10
-SCALARS_BYTES_MAX = (
-    16 << 10
-)  # of a message, if all tags are wanted: longer ones hold images, histograms and the like
+SCALARS_BYTES_MAX = 16 << 10
+"""Of a message, if all tags are wanted: longer ones hold images, histograms and the like."""
 _POLYNOMIAL = 0x82F63B78  # Castagnoli's, reflected
 
 
@@ -83,13 +85,17 @@ def parse_records(data: bytes, tag: str) -> ParsedRecords:
             if end > len(data):
                 return ParsedRecords(scalars, start, size)
             message = data[start + HEADER_BYTES : end - CHECKSUM.size]
-            if wanted in message and (wanted or len(message) <= SCALARS_BYTES_MAX):
+            if _may_have_scalar(message, wanted):
                 _verify(message, data[end - CHECKSUM.size : end])
                 scalars += parse_event(message, wanted)
             start = end
     except CorruptRecordError as error:
         return ParsedRecords(scalars, start, 0, str(error))
     return ParsedRecords(scalars, start, 0)
+
+
+def _may_have_scalar(message: bytes, tag: bytes) -> bool:
+    return tag in message if tag else len(message) <= SCALARS_BYTES_MAX
 
 
 def _record_size(data: bytes, start: int) -> int:
@@ -174,6 +180,7 @@ def _summary_values(summary: bytes, tag: bytes) -> Iterator[tuple[str, float]]:
 
 
 def _tagged_value(message: bytes, tag: bytes) -> Iterator[tuple[str, float]]:
+    """Yield tag and number of a Value, if it has the tag that is wanted; empty for all tags."""
     fields = dict(read_fields(message))
     own = _bytes(fields.get(1, b""))
     if tag not in (own, b""):
@@ -190,16 +197,22 @@ def _tensor_scalar(message: bytes) -> Iterator[float]:
     """Yield the value of a tensor that has one element; nothing for other tensors and types."""
     fields = list(read_fields(message))
     types = [content for number, content in fields if number == 1]
-    shapes = [_bytes(content) for number, content in fields if number == 2]  # noqa: PLR2004
-    if types not in ([DT_FLOAT], [DT_DOUBLE]) or any(_elements(shape) != 1 for shape in shapes):
+    if types == [DT_FLOAT]:
+        typed_field = 5
+        layout = struct.Struct("<f")
+    elif types == [DT_DOUBLE]:
+        typed_field = 6
+        layout = struct.Struct("<d")
+    else:
         return
-    is_float = types == [DT_FLOAT]
-    typed = 5 if is_float else 6
-    content = b"".join(_bytes(content) for number, content in fields if number in (4, typed))
+    shapes = [_bytes(content) for number, content in fields if number == 2]  # noqa: PLR2004
+    if any(_elements(shape) != 1 for shape in shapes):
+        return
+    content = b"".join(_bytes(content) for number, content in fields if number in (4, typed_field))
     if not content:
         yield 0.0  # a zero may be left out
-    elif len(content) == (4 if is_float else 8):
-        yield from struct.unpack("<f" if is_float else "<d", content)
+    elif len(content) == layout.size:
+        yield from layout.unpack(content)
 
 
 def _elements(shape: bytes) -> int:

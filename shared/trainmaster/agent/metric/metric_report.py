@@ -21,9 +21,8 @@ from trainmaster.agent.reporting.serial_console import Console
 
 PATH = "instance/guest-attributes/trainmaster/metric"
 INTERVAL_S = 5.0
-MEASUREMENTS_MAX = (
-    50  # of one report, the latest ones: more than the control plane stores of one trial
-)
+MEASUREMENTS_MAX = 50
+"""Of one report, the latest ones: more than the control plane stores of one trial."""
 
 
 class MetricReport:

@@ -1,8 +1,8 @@
 """Metrics from the summary event files below --job-dir, for a program that reports them in no other
 way.
 
-    event files on Cloud Storage ── what was added ──► event_records.py ──► the latest measurements of a trial,
-                                                                             or the latest value of each tag
+    event files on Cloud Storage ── what was added ──► event_records.py
+        ──► the latest measurements of a trial, or the latest value of each tag
 
 While the program runs, the agent lists the files about once a minute and reads what was added to
 them. After the program has completed, it does so once more. docs/decisions/0092-summary-events.md.
@@ -30,9 +30,8 @@ from trainmaster.agent.setup.setup_errors import SetupError
 EVENT_FILE_MARK = "tfevents"
 FILES_MAX = 50  # the newest ones: there is one file for each incarnation and writer
 INTERVAL_S = 60.0  # between two passes over the files while the program runs
-LOAD_MAX = (
-    0.05  # largest share of the time that passes may take: a long pass is followed by a long pause
-)
+LOAD_MAX = 0.05
+"""Largest share of the time that passes may take: a long pause follows a long pass."""
 PAUSE_MAX_S = 600.0  # longest pause, for example after a pass in which Cloud Storage did not answer
 PASS_BYTES_MAX = 16 << 20  # of one pass: about a second of CPU time; the next one continues
 FINAL_BYTES_MAX = 512 << 20  # of the pass after the program's end
@@ -41,12 +40,8 @@ PIECE_BYTES = 1 << 20  # of one request
 RECORD_BYTES_MAX = 8 << 20  # larger records, of images, are skipped without reading them
 SCALARS_MAX = 50  # of one file, the latest ones: as many as a report has
 TAGS_MAX = 32  # of one file, the first ones
-EVALUATION = (
-    "validation",
-    "eval",
-    "val",
-    "test",
-)  # folders of files whose tags are those of the training
+EVALUATION = ("validation", "eval", "val", "test")
+"""Folders of evaluations. Their event files have the same tags as those of the training."""
 
 
 @dataclass
@@ -72,7 +67,10 @@ class EventFile:
 
 
 class SummaryMetric:
-    """Only `cancel`, `latest` and `measurements` may be called while another thread reads files."""
+    """Reads the event files of one job, piece by piece.
+
+    Only `cancel`, `latest` and `measurements` may be called while another thread reads files.
+    """
 
     def __init__(
         self,
@@ -100,7 +98,10 @@ class SummaryMetric:
         """Return the latest measurements that were written since this time (in seconds since 1970),
         oldest first.
         """
-        scalars = sorted(scalar for file in list(self._files.values()) for scalar in file.scalars)
+        scalars: list[Scalar] = []
+        for file in list(self._files.values()):  # a copy: another thread may add files
+            scalars.extend(file.scalars)
+        scalars.sort()
         return [
             Measurement(scalar.value, scalar.step if 0 <= scalar.step <= STEP_MAX else 0)
             for scalar in scalars
@@ -115,7 +116,7 @@ class SummaryMetric:
         """
         scalars: dict[str, Scalar] = {}
         for uri, file in list(self._files.items()):
-            folder = uri.rpartition("/")[0].rpartition("/")[2]
+            folder = uri.split("/")[-2]
             for tag, scalar in list(file.by_tag.items()):
                 name = f"{folder}/{tag}" if folder in EVALUATION else tag
                 if scalar.wall_time >= since and (name not in scalars or scalar > scalars[name]):
@@ -172,24 +173,21 @@ class SummaryMetric:
 
         Raises SetupError if Cloud Storage does not answer or refuses the list.
         """
-        stored = [
-            one for one in self._storage.list_below(self._job_dir) if EVENT_FILE_MARK in one.name
-        ]
+        below = self._storage.list_below(self._job_dir)
+        stored = [file for file in below if EVENT_FILE_MARK in file.name]
         newest = select_newest(stored)
         if len(newest) < len(stored):
             self._log_once(f"Only the newest {FILES_MAX} files of summary events are read.")
         left = bytes_max
-        for file in sorted(
-            newest, key=self._unread
-        ):  # so that a large file does not delay all others
+        # In this order a large file does not delay all others.
+        for file in sorted(newest, key=self._count_unread_bytes):
             try:
                 left -= self._read_added(file, left, until)
             except SetupError as error:
                 if error.failure.cause != "install":
                     raise
-                self._log_once(
-                    f"Summary events in {file.uri} are not read: {error}."
-                )  # it is gone, or not permitted
+                # The file is gone, or reading it is not permitted.
+                self._log_once(f"Summary events in {file.uri} are not read: {error}.")
 
     def _read_added(self, stored: StoredObject, bytes_max: int, until: float) -> int:
         """Read what was added to a file since the last pass.
@@ -199,13 +197,14 @@ class SummaryMetric:
         if stored.uri not in self._files:
             self._log(f"Reading {self._tag or 'metrics'} from the summary events in {stored.uri}.")
         file = self._files.setdefault(stored.uri, EventFile())
-        read, piece = 0, PIECE_BYTES
+        read_bytes = 0
+        piece_bytes = PIECE_BYTES
         while file.offset + OVERHEAD_BYTES <= stored.size and not file.is_corrupt:
-            length = min(piece, stored.size - file.offset)
-            if read + length > bytes_max or self._is_cancelled or self._clock() > until:
+            length = min(piece_bytes, stored.size - file.offset)
+            if read_bytes + length > bytes_max or self._is_cancelled or self._clock() > until:
                 break
             data = self._storage.read_range(stored.uri, file.offset, length)
-            read += len(data)
+            read_bytes += len(data)
             parsed = parse_records(data, self._tag)
             file.take(parsed)
             if parsed.problem:
@@ -216,11 +215,12 @@ class SummaryMetric:
                 file.offset += parsed.incomplete
             elif file.offset + parsed.incomplete > stored.size or len(data) < length:
                 break  # the program has not written the rest of the record yet
-            piece = max(PIECE_BYTES, parsed.incomplete)
-        return read
+            piece_bytes = max(PIECE_BYTES, parsed.incomplete)
+        return read_bytes
 
-    def _unread(self, stored: StoredObject) -> int:
-        return stored.size - (self._files[stored.uri].offset if stored.uri in self._files else 0)
+    def _count_unread_bytes(self, stored: StoredObject) -> int:
+        file = self._files.get(stored.uri)
+        return stored.size if file is None else stored.size - file.offset
 
     def _log_once(self, text: str) -> None:
         if text not in self._logged:

@@ -4,8 +4,8 @@ The program writes the file of the library cloudml-hypertune, which AI Platform 
 most a hundred records, each a line of JSON with its numbers as text. The library rewrites the file
 with every report. Source: cloudml-hypertune 0.1.0.
 
-    {"accuracy": "0.93", "checkpoint_path": "", "global_step": "1000", "timestamp": 1580000000.12,
-    "trial": "3"}
+    {"accuracy": "0.93", "checkpoint_path": "", "global_step": "1000",
+     "timestamp": 1580000000.12, "trial": "3"}
 
 The file belongs to one attempt on one VM: an incarnation that reports nothing leaves the reports of
 the previous incarnation there. If the file holds nothing, the summary events of the primary are
@@ -29,11 +29,11 @@ from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
 TAG_VARIABLE = "CLOUD_ML_HP_METRIC_TAG"
 FILE_VARIABLE = "CLOUD_ML_HP_METRIC_FILE"
 FILE_NAME = "output.metrics"
-FILE_BYTES_MAX = (
-    1 << 16
-)  # read from the end, where the last record is; a hundred records take about 20 kB
+FILE_BYTES_MAX = 1 << 16
+"""Read from the end, where the last record is. A hundred records take about 20 kB."""
 EARLIER_MAX = 49  # measurements before the last one that an exit event carries: about 2 kB
-FOLDER_IN_CONTAINER = "/tmp/hypertune"  # noqa: S108 - the library's default folder, if no variable names another
+FOLDER_IN_CONTAINER = "/tmp/hypertune"  # noqa: S108
+"""The library's default folder, if no variable names another."""
 
 
 class TrialMetric:
@@ -81,8 +81,9 @@ class TrialMetric:
             measurements = self.read_reported(key)
         if not measurements:
             return None
-        earlier = [Point(one.value, one.step) for one in measurements[-EARLIER_MAX - 1 : -1]]
-        return replace(measurements[-1], earlier=earlier)
+        *earlier, last = measurements
+        points = [Point(measurement.value, measurement.step) for measurement in earlier]
+        return replace(last, earlier=points[-EARLIER_MAX:])
 
     @property
     def is_reported(self) -> bool:
@@ -90,7 +91,7 @@ class TrialMetric:
         return self._tag is not None and self._is_primary
 
     def update(self, key: IncarnationKey) -> None:
-        """Look for new summary events if that is due and the file holds nothing.
+        """Look for new summary events, if a pass is due and the program's file holds nothing.
 
         Called in a thread of its own.
         """
@@ -98,8 +99,8 @@ class TrialMetric:
             self._summary_metric.read_if_due()
 
     def read_reported(self, key: IncarnationKey) -> list[Measurement]:
-        """Return the measurements of the file, or else those of the summary events that were read
-        so far.
+        """Return the measurements of the program's file, or else those of the summary events that
+        were read so far.
 
         May be called from any thread.
         """
@@ -115,15 +116,13 @@ class TrialMetric:
             self._summary_metric.cancel()
 
     def _read_records(self, key: IncarnationKey) -> list[Measurement]:
-        """Return the measurements that the file holds now."""
-        return (
-            list(parse_measurements(self._read_file(key), self._tag))
-            if self._tag is not None
-            else []
-        )
+        """Return the measurements that the program's file holds now."""
+        if self._tag is None:
+            return []
+        return list(parse_measurements(self._read_file(key), self._tag))
 
     def _read_file(self, key: IncarnationKey) -> str:
-        """Return the end of the file.
+        """Return the end of the program's file; empty if there is none.
 
         Programs may leave anything there, so pipes and the like are not read.
         """

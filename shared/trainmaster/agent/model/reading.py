@@ -18,11 +18,12 @@ METRICS_MAX = 8
 
 @dataclass(frozen=True)
 class Reading:
-    """What one source says. What it does not know is None or missing."""
+    """What one source reports. What the source does not know is None or missing."""
 
     share: float | None = None
     """Part of the work that is done, from 0 to 1."""
     step: int | None = None
+    """Steps that are done."""
     steps: int | None = None
     """Number of steps in all, at least `step`."""
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -40,25 +41,25 @@ class Reading:
 
         The share is `step` ÷ `steps` where both are known, otherwise `share`.
         """
-        done, total = _whole(step), _whole(steps)
-        if done is not None and total is not None and not 0 < total >= done:
+        done = _whole(step)
+        total = _whole(steps)
+        if done is None or total == 0 or (total is not None and total < done):
             total = None
         if done is not None and total is not None:
             part: float | None = done / total
         else:
             part = finite(share)
-            part = part if part is not None and 0 <= part <= 1 else None
-        return Reading(part, done, total if done is not None else None, clean_metrics(metrics))
+            if part is not None and not 0 <= part <= 1:
+                part = None
+        return Reading(part, done, total, clean_metrics(metrics))
 
 
 def finite(value: Any) -> float | None:
     """Return the number that a value is or spells; None if it is none, or not finite."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
     try:
-        number = (
-            float(value)
-            if isinstance(value, (int, float, str)) and not isinstance(value, bool)
-            else math.nan
-        )
+        number = float(value)
     except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
@@ -69,17 +70,18 @@ def clean_metrics(metrics: Iterable[tuple[Any, Any]]) -> dict[str, float]:
     clean: dict[str, float] = {}
     for name, value in metrics:
         number = finite(value)
-        text = " ".join(str(name)[:NAME_CHARS_MAX].split()) if number is not None else ""
-        if (
-            text.isprintable()
-            and text
-            and number is not None
-            and (text in clean or len(clean) < METRICS_MAX)
-        ):
+        if number is None:
+            continue
+        text = " ".join(str(name)[:NAME_CHARS_MAX].split())
+        has_room = text in clean or len(clean) < METRICS_MAX
+        if text and text.isprintable() and has_room:
             clean[text] = number
     return clean
 
 
 def _whole(value: Any) -> int | None:
+    """Return the number of steps that a value is or spells; None if it makes no sense."""
     number = finite(value)
-    return int(number) if number is not None and 0 <= number <= STEP_MAX else None
+    if number is None or not 0 <= number <= STEP_MAX:
+        return None
+    return int(number)

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-STEP_MAX = (
-    2**53
-    # The largest integer that all JSON parsers keep: Pub/Sub would reject a message with a larger
-    # one.
-)
-TAIL_CHARS = 4096  # the last output of a program that its exit event carries
+STEP_MAX = 2**53
+"""The largest integer that all JSON parsers keep: Pub/Sub would reject a message with a larger one.
+"""
+TAIL_CHARS = 4096
+"""Length of the last output of a program that its exit event carries."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +38,10 @@ class Measurement:
 
 @dataclass(frozen=True)
 class ProgramExit:
-    """How a program, or an incarnation that never started one, ended.
+    """How a program ended, or an incarnation that never started one.
 
-    The fields are those of `replica-exit`.
-
-    If the cause is ``process``, exactly one of `exit_status` and `signal` is set.
+    The fields are those of the event `replica-exit`. If the cause is ``process``, exactly one of
+    `exit_status` and `signal` is set.
     """
 
     exit_status: int | None = None
@@ -72,7 +70,9 @@ class ProgramExit:
         """Return the failure in the words of Python's `subprocess`, which AI Platform Training
         used.
         """
-        returncode = -self.signal if self.signal is not None else self.exit_status or 0
+        returncode = self.exit_status or 0
+        if self.signal is not None:
+            returncode = -self.signal
         return str(subprocess.CalledProcessError(returncode, list(command)))
 
 

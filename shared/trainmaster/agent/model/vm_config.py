@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-import itertools
+import dataclasses
 import json
 import signal
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 
@@ -33,11 +33,13 @@ class ReceivedDirective:
     pause_s: float = 0.0
     """Time between the directive and the start of the incarnation."""
     gives_up_at: float = 0.0
-    """With `save`: when the VM that goes is given up, in seconds since 1970."""
+    """With `save`: when the VM whose end is announced is given up, in seconds since 1970."""
     without: Sequence[int] = ()
-    """Ranks of the members that the round goes without."""
+    """Ranks of the members without which the round runs."""
     grows: bool = False
-    """With `save`: no VM goes, and this agent asks all members: more can join, or the job ends."""
+    """With `save`: no VM is about to stop. This agent asks all members to save, because more
+    members can join, or because the job ends.
+    """
 
     @property
     def runs(self) -> bool:
@@ -62,6 +64,12 @@ class ContainerCommand:
     command: Sequence[str]
     """Replaces the image's ENTRYPOINT, unless it is empty."""
 
+    @staticmethod
+    def parse(stored: Mapping[str, Any] | None) -> ContainerCommand | None:
+        if not stored:
+            return None
+        return ContainerCommand(stored["image"], stored.get("command") or ())
+
 
 @dataclass(frozen=True)
 class ChannelConfig:
@@ -75,8 +83,12 @@ class ChannelConfig:
     """`HOST:PORT`, of UDP, of all members in the order of their numbers."""
 
     @staticmethod
-    def parse(stored: Mapping[str, Any]) -> ChannelConfig:
-        members = [address for role in stored["members"] for address in expand(role)]
+    def parse(stored: Mapping[str, Any] | None) -> ChannelConfig | None:
+        if not stored:
+            return None
+        members: list[str] = []
+        for role in stored["members"]:
+            members.extend(expand(role))
         return ChannelConfig(bytes.fromhex(stored["key"]), int(stored["first"]), members)
 
 
@@ -157,75 +169,57 @@ class VmConfig:
 
     @property
     def saves_together(self) -> bool:
+        """Whether all members save when the VM of one of them is about to stop."""
         return self.save_on_notice == "gang" and self.channel is not None
 
     def without(self, ranks: Sequence[int]) -> VmConfig:
-        """Return the config of a round without these members: what programs see has no gaps.
+        """Return the config of a round without these members.
 
-        Roles are in the order of ranks.
+        The ranks and addresses that programs see have no gaps.
         """
         if not ranks or self.rank_base is None:
             return self
-        base, gone = self.rank_base, frozenset(ranks)
-
-        def shrunk(spec: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-            numbers = itertools.count()
-            cluster = {
-                role: [address for address in addresses if next(numbers) not in gone]
-                for role, addresses in ((spec or {}).get("cluster") or {}).items()
-            }
-            return spec and {
-                **spec,
-                "cluster": {role: addresses for role, addresses in cluster.items() if addresses},
-            }
-
+        gone = frozenset(ranks)
+        gone_before = [rank for rank in gone if rank < self.rank_base]
+        ranked_names = enumerate(self.vm_names, self.rank_base)
         size = int(self.environment["WORLD_SIZE"]) - len(gone)
         return replace(
             self,
-            vm_names=[
-                name for number, name in enumerate(self.vm_names, base) if number not in gone
-            ],
-            rank_base=base - sum(rank < base for rank in gone),
-            tf_config=shrunk(self.tf_config),
-            cluster_spec=shrunk(self.cluster_spec),
+            vm_names=[name for rank, name in ranked_names if rank not in gone],
+            rank_base=self.rank_base - len(gone_before),
+            tf_config=cluster_without(self.tf_config, gone),
+            cluster_spec=cluster_without(self.cluster_spec, gone),
             environment={**self.environment, "WORLD_SIZE": str(size)},
         )
 
     @staticmethod
     def parse(text: str) -> VmConfig:
         """Parse the metadata value. Raises KeyError, TypeError or ValueError if it is malformed."""
-        stored = {
+        values = {
             name: value for name, value in dict(json.loads(text)).items() if value is not None
         }
-        tf_config, cluster_spec = (
-            expand_cluster(stored.get(name)) for name in ("tf_config", "cluster_spec")
-        )
-        environment = dict(stored["environment"])
+        tf_config = expand_cluster(values.get("tf_config"))
+        cluster_spec = expand_cluster(values.get("cluster_spec"))
+        environment = dict(values["environment"])
         if tf_config is not None and "job" in tf_config:
             # The control plane sends the description of the job once. Programs find it in three
             # places.
             description = json.dumps(tf_config["job"], separators=(",", ":"))
             if cluster_spec is not None:
                 cluster_spec.setdefault("job", description)
-            if stored.get("job_variable"):
-                environment[stored["job_variable"]] = description
-        container, channel = stored.get("container"), stored.get("channel")
-        read = {
-            "vm_names": expand(stored["vm_names"]),
-            "environment": environment,
-            "grace_s": float(stored["grace_s"]),
-            "tf_config": tf_config,
-            "cluster_spec": cluster_spec,
-            "container": ContainerCommand(container["image"], container.get("command") or ())
-            if container
-            else None,
-            "checkpoint_signal": signal.Signals[stored.get("checkpoint_signal", "SIGTERM")],
-            "channel": ChannelConfig.parse(channel) if channel else None,
-        }
-        known = {one.name for one in fields(VmConfig)}
-        return VmConfig(
-            **{name: value for name, value in {**stored, **read}.items() if name in known}
-        )
+            if values.get("job_variable"):
+                environment[values["job_variable"]] = description
+        values["vm_names"] = expand(values["vm_names"])
+        values["environment"] = environment
+        values["grace_s"] = float(values["grace_s"])
+        values["tf_config"] = tf_config
+        values["cluster_spec"] = cluster_spec
+        values["container"] = ContainerCommand.parse(values.get("container"))
+        values["checkpoint_signal"] = signal.Signals[values.get("checkpoint_signal", "SIGTERM")]
+        values["channel"] = ChannelConfig.parse(values.get("channel"))
+        # `job_variable` is no field, and a newer control plane may send others.
+        known = {field.name for field in dataclasses.fields(VmConfig)}
+        return VmConfig(**{name: value for name, value in values.items() if name in known})
 
 
 @dataclass(frozen=True)
@@ -260,11 +254,8 @@ class AgentIdentity:
     @property
     def is_primary(self) -> bool:
         """Whether this machine has rank 0, and so does what only one machine of a job has to do."""
-        return (
-            self.config.rank_base == 0
-            and self.index == 0
-            and (self.host is None or self.host.number == 0)
-        )
+        is_first_host = self.host is None or self.host.number == 0
+        return self.config.rank_base == 0 and self.index == 0 and is_first_host
 
 
 def parse_directive(text: str) -> ReceivedDirective:
@@ -272,12 +263,15 @@ def parse_directive(text: str) -> ReceivedDirective:
     stored = json.loads(text)
     if stored["action"] not in ("run", "save", "hold", "stop"):
         raise ValueError(f"unknown action {stored['action']!r}")
-    key = IncarnationKey(int(stored["attempt"]), int(stored["incarnation"]))
-    slices = tuple(str(address) for address in stored.get("slices", ()))
-    pause_s, gives_up_at = float(stored.get("pause_s", 0)), float(stored.get("gives_up_at", 0))
-    without = tuple(int(rank) for rank in stored.get("without", ()))
-    grows = bool(stored.get("grows"))
-    return ReceivedDirective(key, stored["action"], slices, pause_s, gives_up_at, without, grows)
+    return ReceivedDirective(
+        key=IncarnationKey(int(stored["attempt"]), int(stored["incarnation"])),
+        action=stored["action"],
+        slices=tuple(str(address) for address in stored.get("slices", ())),
+        pause_s=float(stored.get("pause_s", 0)),
+        gives_up_at=float(stored.get("gives_up_at", 0)),
+        without=tuple(int(rank) for rank in stored.get("without", ())),
+        grows=bool(stored.get("grows")),
+    )
 
 
 def supersedes(new: IncarnationKey, old: IncarnationKey | None) -> bool:
@@ -286,13 +280,16 @@ def supersedes(new: IncarnationKey, old: IncarnationKey | None) -> bool:
 
 
 def expand(texts: Any) -> list[str]:
-    """Return the texts of a number range, or of a list.
+    """Return a list of texts as it is, or those that a number range describes.
 
-    Raises KeyError or TypeError for anything else.
+    A range has `first`, `count`, and the text before and after each number, `head` and `tail`.
+
+    Raises KeyError, TypeError or ValueError for anything else.
     """
     if isinstance(texts, list):
         return texts
-    first, count = int(texts["first"]), int(texts["count"])
+    first = int(texts["first"])
+    count = int(texts["count"])
     return [f"{texts['head']}{number}{texts['tail']}" for number in range(first, first + count)]
 
 
@@ -300,9 +297,30 @@ def expand_cluster(spec: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return TF_CONFIG or CLUSTER_SPEC with the addresses of all replicas; None if the program gets
     none.
     """
-    if spec is None or "cluster" not in spec:
-        return None if spec is None else dict(spec)
-    return {
-        **spec,
-        "cluster": {role: expand(addresses) for role, addresses in spec["cluster"].items()},
-    }
+    if spec is None:
+        return None
+    if "cluster" not in spec:
+        return dict(spec)
+    cluster = {role: expand(addresses) for role, addresses in spec["cluster"].items()}
+    return {**spec, "cluster": cluster}
+
+
+def cluster_without(
+    spec: Mapping[str, Any] | None, gone: Collection[int]
+) -> Mapping[str, Any] | None:
+    """Return TF_CONFIG or CLUSTER_SPEC without the members of these ranks, and without roles that
+    have no member left.
+    """
+    if not spec:
+        return spec
+    cluster: dict[str, list[str]] = {}
+    rank = 0
+    for role, addresses in (spec.get("cluster") or {}).items():  # in the order of ranks
+        kept = []
+        for address in addresses:
+            if rank not in gone:
+                kept.append(address)
+            rank += 1
+        if kept:
+            cluster[role] = kept
+    return {**spec, "cluster": cluster}

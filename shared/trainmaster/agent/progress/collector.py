@@ -1,8 +1,9 @@
 """Collects the program's progress for each report to Cloud Monitoring, from the best source that
 has news.
 
-    reports to the status server ──┐ the end of the output ─────────┼──► position from the first
-    that has one, metrics likewise ──► points summary events of the job ─────┘
+    reports to the status server ──┐
+    the end of the output ─────────┼──► position from the first source that has one,
+    summary events of the job ─────┘    metrics likewise ──► points
 
 Only the primary has a collector. A source counts only with something new since the last report, so
 that a program that hangs shows no progress. Summary events are listed only while neither of the
@@ -30,7 +31,8 @@ HELD_S = 120.0
 POLL_S = 15.0
 PROGRESS_FOLDER = "/var/run/trainmaster-progress"
 SOURCES = ("reported", "printed", "events")
-"""The best one first."""
+"""The best one first. The position of a source is its rank."""
+NOTHING = Reading()
 
 
 class ProgressPoint(NamedTuple):
@@ -53,9 +55,8 @@ class ProgressCollector:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`events`: None if the job has no directory."""
-        from trainmaster.agent.progress.status_server import (
-            StatusServer,
-        )  # most VMs need no HTTP server
+        # Imported here, because most VMs need no HTTP server.
+        from trainmaster.agent.progress.status_server import StatusServer
 
         self._events = events
         self._clock = clock
@@ -70,11 +71,12 @@ class ProgressCollector:
         """
         self._reported: Reading | None = None
         """The latest report since the last points."""
-        self._last = [Reading()] * len(SOURCES)
+        self._last = [NOTHING] * len(SOURCES)
         """The last reading with news of each source."""
         self._chosen: dict[str, tuple[int, float]] = {}
         """`position` and `metrics` → rank of the source that had them last, and when by `clock`."""
         self._names: set[str] = set()
+        """Names of metrics in the points so far."""
         try:
             self._server: StatusServer | None = StatusServer(work / "progress", self._take)
         except OSError as error:
@@ -110,9 +112,13 @@ class ProgressCollector:
         `read_output` returns the end of its output, in whole lines.
         """
         with self._lock:
-            self._key, self._read_output, self._reported = key, read_output, None
-            self._started_at, self._metrics_at = time.time(), self._clock()
-            self._last, self._chosen = [Reading()] * len(SOURCES), {}
+            self._key = key
+            self._read_output = read_output
+            self._reported = None
+            self._started_at = time.time()
+            self._metrics_at = self._clock()
+            self._last = [NOTHING] * len(SOURCES)
+            self._chosen = {}
 
     def read_events_if_needed(self) -> None:
         if self._events is not None and self._key and self._clock() - self._metrics_at >= HELD_S:
@@ -123,44 +129,55 @@ class ProgressCollector:
         with self._lock:
             if self._key is None:
                 return []
-            reported, self._reported = self._reported, None
-            readings = [reported or Reading(), read_printed(self._read_output()), Reading()]
-            if any(one.metrics and one != before for one, before in zip(readings, self._last)):
+            readings = [self._reported or NOTHING, read_printed(self._read_output()), NOTHING]
+            self._reported = None
+            if any(reading.metrics for reading in self._news_of(readings)):
                 self._metrics_at = self._clock()
             elif self._events is not None:
                 readings[-1] = self._events.latest(self._started_at)
-            news = [
-                Reading() if one == before else one for one, before in zip(readings, self._last)
-            ]
-            self._last = [
-                one if one != Reading() else before for one, before in zip(news, self._last)
-            ]
+            news = self._news_of(readings)
+            for rank, reading in enumerate(news):
+                if reading != NOTHING:
+                    self._last[rank] = reading
             return [*self._position(news), *self._metrics(news)]
 
+    def _news_of(self, readings: Sequence[Reading]) -> list[Reading]:
+        """Return the reading of each source, or `NOTHING` if it is the same as the last one."""
+        return [
+            NOTHING if reading == last else reading for reading, last in zip(readings, self._last)
+        ]
+
     def _position(self, news: Sequence[Reading]) -> Iterator[ProgressPoint]:
-        rank = self._choose("position", [one.has_position for one in news])
-        if rank is not None:
-            one = news[rank]
-            for name, value in (("share", one.share), ("step", one.step), ("steps", one.steps)):
-                if value is not None:
-                    yield ProgressPoint(name, float(value), SOURCES[rank])
+        rank = self._choose("position", [reading.has_position for reading in news])
+        if rank is None:
+            return
+        best = news[rank]
+        for name, value in (("share", best.share), ("step", best.step), ("steps", best.steps)):
+            if value is not None:
+                yield ProgressPoint(name, float(value), SOURCES[rank])
 
     def _metrics(self, news: Sequence[Reading]) -> Iterator[ProgressPoint]:
-        rank = self._choose("metrics", [bool(one.metrics) for one in news])
-        for name, value in news[rank].metrics.items() if rank is not None else ():
+        rank = self._choose("metrics", [bool(reading.metrics) for reading in news])
+        if rank is None:
+            return
+        for name, value in news[rank].metrics.items():
             if name in self._names or len(self._names) < METRICS_MAX:  # each name is a time series
                 self._names.add(name)
-                yield ProgressPoint(f"metric/{name}", value, SOURCES[rank or 0])
+                yield ProgressPoint(f"metric/{name}", value, SOURCES[rank])
 
     def _choose(self, kind: str, has_news: Sequence[bool]) -> int | None:
-        """Return the rank of the best source with news; None while a better one without news is
-        held.
+        """Return the rank of the best source with news.
+
+        None if no source has any, or while a better source, which has none now, is held.
         """
-        rank = next((rank for rank, has in enumerate(has_news) if has), None)
-        held, at = self._chosen.get(kind, (len(SOURCES), 0.0))
-        if rank is None or (rank > held and self._clock() - at < HELD_S):
+        if True not in has_news:
             return None
-        self._chosen[kind] = rank, self._clock()
+        rank = has_news.index(True)
+        if kind in self._chosen:
+            held_rank, chosen_at = self._chosen[kind]
+            if rank > held_rank and self._clock() - chosen_at < HELD_S:
+                return None
+        self._chosen[kind] = (rank, self._clock())
         return rank
 
     def _take(self, reading: Reading) -> None:

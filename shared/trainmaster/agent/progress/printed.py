@@ -1,12 +1,14 @@
 """How far a program is, from the last lines that it printed.
 
-| convention                                    | position                     | metrics                  |
-| --------------------------------------------- | ---------------------------- | ------------------------ |
-| tqdm, also Hugging Face's Trainer             | the bar that began first     | postfix: `name=value`    |
-| Lightning: a bar named `Epoch 3`              | the step; no number of steps | postfix: `name=value`    |
-| Keras: `Epoch 3/10`, then a bar of one epoch  | epochs and steps             | ` - name: value`         |
-| a dict on one line (Hugging Face)             |                              | `'name': value`          |
-| `Epoch 3/10, step 45/100`, `iteration 10/500` | epochs and steps             | `loss 0.3`, `lr=1e-3`, … |
+| convention                      | position                     | metrics                  |
+| ------------------------------- | ---------------------------- | ------------------------ |
+| tqdm: Hugging Face's Trainer    | the bar that began first     | postfix: `name=value`    |
+| Lightning: a bar `Epoch 3`      | the step; no number of steps | postfix: `name=value`    |
+| Keras: `Epoch 3/10`, then a bar | epochs and steps             | ` - name: value`         |
+|   of one epoch                  |                              |                          |
+| a dict (Hugging Face)           |                              | `'name': value`          |
+| `Epoch 3/10, step 45/100`, or   | epochs and steps             | `loss 0.3`, `lr=1e-3`, … |
+|   `iteration 10/500`            |                              |                          |
 
 Bars of downloads, evaluations and the like, and full bars, are no progress. Nothing that a program
 prints raises an error, and the cost has a limit: patterns are searched in lines of bounded length.
@@ -28,33 +30,36 @@ _NUMBER = r"([-+]?(?:\d{1,30}\.?\d{0,30}|\.\d{1,30})(?:[eE][-+]?\d{1,4})?)(?!\.?
 _BAR = re.compile(
     r"\d{1,3}%\|[^|]{0,300}\|\s{0,20}(\d{1,15})/(\d{1,15}) \[((?:\d{1,6}:)?\d{1,4}:\d\d)<(.{0,500})"
 )
-_OPEN_BAR = re.compile(
-    r"\|\s{0,20}\d{1,15}/\? \[(.{0,500})"
-)  # Lightning, until the end of the epoch that was resumed
+_OPEN_BAR = re.compile(r"\|\s{0,20}\d{1,15}/\? \[(.{0,500})")
+"""A bar without a number of steps, as Lightning prints it until the end of a resumed epoch."""
 _NO_TRAINING = re.compile(
-    r"(?i)download|\bmap\b|filter|generating|loading|tokeniz|fetch|resolv|sav|upload|extract|unpack|eval|val\b|valid"
-    r"|test|predict|sanity|infer|warm"
+    r"(?i)download|\bmap\b|filter|generating|loading|tokeniz|fetch|resolv|sav|upload|extract|unpack"
+    r"|eval|val\b|valid|test|predict|sanity|infer|warm"
 )
 _KERAS = re.compile(r"\s{0,20}(\d{1,15})/(\d{1,15})\s{1,4}[━\[]")
 _EPOCH = re.compile(r"(?i)\bepochs?[\s:=\[(#]{0,4}(\d{1,9})(?:\s?(?:/|of)\s?(\d{1,9}))?")
 _STEP = re.compile(
-    r"(?i)\b(?:global_?)?(?:steps?|iter|iters|iterations?|batch(?=[\s\[]{1,4}\d{1,16}\s?/))\b[\s:=\[(#]{0,12}(\d{1,16})"
-    r"(?:\s{0,12}(?:/|of)\s{0,12}(\d{1,16}))?(?![\w.])"
+    r"(?i)\b(?:global_?)?"
+    r"(?:steps?|iter|iters|iterations?|batch(?=[\s\[]{1,4}\d{1,16}\s?/))\b"
+    r"[\s:=\[(#]{0,12}(\d{1,16})(?:\s{0,12}(?:/|of)\s{0,12}(\d{1,16}))?(?![\w.])"
 )
 _POSTFIX = re.compile(rf"([A-Za-z][\w/.-]{{0,60}})={_NUMBER}")
 _AFTER_BAR = re.compile(rf" - ([A-Za-z][\w/.]{{0,60}}): {_NUMBER}")
 _IN_DICT = re.compile(rf"'([^']{{1,60}})': '?{_NUMBER}")
 _COMMON = re.compile(
-    r"(?i)(?<![\w/])((?:(?:train(?:ing)?|val(?:id(?:ation)?)?|eval|test|lm|total|avg|average|running|mean) "
+    r"(?i)(?<![\w/])("
+    r"(?:(?:train(?:ing)?|val(?:id(?:ation)?)?|eval|test|lm|total|avg|average|running|mean) "
     r"|[a-z]\w{0,40}[_/])?"
-    r"(?:loss|acc|accuracy|perplexity|ppl|lr|learning[_ ]rate|grad[_"
-    r" ]norm|reward|auc|f1|mae|mse|rmse))"
+    r"(?:loss|acc|accuracy|perplexity|ppl|lr|learning[_ ]rate|grad[_ ]norm|reward|auc|f1|mae|mse"
+    r"|rmse))"
     rf"\s{{0,3}}[:=]?\s{{0,3}}{_NUMBER}"
 )
 _NO_METRIC = frozenset({"v_num"})  # Lightning's number of the run
 
 
 class _Count(NamedTuple):
+    """Steps or epochs. Of epochs, the last one of `done` is running."""
+
     done: int
     total: int
 
@@ -67,7 +72,9 @@ class _Bar(NamedTuple):
     elapsed_s: int
     steps: _Count
     epoch: tuple[int, int | None] | None
-    """Number of the epoch that the bar is about, and of all epochs, if its name says so."""
+    """Number of the epoch that the bar is about, and how many epochs there are, as far as its name
+    says so.
+    """
 
 
 class _Position:
@@ -79,6 +86,7 @@ class _Position:
         """Steps of one epoch, which are printed after the number of that epoch."""
         self.epoch: _Count | None = None
         self.step: tuple[int, int | None] | None = None
+        """Number of the step, and of all steps if it is known, in a line without epochs."""
 
     def take(self, line: str) -> None:
         """Look at the line before those that were looked at."""
@@ -88,50 +96,58 @@ class _Position:
             if bar is not None and (self.bar is None or bar.elapsed_s > self.bar.elapsed_s):
                 self.bar = bar
             return
-        keras, epoch, step = _KERAS.match(line), _EPOCH.search(line), _STEP.search(line)
-        if epoch is not None and epoch[2] and self.epoch is None:
+        keras = _KERAS.match(line)
+        epoch = _EPOCH.search(line)
+        step = _STEP.search(line)
+        has_epochs = epoch is not None and epoch[2] is not None
+        if epoch is not None and has_epochs and self.epoch is None:
             count = _Count(int(epoch[1]), int(epoch[2]))
             self.epoch = count if count.makes_sense else None
-        within = keras or (
-            step if epoch is not None and epoch[2] and step is not None and step[2] else None
-        )
-        if within is not None:
-            count = _Count(int(within[1]), int(within[2]))
+        within_epoch = keras
+        if within_epoch is None and has_epochs and step is not None and step[2]:
+            within_epoch = step
+        if within_epoch is not None:
+            count = _Count(int(within_epoch[1]), int(within_epoch[2]))
+            # If a later line named an epoch already, a bar of Keras belongs to an earlier epoch.
             is_newest = self.inner is None and (keras is None or self.epoch is None)
-            self.inner = count if is_newest and count.makes_sense else self.inner
+            if is_newest and count.makes_sense:
+                self.inner = count
         elif step is not None and self.step is None:
-            self.step = int(step[1]), int(step[2]) if step[2] else None
+            self.step = (int(step[1]), int(step[2]) if step[2] else None)
 
     def reading(self, metrics: list[tuple[str, str]]) -> Reading:
-        bar, epoch, inner = self.bar, self.epoch, self.inner
+        """Return the position that the lines show, and these metrics."""
+        bar = self.bar
+        epoch = self.epoch
+        inner = self.inner
         if bar is not None and bar.epoch is not None:
             number, total = bar.epoch
             if total is None:  # Lightning counts from 0
                 return Reading.of_steps(number * bar.steps.total + bar.steps.done, None, metrics)
-            epoch, inner = _Count(number, total), bar.steps
+            epoch = _Count(number, total)
+            inner = bar.steps
         elif bar is not None and (epoch is None or bar.steps.total == epoch.total):
-            return Reading.of_steps(*bar.steps, metrics)
+            return Reading.of_steps(bar.steps.done, bar.steps.total, metrics)  # of the whole job
         elif bar is not None:
             inner = bar.steps
+        completed = max(epoch.done - 1, 0) if epoch is not None else 0  # the last one is running
         if epoch is not None and inner is not None:
-            before = max(epoch.done - 1, 0) * inner.total
+            before = completed * inner.total
             return Reading.of_steps(before + inner.done, epoch.total * inner.total, metrics)
         if inner is not None:
-            return Reading.of_steps(*inner, metrics)
+            return Reading.of_steps(inner.done, inner.total, metrics)
         step, steps = self.step or (None, None)
-        share = max(epoch.done - 1, 0) / epoch.total if epoch is not None else None
+        share = completed / epoch.total if epoch is not None else None
         return Reading.of_steps(step, steps, metrics, share)
 
 
 def read_printed(text: str) -> Reading:
     """Return what the end of an output says. `text` begins with a whole line."""
-    lines = [
-        line[:LINE_CHARS_MAX]
-        for line in re.split(r"[\r\n]+", _ESCAPE.sub("", text[-TEXT_CHARS_MAX:]))
-    ]
+    plain_text = _ESCAPE.sub("", text[-TEXT_CHARS_MAX:])
     position = _Position()
     metrics: dict[str, str] = {}
-    for line in reversed(lines):
+    for whole_line in reversed(re.split(r"[\r\n]+", plain_text)):
+        line = whole_line[:LINE_CHARS_MAX]
         position.take(line)
         for name, value in _metrics(line):
             metrics.setdefault(name, value)
@@ -140,18 +156,20 @@ def read_printed(text: str) -> Reading:
 
 def _parse_bar(name: str, match: re.Match[str]) -> _Bar | None:
     """Return tqdm's bar; None if it is no progress."""
-    count, epoch = _Count(int(match[1]), int(match[2])), _EPOCH.search(name)
-    numbers = (int(epoch[1]), int(epoch[2]) if epoch[2] else None) if epoch is not None else None
-    if (
-        not count.makes_sense
-        or _NO_TRAINING.search(name)
-        or (count.done == count.total and numbers is None)
-    ):
+    steps = _Count(int(match[1]), int(match[2]))
+    if not steps.makes_sense or _NO_TRAINING.search(name):
         return None
+    epoch = None
+    named_epoch = _EPOCH.search(name)
+    if named_epoch is not None:
+        epochs = int(named_epoch[2]) if named_epoch[2] else None
+        epoch = (int(named_epoch[1]), epochs)
+    if steps.done == steps.total and epoch is None:
+        return None  # a full bar is no progress, except for that of an epoch
     elapsed_s = 0
     for part in match[3].split(":"):
         elapsed_s = elapsed_s * 60 + int(part)
-    return _Bar(elapsed_s, count, numbers)
+    return _Bar(elapsed_s, steps, epoch)
 
 
 def _metrics(line: str) -> Iterator[tuple[str, str]]:

@@ -2,7 +2,9 @@
 to it unasked.
 
     POST KUBEFLOW_TRAINER_SERVER_URL   Authorization: Bearer TOKEN, at most 64 KiB
-    {"trainerStatus": {"progressPercentage": 41, "metrics": [{"name": "current_step", "value": "123"}, …]}}  → 200
+    {"trainerStatus": {
+        "progressPercentage": 41,
+        "metrics": [{"name": "current_step", "value": "123"}, …]}}   → 200
 
 One connection is served at a time, so that a program cannot use up the agent's memory or threads.
 Source: KEP-2779 and pkg/statusserver of kubeflow/trainer.
@@ -26,7 +28,8 @@ from trainmaster.agent.model.reading import Reading, finite
 BODY_BYTES_MAX = 1 << 16
 METRICS_READ_MAX = 256  # Source: the SDK's own limit
 SILENT_S = 5.0  # after which a connection is closed
-URL_VARIABLE, TOKEN_VARIABLE = "KUBEFLOW_TRAINER_SERVER_URL", "KUBEFLOW_TRAINER_SERVER_TOKEN"
+URL_VARIABLE = "KUBEFLOW_TRAINER_SERVER_URL"
+TOKEN_VARIABLE = "KUBEFLOW_TRAINER_SERVER_TOKEN"  # noqa: S105 - the name of a variable
 TOKEN_NAME = "token"  # noqa: S105 - the name of a file
 
 
@@ -72,17 +75,12 @@ class StatusServer:
         self, headers: Message, read: Callable[[int], bytes], take: Callable[[Reading], None]
     ) -> HTTPStatus:
         """Handle one report, and return the status of the response."""
-        given = headers.get("Authorization") or ""
-        if not hmac.compare_digest(
-            given.encode("utf-8", "replace"), f"Bearer {self._token}".encode()
-        ):
+        given = (headers.get("Authorization") or "").encode("utf-8", "replace")
+        if not hmac.compare_digest(given, f"Bearer {self._token}".encode()):
             return HTTPStatus.UNAUTHORIZED
         length = headers.get("Content-Length") or ""
-        if (
-            not length.isdecimal()
-            or len(length) > len(str(BODY_BYTES_MAX))
-            or int(length) > BODY_BYTES_MAX
-        ):
+        is_short = length.isdecimal() and len(length) <= len(str(BODY_BYTES_MAX))
+        if not is_short or int(length) > BODY_BYTES_MAX:
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
         try:
             take(parse_status(json.loads(read(int(length)))))
@@ -102,14 +100,10 @@ def parse_status(body: Any) -> Reading:
     Raises KeyError, TypeError or AttributeError if it has another form.
     """
     status = body["trainerStatus"]
-    pairs = [
-        (str(one["name"]), one["value"]) for one in (status.get("metrics") or ())[:METRICS_READ_MAX]
-    ]
-    named = dict(pairs)
+    reported = (status.get("metrics") or ())[:METRICS_READ_MAX]
+    metrics = {str(metric["name"]): metric["value"] for metric in reported}
+    step = metrics.pop("current_step", None)
+    steps = metrics.pop("total_steps", None)
     percent = finite(status.get("progressPercentage"))
-    return Reading.of_steps(
-        named.pop("current_step", None),
-        named.pop("total_steps", None),
-        named.items(),
-        None if percent is None else percent / 100,
-    )
+    share = None if percent is None else percent / 100
+    return Reading.of_steps(step, steps, metrics.items(), share)

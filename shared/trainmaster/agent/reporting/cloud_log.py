@@ -1,7 +1,7 @@
 """A copy of the VM's console in Cloud Logging, with the labels that AI Platform Training used.
 
-    Console ── put ──► LogBuffer ── after a second, or a full batch ──► entries:write, repeated
-    until it is accepted
+    Console ── put ──► LogBuffer ── after a second, or a full batch ──► entries:write,
+                                                                   repeated until it is accepted
 
 Training never waits for the copy. If Cloud Logging does not answer, the oldest lines are dropped,
 and a log entry states their number. The entries stay in order and are stored once: the times of a
@@ -122,7 +122,7 @@ class CloudLog:
         self._sending = False
         self._flushing = 0  # calls of `flush` that wait
         self._flushes = 0  # calls of `flush` so far
-        self._failures = 0
+        self._failures = 0  # tries that failed so far
 
     def put(self, stream: Stream, lines: bytes) -> None:
         self._buffer.put(self._incarnation_key(), stream, lines)
@@ -134,14 +134,16 @@ class CloudLog:
         """
         changed = self._buffer.changed
         with changed:
-            failures = self._failures
+            failures_before = self._failures
+
+            def is_over() -> bool:
+                is_accepted = self._buffer.is_empty and not self._sending
+                return is_accepted or self._failures > failures_before
+
             self._flushing += 1
             self._flushes += 1
             changed.notify_all()
-            changed.wait_for(
-                lambda: (self._buffer.is_empty and not self._sending) or self._failures > failures,
-                timeout,
-            )
+            changed.wait_for(is_over, timeout)
             self._flushing -= 1
 
     def run(self) -> NoReturn:
@@ -180,7 +182,10 @@ class CloudLog:
                 return
 
     def _wait_after_failure(self, flushes: int, wait: float) -> None:
-        """Wait `wait` seconds, or until `flush` is called: it gets one try at once."""
+        """Wait `wait` seconds, or until the next call of `flush`, which gets one try at once.
+
+        `flushes`: calls of `flush` before the try that failed.
+        """
         with self._buffer.changed:
             self._failures += 1
             self._buffer.changed.notify_all()
@@ -210,11 +215,10 @@ class CloudLog:
             "partialSuccess": True,
             "entries": entries,
         }
+        text = json.dumps(request, ensure_ascii=False, separators=(",", ":"))
         # JSON may contain a lone surrogate, but UTF-8 may not: it would make the whole request
         # invalid.
-        return json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode(
-            "utf-8", "replace"
-        )
+        return text.encode("utf-8", "replace")
 
     def _entries(self, lines: Sequence[Line], lost: LostLines | None) -> list[object]:
         entries: list[object] = [self._entry(line) for line in lines]

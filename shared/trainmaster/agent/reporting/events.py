@@ -15,11 +15,11 @@ from trainmaster.agent.reporting.publisher import Event, Outbox, Publisher
 from trainmaster.agent.reporting.serial_console import Console
 
 VERSION = 1
-EXIT_REPEATS_S = (
-    600.0,
-    600.0,
-)  # first and longest time between repeats: a replica waits idle for the answer
-RUNNING_REPEATS_S = (600.0, 21_600.0)  # a program that runs is well without an answer
+
+# The first and the longest time between two repeats of an event that no directive has answered.
+NO_REPEATS_S = (0.0, 0.0)
+EXIT_REPEATS_S = (600.0, 600.0)  # a replica waits idle for the answer
+RUNNING_REPEATS_S = (600.0, 21_600.0)  # a program that runs needs no answer
 HELD_REPEATS_S = (20.0, 600.0)  # all members of a gang wait for the last vm-ready
 
 
@@ -56,8 +56,11 @@ class EventReporter:
 
         `ended`: how the previous program ended; `is_held`: the program does not start yet.
         """
-        details = {"agent_started_at": self._started_at, **({"ended": ended} if ended else {})}
-        details.update({"finding": self.finding} if self.finding else {})
+        details: dict[str, object] = {"agent_started_at": self._started_at}
+        if ended:
+            details["ended"] = ended
+        if self.finding:
+            details["finding"] = self.finding
         repeats_s = HELD_REPEATS_S if is_held else RUNNING_REPEATS_S
         self._incarnation_events.put(self._event("vm_ready", key, details, accepted, repeats_s))
 
@@ -79,7 +82,8 @@ class EventReporter:
     ) -> None:
         """Report that the end of this VM is announced, and that the members of its round save.
 
-        It names when the VM is given up, and the members that did not answer.
+        `gives_up_s`: time until the VM is given up. `unanswered`: numbers of the members that did
+        not answer the request to save.
         """
         details = {
             "cause": "notice",
@@ -109,7 +113,7 @@ class EventReporter:
         key: IncarnationKey,
         details: Mapping[str, object],
         accepted: Callable[[], None],
-        repeats_s: tuple[float, float] = (0.0, 0.0),
+        repeats_s: tuple[float, float] = NO_REPEATS_S,
     ) -> Event:
         config = self._identity.config
         body: dict[str, object] = {

@@ -31,8 +31,8 @@ class Heartbeat:
     ) -> None:
         """`is_stuck`: whether the VM can neither run nor end a program.
 
-        Then no sign is written, so that the VM is replaced. `write_point` writes the point of this
-        time, and raises HttpError; None: metrics are off.
+        Then no sign is written, so that the VM is replaced. `write_point` writes the point of a
+        time in RFC 3339, and raises HttpError; None: metrics are off.
         """
         self._metadata = metadata
         self._inbox = inbox
@@ -50,8 +50,10 @@ class Heartbeat:
         self._inbox.post_later(self._interval_s, self.beat)
 
     def _write(self) -> None:
-        """An image or an organization may forbid guest attributes, and an account may lack the role
-        to write metrics: each is reported once, and the agent continues.
+        """Write both signs.
+
+        An image or an organization may forbid guest attributes, and an account may lack the role to
+        write metrics: each is reported once, and the agent continues.
         """
         at = ""
         try:

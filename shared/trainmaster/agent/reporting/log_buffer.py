@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from trainmaster.agent.model.vm_config import IncarnationKey
@@ -18,12 +18,10 @@ from trainmaster.agent.reporting.serial_console import Stream
 
 BUFFER_BYTES_MAX = 32 << 20
 BATCH_LINES_MAX = 1000
-BATCH_BYTES_MAX = (
-    1_200_000  # at worst six times as much in JSON. Source: Cloud Logging accepts requests of 10 MB
-)
-LINE_BYTES_MAX = (
-    200 << 10
-)  # longer lines are split. Source: Cloud Logging accepts entries of 256 KB
+BATCH_BYTES_MAX = 1_200_000
+"""At worst six times as much in JSON. Source: Cloud Logging accepts requests of 10 MB."""
+LINE_BYTES_MAX = 200 << 10
+"""Longer lines are split. Source: Cloud Logging accepts entries of 256 KB."""
 
 STEP_NS = 10
 """Least distance between the times of two lines.
@@ -103,7 +101,8 @@ class LogBuffer:
         the last call.
         """
         with self.changed:
-            lost, self._lost = self._lost, None
+            lost = self._lost
+            self._lost = None
             batch: list[Line] = []
             size = 0
             while self._chunks and len(batch) < BATCH_LINES_MAX and size < BATCH_BYTES_MAX:
@@ -117,25 +116,21 @@ class LogBuffer:
 
         Return how many bytes were moved.
         """
-        used = number = 0
-        for number, line in enumerate(chunk.lines.split(b"\n")[:-1]):
-            if len(batch) >= BATCH_LINES_MAX or used >= bytes_max:
+        moved_bytes = 0
+        at_ns = chunk.first_ns
+        for line in chunk.lines.split(b"\n")[:-1]:
+            if len(batch) >= BATCH_LINES_MAX or moved_bytes >= bytes_max:
                 break
-            at_ns = chunk.first_ns + number * STEP_NS
             for offset_ns, start in enumerate(range(0, max(len(line), 1), LINE_BYTES_MAX)):
                 piece = line[start : start + LINE_BYTES_MAX]
                 batch.append(Line(at_ns + offset_ns, chunk.incarnation_key, chunk.stream, piece))
-            used += len(line) + 1
-        if used < len(chunk.lines):
-            rest = Chunk(
-                chunk.first_ns + number * STEP_NS,
-                chunk.incarnation_key,
-                chunk.stream,
-                chunk.lines[used:],
-            )
+            moved_bytes += len(line) + 1
+            at_ns += STEP_NS
+        if moved_bytes < len(chunk.lines):
+            rest = replace(chunk, first_ns=at_ns, lines=chunk.lines[moved_bytes:])
             self._chunks.appendleft(rest)
             self._count(rest, 1)
-        return used
+        return moved_bytes
 
     def record_loss(self, count: int, at_ns: int, why: str) -> None:
         """Count lost lines. The next batch returns them."""
@@ -149,5 +144,6 @@ class LogBuffer:
         self.record_loss(oldest.count, oldest.first_ns, "Cloud Logging did not accept them in time")
 
     def _count(self, chunk: Chunk, sign: int) -> None:
+        """Count a chunk that was added (1) or removed (-1)."""
         self._bytes += sign * len(chunk.lines)
         self._lines += sign * chunk.count

@@ -17,23 +17,26 @@ from trainmaster.agent.reporting.serial_console import Stream
 
 SECOND_NS = 1_000_000_000
 
-# Source: LogSeverity of the API; the last four are the names that Python's logging and other
-# libraries use.
+# Source: LogSeverity of the API.
+_API_SEVERITIES = (
+    "DEFAULT",
+    "DEBUG",
+    "INFO",
+    "NOTICE",
+    "WARNING",
+    "ERROR",
+    "CRITICAL",
+    "ALERT",
+    "EMERGENCY",
+)
 SEVERITIES = {
-    name: name
-    for name in (
-        "DEFAULT",
-        "DEBUG",
-        "INFO",
-        "NOTICE",
-        "WARNING",
-        "ERROR",
-        "CRITICAL",
-        "ALERT",
-        "EMERGENCY",
-    )
+    **{name: name for name in _API_SEVERITIES},
+    # The names that Python's logging and other libraries use.
+    "NOTSET": "DEFAULT",
+    "WARN": "WARNING",
+    "FATAL": "CRITICAL",
+    "SEVERE": "ERROR",
 }
-SEVERITIES.update({"NOTSET": "DEFAULT", "WARN": "WARNING", "FATAL": "CRITICAL", "SEVERE": "ERROR"})
 
 # Python's logging and TensorFlow print everything to standard error. A line there that begins with
 # a level has that severity; any other line there is an error. Vertex AI treats all of standard
@@ -48,8 +51,8 @@ _LEVEL = re.compile(
 
 
 def visible_text(line: str) -> str:
-    """Return the part of a line that a terminal shows in the end: progress bars overwrite
-    themselves.
+    """Return the part of a line that a terminal shows in the end: that after the last carriage
+    return, with which progress bars overwrite themselves.
     """
     return line.rstrip("\r").rpartition("\r")[2]
 
@@ -57,7 +60,7 @@ def visible_text(line: str) -> str:
 def entry_of(text: str, stream: Stream) -> dict[str, Any]:
     """Return `jsonPayload` and `severity` of the entry.
 
-    Text with a carriage return is progress, and no error, unless a traceback begins behind it.
+    Text with a carriage return is a progress bar, and no error, unless a traceback begins after it.
     """
     line = visible_text(text)
     is_progress = "\r" in text and not text.endswith("Traceback (most recent call last):")
@@ -70,8 +73,8 @@ def entry_of(text: str, stream: Stream) -> dict[str, Any]:
 
 
 def _parse_payload(line: str) -> dict[str, Any] | None:
-    """Return the JSON object that the line holds, with its message as text; None if it
-    holds none.
+    """Return the JSON object that the line holds, with its message as text; None if it holds
+    none.
     """
     try:
         payload = json.loads(line, parse_constant=_reject_constant)

@@ -20,11 +20,12 @@ from trainmaster.agent.google_http.metadata_server import MetadataServer
 from trainmaster.agent.model.vm_config import IncarnationKey
 from trainmaster.agent.reporting.serial_console import Console
 
-ATTRIBUTE_BYTES = (
-    1024  # Source: Pub/Sub's limits, "Attribute value size"; a VM's identity token is longer
-)
+ATTRIBUTE_BYTES = 1024
+"""Source: Pub/Sub's limits, "Attribute value size". A VM's identity token is longer."""
+LOG_FLUSH_S = 3.0
+"""For the log before an exit is published; a shutdown leaves time for both."""
+RETRY_MAX_S = 30.0
 _JITTER = random.Random()  # noqa: S311 - jitter need not be secret
-LOG_FLUSH_S = 3.0  # for the log before an exit is published; a shutdown leaves time for both
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Event:
     """Time until the event is repeated, unless a directive has answered it; 0: it is not repeated.
     """
     repeat_max_s: float = 0.0
-    """The longest time between two repeats. Each is twice as long as the one before."""
+    """The longest time between two repeats. Each time is twice as long as the one before."""
 
 
 class Publisher:
@@ -80,13 +81,11 @@ class Publisher:
 
 def split_token(token: str) -> dict[str, str]:
     """Split a token into as many attributes as it takes: `identity`, `identity-2`, …"""
-    pieces = [
-        token[start : start + ATTRIBUTE_BYTES] for start in range(0, len(token), ATTRIBUTE_BYTES)
-    ]
-    return {
-        "identity" if number == 1 else f"identity-{number}": piece
-        for number, piece in enumerate(pieces, start=1)
-    }
+    attributes: dict[str, str] = {}
+    for start in range(0, len(token), ATTRIBUTE_BYTES):
+        name = f"identity-{len(attributes) + 1}" if attributes else "identity"
+        attributes[name] = token[start : start + ATTRIBUTE_BYTES]
+    return attributes
 
 
 class Outbox:
@@ -136,7 +135,7 @@ class Outbox:
 
     def run(self) -> NoReturn:
         """Publish without end, in its own thread."""
-        waits = backoffs(30.0)
+        waits = backoffs(RETRY_MAX_S)
         while True:
             head = self._next_event()
             if head is None:
@@ -147,31 +146,35 @@ class Outbox:
             try:
                 self._publisher.publish(head)
             except HttpError as error:
-                wait = next(waits)
-                self._console.log(
-                    f"Publishing to {head.topic} failed ({error}); trying again in {wait:.1f} s."
-                )
-                with self._changed:
-                    if self._events and self._events[0] is head:
-                        if error.status == HTTPStatus.BAD_REQUEST:
-                            self._events.rotate(
-                                -1
-                            )  # refused for what it contains: it must not block later events
-                        self._changed.wait(wait)
-                continue
-            waits = backoffs(30.0)
-            # Before the event leaves the queue: when `flush` returns, `accepted` has been called.
-            head.accepted()
-            with self._changed:
-                if head in self._events:
-                    self._events.remove(head)
-                    self._latest = head
-                    self._repeats = (
-                        repeat_intervals(head.repeat_s, head.repeat_max_s)
-                        if head.repeat_s
-                        else iter(())
-                    )
-                self._changed.notify_all()
+                self._wait_after_failure(head, error, next(waits))
+            else:
+                waits = backoffs(RETRY_MAX_S)
+                self._on_accepted(head)
+
+    def _wait_after_failure(self, head: Event, error: HttpError, wait_s: float) -> None:
+        self._console.log(
+            f"Publishing to {head.topic} failed ({error}); trying again in {wait_s:.1f} s."
+        )
+        with self._changed:
+            is_dropped = not self._events or self._events[0] is not head
+            if is_dropped:
+                return
+            if error.status == HTTPStatus.BAD_REQUEST:
+                # Refused for what it contains: move it to the end, so that later events pass.
+                self._events.rotate(-1)
+            self._changed.wait(wait_s)
+
+    def _on_accepted(self, event: Event) -> None:
+        # Before the event leaves the queue: when `flush` returns, `accepted` has been called.
+        event.accepted()
+        with self._changed:
+            if event in self._events:
+                self._events.remove(event)
+                self._latest = event
+                self._repeats = iter(())
+                if event.repeat_s:
+                    self._repeats = repeat_intervals(event.repeat_s, event.repeat_max_s)
+            self._changed.notify_all()
 
     def _next_event(self) -> Event | None:
         """Wait for an event. None: it is time to repeat the latest one."""
@@ -200,8 +203,8 @@ class Outbox:
 
 
 def repeat_intervals(first_s: float, max_s: float) -> Iterator[float]:
-    """Yield the times between repeats without end, with jitter, so that VMs do not
-    repeat in step.
+    """Yield the times between repeats without end, with jitter, so that VMs do not repeat in
+    step.
     """
     wait = first_s
     while True:

@@ -30,12 +30,10 @@ class LogSink(Protocol):
         """
 
 
-LINE_MAX = 60 << 10
-"""In bytes.
-
-Longer lines are broken: Google's runner of startup scripts, which reads the agent's stdout, stops
-reading for good at a line of 64 KiB. A progress bar is one line until its end. Source: issues 149
-and 215 of GoogleCloudPlatform/guest-agent.
+LINE_BYTES_MAX = 60 << 10
+"""Longer lines are broken: Google's runner of startup scripts, which reads the agent's stdout,
+stops reading for good at a line of 64 KiB. A progress bar is one line until its end. Source: issues
+149 and 215 of GoogleCloudPlatform/guest-agent.
 """
 
 
@@ -88,11 +86,10 @@ class Console:
 
 
 def _break_long_lines(lines: bytes) -> bytes:
-    if len(lines) <= LINE_MAX:
+    if len(lines) <= LINE_BYTES_MAX:
         return lines
-    pieces = (
-        line[start : start + LINE_MAX]
-        for line in lines.split(b"\n")[:-1]
-        for start in range(0, max(len(line), 1), LINE_MAX)
-    )
-    return b"".join(piece + b"\n" for piece in pieces)
+    broken = bytearray()
+    for line in lines.split(b"\n")[:-1]:
+        for start in range(0, max(len(line), 1), LINE_BYTES_MAX):  # an empty line is one piece
+            broken += line[start : start + LINE_BYTES_MAX] + b"\n"
+    return bytes(broken)

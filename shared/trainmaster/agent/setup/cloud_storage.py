@@ -61,8 +61,8 @@ class StorageReader:
         self._retrier.call(f"download {source}", "DownloadError", call)
 
     def read_range(self, uri: str, start: int, length: int) -> bytes:
-        """Return up to `length` bytes of an object from `start` on; none if the object
-        is shorter.
+        """Return up to `length` bytes of an object from `start` on; none if the object is
+        shorter.
         """
         bucket, name = split_uri(uri)
         path = f"/storage/v1/b/{_quote(bucket)}/o/{_quote(name)}?alt=media"
@@ -101,10 +101,9 @@ class StorageReader:
             page = self._retrier.call(
                 f"list {folder}", "DownloadError", functools.partial(self._get_page, path)
             )
-            objects += [
-                StoredObject(f"gs://{bucket}/{item['name']}", item["updated"], int(item["size"]))
-                for item in page.get("items", ())
-            ]
+            for item in page.get("items", ()):
+                uri = f"gs://{bucket}/{item['name']}"
+                objects.append(StoredObject(uri, item["updated"], int(item["size"])))
             token = page.get("nextPageToken", "")
             if not token:
                 return objects

@@ -26,16 +26,19 @@ FRAMEWORKS = (
         "tf-nightly",
     ),
     ("xgboost", "xgboost-cpu"),
-    *(
-        (name,)
-        for name in ("torch", "torchvision", "torchaudio", "torch-xla", "jax", "jaxlib", "libtpu")
-    ),
+    ("torch",),
+    ("torchvision",),
+    ("torchaudio",),
+    ("torch-xla",),
+    ("jax",),
+    ("jaxlib",),
+    ("libtpu",),
 )
 """Names of each framework's distributions, as PEP 503 normalizes them."""
 
 
 def normalize(name: str) -> str:
-    """Source: PEP 503."""
+    """Return the normalized name of a distribution. Source: PEP 503."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -53,36 +56,37 @@ def versions_to_keep(installed: Mapping[str, str]) -> dict[str, str]:
     kept: dict[str, str] = {}
     for names in FRAMEWORKS:
         present = [name for name in names if name in installed and not name.endswith("-cpu")]
-        kept.update({name: installed.get(name, installed[present[0]]) for name in names if present})
+        if not present:
+            continue
+        version = installed[present[0]]
+        for name in names:
+            kept[name] = installed.get(name, version)
     return kept
 
 
 def keep_builds(folder: Path) -> Sequence[str]:
-    """Record the other names of the installed frameworks.
-
-    Return pip's options that keep all of them.
+    """Record the other names of the installed frameworks, and return the options with which pip
+    keeps all of them.
 
     `folder`: where the file of constraints is written. May be repeated.
     """
     from importlib import metadata
 
-    path = [
-        site.getusersitepackages(),
-        *sys.path,
-    ]  # Python adds the former only if it exists at the start
-    found = [(item.metadata["Name"], item.version) for item in metadata.distributions(path=path)]
-    installed = {normalize(name): version for name, version in reversed(found) if name}
+    user_site = site.getusersitepackages()
+    installed: dict[str, str] = {}
+    # Python has added the user site to its path only if that existed when Python started.
+    for distribution in metadata.distributions(path=[user_site, *sys.path]):
+        name = distribution.metadata["Name"]
+        if name:  # the first of two distributions with one name is the one that is imported
+            installed.setdefault(normalize(name), distribution.version)
     kept = versions_to_keep(installed)
     for name in kept.keys() - installed.keys():
-        record = (
-            Path(site.getusersitepackages()) / f"{name.replace('-', '_')}-{kept[name]}.dist-info"
-        )
+        record = Path(user_site) / f"{name.replace('-', '_')}-{kept[name]}.dist-info"
         record.mkdir(parents=True, exist_ok=True)
         text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {kept[name]}\n"
         (record / "METADATA").write_text(text, encoding="utf-8")
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "frameworks.txt"
-    file.write_text(
-        "".join(f"{name}=={version}\n" for name, version in sorted(kept.items())), encoding="utf-8"
-    )
+    constraints = [f"{name}=={version}\n" for name, version in sorted(kept.items())]
+    file.write_text("".join(constraints), encoding="utf-8")
     return ["--constraint", str(file)] if kept else []

@@ -43,15 +43,24 @@ POINT = Path("/gcs")
 KEY = "instance/attributes/trainmaster-gcsfuse"
 """Address of the program gcsfuse in Cloud Storage, `gs://BUCKET/tools/SHA256/gcsfuse`."""
 OPTIONS = (
-    *("--foreground", "--log-format=text", "--implicit-dirs", "-o", "allow_other"),
-    *("--file-mode=666", "--dir-mode=777", "--rename-dir-limit=100000"),
+    "--foreground",
+    "--log-format=text",
+    "--implicit-dirs",
+    "-o",
+    "allow_other",
+    "--file-mode=666",
+    "--dir-mode=777",
+    "--rename-dir-limit=100000",
     # gcsfuse caches metadata for ever on large machines: workers would not see the chief's next
     # checkpoint. Source: gcsfuse's docs/semantics.md, "Stat-cache TTL".
-    *("--metadata-cache-ttl-secs=60", "--metadata-cache-negative-ttl-secs=0"),
+    "--metadata-cache-ttl-secs=60",
+    "--metadata-cache-negative-ttl-secs=0",
 )
 MOUNT_S = 60.0
 UPLOAD_S = 900.0  # from the program's end to the end of its last upload
-MS_RDONLY, MNT_DETACH = 1, 2  # Source: linux/mount.h, sys/mount.h
+LOG_LINES_KEPT = 3  # for the message of a mount that fails
+MS_RDONLY = 1  # Source: linux/mount.h
+MNT_DETACH = 2  # Source: sys/mount.h
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _UPLOAD_FAILED = re.compile(r"severity=ERROR .*\b(Write|Flush|Sync|Release)File(Handle)?(Op)?\b")
 """Source: gcsfuse's internal/fs/wrappers/error_mapping.go, and the error log of
@@ -121,12 +130,13 @@ class GcsMount:
     def on_death(self, end: Callable[[], None]) -> None:
         """Call `end` if gcsfuse ends while the program runs, which then can save nothing."""
         process = self._process
+        if process is None:
+            return
 
         def watch() -> None:
-            if process is not None and process.wait() is not None and process is not self._settled:
-                self._workspace.log(
-                    f"gcsfuse ended with status {process.returncode}: ending the program."
-                )
+            status = process.wait()
+            if process is not self._settled:
+                self._workspace.log(f"gcsfuse ended with status {status}: ending the program.")
                 end()
 
         threading.Thread(target=watch, daemon=True).start()
@@ -134,22 +144,14 @@ class GcsMount:
     def settle(self, program_exit: ProgramExit) -> ProgramExit:
         """Wait for the last upload of a program that has ended, and unmount.
 
-        Return its exit: as it is if all files are in their buckets, or if the program failed
-        because of one that is not; otherwise the platform's failure.
+        Return the program's exit: as it is if all files are in their buckets, or if the program
+        failed because of a file that is not; otherwise the platform's failure.
         """
         process = self._process
         if process is None:
             return program_exit
         self._settled = process
-        problem = (
-            self._unmount(process) if process.poll() is None else "gcsfuse ended before the program"
-        )
-        if process.poll() is None:
-            process.kill()
-        if process.wait() != 0:
-            problem = problem or f"gcsfuse ended with status {process.returncode}"
-        if self._reader is not None:
-            self._reader.join()
+        problem = self._end_gcsfuse(process)
         if not problem and self._errors and program_exit.exit_status == 0:
             problem = (
                 "the program ended with status 0, but gcsfuse could not save a file:"
@@ -165,16 +167,33 @@ class GcsMount:
             program_exit, exit_status=None, signal=None, error=error, tail=message, cause="setup"
         )
 
+    def _end_gcsfuse(self, process: subprocess.Popen[str]) -> str:
+        """Unmount, and wait until gcsfuse and its log have ended. Return what went wrong, or ""."""
+        if process.poll() is None:
+            problem = self._unmount(process)
+        else:
+            problem = "gcsfuse ended before the program"
+        if process.poll() is None:
+            process.kill()
+        if process.wait() != 0:
+            problem = problem or f"gcsfuse ended with status {process.returncode}"
+        if self._reader is not None:
+            self._reader.join()
+        return problem
+
     def clean_up(self) -> None:
         """End gcsfuse, also that of an earlier agent, and remove its mount.
 
         Its open files are lost.
         """
-        self._process, self._errors = None, []
-        if self._config.gcs:
-            kill_marked(self._workspace.work / "gcsfuse")
-            while is_fuse(self._point) and _LIBC.umount2(os.fsencode(self._point), MNT_DETACH) == 0:
-                pass
+        self._process = None
+        self._errors = []
+        if not self._config.gcs:
+            return
+        kill_marked(self._workspace.work / "gcsfuse")
+        while is_fuse(self._point):  # several mounts may cover each other
+            if _LIBC.umount2(os.fsencode(self._point), MNT_DETACH) != 0:
+                return
 
     def _cover(self) -> None:
         """Mount an empty read-only file system, unless the image has mounted one of its own.
@@ -185,38 +204,34 @@ class GcsMount:
             self._point.mkdir(exist_ok=True)
         except OSError:
             return  # then no program can create the folder either, or it is a file
-        if not os.path.ismount(self._point):
-            source = b"tmpfs"
-            if (
-                _LIBC.mount(
-                    source, os.fsencode(self._point), source, MS_RDONLY, b"mode=755,size=4k"
-                )
-                != 0
-            ):
-                problem = (
-                    f"cannot mount an empty file system at {self._point}:"
-                    f" {os.strerror(ctypes.get_errno())}"
-                )
-                raise new_setup_error("MountError", problem, transient=True)
+        if os.path.ismount(self._point):
+            return
+        source = kind = b"tmpfs"
+        target = os.fsencode(self._point)
+        if _LIBC.mount(source, target, kind, MS_RDONLY, b"mode=755,size=4k") != 0:
+            reason = os.strerror(ctypes.get_errno())
+            problem = f"cannot mount an empty file system at {self._point}: {reason}"
+            raise new_setup_error("MountError", problem, transient=True)
 
     def _download(self, uri: str) -> Path:
         """Return gcsfuse, verified; install the package that it needs."""
         program = self._workspace.work / "gcsfuse"
         sha256 = PurePosixPath(uri).parent.name
-        if not program.exists() or hashlib.sha256(program.read_bytes()).hexdigest() != sha256:
+        if not program.exists() or _sha256(program) != sha256:
             self._storage.download(uri, program)
-            if hashlib.sha256(program.read_bytes()).hexdigest() != sha256:
+            if _sha256(program) != sha256:
                 problem = (
                     f"{uri} does not have the SHA-256 hash in its name: its content was replaced"
                 )
                 raise new_setup_error("MountError", problem, transient=False)
         program.chmod(0o755)
-        path = self._workspace.environ.get("PATH")
-        if not self._is_emulated and not any(
-            shutil.which(name, path=path) for name in ("fusermount3", "fusermount")
-        ):
+        if not self._is_emulated and not self._has_fusermount():
             install_package("fuse3", "MountError", self._runner, self._workspace)
         return program
+
+    def _has_fusermount(self) -> bool:
+        path = self._workspace.environ.get("PATH")
+        return any(shutil.which(name, path=path) for name in ("fusermount3", "fusermount"))
 
     def _start(self, program: Path) -> None:
         """Start gcsfuse, and wait until it has mounted. Raises SetupError."""
@@ -235,9 +250,8 @@ class GcsMount:
                 start_new_session=True,
             )
         except OSError as error:  # a file for another processor, for example
-            raise new_setup_error(
-                "MountError", f"cannot start gcsfuse: {error}", transient=False
-            ) from error
+            problem = f"cannot start gcsfuse: {error}"
+            raise new_setup_error("MountError", problem, transient=False) from error
         self._reader = threading.Thread(target=self._read_log, args=(process, lines), daemon=True)
         self._reader.start()
         until = time.monotonic() + MOUNT_S
@@ -245,23 +259,22 @@ class GcsMount:
             if process.poll() is not None or time.monotonic() > until:
                 process.kill()
                 self._reader.join()
-                last = " ".join(lines[-3:]) or f"no message after {MOUNT_S:.0f} s"
-                raise new_setup_error(
-                    "MountError", f"gcsfuse cannot mount {self._point}: {last}", transient=True
-                )
+                last = " ".join(lines[-LOG_LINES_KEPT:]) or f"no message after {MOUNT_S:.0f} s"
+                problem = f"gcsfuse cannot mount {self._point}: {last}"
+                raise new_setup_error("MountError", problem, transient=True)
             time.sleep(0.02)
         self._process = process
 
     def _read_log(self, process: subprocess.Popen[str], lines: list[str]) -> None:
+        """Read gcsfuse's log until its end. `lines` gets the last lines of it."""
         assert process.stdout is not None  # noqa: S101 - it is a pipe
         for line in process.stdout:
-            del lines[:-3]
+            del lines[:-LOG_LINES_KEPT]
             lines.append(line.strip())
             if "severity=ERROR" in line or "severity=WARNING" in line:
                 self._workspace.log(f"gcsfuse: {line.strip()}")
-            if (
-                _UPLOAD_FAILED.search(line) and "unlinked" not in line
-            ):  # a deleted file has nothing to save
+            is_deleted = "unlinked" in line  # such a file has nothing to save
+            if _UPLOAD_FAILED.search(line) and not is_deleted:
                 self._errors.append(line.strip())
 
     def _unmount(self, process: subprocess.Popen[str]) -> str:
@@ -290,9 +303,15 @@ class GcsMount:
 def is_fuse(point: Path) -> bool:
     """Return whether a FUSE file system is mounted there.
 
-    It is not asked, because it may not answer.
+    Ask the kernel's table and not the file system, which may not answer.
     """
-    mounts = (
-        line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
-    )
-    return any(fields[1] == str(point) and fields[2].startswith("fuse") for fields in mounts)
+    mounts = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
+    for mount in mounts:
+        _source, target, kind, *_ = mount.split()
+        if target == str(point) and kind.startswith("fuse"):
+            return True
+    return False
+
+
+def _sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()

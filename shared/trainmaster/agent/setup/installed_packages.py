@@ -16,10 +16,10 @@ _EXTRA = re.compile(r"(?:^|\band)\s*\(?\s*extra\s*==\s*(?:'[^']*'|\"[^\"]*\")\s*
 
 
 def require_nothing(packages: Iterable[Path]) -> bool:
-    """Return whether no package of these requires another package. False if that is unknown.
+    """Return whether none of these packages requires another package; False if that is unknown.
 
-    pip 20.1 and later records which file a package was installed from (PEP 610). The answer is
-    False for older pips.
+    pip 20.1 and later record which file a package was installed from (PEP 610). With an older pip
+    it is unknown.
     """
     requirements = _requirements_by_file()
     return all(requirements.get(os.path.realpath(package)) == [] for package in packages)
@@ -49,7 +49,7 @@ def _source(record: str) -> SplitResult:
 
 
 def _needs_an_extra(requirement: str) -> bool:
-    """Return whether only an extra of the package requires it.
+    """Return whether the package has this requirement only with one of its extras.
 
     The job's packages are installed without extras.
     """

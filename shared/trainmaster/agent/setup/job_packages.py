@@ -20,6 +20,7 @@ from trainmaster.agent.workspace import Workspace
 
 # gs://BUCKET/NAME#sha256=HASH names a package by its content, and not by its generation.
 SHA256 = "sha256="
+NO_ISOLATION = "--no-build-isolation"
 
 
 class JobPackages:
@@ -76,30 +77,27 @@ class JobPackages:
     ) -> None:
         """Install the packages together. `kept`: further options of pip. Raises SetupError."""
         sources = [package for package in packages if package.suffix != ".whl"]
-        extra = (
-            ["--no-build-isolation"]
-            if sources and all(map(builds_without_isolation, sources))
-            else []
-        )
-        extra += kept
-        names = [
-            package.name if not package.name.startswith("-") else f"./{package.name}"
-            for package in packages
-        ]
-        pip_exit = self._pip.install(options, names, self._folder, extra)
-        if pip_exit.exit_status != 0 and extra == [*kept] and sources and has_setuptools():
+        is_isolated = not all(builds_without_isolation(source) for source in sources)
+        building = [NO_ISOLATION] if sources and not is_isolated else []
+        names = [_relative_name(package) for package in packages]
+        pip_exit = self._pip.install(options, names, self._folder, [*building, *kept])
+        if pip_exit.exit_status != 0 and is_isolated and has_setuptools():
             # Without a network, an isolated build cannot download its build tools. Those of the VM
             # may suffice.
             self._workspace.log("Trying again with the build tools of this VM.")
-            extra = [
-                "--no-build-isolation",
-                *(["--check-build-dependencies"] if has_check_option() else []),
-                *kept,
-            ]
-            second_exit = self._pip.install(options, names, self._folder, extra)
-            pip_exit = second_exit if second_exit.exit_status == 0 else pip_exit
+            building = [NO_ISOLATION]
+            if has_check_option():
+                building.append("--check-build-dependencies")
+            second_exit = self._pip.install(options, names, self._folder, [*building, *kept])
+            if second_exit.exit_status == 0:
+                return
         if pip_exit.exit_status != 0:
             raise pip_error(", ".join(names), pip_exit)
+
+
+def _relative_name(package: Path) -> str:
+    """Return the package's name in its folder, so that pip does not take it for an option."""
+    return f"./{package.name}" if package.name.startswith("-") else package.name
 
 
 def has_check_option() -> bool:
@@ -108,10 +106,10 @@ def has_check_option() -> bool:
     Ubuntu 22.04 has 22.0.
     """
     try:
-        major, minor = (int(part) for part in installed_version("pip").split(".")[:2])
+        version = tuple(int(part) for part in installed_version("pip").split(".")[:2])
     except ValueError:
         return False
-    return (major, minor) >= (22, 2)
+    return version >= (22, 2)
 
 
 def has_setuptools() -> bool:
@@ -119,10 +117,9 @@ def has_setuptools() -> bool:
     setuptools = importlib.util.find_spec("setuptools")
     if setuptools is None or setuptools.origin is None:
         return False
-    builds_wheels = (
-        Path(setuptools.origin).parent / "command" / "bdist_wheel.py"
-    ).exists()  # setuptools 70.1
-    return builds_wheels or importlib.util.find_spec("wheel") is not None
+    has_bdist_wheel = (Path(setuptools.origin).parent / "command" / "bdist_wheel.py").exists()
+    # Setuptools before 70.1 needs the distribution `wheel`.
+    return has_bdist_wheel or importlib.util.find_spec("wheel") is not None
 
 
 def builds_without_isolation(package: Path) -> bool:
@@ -146,6 +143,5 @@ def builds_without_isolation(package: Path) -> bool:
             return False
     except (OSError, tarfile.TarError, zipfile.BadZipFile, EOFError):
         return False  # pip's error message will explain it
-    return has_setuptools() and not any(
-        re.fullmatch(r"(\./)?([^/]+/)?pyproject\.toml", name) for name in names
-    )
+    has_pyproject = any(re.fullmatch(r"(\./)?([^/]+/)?pyproject\.toml", name) for name in names)
+    return has_setuptools() and not has_pyproject

@@ -34,11 +34,9 @@ def _image(metadata: MetadataServer) -> str:
         image = metadata.get("instance/image").strip()
     except HttpError:
         image = ""
-    return (
-        f"image {image.replace('projects/', '').replace('/global/images/', '/')}"
-        if image
-        else "unknown image"
-    )
+    if not image:
+        return "unknown image"
+    return f"image {image.replace('projects/', '').replace('/global/images/', '/')}"
 
 
 def _accelerator() -> str:

@@ -26,17 +26,14 @@ class Pip:
         self._runner = runner
         self._workspace = workspace
         self._env = {
-            **{
-                name: value
-                for name, value in workspace.environ.items()
-                if name != "PYTHONNOUSERSITE"
-            },
+            **workspace.environ,
             # The VM is the job's: newer distributions refuse --user without it.
             "PIP_BREAK_SYSTEM_PACKAGES": "1",
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             "PIP_NO_INPUT": "1",
             "PIP_ROOT_USER_ACTION": "ignore",
         }
+        self._env.pop("PYTHONNOUSERSITE", None)  # pip refuses --user with it
 
     def install(
         self, options: Sequence[str], names: Sequence[str], folder: Path, extra: Sequence[str] = ()
@@ -60,20 +57,13 @@ def pip_error(subject: str, pip_exit: ProgramExit) -> SetupError:
     """Return the error of a failed installation of `subject`, with pip's last error line."""
     # pip prints this if the network failed; any other failure is about the package.
     transient = pip_exit.signal is not None or "connection broken by" in pip_exit.tail
-    lines = [
-        line.strip()
-        for line in pip_exit.tail.splitlines()
-        if line.lstrip().startswith(("ERROR:", "error:"))
-    ]
-    lines = [
-        line for line in lines if "subprocess-exited" not in line
-    ]  # pip's headline, without information
-    how = (
-        f"status {pip_exit.exit_status}" if pip_exit.signal is None else f"signal {pip_exit.signal}"
-    )
-    message = f"cannot install {subject}: pip ended with {how}" + (
-        f": {lines[-1]}" if lines else ""
-    )
+    how = f"status {pip_exit.exit_status}"
+    if pip_exit.signal is not None:
+        how = f"signal {pip_exit.signal}"
+    message = f"cannot install {subject}: pip ended with {how}"
+    error_lines = [line for line in map(str.strip, pip_exit.tail.splitlines()) if _is_error(line)]
+    if error_lines:
+        message = f"{message}: {error_lines[-1]}"
     error = new_setup_error(
         "PackageError",
         message,
@@ -81,8 +71,11 @@ def pip_error(subject: str, pip_exit: ProgramExit) -> SetupError:
         exit_status=pip_exit.exit_status,
         tail=pip_exit.tail,
     )
-    return (
-        error
-        if pip_exit.error is None
-        else SetupError(replace(error.failure, error=pip_exit.error))
-    )
+    if pip_exit.error is None:
+        return error
+    return SetupError(replace(error.failure, error=pip_exit.error))
+
+
+def _is_error(line: str) -> bool:
+    """Return whether pip reports an error in a line, and not only its headline of one."""
+    return line.startswith(("ERROR:", "error:")) and "subprocess-exited" not in line

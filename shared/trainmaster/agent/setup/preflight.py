@@ -65,9 +65,12 @@ class Preflight:
 
     def start(self, *, is_first: bool) -> None:
         """Start the checks. `is_first`: no program has run on this VM yet."""
-        gpus, is_on = self.config.gpus, self.config.preflight != "off"
-        checks = [self._clock, self._disk] if is_first and is_on else []
-        if gpus and is_on:
+        gpus = self.config.gpus
+        is_on = self.config.preflight != "off"
+        checks: list[Callable[[], str]] = []
+        if is_on and is_first:
+            checks += [self._clock, self._disk]
+        if is_on and gpus:
             checks.append(lambda: describe_gpus(gpus, self._output(ECC), self._output(ROWS)))
             checks.append(lambda: describe_xid(self._output(("dmesg",))))
         self._found: list[str] = []
@@ -89,21 +92,23 @@ class Preflight:
         self.finding = "; ".join(self._found) if self._threads else ""
         if self.finding:
             self.workspace.log(f"This machine failed the preflight: {self.finding}.")
-        is_unfit = self.finding and self.config.preflight == "on"
-        return new_setup_error(UNFIT, self.finding, transient=True).failure if is_unfit else None
+        if not self.finding or self.config.preflight != "on":
+            return None
+        return new_setup_error(UNFIT, self.finding, transient=True).failure
 
     def _examine(self, check: Callable[[], str], found: list[str]) -> None:
-        """Make one check, in its own thread."""
+        """Make one check, in its own thread. A fault counts if it is found twice."""
         if check():
             self.pause(AGAIN_S)
-            found += filter(None, [check()])
+            fault = check()
+            if fault:
+                found.append(fault)
 
     def _output(self, command: tuple[str, ...]) -> str:
         """Return what a program prints; empty if it is missing or fails."""
         path = self.workspace.environ.get("PATH", os.defpath)
-        if (
-            EMULATED in self.workspace.environ
-        ):  # the other folders have the programs of the developer's machine
+        if EMULATED in self.workspace.environ:
+            # The other folders have the programs of the developer's machine.
             path = path.partition(os.pathsep)[0]
         program = shutil.which(command[0], path=path)
         try:
@@ -112,6 +117,7 @@ class Preflight:
             return ""
 
     def _clock(self) -> str:
+        """Return how wrong the clock is; empty if it is right, or if Google's time is unknown."""
         before = time.time()
         try:
             google = datetime.fromisoformat(self.metadata.time()).timestamp()
@@ -121,7 +127,10 @@ class Preflight:
         return f"its clock is {skew_s:.0f} s from Google's" if skew_s > SKEW_MAX_S else ""
 
     def _disk(self) -> str:
-        """A slow disk is no evidence: pip writes, too."""
+        """Return why the disk cannot be written; empty if it can.
+
+        A slow disk is no evidence: pip writes, too.
+        """
         size_mib = 1 if EMULATED in self.workspace.environ else DISK_MIB
         try:
             with tempfile.TemporaryFile(dir=self.workspace.work) as file:
@@ -136,36 +145,46 @@ class Preflight:
 
 
 def describe_gpus(expected: int, ecc: str, remapped_rows: str) -> str:
-    """Return the fault that lists of nvidia-smi show; empty: none, or unknown (`[N/A]`, or a list
-    without any GPU).
+    """Return the fault that two lists of nvidia-smi show.
+
+    Empty: no fault, or it is unknown (`[N/A]`, or a list without any GPU).
     """
     gpus = _rows(ecc)
     if gpus and len(gpus) < expected:
         return f"{len(gpus)} of {expected} GPUs answer"
-    for gpu, *values in (*gpus, *_rows(remapped_rows)):
-        if any(value.lower() == "yes" or (value.isdecimal() and int(value)) for value in values):
-            what = (
-                "uncorrected errors" if len(values) == 1 else "replacements of rows pending, failed"
-            )
-            return f"the memory of GPU {gpu} has failed ({what}: {', '.join(values)})"
+    for what, rows in (
+        ("uncorrected errors", gpus),
+        ("replacements of rows pending, failed", _rows(remapped_rows)),
+    ):
+        for gpu, *values in rows:
+            if any(_is_fault(value) for value in values):
+                return f"the memory of GPU {gpu} has failed ({what}: {', '.join(values)})"
     return ""
 
 
+def _is_fault(value: str) -> bool:
+    """Return whether a value of nvidia-smi is `Yes` or a number above 0."""
+    return value.lower() == "yes" or (value.isdecimal() and int(value) > 0)
+
+
 def describe_xid(kernel_log: str) -> str:
-    """Return what NVIDIA's driver has first logged about failed hardware since the boot; empty:
-    nothing.
+    """Return what NVIDIA's driver has first logged about failed hardware since the boot; empty if
+    it has logged nothing.
     """
-    return next(
-        (text.strip(" .") for text, xid in _XID.findall(kernel_log) if int(xid) in HARDWARE_XIDS),
-        "",
-    )
+    for text, xid in _XID.findall(kernel_log):
+        if int(xid) in HARDWARE_XIDS:
+            return str(text.strip(" ."))
+    return ""
 
 
 def _rows(listed: str) -> list[list[str]]:
-    """Return the fields of each line of CSV. Messages, which nvidia-smi prints to the same stream,
-    are left out.
+    """Return the fields of each line of CSV, of which the first one is the GPU's index or bus id.
+
+    Messages, which nvidia-smi prints to the same stream, are left out.
     """
-    lines = ([field.strip() for field in line.split(",")] for line in listed.splitlines())
-    return [
-        fields for fields in lines if len(fields) > 1 and re.fullmatch(r"[0-9a-fA-F:.]+", fields[0])
-    ]
+    rows = []
+    for line in listed.splitlines():
+        fields = [field.strip() for field in line.split(",")]
+        if len(fields) > 1 and re.fullmatch(r"[0-9a-fA-F:.]+", fields[0]):
+            rows.append(fields)
+    return rows

@@ -26,13 +26,18 @@ class RuntimePackages:
 
     def install(self, requirements: Sequence[str]) -> None:
         """Install the missing requirements. Raises SetupError. May be repeated."""
-        missing = [requirement for requirement in requirements if not is_satisfied(requirement)]
-        others = [requirement for requirement in missing if is_another_build(requirement)]
-        if others:
+        missing: list[str] = []
+        cuda_builds: list[str] = []
+        for requirement in requirements:
+            if is_another_build(requirement):
+                cuda_builds.append(requirement)
+            elif not is_satisfied(requirement):
+                missing.append(requirement)
+        if cuda_builds:
             self._workspace.log(
-                f"Not installing {', '.join(others)}: a build for CUDA, unlike this image's torch."
+                f"Not installing {', '.join(cuda_builds)}: a build for CUDA, unlike this image's"
+                " torch."
             )
-        missing = [requirement for requirement in missing if requirement not in others]
         if not missing:
             return
         self._workspace.log(
@@ -45,16 +50,16 @@ class RuntimePackages:
         self._run_pip(others, keep_builds(self._folder))
 
     def _run_pip(self, requirements: Sequence[str], extra: Sequence[str]) -> None:
-        pip_exit = (
-            self._pip.install([], requirements, self._folder, extra) if requirements else None
-        )
-        if pip_exit is not None and pip_exit.exit_status != 0:
+        if not requirements:
+            return
+        pip_exit = self._pip.install([], requirements, self._folder, extra)
+        if pip_exit.exit_status != 0:
             raise pip_error(", ".join(requirements), pip_exit)
 
 
 def is_another_build(requirement: str) -> bool:
-    """Return whether the package index has only a build for CUDA, which this image's torch for CPUs
-    cannot load.
+    """Return whether the requirement is missing, and the package index has only a build of it for
+    CUDA, which this image's torch for CPUs cannot load.
     """
     if not re.match(r"torch(vision|audio)\b", requirement):
         return False
@@ -72,10 +77,9 @@ def is_satisfied(requirement: str) -> bool:
     if pinned is None:
         return False
     name, required, is_prefix = pinned.groups()
-    public = installed_version(name).split("+")[
-        0
-    ]  # "2.13.0+cpu": like pip, accept whichever build the image has
-    return public == required or (bool(is_prefix) and public.startswith(f"{required}."))
+    # Without the build, as in "2.13.0+cpu": like pip, accept whichever build the image has.
+    version = installed_version(name).split("+")[0]
+    return version == required or (bool(is_prefix) and version.startswith(f"{required}."))
 
 
 def installed_version(name: str) -> str:

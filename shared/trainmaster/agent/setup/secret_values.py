@@ -24,7 +24,7 @@ class SecretReader:
         self._project = project
 
     def read(self, names: Mapping[str, str]) -> dict[str, str]:
-        """Read secrets: from variables and secret names to variables and values.
+        """Return the values of secrets by variable, from their names by variable.
 
         Raises SetupError.
         """
@@ -43,13 +43,9 @@ class SecretReader:
         try:
             data = json.loads(response.body)["payload"]["data"]
             return base64.b64decode(data, validate=True).decode()
-        except (
-            binascii.Error,
-            ValueError,
-            KeyError,
-            TypeError,
-        ):  # their messages could quote the value
+        except (binascii.Error, ValueError, KeyError, TypeError):
             problem = f"the secret {path} is not text in UTF-8, as the value of a variable must be"
+            # Not from the error, whose message could quote the value.
             raise new_setup_error("SecretError", problem, transient=False) from None
 
 

@@ -86,9 +86,8 @@ class Setup:
             result: SetupResult = self._secrets.read(self._config.secrets)
         except SetupError as error:
             result = error.failure
-        return (
-            self.preflight.failure() or result
-        )  # a fault of the machine explains what else has failed
+        # A fault of the machine explains what else has failed.
+        return self.preflight.failure() or result
 
     def cancel(self) -> None:
         """End the programs that `prepare` runs. May be called from any thread."""
@@ -97,9 +96,7 @@ class Setup:
     def _ensure_image(self, image: str) -> None:
         engine = self._find_engine()
         if engine is None:
-            engine = EngineInstallation(self._runner, self._workspace, self._pause).run(
-                self._identity.instance.name
-            )
-        ImagePuller(
-            engine, self._metadata, self._runner, self._workspace, self._pause
-        ).ensure_present(image)
+            installation = EngineInstallation(self._runner, self._workspace, self._pause)
+            engine = installation.run(self._identity.instance.name)
+        puller = ImagePuller(engine, self._metadata, self._runner, self._workspace, self._pause)
+        puller.ensure_present(image)

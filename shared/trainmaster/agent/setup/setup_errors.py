@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from http import HTTPStatus
@@ -14,6 +15,7 @@ from trainmaster.agent.reporting.serial_console import Console
 from trainmaster.agent.workspace import Workspace
 
 TRIES = 5  # after the last one, a transient failure is reported as the platform's
+RETRY_MAX_S = 8.0  # longest wait between two tries
 
 T = TypeVar("T")
 
@@ -43,12 +45,12 @@ def retry_setup(
     step: Callable[[], None], workspace: Workspace, pause: Callable[[float], object]
 ) -> None:
     """Run a step up to TRIES times while its errors are transient. Raises the last SetupError."""
-    waits = backoffs(8.0)
-    for left in range(TRIES - 1, -1, -1):
+    waits = backoffs(RETRY_MAX_S)
+    for tries in itertools.count(1):
         try:
             step()
         except SetupError as error:
-            if error.failure.cause == "install" or not left:
+            if error.failure.cause == "install" or tries == TRIES:
                 raise
             workspace.log(f"{error}; trying again.")
             pause(next(waits))
@@ -68,22 +70,23 @@ class Retrier:
 
         Raises SetupError ``cannot ACTION: …`` of this type.
         """
-        waits = backoffs(8.0)
-        left = TRIES
+        waits = backoffs(RETRY_MAX_S)
+        tries = 0
         while True:
-            left -= 1
+            tries += 1
             try:
                 return function()
             except (HttpError, OSError) as error:
+                is_transient = not isinstance(error, HttpError) or error.transient
                 # After a 401 the next try uses a new token.
-                is_permanent = (
-                    isinstance(error, HttpError)
-                    and not error.transient
-                    and (error.status != HTTPStatus.UNAUTHORIZED or not left)
-                )
-                if is_permanent or not left:
+                may_retry = is_transient or is_unauthorized(error)
+                if tries == TRIES or not may_retry:
                     raise new_setup_error(
-                        error_type, f"cannot {action}: {error}", transient=not is_permanent
+                        error_type, f"cannot {action}: {error}", transient=is_transient
                     ) from error
                 self._console.log(f"Cannot {action} ({error}); trying again.")
                 self._pause(next(waits))
+
+
+def is_unauthorized(error: Exception) -> bool:
+    return isinstance(error, HttpError) and error.status == HTTPStatus.UNAUTHORIZED

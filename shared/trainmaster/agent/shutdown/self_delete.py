@@ -57,16 +57,14 @@ class SelfDelete:
             self._sleep(wait)
 
     def _deadline(self) -> float:
-        """Return the stored deadline, in seconds since 1970; choose and store one if
-        there is none.
+        """Return the stored deadline, in seconds since 1970; choose and store one if there is
+        none.
         """
         file = self._workspace.work / "delete_at"
         try:
             return float(file.read_text())
-        except (
-            OSError,
-            ValueError,
-        ):  # the first start, or an agent that was killed while it wrote the file
+        except (OSError, ValueError):
+            # The first start, or an earlier agent was killed while it wrote the file.
             deadline = self._now() + self._after_s
             file.write_text(str(deadline))
             return deadline

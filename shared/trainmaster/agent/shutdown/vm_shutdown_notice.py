@@ -1,8 +1,9 @@
 """The announced end of this VM: the program is asked to save, and a replacement is requested in
 time.
 
-    announced ──► checkpoint signal ──┬─► the program ends ─────────────────────► maintenance event
-                                      └─► it runs on, until REPLACEMENT_S before the window ──► maintenance event
+    announced ──► checkpoint signal ──┬─► the program ends ──────────────────┬──► maintenance event
+                                      └─► it runs on, until REPLACEMENT_S ───┘
+                                          before the window
 
 The maintenance event (docs/interfaces.md section 2) makes the control plane replace the VM. It is
 reported once for each cause. If the whole notice is shorter than a replacement takes, it is
@@ -39,7 +40,7 @@ program's start.
 PREEMPTION_NOTICE_S = 30.0
 """From the notice of a preemption to the end of the VM. Source: Compute Engine, "Spot VMs"."""
 LAST_S = 5.0
-"""Of a short notice, the time left for the report."""
+"""The time at the end of a short notice that is left for the report."""
 SAVE_S = 20.0
 """From the shutdown of a VM to SIGTERM for a program that saves.
 
@@ -113,8 +114,9 @@ class VmShutdownNotice:
     def gives_up_s(self) -> float:
         """Seconds until the replacement of this VM is requested, whatever its program does."""
         window = min(self._windows.values(), default=self._clock())
-        is_long = window - self._announced_at > REPLACEMENT_S
-        return window - self._clock() - (LAST_S if self._is_gang and not is_long else REPLACEMENT_S)
+        is_short = window - self._announced_at <= REPLACEMENT_S
+        needed_s = LAST_S if self._is_gang and is_short else REPLACEMENT_S
+        return window - self._clock() - needed_s
 
     def on_shutdown(self) -> None:
         """Count the time that is left to save from now on: the VM shuts down."""
@@ -122,24 +124,23 @@ class VmShutdownNotice:
 
     @property
     def save_s(self) -> float:
-        """Seconds until the shutdown ends the program. 0 at once, unless all members save.
+        """Seconds until the shutdown ends the program; 0 unless all members save.
 
-        The shutdown and the notice that explains it may arrive in any order, so a moment is waited
-        for the notice.
+        The shutdown and the notice that explains it may arrive in any order, so the agent waits a
+        moment for the notice.
         """
         if not self._is_gang or self._shutdown_at is None:
             return 0.0
-        return (SAVE_S if self._announced else SKEW_MAX_S) - (self._clock() - self._shutdown_at)
+        limit_s = SAVE_S if self._announced else SKEW_MAX_S
+        return limit_s - (self._clock() - self._shutdown_at)
 
     def within(self, grace_s: float) -> float:
         """Return the time between SIGTERM and SIGKILL: what is left of it, if the program has had
         time to save.
         """
-        past_s = (
-            self._clock() - self._shutdown_at
-            if self._is_gang and self._shutdown_at is not None
-            else 0.0
-        )
+        past_s = 0.0
+        if self._is_gang and self._shutdown_at is not None:
+            past_s = self._clock() - self._shutdown_at
         return max(grace_s - past_s, min(grace_s, LAST_S))
 
     def on_preempted(self, text: str) -> None:
@@ -164,10 +165,9 @@ class VmShutdownNotice:
         window = window_start(text)
         if text in NOTHING_UPCOMING:
             self._cancel("upcoming-maintenance")
-        elif (
-            window is not None
-        ):  # any other answer means that the server does not know, so it cancels nothing
+        elif window is not None:
             self._schedule(window)
+        # Any other answer means that the server does not know, so it cancels nothing.
 
     def on_idle(self) -> None:
         """Report without waiting, because no program is running that could save."""
@@ -176,27 +176,31 @@ class VmShutdownNotice:
 
     @property
     def _cause(self) -> str:
+        """Why this VM is about to stop: a preemption, if one was announced."""
         return "preemption" if PREEMPTED in self._windows else "maintenance"
 
     def _schedule(self, window: float) -> None:
-        """Expect the window now, or ANNOUNCE_BEFORE_S before it if it is still the announced one by
-        then.
+        """Expect the window now, or ANNOUNCE_BEFORE_S before it, if it is still the announced one
+        by then.
         """
-        early_s = window - ANNOUNCE_BEFORE_S - self._clock()
+        left_s = window - self._clock()
+        early_s = left_s - ANNOUNCE_BEFORE_S
         if early_s <= 0:
             self._expect("upcoming-maintenance", window)
             return
-        self._console.log(
-            f"Maintenance of this VM is planned in {(early_s + ANNOUNCE_BEFORE_S) / 3600:.1f}"
-            " hours."
-        )
-        text = self._upcoming
-        self._inbox.post_later(
-            early_s, lambda: self._schedule(window) if text == self._upcoming else None
-        )
+        self._console.log(f"Maintenance of this VM is planned in {left_s / 3600:.1f} hours.")
+        announced = self._upcoming
+
+        def schedule_if_unchanged() -> None:
+            if self._upcoming == announced:
+                self._schedule(window)
+
+        self._inbox.post_later(early_s, schedule_if_unchanged)
 
     def _expect(self, source: str, window: float) -> None:
-        if ("preemption" if source == PREEMPTED else "maintenance") in self._reported_causes:
+        """Expect the end of this VM from this time on, unless its cause is reported already."""
+        cause = "preemption" if source == PREEMPTED else "maintenance"
+        if cause in self._reported_causes:
             return
         self._windows[source] = window
         if self._announced or self._announce(self._cause):
@@ -214,7 +218,8 @@ class VmShutdownNotice:
 
     def _announce(self, cause: str) -> bool:
         """Ask the program to save; return whether one is running."""
-        self._announced, self._announced_at = True, self._clock()
+        self._announced = True
+        self._announced_at = self._clock()
         self._console.log(f"This VM is about to stop: {cause}.")
         return self._request_save()
 
@@ -241,7 +246,8 @@ def window_start(text: str) -> float | None:
         return None
     if match is None:
         return None
-    day, sign, hours, minutes = match.groups()
-    at = datetime.strptime(day, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc)
+    local_text, sign, hours, minutes = match.groups()
+    local = datetime.strptime(local_text, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc)
     offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
-    return (at + offset if sign == "-" else at - offset).timestamp()
+    utc = local + offset if sign == "-" else local - offset
+    return utc.timestamp()

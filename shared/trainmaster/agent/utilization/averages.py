@@ -1,11 +1,9 @@
-"""From samples to the values of one report: means of what was sampled, and counters since the
-start.
-"""
+"""From samples to the values of one report: means of the samples, and counters since the start."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainmaster.agent.utilization.gpus import GpuReading
@@ -61,20 +59,22 @@ class Averages:
         """
         if not self._samples or self._samples[-1].at <= self._start.at:
             return None
-        start, samples, last = self._start, self._samples, self._samples[-1]
-        self._start, self._samples = last, []
+        start = self._start
+        samples = self._samples
+        last = samples[-1]
+        self._start = last
+        self._samples = []
         used_s = last.machine.cpu_s - start.machine.cpu_s
         available_s = (last.at - start.at) * last.machine.cpus
+        gpus: list[GpuReading] = []
+        for sample in samples:
+            gpus.extend(sample.gpus)
         received, sent = self._traffic(last)
         return Report(
             cpu=min(max(used_s / available_s, 0.0), 1.0),
             memory=_mean([sample.machine.memory for sample in samples]),
-            gpus=_means(
-                [(gpu.index, gpu.utilization) for sample in samples for gpu in sample.gpus]
-            ),
-            gpu_memory=_means(
-                [(gpu.index, gpu.memory) for sample in samples for gpu in sample.gpus]
-            ),
+            gpus=_means((gpu.index, gpu.utilization) for gpu in gpus),
+            gpu_memory=_means((gpu.index, gpu.memory) for gpu in gpus),
             received=received,
             sent=sent,
         )
@@ -85,12 +85,15 @@ class Averages:
             return None, None
         received = last.traffic.received - self._origin.received
         sent = last.traffic.sent - self._origin.sent
-        # A network card that was removed takes its counters with it. A cumulative metric must not
-        # go back.
-        return (None if received < 0 else received), (None if sent < 0 else sent)
+        # A network card that was removed takes its counters with it, but a cumulative metric must
+        # not go back.
+        return (
+            received if received >= 0 else None,
+            sent if sent >= 0 else None,
+        )
 
 
-def _means(values: Sequence[tuple[int, float | None]]) -> dict[int, float]:
+def _means(values: Iterable[tuple[int, float | None]]) -> dict[int, float]:
     """Return the mean of the known values of each GPU, by its index."""
     by_index = defaultdict(list)
     for index, value in values:

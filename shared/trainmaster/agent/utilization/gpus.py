@@ -45,9 +45,9 @@ class Gpus:
 
     def read(self) -> list[GpuReading]:
         """Return a reading for each GPU; none if nvidia-smi fails."""
-        program = (
-            shutil.which(PROGRAM, path=self._search_path) if self._failures < FAILURES_MAX else None
-        )
+        if self._failures >= FAILURES_MAX:
+            return []
+        program = shutil.which(PROGRAM, path=self._search_path)
         if program is None:
             return []
         try:
@@ -62,9 +62,10 @@ class Gpus:
 
     def may_work(self) -> bool:
         """Return whether a GPU is in use, or its use cannot be read."""
-        return has_gpu() and not (
-            (readings := self.read()) and all(reading.utilization == 0 for reading in readings)
-        )
+        if not has_gpu():
+            return False
+        readings = self.read()
+        return not readings or any(reading.utilization != 0 for reading in readings)
 
 
 def parse_readings(output: str) -> list[GpuReading]:
@@ -77,10 +78,9 @@ def parse_readings(output: str) -> list[GpuReading]:
         if len(fields) != QUERY.count(",") + 1:
             raise ValueError(f"{PROGRAM} printed {line!r}")
         percent, used, total = (_number(field) for field in fields[1:])
-        memory = min(used / total, 1.0) if used is not None and total else None
-        readings.append(
-            GpuReading(int(fields[0]), None if percent is None else min(percent / 100, 1.0), memory)
-        )
+        utilization = None if percent is None else min(percent / 100, 1.0)
+        memory = None if used is None or not total else min(used / total, 1.0)
+        readings.append(GpuReading(int(fields[0]), utilization, memory))
     return readings
 
 

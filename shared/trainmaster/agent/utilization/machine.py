@@ -55,7 +55,7 @@ class WholeMachine:
         """
         lines = (self._proc / "stat").read_text(encoding="ascii").splitlines()
         ticks = [int(field) for field in lines[0].split()[1:]]
-        cpus = sum(1 for line in lines if line.startswith("cpu")) - 1
+        cpus = sum(1 for line in lines if line.startswith("cpu")) - 1  # the first line sums up all
         memory = read_memory_info(self._proc)
         busy_s = sum(ticks[field] for field in BUSY_FIELDS) / TICKS_PER_S
         return MachineReading(busy_s, cpus, 1 - memory["MemAvailable"] / memory["MemTotal"])
@@ -90,8 +90,8 @@ class OwnCgroup:
 class OwnProcesses:
     """The agent and its descendants.
 
-    A process that leaves the tree, because its parent ended before it, is not counted any more. CPU
-    time of ended processes is in that of their parents.
+    A process that leaves the tree, because its parent ended before it, is not counted any more. The
+    CPU time of ended processes is in that of their parents.
     """
 
     def __init__(self, root: Path = Path("/"), pid: int | None = None) -> None:
@@ -102,16 +102,16 @@ class OwnProcesses:
     def read(self) -> MachineReading:
         """Return the current reading. Raises as WholeMachine.read."""
         stats = read_stats(self._proc)
-        ticks = resident = 0
+        ticks = 0
+        resident_pages = 0
         for pid in descendants({self._pid}, stats):
             fields = stats[pid]
             ticks += sum(int(field) for field in fields[11:15])  # utime, stime, cutime, cstime
-            resident += int(fields[21])
+            resident_pages += int(fields[21])  # rss
         self._cpu_s = max(self._cpu_s, ticks / TICKS_PER_S)
         total = read_memory_info(self._proc)["MemTotal"]
-        return MachineReading(
-            self._cpu_s, float(_cpu_count()), min(resident * PAGE_BYTES / total, 1.0)
-        )
+        memory = min(resident_pages * PAGE_BYTES / total, 1.0)
+        return MachineReading(self._cpu_s, float(_cpu_count()), memory)
 
 
 def find_machine(environ: Mapping[str, str], root: Path = Path("/")) -> Machine:
@@ -122,9 +122,8 @@ def find_machine(environ: Mapping[str, str], root: Path = Path("/")) -> Machine:
     if environ.get(EMULATED_VM):
         return OwnProcesses(root)
     folder = root / CGROUP
-    if all(
-        (folder / name).exists() for name in ("memory.current", "memory.max", "cpu.stat", "cpu.max")
-    ):
+    needed = ("memory.current", "memory.max", "cpu.stat", "cpu.max")
+    if all((folder / name).exists() for name in needed):
         return OwnCgroup(root)
     return WholeMachine(root)
 
@@ -132,16 +131,20 @@ def find_machine(environ: Mapping[str, str], root: Path = Path("/")) -> Machine:
 def read_memory_info(proc: Path) -> dict[str, int]:
     """Return the values of /proc/meminfo in bytes."""
     lines = (proc / "meminfo").read_text(encoding="ascii").splitlines()
-    return {
-        name: int(value.split()[0]) * 1024
-        for name, _, value in (line.partition(":") for line in lines)
-    }
+    values = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        values[name] = int(value.split()[0]) * 1024
+    return values
 
 
 def read_fields(path: Path) -> dict[str, str]:
     """Return the lines `NAME VALUE` of a file of a cgroup."""
-    lines = path.read_text(encoding="ascii").splitlines()
-    return {name: value for name, _, value in (line.partition(" ") for line in lines)}
+    fields = {}
+    for line in path.read_text(encoding="ascii").splitlines():
+        name, _, value = line.partition(" ")
+        fields[name] = value
+    return fields
 
 
 def _cpu_count() -> int:

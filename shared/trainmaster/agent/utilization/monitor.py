@@ -116,35 +116,40 @@ class UtilizationMonitor:
             self._measure()
         except UNREADABLE as error:
             self._log(f"Resource metrics are off: this machine's use cannot be read ({error!r}).")
-        except Exception as error:  # noqa: BLE001 - reported; an exception would end the agent, and with it the program
+        except Exception as error:  # noqa: BLE001 - reported; raised, it would end the agent
             self._log(f"Resource metrics are off because of an error: {error!r}")
         self.is_off = True
 
     def _measure(self) -> None:
         start_ns = time.time_ns()
         first = self._sample()
-        averages, reported_at = Averages(first), first.at
+        averages = Averages(first)
+        reported_at = first.at
         while not self.is_off:
             program_ended = self._ended.wait(self._sample_s)
             self._ended.clear()
             sample = self._sample()
             averages.add(sample)
             waited_s = sample.at - reported_at
-            # A report may be half a sample early: after the next sample, it would be later than the
-            # interval by more than that.
+            # A report may be half a sampling period early. After the next sample it would be late
+            # by more than that.
             is_due = waited_s >= self._interval_s - self._sample_s / 2
             if is_due or (program_ended and waited_s >= DISTANCE_MIN_S):
                 self._send(averages, start_ns)
                 reported_at = sample.at
 
     def _sample(self) -> Sample:
-        traffic = self._sources.traffic
-        machine, gpus = self._sources.machine(), self._sources.gpus()
-        return Sample(time.monotonic(), machine, gpus, traffic() if traffic is not None else None)
+        sources = self._sources
+        machine = sources.machine()
+        gpus = sources.gpus()
+        at = time.monotonic()
+        traffic = sources.traffic() if sources.traffic is not None else None
+        return Sample(at, machine, gpus, traffic)
 
     def _send(self, averages: Averages, start_ns: int) -> None:
         """Send one report. A failure is not repeated: the next report is a minute away."""
-        report, key = averages.take(), self._incarnation_key()
+        report = averages.take()
+        key = self._incarnation_key()
         if report is None or key is None:
             return
         body = request_body(self._origin, key, report, start_ns, time.time_ns(), self._progress())
@@ -169,10 +174,14 @@ def point_writer(identity: AgentIdentity, monitoring: GoogleApi) -> Callable[[st
 
     It raises HttpError.
     """
-    path, origin = _path(identity), SeriesOrigin.of(identity)
-    return lambda at: monitoring.call(
-        path, timeout=WRITE_S, body=json.dumps(alive_body(origin, at)).encode()
-    )
+    path = _path(identity)
+    origin = SeriesOrigin.of(identity)
+
+    def write(at: str) -> object:
+        body = json.dumps(alive_body(origin, at)).encode()
+        return monitoring.call(path, timeout=WRITE_S, body=body)
+
+    return write
 
 
 def configured_monitor(
@@ -199,19 +208,16 @@ def configured_monitor(
         return None
     path = _path(identity)
     machine = find_machine(environ)
+    # The VMs of the local stack share the interfaces of one machine.
+    traffic = None if isinstance(machine, OwnProcesses) else read_traffic
     return UtilizationMonitor(
         SeriesOrigin.of(identity),
-        Sources(
-            machine.read,
-            Gpus(environ, console.log).read,
-            # The VMs of the local stack share the interfaces of one machine.
-            None if isinstance(machine, OwnProcesses) else read_traffic,
-        ),
-        lambda body: monitoring.call(path, timeout=WRITE_S, body=body),
-        lambda: run_state.last_started,
-        console.log,
-        interval_s,
-        progress.points if progress is not None else tuple,
+        Sources(machine.read, Gpus(environ, console.log).read, traffic),
+        post=lambda body: monitoring.call(path, timeout=WRITE_S, body=body),
+        incarnation_key=lambda: run_state.last_started,
+        log=console.log,
+        interval_s=interval_s,
+        progress=progress.points if progress is not None else tuple,
     )
 
 

@@ -69,11 +69,11 @@ def request_body(
     labels = {**origin.labels, "attempt": str(key.attempt)}
 
     def series(
-        metric: str, value: Mapping[str, object], interval: Mapping[str, str], **more: str
+        metric: str, value: Mapping[str, object], interval: Mapping[str, str], **own_labels: str
     ) -> dict[str, Any]:
         is_gauge = interval is gauge
         return {
-            "metric": {"type": metric, "labels": {**labels, **more}},
+            "metric": {"type": metric, "labels": {**labels, **own_labels}},
             "resource": {"type": "generic_task", "labels": origin.resource},
             "metricKind": "GAUGE" if is_gauge else "CUMULATIVE",
             "valueType": "DOUBLE" if is_gauge else "INT64",
@@ -93,14 +93,13 @@ def request_body(
                 yield series(metric, {"int64Value": str(count)}, since_start)
 
         for point in progress:
-            value, incarnation = {"doubleValue": point.value}, str(key.incarnation)
             yield series(
                 PROGRESS,
-                value,
+                {"doubleValue": point.value},
                 gauge,
                 name=point.name,
                 source=point.source,
-                incarnation=incarnation,
+                incarnation=str(key.incarnation),
             )
 
     return {"timeSeries": list(all_series())}

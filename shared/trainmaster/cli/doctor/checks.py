@@ -87,13 +87,11 @@ def run_checks(values: Settings, region: str | None, *, before_install: bool) ->
         ("Compute Engine", partial(_check_compute, inspection, region)),
         ("boot images", partial(check_images, inspection)),
         ("listings", partial(check_listings, inspection)),
-        *(
-            [("installation", partial(check_installation_place, inspection, region))]
-            if before_install
-            else []
-        ),
-        *([] if before_install else _checks_of_the_installation(inspection, values)),
     ]
+    if before_install:
+        checks.append(("installation", partial(check_installation_place, inspection, region)))
+    else:
+        checks += _checks_of_the_installation(inspection, values)
     for name, check in checks:
         yield from run_check(name, check)
 
@@ -159,7 +157,8 @@ def _check_permissions(inspection: Inspection) -> Iterator[Finding]:
 def _check_state(inspection: Inspection) -> Iterator[Finding]:
     inspection.read_state()
     store = open_store()
-    live, orphans = store.live_jobs(), store.orphans()
+    live = store.live_jobs()
+    orphans = store.orphans()
     yield ok(f"Firestore; live jobs: {len(live.job_ids)}")
     for job_id in live.unreadable:
         yield problem(

@@ -68,7 +68,8 @@ def job_findings(document: Mapping[str, Any], staged: Objects | None = None) -> 
     from trainmaster.cli.doctor.job_checks import check_file, check_job
     from trainmaster.wiring.price_list import price_list
 
-    yield from (findings := check_file(document))
+    findings = check_file(document)
+    yield from findings
     if any(finding.status is Status.FIX for finding in findings):
         return
     choose_installation()

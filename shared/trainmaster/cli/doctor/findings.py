@@ -29,8 +29,11 @@ class Finding:
     """The remedy; empty unless the status is FIX or LIMIT."""
 
     def __str__(self) -> str:
-        line = f"{self.status:<4} {self.what.removesuffix('.') if self.fix else self.what}"
-        return f"{line}{' ' if line.endswith('?') else ': '}{self.fix}" if self.fix else line
+        if not self.fix:
+            return f"{self.status:<4} {self.what}"
+        line = f"{self.status:<4} {self.what.removesuffix('.')}"
+        separator = " " if line.endswith("?") else ": "
+        return f"{line}{separator}{self.fix}"
 
 
 def ok(what: str) -> Finding:

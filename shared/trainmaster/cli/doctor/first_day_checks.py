@@ -1,6 +1,4 @@
-"""Checks of what stops the first apply or the first job: images, listings, builds, roles,
-permissions.
-"""
+"""Checks of what stops the first apply or job: images, listings, builds, roles, permissions."""
 
 from __future__ import annotations
 
@@ -14,8 +12,12 @@ from trainmaster.gcp.tools.inspection import Inspection, InspectionError
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES
 
 BUILD_REGIONS: Final = (
-    *("us-central1", "us-west2", "europe-west1"),
-    *("asia-east1", "australia-southeast1", "southamerica-east1"),
+    "us-central1",
+    "us-west2",
+    "europe-west1",
+    "asia-east1",
+    "australia-southeast1",
+    "southamerica-east1",
 )
 """Where Cloud Build builds for every project.
 
@@ -40,11 +42,8 @@ def check_images(inspection: Inspection) -> Iterator[Finding]:
     if inspection.endpoints.compute:
         yield not_checked("boot images", "local VMs have none")
         return
-    retired = sorted(
-        image
-        for image in {runtime.image for runtime in RUNTIMES.values() if runtime.image}
-        if not inspection.has_image(image)
-    )
+    images = {runtime.image for runtime in RUNTIMES.values() if runtime.image}
+    retired = sorted(image for image in images if not inspection.has_image(image))
     for image in retired:
         text = (
             f"there is no image {image}: Google has retired the family, or its project may not be"

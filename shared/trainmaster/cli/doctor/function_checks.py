@@ -1,6 +1,4 @@
-"""Checks of the deployed functions: whether each one was built and runs, and whether clients reach
-the API.
-"""
+"""Checks of the deployed functions: each one was built and runs, and clients reach the API."""
 
 from __future__ import annotations
 

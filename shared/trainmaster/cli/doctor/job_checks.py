@@ -48,14 +48,14 @@ UNKNOWN_WAIT: Final = (
     "neither Compute Engine nor Cloud TPU says in advance how long a zone lacks capacity"
 )
 _SHARED_QUOTA: Final = ("e2", "f1", "g1", "n1")
-"""Machine series whose vCPUs count in the quota CPUS; others have SERIES_CPUS. Source: "Allocation
-quotas".
+"""Machine series whose vCPUs count in the quota CPUS; others have SERIES_CPUS.
+
+Source: "Allocation quotas".
 """
 
 
 def check_file(document: Mapping[str, Any]) -> list[Finding]:
-    """Return the problems of the job file itself, or what the job gets in place of what no longer
-    exists.
+    """Return the problems of the job file itself, or its substitutions if it has no problem.
 
     They are the same in every installation.
     """
@@ -101,7 +101,8 @@ def check_job(
     yield from _check_transfers(
         spec, starts, "" if isinstance(prices, Unknown) else prices.currency
     )
-    if (cap := spec.plan.cap) and cap.rates:
+    cap = spec.plan.cap
+    if cap and cap.rates:
         yield ok(
             f"trainmaster.maxCost: all machines together run {cap.longest_s / 3600:.1f} hours at"
             f" most for {cap}"
@@ -118,7 +119,9 @@ def _check_region(
 ) -> Iterator[Finding]:
     if wrong_place:
         yield _finding_of(wrong_place)
-    elif missing := [region for region in spec.plan.regions if inspection.quotas(region) is None]:
+        return
+    missing = [region for region in spec.plan.regions if inspection.quotas(region) is None]
+    if missing:
         yield problem(
             f"there is no region {missing[0]}", "choose one of `gcloud compute regions list`"
         )
@@ -152,7 +155,8 @@ def _check_resources(spec: AcceptedSpec, staged: Objects | None) -> Iterator[Fin
 
 
 def _check_limits(spec: AcceptedSpec, values: Settings) -> Iterator[Finding]:
-    if over_limit := limit_problem(spec.plan, values.limits):
+    over_limit = limit_problem(spec.plan, values.limits)
+    if over_limit:
         yield problem(over_limit, "raise TRAINMASTER_LIMITS, or request less")
     elif values.limits and spec.tuning is None:
         job = new_job(replace(spec, job_id=spec.job_id or "this job"), "", datetime.now(UTC))
@@ -162,50 +166,54 @@ def _check_limits(spec: AcceptedSpec, values: Settings) -> Iterator[Finding]:
             yield not_checked("limits of all jobs", str(error))
             return
         wait = next((wait for wait in waits if wait.job_id == job.job_id), None)
-        text = (
-            "limits of all jobs:"
-            f" {wait.sentence if wait else 'nothing must end before the job starts'}"
-        )
-        yield limit(text, "the job waits; or raise TRAINMASTER_LIMITS") if wait else ok(text)
+        if wait is None:
+            yield ok("limits of all jobs: nothing must end before the job starts")
+        else:
+            text = f"limits of all jobs: {wait.sentence}"
+            yield limit(text, "the job waits; or raise TRAINMASTER_LIMITS")
 
 
 def _check_candidates(
     plan: Plan, inspection: Inspection, prices: PriceList | Unknown
 ) -> Iterator[Finding]:
-    """Yield quotas and prices; of a job with alternatives, for each region of each, in the order of
-    requests.
+    """Yield quotas and prices.
+
+    For a job with alternatives: the price of each candidate in the order of requests, and the
+    quotas of each region of each alternative.
     """
     if not plan.options:
         yield from _check_quotas(plan, inspection)
         yield from check_price(plan, _machines(plan), prices)
         return
-    regions, notes = dict[tuple[int, str], Plan](), list[Finding]()
+    regions: dict[tuple[int, str], Plan] = {}
+    notes: list[Finding] = []  # about the price list: the same for all candidates
     in_order = sorted(range(len(plan.candidates)), key=lambda number: plan.candidates[number].rank)
     for position, number in enumerate(in_order, start=1):
-        placed, option = plan.at(number), plan.candidates[number].option
+        placed = plan.at(number)
+        option = plan.candidates[number].option
         regions.setdefault((option, placed.region), placed)
-        after = f" after {after_s} s" if (after_s := plan.options[option].after_s) else ""
-        name = (
-            f"candidate {position}{after} (alternative {option + 1},"
-            f" {candidate_words(plan, number)})"
-        )
+        name = f"candidate {position}"
+        after_s = plan.options[option].after_s
+        if after_s:
+            name += f" after {after_s} s"
+        name += f" (alternative {option + 1}, {candidate_words(plan, number)})"
         price, *notes = check_price(placed, name, prices)
         yield price
     yield from notes
-    for found in (
-        found for placed in regions.values() for found in _check_quotas(placed, inspection)
-    ):
-        yield replace(found, status=Status.LIMIT) if found.status is Status.FIX else found
+    for placed in regions.values():
+        for finding in _check_quotas(placed, inspection):
+            # The job can use another region.
+            is_problem = finding.status is Status.FIX
+            yield replace(finding, status=Status.LIMIT) if is_problem else finding
 
 
 def _check_transfers(
     spec: AcceptedSpec, starts: Mapping[str, Decimal | Unknown], currency: str
 ) -> Iterator[Finding]:
-    """Yield for each region of a job with alternatives what a start there costs besides the
-    machines.
-    """
+    """Yield what a start costs besides the machines, in each region of a job with alternatives."""
+    gib = (spec.data and spec.data.gib) or "?"
     for region, price in starts.items():
-        what = f"transfer of {(spec.data and spec.data.gib) or '?'} GiB of data to {region}"
+        what = f"transfer of {gib} GiB of data to {region}"
         if isinstance(price, Unknown):
             yield not_checked(what, price.reason)
         else:
@@ -246,9 +254,7 @@ def _check_quotas(plan: Plan, inspection: Inspection) -> Iterator[Finding]:
 
 
 def quota_needs(plan: Plan) -> Counter[str]:
-    """Return the use of Compute Engine's regional quotas by all VMs of the job
-    together, by metric.
-    """
+    """Return what the job's VMs together use of Compute Engine's regional quotas, by metric."""
     needs: Counter[str] = Counter()
     for group in plan.groups:
         if group.tpu:
@@ -272,11 +278,8 @@ def _gpu_metric(group: TaskGroup) -> str:
 
     Spot VMs use the preemptible quota.
     """
-    name = (
-        (group.accelerator.type if group.accelerator else "")
-        .removeprefix("nvidia-")
-        .removeprefix("tesla-")
-    )
+    gpu_type = group.accelerator.type if group.accelerator else ""
+    name = gpu_type.removeprefix("nvidia-").removeprefix("tesla-")
     metric = f"NVIDIA_{name.upper().replace('-', '_')}_GPUS"
     return f"PREEMPTIBLE_{metric}" if group.spot else metric
 

@@ -1,5 +1,4 @@
-"""Checks of organisation policies: which ones block the installation or its jobs, and how to lift
-each of them.
+"""Checks of organisation policies: which ones block the installation or its jobs.
 
 Source: "Organization policy constraints" of the Resource Manager documentation.
 """
@@ -91,20 +90,18 @@ def _each_allowed(what: str, *names: tuple[str, ...]) -> Callable[[Policy, Place
 
 
 def _image_projects() -> list[tuple[str, ...]]:
-    return [
-        (name,)
-        for name in sorted(
-            {"/".join(runtime.image.split("/")[:2]) for runtime in RUNTIMES.values()}
-        )
-    ]
+    """Return `projects/PROJECT` of each image."""
+    projects = {"/".join(runtime.image.split("/")[:2]) for runtime in RUNTIMES.values()}
+    return [(project,) for project in sorted(projects)]
 
 
 def _location(policy: Policy, place: Place) -> str:
     if place.region is None:
         return ""
     continent = place.region.partition("-")[0]
-    groups = (f"in:{place.region}-locations", f"in:{continent}-locations")
-    names = (place.region, *groups, *(["in:eu-locations"] if continent == "europe" else []))
+    names = [place.region, f"in:{place.region}-locations", f"in:{continent}-locations"]
+    if continent == "europe":
+        names.append("in:eu-locations")
     return "" if policy.allows(*names) else f"resources in {place.region}"
 
 
@@ -113,11 +110,9 @@ def _nat(policy: Policy, place: Place) -> str:
 
 
 def _builds(policy: Policy, _: Place) -> str:
-    return (
-        ""
-        if policy.allows("")
-        else "builds in Cloud Build's default pool, in which functions are built"
-    )
+    if policy.allows(""):
+        return ""
+    return "builds in Cloud Build's default pool, in which functions are built"
 
 
 RULES: Final = (
@@ -205,7 +200,8 @@ def check_policies(
             )
             yield not_checked("organisation policies", reason)
             return
-        if refused := rule.refused(policy, place):
+        refused = rule.refused(policy, place)
+        if refused:
             findings.append(_finding(rule, refused, place))
     yield from findings or [ok("organisation policies")]
 

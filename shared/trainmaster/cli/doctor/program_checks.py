@@ -1,6 +1,4 @@
-"""Checks of the programs of one job: what their packages contain, and what is in their job
-directories.
-"""
+"""Checks of the programs of one job: the content of their packages and of their job directories."""
 
 from __future__ import annotations
 
@@ -42,9 +40,8 @@ def check_programs(
             yield not_checked(f"image {program.container.image}", reason)
         elif program.python_module:
             yield from _check_module(program, objects, staged)
-    for directory in dict.fromkeys(
-        program.job_dir for program in programs_of(plan) if program.job_dir
-    ):
+    directories = [program.job_dir for program in programs_of(plan) if program.job_dir]
+    for directory in dict.fromkeys(directories):
         yield from _check_job_dir(directory, objects)
 
 
@@ -67,11 +64,11 @@ def _check_module(program: Program, objects: Objects, staged: Objects | None) ->
             return
         found |= set(filter(None, map(_module_path, _files_of(content))))
     parent, _, name = f"/{program.python_module.replace('.', '/')}".rpartition("/")
-    siblings = (
-        {path.rpartition("/")[2] for path in found if path.rpartition("/")[0].endswith(parent)}
-        if parent
-        else ()
-    )
+    siblings: set[str] = set()
+    for path in found:
+        folder, _, file = path.rpartition("/")
+        if parent and folder.endswith(parent):
+            siblings.add(file)
     if name in siblings:
         yield ok(f"module {program.python_module}")
     elif siblings:
@@ -83,8 +80,9 @@ def _check_module(program: Program, objects: Objects, staged: Objects | None) ->
 
 
 def _module_path(file: str) -> str:
-    """Return `/…/trainer/task` for `/…/trainer/task.py`, `/…/trainer` for its `__main__.py`; "":
-    not to be run.
+    """Return `/…/trainer/task` for `/…/trainer/task.py`, and `/…/trainer` for its `__main__.py`.
+
+    Empty: the file is not a module that can be run.
     """
     folder, _, name = file.rpartition("/")
     stem, _, suffix = name.partition(".")
@@ -95,9 +93,7 @@ def _module_path(file: str) -> str:
 
 
 def _files_of(archive: bytes) -> set[str]:
-    """Return the paths of all files, below a leading slash; none if it is not an archive that pip
-    installs.
-    """
+    """Return the paths of all files, with a leading slash; none: pip cannot install the archive."""
     try:
         if zipfile.is_zipfile(io.BytesIO(archive)):
             with zipfile.ZipFile(io.BytesIO(archive)) as wheel:

@@ -10,8 +10,7 @@ from trainmaster.gcp.tools.inspected_resources import Quota
 from trainmaster.gcp.tools.inspection import Inspection
 
 FIRST_JOB: Final = {"CPUS": 12, "CPUS_ALL_REGIONS": 12, "SSD_TOTAL_GB": 300, "INSTANCES": 3}
-"""Quotas that the job of the README needs: three n1-standard-4 with their default disks of 100 GB.
-"""
+"""Quotas for the job of the README: three n1-standard-4 with their default disks of 100 GB."""
 GPUS: Final = 8
 """GPUs to request where there are none."""
 _SHOWN: Final = (
@@ -59,12 +58,11 @@ def _check(project: str, region: str, quotas: Sequence[Quota]) -> Iterator[Findi
         text = f"quota {quota.metric}{where}: {quota.used:g} of {quota.limit:g}"
         needed = FIRST_JOB.get(quota.metric, 0)
         if not quota.limit and not needed:
-            is_limit = quota.metric.endswith(
-                ("GPUS", "GPUS_ALL_REGIONS")
-            ) and not quota.metric.startswith(_OTHER_TERMS)
-            absent += [quota.metric] if is_limit else []
+            if _limits_by_absence(quota.metric):
+                absent.append(quota.metric)
         elif quota.limit - quota.used < max(needed, 1):
-            text += f"; a first job needs {needed}" if needed else ""
+            if needed:
+                text += f"; a first job needs {needed}"
             value = max(2 * quota.limit, quota.used + needed)
             yield problem(
                 text,
@@ -81,13 +79,17 @@ def _check(project: str, region: str, quotas: Sequence[Quota]) -> Iterator[Findi
         )
 
 
+def _limits_by_absence(metric: str) -> bool:
+    """Whether jobs wait indefinitely if the quota is 0."""
+    is_of_gpus = metric.endswith(("GPUS", "GPUS_ALL_REGIONS"))
+    return is_of_gpus and not metric.startswith(_OTHER_TERMS)
+
+
 def _default_disks(quota: Quota) -> str:
+    if quota.metric != "SSD_TOTAL_GB":
+        return ""
     replicas = int((quota.limit - quota.used) // 100)
-    return (
-        f" (enough for {replicas} replicas with default disks)"
-        if quota.metric == "SSD_TOTAL_GB"
-        else ""
-    )
+    return f" (enough for {replicas} replicas with default disks)"
 
 
 def _request(project: str, region: str, metric: str, value: float) -> str:
@@ -96,9 +98,12 @@ def _request(project: str, region: str, metric: str, value: float) -> str:
     Source of the ids: the Cloud Quotas API, such as CPUS-per-project-region and
     GPUS-ALL-REGIONS-per-project.
     """
-    quota_id = f"{metric.replace('_', '-')}-per-project{'-region' if region else ''}"
+    quota_id = f"{metric.replace('_', '-')}-per-project"
+    dimensions = ""
+    if region:
+        quota_id += "-region"
+        dimensions = f" --dimensions region={region}"
     return (
         "gcloud beta quotas preferences create --service compute.googleapis.com --project"
-        f" {project} --quota-id {quota_id} --preferred-value"
-        f" {value:g}{f' --dimensions region={region}' if region else ''}"
+        f" {project} --quota-id {quota_id} --preferred-value {value:g}{dimensions}"
     )

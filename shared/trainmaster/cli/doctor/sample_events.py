@@ -48,6 +48,7 @@ SAMPLE_EVENTS: Final[dict[str, dict[str, object]]] = {
     },
     topics.MAINTENANCE: {**_INCARNATION, "cause": "preemption"},
 }
-"""Events by topic (docs/interfaces.md section 2), with a null and a nested object: schemas often
-reject these.
+"""Events by topic (docs/interfaces.md section 2).
+
+They have a null and a nested object, which schemas often reject.
 """

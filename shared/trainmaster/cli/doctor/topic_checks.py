@@ -37,9 +37,7 @@ EVENT_TOPICS: Final = (
 
 
 def check_delivery(inspection: Inspection, topic: str) -> Iterator[Finding]:
-    """Check that the topic exists, and that its subscription has the push and dead-letter settings
-    of infra/.
-    """
+    """Check that the topic exists, and that its subscription has the settings of infra/."""
     if not inspection.has_topic(topic):
         yield problem(f"there is no topic {topic}", CREATE_IT)
         return
@@ -99,7 +97,8 @@ def check_notifications(inspection: Inspection) -> Iterator[Finding]:
 
     Its subscriptions belong to the users.
     """
-    if inspection.has_topic(topic := own(topics.JOB_STATE)):
+    topic = own(topics.JOB_STATE)
+    if inspection.has_topic(topic):
         yield ok(f"topic {topic}")
     else:
         yield problem(f"there is no topic {topic}", CREATE_IT)
@@ -108,14 +107,17 @@ def check_notifications(inspection: Inspection) -> Iterator[Finding]:
 def check_schema(
     inspection: Inspection, topic: str, sample: Mapping[str, object]
 ) -> Iterator[Finding]:
-    """Check that the topic's schema accepts the agents' events: those that it rejects would be
-    lost.
+    """Check that the topic's schema accepts the agents' events.
+
+    Events that it rejects would be lost.
     """
     schema = inspection.schema(topic)
     if not schema:
         reason = "the topic has no schema (the function checks its messages in any case)"
         yield not_checked(f"schema of {topic}", reason)
-    elif rejection := inspection.schema_problem(schema, json.dumps(sample).encode()):
+        return
+    rejection = inspection.schema_problem(schema, json.dumps(sample).encode())
+    if rejection:
         yield problem(
             f"the schema of {topic} rejects the events of agents: {rejection}",
             "run `terraform apply` of this release, or set `schemas = false` in infra/ to work"
@@ -134,17 +136,16 @@ def check_dead_letter(inspection: Inspection) -> Iterator[Finding]:
             f"there is no topic {topic} with a subscription: failed messages are lost", CREATE_IT
         )
         return
-    if subscription.endpoint or subscription.expires:
-        text = (
-            "has a push endpoint, but must be pulled"
-            if subscription.endpoint
-            else "expires when it is not used"
-        )
-        yield problem(f"subscription {topic} {text}", REPAIR_IT)
+    if subscription.endpoint:
+        yield problem(f"subscription {topic} has a push endpoint, but must be pulled", REPAIR_IT)
         return
-    if letters := len(DeadLetterBox(inspection.project).list_letters()):
+    if subscription.expires:
+        yield problem(f"subscription {topic} expires when it is not used", REPAIR_IT)
+        return
+    letters = DeadLetterBox(inspection.project).list_letters()
+    if letters:
         yield problem(
-            f"dead letters: {letters}",
+            f"dead letters: {len(letters)}",
             "run `trainmaster dead-letters list`; see docs/runbooks/dead-letters.md",
         )
     else:

@@ -188,9 +188,8 @@ def status(state_dir: StateDir = None, form: OutputFormat = Format.TABLE) -> Non
     if stored is None:
         raise StackError(f"there is no stack in {folder}. `trainmaster local up` starts one")
     # A stored status "ready" without a running supervisor was left by a stack that was killed.
-    was_killed = stored.status in {StackStatus.READY, StackStatus.STARTING} and not state.is_up(
-        folder
-    )
+    should_be_up = stored.status in {StackStatus.READY, StackStatus.STARTING}
+    was_killed = should_be_up and not state.is_up(folder)
     word = "killed" if was_killed else stored.status.value
     alive = {
         name: processes.is_alive(service.pid, service.started_at)
@@ -219,12 +218,12 @@ def _print_status(stored: StackState, word: str, alive: dict[str, bool], folder:
         [
             name,
             "up" if alive[name] else "down",
-            f"{one.pid}",
-            one.address,
-            f"{one.restarts}",
-            Path(one.log).name,
+            str(service.pid),
+            service.address,
+            str(service.restarts),
+            Path(service.log).name,
         ]
-        for name, one in stored.services.items()
+        for name, service in stored.services.items()
     ]
     if rows:
         print_table(["service", "state", "pid", "address", "restarts", "log"], rows)
@@ -258,7 +257,8 @@ def preempt(
     job: JobOrVm, replica: Replica = None, notice: Notice = None, state_dir: StateDir = None
 ) -> None:
     """Preempt a replica's VM, as Google preempts Spot VMs."""
-    _faults(state_dir).preempt(vm := _vm(job, replica), notice)
+    vm = _vm(job, replica)
+    _faults(state_dir).preempt(vm, notice)
     say(f"{vm}: preempted")
 
 
@@ -267,14 +267,16 @@ def maintenance(
     job: JobOrVm, replica: Replica = None, notice: Notice = None, state_dir: StateDir = None
 ) -> None:
     """Announce host maintenance. A VM that can migrate live continues; any other ends."""
-    _faults(state_dir).maintenance(vm := _vm(job, replica), notice)
+    vm = _vm(job, replica)
+    _faults(state_dir).maintenance(vm, notice)
     say(f"{vm}: under maintenance")
 
 
 @app.command()
 def crash(job: JobOrVm, replica: Replica = None, state_dir: StateDir = None) -> None:
     """End a VM by a host error, at once and without notice."""
-    _faults(state_dir).crash(vm := _vm(job, replica))
+    vm = _vm(job, replica)
+    _faults(state_dir).crash(vm)
     say(f"{vm}: crashed")
 
 
@@ -286,9 +288,8 @@ def kill(
     state_dir: StateDir = None,
 ) -> None:
     """Signal the training program of a replica. Its VM runs on."""
-    _faults(state_dir).kill_program(
-        vm := _vm(job, replica), signal_name.upper().removeprefix("SIG")
-    )
+    vm = _vm(job, replica)
+    _faults(state_dir).kill_program(vm, signal_name.upper().removeprefix("SIG"))
     say(f"{vm}: {signal_name} sent to its program")
 
 

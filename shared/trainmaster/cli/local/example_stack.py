@@ -1,6 +1,4 @@
-"""The stack of `trainmaster local run`: on the emulators, or with in-memory adapters in this
-process.
-"""
+"""The stack of `trainmaster local run`: on the emulators, or with in-memory adapters."""
 
 from __future__ import annotations
 

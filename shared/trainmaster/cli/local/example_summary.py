@@ -45,17 +45,14 @@ class Phases:
 def print_summary(
     job: Job, running: RunningStack, report: Report, phases: Phases, vms_left: int
 ) -> None:
-    console, metrics = report.console, _read_metrics(job, running.objects)
+    console = report.console
     console.print()
     console.print(f"[bold]{job.job_id}: {job.state}[/]")
     if job.error_message:
         console.print(literal_text(f"  error       {job.error_message}"))
+    metrics = _read_metrics(job, running.objects)
     if metrics:
-        texts = {
-            name: f"{value:.4f}" if isinstance(value, float) else value
-            for name, value in metrics.items()
-        }
-        values = ", ".join(f"{name} {text}" for name, text in texts.items())
+        values = ", ".join(f"{name} {_format_value(value)}" for name, value in metrics.items())
         console.print(literal_text(f"  metrics     {values}"))
     if job.plan.program.job_dir:
         storage = Path(running.state.services["storage"].log).parents[1] / "storage"
@@ -66,7 +63,8 @@ def print_summary(
             )
         )
     loaded = running.store.load_attempt(job.job_id)
-    for replica in loaded.state.replicas if loaded else ():
+    replicas = loaded.state.replicas if loaded else ()
+    for replica in replicas:
         counts = f"restarts {replica.restarts_used}, replaced {replica.replaced}"
         console.print(
             f"  {replica.replica_id.words:<11} incarnations {replica.incarnation}, {counts}"
@@ -86,10 +84,12 @@ def print_summary(
 def _read_metrics(job: Job, objects: Objects) -> dict[str, Any]:
     """Return the metrics that the program wrote to its job directory; empty if there are none."""
     job_dir = job.plan.program.job_dir
-    data = (
-        objects.read(f"{job_dir.rstrip('/')}/metrics.json", max_bytes=METRICS_BYTES_MAX)
-        if job_dir
-        else None
-    )
-    metrics = json.loads(data) if data and job.state is JobState.SUCCEEDED else {}
+    if not job_dir or job.state is not JobState.SUCCEEDED:
+        return {}
+    data = objects.read(f"{job_dir.rstrip('/')}/metrics.json", max_bytes=METRICS_BYTES_MAX)
+    metrics = json.loads(data) if data else {}
     return metrics if isinstance(metrics, dict) else {}
+
+
+def _format_value(value: object) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)

@@ -28,40 +28,33 @@ ERROR_BYTES_MAX: Final = 1 << 20
 
 
 def upload(example: str, running: RunningStack, report: Report) -> None:
-    """Upload the package or the data, then the job file, with the real gsutil if it is
-    installed.
+    """Upload the package or the data, then the job file.
+
+    Use the real gsutil if it is installed.
     """
     job_file = EXAMPLES / example / "job.yaml"
+    job = yaml.safe_load(job_file.read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as scratch:
-        for uri in yaml.safe_load(job_file.read_text(encoding="utf-8"))["trainingInput"].get(
-            "packageUris", ()
-        ):
-            [archive] = build(
-                EXAMPLES / uri.split("/")[4] / "trainer", Path(scratch)
-            )  # gs://BUCKET/packages/TRAINER/
+        for uri in job["trainingInput"].get("packageUris", ()):
+            _, _, _bucket, _packages, trainer, *_ = uri.split("/")  # gs://BUCKET/packages/TRAINER/…
+            [archive] = build(EXAMPLES / trainer / "trainer", Path(scratch))
             _copy(archive, uri, running.objects, report)
         if example.startswith(ALGORITHM_PREFIX):
             _upload_data(example, Path(scratch), running, report)
-        _copy(
-            job_file,
-            f"gs://{running.state.config.bucket}/jobs/{example}.yaml",
-            running.objects,
-            report,
-        )
+        job_uri = f"gs://{running.state.config.bucket}/jobs/{example}.yaml"
+        _copy(job_file, job_uri, running.objects, report)
 
 
 def _upload_data(example: str, scratch: Path, running: RunningStack, report: Report) -> None:
-    """Write the data of an algorithm with the Python that has scikit-learn, and upload
-    the files.
-    """
-    command = [str(DATA_PYTHON), str(EXAMPLES / "algorithm_data.py"), example, str(scratch)]
+    """Write the data of an algorithm with the Python that has scikit-learn, and upload it."""
     if not DATA_PYTHON.exists():
         raise PermanentError(f"{DATA_PYTHON} is missing; `make images` builds it")
-    for line in subprocess.run(
-        command, check=True, capture_output=True, text=True
-    ).stdout.splitlines():
-        uri = f"gs://{running.state.config.bucket}/{Path(line).relative_to(scratch).as_posix()}"
-        _copy(Path(line), uri, running.objects, report)
+    command = [str(DATA_PYTHON), str(EXAMPLES / "algorithm_data.py"), example, str(scratch)]
+    written = subprocess.run(command, check=True, capture_output=True, text=True)
+    for line in written.stdout.splitlines():
+        file = Path(line)
+        uri = f"gs://{running.state.config.bucket}/{file.relative_to(scratch).as_posix()}"
+        _copy(file, uri, running.objects, report)
 
 
 def _copy(source: Path, uri: str, objects: Objects, report: Report) -> None:
@@ -88,7 +81,8 @@ def wait_for_job(store: Store, objects: Objects, uri: str) -> str:
         for job in store.recent_jobs(5):
             if job.submission.partition("#")[0] == uri:
                 return job.job_id
-        if error := objects.read(f"{uri}.error.json", max_bytes=ERROR_BYTES_MAX):
+        error = objects.read(f"{uri}.error.json", max_bytes=ERROR_BYTES_MAX)
+        if error:
             raise PermanentError(f"the job file was refused: {error.decode()}")
         time.sleep(0.1)
     raise PermanentError(

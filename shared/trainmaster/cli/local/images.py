@@ -59,11 +59,11 @@ def images(
     ] = False,
 ) -> None:
     """Build runtime images, so that VMs of the local stack need not download their packages.
-
     Complete ones stay.
     """
     for name in runtimes or Runtime:
-        folder, requirements = IMAGES / name, ROOT / "requirements" / f"runtime-{name}.txt"
+        folder = IMAGES / name
+        requirements = ROOT / "requirements" / f"runtime-{name}.txt"
         if not list_only:
             _build(name, folder, requirements)
         say(f"{name}: {folder if _is_complete(folder, requirements) else 'not built'}")
@@ -88,23 +88,23 @@ def _build(name: Runtime, folder: Path, requirements: Path) -> None:
                 raise PermanentError(
                     f"{name} is not complete: {error}. Begin again when that is repaired"
                 ) from None
-        shutil.copyfile(
-            requirements, folder / STAMP
-        )  # also of a complete one: `make` compares times
+        # Also for a complete image: `make` compares times.
+        shutil.copyfile(requirements, folder / STAMP)
 
 
 def _install(folder: Path, requirements: Path, *, with_torch: bool) -> None:
     run = partial(subprocess.run, check=True, env={**os.environ, "VIRTUAL_ENV": str(folder)})
     run([sys.executable, "-m", "venv", folder])
-    uv, python = Path(sys.executable).with_name("uv"), folder / "bin" / "python"
+    uv = Path(sys.executable).with_name("uv")
+    python = folder / "bin" / "python"
     pip = [uv, "pip"] if uv.exists() else [python, "-m", "pip"]  # a checkout has uv
     run([*pip, "install", "--no-deps", "--require-hashes", "--requirement", requirements])
     if with_torch:
         run([*pip, "install", *TORCH])
         for name, call in COMPANIONS.items():
-            if run(
-                [python, "-c", f"import torch; {call}"], check=False, stderr=subprocess.DEVNULL
-            ).returncode:
+            program = f"import torch; {call}"
+            tried = run([python, "-c", program], check=False, stderr=subprocess.DEVNULL)
+            if tried.returncode != 0:
                 say(
                     f"{name} is left out: what the package index has of it cannot be loaded with"
                     " its torch"

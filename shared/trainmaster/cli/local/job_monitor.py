@@ -1,5 +1,4 @@
-"""Follow one job at the terminal: its state, its replicas, their output, and each decision in one
-line.
+"""Follow one job at the terminal: state, replicas, output, and each decision in one line.
 
 The monitor only reads the stored state and the serial consoles. It may be stopped and started at
 any time.
@@ -109,9 +108,7 @@ class JobMonitor:
         self.report.line("decision", f"{decision.text}{rule}", "yellow" if decision.rule else "")
 
     def _report_output(self, state: State) -> None:
-        """Report the progress lines of the primary, and the lines of other replicas about resumed
-        training.
-        """
+        """Report the primary's lines about progress, and those of others about resumed training."""
         try:
             vms = self.fleet.list_vms(self.job_id)
         except TemporaryError:

@@ -1,7 +1,7 @@
 """`trainmaster local run`: run an example job on a stack of its own, and show live what happens.
 
-    start the stack ──► upload package and job file with gsutil ──► monitor the job ──► summary ──►
-    stop the stack
+    start the stack ──► upload package and job file with gsutil ──► monitor the job
+      ──► summary ──► stop the stack
 
 With `--faults`, a worker's program is killed and another worker's VM is preempted during the
 training.
@@ -50,12 +50,12 @@ class FaultPlan:
 
     def inject_due_faults(self, job: Job) -> None:
         """Inject the next fault if enough epochs are done."""
-        if (
-            job.state is JobState.RUNNING
-            and self._steps
-            and self.monitor.epochs >= self._steps[0][0]
-        ):
-            self._steps.pop(0)[1]()
+        if job.state is not JobState.RUNNING or not self._steps:
+            return
+        epochs, inject = self._steps[0]
+        if self.monitor.epochs >= epochs:
+            del self._steps[0]
+            inject()
 
     @property
     def is_complete(self) -> bool:
@@ -96,9 +96,8 @@ def run(
     realistic: Realistic = False,
     time_scale: TimeScale = 1.0,
 ) -> None:
-    """Run an example job on a stack of its own and show what happens.
-
-    The exit status is 0 only if it SUCCEEDED.
+    """Run an example job on a stack of its own and show what happens. The exit status is 0 only if
+    it SUCCEEDED.
     """
     if not EXAMPLES.is_dir():
         raise PermanentError(
@@ -107,7 +106,8 @@ def run(
         )
     if not (EXAMPLES / example / "job.yaml").is_file():
         raise PermanentError(f"there is no example {example}: {EXAMPLES / example} has no job.yaml")
-    report, phases = Report(), Phases()
+    report = Report()
+    phases = Phases()
     backend = choose_backend()
     in_memory = backend.kind is BackendKind.MEMORY
     phases.begin("stack start")
@@ -132,8 +132,9 @@ def run(
 def _run_job(
     example: str, running: RunningStack, report: Report, phases: Phases, *, with_faults: bool
 ) -> bool:
-    """Run the example and return whether it succeeded, all faults were injected, and all VMs are
-    gone.
+    """Run the example, and return whether all went well.
+
+    The job succeeded, all faults were injected, and all VMs are gone.
     """
     phases.begin("package and upload")
     bucket = running.state.config.bucket
@@ -172,9 +173,9 @@ def follow(monitor: JobMonitor, phases: Phases, plan: FaultPlan | None) -> Job:
 def wait_until_no_vms(monitor: JobMonitor, fleet: Fleet, within_s: float) -> int:
     """Return the number of VMs that the job still has after at most `within_s`."""
     deadline = time.monotonic() + within_s
-    while vms_left := len(fleet.list_vms(monitor.job_id)):
-        if time.monotonic() > deadline:
-            break
+    vms = fleet.list_vms(monitor.job_id)
+    while vms and time.monotonic() <= deadline:
         time.sleep(0.2)
+        vms = fleet.list_vms(monitor.job_id)
     monitor.poll()
-    return vms_left
+    return len(vms)

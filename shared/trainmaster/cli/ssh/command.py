@@ -34,9 +34,8 @@ def ssh(
         int, typer.Option("--host", min=0, help="Host of a TPU slice, numbered from 0.")
     ] = 0,
 ) -> None:
-    """Open a shell on the VM of a replica, or run a command there.
-
-    The exit status is that of the command.
+    """Open a shell on the VM of a replica, or run a command there. The exit status is that of the
+    command.
     """
     store = open_store()
     target = find_target(find_job(store, job_id), replica, host)

@@ -1,5 +1,4 @@
-"""A shell on a VM of Google Cloud: `gcloud compute ssh` through Identity-Aware Proxy, with the
-user's own login.
+"""A shell on a VM of Google Cloud: `gcloud compute ssh` through Identity-Aware Proxy.
 
 gcloud knows the user's account, keys and proxies, so it opens the connection. Before, it reads the
 VM's metadata: a refused connection would take a minute to fail, and would not name the reason.
@@ -41,10 +40,10 @@ def describe_command(target: Target, project: str) -> list[str]:
 
 
 def run(target: Target, project: str, command: str, *, has_terminal: bool) -> int:
-    """Run the command, or a shell, and return its exit status; 255 is ssh's own status for a failed
-    connection.
+    """Run the command, or a shell, and return its exit status.
 
-    Raises PermanentError if gcloud is missing, the VM is gone, or SSH is not enabled on it.
+    255 is ssh's own status for a failed connection. Raises PermanentError if gcloud is missing, the
+    VM is gone, or SSH is not enabled on it.
     """
     if shutil.which("gcloud") is None:
         raise PermanentError(f"gcloud is not installed, and `trainmaster ssh` needs it: {INSTALL}")

@@ -34,11 +34,9 @@ def run(target: Target, command: str) -> int:
     pid = _init_of(target)
     try:
         vm = os.pidfd_open(pid)
-        environment, folder, owner = (
-            _environment(pid),
-            str(Path(f"/proc/{pid}/cwd").readlink()),
-            Path(f"/proc/{pid}").stat(),
-        )
+        environment = _environment(pid)
+        folder = str(Path(f"/proc/{pid}/cwd").readlink())
+        owner = Path(f"/proc/{pid}").stat()
     except OSError:
         raise PermanentError(f"{target.vm} has just ended") from None
     try:
@@ -59,21 +57,18 @@ def _init_of(target: Target) -> int:
         from trainmaster_emulators.stack import stack
     except ModuleNotFoundError:
         raise PermanentError(LOCAL_EXTRA_MISSING) from None
-    return int(
-        FaultClient(stack.find(state.find_state_dir(None))).processes(target.vm, target.host)[
-            "init"
-        ]
-    )
+    client = FaultClient(stack.find(state.find_state_dir(None)))
+    return int(client.processes(target.vm, target.host)["init"])
 
 
 def _environment(pid: int) -> dict[str, str]:
     """Return the environment of the VM, with this terminal's type."""
     entries = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="surrogateescape").split("\0")
     variables = dict(entry.split("=", 1) for entry in entries if "=" in entry)
-    return {
-        **variables,
-        **{name: os.environ[name] for name in ("TERM", "COLORTERM") if name in os.environ},
-    }
+    for name in ("TERM", "COLORTERM"):
+        if name in os.environ:
+            variables[name] = os.environ[name]
+    return variables
 
 
 def _enter_command(pid: int, folder: str, uid: int, gid: int) -> list[str]:
@@ -81,16 +76,12 @@ def _enter_command(pid: int, folder: str, uid: int, gid: int) -> list[str]:
 
     It is empty if namespace and user are those of this process.
     """
-    other_user = [f"--setuid={uid}", f"--setgid={gid}"] if uid != os.geteuid() else []
-    own_mounts, own_user = (
-        Path(f"/proc/{pid}/ns/{name}").readlink() != Path(f"/proc/self/ns/{name}").readlink()
-        for name in ("mnt", "user")
-    )
-    user = (
-        ["--user", "--preserve-credentials"] if own_user else other_user
-    )  # a VM of a user who is not root
-    if not other_user and not own_mounts:
+    has_other_user = uid != os.geteuid()
+    if not has_other_user and not _has_own_namespace(pid, "mnt"):
         return []
+    user = [f"--setuid={uid}", f"--setgid={gid}"] if has_other_user else []
+    if _has_own_namespace(pid, "user"):  # a VM of a user who is not root
+        user = ["--user", "--preserve-credentials"]
     program = shutil.which("nsenter")
     if program is None:
         raise PermanentError(
@@ -98,6 +89,11 @@ def _enter_command(pid: int, folder: str, uid: int, gid: int) -> list[str]:
         )
     # nsenter opens its own --wd outside of the VM's root.
     return [program, f"--target={pid}", "--mount", *user, "--", "env", f"--chdir={folder}"]
+
+
+def _has_own_namespace(pid: int, kind: str) -> bool:
+    own = Path(f"/proc/{pid}/ns/{kind}").readlink()
+    return own != Path(f"/proc/self/ns/{kind}").readlink()
 
 
 def _run_until_vm_ends(
@@ -109,9 +105,8 @@ def _run_until_vm_ends(
     watcher = threading.Thread(target=_end_with_vm, args=(program, vm, is_lost), daemon=True)
     watcher.start()
     while True:
-        with suppress(
-            KeyboardInterrupt
-        ):  # the terminal sends Ctrl-C to the program, too, which decides what it means
+        # The terminal sends Ctrl-C to the program, too, which decides what it means.
+        with suppress(KeyboardInterrupt):
             status = program.wait()
             break
     if is_lost.is_set():

@@ -14,10 +14,11 @@ NO_CONTAINER: Final = 3
 """Exit status if no container runs."""
 
 _ENTER: Final = """\
+fail() {{ echo "trainmaster: $1" >&2; exit {status}; }}
 for name in docker podman; do command -v $name >/dev/null && engine=$name && break; done
-[ -n "$engine" ] || {{ echo "trainmaster: the VM has no container engine" >&2; exit {status}; }}
+[ -n "$engine" ] || fail "the VM has no container engine"
 container=$({sudo}$engine ps --quiet --filter label={label} | head -n 1)
-[ -n "$container" ] || {{ echo "trainmaster: no container of the job runs on this VM" >&2; exit {status}; }}
+[ -n "$container" ] || fail "no container of the job runs on this VM"
 exec {sudo}$engine exec {options} "$container" {command}"""
 
 
@@ -30,8 +31,9 @@ def as_shell_text(words: Sequence[str]) -> str:
 
 
 def in_container(words: Sequence[str], *, has_terminal: bool, sudo: bool) -> str:
-    """Return the shell command that runs `words`, or a shell for none, in the container of the
-    training program.
+    """Return the shell command that runs `words` in the container of the training program.
+
+    Without words it runs a shell there.
     """
     command = ("sh", "-c", as_shell_text(words)) if words else SHELL
     options = "--interactive --tty" if has_terminal else "--interactive"

@@ -55,12 +55,12 @@ def find_target(state: State, replica: str, host: int) -> Target:
     _require_vm(job, found)
     program = job.plan.program_of(replica_id.task_type)
     return Target(
-        vm_name(job.job_id, replica_id),
-        job.zone,
-        group.tpu is not None,
-        host,
-        program.container is not None,
-        replica_id.words,
+        vm=vm_name(job.job_id, replica_id),
+        zone=job.zone,
+        is_tpu=group.tpu is not None,
+        host=host,
+        has_container=program.container is not None,
+        replica=replica_id.words,
     )
 
 
@@ -78,12 +78,12 @@ def _require_vm(job: Job, replica: Replica) -> None:
         raise PermanentError(f"{name} has no VM: the job is {job.state}{_since(job.ended_at)}")
     if replica.state in ON_A_VM:
         return
-    since = replica.done_at if replica.state is ReplicaState.COMPLETED else replica.ordered_at
-    advice = (
-        "Its VM is deleted"
-        if replica.state is ReplicaState.COMPLETED
-        else "Try again when it is RUNNING"
-    )
+    if replica.state is ReplicaState.COMPLETED:
+        since = replica.done_at
+        advice = "Its VM is deleted"
+    else:
+        since = replica.ordered_at
+        advice = "Try again when it is RUNNING"
     raise PermanentError(f"{name} is not running: it is {replica.state}{_since(since)}. {advice}")
 
 

@@ -47,9 +47,8 @@ def tensorboard(
         float, typer.Option(min=1, help="Seconds between two searches for new event files.")
     ] = 30.0,
 ) -> None:
-    """Start TensorBoard on the event files of jobs.
-
-    Each job is a run, and so is each trial of a tuning job.
+    """Start TensorBoard on the event files of jobs. Each job is a run, and so is each trial of a
+    tuning job.
     """
     require_package("tensorboard", "tensorboard")
     from trainmaster.cli.tensorboard.mirror import Mirror
@@ -79,7 +78,8 @@ def _folders(job_ids: list[str], options: list[str]) -> tuple[LogFolder, ...]:
     else:
         choose_installation()
     names = Counter(folder.name for folder in folders)
-    if repeated := [name for name, count in names.items() if count > 1]:
+    repeated = [name for name, count in names.items() if count > 1]
+    if repeated:
         raise PermanentError(
             f"two folders have the name {repeated[0]}: give one another name, --logdir NAME=gs://…"
         )
@@ -107,22 +107,14 @@ def _announce(mirror: Mirror) -> None:
 
 def _serve(mirror: Mirror, port: int, interval_s: float) -> int:
     """Run TensorBoard until it ends or the user interrupts it, and return its exit status."""
-    words = [
-        "--logdir",
-        str(mirror.root),
-        "--host",
-        LOOPBACK,
-        "--port",
-        str(port),
-        "--reload_interval",
-        "5",
-    ]
+    options = [f"--logdir={mirror.root}", f"--host={LOOPBACK}", f"--port={port}"]
+    options.append("--reload_interval=5")
     # The data server does not notice files that are replaced, and its speed is not needed for local
     # files.
-    words += ["--load_fast", "false"]
+    options.append("--load_fast=false")
     ended = threading.Event()
     updates = threading.Thread(target=_keep_current, args=(mirror, interval_s, ended), daemon=True)
-    process = subprocess.Popen([sys.executable, "-m", "tensorboard.main", *words])
+    process = subprocess.Popen([sys.executable, "-m", "tensorboard.main", *options])
     updates.start()
     try:
         return process.wait()

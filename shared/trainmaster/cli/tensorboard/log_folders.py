@@ -33,8 +33,9 @@ class LogFolder:
     has_trials: bool = False
     """Whether its subfolders are those of trials."""
     logs: str = ""
-    """Folder of the event files within `uri`, or within the folder of each trial; with a slash at
-    its end, or empty.
+    """Folder of the event files within `uri`, or within the folder of each trial.
+
+    With a slash at its end, or empty.
     """
 
     def local_path(self, path: str) -> str | None:
@@ -44,13 +45,18 @@ class LogFolder:
 
         Object names are chosen by programs: a path never leaves the mirror.
         """
-        trial, rest = path.split("/", 1) if self.has_trials and "/" in path else ("", path)
-        if (self.has_trials and not trial.isdecimal()) or not rest.startswith(self.logs):
+        run = self.name
+        if self.has_trials:
+            trial, _, path = path.partition("/")
+            if not trial.isdecimal():
+                return None
+            run += f"/trial-{trial}"
+        if not path.startswith(self.logs):
             return None
-        parts = rest.removeprefix(self.logs).split("/")
+        parts = path.removeprefix(self.logs).split("/")
         if any(part in {"", ".", ".."} or "\0" in part for part in parts):
             return None
-        return "/".join([self.name, *([f"trial-{trial}"] if trial else []), *parts])
+        return "/".join([run, *parts])
 
 
 def folder_of_job(job: Job) -> LogFolder:

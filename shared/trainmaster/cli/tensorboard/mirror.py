@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import errno
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -96,14 +96,13 @@ class Mirror:
 
         Safe to repeat after an error.
         """
-        changed = [
-            partial(self._copy_if_possible, path, stored)
-            for folder in self.folders
-            for stored in self.storage.list(folder.uri)
-            if (path := _local_path(folder, stored))
-            and path not in self._left_out
-            and not self._is_current(path, stored)
-        ]
+        changed: list[Callable[[], bool]] = []
+        for folder in self.folders:
+            for stored in self.storage.list(folder.uri):
+                path = _local_path(folder, stored)
+                if path is None or path in self._left_out or self._is_current(path, stored):
+                    continue
+                changed.append(partial(self._copy_if_possible, path, stored))
         with ThreadPoolExecutor(THREADS) as pool:
             return sum(pool.map(lambda copy: copy(), changed))
 
@@ -134,13 +133,14 @@ class Mirror:
 
         False: the object has been replaced, which the next update sees.
         """
-        target, copy = self.root / path, self._copies.get(path)
+        target = self.root / path
+        copy = self._copies.get(path)
         if copy is not None and copy.size <= stored.size:
             end = self.storage.read(stored, copy.size) if copy.size < stored.size else b""
             if end is None:
                 return False
             crc = google_crc32c.extend(copy.crc, end)
-            if base64.b64encode(crc.to_bytes(4, "big")).decode() == stored.crc32c:
+            if _matches(crc, stored):
                 with target.open("ab") as file:
                     file.write(end)
                 self._copies[path] = _Copy(stored.generation, stored.size, crc)
@@ -161,3 +161,8 @@ def _local_path(folder: LogFolder, stored: StoredFile) -> str | None:
     if EVENTS not in path.rpartition("/")[2] and PLUGINS not in f"/{path}":
         return None
     return folder.local_path(path)
+
+
+def _matches(crc: int, stored: StoredFile) -> bool:
+    """Whether the checksum is that of the object, which Cloud Storage has in base64."""
+    return base64.b64encode(crc.to_bytes(4, "big")).decode() == stored.crc32c

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from google.cloud import compute_v1
 
@@ -33,6 +33,19 @@ SHORT_UPTIME_CHANCE: Final = 0.1
 _log = logging.getLogger(__name__)
 
 
+class _Question(NamedTuple):
+    zone: str
+    kind: str
+    """Type of the machines and their GPUs, in words (`machine_kind`)."""
+    vm_count: int
+
+
+class _Answer(NamedTuple):
+    kept_until: datetime
+    chance: float | None
+    """From 0 to 1; None: there is no advice."""
+
+
 class CapacityAdvisor:
     """See `trainmaster.ports.Advisor`. `endpoint` empty: Google's.
 
@@ -42,33 +55,39 @@ class CapacityAdvisor:
     def __init__(self, project: str, *, endpoint: str = "") -> None:
         self._advice = clients.rest_client(compute_v1.AdviceClient, endpoint)
         self._project = project
-        self._kept: dict[tuple[str, str, int], tuple[datetime, float | None]] = {}
-        """Zone, kind and number of VMs → until when the answer is kept, and the chance."""
+        self._kept: dict[_Question, _Answer] = {}
 
     def advise(
         self, requests: Sequence[tuple[str, TaskGroup]], now: datetime
     ) -> dict[tuple[str, str], float]:
         """Several roles of one kind have the chance of the largest."""
-        wanted = {
-            (zone, machine_kind(group, spot=True), group.count): group for zone, group in requests
+        questions = {
+            _Question(zone, machine_kind(group, spot=True), group.count): group
+            for zone, group in requests
         }
-        kept = {key: answer for key, answer in self._kept.items() if answer[0] > now}
-        asked = wanted.keys() - kept.keys()
+        kept = {
+            question: answer for question, answer in self._kept.items() if answer.kept_until > now
+        }
+        new = list(questions.keys() - kept.keys())
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            kept |= zip(
-                asked, pool.map(lambda key: self._ask(key[0], wanted[key], now), asked), strict=True
-            )
+            answers = pool.map(lambda question: self._ask(question, questions[question], now), new)
+            kept.update(zip(new, answers, strict=True))
         self._kept = kept
-        by_count = sorted(wanted, key=lambda key: key[2])
-        return {key[:2]: chance for key in by_count if (chance := kept[key][1]) is not None}
+        chances: dict[tuple[str, str], float] = {}
+        for question in sorted(questions, key=lambda question: question.vm_count):
+            chance = kept[question].chance
+            if chance is not None:  # a larger role of the same kind replaces it
+                chances[question.zone, question.kind] = chance
+        return chances
 
-    def _ask(self, zone: str, group: TaskGroup, now: datetime) -> tuple[datetime, float | None]:
+    def _ask(self, question: _Question, group: TaskGroup, now: datetime) -> _Answer:
+        zone = question.zone
         selection = {
             "machine_types": [group.machine_type],
             "guest_accelerators": accelerators(group),
         }
-        question = {
-            "size": group.count,
+        wanted = {
+            "size": question.vm_count,
             "distribution_policy": {
                 "target_shape": "ANY_SINGLE_ZONE",
                 "zones": [{"zone": f"zones/{zone}"}],
@@ -79,24 +98,23 @@ class CapacityAdvisor:
         request = {
             "project": self._project,
             "region": zone.rpartition("-")[0],
-            "capacity_advice_request_resource": question,
+            "capacity_advice_request_resource": wanted,
         }
         try:
             with compute_errors(f"ask for advice on capacity in {zone}"):
                 response = self._advice.capacity(request, retry=None, timeout=CALL_S)
         except (TemporaryError, PermanentError) as error:
-            kept = (
-                ADVICE_REFUSED if isinstance(error, (PermanentError, RefusedError)) else ADVICE_KEPT
-            )
-            _log.info("not again for %s: %s", kept, error)
-            return now + kept, None
-        scores = [one.scores for one in response.recommendations if "obtainability" in one.scores]
-        return now + ADVICE_KEPT, max(map(_chance, scores), default=None)
+            is_refused = isinstance(error, (PermanentError, RefusedError))
+            kept_for = ADVICE_REFUSED if is_refused else ADVICE_KEPT
+            _log.info("not again for %s: %s", kept_for, error)
+            return _Answer(now + kept_for, None)
+        scores = [recommendation.scores for recommendation in response.recommendations]
+        chances = [_chance(score) for score in scores if "obtainability" in score]
+        return _Answer(now + ADVICE_KEPT, max(chances, default=None))
 
 
 def _chance(scores: compute_v1.CapacityAdviceResponseRecommendationScores) -> float:
-    return (
-        SHORT_UPTIME_CHANCE
-        if scores.estimated_uptime == SHORT_UPTIME
-        else min(max(scores.obtainability, 0.0), 1.0)
-    )
+    """Return the chance, from 0 to 1, that Spot VMs are created and stay for a while."""
+    if scores.estimated_uptime == SHORT_UPTIME:
+        return SHORT_UPTIME_CHANCE
+    return min(max(scores.obtainability, 0.0), 1.0)

@@ -36,7 +36,8 @@ class Directives:
     def __init__(
         self, project: str, instances: compute_v1.InstancesClient, operations: Operations
     ) -> None:
-        self._instances, self._operations = instances, operations
+        self._instances = instances
+        self._operations = operations
         self._by_id = partial(by_id, instances, project)
 
     def write(self, vm: Vm, directive: Directive) -> bool:
@@ -62,10 +63,10 @@ class Directives:
                 return False
 
     def _write_metadata(self, vm: Vm, values: Mapping[str, str], directive: Directive) -> bool:
-        """Setting metadata replaces all of it.
+        """Write the directive into the metadata, which had these values.
 
-        So the current values are sent again, with the fingerprint, which makes the call fail if the
-        metadata has changed meanwhile.
+        The call replaces all metadata. So the current values are sent again, with the fingerprint,
+        which makes the call fail if the metadata has changed meanwhile.
         """
         changed = items({**values, DIRECTIVE_KEY: directive_json(directive)})
         metadata = compute_v1.Metadata(fingerprint=vm.fingerprint, items=changed)
@@ -81,7 +82,7 @@ class Directives:
         )
 
     def _change(self, vm: Vm, call: Callable[..., compute_v1.Operation], **options: object) -> bool:
-        """Return whether the change has succeeded."""
+        """Change the VM with this call. Return whether the change has succeeded."""
         operation = self._by_id(vm, call, **options, **FLEET_CHANGE)
         finished = self._operations.in_zone(vm.zone, operation, SETTLE_S)
         return finished is not None and not finished.error.errors

@@ -61,12 +61,15 @@ _MISSING: Final = re.compile(
 )
 """The 400 of a missing reference: an image of a retired family "cannot be found"."""
 _RATE_LIMITS: Final = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})
+_NOT_READY: Final = "resourceNotReady"
+"""Another call is creating or deleting the resource."""
 
 
 def _is_rate_limit(error: Exception) -> bool:
-    return isinstance(error, exceptions.GoogleAPICallError) and (
-        isinstance(error, exceptions.TooManyRequests) or problem_of(error).code in _RATE_LIMITS
-    )
+    if not isinstance(error, exceptions.GoogleAPICallError):
+        return False
+    is_too_many = isinstance(error, exceptions.TooManyRequests)
+    return is_too_many or problem_of(error).code in _RATE_LIMITS
 
 
 FLEET_CHANGE: Final[dict[str, Any]] = {
@@ -93,11 +96,8 @@ def is_transient(error: exceptions.GoogleAPICallError, problem: Problem) -> bool
     """
     if problem.code in _KINDS:
         return False
-    return (
-        isinstance(error, (exceptions.ServerError, exceptions.TooManyRequests))
-        or problem.code in _RATE_LIMITS
-        or problem.code == "resourceNotReady"
-    )
+    is_transient_status = isinstance(error, (exceptions.ServerError, exceptions.TooManyRequests))
+    return is_transient_status or problem.code in (*_RATE_LIMITS, _NOT_READY)
 
 
 def problem_of(error: exceptions.GoogleAPICallError) -> Problem:
@@ -111,16 +111,13 @@ def problem_of(error: exceptions.GoogleAPICallError) -> Problem:
 
 
 def problems_in(operation: compute_v1.Operation) -> Iterator[Problem]:
-    """Yield the errors of a finished operation. None: it succeeded."""
+    """Yield the errors of a finished operation; none if it succeeded."""
     for error in operation.error.errors:
         zones = ""
         for detail in error.error_details:
             zones = zones or detail.error_info.metadatas.get("zonesAvailable", "")
-        yield Problem(
-            error.code,
-            error.message,
-            tuple(zone.strip() for zone in zones.split(",") if zone.strip()),
-        )
+        zones_available = tuple(zone.strip() for zone in zones.split(",") if zone.strip())
+        yield Problem(error.code, error.message, zones_available)
 
 
 def is_cause(problem: Problem) -> bool:
@@ -138,9 +135,8 @@ def not_created(
     kind = _KINDS.get(problem.code, otherwise)
     if kind is CapacityErrorKind.DENIED and _MISSING.search(problem.message):
         kind = CapacityErrorKind.BLOCKED
-    if kind in (CapacityErrorKind.DENIED, CapacityErrorKind.BLOCKED) and _NOT_IN_ZONE.search(
-        problem.message
-    ):
+    is_refused = kind in (CapacityErrorKind.DENIED, CapacityErrorKind.BLOCKED)
+    if is_refused and _NOT_IN_ZONE.search(problem.message):
         kind = CapacityErrorKind.STOCKOUT
     return NotCreated(kind, problem.code, problem.message, problem.zones_available)
 
@@ -148,9 +144,8 @@ def not_created(
 def refused_call(error: exceptions.GoogleAPICallError) -> NotCreated:
     """Return the outcome of a call that Google refuses for another reason than a rate limit."""
     is_repairable = error.code in _REPAIRABLE_STATUSES
-    return not_created(
-        problem_of(error), CapacityErrorKind.BLOCKED if is_repairable else CapacityErrorKind.DENIED
-    )
+    otherwise = CapacityErrorKind.BLOCKED if is_repairable else CapacityErrorKind.DENIED
+    return not_created(problem_of(error), otherwise)
 
 
 def name_exists(outcome: CreateOutcome) -> bool:
@@ -173,12 +168,12 @@ def by_id(
     call: Callable[..., Result],
     **options: Any,
 ) -> Result:
-    """Call a method about a VM with its id; if Google refuses that, with its name, if the VM of
-    this name has the id.
+    """Call a method about a VM with the VM's id. If Google refuses that, and the VM of this name
+    has the id, call it with the name.
 
-    It is unconfirmed whether the condition on names in provision's role admits ids. Between the two
-    calls, no newer VM can get the name: the deletion of this one takes longer. Raises NotFound if
-    the VM does not exist any more.
+    It is unconfirmed whether the condition on names in provision's role admits ids. Between the
+    check and the second call, no newer VM can get the name: the deletion of this one takes longer.
+    Raises NotFound if the VM does not exist any more.
     """
     place: dict[str, Any] = {"project": project, "zone": vm.zone}
     try:

@@ -5,7 +5,8 @@ the request, so Compute answers a repeated call with the operation of the first 
 not:
 
     create ──► bulkInsert ──► operation ──wait, bounded──► Created | Pending | NotCreated
-                   └─ 409 ──► names exist: this VM generation's, an earlier one's, or VMs that are not ours
+                   └─ 409 ──► VMs of these names exist: of this VM generation, of an earlier one,
+                              or not ours
 
 VMs are changed and deleted by their numeric id, never by name: a newer VM of the same name must not
 be hit.
@@ -94,13 +95,10 @@ class ComputeFleet:
         zones: Sequence[str] = (),
     ) -> tuple[Vm, ...]:
         with compute_errors(f"list the VMs of {job_id}"):
-            listed, unreachable = self._listing.find(
-                f"labels.{job_key()}={job_label(job_id)}", zones
-            )
-        return complete(
-            [item.vm for item in listed],
-            [zone for zone in unreachable if not zones or zone in zones],
-        )
+            listed, unreachable = self._listing.find(_label_filter(job_id), zones)
+        if zones:
+            unreachable = [zone for zone in unreachable if zone in zones]
+        return complete([item.vm for item in listed], unreachable)
 
     def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
         with compute_errors("list the VMs of all jobs"):
@@ -112,26 +110,18 @@ class ComputeFleet:
         if not name_exists(outcome):
             return outcome
         with compute_errors(f"list the VMs in {create.zone}"):
-            listed = self._listing.in_zone(
-                f"labels.{job_key()}={job_label(job.job_id)}", create.zone
-            )
+            listed = self._listing.in_zone(_label_filter(job.job_id), create.zone)
         existing = {item.vm.name: item.vm for item in listed}
         ours = [existing[name] for name in create.names if name in existing]
-        if any(
-            vm.vm_generation < create.vm_generation
-            or vm.status in (VmStatus.STOPPING, VmStatus.STOPPED)
-            for vm in ours
-        ):
-            return Pending()  # an earlier VM still has the name
+        if any(_is_earlier(vm, create) for vm in ours):
+            return Pending()  # the earlier VM still has the name
         rest = create.without(existing)
         if not rest.names:
             return Created()
-        if foreign := self._first_existing(create.zone, rest.names):
-            return NotCreated(
-                CapacityErrorKind.DENIED,
-                "alreadyExists",
-                f"a VM named {foreign} exists and does not belong to the job",
-            )
+        foreign = self._first_existing(create.zone, rest.names)
+        if foreign is not None:
+            message = f"a VM named {foreign} exists and does not belong to the job"
+            return NotCreated(CapacityErrorKind.DENIED, "alreadyExists", message)
         if not ours:
             return Pending()  # the VM that had the name has just been deleted
         outcome = self._insert(job, rest, metadata)
@@ -144,10 +134,8 @@ class ComputeFleet:
             except exceptions.NotFound:
                 return True
             except exceptions.BadRequest as error:
-                if (
-                    problem_of(error).code == "resourceNotReady"
-                ):  # another call is creating or deleting it
-                    return False
+                if problem_of(error).code == "resourceNotReady":
+                    return False  # another call is creating or deleting the VM
                 raise
             finished = self._operations.in_zone(vm.zone, operation, SETTLE_S)
         return finished is not None and not finished.error.errors
@@ -214,9 +202,9 @@ class ComputeFleet:
             return not_created(causes[0]) if causes else Created()
 
     def _first_existing(self, zone: str, names: Iterable[str]) -> str | None:
-        """Return the first of these names that a VM has.
+        """Return the first of these names that a VM has; None if no VM has any.
 
-        It is not ours: no VM of these names has the job's label.
+        Call it with names that no VM with the job's label has.
         """
         for name in names:
             with compute_errors(f"get {name}"):
@@ -228,3 +216,14 @@ class ComputeFleet:
                     continue
                 return name
         return None
+
+
+def _label_filter(job_id: str) -> str:
+    """Return the filter of a list that selects the VMs with the job's label."""
+    return f"labels.{job_key()}={job_label(job_id)}"
+
+
+def _is_earlier(vm: Vm, create: Create) -> bool:
+    """Return whether the VM is on its way out, and is not one of those to create."""
+    is_ending = vm.status in (VmStatus.STOPPING, VmStatus.STOPPED)
+    return is_ending or vm.vm_generation < create.vm_generation

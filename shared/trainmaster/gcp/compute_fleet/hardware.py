@@ -68,8 +68,8 @@ def driver_metadata(plan: Plan, group: TaskGroup) -> dict[str, str]:
     """Return the metadata that makes a Deep Learning VM image without a driver install one at the
     first boot; else none.
     """
-    needs_one = plan.image.startswith(_DEEP_LEARNING) and _WITH_DRIVER not in plan.image
-    return {DRIVER_KEY: "True"} if has_gpus(group) and needs_one else {}
+    lacks_driver = plan.image.startswith(_DEEP_LEARNING) and _WITH_DRIVER not in plan.image
+    return {DRIVER_KEY: "True"} if has_gpus(group) and lacks_driver else {}
 
 
 def scheduling(plan: Plan, create: Create, *, is_reserved: bool) -> compute_v1.Scheduling:
@@ -78,10 +78,9 @@ def scheduling(plan: Plan, create: Create, *, is_reserved: bool) -> compute_v1.S
     Maintenance migrates VMs that can be migrated, and terminates the others. Only Trainmaster
     restarts a VM.
     """
+    migrates = supports_live_migration(create.group, spot=create.spot)
     request = compute_v1.Scheduling(
-        on_host_maintenance="MIGRATE"
-        if supports_live_migration(create.group, spot=create.spot)
-        else "TERMINATE",
+        on_host_maintenance="MIGRATE" if migrates else "TERMINATE",
         automatic_restart=False,
         provisioning_model=_provisioning_model(create, is_reserved=is_reserved),
         max_run_duration=compute_v1.Duration(seconds=min(plan.fuse_s, FUSE_S_MAX)),

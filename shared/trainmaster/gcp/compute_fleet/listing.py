@@ -35,15 +35,21 @@ Source: Google's "System parameters".
 LISTED_FIELDS_OF_ZONE: Final = f"items{_FIELDS},warning/code,nextPageToken"
 
 _STATUSES: Final = {
-    VmStatus.RUNNING: {"RUNNING"},
-    VmStatus.STOPPING: {"STOPPING", "PENDING_STOP", "SUSPENDING", "DEPROVISIONING"},
-    VmStatus.STOPPED: {"TERMINATED", "STOPPED", "SUSPENDED"},
+    "RUNNING": VmStatus.RUNNING,
+    "STOPPING": VmStatus.STOPPING,
+    "PENDING_STOP": VmStatus.STOPPING,
+    "SUSPENDING": VmStatus.STOPPING,
+    "DEPROVISIONING": VmStatus.STOPPING,
+    "TERMINATED": VmStatus.STOPPED,
+    "STOPPED": VmStatus.STOPPED,
+    "SUSPENDED": VmStatus.STOPPED,
 }
+"""With any other status, the VM is being created."""
 
 
 def is_unreachable(warning: Any) -> bool:
-    """Whether this is the warning of a scope that Compute Engine cannot reach: it has no items,
-    whatever it has.
+    """Whether this is the warning of a scope that Compute Engine cannot reach. Then the response
+    lacks the scope's items.
     """
     return bool(warning.code == "UNREACHABLE")
 
@@ -52,26 +58,28 @@ class Listing:
     """Lists what has a job's label. Thread-safe. Raises Google's errors."""
 
     def __init__(self, project: str, instances: compute_v1.InstancesClient) -> None:
-        self._project, self._instances = project, instances
+        self._project = project
+        self._instances = instances
 
     def find(self, condition: str, zones: Sequence[str]) -> tuple[list[LabelledVm], list[str]]:
         """Return the VMs that match a filter, and the zones that cannot be reached.
 
-        Google documents two behaviours of the one call for all zones: it names such zones, or it
-        fails. Then `zones` are listed one by one.
+        Google documents two behaviours of the one call for all zones: it names the zones that it
+        cannot reach, or it fails. If it fails, `zones` are listed one by one.
         """
         request = compute_v1.AggregatedListInstancesRequest(
             project=self._project, filter=condition, max_results=PAGE_SIZE
         )
-        listed, unreachable = [], set()
+        listed: list[LabelledVm] = []
+        unreachable: set[str] = set()
+        list_all = partial(self._instances.aggregated_list, request)
         try:
-            for page in masked(
-                partial(self._instances.aggregated_list, request), LISTED_FIELDS
-            ).pages:
-                scopes = page.items.items()
-                listed += [vm for _, scope in scopes for vm in labelled(scope.instances, _vm)]
-                unreachable |= {name for name, scope in scopes if is_unreachable(scope.warning)}
-                unreachable |= set(page.unreachables)
+            for page in masked(list_all, LISTED_FIELDS).pages:
+                for name, scope in page.items.items():
+                    listed += labelled(scope.instances, _vm)
+                    if is_unreachable(scope.warning):
+                        unreachable.add(name)
+                unreachable.update(page.unreachables)
         except (exceptions.GoogleAPIError, requests.Timeout) as error:
             if not zones or not is_outage(error):
                 raise
@@ -81,7 +89,8 @@ class Listing:
     def _list_zones(
         self, condition: str, zones: Iterable[str]
     ) -> tuple[list[LabelledVm], list[str]]:
-        listed, unreachable = [], []
+        listed: list[LabelledVm] = []
+        unreachable: list[str] = []
         for zone in zones:
             try:
                 listed += self.in_zone(condition, zone)
@@ -108,10 +117,7 @@ def _vm(instance: compute_v1.Instance) -> Vm:
         name=instance.name,
         zone=instance.zone.rpartition("/")[2],
         instance_id=str(instance.id),
-        status=next(
-            (status for status, names in _STATUSES.items() if instance.status in names),
-            VmStatus.CREATING,
-        ),
+        status=_STATUSES.get(instance.status, VmStatus.CREATING),
         replica_id=replica_id_from_vm_name(instance.name),
         vm_generation=int(instance.labels.get(LABEL_VM_GENERATION, "0")),
         directive=directive_of(instance.labels),

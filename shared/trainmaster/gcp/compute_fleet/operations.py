@@ -36,17 +36,15 @@ class Operations:
         self, zone: str, operation: compute_v1.Operation, wait_s: float
     ) -> compute_v1.Operation | None:
         """Return the operation when it is DONE; None if it is not within `wait_s`."""
-        return _follow(
-            operation, wait_s, partial(self._zones.wait, project=self._project, zone=zone)
-        )
+        wait = partial(self._zones.wait, project=self._project, zone=zone)
+        return _follow(operation, wait_s, wait)
 
     def in_region(
         self, region: str, operation: compute_v1.Operation, wait_s: float
     ) -> compute_v1.Operation | None:
-        """As `in_zone`."""
-        return _follow(
-            operation, wait_s, partial(self._regions.wait, project=self._project, region=region)
-        )
+        """Do as `in_zone`, for an operation of a region."""
+        wait = partial(self._regions.wait, project=self._project, region=region)
+        return _follow(operation, wait_s, wait)
 
     def causes(self, zone: str, operation: compute_v1.Operation) -> list[Problem]:
         """Return why the operation failed, the first cause first. Empty: it succeeded.
@@ -55,8 +53,10 @@ class Operations:
         which have the same group id, have the causes.
         """
         problems = list(problems_in(operation))
+        if not problems:
+            return []
         causes = [problem for problem in problems if is_cause(problem)]
-        return causes or (self._causes_in_group(zone, operation) if problems else []) or problems
+        return causes or self._causes_in_group(zone, operation) or problems
 
     def _causes_in_group(self, zone: str, operation: compute_v1.Operation) -> list[Problem]:
         request = compute_v1.ListZoneOperationsRequest(
@@ -64,10 +64,10 @@ class Operations:
             zone=zone,
             filter=f'operationGroupId="{operation.operation_group_id}"',
         )
-        members = self._zones.list(request, **FLEET_READ)
-        return [
-            problem for member in members for problem in problems_in(member) if is_cause(problem)
-        ]
+        causes: list[Problem] = []
+        for member in self._zones.list(request, **FLEET_READ):
+            causes.extend(filter(is_cause, problems_in(member)))
+        return causes
 
 
 def _follow(

@@ -43,8 +43,9 @@ def policy_name(job: Job, group: TaskGroup, zone: str) -> str | None:
     """Return the name of the group's policy in that zone. None: its VMs need none."""
     if not needs_compact_placement(job.plan, group):
         return None
+    head = own("tm-")
     tail = f"-{job_hash(job.job_id)}-{group.task_type}-{zone.rpartition('-')[2]}"
-    return own("tm-") + slug(job.job_id, NAME_LENGTH_MAX - len(own("tm-")) - len(tail)) + tail
+    return head + slug(job.job_id, NAME_LENGTH_MAX - len(head) - len(tail)) + tail
 
 
 class Placements:
@@ -52,7 +53,8 @@ class Placements:
 
     def __init__(self, project: str, endpoint: str, operations: Operations) -> None:
         self._policies = clients.rest_client(compute_v1.ResourcePoliciesClient, endpoint)
-        self._project, self._operations = project, operations
+        self._project = project
+        self._operations = operations
 
     def close(self) -> None:
         self._policies.transport.close()
@@ -98,15 +100,9 @@ class Placements:
 
         Return False if one is still being deleted, or used by a VM.
         """
-        policies = {
-            (_region_of(zone), name)
-            for number, zone in enumerate(job.plan.zones)
-            if zone in job.zones_used
-            for placed in (replace(job, plan=job.plan.at(number)),)
-            for group in placed.plan.groups
-            if (name := policy_name(placed, group, zone))
-        }
-        remaining = [name for region, name in sorted(policies) if not self._delete(region, name)]
+        remaining = [
+            name for region, name in sorted(_policies_of(job)) if not self._delete(region, name)
+        ]
         return not remaining
 
     def _delete(self, region: str, name: str) -> bool:
@@ -123,6 +119,22 @@ class Placements:
                 raise
             finished = self._operations.in_region(region, operation, SETTLE_S)
         return finished is not None and not finished.error.errors
+
+
+def _policies_of(job: Job) -> set[tuple[str, str]]:
+    """Return region and name of all policies that the job may have: of each zone that it used, with
+    the machines that its plan has there.
+    """
+    policies = set()
+    for number, zone in enumerate(job.plan.zones):
+        if zone not in job.zones_used:
+            continue
+        placed_job = replace(job, plan=job.plan.at(number))
+        for group in placed_job.plan.groups:
+            name = policy_name(placed_job, group, zone)
+            if name is not None:
+                policies.add((_region_of(zone), name))
+    return policies
 
 
 def _region_of(zone: str) -> str:

@@ -52,25 +52,27 @@ def items(metadata: Mapping[str, str]) -> list[compute_v1.Items]:
 def _properties(
     job: Job, create: Create, defaults: VmDefaults, metadata: Mapping[str, str]
 ) -> compute_v1.InstanceProperties:
-    """Types and policies are given by name, not by URL, because the properties are for any zone.
+    """Return what all VMs of `create` have in common.
 
+    Types and policies are given by name, not by URL, because the properties are for any zone.
     Source: InstanceProperties.
     """
-    plan, group = job.plan, create.group
+    plan = job.plan
+    group = create.group
     is_reserved = plan.reservation is not None and _is_reserved(plan, create)
+    all_metadata = {**metadata, **hardware.driver_metadata(plan, group)}
     properties = compute_v1.InstanceProperties(
         machine_type=group.machine_type,
         labels=labels(job, create),
-        metadata=compute_v1.Metadata(
-            items=items({**metadata, **hardware.driver_metadata(plan, group)})
-        ),
+        metadata=compute_v1.Metadata(items=items(all_metadata)),
         disks=[hardware.boot_disk(plan, group, defaults.images)],
         network_interfaces=[_network_interface(plan, defaults)],
         guest_accelerators=hardware.accelerators(group),
         scheduling=hardware.scheduling(plan, create, is_reserved=is_reserved),
         shielded_instance_config=hardware.shielded_options(plan, group),
     )
-    if email := plan.service_account or defaults.service_account:
+    email = plan.service_account or defaults.service_account
+    if email:
         properties.service_accounts = [compute_v1.ServiceAccount(email=email, scopes=[SCOPE])]
     if is_reserved:
         properties.reservation_affinity = compute_v1.ReservationAffinity(
@@ -78,7 +80,8 @@ def _properties(
             key=RESERVATION_KEY,
             values=[plan.reservation or ""],
         )
-    if policy := policy_name(job, group, create.zone):
+    policy = policy_name(job, group, create.zone)
+    if policy is not None:
         properties.resource_policies = [policy]
     return properties
 
@@ -89,9 +92,10 @@ def _is_reserved(plan: Plan, create: Create) -> bool:
     Spot VMs cannot use one. A reservation is for one machine type: in a job with GPUs, for the
     machines that have them.
     """
-    return not create.spot and (
-        has_gpus(create.group) or not any(has_gpus(group) for group in plan.groups)
-    )
+    if create.spot:
+        return False
+    job_has_gpus = any(has_gpus(group) for group in plan.groups)
+    return has_gpus(create.group) or not job_has_gpus
 
 
 def _network_interface(plan: Plan, defaults: VmDefaults) -> compute_v1.NetworkInterface:

@@ -6,7 +6,8 @@ messages, and at its end returns those that stay to the subscription. A message 
 two ways:
 
     from a function     it raised PermanentError, whose text is the attribute `reason`
-    from Pub/Sub        it was not acknowledged in all its deliveries; Pub/Sub's attributes name the subscription
+    from Pub/Sub        it was not acknowledged in all its deliveries; Pub/Sub's attributes name the
+                        subscription
 """
 
 from __future__ import annotations
@@ -101,7 +102,8 @@ class DeadLetterBox:
         `is_handled` is called with each letter first. If it returns True, the letter has been
         handled and is not published; if it raises PermanentError, the letter stays.
         """
-        done, kept = [], []
+        done: list[DeadLetter] = []
+        kept: list[tuple[DeadLetter, str]] = []
         with self._pull_all() as letters:
             for ack_id, letter in _choose(letters, ids):
                 if letter.topic is None:
@@ -111,15 +113,10 @@ class DeadLetterBox:
                         )
                     continue
                 if letter.cut_from:
-                    kept.append(
-                        (
-                            letter,
-                            (
-                                f"its {letter.cut_from} bytes were cut, because no function handles"
-                                " so many"
-                            ),
-                        )
+                    why = (
+                        f"its {letter.cut_from} bytes were cut, because no function handles so many"
                     )
+                    kept.append((letter, why))
                     continue
                 try:
                     if not is_handled(letter):
@@ -149,13 +146,15 @@ class DeadLetterBox:
         Those that the caller leaves in the dict are returned to the subscription.
         """
         letters: dict[str, DeadLetter] = {}
-        message_ids: set[str] = set()
+        seen_ids: set[str] = set()
         try:
-            while received := [
-                item for item in self._pull() if item.message.message_id not in message_ids
-            ]:
-                message_ids.update(item.message.message_id for item in received)
-                letters.update({item.ack_id: _letter(item.message) for item in received})
+            while True:
+                pulled = self._pull()
+                new = [item for item in pulled if item.message.message_id not in seen_ids]
+                if not new:
+                    break
+                seen_ids.update(item.message.message_id for item in new)
+                letters.update({item.ack_id: _letter(item.message) for item in new})
             yield letters
         finally:
             if letters:
@@ -185,30 +184,37 @@ class DeadLetterBox:
 def _letter(message: PubsubMessage) -> DeadLetter:
     attributes = dict(message.attributes)
     moved_from = attributes.get(MOVED_FROM)
-    unacknowledged = (
-        f"not acknowledged by {moved_from} in all its deliveries" if moved_from else "unknown"
-    )
-    published_at = attributes.get(MOVED_AT if moved_from else "published_at")
+    if moved_from:
+        topic: str | None = f"trainmaster-{moved_from.partition('-')[2]}"
+        published_at = attributes.get(MOVED_AT)
+        reason = f"not acknowledged by {moved_from} in all its deliveries"
+        cut_from = ""
+    else:
+        topic = _topic(attributes)
+        published_at = attributes.get("published_at")
+        reason = "unknown"
+        cut_from = attributes.get("cut", "")
     return DeadLetter(
         id=message.message_id,
         at=message.publish_time,
-        topic=f"trainmaster-{moved_from.partition('-')[2]}" if moved_from else _topic(attributes),
+        topic=topic,
         published_at=datetime.fromisoformat(published_at) if published_at else message.publish_time,
-        reason=attributes.get("reason") or unacknowledged,
+        reason=attributes.get("reason") or reason,
         data=message.data,
-        cut_from=attributes.get("cut", "") if not moved_from else "",
-        attributes={
-            name: value
-            for name, value in attributes.items()
-            if name not in push.ADDED and not name.startswith(push.DEAD_LETTER_PREFIX)
-        },
+        cut_from=cut_from,
+        attributes={name: value for name, value in attributes.items() if not _is_added(name)},
     )
 
 
-def _topic(attributes: Mapping[str, str]) -> str | None:
-    """Return the topic of a letter that a function published.
+def _is_added(attribute: str) -> bool:
+    """Return whether the attribute was added when the message became a dead letter."""
+    return attribute in push.ADDED or attribute.startswith(push.DEAD_LETTER_PREFIX)
 
-    Only `maintenance` has a second topic.
+
+def _topic(attributes: Mapping[str, str]) -> str | None:
+    """Return the topic of a letter that a function published; None if it names no function.
+
+    Only the function `maintenance` has a second topic.
     """
     if attributes.get("subscription") == own(topics.SYSTEM_EVENTS):
         return topics.SYSTEM_EVENTS
@@ -226,7 +232,8 @@ def _choose(
     if ids is None:
         return list(letters.items())
     by_id = {letter.id: (ack_id, letter) for ack_id, letter in letters.items()}
-    if missing := [letter_id for letter_id in ids if letter_id not in by_id]:
+    missing = [letter_id for letter_id in ids if letter_id not in by_id]
+    if missing:
         raise PermanentError(
             f"no dead letter {', '.join(missing)}: `trainmaster dead-letters list` shows them"
         )

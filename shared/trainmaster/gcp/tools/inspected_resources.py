@@ -90,16 +90,17 @@ def read_policy(answer: dict[str, Any]) -> Policy:
     rules = [rule for rule in answer.get("spec", {}).get("rules", ()) if not rule.get("condition")]
     if any(rule.get("allowAll") for rule in rules):
         return Policy()
-    values = [rule.get("values", {}) for rule in rules]
+    allowed: set[str] = set()
+    denied: set[str] = set()
+    for rule in rules:
+        values = rule.get("values", {})
+        allowed.update(map(_plain, values.get("allowedValues", ())))
+        denied.update(map(_plain, values.get("deniedValues", ())))
     return Policy(
-        is_enforced=any(bool(rule.get("enforce")) for rule in rules),
-        denies_all=any(bool(rule.get("denyAll")) for rule in rules),
-        allowed=frozenset(
-            _plain(value) for item in values for value in item.get("allowedValues", ())
-        ),
-        denied=frozenset(
-            _plain(value) for item in values for value in item.get("deniedValues", ())
-        ),
+        is_enforced=any(rule.get("enforce") for rule in rules),
+        denies_all=any(rule.get("denyAll") for rule in rules),
+        allowed=frozenset(allowed),
+        denied=frozenset(denied),
     )
 
 

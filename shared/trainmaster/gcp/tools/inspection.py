@@ -155,14 +155,12 @@ class Inspection:
         )
 
     def has_bucket(self, bucket: str) -> bool:
-        return (
-            self._find("storage", f"/storage/v1/b/{quote(bucket, safe='')}?fields=name") is not None
-        )
+        path = f"/storage/v1/b/{quote(bucket, safe='')}?fields=name"
+        return self._find("storage", path) is not None
 
     def notifications(self, bucket: str) -> tuple[Notification, ...]:
-        answer = self._call(
-            "storage", f"/storage/v1/b/{quote(bucket, safe='')}/notificationConfigs"
-        )
+        path = f"/storage/v1/b/{quote(bucket, safe='')}/notificationConfigs"
+        answer = self._call("storage", path)
         return tuple(
             Notification(
                 _short(item["topic"]),
@@ -190,24 +188,20 @@ class Inspection:
         fields = "items/*/warning/code,unreachables"
         path = f"/compute/v1/projects/{self.project}/aggregated/instances?fields={fields}"
         listing = self._call("compute", path)
-        scopes = listing.get("items", {}).items()
-        warned = {
-            name for name, scope in scopes if scope.get("warning", {}).get("code") == "UNREACHABLE"
-        }
-        return frozenset(_short(name) for name in warned | set(listing.get("unreachables", ())))
+        unreachable = set(listing.get("unreachables", ()))
+        for name, scope in listing.get("items", {}).items():
+            if scope.get("warning", {}).get("code") == "UNREACHABLE":
+                unreachable.add(name)
+        return frozenset(map(_short, unreachable))
 
     def unreachable_tpu_zones(self) -> frozenset[str]:
         """Return the zones that the lists of TPU nodes and queued resources lack."""
-        lists = [
-            self._call(
-                "tpu",
-                f"/v2/projects/{self.project}/locations/-/{kind}?fields=unreachable,nextPageToken",
-            )
-            for kind in ("nodes", "queuedResources")
-        ]
-        return frozenset(
-            _short(name) for listing in lists for name in listing.get("unreachable", ())
-        )
+        unreachable: set[str] = set()
+        for kind in ("nodes", "queuedResources"):
+            path = f"/v2/projects/{self.project}/locations/-/{kind}"
+            listing = self._call("tpu", f"{path}?fields=unreachable,nextPageToken")
+            unreachable.update(listing.get("unreachable", ()))
+        return frozenset(map(_short, unreachable))
 
     def has_image(self, image: str) -> bool:
         """Whether there is an image, or a family with an image,
@@ -227,10 +221,12 @@ class Inspection:
         """
         names: set[str] = set()
         for kind in ("machineTypes", "acceleratorTypes"):
-            path = f"/compute/v1/projects/{self.project}/zones/{zone}/{kind}?fields=items/name,nextPageToken"
+            path = f"/compute/v1/projects/{self.project}/zones/{zone}/{kind}"
+            fields = "fields=items/name,nextPageToken"
             token: str | None = ""
             while token is not None:
-                answer = self._find("compute", f"{path}&pageToken={quote(token, safe='')}") or {}
+                page = f"{path}?{fields}&pageToken={quote(token, safe='')}"
+                answer = self._find("compute", page) or {}
                 names.update(item["name"] for item in answer.get("items", ()))
                 token = answer.get("nextPageToken")
         return frozenset(names)
@@ -245,18 +241,7 @@ class Inspection:
         answer = self._call(
             "cloudfunctions", f"/v2/projects/{self.project}/locations/-/functions?pageSize=1000"
         )
-        return tuple(
-            DeployedFunction(
-                _short(item["name"]),
-                item.get("state", "UNKNOWN"),
-                next(
-                    (str(message.get("message", "")) for message in item.get("stateMessages", ())),
-                    "",
-                ),
-                item.get("url", ""),
-            )
-            for item in answer.get("functions", ())
-        )
+        return tuple(map(_function_of, answer.get("functions", ())))
 
     def status_without_token(self, url: str) -> int:
         """Return the HTTP status of a GET that sends no credentials."""
@@ -286,10 +271,9 @@ class Inspection:
             raise self._silent[service]
         emulator: str = getattr(self.endpoints, service)
         google: str = getattr(GOOGLE, service)
+        token = "" if emulator else self._token
         try:
-            with closing(
-                RestApi(google, emulator, TIMEOUT_S, "" if emulator else self._token)
-            ) as api:
+            with closing(RestApi(google, emulator, TIMEOUT_S, token)) as api:
                 return api.call("GET" if body is None else "POST", path, body)
         except exceptions.GoogleAPICallError as error:
             raise InspectionError(int(error.code or 0), str(error.message)) from None
@@ -307,6 +291,16 @@ class Inspection:
             raise InspectionError(HTTPStatus.UNAUTHORIZED, str(error)) from None
 
 
+def _function_of(item: Json) -> DeployedFunction:
+    messages = [str(message.get("message", "")) for message in item.get("stateMessages", ())]
+    return DeployedFunction(
+        name=_short(item["name"]),
+        state=item.get("state", "UNKNOWN"),
+        message=messages[0] if messages else "",
+        url=item.get("url", ""),
+    )
+
+
 def _quotas_of(resource: Json) -> tuple[Quota, ...]:
     return tuple(
         Quota(item["metric"], item["usage"], item["limit"]) for item in resource.get("quotas", ())
@@ -314,5 +308,5 @@ def _quotas_of(resource: Json) -> tuple[Quota, ...]:
 
 
 def _short(name: str) -> str:
-    """`//pubsub.googleapis.com/projects/P/topics/T` and the like → `T`."""
+    """Return the last part of a full name: `T` of `//pubsub.googleapis.com/projects/P/topics/T`."""
     return name.rpartition("/")[2]

@@ -63,10 +63,10 @@ class JobsApi:
         raise TemporaryError(f"{self._base}{path}: {problem}")
 
     def _session(self) -> clients.Session:
-        """Return a session with the user's credentials; they are read again, because
-        tokens expire.
+        """Return a session with the user's credentials; they are read again, because tokens
+        expire.
         """
-        has_token = clients.TOKEN_FILE in os.environ
-        return clients.session(
-            "", TIMEOUT_S, clients.caller_token(self._project) if has_token else ""
-        )
+        token = ""
+        if clients.TOKEN_FILE in os.environ:
+            token = clients.caller_token(self._project)
+        return clients.session("", TIMEOUT_S, token)

@@ -33,9 +33,8 @@ PAGE_SIZE: Final = 5_000
 class PriceCatalogue:
     """List prices of Google Cloud services.
 
-    `endpoint`: one that needs no credentials, for tests; empty: Google's.
-
-    `api_key`: used in place of credentials; empty: those of the process.
+    `endpoint`: one that needs no credentials, for tests; empty: Google's. `api_key`: used in place
+    of the process's credentials; empty: they are used.
     """
 
     def __init__(self, endpoint: str = "", api_key: str = "") -> None:
@@ -69,14 +68,12 @@ def _sku(listed_sku: Any) -> Sku:
     # Without a time range, the catalogue returns the price that is effective now. Source:
     # ListSkusRequest.
     expression = listed_sku.pricing_info[-1].pricing_expression
-    tiers = [
-        Tier(
-            Decimal(str(tier.start_usage_amount)),
-            amount(tier.unit_price.units, tier.unit_price.nanos),
-        )
-        for tier in expression.tiered_rates
-    ]
-    currencies = {tier.unit_price.currency_code for tier in expression.tiered_rates}
+    tiers: list[Tier] = []
+    currencies: set[str] = set()
+    for rate in expression.tiered_rates:
+        price = amount(rate.unit_price.units, rate.unit_price.nanos)
+        tiers.append(Tier(Decimal(str(rate.start_usage_amount)), price))
+        currencies.add(rate.unit_price.currency_code)
     return Sku(
         sku_id=listed_sku.sku_id,
         description=listed_sku.description,

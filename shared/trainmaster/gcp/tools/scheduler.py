@@ -37,8 +37,8 @@ def publication(project: str, source: str, topic: str, data: bytes) -> Json:
 
 
 def api_call(project: str, api: str, account: str, data: bytes) -> Json:
-    """Return the target of a schedule that creates its job through the API, as a
-    service account.
+    """Return the target of a schedule that creates its job through the API, as a service
+    account.
     """
     return {
         "httpTarget": {
@@ -98,8 +98,9 @@ class CloudScheduler:
         another run.
         """
         options = {"retry": None, "timeout": CALL_S} if verb == "run" else CALL
+        call = getattr(self._client, f"{verb}_job")
         with google_errors("Cloud Scheduler"):
-            getattr(self._client, f"{verb}_job")(name=name, **options)
+            call(name=name, **options)
 
     def close(self) -> None:
         self._client.transport.close()

@@ -22,11 +22,13 @@ from trainmaster.gcp.vm_defaults import Problem
 from trainmaster.ports import NotCreated
 
 _CAPACITY: Final = re.compile(
-    # The last: lost during creation.
-    r"no more capacity|insufficient (reserved )?capacity|while in state PREEMPTED"
-    # This type is not in this zone; another may have it.
+    r"no more capacity|insufficient (reserved )?capacity"
+    # The node was lost during its creation.
+    r"|while in state PREEMPTED"
+    # This type is not in this zone; another zone may have it.
     r"|was not found in zone|could not be found in the zonal"
-    r"|on 'locations/",  # there are no TPUs in this zone, or not for this project
+    # There are no TPUs in this zone, or not for this project.
+    r"|on 'locations/",
     re.IGNORECASE,
 )
 _CHIP_QUOTA: Final = re.compile(r"Quota (limit )?'")
@@ -74,9 +76,8 @@ def problem_of_status(status: status_pb2.Status) -> Problem:
 
 def problem_of_operation(status: Mapping[str, Any]) -> Problem:
     """Return the problem of a failed operation, whose error is a google.rpc.Status in JSON."""
-    return Problem(
-        _code_name(int(status.get("code", code_pb2.UNKNOWN))), str(status.get("message", ""))
-    )
+    code = int(status.get("code", code_pb2.UNKNOWN))
+    return Problem(_code_name(code), str(status.get("message", "")))
 
 
 def is_transient(error: exceptions.GoogleAPICallError, problem: Problem) -> bool:
@@ -111,19 +112,19 @@ def _kind(problem: Problem) -> CapacityErrorKind:
     if _CAPACITY.search(problem.message):
         return CapacityErrorKind.STOCKOUT
     if _CHIP_QUOTA.match(problem.message):
-        return (
-            CapacityErrorKind.STOCKOUT
-            if _ZONE_QUOTA.search(problem.message)
-            else CapacityErrorKind.QUOTA
-        )
+        is_of_zone = _ZONE_QUOTA.search(problem.message)
+        return CapacityErrorKind.STOCKOUT if is_of_zone else CapacityErrorKind.QUOTA
     if problem.code in _NO_CAPACITY:
         return CapacityErrorKind.STOCKOUT
     if problem.code in _BLOCKED or _REPAIRABLE_TEXT.search(problem.message):
         return CapacityErrorKind.BLOCKED
-    return CapacityErrorKind.DENIED if problem.code in _DENIED else CapacityErrorKind.INTERNAL
+    if problem.code in _DENIED:
+        return CapacityErrorKind.DENIED
+    return CapacityErrorKind.INTERNAL
 
 
 def _code_name(code: int) -> str:
+    """Return the canonical name of a google.rpc.Code, or an unknown number as text."""
     return str(code_pb2.Code.Name(code)) if code in code_pb2.Code.values() else str(code)
 
 

@@ -83,18 +83,27 @@ class TpuFleet:
         tpu_zones: Sequence[str] = (),
         zones: Sequence[str] = (),  # noqa: ARG002 - the port's
     ) -> tuple[Vm, ...]:
-        label, labelled, unreachable, refusal = job_label(job_id), [], [], ""
+        label = job_label(job_id)
+        vms: list[Vm] = []
+        unreachable: list[str] = []
+        refusal = ""
         for zone in tpu_zones:
             try:
                 with tpu_errors(f"list the TPU nodes of {job_id} in {zone}"):
-                    labelled += self._listing.in_zone(zone)
+                    listed = self._listing.in_zone(zone)
             except TemporaryError as error:
                 _log.warning("%s", error)
                 unreachable.append(zone)
-                refusal = str(error) if isinstance(error, RefusedError) else refusal
-        return complete([item.vm for item in labelled if item.label == label], unreachable, refusal)
+                if isinstance(error, RefusedError):
+                    refusal = str(error)
+            else:
+                vms += [item.vm for item in listed if item.label == label]
+        return complete(vms, unreachable, refusal)
 
-    def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:  # noqa: ARG002 - the port's signature
+    def list_all(
+        self,
+        zones: Sequence[str] = (),  # noqa: ARG002 - the port's
+    ) -> tuple[LabelledVm, ...]:
         with tpu_errors("list the TPU nodes of all jobs"):
             return complete(*self._listing.in_all_zones())
 
@@ -103,7 +112,8 @@ class TpuFleet:
 
         The next call then finds what has been started.
         """
-        deadline, parent = time.monotonic() + self._wait_s, self._parent(create.zone)
+        deadline = time.monotonic() + self._wait_s
+        parent = self._parent(create.zone)
         with tpu_errors(f"create {create.group.task_type} TPU nodes in {create.zone}"):
             node = resource(job, create, self._defaults, metadata)
             if is_queued(create):
@@ -162,15 +172,17 @@ class TpuFleet:
         """Return the oldest heartbeat of the hosts that have written one: all hosts of a slice are
         needed.
         """
-        heartbeats = (parse_heartbeat(text) for text in self._guest_attributes(vm, HEARTBEAT, ()))
-        return min((heartbeat for heartbeat in heartbeats if heartbeat is not None), default=None)
+        heartbeats = [parse_heartbeat(text) for text in self._guest_attributes(vm, HEARTBEAT, ())]
+        known = [heartbeat for heartbeat in heartbeats if heartbeat is not None]
+        return min(known, default=None)
 
     def reported_metric(self, vm: Vm) -> str | None:
         """Return what the first host wrote: it runs the primary of a trial.
 
         A newer node of that name belongs to the same trial, and the text has its attempt.
         """
-        return next(iter(self._guest_attributes(vm, METRIC, (FIRST_WORKER,))), None)
+        values = self._guest_attributes(vm, METRIC, (FIRST_WORKER,))
+        return values[0] if values else None
 
     def _guest_attributes(self, vm: Vm, path: str, workers: Sequence[str]) -> tuple[str, ...]:
         """Return what these hosts wrote, or all hosts if none are given. The node is read by name.
@@ -188,10 +200,12 @@ class TpuFleet:
                 if is_transient(error, problem_of(error)):
                     raise
                 return ()
-        items = (item for host in hosts for item in host.query_value.items)
+        items: list[tpu_v2.GuestAttributesEntry] = []
+        for host in hosts:
+            items.extend(host.query_value.items)
         return tuple(item.value for item in items if f"{item.namespace}/{item.key}" == path)
 
-    def serial_output(self, vm: Vm, start: int) -> tuple[str, int]:  # noqa: ARG002 - the port's signature
+    def serial_output(self, vm: Vm, start: int) -> tuple[str, int]:  # noqa: ARG002 - the port's
         """Cloud TPU has no serial console. The output of programs is in Cloud Logging."""
         return "", start
 
@@ -201,7 +215,7 @@ class TpuFleet:
     def _delete_created(self, job: Job, create: Create) -> None:
         """Delete the nodes that this create made, because it is all or nothing.
 
-        One that cannot be deleted now is deleted in a later provisioning round, as a node in the
+        A node that cannot be deleted now is deleted in a later provisioning round, as a node in the
         wrong zone.
         """
         for vm in self.list_vms(job.job_id, (create.zone,)):
@@ -217,11 +231,11 @@ class TpuFleet:
         )
 
     def _same(self, vm: Vm) -> tpu_v2.Node | None:
-        """Return the node of this VM. None: it does not exist, though a newer one of
-        its name may.
-        """
+        """Return the node of this VM. None: it does not exist; a newer one of its name may."""
         node = self._get(f"{self._parent(vm.zone)}/nodes/{vm.name}")
-        return node if node is not None and str(node.id) == vm.instance_id else None
+        if node is None or str(node.id) != vm.instance_id:
+            return None
+        return node
 
     def _get(self, name: str) -> tpu_v2.Node | None:
         try:

@@ -24,8 +24,8 @@ from trainmaster.gcp.vm_labels import job_key, labelled
 
 PAGE_SIZE: Final = 200
 LISTED_FIELDS: Final = (
-    "nodes(name,id,state,labels,createTime,health,healthDescription,symptoms,networkEndpoints,queuedResource),"
-    "nextPageToken,unreachable"
+    "nodes(name,id,state,labels,createTime,health,healthDescription,symptoms,networkEndpoints,"
+    "queuedResource),nextPageToken,unreachable"
 )
 ALL_ZONES: Final = "-"
 
@@ -38,7 +38,9 @@ class Listing:
     def __init__(
         self, project: str, client: tpu_v2.TpuClient, queued_resources: QueuedResources
     ) -> None:
-        self._project, self._client, self._queued_resources = project, client, queued_resources
+        self._project = project
+        self._client = client
+        self._queued_resources = queued_resources
 
     def in_zone(self, zone: str) -> list[LabelledVm]:
         """Return what one zone has.
@@ -68,19 +70,17 @@ class Listing:
         queued = self._list_queued(zone, unreachable)
         nodes = list(self._list_nodes(zone, unreachable))
         with_node = {(node.vm.name, node.vm.zone) for node in nodes}
-        listed = nodes + [item for item in queued if (item.vm.name, item.vm.zone) not in with_node]
-        return listed, sorted(name.rpartition("/")[2] for name in unreachable)
+        without_node = [item for item in queued if (item.vm.name, item.vm.zone) not in with_node]
+        return nodes + without_node, sorted(name.rpartition("/")[2] for name in unreachable)
 
     def _list_queued(self, zone: str, unreachable: set[str]) -> list[LabelledVm]:
-        """Return the queued resources; of all zones, none if they cannot be listed: the nodes count
-        more.
+        """Return the queued resources with a job's label.
+
+        If those of all zones cannot be listed, return none: the nodes count more. Zones that cannot
+        be reached are added to `unreachable`.
         """
         try:
-            return list(
-                self._queued_resources.list_labelled(
-                    f"projects/{self._project}/locations/{zone}", unreachable
-                )
-            )
+            return list(self._queued_resources.list_labelled(self._parent(zone), unreachable))
         except exceptions.GoogleAPICallError as error:
             if zone != ALL_ZONES:
                 raise
@@ -94,12 +94,13 @@ class Listing:
 
         Zones that cannot be reached are added to `unreachable`.
         """
-        request = tpu_v2.ListNodesRequest(
-            parent=f"projects/{self._project}/locations/{zone}", page_size=PAGE_SIZE
-        )
+        request = tpu_v2.ListNodesRequest(parent=self._parent(zone), page_size=PAGE_SIZE)
         for page in masked(partial(self._client.list_nodes, request), LISTED_FIELDS).pages:
             unreachable |= set(page.unreachable)
             for node in page.nodes:
                 if job_key() in node.labels:
                     log_health(node)
             yield from labelled(page.nodes, vm_of)
+
+    def _parent(self, zone: str) -> str:
+        return f"projects/{self._project}/locations/{zone}"

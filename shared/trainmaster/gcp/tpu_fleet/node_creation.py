@@ -1,7 +1,7 @@
 """Creation of all nodes of a gang: one CreateNode call for each.
 
     create each ──► operations ──wait, bounded──► Created | Pending | NotCreated
-        └─ 409 ──► the name exists: this VM generation's, an earlier one's, or a node that is not ours
+        └─ 409 ──► a node of this name exists: of this VM generation, of an earlier one, or not ours
 
 If one node cannot be created, the caller deletes the others.
 """
@@ -36,7 +36,8 @@ class NodeCreation:
     """Creates the nodes of one request, and follows their operations."""
 
     def __init__(self, client: tpu_v2.TpuClient, operations: Operations) -> None:
-        self._client, self._operations = client, operations
+        self._client = client
+        self._operations = operations
 
     def create(
         self, parent: str, job: Job, create: Create, node: tpu_v2.Node, deadline: float
@@ -45,16 +46,17 @@ class NodeCreation:
         try:
             known = self._operations.creations(parent)
         except exceptions.GoogleAPICallError as error:
-            if has_no_tpus(problem := problem_of(error)):
+            problem = problem_of(error)
+            if has_no_tpus(problem):
                 return not_created(problem)
             raise
         started = [self._start(parent, job, create, name, node, known) for name in create.names]
         outcomes = [self._outcome(operation, deadline) for operation in started]
-        if failure := next(
-            (outcome for outcome in outcomes if isinstance(outcome, NotCreated)), None
-        ):
-            return failure
-        return Pending() if any(isinstance(outcome, Pending) for outcome in outcomes) else Created()
+        for outcome in outcomes:
+            if isinstance(outcome, NotCreated):
+                return outcome
+        is_pending = any(isinstance(outcome, Pending) for outcome in outcomes)
+        return Pending() if is_pending else Created()
 
     def _start(
         self,
@@ -82,6 +84,7 @@ class NodeCreation:
         return operation
 
     def _outcome(self, started: str | CreateOutcome, deadline: float) -> CreateOutcome:
+        """Return the outcome of what `_start` returned. Wait for an operation until `deadline`."""
         if not isinstance(started, str):
             return started
         operation = self._operations.follow(started, deadline)
@@ -101,9 +104,7 @@ class NodeCreation:
             message = f"a node named {name} exists and does not belong to the job"
             return NotCreated(CapacityErrorKind.DENIED, "ALREADY_EXISTS", message)
         vm = vm_of(node)
-        if vm.vm_generation < create.vm_generation or vm.status in (
-            VmStatus.STOPPING,
-            VmStatus.STOPPED,
-        ):
+        is_ending = vm.status in (VmStatus.STOPPING, VmStatus.STOPPED)
+        if is_ending or vm.vm_generation < create.vm_generation:
             return Pending()  # an earlier VM still has the name
         return Created()

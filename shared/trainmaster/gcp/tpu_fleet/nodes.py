@@ -70,10 +70,7 @@ def resource(
     node = tpu_v2.Node(
         runtime_version=tpu.runtime,
         network_config=_network(job.plan, defaults),
-        # A reservation is matched by zone and type, not by name; Spot nodes cannot use one.
-        scheduling_config=tpu_v2.SchedulingConfig(
-            spot=create.spot, reserved=job.plan.reservation is not None and not create.spot
-        ),
+        scheduling_config=_scheduling(job.plan, create),
         labels=labels(job, create),
         metadata=metadata,
     )
@@ -81,9 +78,19 @@ def resource(
         node.accelerator_config = _accelerator(tpu, tpu.topology)
     else:
         node.accelerator_type = tpu.type
-    if email := job.plan.service_account or defaults.service_account:
+    email = job.plan.service_account or defaults.service_account
+    if email:
         node.service_account = tpu_v2.ServiceAccount(email=email, scope=[SCOPE])
     return node
+
+
+def _scheduling(plan: Plan, create: Create) -> tpu_v2.SchedulingConfig:
+    """Return the scheduling options.
+
+    A TPU reservation is matched by zone and type, not by name; Spot nodes cannot use one.
+    """
+    is_reserved = plan.reservation is not None and not create.spot
+    return tpu_v2.SchedulingConfig(spot=create.spot, reserved=is_reserved)
 
 
 def _accelerator(tpu: Tpu, topology: str) -> tpu_v2.AcceleratorConfig:
@@ -107,8 +114,9 @@ def _network(plan: Plan, defaults: VmDefaults) -> tpu_v2.NetworkConfig:
 
 
 def _with_project(reference: str, project: str) -> str:
-    """Return the reference with the project, which Cloud TPU requires and Compute
-    Engine does not.
+    """Return the reference with the project.
+
+    Cloud TPU requires it, and Compute Engine does not.
     """
     is_partial = reference.startswith(("global/", "regions/"))
     return f"projects/{project}/{reference}" if is_partial else reference
@@ -117,10 +125,13 @@ def _with_project(reference: str, project: str) -> str:
 def vm_of(node: tpu_v2.Node) -> Vm:
     """Return the node as a VM. Raises ValueError if no replica can have the node's name."""
     _, _, _, zone, _, name = node.name.split("/")
-    created_at = (
-        datetime.fromtimestamp(node.create_time.timestamp(), UTC) if node.create_time else None
-    )
     status = _STATUSES.get(node.state, VmStatus.CREATING)
+    created_at = None
+    started_at = None
+    if node.create_time:
+        created_at = datetime.fromtimestamp(node.create_time.timestamp(), UTC)
+        if status is VmStatus.RUNNING:
+            started_at = created_at + timedelta(seconds=CREATION_S)
     return Vm(
         name=name,
         zone=zone,
@@ -131,11 +142,7 @@ def vm_of(node: tpu_v2.Node) -> Vm:
         directive=directive_of(node.labels),
         fingerprint=fingerprint(node),
         created_at=created_at,
-        started_at=(
-            created_at + timedelta(seconds=CREATION_S)
-            if created_at and status is VmStatus.RUNNING
-            else None
-        ),
+        started_at=started_at,
         is_tpu=True,
         loss=_LOSSES.get(node.state, LossCause.GONE),
         # Source: Node.network_endpoints: the first one is the address of the slice.

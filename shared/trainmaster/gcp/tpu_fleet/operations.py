@@ -3,8 +3,10 @@
 A node that cannot be created simply does not exist, perhaps minutes after the call. So a missing
 node is looked up among the operations before it is requested again:
 
-    no create operation ──► request it                  one is running ──► wait for it
-    the last one succeeded ──► request it               the last one failed ──► that is the outcome, reported once
+    no create operation             ──► request the node
+    a create operation is running   ──► wait for it
+    the last one succeeded          ──► request the node
+    the last one failed             ──► that is the outcome, reported once
 
 An operation whose outcome was reported is deleted, so that the next request starts afresh. If
 Google keeps it, its outcome is valid for `OUTCOME_VALID_S`, and requests are that far apart.
@@ -76,21 +78,21 @@ class Operations:
         """Return the last create operation of each resource, by the resource's full name, if its
         outcome is valid.
         """
-        listed = self._api.get(f"/v2/{parent}/operations", pageSize=str(PAGE_SIZE)).get(
-            "operations", []
-        )
+        page = self._api.get(f"/v2/{parent}/operations", pageSize=str(PAGE_SIZE))
+        operations = map(Operation.parse, page.get("operations", []))
         creations = [
-            operation for operation in map(Operation.parse, listed) if operation.verb == "create"
+            (operation.started_at, operation)
+            for operation in operations
+            if operation.verb == "create" and operation.started_at is not None
         ]
-        since = datetime.now(UTC) - timedelta(seconds=OUTCOME_VALID_S)
-        started = [(operation.started_at, operation) for operation in creations]
+        creations.sort(key=lambda creation: creation[0])
+        valid_since = datetime.now(UTC) - timedelta(seconds=OUTCOME_VALID_S)
         last: dict[str, Operation] = {}
-        for started_at, operation in sorted(
-            ((at, each) for at, each in started if at), key=lambda pair: pair[0]
-        ):
-            last.pop(operation.target, None)
-            if not operation.done or started_at > since:
+        for started_at, operation in creations:
+            if not operation.done or started_at > valid_since:
                 last[operation.target] = operation
+            else:
+                last.pop(operation.target, None)
         return last
 
     def follow(self, name: str, deadline: float) -> Operation:
@@ -114,10 +116,8 @@ class Operations:
         except exceptions.NotFound:
             return True
         except exceptions.GoogleAPICallError as error:
-            if (
-                problem_of(error).code == "FAILED_PRECONDITION"
-            ):  # another call is creating or changing the resource
-                return False
+            if problem_of(error).code == "FAILED_PRECONDITION":
+                return False  # another call is creating or changing the resource
             raise
         finished = self.follow(name, time.monotonic() + wait_s)
         return finished.done and finished.error is None

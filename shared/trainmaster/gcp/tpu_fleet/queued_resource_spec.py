@@ -1,9 +1,10 @@
 """The request of a queued resource, and an existing one as a Vm.
 
-CREATING, ACCEPTED, WAITING_FOR_RESOURCES, PROVISIONING    QUEUED     (from PROVISIONING on, the node exists as well)
-FAILED                                                     REFUSED    stays, and uses quota, until it is deleted
-ACTIVE without its node, SUSPENDED                         STOPPED    Cloud TPU or a user took the node away
-SUSPENDING, DELETING                                       STOPPING
+CREATING, ACCEPTED, WAITING_FOR_RESOURCES   QUEUED
+PROVISIONING                                QUEUED     from now on, the node exists as well
+FAILED                                      REFUSED    stays, and uses quota, until it is deleted
+ACTIVE without its node, SUSPENDED          STOPPED    Cloud TPU or a user took the node away
+SUSPENDING, DELETING                        STOPPING
 """
 
 from __future__ import annotations
@@ -76,16 +77,19 @@ def is_flex_start(create: Create) -> bool:
 
 
 def node_of(queued: tpu_v2.QueuedResource) -> tpu_v2.Node:
-    """Return the node that it requests; an empty one if it requests none."""
+    """Return the node that the queued resource requests; an empty node if it requests none."""
     return queued.tpu.node_spec[0].node if queued.tpu.node_spec else tpu_v2.Node()
 
 
 def vm_of(queued: tpu_v2.QueuedResource) -> Vm:
-    """Return the queued resource as a VM. Raises ValueError if no replica can have the
-    node's name.
+    """Return the queued resource as a VM. Raises ValueError if no replica can have the node's
+    name.
     """
     _, _, _, zone, _, name = queued.name.split("/")
     node = node_of(queued)
+    created_at = None
+    if queued.create_time:
+        created_at = datetime.fromtimestamp(queued.create_time.timestamp(), UTC)
     by_service = queued.state.state_initiator == tpu_v2.QueuedResourceState.StateInitiator.SERVICE
     return Vm(
         name=name,
@@ -96,19 +100,15 @@ def vm_of(queued: tpu_v2.QueuedResource) -> Vm:
         vm_generation=int(node.labels.get(LABEL_VM_GENERATION, "0")),
         directive=directive_of(node.labels),
         fingerprint="",
-        created_at=(
-            datetime.fromtimestamp(queued.create_time.timestamp(), UTC)
-            if queued.create_time
-            else None
-        ),
+        created_at=created_at,
         is_tpu=True,
         loss=LossCause.PREEMPTION if by_service else LossCause.GONE,
     )
 
 
 def identity(queued: tpu_v2.QueuedResource) -> str:
-    """Return what identifies it among others of its name: its creation time, since it has no
-    numeric id.
+    """Return what identifies the queued resource among others of its name: its creation time,
+    because it has no numeric id.
     """
     return f"{queued.name.rpartition('/')[2]}-queued-{int(queued.create_time.timestamp() * 1000)}"
 
@@ -125,8 +125,9 @@ def _policy(until: datetime | None) -> tpu_v2.QueuedResource.QueueingPolicy:
 
 
 def _reservation(name: str, parent: str) -> str:
-    """`projects/P/reservations/NAME`, or a name of this project's.
+    """Return the full name of a reservation, in the zone of `parent`.
 
+    `name`: `projects/P/reservations/NAME`, or the name alone if the project is that of `parent`.
     Source: QueuedResource.reservation_name.
     """
     _, project, _, zone = parent.split("/")

@@ -4,7 +4,8 @@ requests it.
     create ──► no such name ──► CreateQueuedResource ──► Pending
                it waits ──► Pending
                it FAILED in this placement round ──► NotCreated, however often it is called
-               it is an earlier VM generation's or round's ──► deleted, here or by a later step ──► Pending
+               it is of an earlier VM generation or round
+                   ──► deleted, here or by a later step ──► Pending
 
 The name makes a repeated call harmless, as for nodes: it finds what exists. With a request id,
 Cloud TPU would always return the result of the first call, even after the queued resource was
@@ -67,21 +68,22 @@ class QueuedResources:
     """The queued resources of one project, whose nodes Cloud TPU creates when it has capacity."""
 
     def __init__(self, client: tpu_v2.TpuClient, operations: Operations, api: RestApi) -> None:
-        self._client, self._operations, self._api = client, operations, api
+        self._client = client
+        self._operations = operations
+        self._api = api
 
     def list_labelled(self, parent: str, unreachable: set[str]) -> Iterator[LabelledVm]:
         """Yield the queued resources with a job's label, under the name of their node.
 
-        `unreachable`: as for nodes.
+        Zones that cannot be reached are added to `unreachable`.
 
         The zone `-` means all zones. Source: `gcloud compute tpus queued-resources list --zone=-`
         in public guides.
         """
-        listing = tpu_v2.ListQueuedResourcesRequest(parent=parent, page_size=PAGE_SIZE)
-        for page in masked(
-            partial(self._client.list_queued_resources, listing), LISTED_FIELDS
-        ).pages:
-            unreachable |= set(page.unreachable)
+        list_request = tpu_v2.ListQueuedResourcesRequest(parent=parent, page_size=PAGE_SIZE)
+        list_all = partial(self._client.list_queued_resources, list_request)
+        for page in masked(list_all, LISTED_FIELDS).pages:
+            unreachable.update(page.unreachable)
             yield from labelled(page.queued_resources, vm_of, lambda queued: node_of(queued).labels)
 
     def create(self, parent: str, job: Job, create: Create, node: tpu_v2.Node) -> CreateOutcome:
@@ -89,7 +91,8 @@ class QueuedResources:
         try:
             existing = self._get(f"{parent}/queuedResources/{name}")
         except exceptions.GoogleAPICallError as error:
-            if has_no_tpus(problem := problem_of(error)):
+            problem = problem_of(error)
+            if has_no_tpus(problem):
                 return not_created(problem)
             raise
         if existing is None:
@@ -138,21 +141,20 @@ class QueuedResources:
         """
         if is_flex_start(create):
             path = f"/v2alpha1/{parent}/queuedResources"
-            return str(
-                self._api.call("POST", path, flex_start(queued, job.plan), queuedResourceId=name)[
-                    "name"
-                ]
-            )
-        create_request = tpu_v2.CreateQueuedResourceRequest(
+            body = flex_start(queued, job.plan)
+            answer = self._api.call("POST", path, body, queuedResourceId=name)
+            return str(answer["name"])
+        creation = tpu_v2.CreateQueuedResourceRequest(
             parent=parent, queued_resource_id=name, queued_resource=queued
         )
-        return str(
-            self._client.create_queued_resource(create_request, **FLEET_WRITE).operation.name
-        )
+        return str(self._client.create_queued_resource(creation, **FLEET_WRITE).operation.name)
 
     def _outcome_of_existing(
         self, existing: tpu_v2.QueuedResource, job: Job, create: Create
     ) -> CreateOutcome:
+        """Return the outcome for the queued resource that has the name. Delete a failed one of an
+        earlier placement round.
+        """
         labels = node_of(existing).labels
         if labels.get(job_key()) != job_label(job.job_id):
             message = (

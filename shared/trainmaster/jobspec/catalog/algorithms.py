@@ -1,8 +1,7 @@
-"""The built-in algorithms of AI Platform Training: their container images, and what runs in their
-place.
+"""The built-in algorithms of AI Platform Training: their images, and what runs in their place.
 
-The images are gone. The folder `algorithms/` has the programs. Source of images and machines: the
-service's pages, and jobs that ran there.
+The images are gone. The package `trainmaster.algorithms` has the programs. Source of images and
+machines: the service's pages, and jobs that ran there.
 """
 
 from __future__ import annotations
@@ -60,6 +59,7 @@ ALGORITHMS: Final = {
 ALGORITHM_OF_IMAGE: Final = {
     image: algorithm for algorithm in ALGORITHMS.values() for image in algorithm.images
 }
+"""Name of an image → its algorithm."""
 
 XGBOOST_ON_GPU: Final = Runtime(
     "xgboost", CONTAINER_HOST.image, "3.12", ("xgboost==3.2.*", "scikit-learn==1.9.*")
@@ -82,8 +82,6 @@ NOT_AVAILABLE: Final = {
 
 
 def image_algorithm(image: str) -> str | None:
-    """Return the name of the image if it is below gcr.io/cloud-ml-algos; None for any
-    other image.
-    """
+    """Return the name of an image below gcr.io/cloud-ml-algos; None for any other image."""
     match = _IMAGE.fullmatch(image)
     return match["name"] if match else None

@@ -1,7 +1,6 @@
-"""How the job formats name machines, GPUs and TPUs: the service's own names, and what replaces
-retired GPUs.
+"""The names of machines, GPUs and TPUs in the job formats, and what replaces retired GPUs.
 
-What each machine type, GPU and TPU is, is in `core.machines`.
+`core.machines` has the properties of each machine type, GPU and TPU.
 """
 
 from __future__ import annotations
@@ -97,13 +96,11 @@ class TpuType(NamedTuple):
 
 
 def _sizes(generation: str, *, pods: bool | None = None) -> tuple[int, ...]:
-    """Return the sizes of slices of several hosts (`pods`), of single hosts (not `pods`), or all
-    (None).
-    """
+    """Return the sizes of slices: of several hosts (`pods`), of one host (not `pods`), or all."""
     table = GENERATIONS[generation]
-    return tuple(
-        size for size in table.topologies if pods is None or (table.hosts(size) > 1) is pods
-    )
+    if pods is None:
+        return tuple(table.topologies)
+    return tuple(size for size in table.topologies if (table.hosts(size) > 1) is pods)
 
 
 # AI Platform's types, then later ones. AI Platform's TPU_V2 and TPU_V3 are single hosts; its pods
@@ -144,7 +141,9 @@ Source: the service's enum, and Vertex AI's for later types.
 """
 ACCELERATOR_TYPES: Final = (*GPU_NAMES, *TPU_TYPES)
 GPU_COUNTS: Final = {name: GPUS[gpu].counts for name, gpu in GPU_NAMES.items() if GPUS[gpu].counts}
-"""GPU that can be attached, in the API's spelling → vCPUs of an n1 machine, at most → valid counts.
+"""GPU that can be attached, in the API's spelling → column → valid counts.
+
+A column is the largest number of vCPUs of the n1 machines for which it holds.
 """
 _API_NAMES: Final = {gpu: name for name, gpu in GPU_NAMES.items()}
 BUILT_IN_GPUS: Final = {
@@ -159,9 +158,7 @@ N1_MACHINES: Final = {
 
 
 def valid_gpu_counts(gpu_type: str, machine_type: str) -> tuple[int, ...]:
-    """Return the numbers of GPUs of the type that can be attached to the machine; empty if none
-    can.
-    """
+    """Return how many GPUs of the type can be attached to the machine; empty if none can."""
     vcpus = N1_MACHINES.get(machine_type)
     if vcpus is None or gpu_type not in GPU_COUNTS:
         return ()
@@ -169,11 +166,9 @@ def valid_gpu_counts(gpu_type: str, machine_type: str) -> tuple[int, ...]:
     is_only_for_highcpu = (
         column == N1_MACHINES["n1-highcpu-64"] and GPUS[GPU_NAMES[gpu_type]].only_highcpu_at_64
     )
-    return (
-        ()
-        if is_only_for_highcpu and "highcpu" not in machine_type
-        else GPU_COUNTS[gpu_type][column]
-    )
+    if is_only_for_highcpu and "highcpu" not in machine_type:
+        return ()
+    return GPU_COUNTS[gpu_type][column]
 
 
 def known_machine_names() -> tuple[str, ...]:

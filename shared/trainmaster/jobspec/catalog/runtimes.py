@@ -1,5 +1,4 @@
-"""The runtimes that `runtimeVersion` selects: the current ones, and the service's past ones with
-their replacements.
+"""The runtimes that `runtimeVersion` selects: the current ones, and those that replace past ones.
 
 The service supported each version for twelve months; its last was 2.11 with Python 3.7. A job that
 names a past version gets the current TensorFlow, and `describe` shows the substitution.
@@ -60,9 +59,8 @@ RUNTIMES: Final = {
         _CUDA,
         "3.12",
         with_service_packages("tensorflow==2.21.*", *_WITH_TENSORFLOW),
-        gpu_packages=with_service_packages(
-            "tensorflow[and-cuda]==2.21.*", *_WITH_TENSORFLOW
-        ),  # 2.5 GB more: the CUDA libraries
+        # 2.5 GB more: the CUDA libraries.
+        gpu_packages=with_service_packages("tensorflow[and-cuda]==2.21.*", *_WITH_TENSORFLOW),
         # The newest build for TPUs. The agent lets nothing replace it, also if tf_keras requires
         # `tensorflow`.
         tpu_packages=("tensorflow-tpu==2.20.*", "tf_keras==2.20.*", *SERVICE_PACKAGES_ON_TPU),
@@ -111,9 +109,7 @@ CONTAINER_HOST: Final = Runtime("container", _CUDA, "3.12", ())
 The agent adds a container engine.
 """
 OWN_IMAGE: Final = "own-image"
-"""Runtime name of a job with its own boot image and no runtimeVersion: nothing is installed on the
-image.
-"""
+"""Runtime name of a job with its own boot image and no runtimeVersion: nothing is installed."""
 
 RUNTIME_OF_FRAMEWORK: Final = {
     "tf": "2.21",
@@ -134,7 +130,7 @@ class PastRuntime:
 
     replaced_by: str
     has_chief: bool
-    """TF_CONFIG names the primary `chief`; older versions name it `master`."""
+    """Whether TF_CONFIG names the primary `chief`; in older versions it is `master`."""
     pythons: tuple[str, ...]
     """Python versions that it had."""
 

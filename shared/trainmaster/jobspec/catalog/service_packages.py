@@ -48,9 +48,7 @@ def package_name(requirement: str) -> str:
 
 
 def with_service_packages(*own: str) -> tuple[str, ...]:
-    """Return a runtime's own requirements, and those of `SERVICE_PACKAGES` that they do
-    not name.
-    """
+    """Return a runtime's own requirements, and those service packages that they do not name."""
     names = {package_name(requirement) for requirement in own}
     return (
         *own,

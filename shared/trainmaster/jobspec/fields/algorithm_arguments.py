@@ -28,16 +28,17 @@ def check_arguments(
     """Check the arguments, and note those that have another effect than on the service."""
     if problems.has_any_at(_ARGS_PATH):
         return
-    table, tuned = TABLES[algorithm.name], _check_tuned(algorithm, training, problems)
+    tuned = _check_tuned(algorithm, training, problems)
+    job_dir = training.job_dir or f"{STORAGE}unknown"  # its absence is another problem
     try:
-        parsed = parse_arguments(
-            table, (*args, "--job-dir", training.job_dir or f"{STORAGE}unknown"), tuned
-        )
+        parsed = parse_arguments(TABLES[algorithm.name], (*args, "--job-dir", job_dir), tuned)
     except InvalidArgumentsError as invalid:
-        text = "; ".join(
-            f"{f'--{item.name} ' if item.name else ''}{item.text}" for item in invalid.problems
-        )
-        problems.add_text(_ARGS_PATH, f"of {algorithm.name}: {text}", invalid.problems[0].example)
+        texts = [
+            f"--{problem.name} {problem.text}" if problem.name else problem.text
+            for problem in invalid.problems
+        ]
+        text = f"of {algorithm.name}: {'; '.join(texts)}"
+        problems.add_text(_ARGS_PATH, text, invalid.problems[0].example)
         return
     for name in _DATA:
         path = parsed.values[name]
@@ -48,24 +49,27 @@ def check_arguments(
             problems.add_text(_ARGS_PATH, problem, f"--{name}=gs://my-bucket/data/training.csv")
     _check_metric(algorithm, parsed.values, training, problems)
     for note in parsed.notes:
-        replacement = (
-            note.replacement
-            if note.replacement == "no effect"
-            else f"--{note.name} {note.replacement}"
-        )
-        problems.substitute(_ARGS_PATH, f"--{note.name} {note.requested}", replacement, note.reason)
+        requested = f"--{note.name} {note.requested}"
+        replacement = _replacement(note.name, note.replacement)
+        problems.substitute(_ARGS_PATH, requested, replacement, note.reason)
+
+
+def _replacement(name: str, replacement: str) -> str:
+    return replacement if replacement == "no effect" else f"--{name} {replacement}"
 
 
 def _check_tuned(
     algorithm: Algorithm, training: TrainingInput, problems: Problems
 ) -> frozenset[str]:
-    """Return the names of the tuned arguments, and check that the algorithm has them and accepts
-    their bounds.
+    """Return the names of the tuned arguments.
+
+    Check that the algorithm has them and accepts their values.
     """
-    table, names = TABLES[algorithm.name], set()
-    for index, param in enumerate(
-        training.hyperparameters.params if training.hyperparameters else ()
-    ):
+    if training.hyperparameters is None:
+        return frozenset()
+    table = TABLES[algorithm.name]
+    names = set()
+    for index, param in enumerate(training.hyperparameters.params):
         path: FieldPath = (*_TUNING_PATH, "params", index)
         name = (param.parameter_name or "").replace("-", "_")
         argument = table.find(name)
@@ -82,9 +86,7 @@ def _check_tuned(
 
 
 def _tuned_values(param: ParameterSpec) -> Iterator[tuple[str, str]]:
-    """Yield the field and the text of each value that the tuning may choose, or of the bounds of a
-    range.
-    """
+    """Yield field and text of each value that the tuning may choose; of a range its bounds."""
     for field, bound in (("minValue", param.min_value), ("maxValue", param.max_value)):
         if bound is not None:
             yield field, format_number(bound)
@@ -102,9 +104,7 @@ def _is_allowed(argument: Argument, text: str) -> bool:
 def _check_metric(
     algorithm: Algorithm, values: Values, training: TrainingInput, problems: Problems
 ) -> None:
-    """Refuse a tuning job whose metric the algorithm never reports: its trials could not be
-    compared.
-    """
+    """Refuse a metric that the algorithm never reports: trials could not be compared by it."""
     if training.hyperparameters is None:
         return
     tags = metric_tags(algorithm.name, values)

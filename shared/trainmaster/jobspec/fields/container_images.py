@@ -1,5 +1,4 @@
-"""Container images by their names: their form, and which of Google's prebuilt images select a
-runtime.
+"""The names of container images: their form, and which of Google's prebuilt images have a runtime.
 
 The services offered prebuilt images in which a Python package runs. Those of AI Platform are
 deleted, and the last ones of Vertex AI are past their end of availability (July 2026): a job that
@@ -17,7 +16,7 @@ from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 
 IMAGE_CHARS_MAX: Final = 500
 KERAS_3_SINCE: Final = (2, 16)
-"""Source: TensorFlow's release notes."""
+"""The first version of TensorFlow with Keras 3. Source: its release notes."""
 _IMAGE: Final = re.compile(
     r"(?:(?:localhost|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)(?::[0-9]{1,5})?/)?"  # registry
     r"[a-z0-9]+(?:(?:[._/]|__|-+)[a-z0-9]+)*"  # repository
@@ -27,8 +26,11 @@ _IMAGE: Final = re.compile(
 # us-docker.pkg.dev/vertex-ai/training/tf-gpu.2-17.py310:latest. Source: the services' lists of
 # prebuilt containers for training.
 _PREBUILT: Final = re.compile(
-    r"(?:gcr\.io/(?:cloud-ml-public|cloud-aiplatform)|(?:us|europe|asia)-docker\.pkg\.dev/vertex-ai)/training/"
-    r"(?P<framework>[a-z]+(?:-learn)?)[0-9]?(?:-(?:cpu|gpu|tpu|xla))?\.(?P<major>[0-9]+)-(?P<minor>[0-9]+)(?:\.py[0-9]+)?(?::[A-Za-z0-9_.-]+)?"
+    r"(?:gcr\.io/(?:cloud-ml-public|cloud-aiplatform)"
+    r"|(?:us|europe|asia)-docker\.pkg\.dev/vertex-ai)/training/"
+    r"(?P<framework>[a-z]+(?:-learn)?)[0-9]?(?:-(?:cpu|gpu|tpu|xla))?"
+    r"\.(?P<major>[0-9]+)-(?P<minor>[0-9]+)(?:\.py[0-9]+)?"
+    r"(?::[A-Za-z0-9_.-]+)?"  # tag
 )
 
 _REDUCTION_SERVER: Final = re.compile(
@@ -59,21 +61,18 @@ def check_image(image: str, path: FieldPath, problems: Problems) -> None:
 
 
 def prebuilt_image_version(image: str) -> str | None:
-    """Return the current runtime version that replaces a prebuilt training image; None for any
-    other image.
-    """
+    """Return the runtime version that replaces a prebuilt image; None for any other image."""
     match = _PREBUILT.fullmatch(image)
     return RUNTIME_OF_FRAMEWORK.get(match["framework"]) if match else None
 
 
 def had_keras_2(image: str) -> bool:
-    """Return whether a prebuilt image had TensorFlow with Keras 2: TensorFlow 2.16 was the first
-    with Keras 3.
-    """
+    """Return whether the image is a prebuilt one that had TensorFlow with Keras 2."""
     match = _PREBUILT.fullmatch(image)
-    if match is None:
+    if match is None or match["framework"] != "tf":
         return False
-    return match["framework"] == "tf" and (int(match["major"]), int(match["minor"])) < KERAS_3_SINCE
+    version = (int(match["major"]), int(match["minor"]))
+    return version < KERAS_3_SINCE
 
 
 def note_prebuilt_image(image: str, runtime: str, path: FieldPath, problems: Problems) -> None:

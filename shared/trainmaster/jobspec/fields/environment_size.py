@@ -40,21 +40,22 @@ def check_environment_size(
     *,
     is_tuning: bool,
 ) -> None:
-    """Add a problem if a variable is too long for Linux, in any of the job's zones and in a project
-    of any name.
+    """Add a problem if a variable could be too long for Linux.
+
+    The zone and the project's name are not known yet: the longest ones that are possible count.
     """
     replicas = sum(group.count for group in plan.groups)
     if 16 * len(spec_json.encode()) + 200 * replicas < VARIABLE_BYTES_MAX // 2:
-        # A byte of the spec has at most 7 in JSON within JSON, and an address 140: almost all jobs
-        # end here.
+        # An upper bound: a byte of the spec becomes at most 7 in JSON within JSON, and an address
+        # has at most 140. Almost all jobs end here.
         return
-    cluster = _longest_cluster(
-        trial_id(job_id, _LONGEST_TRIAL) if is_tuning else job_id, spec_json, plan
-    )
-    name, size = max(
-        (variable for group in plan.groups for variable in _sizes(cluster, group)),
-        key=lambda item: item[1],
-    )
+    longest_id = trial_id(job_id, _LONGEST_TRIAL) if is_tuning else job_id
+    cluster = _longest_cluster(longest_id, spec_json, plan)
+    name, size = "", 0
+    for group in plan.groups:
+        for variable, variable_bytes in _sizes(cluster, group).items():
+            if variable_bytes > size:
+                name, size = variable, variable_bytes
     if size <= VARIABLE_BYTES_MAX:
         return
     problem = f"makes {name} {size} bytes long, and Linux allows a variable {VARIABLE_BYTES_MAX}"
@@ -66,23 +67,19 @@ def check_environment_size(
 
 
 def _longest_cluster(job_id: str, spec_json: str, plan: Plan) -> Cluster:
-    """Return the cluster with the longest addresses that it can have
-    (`trainmaster.gcp.addresses`).
-    """
-    project, zone = "p" * PROJECT_LENGTH_MAX, max(plan.zones, key=len)
+    """Return the cluster with its longest possible addresses (`trainmaster.gcp.addresses`)."""
+    project = "p" * PROJECT_LENGTH_MAX
+    zone = max(plan.zones, key=len)
     job = Job(job_id, spec_json, "", plan, JobState.QUEUED, datetime.min.replace(tzinfo=UTC))
-    names = {replica_id: vm_name(job_id, replica_id) for replica_id in plan.replica_ids}
-    return Cluster(
-        job,
-        project,
-        {rid: f"{name}.{zone}.c.{project}.internal:2222" for rid, name in names.items()},
-    )
+    addresses = {
+        replica_id: f"{vm_name(job_id, replica_id)}.{zone}.c.{project}.internal:2222"
+        for replica_id in plan.replica_ids
+    }
+    return Cluster(job, project, addresses)
 
 
-def _sizes(cluster: Cluster, group: TaskGroup) -> list[tuple[str, int]]:
-    """Return the variables of a role with their sizes, as the agent passes them to its last
-    replica.
-    """
+def _sizes(cluster: Cluster, group: TaskGroup) -> dict[str, int]:
+    """Return the bytes of each variable, as the agent of the role's last replica sets it."""
     specs = {
         "TF_CONFIG": cluster.tf_config(group.task_type),
         "CLUSTER_SPEC": cluster.cluster_spec(group.task_type),
@@ -93,4 +90,4 @@ def _sizes(cluster: Cluster, group: TaskGroup) -> list[tuple[str, int]]:
     values[JOB_VARIABLE] = json.dumps(
         cluster.job_description(group.task_type), separators=(",", ":")
     )
-    return [(name, len(f"{name}={value}".encode())) for name, value in values.items()]
+    return {name: len(f"{name}={value}".encode()) for name, value in values.items()}

@@ -1,5 +1,6 @@
-"""Environment variables that a job sets: `trainmaster.env`, `trainmaster.secrets`, and `env` of
-Vertex AI.
+"""Environment variables that a job sets.
+
+They are in `trainmaster.env`, `trainmaster.secrets`, and `env` of Vertex AI.
 
 A secret is named here and read on the VM. Its name is `projects/P/secrets/S/versions/V`, or in
 short `S/versions/V` (in the VM's project) or `S` (its latest version). It is stored as written.
@@ -21,31 +22,37 @@ from trainmaster.jobspec.reading.document_kinds import EXTENSION, example_at
 VARIABLES_MAX: Final = 100
 """Source: Vertex AI's schema, `env`."""
 RESERVED_VARIABLES: Final = (
-    *(
-        "TF_CONFIG",
-        "CLUSTER_SPEC",
-        "TPU_CONFIG",
-        "RANK",
-        "NODE_RANK",
-        "LOCAL_RANK",
-        "WORLD_SIZE",
-        "LOCAL_WORLD_SIZE",
-    ),
-    *("MASTER_ADDR", "MASTER_PORT"),
-    *("CLOUD_ML_*", "AIP_*", "TRAINMASTER_*", "TPU_WORKER_*"),
+    "TF_CONFIG",
+    "CLUSTER_SPEC",
+    "TPU_CONFIG",
+    "RANK",
+    "NODE_RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "CLOUD_ML_*",
+    "AIP_*",
+    "TRAINMASTER_*",
+    "TPU_WORKER_*",
 )
 """Names, as glob patterns, that Trainmaster sets or may set."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _SECRET: Final = re.compile(
-    r"(projects/[a-z0-9][a-z0-9:.-]{0,62}/secrets/)?[A-Za-z0-9_-]{1,255}(/versions/[A-Za-z0-9_-]{1,63})?"
+    r"(projects/[a-z0-9][a-z0-9:.-]{0,62}/secrets/)?"
+    r"[A-Za-z0-9_-]{1,255}"
+    r"(/versions/[A-Za-z0-9_-]{1,63})?"
 )
 
 
 def resolve_common_variables(extension: Extension, problems: Problems) -> tuple[Variable, ...]:
     """Return the variables of every replica: `env`, then `secrets`."""
-    env, secrets = extension.env, extension.secrets
-    env_path, secrets_path = (EXTENSION, "env"), (EXTENSION, "secrets")
+    env = extension.env
+    env_path = (EXTENSION, "env")
+    secrets = extension.secrets
+    secrets_path = (EXTENSION, "secrets")
     for name in env:
         _check_name(name, (*env_path, name), problems)
     for name, secret in secrets.items():
@@ -73,9 +80,7 @@ def resolve_common_variables(extension: Extension, problems: Problems) -> tuple[
 def resolve_pool_variables(
     listed: Sequence[EnvVar], common: tuple[Variable, ...], path: FieldPath, problems: Problems
 ) -> tuple[Variable, ...]:
-    """Return the common variables, then those of a worker pool, which override common ones of the
-    same name.
-    """
+    """Return the common variables, then the pool's own, which override those of the same name."""
     own: dict[str, Variable] = {}
     for index, variable in enumerate(listed):
         name_path = (*path, index, "name")
@@ -96,9 +101,7 @@ def resolve_pool_variables(
 def resolve_option_variables(
     env: Mapping[str, str], plan: Plan, path: FieldPath, problems: Problems
 ) -> tuple[Variable, ...]:
-    """Return the variables of an alternative, which override those of the same name in every
-    program.
-    """
+    """Return an alternative's variables; in each program they override those of the same name."""
     own = tuple(Variable(name, value) for name, value in env.items())
     for name in env:
         _check_name(name, (*path, name), problems)

@@ -1,5 +1,6 @@
-"""`trainmaster.exitPolicy`: exit codes that end the job, rerun it or restart the replica, before
-any other rule.
+"""`trainmaster.exitPolicy`: what exit codes lead to, before any other rule.
+
+An exit code may end the job as failed, rerun the job, or restart the replica.
 
 exitPolicy:
   preset: restart            # default, service, restart: docs/rules.md
@@ -46,7 +47,9 @@ def resolve_exit_policy(spec: ExitPolicySpec, problems: Problems) -> ExitPolicy:
                     f" {quoted(item)}"
                 )
                 problems.add(path, problem, "worker:64-80")
-            elif earlier := _find_overlap(rule, rules):
+                continue
+            earlier = _find_overlap(rule, rules)
+            if earlier is not None:
                 problems.add(path, f"{quoted(item)} is already in `{earlier.action}`", "137")
             else:
                 rules.append(rule)

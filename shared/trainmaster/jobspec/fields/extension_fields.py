@@ -1,6 +1,4 @@
-"""Check what `trainmaster:` adds to a job: Spot VMs, boot image, reservation, and VMs that start
-one by one.
-"""
+"""Check what `trainmaster:` adds to a job: Spot VMs, reservation, boot image, cost, and gangs."""
 
 from __future__ import annotations
 
@@ -36,30 +34,31 @@ def check_extension(
     extension: Extension, problems: Problems, base: FieldPath = (EXTENSION,)
 ) -> None:
     """Check the fields whose values the plan takes as they are. `base`: where they are."""
-    spot, name = extension.spot, extension.reservation
+    spot = extension.spot
     if spot.on_demand_after is not None and spot.use in (None, SpotUse.NONE):
         path: FieldPath = (*base, "spot", "onDemandAfter")
         problems.add_text(
             path, "is only for jobs on Spot VMs, and this job uses none", "use: workers"
         )
-    if name is not None and not _RESERVATION.fullmatch(name):
+    reservation = extension.reservation
+    if reservation is not None and not _RESERVATION.fullmatch(reservation):
         path = (*base, "reservation")
-        problems.add(
-            path, f"must be the name of a reservation, not {quoted(name)}", example_at(path)
-        )
+        problem = f"must be the name of a reservation, not {quoted(reservation)}"
+        problems.add(path, problem, example_at(path))
 
 
 def resolve_cap(requested: str | None, problems: Problems) -> Cap | None:
     """Return what the job may cost. Prices are not known here."""
-    found = _CAP.fullmatch(requested) if requested is not None else None
-    if requested is not None and (not found or not float(found[1])):
+    if requested is None:
+        return None
+    match = _CAP.fullmatch(requested)
+    amount = float(match[1]) if match else 0.0
+    if match is None or amount == 0:
         path: FieldPath = (EXTENSION, "maxCost")
-        problems.add(
-            path,
-            f"must be an amount above 0 and a currency, not {quoted(requested)}",
-            example_at(path),
-        )
-    return Cap(float(found[1]), found[2]) if found else None
+        problem = f"must be an amount above 0 and a currency, not {quoted(requested)}"
+        problems.add(path, problem, example_at(path))
+        return None
+    return Cap(amount, match[2])
 
 
 def check_boot_image(image: str, problems: Problems, *, has_tpu: bool) -> None:
@@ -80,7 +79,7 @@ def check_boot_image(image: str, problems: Problems, *, has_tpu: bool) -> None:
 
 
 def with_save_on_notice(plan: Plan, requested: SaveOnNotice | None, problems: Problems) -> Plan:
-    """Return the plan with who saves on a notice.
+    """Return the plan with which programs save when the end of a VM is announced.
 
     Add a problem if a job without a peer channel requests `gang`.
     """
@@ -119,27 +118,27 @@ def with_elastic(plan: Plan, requested: ElasticSpec | None, problems: Problems) 
     if requested is None or not plan.groups:
         return plan
     path: FieldPath = (EXTENSION, "elastic")
-    size, least = len(plan.replica_ids), requested.min_replicas
-    alone = {group.task_type for group in plan.groups} & {TaskType.PS, TaskType.EVALUATOR}
+    size = len(plan.replica_ids)
+    least = requested.min_replicas
+    outside_gang = {group.task_type for group in plan.groups} & {TaskType.PS, TaskType.EVALUATOR}
     if plan.tpu_zones:
         problems.add_text(
             path, "cannot be used with TPUs: all slices of a job train together", LEAVE_OUT
         )
-    elif plan.independent or not plan.gang or alone:
-        what = (
-            "evaluators"
-            if alone == {TaskType.EVALUATOR}
-            else "parameter servers"
-            if alone
-            else "such replicas"
-        )
-        instead = (
-            "independentReplicas, gang or elastic, one of them" if not alone else "gang: false"
-        )
+    elif plan.independent or not plan.gang or outside_gang:
+        if TaskType.PS in outside_gang:
+            what = "parameter servers"
+        elif outside_gang:
+            what = "evaluators"
+        else:
+            what = "such replicas"
         problem = (
             f"is for replicas that train together; with {what}, `gang: false` lets the job run with"
             " fewer"
         )
+        instead = "independentReplicas, gang or elastic, one of them"
+        if outside_gang:
+            instead = "gang: false"
         problems.add_text(path, problem, instead)
     elif plan.restart_job_on_worker_restart:
         problem = (
@@ -162,8 +161,7 @@ def with_elastic(plan: Plan, requested: ElasticSpec | None, problems: Problems) 
 
 
 def check_gang(plan: Plan, problems: Problems) -> None:
-    """Add a problem to a job with `gang: false` that has TPU slices, or whose replicas all need
-    each other.
+    """Refuse `gang: false` for TPU slices, and for a job whose replicas all need each other.
 
     Rule: `core.model.gang`.
     """

@@ -17,7 +17,8 @@ PROJECT: Final = r"projects/[a-z0-9][a-z0-9:.-]{0,62}"
 EMAIL: Final = re.compile(r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
 _NETWORK: Final = re.compile(rf"{PROJECT}/global/networks/[a-z]([-a-z0-9]{{0,61}}[a-z0-9])?")
 _KMS_KEY: Final = re.compile(
-    rf"{PROJECT}/locations/(?P<location>[a-z0-9-]+)/keyRings/[A-Za-z0-9_-]{{1,63}}/cryptoKeys/[A-Za-z0-9_-]{{1,63}}"
+    rf"{PROJECT}/locations/(?P<location>[a-z0-9-]+)"
+    r"/keyRings/[A-Za-z0-9_-]{1,63}/cryptoKeys/[A-Za-z0-9_-]{1,63}"
 )
 
 

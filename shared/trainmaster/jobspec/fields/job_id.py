@@ -40,13 +40,16 @@ def job_id_from(name: str, suffix: str) -> str:
     )
     if not head[:1].isalpha():
         head = f"job_{head}" if head else "job"
-    return f"{head[: JOB_ID_CHARS_MAX - 1 - len(tail)]}_{tail}" if tail else head[:JOB_ID_CHARS_MAX]
+    if not tail:
+        return head[:JOB_ID_CHARS_MAX]
+    head = head[: JOB_ID_CHARS_MAX - len(tail) - len("_")]
+    return f"{head}_{tail}"
 
 
 def nearest_job_id(job_id: str) -> str:
     """Suggest a legal id.
 
-    Clients correct ids alike: tensorflow_cloud replaces - by _, Airflow puts a z first.
+    Clients correct ids in a similar way: tensorflow_cloud replaces - by _, Airflow puts a z first.
     """
     return job_id_from(job_id, "")
 

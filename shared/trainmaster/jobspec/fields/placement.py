@@ -17,8 +17,9 @@ from trainmaster.jobspec.reading.document_kinds import EXTENSION, example_at
 def resolve_region(
     region: str | None, path: FieldPath, extension: Extension, problems: Problems
 ) -> str | None:
-    """Return the region of the document's own field, or that of `trainmaster.region`; they must not
-    differ.
+    """Return the region of the document's own field or of `trainmaster.region`.
+
+    If both are given, they must not differ.
     """
     if region is not None and extension.region is not None and region != extension.region:
         problem = f"contradicts {problems.spelled_path(path)}, which is {region}"
@@ -33,10 +34,10 @@ def resolve_zones(
     tpus: Iterable[Tpu],
     problems: Problems,
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the region and the zones to try, in this order: the requested ones, else all that
-    offer the job's TPUs.
+    """Return the region, and the zones to try, in this order.
 
-    `path`: that of the field that names the region. A job with a problem gets an incomplete answer.
+    They are the requested zones; else all zones of the region that offer the job's TPUs. `path`:
+    that of the field that names the region. A job with a problem gets an incomplete answer.
     """
     if region is None:
         reason = ": a CustomJob has no region of its own" if path[0] == EXTENSION else ""
@@ -60,7 +61,9 @@ def resolve_zones(
             f"cannot be {region} for a job without TPUs: it offers only Cloud TPUs",
             example_at(path),
         )
-    for tpu_type in types if not requested else ():
+    if requested:
+        return region, tuple(requested)
+    for tpu_type in types:
         offered = zones_of(tpu_type)
         zones = tuple(zone for zone in zones if zone in offered)
         if not zones:
@@ -71,7 +74,7 @@ def resolve_zones(
                 f" {region}; {hint}"
             )
             problems.add(path, problem, regions[0])
-    return region, tuple(requested) or zones
+    return region, zones
 
 
 def check_zones(

@@ -60,17 +60,13 @@ def check_directory(directory: str | None, path: FieldPath, problems: Problems) 
 
 
 def require(value: object, path: FieldPath, problems: Problems) -> None:
-    """Add a problem if the field is absent, as the services define it: null, empty and zero are
-    absent.
-    """
+    """Add a problem if the field is absent, which null, empty and zero are for the services."""
     if not value:
         problems.add(path, "is required", example_at(path))
 
 
 def _is_safe_uri(uri: str, pattern: re.Pattern[str]) -> bool:
-    """Return True for a URI of the right form that no file system can resolve to a place outside
-    its own path.
-    """
+    """Whether the URI has the form, and no file system resolves it to a place outside its path."""
     return (
         len(uri) <= _URI_CHARS_MAX
         and pattern.fullmatch(uri) is not None

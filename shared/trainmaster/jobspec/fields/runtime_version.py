@@ -1,6 +1,4 @@
-"""Resolve `runtimeVersion` and `pythonVersion` to a current runtime, and note what is
-substituted.
-"""
+"""Resolve `runtimeVersion` and `pythonVersion` to a current runtime; note substitutions."""
 
 from __future__ import annotations
 
@@ -36,25 +34,21 @@ def resolve_runtime(training: TrainingInput, problems: Problems, *, on_tpu: bool
     requested = training.runtime_version or RUNTIME_DEFAULT
     past = PAST_RUNTIMES.get(requested)
     if past is None and requested not in RUNTIMES:
-        nearest = difflib.get_close_matches(requested, RUNTIMES, n=1, cutoff=0.5) or [
-            RUNTIME_DEFAULT
-        ]
+        nearest = difflib.get_close_matches(requested, RUNTIMES, n=1, cutoff=0.5)
         known = f"{', '.join(RUNTIMES)}; past versions: {', '.join(PAST_RUNTIMES)}"
-        problems.add(
-            RUNTIME_PATH,
-            f"is not a known runtime version: {quoted(requested)} (known: {known})",
-            nearest[0],
-        )
+        problem = f"is not a known runtime version: {quoted(requested)} (known: {known})"
+        problems.add(RUNTIME_PATH, problem, nearest[0] if nearest else RUNTIME_DEFAULT)
         return RUNTIMES[RUNTIME_DEFAULT]
     version = past.replaced_by if past else requested
     runtime = runtime_for(version, RUNTIME_PATH, problems, on_tpu=on_tpu)
     if past or (on_tpu and training.runtime_version):
         replacement = runtime_label(version, runtime)
-        ended = (
-            f"Runtime version {requested} ended with AI Platform Training; its current replacement"
-            f" is {replacement}."
-        )
-        reason = ended if past else f"Runtime {requested} has different packages on TPUs."
+        reason = f"Runtime {requested} has different packages on TPUs."
+        if past:
+            reason = (
+                f"Runtime version {requested} ended with AI Platform Training; its current"
+                f" replacement is {replacement}."
+            )
         problems.substitute(RUNTIME_PATH, requested, replacement, reason)
     pythons = past.pythons if past else (RUNTIMES[version].python, *PAST_PYTHONS)
     _check_python(training.python_version, pythons, runtime, problems)
@@ -64,22 +58,14 @@ def resolve_runtime(training: TrainingInput, problems: Problems, *, on_tpu: bool
 def keep_keras_2(
     programs: dict[TaskType, Program], path: FieldPath, requested: str, problems: Problems
 ) -> dict[TaskType, Program]:
-    """Return the programs with the variable that makes `tf.keras` Keras 2, unless they set it
-    themselves.
+    """Return the programs with the variable that makes `tf.keras` Keras 2.
 
-    `path`: field that selects the runtime; `requested`: its value, a runtime version or a prebuilt
-    image.
+    A program that sets the variable itself stays as it is. `path`: the field that selects the
+    runtime; `requested`: its value, a runtime version or a prebuilt image.
     """
     if requested not in PAST_RUNTIMES and not had_keras_2(requested):
         return programs
-    kept = {
-        task_type: (
-            program
-            if any(variable.name == LEGACY_KERAS for variable in program.environment)
-            else replace(program, environment=(*program.environment, Variable(LEGACY_KERAS, "1")))
-        )
-        for task_type, program in programs.items()
-    }
+    kept = {task_type: _with_keras_2(program) for task_type, program in programs.items()}
     if kept != programs:
         reason = (
             'The requested runtime had Keras 2, which tf_keras provides (with "0" in'
@@ -87,6 +73,12 @@ def keep_keras_2(
         )
         problems.substitute(path, f"Keras of {requested}", f"{LEGACY_KERAS}=1", reason)
     return kept
+
+
+def _with_keras_2(program: Program) -> Program:
+    if any(variable.name == LEGACY_KERAS for variable in program.environment):
+        return program
+    return replace(program, environment=(*program.environment, Variable(LEGACY_KERAS, "1")))
 
 
 def runtime_for(version: str, path: FieldPath, problems: Problems, *, on_tpu: bool) -> Runtime:

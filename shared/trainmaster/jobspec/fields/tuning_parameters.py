@@ -1,6 +1,4 @@
-"""The rules for tuned parameters, and for a tuning job that resumes another one, that both APIs
-have in common.
-"""
+"""Rules that both APIs have in common: tuned parameters, and tuning jobs that resume another."""
 
 from __future__ import annotations
 
@@ -97,11 +95,8 @@ def check_size(
 
     `path`: the field with their number.
     """
-    value_bytes = [
-        max((len(text.encode()) for text in parameter.choices), default=NUMBER_BYTES)
-        for parameter in parameters
-    ]
-    most = TRIALS_BYTES_MAX // (TRIAL_BYTES + sum(value_bytes))
+    values_bytes = sum(_value_bytes_max(parameter) for parameter in parameters)
+    most = TRIALS_BYTES_MAX // (TRIAL_BYTES + values_bytes)
     if trials > most:
         problem = (
             f"must be at most {most}, not {trials}: more trials with values of this size cannot be"
@@ -110,10 +105,15 @@ def check_size(
         problems.add(path, problem, most)
 
 
+def _value_bytes_max(parameter: Parameter) -> int:
+    return max((len(text.encode()) for text in parameter.choices), default=NUMBER_BYTES)
+
+
 def _check_name(
     request: ParameterRequest, first_with_name: dict[str, int], index: int, problems: Problems
 ) -> None:
-    name, path = request.name, request.paths.name
+    name = request.name
+    path = request.paths.name
     if name is None:
         problems.add(path, "is required", "learning-rate")
     elif not _NAME.fullmatch(name):
@@ -131,7 +131,8 @@ def _check_name(
 
 
 def _check_categories(request: ParameterRequest, problems: Problems) -> None:
-    values, path = request.categories, request.paths.values
+    values = request.categories
+    path = request.paths.values
     if not values and not problems.has_any_at(path):
         problems.add(path, "is required", ["adam", "sgd"])
     elif len(values) > VALUES_MAX:
@@ -142,38 +143,34 @@ def _check_categories(request: ParameterRequest, problems: Problems) -> None:
 
 
 def _check_discrete(request: ParameterRequest, problems: Problems) -> None:
-    values, path = request.numbers, request.paths.values
+    values = request.numbers
+    path = request.paths.values
     if not values:
         if not problems.has_any_at(path):
             problems.add(path, "is required", [16, 32, 64])
     elif len(values) > VALUES_MAX:
         problems.add_text(path, f"has {len(values)} values, more than {VALUES_MAX}", "fewer values")
     elif list(values) != sorted(set(values)):
-        problems.add(
-            path,
-            "must be strictly increasing",
-            [_shortest(value) for value in sorted(set(values))][:20],
-        )
+        example = [_shortest(value) for value in sorted(set(values))][:20]
+        problems.add(path, "must be strictly increasing", example)
     elif request.is_log and values[0] <= 0:
         problem = f"requires values above 0, and the first value is {format_number(values[0])}"
         problems.add(request.paths.scale, problem, "UNIT_LINEAR_SCALE")
 
 
 def _check_range(request: ParameterRequest, problems: Problems) -> None:
-    low, high, paths = request.low, request.high, request.paths
+    low = request.low
+    high = request.high
+    paths = request.paths
     for path, value, example in ((paths.low, low, 1), (paths.high, high, 100)):
         if value is None:
             problems.add(path, f"is required for {request.kind}", example)
-        elif request.kind is ParameterKind.INTEGER and (
-            value != int(value) or abs(value) > INTEGER_MAX
-        ):
-            problems.add(
-                path, f"must be a whole number for INTEGER, not {quoted(value)}", round(value)
-            )
+        elif request.kind is ParameterKind.INTEGER and not _is_integer(value):
+            problem = f"must be a whole number for INTEGER, not {quoted(value)}"
+            problems.add(path, problem, round(value))
         elif abs(value) > DOUBLE_MAX:
-            problems.add(
-                path, f"must be from -{DOUBLE_MAX} to {DOUBLE_MAX}, not {quoted(value)}", example
-            )
+            problem = f"must be from -{DOUBLE_MAX} to {DOUBLE_MAX}, not {quoted(value)}"
+            problems.add(path, problem, example)
     if low is None or high is None or problems.has_any_at(paths.low, paths.high):
         return
     if low > high:
@@ -183,6 +180,10 @@ def _check_range(request: ParameterRequest, problems: Problems) -> None:
     elif request.is_log and low <= 0:
         problem = f"requires values above 0, and minValue is {format_number(low)}"
         problems.add(paths.scale, problem, "UNIT_LINEAR_SCALE")
+
+
+def _is_integer(value: float) -> bool:
+    return value == int(value) and abs(value) <= INTEGER_MAX
 
 
 def _shortest(value: float) -> float:
@@ -220,8 +221,9 @@ def resolve_resumed_job(job_id: str | None, path: FieldPath, problems: Problems)
 
 
 def refuse_resumed_job(extension: Extension, instead: str, problems: Problems) -> None:
-    """Report `trainmaster.resumePreviousJobId` in a document that is not a
-    HyperparameterTuningJob.
+    """Refuse `trainmaster.resumePreviousJobId` outside a HyperparameterTuningJob.
+
+    `instead`: why it does not apply to this document.
     """
     if extension.resume_previous_job_id is not None:
         problem = f"can be set for a HyperparameterTuningJob only; {instead}"

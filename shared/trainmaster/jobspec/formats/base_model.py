@@ -1,6 +1,4 @@
-"""The base class of the document models, and lookups in a model: accepted names, nested models,
-examples.
-"""
+"""The base class of the document models, and lookups in a model: names, nested models, examples."""
 
 from __future__ import annotations
 
@@ -27,8 +25,9 @@ class WireModel(BaseModel):
     )
 
     shorthand: ClassVar[str | None] = None
-    """Canonical name of the field that a plain value in place of the object sets: `spot: workers`
-    sets `use`.
+    """Canonical name of the field that is set by a plain value in place of the object.
+
+    `spot: workers` sets `use`.
     """
     other_names: ClassVar[Mapping[str, str]] = {}
     """Further accepted names → the canonical name."""
@@ -52,33 +51,30 @@ def wire_field(
 
 @cache
 def nested_models(model: type[WireModel]) -> dict[str, type[WireModel] | None]:
-    """Map each canonical name to the model of its value or of its list items; None for a field
-    without a model.
-    """
+    """Map each canonical name to the model of its value or of its list items; None: no model."""
     return {str(info.alias): _find_model(info.annotation) for info in model.model_fields.values()}
 
 
 @cache
 def repeated_fields(model: type[WireModel]) -> dict[str, bool]:
     """Map the canonical name of each list to whether its items are objects."""
-    lists = {
-        str(info.alias): typing.get_args(info.annotation)[0]
-        for info in model.model_fields.values()
-        if typing.get_origin(info.annotation) is tuple
-    }
-    return {
-        name: bool(_find_model(item)) or typing.get_origin(item) is Mapping
-        for name, item in lists.items()
-    }
+    lists: dict[str, bool] = {}
+    for info in model.model_fields.values():
+        if typing.get_origin(info.annotation) is tuple:
+            item_type = typing.get_args(info.annotation)[0]
+            has_objects = bool(_find_model(item_type)) or typing.get_origin(item_type) is Mapping
+            lists[str(info.alias)] = has_objects
+    return lists
 
 
 @cache
 def accepted_names(model: type[WireModel]) -> dict[str, str]:
     """Map every accepted spelling (camelCase, snake_case, other names) to the canonical name."""
-    spellings = {
-        spelling: name for name in nested_models(model) for spelling in (name, snake_case(name))
-    }
-    return {**spellings, **model.other_names}
+    accepted: dict[str, str] = {}
+    for name in nested_models(model):
+        accepted[name] = name
+        accepted[snake_case(name)] = name
+    return {**accepted, **model.other_names}
 
 
 def field_example(model: type[WireModel], name: str) -> object:
@@ -92,6 +88,8 @@ def _find_model(annotation: object) -> type[WireModel] | None:
         return annotation
     if typing.get_origin(annotation) is None:
         return None
-    return next(
-        (model for inner in typing.get_args(annotation) if (model := _find_model(inner))), None
-    )
+    for inner in typing.get_args(annotation):
+        model = _find_model(inner)
+        if model is not None:
+            return model
+    return None

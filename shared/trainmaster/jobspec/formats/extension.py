@@ -1,4 +1,4 @@
-"""`trainmaster:` in a job document: what a job can request and neither service had a field for."""
+"""`trainmaster:` in a job document: requests for which neither service had a field."""
 
 from __future__ import annotations
 
@@ -23,15 +23,13 @@ from trainmaster.jobspec.formats.scalars import (
 CONVERTED_FROM: Final = "convertedFrom"
 """Field of `trainmaster` that only converted manifests have."""
 WINDOW_S_MIN: Final = 600
-"""Shortest exitPolicy.window: restarts after quick failures would never be used up in a shorter
-one.
-"""
+"""Shortest exitPolicy.window. In a shorter one, quick failures would never use up the restarts."""
 STALL_S_MIN: Final = 60
-"""Shortest stallTimeout: importing a framework or reading a checkpoint prints nothing for most of a
-minute.
+"""Shortest stallTimeout: the import of a framework, or of a checkpoint, prints nothing for most of
+a minute.
 """
 STILL_S: Final = 600
-"""How long programs must be still at least to be ended by `stallTimeout: auto`."""
+"""How long programs must be still before `stallTimeout: auto` ends them."""
 
 
 class QueueMode(StrEnum):

@@ -1,6 +1,4 @@
-"""`trainmaster.placement` and `trainmaster.spot`: where a job may run, on which machines, and how
-VMs are bought.
-"""
+"""`trainmaster.placement` and `trainmaster.spot`: where a job runs, and how its VMs are bought."""
 
 from __future__ import annotations
 
@@ -119,6 +117,10 @@ class PlacementSpec(WireModel):
 
     @property
     def lists(self) -> dict[str, tuple[Alternative, ...]]:
-        """The lists that the job gives, by canonical name."""
-        both = {"any_of": ("anyOf", self.any_of), "ordered": ("ordered", self.ordered)}
-        return dict(named for field, named in both.items() if field in self.model_fields_set)
+        """The lists that the job gives, even if empty, by canonical name."""
+        lists: dict[str, tuple[Alternative, ...]] = {}
+        if "any_of" in self.model_fields_set:
+            lists["anyOf"] = self.any_of
+        if "ordered" in self.model_fields_set:
+            lists["ordered"] = self.ordered
+        return lists

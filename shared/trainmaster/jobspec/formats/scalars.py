@@ -40,15 +40,15 @@ def reject(problem: str, example: object = None) -> Never:
 
 
 def duration(least_s: int, example_s: int, words: Iterable[StrEnum] = ()) -> BeforeValidator:
-    """Return a validator of durations from `least_s` to TIME_S_MAX. It turns `1.5s` into whole
-    seconds, rounded up.
+    """Return a validator of durations from `least_s` to TIME_S_MAX.
 
-    `words`: what may stand there instead, in any case.
+    It rounds up to whole seconds: `1.5s` is 2. `example_s`: duration to suggest. `words`: what may
+    stand there instead, in any case.
     """
     by_name = {word.value: word for word in words}
-    pattern = (
-        f"^({'|'.join((*by_name, _DURATION.pattern))})$" if by_name else f"^{_DURATION.pattern}$"
-    )
+    pattern = f"^{_DURATION.pattern}$"
+    if by_name:
+        pattern = f"^({'|'.join((*by_name, _DURATION.pattern))})$"
 
     def parse(value: object) -> int | StrEnum | None:
         word = _unquoted(value, by_name)
@@ -83,10 +83,10 @@ def one_name_of(names: Iterable[str]) -> BeforeValidator:
 
 
 def _unquoted(value: object, known: Iterable[str]) -> object:
-    """Return the name `on` or `off`, which YAML 1.1 reads as a boolean, where it is one of the
-    names.
-    """
-    word = ("off", "on")[value] if isinstance(value, bool) else ""
+    """Return `on` or `off` for a boolean if that is one of the names: YAML 1.1 reads it as one."""
+    if not isinstance(value, bool):
+        return value
+    word = "on" if value else "off"
     return next((name for name in known if name.lower() == word), value)
 
 
@@ -111,8 +111,8 @@ def _parse_string(value: object) -> object:
     if isinstance(value, int):
         reject(f"must be a string; {value} without quotes is a number", str(value))
     if isinstance(value, float):
-        # The shortest text that reads back as the same number, without an exponent: most likely
-        # what was typed.
+        # `repr` is the shortest text of the number. Without an exponent it is most likely what was
+        # typed.
         text = format(Decimal(repr(value)), "f")
         reject(
             f"must be a string; {text} without quotes is a number, which loses trailing zeros", text
@@ -188,7 +188,9 @@ def _parse_duration(value: object, alternatives: str = "") -> int | None:
         return reject(
             f"must be a duration in seconds that ends in s{alternatives}, not {quoted(text)}"
         )
-    return int(match[1]) + (1 if int(match[2] or 0) else 0)
+    seconds = int(match[1])
+    has_fraction = int(match[2] or 0) > 0
+    return seconds + 1 if has_fraction else seconds
 
 
 def _describe_type(value: object) -> str:
@@ -215,8 +217,7 @@ OptionalString = Annotated[str | None, TEXT]
 GivenString = Annotated[
     str | None, BeforeValidator(lambda value: value if value is None else _parse_string(value))
 ]
-"""For a string without which the job would cost more: "" is wrong there, because a variable may
-have been unset.
+"""For a string without which the job would cost more: "" is an error, perhaps of an unset variable.
 """
 OptionalInt = Annotated[int | None, WHOLE_NUMBER]
 Double = Annotated[float, BeforeValidator(_parse_double)]

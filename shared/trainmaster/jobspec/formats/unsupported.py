@@ -31,8 +31,9 @@ class UnsupportedFeature:
     instead: str
     """What to do instead."""
     example: str = ""
-    """A correct value, for a problem's text; empty: the feature does not influence the result, and
-    the job runs.
+    """A correct value, for a problem's text.
+
+    Empty: the feature does not influence the result, and the job runs.
     """
     is_requested: Callable[[object], bool] = bool
     """Whether a value of the field requests the feature."""
@@ -42,11 +43,6 @@ _LEAVE_OUT: Final = "leave it out"
 _POOL: Final = "jobSpec.workerPoolSpecs.*"
 _PARAMETERS: Final = "studySpec.parameters.*"
 _AFFINITY: Final = f"{_POOL}.machineSpec.reservationAffinity"
-_RESERVATION: Final = (
-    "a reservation for one pool",
-    "set one for the whole job",
-    'trainmaster: {reservation: "my-reservation"}',
-)
 
 UNSUPPORTED_FEATURES: Final = (
     UnsupportedFeature(
@@ -146,12 +142,26 @@ UNSUPPORTED_FEATURES: Final = (
     ),
     UnsupportedFeature(
         f"{_AFFINITY}.reservationAffinityType",
-        *_RESERVATION,
+        "a reservation for one pool",
+        "set one for the whole job",
+        'trainmaster: {reservation: "my-reservation"}',
         lambda value: value not in (None, "ANY_RESERVATION"),
     ),
-    *(UnsupportedFeature(f"{_AFFINITY}.{name}", *_RESERVATION) for name in ("key", "values")),
+    UnsupportedFeature(
+        f"{_AFFINITY}.key",
+        "a reservation for one pool",
+        "set one for the whole job",
+        'trainmaster: {reservation: "my-reservation"}',
+    ),
+    UnsupportedFeature(
+        f"{_AFFINITY}.values",
+        "a reservation for one pool",
+        "set one for the whole job",
+        'trainmaster: {reservation: "my-reservation"}',
+    ),
 )
 _ROWS: Final[dict[object, list[UnsupportedFeature]]] = {}
+"""Last name of a path → its rows, so that most fields need no pattern."""
 for _row in UNSUPPORTED_FEATURES:
     _ROWS.setdefault(_row.path.rpartition(".")[2], []).append(_row)
 
@@ -162,29 +172,23 @@ UNSUPPORTED_DOCUMENTS: Final = {
 
 
 def check_supported(job: WireModel, problems: Problems) -> list[Substitution]:
-    """Add the problems of features that a result may depend on; return the substitutions of the
-    others.
-    """
+    """Refuse the features that a result may depend on; return the substitutions of the others."""
     dumped = job.model_dump(by_alias=True, exclude_none=True)
     substitutions = []
     for path, value in _walk(dumped, ()):
         for row in _ROWS.get(path[-1], ()):
-            if not fnmatchcase(".".join(map(str, path)), row.path) or not row.is_requested(value):
+            is_of_field = fnmatchcase(".".join(map(str, path)), row.path)
+            if not is_of_field or not row.is_requested(value):
                 continue
-            if not row.example:
-                reason = (
-                    f"Trainmaster does not have {row.feature}; the training does not depend on it."
-                )
-                requested = str(value).lower() if isinstance(value, bool) else str(value)
-                substitutions.append(
-                    Substitution(problems.spelled_path(path), requested, row.instead, reason)
-                )
-            else:
-                problems.add_text(
-                    path,
-                    f"requests {row.feature}; this is not supported: {row.instead}",
-                    row.example,
-                )
+            if row.example:
+                problem = f"requests {row.feature}; this is not supported: {row.instead}"
+                problems.add_text(path, problem, row.example)
+                continue
+            reason = f"Trainmaster does not have {row.feature}; the training does not depend on it."
+            requested = str(value).lower() if isinstance(value, bool) else str(value)
+            substitutions.append(
+                Substitution(problems.spelled_path(path), requested, row.instead, reason)
+            )
     return substitutions
 
 

@@ -1,16 +1,17 @@
-"""The job documents of Vertex AI: a CustomJob, field for field as in its API, and a
-TrainingPipeline around one.
+"""The job documents of Vertex AI: a CustomJob as in its API, and a TrainingPipeline around one.
 
     VertexCustomJob
     ├── jobId                    Trainmaster's: a Vertex AI job has a number, a job here has a name
     ├── displayName, labels, encryptionSpec
-    ├── jobSpec                  CustomJobSpec; may stand by itself, as in `gcloud ai custom-jobs create --config`
+    ├── jobSpec                  CustomJobSpec
     │   ├── workerPoolSpecs      [primary, workers, parameter servers, evaluators]; `{}` skips one
     │   │   ├── machineSpec, replicaCount, diskSpec
     │   │   └── containerSpec or pythonPackageSpec
     │   ├── scheduling, baseOutputDirectory, serviceAccount, network
-    │   └── …                    fields that are only modelled to be refused by name (`fields.unsupported`)
+    │   └── …                    fields that only exist to be refused by name (`unsupported`)
     └── trainmaster              Extension (`formats.extension`)
+
+A CustomJobSpec may stand by itself, as in `gcloud ai custom-jobs create --config`.
 
 Source: the discovery document of `aiplatform` v1 (revision 20261106), and the requests of
 google-cloud-aiplatform 2.7.
@@ -240,9 +241,7 @@ class VertexCustomJob(VertexJob):
 
 
 class VertexPipeline(VertexCustomJob):
-    """A CustomJob with its specification under `trainingTaskInputs`, as Vertex AI's SDK
-    sends it.
-    """
+    """A CustomJob as Vertex AI's SDK sends it, with its spec under `trainingTaskInputs`."""
 
     other_names: ClassVar[Mapping[str, str]] = {
         "trainingTaskInputs": "jobSpec",

@@ -1,8 +1,8 @@
-"""Machines that a role cannot obtain or use, found before a VM is requested: driver, image, Compute
-Engine's offer.
+"""Find machines that a role cannot obtain or use, before a VM is requested.
 
-Without these checks a job is accepted and fails later: Compute Engine refuses its VMs, or the
-driver ignores its GPUs.
+Checked are the driver and the size of the boot image, and what Compute Engine sells. Without these
+checks a job is accepted and fails later: Compute Engine refuses its VMs, or the driver ignores its
+GPUs.
 """
 
 from __future__ import annotations
@@ -41,15 +41,13 @@ class Request:
     has_on_demand_fallback: bool
     """Whether a replica that has lost Spot VMs gets one on demand."""
     path: FieldPath = (EXTENSION,)
-    """Path of what says so: `trainmaster`, or one of its alternatives."""
+    """Path of the object that requests this: `trainmaster`, or one of its alternatives."""
 
 
 def check_machines(
     roles: Sequence[RoleRequest], groups: Sequence[TaskGroup], request: Request, problems: Problems
 ) -> None:
-    """Add a problem for each role whose machine cannot be obtained, or whose GPUs would have no
-    driver.
-    """
+    """Refuse roles whose machine cannot be obtained, or whose GPUs would have no driver."""
     by_type = {group.task_type: group for group in groups}
     for role in roles:
         group = by_type.get(role.task_type)
@@ -69,18 +67,17 @@ def with_disks_for_image(
     paths = {role.task_type: role.paths for role in roles}
     enlarged = []
     for group in groups:
-        is_large_enough = group.tpu is not None or group.boot_disk_gib >= DEEP_LEARNING_GIB_MIN
-        enlarged.append(
-            group if is_large_enough else replace(group, boot_disk_gib=DEEP_LEARNING_GIB_MIN)
+        if group.tpu is not None or group.boot_disk_gib >= DEEP_LEARNING_GIB_MIN:
+            enlarged.append(group)
+            continue
+        enlarged.append(replace(group, boot_disk_gib=DEEP_LEARNING_GIB_MIN))
+        field = (*paths[group.task_type].disk, "bootDiskSizeGb")
+        reason = (
+            f"The boot image has {DEEP_LEARNING_GIB_MIN} GB, and a disk cannot be smaller than"
+            " its image."
         )
-        if not is_large_enough:
-            field = (*paths[group.task_type].disk, "bootDiskSizeGb")
-            reason = (
-                f"The boot image has {DEEP_LEARNING_GIB_MIN} GB, and a disk cannot be smaller than"
-                " its image."
-            )
-            requested, replacement = f"{group.boot_disk_gib} GB", f"{DEEP_LEARNING_GIB_MIN} GB"
-            problems.substitute(field, requested, replacement, reason)
+        requested = f"{group.boot_disk_gib} GB"
+        problems.substitute(field, requested, f"{DEEP_LEARNING_GIB_MIN} GB", reason)
     return tuple(enlarged)
 
 
@@ -89,20 +86,21 @@ def _check_driver(role: RoleRequest, group: TaskGroup, problems: Problems) -> No
     if gpu is None or GPUS[gpu.type].has_driver:
         return
     image = problems.spelled_path(_IMAGE)
-    name, instead = gpu.type.upper().replace("-", "_"), f"a2-highgpu-{gpu.count}g"
+    name = gpu.type.upper().replace("-", "_")
     problem = (
         f"selects the GPU {name}, which the driver of the default images does not support: use"
         f" NVIDIA_TESLA_T4 or a machine type with newer GPUs (g2, a2), or set {image} to an image"
         " with NVIDIA's proprietary driver"
     )
     if role.machine in LEGACY_MACHINES:
-        problems.add(role.paths.machine, problem, instead)
+        problems.add(role.paths.machine, problem, f"a2-highgpu-{gpu.count}g")
     else:
         problems.add(role.paths.accelerator_type, problem, "NVIDIA_TESLA_T4")
 
 
 def _check_offer(role: RoleRequest, group: TaskGroup, request: Request, problems: Problems) -> None:
-    machine, sales = group.machine_type, family_of(group.machine_type).sales
+    machine = group.machine_type
+    sales = family_of(machine).sales
     is_reserved = request.has_reservation and Sale.RESERVATION in sales
     if Sale.ON_DEMAND in sales:
         return
@@ -113,8 +111,7 @@ def _check_offer(role: RoleRequest, group: TaskGroup, request: Request, problems
         problem = (
             f"cannot be {machine} on demand: Compute Engine sells it {' and '.join(sales)} only"
         )
-        spot = f"{problems.spelled_path((*request.path, 'spot'))}: all"
-        reservation = f", or {problems.spelled_path((*request.path, 'reservation'))}: NAME"
-        problems.add_text(
-            role.paths.machine, problem, spot + (reservation if Sale.RESERVATION in sales else "")
-        )
+        instead = f"{problems.spelled_path((*request.path, 'spot'))}: all"
+        if Sale.RESERVATION in sales:
+            instead += f", or {problems.spelled_path((*request.path, 'reservation'))}: NAME"
+        problems.add_text(role.paths.machine, problem, instead)

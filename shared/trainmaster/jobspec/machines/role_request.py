@@ -1,5 +1,6 @@
-"""The request of a job for each of its roles, independent of the API: the input of the other
-modules here.
+"""What a job requests for each of its roles, in a form that both APIs share.
+
+It is the input of the other modules of this package.
 """
 
 from __future__ import annotations
@@ -72,8 +73,9 @@ class RoleRequest:
 def request_accelerator(
     accelerator_type: str | None, count: int | None
 ) -> AcceleratorRequest | None:
-    """Return the request; None if both fields are absent or zero. tensorflow_cloud sends them so
-    for no accelerator.
+    """Return the request; None if both fields are absent or zero.
+
+    Source: tensorflow_cloud sends them so for no accelerator.
     """
     if accelerator_type is None and count is None:
         return None

@@ -64,6 +64,7 @@ def check_algorithm_machines(
     algorithm = ALGORITHMS[stored.name]
     _check_roles(algorithm, roles, problems)
     accelerators = {group.task_type: group.accelerator for group in groups}
+    of_master = groups[0].accelerator if groups else None
     for role in roles:
         accelerator = accelerators.get(role.task_type)
         count = accelerator.count if accelerator else 0
@@ -74,12 +75,9 @@ def check_algorithm_machines(
             problems.add(field, problem, "BASIC" if role.tier else "n1-standard-8")
         elif count > algorithm.gpus_max:
             allowed = "no GPU" if algorithm.gpus_max == 0 else "one GPU per VM"
-            problems.add_text(
-                where,
-                f"requests {count} per VM, and {algorithm.name} uses {allowed}",
-                "leave it out",
-            )
-        elif algorithm.is_distributed and accelerator != next(iter(accelerators.values()), None):
+            problem = f"requests {count} per VM, and {algorithm.name} uses {allowed}"
+            problems.add_text(where, problem, "leave it out")
+        elif algorithm.is_distributed and accelerator != of_master:
             problem = (
                 f"must be the GPU of the master: {algorithm.name} uses one GPU of the same type on"
                 " every VM"
@@ -90,26 +88,24 @@ def check_algorithm_machines(
 def gpu_runtime(stored: BuiltInAlgorithm, groups: Sequence[TaskGroup], runtime: Runtime) -> Runtime:
     """Return the runtime for these machines: XGBoost has another build for GPUs."""
     is_xgboost = ALGORITHMS[stored.name].framework == "XGBOOST"
-    return XGBOOST_ON_GPU if is_xgboost and any(group.accelerator for group in groups) else runtime
+    has_gpus = any(group.accelerator for group in groups)
+    return XGBOOST_ON_GPU if is_xgboost and has_gpus else runtime
 
 
 def _check_roles(algorithm: Algorithm, roles: Sequence[RoleRequest], problems: Problems) -> None:
-    needs = (
-        "a master and workers, without other roles"
-        if algorithm.is_distributed
-        else "a master alone"
-    )
+    if algorithm.is_distributed:
+        needs = "a master and workers, without other roles"
+        fitting_tier = "CUSTOM"
+    else:
+        needs = "a master alone"
+        fitting_tier = "BASIC"
     for role in roles:
         is_allowed = algorithm.is_distributed and role.task_type is TaskType.WORKER
         if role.task_type in PRIMARY_TYPES or is_allowed:
             continue
         if role.tier is not None:
             problem = f"has roles that {algorithm.name} does not use; it needs {needs}"
-            problems.add(
-                (TRAINING_INPUT, "scaleTier"),
-                problem,
-                "CUSTOM" if algorithm.is_distributed else "BASIC",
-            )
+            problems.add((TRAINING_INPUT, "scaleTier"), problem, fitting_tier)
         else:
             problem = f"must be 0 for {algorithm.name}, which needs {needs}"
             problems.add_text(role.paths.count, problem, "leave it out")

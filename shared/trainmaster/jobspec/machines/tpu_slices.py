@@ -23,12 +23,11 @@ def resolve_slice(role: RoleRequest, problems: Problems) -> Tpu | None:
             return None
     machine = role.machine_type
     if machine in TPU_MACHINES:
-        tpu_type = (
-            role.accelerator.type if role.accelerator and role.accelerator.type else TPU_DEFAULT[0]
-        )
-        return _slice_of_type(
-            GENERATIONS[role.tpu_types[tpu_type].generation], size or TPU_DEFAULT[1], role, problems
-        )
+        tpu_type, default_size = TPU_DEFAULT
+        if role.accelerator is not None and role.accelerator.type is not None:
+            tpu_type = role.accelerator.type
+        generation = GENERATIONS[role.tpu_types[tpu_type].generation]
+        return _slice_of_type(generation, size or default_size, role, problems)
     return _slice_of_machine(machine, TPU_VMS[machine], size, role, problems)
 
 
@@ -36,22 +35,24 @@ def _requested_size(
     accelerator: AcceleratorRequest, role: RoleRequest, problems: Problems
 ) -> int | None:
     """Return the size as in Cloud TPU's type name: 8 for `v3-8`."""
-    machine, type_path = role.machine or "", role.paths.accelerator_type
+    type_path = role.paths.accelerator_type
+    type_example = _types_of_machine(role.machine or "")[0]
     if accelerator.type is None:
-        problems.add(type_path, "is required", _types_of_machine(machine)[0])
+        problems.add(type_path, "is required", type_example)
         return None
     if accelerator.type not in role.tpu_types:
         problem = f"must be a TPU type on {role.machine}, not {quoted(accelerator.type)}"
-        problems.add(type_path, problem, _types_of_machine(machine)[0])
+        problems.add(type_path, problem, type_example)
         return None
     sizes = role.tpu_types[accelerator.type].sizes
     if accelerator.count in sizes:
         return accelerator.count
-    if accelerator.count is None:
+    count = accelerator.count
+    if count is None:
         problems.add(role.paths.accelerator_count, "is required", sizes[0])
     else:
-        problem = f"must be {_join_or(sizes)} for {accelerator.type}, not {accelerator.count}"
-        larger = (size for size in sizes if size >= (accelerator.count or 0))
+        problem = f"must be {_join_or(sizes)} for {accelerator.type}, not {count}"
+        larger = (size for size in sizes if size >= count)
         problems.add(role.paths.accelerator_count, problem, next(larger, sizes[-1]))
     return None
 
@@ -72,7 +73,8 @@ def _slice_of_type(
 def _slice_of_machine(
     machine: str, vm: TpuVm, requested_size: int | None, role: RoleRequest, problems: Problems
 ) -> Tpu | None:
-    generation, types = vm.generation_table, _types_of_machine(machine)
+    generation = vm.generation_table
+    types = _types_of_machine(machine)
     if role.accelerator is not None and role.accelerator.type not in types:
         problem = f"must be {_join_or(types)} on {machine}, not {quoted(role.accelerator.type)}"
         problems.add(role.paths.accelerator_type, problem, types[-1])
@@ -126,10 +128,11 @@ def _slice_of_topology(
 
 
 def _types_of_machine(machine: str) -> tuple[str, ...]:
-    generation = TPU_VMS[machine].generation if machine in TPU_VMS else None
-    return tuple(
-        name for name, tpu_type in TPU_TYPES.items() if generation in (None, tpu_type.generation)
-    )
+    """Return the TPU types of a machine type; of `cloud_tpu`, all."""
+    if machine not in TPU_VMS:
+        return tuple(TPU_TYPES)
+    generation = TPU_VMS[machine].generation
+    return tuple(name for name, of_type in TPU_TYPES.items() if of_type.generation == generation)
 
 
 def _machine_for(generation: str, size: int) -> str:
@@ -139,5 +142,6 @@ def _machine_for(generation: str, size: int) -> str:
 
 
 def _join_or(choices: Iterable[object]) -> str:
-    """`1, 4 or 8`."""
-    return " or ".join(", ".join(map(str, choices)).rsplit(", ", 1))
+    """Return the choices as in `1, 4 or 8`."""
+    *others, last = map(str, choices)
+    return f"{', '.join(others)} or {last}" if others else last

@@ -60,14 +60,16 @@ class HardwareResolver:
                 role.paths.topology, "can only be set for a TPU", "leave it out"
             )
         if role.tier is not None:
-            machine, gpu = role.tier.machine_type, role.tier.gpu
+            machine = role.tier.machine_type
+            gpu = role.tier.gpu
             accelerator = self._replace_retired(gpu, (TRAINING_INPUT, "scaleTier")) if gpu else None
         elif role.machine is None:
             return None
         elif role.machine in LEGACY_MACHINES:
             machine, accelerator = self._replace_legacy(role.machine)
         elif find_machine_type(role.machine):
-            machine, accelerator = role.machine, self._gpus_of(role.machine)
+            machine = role.machine
+            accelerator = self._gpus_of(role.machine)
         else:
             self._refuse_machine(role.machine)
             return None
@@ -75,22 +77,19 @@ class HardwareResolver:
         return TaskGroup(role.task_type, role.count, machine, accelerator, disk_gib, disk_type)
 
     def _tpu_group(self) -> TaskGroup | None:
-        tpu = resolve_slice(self._role, self._problems)
-        if self._role.disk is not None:
-            requested = f"{self._role.disk.boot_disk_size_gb or DISK_GIB_DEFAULT} GB"
-            self._problems.substitute(
-                self._paths.disk,
-                requested,
-                "a TPU VM's own",
-                "TPU VMs have a boot disk of fixed size.",
-            )
-        return TaskGroup(self._role.task_type, self._role.count, "", tpu=tpu) if tpu else None
+        role = self._role
+        tpu = resolve_slice(role, self._problems)
+        if role.disk is not None:
+            requested = f"{role.disk.boot_disk_size_gb or DISK_GIB_DEFAULT} GB"
+            reason = "TPU VMs have a boot disk of fixed size."
+            self._problems.substitute(self._paths.disk, requested, "a TPU VM's own", reason)
+        return TaskGroup(role.task_type, role.count, "", tpu=tpu) if tpu else None
 
     def _refuse_machine(self, name: str) -> None:
-        nearest = difflib.get_close_matches(name.lower(), known_machine_names(), n=3) or [
-            "n1-standard-4"
-        ]
-        if reason := refusal_of(name):
+        nearest = difflib.get_close_matches(name.lower(), known_machine_names(), n=3)
+        nearest = nearest or ["n1-standard-4"]
+        reason = refusal_of(name)
+        if reason:
             problem = (
                 f"cannot be {quoted(name)}: {reason}; `trainmaster machines` lists what jobs"
                 " can use"
@@ -102,20 +101,22 @@ class HardwareResolver:
         self._problems.add(self._paths.machine, problem, nearest[0])
 
     def _replace_legacy(self, name: str) -> tuple[str, Accelerator | None]:
-        """Return the Compute Engine machine type and GPUs behind a name of the service, and note
-        the substitution.
+        """Return the Compute Engine machine type and GPUs that the service's name means.
+
+        Note the substitution.
         """
         legacy = LEGACY_MACHINES[name]
-        machine, gpu = legacy.machine_type, legacy.gpu
+        machine = legacy.machine_type
+        gpu = legacy.gpu
         if self._role.accelerator is not None:
             problem = f"can only be set for Compute Engine machine types, not for {name}"
             self._problems.add_text(
                 self._paths.accelerator, problem, self._machine_example(machine)
             )
         accelerator = _accelerator(_replacement(gpu)) if gpu else None
-        replacement = (
-            f"{machine} + {accelerator.count} x {accelerator.type}" if accelerator else machine
-        )
+        replacement = machine
+        if accelerator is not None:
+            replacement += f" + {accelerator.count} x {accelerator.type}"
         reason = f"{name} is AI Platform's own name for {legacy}; Compute Engine does not know it."
         if gpu is not None and gpu.type in RETIRED_GPUS:
             reason = f"{name} means {legacy}; {RETIRED_GPUS[gpu.type].reason}"
@@ -123,10 +124,9 @@ class HardwareResolver:
         return machine, accelerator
 
     def _gpus_of(self, machine: str) -> Accelerator | None:
-        """Return the GPUs of a Compute Engine machine type: the built-in ones, or those that the
-        job attaches.
-        """
-        built_in, paths = BUILT_IN_GPUS.get(machine), self._paths
+        """Return the GPUs of a Compute Engine machine type: built-in ones, or those of the job."""
+        built_in = BUILT_IN_GPUS.get(machine)
+        paths = self._paths
         is_unknown = self._problems.has_any_at(
             paths.accelerator, paths.accelerator_type, paths.accelerator_count
         )
@@ -138,11 +138,9 @@ class HardwareResolver:
         if built_in is not None:
             self._check_built_in(gpu, built_in, machine)
             return _accelerator(built_in)
-        return (
-            self._replace_retired(gpu, paths.accelerator)
-            if self._check_count(gpu, machine)
-            else None
-        )
+        if not self._check_count(gpu, machine):
+            return None
+        return self._replace_retired(gpu, paths.accelerator)
 
     def _requested_gpu(self, request: AcceleratorRequest, machine: str) -> Gpu | None:
         paths = self._paths
@@ -206,7 +204,8 @@ class HardwareResolver:
     def _boot_disk(self, machine: str) -> tuple[int, str]:
         """Return size and type of the boot disk."""
         disk = self._role.disk or DiskConfig()
-        types, path = family_of(machine).boot_disks, (*self._paths.disk, "bootDiskType")
+        types = family_of(machine).boot_disks
+        path = (*self._paths.disk, "bootDiskType")
         disk_type = disk.boot_disk_type or boot_disk_type(machine, DISK_TYPE_DEFAULT)
         if disk_type not in types and disk_type in DISK_TYPES:
             self._problems.add(

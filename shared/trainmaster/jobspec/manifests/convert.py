@@ -1,8 +1,6 @@
-"""Convert a manifest of Kubeflow or JobSet to a job file in Vertex AI's format, or report
-everything that is wrong.
+"""Convert a manifest of Kubeflow or JobSet to a job file in Vertex AI's format.
 
-    read_manifest → converter of the kind (roles, restarts, limits) → job_file → accept (checks the
-    job file)
+    read_manifest → converter of the kind (roles, restarts, limits) → job_file → accept, as a check
 
 The job file lists every approximation under `trainmaster.convertedFrom`; the job shows them as
 substitutions. docs/kubeflow.md has the table of all fields.
@@ -65,7 +63,9 @@ def _objects(document: Mapping[str, object]) -> list[Mapping[str, Any]]:
     if document.get("kind") != "List":
         return [document]
     items = document.get("items")
-    return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
+    if not isinstance(items, list):
+        return []
+    return [item for item in items if isinstance(item, Mapping)]
 
 
 def _find_job(
@@ -101,10 +101,10 @@ def _check(result: Mapping[str, Any], findings: Findings) -> None:
     An id with a placeholder for the time is not checked.
     """
     without_id = {name: value for name, value in result.items() if name != "jobId"}
+    job_id = str(result["jobId"])
+    if "{time" in job_id:
+        job_id = "job"
     try:
-        accept(
-            without_id,
-            default_job_id="job" if "{time" in str(result["jobId"]) else str(result["jobId"]),
-        )
+        accept(without_id, default_job_id=job_id)
     except InvalidJob as invalid:
         raise InvalidJob(findings.at_origin(problem) for problem in invalid.problems) from None

@@ -20,7 +20,9 @@ INDEX_FIELDS: Final = (
     "metadata.annotations['batch.kubernetes.io/job-completion-index']",
     "metadata.labels['batch.kubernetes.io/job-completion-index']",
 )
+"""Fields of a pod that hold its completion index."""
 PORT: Final = "2222"
+"""MASTER_PORT of every job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +59,15 @@ class Names:
 def convert_environment(
     listed: Sequence[Mapping[str, Any]], path: str, names: Names, findings: Findings
 ) -> list[dict[str, str]]:
-    """Return the variables of a container: those of the controller, then those that the manifest
-    lists.
-    """
+    """Return the variables of a container: the controller's, then those of the manifest."""
     variables = dict(names.injected)
     for index, item in enumerate(listed):
         item_path = f"{path}[{index}]"
         variable = findings.read(item, item_path, EnvVarFields)
         value = _value(variable, item_path, names, findings)
-        if value is not None and not _is_set_by_platform(
-            variable.name, value, item_path, names, findings
-        ):
+        if value is None:
+            continue
+        if not _note_set_by_platform(variable.name, value, item_path, names, findings):
             variables[variable.name] = value
     return [{"name": name, "value": value} for name, value in variables.items()]
 
@@ -79,13 +79,9 @@ def _value(variable: EnvVarFields, path: str, names: Names, findings: Findings) 
     source = variable.value_from
     if "secretKeyRef" in source:
         if variable.name in names.secrets:
+            replacement = f"trainmaster.secrets.{variable.name}"
             reason = "Secrets are read from Secret Manager."
-            findings.substitute(
-                f"{path}.valueFrom",
-                source["secretKeyRef"],
-                f"trainmaster.secrets.{variable.name}",
-                reason,
-            )
+            findings.substitute(f"{path}.valueFrom", source["secretKeyRef"], replacement, reason)
         else:
             problem = "refers to a secret of Kubernetes; name its version in Secret Manager"
             example = (
@@ -105,10 +101,12 @@ def _value(variable: EnvVarFields, path: str, names: Names, findings: Findings) 
     return None
 
 
-def _is_set_by_platform(name: str, value: str, path: str, names: Names, findings: Findings) -> bool:
-    """Return whether Trainmaster sets the variable, or replaces it.
+def _note_set_by_platform(
+    name: str, value: str, path: str, names: Names, findings: Findings
+) -> bool:
+    """Note a variable that Trainmaster sets or replaces, and return whether it does.
 
-    Another meaning than its own is a problem.
+    A value that differs from Trainmaster's is a problem.
     """
     expected = {"MASTER_ADDR": MASTER, "RANK": "$(RANK)", "WORLD_SIZE": str(names.pods)}
     if name in CREDENTIALS:
@@ -124,11 +122,8 @@ def _is_set_by_platform(name: str, value: str, path: str, names: Names, findings
     if name not in expected:
         return False
     if value != expected[name]:
-        findings.refuse(
-            path,
-            f"sets {name} to {value!r}; Trainmaster sets it to {expected[name]}",
-            "leave it out",
-        )
+        problem = f"sets {name} to {value!r}; Trainmaster sets it to {expected[name]}"
+        findings.refuse(path, problem, "leave it out")
     else:
         findings.substitute(path, f"{name}={value}", "the same", f"Trainmaster sets {name} itself.")
     return True

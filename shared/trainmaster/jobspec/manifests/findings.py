@@ -1,5 +1,4 @@
-"""Findings of the conversion of a manifest: problems, approximations, and from where each field of
-the job file comes.
+"""Findings of the conversion of a manifest: problems, substitutions, and the origin of each field.
 
 `Findings.read` reads one level of a manifest. Each level's model lists three groups of fields:
 those that it reads, those that have no effect here (`dropped`, listed as substitutions), and those
@@ -37,15 +36,24 @@ class Level(BaseModel):
     dropped: ClassVar[Mapping[str, str]] = {}
     """Field without effect here → why it is not needed."""
     refused: ClassVar[Mapping[str, str]] = {}
-    """Field that is not supported → what to do instead, which follows "FIELD is not supported: ".
-    """
+    """Field that is not supported → what to do instead; follows "FIELD is not supported: "."""
     moved: ClassVar[Mapping[str, str]] = {}
-    """Field of an earlier release under the same apiVersion → the field of this level that holds it
-    today.
+    """Field of an earlier release → the field of this level that holds it today.
+
+    Both releases have the same apiVersion.
     """
 
 
 AnyLevel = TypeVar("AnyLevel", bound=Level)
+
+
+def _is_empty(value: object) -> bool:
+    return value in ({}, [], "", False)
+
+
+def _is_at_or_below(path: str, place: str) -> bool:
+    """Whether the path is that of the place, or of something in it."""
+    return f"{path}.".startswith((f"{place}.", f"{place}["))
 
 
 @dataclass
@@ -73,7 +81,7 @@ class Findings:
             if name in level.dropped:
                 self.drop(f"{path}.{name}", item, level.dropped[name])
             elif name in level.refused:
-                if item not in ({}, [], "", False):
+                if not _is_empty(item):
                     self.refuse(
                         f"{path}.{name}", f"is not supported: {level.refused[name]}", _LEAVE_OUT
                     )
@@ -86,18 +94,19 @@ class Findings:
 
     def drop(self, path: str, value: object, reason: str) -> None:
         """List a field that has no effect here."""
-        if value not in ({}, [], "", False):
+        if not _is_empty(value):
             self.substitute(path, value, "nothing", reason)
 
     def substitute(self, path: str, requested: object, replacement: str, reason: str) -> None:
         """List something that the job gets in another form than the manifest requests."""
-        text = (
-            requested if isinstance(requested, str) else json.dumps(requested, ensure_ascii=False)
-        )
-        shown = text if len(text) <= _REQUESTED_CHARS_MAX else f"{text[:_REQUESTED_CHARS_MAX]}…"
+        text = requested
+        if not isinstance(text, str):
+            text = json.dumps(requested, ensure_ascii=False)
+        if len(text) > _REQUESTED_CHARS_MAX:
+            text = f"{text[:_REQUESTED_CHARS_MAX]}…"
         item = {
             "field": self._written(path),
-            "requested": shown,
+            "requested": text,
             "replacement": replacement,
             "reason": reason,
         }
@@ -111,18 +120,14 @@ class Findings:
 
     def at_origin(self, problem: Problem) -> Problem:
         """Return a problem of the job file as a problem of the manifest."""
-        matches = [
-            path
-            for path in self.origins
-            if f"{problem.field}.".startswith((f"{path}.", f"{path}["))
-        ]
+        matches = [path for path in self.origins if _is_at_or_below(problem.field, path)]
         if not matches:
             return problem
         longest = max(matches, key=len)
         rest = problem.field[len(longest) :].lstrip(".")
-        text = (
-            f"leads to {rest} of the job file, which {problem.problem}" if rest else problem.problem
-        )
+        text = problem.problem
+        if rest:
+            text = f"leads to {rest} of the job file, which {problem.problem}"
         return Problem(self._written(self.origins[longest]), text, problem.example)
 
     def _as_today(self, value: Mapping[str, Any], path: str, level: type[Level]) -> dict[str, Any]:
@@ -141,7 +146,7 @@ class Findings:
     def _written(self, path: str) -> str:
         """Return the path as the manifest has it."""
         for today, written in self.moved.items():
-            if f"{path}.".startswith((f"{today}.", f"{today}[")):
+            if _is_at_or_below(path, today):
                 return written + path[len(today) :]
         return path
 
@@ -151,8 +156,9 @@ class Findings:
         except ValidationError as error:
             details = error.errors(include_url=False)
         for detail in details:
-            steps = [str(step) if isinstance(step, str) else f"[{step}]" for step in detail["loc"]]
-            place = path + "".join(step if step.startswith("[") else f".{step}" for step in steps)
+            place = path
+            for step in detail["loc"]:
+                place += f".{step}" if isinstance(step, str) else f"[{step}]"
             if detail["type"] == "extra_forbidden":
                 names = sorted(str(info.alias) for info in level.model_fields.values())
                 self.refuse(place, "is not a known field", f"one of {', '.join(names)}")

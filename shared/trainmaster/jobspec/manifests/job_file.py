@@ -1,4 +1,4 @@
-"""Assemble the job file of a manifest, and check it as any other job file."""
+"""Read what all kinds of manifest have in common, and assemble the job file of a manifest."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ class Manifest:
 
     @property
     def secrets(self) -> frozenset[str]:
+        """Names of the variables that `trainmaster.secrets` defines."""
         secrets = self.extension.get("secrets")
         return frozenset(secrets) if isinstance(secrets, Mapping) else frozenset()
 
@@ -46,9 +47,18 @@ class Manifest:
         primary: str,
         pods: int,
         injected: Mapping[str, str],
-        **more: bool,
+        *,
+        index_is_rank: bool = False,
     ) -> Names:
-        return Names(hosts, primary, pods, self.secrets, injected=injected, **more)
+        """Return what the pods of this manifest call each other; for the arguments see `Names`."""
+        return Names(
+            hosts,
+            primary,
+            pods,
+            self.secrets,
+            index_is_rank=index_is_rank,
+            injected=injected,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +82,19 @@ def read_manifest(document: Mapping[str, Any], findings: Findings) -> Manifest:
         if name not in ("apiVersion", "kind", "metadata", "spec", "status"):
             findings.refuse(name, "is not a known field", "one of apiVersion, kind, metadata, spec")
     extension: Mapping[str, Any] = {}
-    if text := metadata.annotations.get(ANNOTATION):
+    text = metadata.annotations.get(ANNOTATION)
+    if text:
         try:
             extension = parse_document(text.encode(), ANNOTATION_PATH)
         except InvalidJob as invalid:
             findings.refuse(ANNOTATION_PATH, invalid.problems[0].problem, "region: us-central1")
     spec = document.get("spec")
-    spec = spec if isinstance(spec, Mapping) else {}
     return Manifest(
-        str(document.get("apiVersion")), str(document.get("kind")), metadata, spec, extension
+        api_version=str(document.get("apiVersion")),
+        kind=str(document.get("kind")),
+        metadata=metadata,
+        spec=spec if isinstance(spec, Mapping) else {},
+        extension=extension,
     )
 
 
@@ -92,7 +106,8 @@ def job_file(
     spec: dict[str, Any] = {"workerPoolSpecs": worker_pools(content.roles, findings)}
     if content.scheduling:
         spec["scheduling"] = dict(content.scheduling)
-    if account := service_account(content.roles, manifest.metadata.annotations, findings):
+    account = service_account(content.roles, manifest.metadata.annotations, findings)
+    if account:
         spec["serviceAccount"] = account
     extension = {**placement(content.roles, findings), **content.extension, **manifest.extension}
     if region is not None:
@@ -108,13 +123,12 @@ def job_file(
     origin = f"{manifest.kind} {manifest.name} ({manifest.api_version})"
     converted_from = {"manifest": origin, "substitutions": findings.substitutions}
     document: dict[str, Any] = {"jobId": _job_id(manifest.metadata), "displayName": manifest.name}
-    if labels := _labels(manifest.metadata.labels, findings):
+    labels = _labels(manifest.metadata.labels, findings)
+    if labels:
         document["labels"] = labels
-    return {
-        **document,
-        "jobSpec": spec,
-        "trainmaster": {**extension, CONVERTED_FROM: converted_from},
-    }
+    document["jobSpec"] = spec
+    document["trainmaster"] = {**extension, CONVERTED_FROM: converted_from}
+    return document
 
 
 def _job_id(metadata: Metadata) -> str:
@@ -123,10 +137,13 @@ def _job_id(metadata: Metadata) -> str:
     A generated name ends in the time, because job ids are used once.
     """
     if metadata.name:
-        return metadata.name.replace("-", "_").replace(".", "_")
-    return (
-        f"{(metadata.generate_name or '').rstrip('-').replace('-', '_').replace('.', '_')}_{{time}}"
-    )
+        return _underscored(metadata.name)
+    prefix = (metadata.generate_name or "").rstrip("-")
+    return f"{_underscored(prefix)}_{{time}}"
+
+
+def _underscored(name: str) -> str:
+    return name.replace("-", "_").replace(".", "_")
 
 
 def _labels(labels: Mapping[str, str], findings: Findings) -> dict[str, str]:

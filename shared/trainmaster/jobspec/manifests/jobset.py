@@ -1,5 +1,4 @@
-"""JobSet (`jobset.x-k8s.io/v1alpha2`): one replicated job, or a driver of one pod and one
-replicated job of workers.
+"""JobSet (`jobset.x-k8s.io/v1alpha2`): one replicated job, or one with a driver of one pod.
 
 Source: kubernetes-sigs/jobset, api/jobset/v1alpha2/jobset_types.go and its webhook's defaults.
 """
@@ -136,16 +135,12 @@ def convert_groups(
     container that runs the program, where a pod has several.
     """
     network = findings.read(fields.network, "spec.network", Network)
-    own = [group.subdomain for group in groups if group.subdomain]
-    subdomain = "|".join(map(re.escape, [network.subdomain or manifest.name, *own]))
-    jobs = "|".join(re.escape(group.name) for group in groups)
-    hosts = re.compile(
-        rf"\b{re.escape(manifest.name)}-(?P<id>(?:{jobs})-[0-9]+-[0-9]+)(?:\.(?:{subdomain})(?:\.[a-z0-9.-]*[a-z0-9])?)?"
-    )
-    pods = sum(group.pods for group in groups)
-    index_is_rank = len(groups) == 1 and groups[0].replicas == 1
     names = manifest.names(
-        hosts, f"{groups[0].name}-0-0", pods, injected, index_is_rank=index_is_rank
+        hosts=_host_names(manifest.name, network.subdomain or manifest.name, groups),
+        primary=f"{groups[0].name}-0-0",
+        pods=sum(group.pods for group in groups),
+        injected=injected,
+        index_is_rank=len(groups) == 1 and groups[0].replicas == 1,
     )
     roles: list[Role] = []
     for index, group in enumerate(groups):
@@ -156,23 +151,32 @@ def convert_groups(
             continue
         count = _replicas(group, pod, findings)
         role = Role("worker", count, pod, pod.restart_policy or "OnFailure", group.path)
-        roles += split_first(role) if index == 0 else [role]
+        is_first = index == 0
+        roles += split_first(role) if is_first else [role]
     _check_success(fields, groups, findings)
-    deadlines = [
+    deadlines_s = [
         group.batch.active_deadline_seconds
         for group in groups
         if group.batch.active_deadline_seconds
     ]
-    deadline = scheduling(
-        min(deadlines, default=None), f"{groups[0].batch_path}.activeDeadlineSeconds", findings
-    )
+    deadline_path = f"{groups[0].batch_path}.activeDeadlineSeconds"
+    deadline = scheduling(min(deadlines_s, default=None), deadline_path, findings)
     return ManifestContent(roles, deadline, _restarts(fields, groups, roles, findings))
 
 
+def _host_names(jobset: str, subdomain: str, groups: Sequence[Group]) -> re.Pattern[str]:
+    """Return the pattern of host names: JOBSET-JOB-INDEX-INDEX, also with subdomain and domain."""
+    jobs = "|".join(re.escape(group.name) for group in groups)
+    own_subdomains = [group.subdomain for group in groups if group.subdomain]
+    subdomains = "|".join(map(re.escape, [subdomain, *own_subdomains]))
+    return re.compile(
+        rf"\b{re.escape(jobset)}-(?P<id>(?:{jobs})-[0-9]+-[0-9]+)"
+        rf"(?:\.(?:{subdomains})(?:\.[a-z0-9.-]*[a-z0-9])?)?"
+    )
+
+
 def _groups(fields: JobSetFields, findings: Findings) -> list[Group] | None:
-    """Return the replicated jobs, the one with the primary first; None if they cannot
-    be one job.
-    """
+    """Return the replicated jobs, that of the primary first; None if they cannot be one job."""
     path = "spec.replicatedJobs"
     groups = [
         read_group(job, f"{path}[{index}]", findings)
@@ -210,25 +214,21 @@ def read_group(value: Mapping[str, Any], path: str, findings: Findings) -> Group
 
 def _replicas(group: Group, pod: Pod, findings: Findings) -> int:
     """Return the number of replicas: one for each pod, or for each TPU slice."""
-    topology, machine = (
-        pod.machine.get("tpuTopology"),
-        TPU_VMS.get(str(pod.machine.get("machineType"))),
-    )
+    topology = pod.machine.get("tpuTopology")
+    machine = TPU_VMS.get(str(pod.machine.get("machineType")))
     if topology is None or machine is None:
         return group.pods
     table = machine.generation_table
     size = table.size_of(str(topology))
-    hosts_of_manifest = size and (
-        table.hosts(size),
-        table.chips(size) // CHIPS_PER_HOST,
-    )  # GKE splits 2x4 into two hosts
-    if hosts_of_manifest and group.batch.parallelism not in hosts_of_manifest:
-        hosts = hosts_of_manifest[0]
-        problem = (
-            f"is {group.batch.parallelism}, but a slice of the topology {topology} has {hosts}"
-            " hosts"
-        )
-        findings.refuse(f"{group.batch_path}.parallelism", problem, str(hosts))
+    if size:
+        hosts = table.hosts(size)
+        hosts_on_gke = table.chips(size) // CHIPS_PER_HOST  # GKE splits 2x4 into two hosts
+        if group.batch.parallelism not in (hosts, hosts_on_gke):
+            problem = (
+                f"is {group.batch.parallelism}, but a slice of the topology {topology} has {hosts}"
+                " hosts"
+            )
+            findings.refuse(f"{group.batch_path}.parallelism", problem, str(hosts))
     return group.replicas
 
 
@@ -240,13 +240,9 @@ def _check_success(fields: JobSetFields, groups: Sequence[Group], findings: Find
         problem = f"names {', '.join(targets)}; the job here succeeds when {primary.name} has"
         findings.refuse("spec.successPolicy.targetReplicatedJobs", problem, primary.name)
     elif targets != [primary.name] or primary.pods > 1:
+        requested = f"{policy.operator} of {', '.join(targets)}"
         reason = "The job succeeds when its primary has exited 0, and not when all pods have."
-        findings.substitute(
-            "spec.successPolicy",
-            f"{policy.operator} of {', '.join(targets)}",
-            "the primary",
-            reason,
-        )
+        findings.substitute("spec.successPolicy", requested, "the primary", reason)
 
 
 def _restarts(
@@ -254,12 +250,7 @@ def _restarts(
 ) -> dict[str, object]:
     """Return the fields of `trainmaster` that have the effect of the failure policies."""
     policy = findings.read(fields.failure_policy, "spec.failurePolicy", FailurePolicy)
-    never = [role for role in roles if role.restart_policy == "Never"]
     restarts_pods = any(group.batch.backoff_limit for group in groups)
-    # A failed pod with Never is replaced by its Job as long as backoffLimit allows.
-    effective = [
-        replace(role, restart_policy="OnFailure") if restarts_pods else role for role in roles
-    ]
     if policy.max_restarts:
         path = "spec.failurePolicy.maxRestarts"
         reason = (
@@ -270,7 +261,10 @@ def _restarts(
             path, str(policy.max_restarts), "restartJobOnWorkerRestart, 3 reruns", reason
         )
         return {"restartJobOnWorkerRestart": True, "exitPolicy": {"preset": "restart"}}
-    if not restarts_pods and len(never) == len(roles):
+    if restarts_pods:
+        # A failed pod with Never is replaced by its Job as long as backoffLimit allows.
+        roles = [replace(role, restart_policy="OnFailure") for role in roles]
+    elif all(role.restart_policy == "Never" for role in roles):
         return {"disableRetries": True}
     limit = min(group.batch.backoff_limit for group in groups)
-    return dict(restart_fields(effective, limit, f"{groups[0].batch_path}.backoffLimit", findings))
+    return restart_fields(roles, limit, f"{groups[0].batch_path}.backoffLimit", findings)

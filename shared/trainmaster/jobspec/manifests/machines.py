@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final
+from typing import Final, NamedTuple
 
 from trainmaster.core.machines.machine_types import MACHINE_TYPES
 from trainmaster.core.machines.tpus import GENERATIONS
@@ -24,9 +24,7 @@ from trainmaster.jobspec.catalog.machine_types import (
 GIB: Final = 1 << 30
 CPU_LEAST: Final = 4
 MEMORY_GIB_LEAST: Final = 15
-"""The smallest machine that is selected is n1-standard-4, as for the tier BASIC: requests are lower
-bounds.
-"""
+"""A pod's requests are lower bounds: even a small pod gets an n1-standard-4, as the tier BASIC."""
 
 GPU_LABELS: Final = {name: accelerator for accelerator, name in GPU_NAMES.items()}
 """Value of `cloud.google.com/gke-accelerator` → the API's accelerator type.
@@ -39,11 +37,19 @@ TPU_FAMILIES: Final = {
 """Value of `cloud.google.com/gke-tpu-accelerator` → machine family."""
 
 _QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:([eE][0-9]{1,2})|([A-Za-z]{0,2}))")
-_DECIMAL: Final = {"m": Decimal("0.001"), "": Decimal(1), "k": Decimal(10**3)}
 _SUFFIXES: Final = {
-    **_DECIMAL,
-    **{suffix: Decimal(10 ** (3 * power)) for power, suffix in enumerate("MGTP", start=2)},
-    **{f"{suffix}i": Decimal(1 << (10 * power)) for power, suffix in enumerate("KMGTP", start=1)},
+    "m": Decimal("0.001"),
+    "": Decimal(1),
+    "k": Decimal(10**3),
+    "M": Decimal(10**6),
+    "G": Decimal(10**9),
+    "T": Decimal(10**12),
+    "P": Decimal(10**15),
+    "Ki": Decimal(2**10),
+    "Mi": Decimal(2**20),
+    "Gi": Decimal(2**30),
+    "Ti": Decimal(2**40),
+    "Pi": Decimal(2**50),
 }
 
 
@@ -58,20 +64,33 @@ class Demand:
     gpus: int = 0
 
 
+class _Shape(NamedTuple):
+    """The size of a machine type."""
+
+    machine: str
+    vcpus: int
+    memory_gib: Decimal
+
+
 def select_machine(demand: Demand) -> str | None:
-    """Return the smallest machine type for the demand; None if no known one is large enough."""
-    vcpus, memory = (
-        max(demand.vcpus, Decimal(CPU_LEAST)),
-        max(demand.memory_gib, Decimal(MEMORY_GIB_LEAST)),
-    )
-    fitting = [shape for shape in _shapes(demand) if shape[0] >= vcpus and shape[1] >= memory]
-    return min(fitting, key=lambda shape: shape[:2])[2] if fitting else None
+    """Return the smallest machine type for the demand; None if no known one is large enough.
 
-
-def _shapes(demand: Demand) -> Iterator[tuple[int, Decimal, str]]:
-    """Yield vCPUs, GiB and name of each machine type that has exactly the GPUs of the demand, built
-    in or attached.
+    Fewer vCPUs count as smaller, then less memory.
     """
+    vcpus_min = max(demand.vcpus, Decimal(CPU_LEAST))
+    memory_gib_min = max(demand.memory_gib, Decimal(MEMORY_GIB_LEAST))
+    fitting = [
+        shape
+        for shape in _shapes(demand)
+        if shape.vcpus >= vcpus_min and shape.memory_gib >= memory_gib_min
+    ]
+    if not fitting:
+        return None
+    return min(fitting, key=lambda shape: (shape.vcpus, shape.memory_gib)).machine
+
+
+def _shapes(demand: Demand) -> Iterator[_Shape]:
+    """Yield each machine type with exactly the GPUs of the demand, built in or attached."""
     gpu = Gpu(demand.gpu_type, demand.gpus) if demand.gpu_type else None
     for name, machine in MACHINE_TYPES.items():
         if machine.family.attaches_gpus:
@@ -79,12 +98,11 @@ def _shapes(demand: Demand) -> Iterator[tuple[int, Decimal, str]]:
         else:
             has_gpus = gpu is not None and BUILT_IN_GPUS.get(name) == gpu
         if has_gpus and machine.memory_gib is not None:
-            yield machine.vcpus, machine.memory_gib, name
+            yield _Shape(name, machine.vcpus, machine.memory_gib)
 
 
 def parse_quantity(value: object) -> Decimal | None:
-    """Return the number of a resource quantity, such as `500m`, `4` or `16Gi`; None if the text is
-    not a quantity.
+    """Return the number of a quantity, such as `500m`, `4` or `16Gi`; None: it is not a quantity.
 
     Source: Kubernetes' API conventions, "Quantities".
     """

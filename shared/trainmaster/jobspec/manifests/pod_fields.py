@@ -19,15 +19,15 @@ class Metadata(Level):
 
     dropped: ClassVar[Mapping[str, str]] = dict.fromkeys(
         (
-            *(
-                "namespace",
-                "creationTimestamp",
-                "uid",
-                "resourceVersion",
-                "generation",
-                "managedFields",
-            ),
-            *("finalizers", "ownerReferences", "selfLink"),
+            "namespace",
+            "creationTimestamp",
+            "uid",
+            "resourceVersion",
+            "generation",
+            "managedFields",
+            "finalizers",
+            "ownerReferences",
+            "selfLink",
         ),
         "Jobs here have no Kubernetes API server.",
     )

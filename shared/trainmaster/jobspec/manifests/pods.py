@@ -1,6 +1,4 @@
-"""From a pod template to the parts of a worker pool: its container, its machine, and where its VMs
-are placed.
-"""
+"""From a pod template to the parts of a worker pool: container, machine, and placement of VMs."""
 
 from __future__ import annotations
 
@@ -76,11 +74,7 @@ def convert_pod(
     container = findings.read(pod.containers[index], container_path, ContainerFields)
     check_volumes(pod.volumes, container, f"{spec_path}.volumes", findings)
     resources = findings.read(container.resources, f"{container_path}.resources", Resources)
-    # Requests of CPU and memory may be smaller than the limits; without requests the limits count.
-    smaller = {
-        name: amount for name, amount in resources.requests.items() if name in ("cpu", "memory")
-    }
-    requests = {**resources.requests, **resources.limits, **smaller}
+    requests = _effective_requests(resources)
     labels = pod.node_selector
     _check_labels(labels, f"{spec_path}.nodeSelector", findings)
     return Pod(
@@ -100,6 +94,15 @@ def convert_pod(
     )
 
 
+def _effective_requests(resources: Resources) -> dict[str, Any]:
+    """Return the amounts that count: limits; of CPU and memory the requests, if there are any.
+
+    Requests of CPU and memory may be smaller than their limits.
+    """
+    own = {name: amount for name, amount in resources.requests.items() if name in ("cpu", "memory")}
+    return {**resources.requests, **resources.limits, **own}
+
+
 def _find_container(pod: PodSpec, path: str, name: str, findings: Findings) -> int | None:
     """Return the index of the program's container. Other containers are refused."""
     if not pod.containers:
@@ -107,16 +110,15 @@ def _find_container(pod: PodSpec, path: str, name: str, findings: Findings) -> i
             f"{path}.containers", "is required", f"containers: [{{name: {name}, image: …}}]"
         )
         return None
-    indexes = [
-        index for index, container in enumerate(pod.containers) if container.get("name") == name
-    ] or [0]
+    found = [container.get("name") for container in pod.containers]
+    program = found.index(name) if name in found else 0
     for index in range(len(pod.containers)):
-        if index != indexes[0]:
+        if index != program:
             problem = (
                 "is an additional container, which is not supported: do its work in the program"
             )
             findings.refuse(f"{path}.containers[{index}]", problem, "leave it out")
-    return indexes[0]
+    return program
 
 
 def _container_spec(
@@ -127,17 +129,14 @@ def _container_spec(
             f"{path}.image", "is required", "us-docker.pkg.dev/my-project/training/trainer:1"
         )
     for index, mount in enumerate(container.volume_mounts):
-        if str(mount.get("mountPath")) != "/dev/shm":  # noqa: S108 - the path that manifests name
+        folder = mount.get("mountPath")
+        if str(folder) != "/dev/shm":  # noqa: S108 - the path that manifests name
+            mount_path = f"{path}.volumeMounts[{index}]"
             reason = (
                 "The directory is part of the container, and is created only by the image or the"
                 " program."
             )
-            findings.substitute(
-                f"{path}.volumeMounts[{index}]",
-                mount.get("mountPath"),
-                "the container's disk",
-                reason,
-            )
+            findings.substitute(mount_path, folder, "the container's disk", reason)
     spec: dict[str, Any] = {"imageUri": container.image or ""}
     for name, texts in (("command", container.command), ("args", container.args)):
         if texts:
@@ -146,7 +145,9 @@ def _container_spec(
                 for index, text in enumerate(texts)
             ]
     environment = convert_environment(container.env, f"{path}.env", names, findings)
-    return {**spec, "env": environment} if environment else spec
+    if environment:
+        spec["env"] = environment
+    return spec
 
 
 def _machine_spec(
@@ -156,28 +157,26 @@ def _machine_spec(
     container_path: str,
     findings: Findings,
 ) -> dict[str, Any]:
-    resources_path, selector_path = f"{container_path}.resources", f"{spec_path}.nodeSelector"
+    resources_path = f"{container_path}.resources"
+    selector_path = f"{spec_path}.nodeSelector"
     _check_resources(requests, resources_path, findings)
     if TPU in requests:
         return _tpu_machine(requests, labels, resources_path, selector_path, findings)
     gpus = _number(requests.get(GPU, 0), f"{resources_path}.limits[{GPU}]", findings)
-    named = labels.get(MACHINE_LABEL)
-    label = labels.get(GPU_LABEL)
-    gpu_type = GPU_LABELS.get(label or "")
-    if gpus and label is None and named is None:
+    named_machine = labels.get(MACHINE_LABEL)
+    gpu_label = labels.get(GPU_LABEL)
+    gpu_type = GPU_LABELS.get(gpu_label or "")
+    if gpus and gpu_label is None and named_machine is None:
         problem = f"requests {GPU} without a GPU type"
         findings.refuse(selector_path, problem, f'nodeSelector: {{{GPU_LABEL}: "nvidia-l4"}}')
-    elif label is not None and gpu_type is None:
-        findings.refuse(
-            f"{selector_path}[{GPU_LABEL}]",
-            f"is {label}, which is not known",
-            " or ".join(GPU_LABELS),
-        )
-    accelerator = (
-        {"acceleratorType": gpu_type, "acceleratorCount": int(gpus)} if gpus and gpu_type else {}
-    )
-    if named is not None:
-        return {"machineType": named, **accelerator}
+    elif gpu_label is not None and gpu_type is None:
+        problem = f"is {gpu_label}, which is not known"
+        findings.refuse(f"{selector_path}[{GPU_LABEL}]", problem, " or ".join(GPU_LABELS))
+    accelerator: dict[str, Any] = {}
+    if gpus and gpu_type:
+        accelerator = {"acceleratorType": gpu_type, "acceleratorCount": int(gpus)}
+    if named_machine is not None:
+        return {"machineType": named_machine, **accelerator}
     memory = _number(requests.get("memory", 0), f"{resources_path}.requests.memory", findings) / GIB
     cpu = _number(requests.get("cpu", 0), f"{resources_path}.requests.cpu", findings)
     demand = Demand(cpu, memory, gpu_type if gpus else None, int(gpus))
@@ -203,7 +202,8 @@ def _tpu_machine(
     selector_path: str,
     findings: Findings,
 ) -> dict[str, Any]:
-    chips = int(_number(requests[TPU], f"{resources_path}.limits[{TPU}]", findings))
+    chips_path = f"{resources_path}.limits[{TPU}]"
+    chips = int(_number(requests[TPU], chips_path, findings))
     family = TPU_FAMILIES.get(labels.get(TPU_LABEL, ""))
     topology = labels.get(TOPOLOGY_LABEL)
     if family is None or topology is None:
@@ -215,28 +215,20 @@ def _tpu_machine(
             selector_path, problem, f'{TPU_LABEL}: "tpu-v6e-slice", {TOPOLOGY_LABEL}: "4x4"'
         )
         return {}
+    hosts = {name: vm for name, vm in TPU_VMS.items() if name.startswith(family)}
     machine = f"{family}-{chips}t"
-    if machine not in TPU_VMS:
-        example = ", ".join(
-            str(vm.chips) for name, vm in TPU_VMS.items() if name.startswith(family)
-        )
-        findings.refuse(
-            f"{resources_path}.limits[{TPU}]",
-            f"is {chips}, which no host of this type has",
-            example,
-        )
-    elif (size := TPU_VMS[machine].generation_table.size_of(topology)) and not TPU_VMS[
-        machine
-    ].is_host_of(size):
-        whole = next(
-            name for name, vm in TPU_VMS.items() if name.startswith(family) and vm.is_host_of(size)
-        )
+    if machine not in hosts:
+        example = ", ".join(str(vm.chips) for vm in hosts.values())
+        findings.refuse(chips_path, f"is {chips}, which no host of this type has", example)
+        return {"machineType": machine, "tpuTopology": topology}
+    size = hosts[machine].generation_table.size_of(topology)
+    if size and not hosts[machine].is_host_of(size):
+        machine = next(name for name, vm in hosts.items() if vm.is_host_of(size))
         reason = (
             f"Cloud TPU has no other hosts for the topology {topology}; the program of a host gets"
             " all its chips."
         )
-        findings.substitute(f"{resources_path}.limits[{TPU}]", str(chips), whole, reason)
-        machine = whole
+        findings.substitute(chips_path, str(chips), machine, reason)
     return {"machineType": machine, "tpuTopology": topology}
 
 
@@ -244,17 +236,15 @@ def _disk_spec(requests: Mapping[str, Any], path: str, findings: Findings) -> di
     requested = requests.get("ephemeral-storage")
     if requested is None:
         return None
-    needed = (
-        int((_number(requested, path, findings) / GIB).to_integral_value(ROUND_UP)) + DISK_GIB // 2
-    )
-    size = max(DISK_GIB, needed)
+    requested_gib = int((_number(requested, path, findings) / GIB).to_integral_value(ROUND_UP))
+    size_gib = max(DISK_GIB, requested_gib + DISK_GIB // 2)
     findings.substitute(
         path,
         f"ephemeral-storage: {requested}",
-        f"a boot disk of {size} GB",
+        f"a boot disk of {size_gib} GB",
         "It contains the image too.",
     )
-    return {"bootDiskSizeGb": size}
+    return {"bootDiskSizeGb": size_gib}
 
 
 def _check_resources(requests: Mapping[str, Any], path: str, findings: Findings) -> None:
@@ -274,14 +264,12 @@ def _check_labels(labels: Mapping[str, str], path: str, findings: Findings) -> N
         MACHINE_LABEL,
         ZONE_LABEL,
         REGION_LABEL,
+        RESERVATION_LABEL,
     )
+    reason = "It selects among the nodes of a cluster; jobs here create their VMs."
     for name, value in labels.items():
-        if name not in (*known, RESERVATION_LABEL):
-            findings.drop(
-                f"{path}[{name}]",
-                value,
-                "It selects among the nodes of a cluster; jobs here create their VMs.",
-            )
+        if name not in known:
+            findings.drop(f"{path}[{name}]", value, reason)
 
 
 def _number(value: object, path: str, findings: Findings) -> Decimal:

@@ -1,7 +1,4 @@
-"""From roles to a job file: worker pools, restarts and limits.
-
-The same for all kinds of manifest.
-"""
+"""From roles to a job file, for all kinds of manifest: worker pools, restarts and limits."""
 
 from __future__ import annotations
 
@@ -34,9 +31,7 @@ class Role:
 
 
 def split_first(role: Role) -> list[Role]:
-    """Return a role of n pods as one chief and n - 1 workers: the first pool has exactly one
-    replica.
-    """
+    """Return a role of n pods as a chief and n - 1 workers: the first pool has one replica."""
     chief = replace(role, task_type="chief", count=1)
     return [chief, replace(role, count=role.count - 1)] if role.count > 1 else [chief]
 
@@ -55,7 +50,8 @@ def worker_pools(roles: Sequence[Role], findings: Findings) -> list[dict[str, An
 
 
 def _pool(index: int, role: Role, findings: Findings) -> dict[str, Any]:
-    path, pod = f"jobSpec.workerPoolSpecs[{index}]", role.pod
+    path = f"jobSpec.workerPoolSpecs[{index}]"
+    pod = role.pod
     findings.origins |= {
         path: role.path,
         f"{path}.replicaCount": f"{role.path}.replicas",
@@ -69,7 +65,9 @@ def _pool(index: int, role: Role, findings: Findings) -> dict[str, Any]:
         "replicaCount": role.count,
         "containerSpec": dict(pod.container),
     }
-    return {**pool, "diskSpec": dict(pod.disk)} if pod.disk else pool
+    if pod.disk:
+        pool["diskSpec"] = dict(pod.disk)
+    return pool
 
 
 def placement(roles: Sequence[Role], findings: Findings) -> dict[str, Any]:
@@ -80,31 +78,26 @@ def placement(roles: Sequence[Role], findings: Findings) -> dict[str, Any]:
         ("zone", "zone"),
         ("reservation", "reservation-name"),
     ):
-        values = {value for role in roles if (value := getattr(role.pod, name))}
+        values = {getattr(role.pod, name) for role in roles} - {None, ""}
         if len(values) > 1:
             path = f"{roles[0].pod.path}.nodeSelector"
-            findings.refuse(
-                path,
-                f"selects the {label} {' and '.join(sorted(values))}; a job has one",
-                "one value",
-            )
+            problem = f"selects the {label} {' and '.join(sorted(values))}; a job has one"
+            findings.refuse(path, problem, "one value")
         elif values:
             fields[name] = values.pop()
-    if zone := fields.pop("zone", None):
+    zone = fields.pop("zone", None)
+    if zone is not None:
         fields["zones"] = [zone]
         fields.setdefault("region", zone.rpartition("-")[0])
-    spot = {role.task_type for role in roles if role.pod.spot}
-    if spot == {role.task_type for role in roles}:
+    on_spot = {role.task_type for role in roles if role.pod.spot}
+    if on_spot == {role.task_type for role in roles}:
         fields["spot"] = "all"
-    elif spot == {"worker"}:
+    elif on_spot == {"worker"}:
         fields["spot"] = "workers"
-    elif spot:
+    elif on_spot:
         path = f"{roles[0].pod.path}.nodeSelector"
-        findings.refuse(
-            path,
-            f"selects Spot VMs for {', '.join(sorted(spot))} only",
-            "all roles, or Worker only",
-        )
+        problem = f"selects Spot VMs for {', '.join(sorted(on_spot))} only"
+        findings.refuse(path, problem, "all roles, or Worker only")
     return fields
 
 
@@ -128,9 +121,9 @@ def restart_fields(
         if role.restart_policy == "Always":
             reason = "A replica that exits 0 is complete here, and is not restarted."
             findings.substitute(f"{role.path}.restartPolicy", "Always", "OnFailure", reason)
-    requested = (
-        "unlimited restarts" if backoff_limit is None else f"{backoff_limit} restarts in all"
-    )
+    requested = "unlimited restarts"
+    if backoff_limit is not None:
+        requested = f"{backoff_limit} restarts in all"
     reason = "The budgets of restarts are fixed; restarts after lost VMs are free."
     findings.substitute(backoff_path, requested, _BUDGETS, reason)
     return {"exitPolicy": policy}

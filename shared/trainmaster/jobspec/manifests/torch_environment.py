@@ -14,7 +14,7 @@ from trainmaster.jobspec.manifests.findings import Findings, Level
 MASTER = "$(MASTER_ADDR)"
 MASTER_PORT = "$(MASTER_PORT)"
 NODES = "$(WORLD_SIZE)"
-"""Also in a round that goes without some replicas."""
+"""Number of replicas, also in a round without some of the job's."""
 
 
 class ElasticPolicy(Level):
@@ -66,7 +66,7 @@ def elastic_variables(
 ) -> dict[str, str]:
     """Return the variables of an elastic job, each round of which has a fixed size.
 
-    More workers are refused.
+    A policy that allows more workers than the job has is refused.
     """
     path = "spec.elasticPolicy"
     least = workers if policy.min_replicas is None else policy.min_replicas

@@ -85,13 +85,17 @@ def convert_pytorch(manifest: Manifest, findings: Findings) -> ManifestContent:
         manifest, findings, "pytorchReplicaSpecs", "nprocPerNode", "elasticPolicy"
     )
     counts = _counts(fields.pytorch_replica_specs, PYTORCH, findings)
-    pods, workers, extension = sum(counts.values()), counts.get("Worker", 0), {}
+    pods = sum(counts.values())
+    workers = counts.get("Worker", 0)
+    extension: dict[str, Any] = {}
     injected = torch_variables(pods, fields.nproc_per_node, "spec.nprocPerNode", findings)
     if fields.elastic_policy is not None:
         elastic = findings.read(fields.elastic_policy, "spec.elasticPolicy", ElasticPolicy)
         injected |= elastic_variables(elastic, manifest.name, workers, findings)
         if elastic.min_replicas is not None and elastic.min_replicas < workers:
-            extension = {"elastic": {"minReplicas": elastic.min_replicas + pods - workers}}
+            # The policy counts workers; a job counts all its replicas.
+            min_replicas = elastic.min_replicas + (pods - workers)
+            extension = {"elastic": {"minReplicas": min_replicas}}
             findings.origins["trainmaster.elastic"] = "spec.elasticPolicy"
     roles = _roles(manifest, fields.pytorch_replica_specs, PYTORCH, injected, findings)
     if "Master" not in counts and workers > 1:
@@ -127,15 +131,11 @@ def convert_tensorflow(manifest: Manifest, findings: Findings) -> ManifestConten
         )
         findings.substitute(path, f"{workers} workers", f"chief and {workers - 1} workers", reason)
     if "Evaluator" in counts:
+        path = "spec.tfReplicaSpecs.Evaluator"
         reason = (
             "TF_CONFIG's cluster has no evaluator, as TensorFlow expects; its task is evaluator."
         )
-        findings.substitute(
-            "spec.tfReplicaSpecs.Evaluator",
-            "a member of the cluster",
-            "outside the cluster",
-            reason,
-        )
+        findings.substitute(path, "a member of the cluster", "outside the cluster", reason)
     return _content(roles, fields.run_policy, sum(counts.values()), findings)
 
 
@@ -157,18 +157,13 @@ def convert_xgboost(manifest: Manifest, findings: Findings) -> ManifestContent:
 
 def _read_fields(manifest: Manifest, findings: Findings, *own: str) -> JobFields:
     """Return the fields of `spec`; those of other kinds are refused."""
-    for name in manifest.spec:
-        if name not in ("runPolicy", *UNDER_SPEC, *own):
-            findings.refuse(
-                f"spec.{name}",
-                f"is not a field of {manifest.kind}",
-                f"one of runPolicy, {', '.join(own)}",
-            )
-    kept = {
-        name: value
-        for name, value in manifest.spec.items()
-        if name in ("runPolicy", *UNDER_SPEC, *own)
-    }
+    kept: dict[str, Any] = {}
+    for name, value in manifest.spec.items():
+        if name in ("runPolicy", *UNDER_SPEC, *own):
+            kept[name] = value
+        else:
+            problem = f"is not a field of {manifest.kind}"
+            findings.refuse(f"spec.{name}", problem, f"one of runPolicy, {', '.join(own)}")
     return findings.read(kept, "spec", JobFields)
 
 
@@ -197,7 +192,10 @@ def _counts(specs: Mapping[str, Any], kind: Kind, findings: Findings) -> dict[st
 
 
 def _canonical(name: str, kind: Kind) -> str | None:
-    """Source: the operator accepts replica types in any case."""
+    """Return the name as this module has it; None: the kind has no such replica type.
+
+    Source: the operator accepts replica types in any case.
+    """
     return next((known for known in kind.types if known.lower() == name.lower()), None)
 
 
@@ -208,9 +206,9 @@ def _roles(
     injected: Mapping[str, str],
     findings: Findings,
 ) -> list[Role]:
-    counts = _counts(specs, kind, Findings())
-    has_chief = any(kind.types[name] == "chief" for name in counts)
-    primary = next((name.lower() for name in counts if kind.types[name] == "chief"), "worker")
+    counts = _counts(specs, kind, Findings())  # the caller has reported the problems
+    chiefs = [name.lower() for name in counts if kind.types[name] == "chief"]
+    primary = chiefs[0] if chiefs else "worker"
     types = "|".join(name.lower() for name in kind.types)
     hosts = re.compile(
         rf"\b{re.escape(manifest.name)}-(?P<id>(?:{types})-[0-9]+)(?:\.[a-z0-9.-]*[a-z0-9])?"
@@ -237,7 +235,8 @@ def _roles(
                 f"{pod.container_path}.resources", problem, "a JobSet with one pod per host"
             )
         role = Role(kind.types[name], counts[name], pod, policy, path)
-        roles += split_first(role) if role.task_type == "worker" and not has_chief else [role]
+        has_primary = role.task_type == "worker" and not chiefs
+        roles += split_first(role) if has_primary else [role]
     return roles
 
 
@@ -272,7 +271,9 @@ def convert_mpi(manifest: Manifest, findings: Findings) -> ManifestContent:
     kind = Kind("mpiReplicaSpecs", "mpi", "Never", {"Launcher": "chief", "Worker": "worker"})
     fields = findings.read(manifest.spec, "spec", MpiFields)
     counts = _counts(fields.mpi_replica_specs, kind, findings)
-    workers = counts.get("Worker", 0) + (1 if fields.run_launcher_as_worker else 0)
+    workers = counts.get("Worker", 0)
+    if fields.run_launcher_as_worker:
+        workers += 1
     if "Launcher" not in counts:
         findings.refuse(
             "spec.mpiReplicaSpecs.Launcher", "is required", "Launcher: {replicas: 1, template: …}"
@@ -281,20 +282,19 @@ def convert_mpi(manifest: Manifest, findings: Findings) -> ManifestContent:
         problem = f"leads to {workers} workers; mpirun on several machines needs SSH between them"
         example = "one worker with all GPUs, or a PyTorchJob"
         findings.refuse("spec.mpiReplicaSpecs.Worker.replicas", problem, example)
-    roles = {
-        role.task_type: role
-        for role in _roles(manifest, fields.mpi_replica_specs, kind, {}, findings)
-    }
-    launcher, worker = roles.get("chief"), roles.get("worker")
+    roles = _roles(manifest, fields.mpi_replica_specs, kind, {}, findings)
+    by_type = {role.task_type: role for role in roles}
+    launcher = by_type.get("chief")
+    worker = by_type.get("worker")
     if launcher and worker:
         unused = f"{launcher.pod.container_path}.resources"
         findings.substitutions[:] = [
             item for item in findings.substitutions if item["field"] != unused
         ]
-        machine = replace(
+        pod = replace(
             worker.pod, container=launcher.pod.container, container_path=launcher.pod.container_path
         )
-        launcher = replace(launcher, pod=machine)
+        launcher = replace(launcher, pod=pod)
         reason = (
             "The launcher's command runs on a machine as the worker requests, with the launcher's"
             " image."

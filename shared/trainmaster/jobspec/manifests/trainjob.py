@@ -1,5 +1,6 @@
-"""TrainJob (`trainer.kubeflow.org/v1alpha1`) together with its runtime: in the same file, or a
-known one by its name.
+"""TrainJob (`trainer.kubeflow.org/v1alpha1`) with its runtime.
+
+The runtime is in the same file, or is a known one that the job names.
 
 Source: kubeflow/trainer, pkg/apis/trainer/v1alpha1/trainjob_types.go and manifests/base/runtimes.
 """
@@ -130,10 +131,8 @@ def _find_runtime(
     None, with a problem, if there is none.
     """
     for other in others:
-        if (
-            other.get("kind") in RUNTIME_KINDS
-            and _mapping(other.get("metadata")).get("name") == name
-        ):
+        is_runtime = other.get("kind") in RUNTIME_KINDS
+        if is_runtime and _mapping(other.get("metadata")).get("name") == name:
             return _mapping(other.get("spec"))
     if isinstance(name, str) and name in STOCK_RUNTIMES:
         reason = (
@@ -154,26 +153,28 @@ def _find_runtime(
 
 
 def _with_trainer(job: Mapping[str, Any], trainer: Trainer, nodes: int) -> dict[str, Any]:
-    """Return the runtime's replicated job with the trainer's settings, as the Trainer's controller
-    makes it.
+    """Return the runtime's replicated job with the settings of `spec.trainer`.
+
+    Kubeflow's controller does the same.
     """
     template = _mapping(job.get("template"))
     batch = _mapping(template.get("spec"))
     pod_template = _mapping(batch.get("template"))
     pod = _mapping(pod_template.get("spec"))
-    containers = [_mapping(container) for container in _list(pod.get("containers"))] or [
-        {"name": CONTAINER}
-    ]
-    target = next(
-        (container for container in containers if container.get("name") == CONTAINER), containers[0]
-    )
+    containers = [_mapping(container) for container in _list(pod.get("containers"))]
+    if not containers:
+        containers = [{"name": CONTAINER}]
+    named = [container for container in containers if container.get("name") == CONTAINER]
+    target = named[0] if named else containers[0]
     for name in ("image", "command", "args"):
-        if value := getattr(trainer, name):
+        value = getattr(trainer, name)
+        if value:
             target[name] = value
     if trainer.env:
-        own = [item.get("name") for item in trainer.env]
-        others = [_mapping(item) for item in _list(target.get("env"))]
-        target["env"] = [item for item in others if item.get("name") not in own] + list(trainer.env)
+        own_names = [item.get("name") for item in trainer.env]
+        of_runtime = [_mapping(item) for item in _list(target.get("env"))]
+        kept = [item for item in of_runtime if item.get("name") not in own_names]
+        target["env"] = [*kept, *trainer.env]
     if trainer.resources_per_node is not None:
         target["resources"] = trainer.resources_per_node
     pod_template["spec"] = {**pod, "containers": containers}
@@ -201,19 +202,20 @@ def _variables(
             "JAX_COORDINATOR_ADDRESS": f"{MASTER}:{MASTER_PORT}",
         }
     if policy.xgboost is not None:
-        gpus = _mapping((trainer.resources_per_node or {}).get("limits")).get("nvidia.com/gpu", 0)
-        workers = nodes * max(1, int(gpus) if str(gpus).isdecimal() else 1)
+        limits = _mapping((trainer.resources_per_node or {}).get("limits"))
+        gpus = str(limits.get("nvidia.com/gpu", 0))
+        workers_per_node = max(1, int(gpus)) if gpus.isdecimal() else 1
         return {
             "DMLC_TRACKER_URI": MASTER,
             "DMLC_TRACKER_PORT": MASTER_PORT,
             "DMLC_TASK_ID": "$(RANK)",
-            "DMLC_NUM_WORKER": str(workers),
+            "DMLC_NUM_WORKER": str(nodes * workers_per_node),
         }
     if policy.torch is None:
         return {}
     torch = findings.read(policy.torch, "runtime.spec.mlPolicy.torch", TorchPolicy)
-    nproc = (
-        torch.num_proc_per_node if trainer.num_proc_per_node is None else trainer.num_proc_per_node
-    )
+    nproc = trainer.num_proc_per_node
+    if nproc is None:
+        nproc = torch.num_proc_per_node
     variables = torch_variables(nodes, nproc, "spec.trainer.numProcPerNode", findings)
     return {name: value for name, value in variables.items() if name.startswith("PET_")}

@@ -1,6 +1,6 @@
 """Volumes of a pod: only emptyDir is supported.
 
-The advice follows what the container uses the volume for.
+The advice for another kind depends on what the container uses the volume for.
 """
 
 from __future__ import annotations
@@ -34,18 +34,15 @@ def check_volumes(
 ) -> None:
     """Refuse each volume of another kind. `path`: that of the list of volumes in the manifest."""
     for index, volume in enumerate(volumes):
-        kinds = [name for name in volume if name != "name"]
-        if kinds != ["emptyDir"]:
-            variable = _credentials_in(volume.get("name"), container)
-            instead = (
-                _KEY.format(variable=variable)
-                if variable
-                else _INSTEAD.get(" ".join(kinds), _STORAGE)
-            )
-            problem = (
-                f"is a volume of the kind {' '.join(kinds) or 'none'}; only emptyDir is supported"
-            )
-            findings.refuse(f"{path}[{index}]", problem, instead)
+        kind = " ".join(name for name in volume if name != "name")
+        if kind == "emptyDir":
+            continue
+        problem = f"is a volume of the kind {kind or 'none'}; only emptyDir is supported"
+        instead = _INSTEAD.get(kind, _STORAGE)
+        variable = _credentials_in(volume.get("name"), container)
+        if variable:
+            instead = _KEY.format(variable=variable)
+        findings.refuse(f"{path}[{index}]", problem, instead)
 
 
 def _credentials_in(volume: object, container: ContainerFields) -> str | None:
@@ -56,9 +53,8 @@ def _credentials_in(volume: object, container: ContainerFields) -> str | None:
         if mount.get("name") == volume
     ]
     values = {str(item.get("name")): str(item.get("value")) for item in container.env}
-    found = [
-        name
-        for name in CREDENTIALS
-        if any(values.get(name, "").startswith(f"{folder}/") for folder in folders)
-    ]
-    return found[0] if found else None
+    for name in CREDENTIALS:
+        value = values.get(name, "")
+        if any(value.startswith(f"{folder}/") for folder in folders):
+            return name
+    return None

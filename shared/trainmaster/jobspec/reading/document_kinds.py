@@ -3,11 +3,13 @@
 Every entrance calls `detect_kind`: command line, upload, message, API, `doctor`, schedule, console
 and Python client. Kubernetes manifests are converted to one of these kinds first (`job_document`).
 
-| kind            | body                                      | identified by              | API's resource           |
-| AI_PLATFORM     | `trainingInput`                           | the body                   | jobs                     |
-| VERTEX          | `jobSpec`, or its fields at the top level | names of Vertex AI only    | customJobs               |
-| VERTEX_TUNING   | `trialJobSpec`                            | `studySpec`, or the body   | hyperparameterTuningJobs |
-| VERTEX_PIPELINE | `trainingTaskInputs`                      | `trainingTask…`, the body  | trainingPipelines        |
+| kind            | body               | identified by             | API's resource           |
+| AI_PLATFORM     | `trainingInput`    | the body                  | jobs                     |
+| VERTEX          | `jobSpec` (*)      | names of Vertex AI only   | customJobs               |
+| VERTEX_TUNING   | `trialJobSpec`     | `studySpec`, or the body  | hyperparameterTuningJobs |
+| VERTEX_PIPELINE | `trainingTaskInputs` | `trainingTask…`, the body | trainingPipelines        |
+
+(*) The fields of the body may also stand at the top level.
 """
 
 from __future__ import annotations
@@ -60,40 +62,42 @@ class DocumentKind:
     """The fields of the body may stand at the top level of the document."""
 
     def bare_body(self, document: Mapping[str, object]) -> dict[str, object]:
-        """Return the fields of a body that stand at the top level, in a document without the body's
-        own field.
+        """Return the fields of the body that stand at the top level.
+
+        A document that has the body's own field has none.
         """
         names = accepted_names(self.model)
         if any(names.get(name) == self.body for name in document):
             return {}
-        return {
-            name: value
-            for name, value in document.items()
-            if name in accepted_names(self.body_model).keys() - names
-        }
+        only_in_body = accepted_names(self.body_model).keys() - names
+        return {name: value for name, value in document.items() if name in only_in_body}
 
     def wrapped(self, document: Mapping[str, object]) -> dict[str, object]:
-        """Return the document as the API has it: what to run is in a field of its own, under the
-        API's name.
+        """Return the document as the API has it: the body in its own field, under the API's name.
+
+        The name of the body in snake_case stays.
         """
-        names, bare = accepted_names(self.model), self.bare_body(document)
-        result: dict[str, object] = {self.sent_body: bare} if bare and self.allows_bare_body else {}
+        names = accepted_names(self.model)
+        bare = self.bare_body(document) if self.allows_bare_body else {}
+        result: dict[str, object] = {}
+        if bare:
+            result[self.sent_body] = bare
         for name, value in document.items():
             is_body = names.get(name) == self.body and name != snake_case(self.sent_body)
-            if name not in bare or not self.allows_bare_body:
+            if name not in bare:
                 result[self.sent_body if is_body else name] = value
         return result
 
 
 AI_PLATFORM: Final = DocumentKind(
-    "job of AI Platform",
-    "jobs",
-    AiPlatformJob,
-    TRAINING_INPUT,
-    TRAINING_INPUT,
-    TrainingInput,
-    (TRAINING_INPUT,),
-    (
+    title="job of AI Platform",
+    collection="jobs",
+    model=AiPlatformJob,
+    body=TRAINING_INPUT,
+    sent_body=TRAINING_INPUT,
+    body_model=TrainingInput,
+    identified_by=(TRAINING_INPUT,),
+    output_only=(
         "createTime",
         "startTime",
         "endTime",
@@ -106,35 +110,44 @@ AI_PLATFORM: Final = DocumentKind(
     ),
 )
 VERTEX: Final = DocumentKind(
-    "custom job of Vertex AI",
-    "customJobs",
-    VertexCustomJob,
-    JOB_SPEC,
-    JOB_SPEC,
-    CustomJobSpec,
-    (JOB_SPEC, "workerPoolSpecs"),
-    ("name", "state", "createTime", "startTime", "endTime", "updateTime", "error", "webAccessUris"),
+    title="custom job of Vertex AI",
+    collection="customJobs",
+    model=VertexCustomJob,
+    body=JOB_SPEC,
+    sent_body=JOB_SPEC,
+    body_model=CustomJobSpec,
+    identified_by=(JOB_SPEC, "workerPoolSpecs"),
+    output_only=(
+        "name",
+        "state",
+        "createTime",
+        "startTime",
+        "endTime",
+        "updateTime",
+        "error",
+        "webAccessUris",
+    ),
     allows_bare_body=True,
 )
 VERTEX_TUNING: Final = DocumentKind(
-    "tuning job of Vertex AI",
-    "hyperparameterTuningJobs",
-    VertexTuningJob,
-    JOB_SPEC,
-    "trialJobSpec",
-    CustomJobSpec,
-    ("studySpec", "trialJobSpec"),
-    (*VERTEX.output_only, "trials"),
+    title="tuning job of Vertex AI",
+    collection="hyperparameterTuningJobs",
+    model=VertexTuningJob,
+    body=JOB_SPEC,
+    sent_body="trialJobSpec",
+    body_model=CustomJobSpec,
+    identified_by=("studySpec", "trialJobSpec"),
+    output_only=(*VERTEX.output_only, "trials"),
 )
 VERTEX_PIPELINE: Final = DocumentKind(
-    "training pipeline of Vertex AI",
-    "trainingPipelines",
-    VertexPipeline,
-    JOB_SPEC,
-    "trainingTaskInputs",
-    CustomJobSpec,
-    ("trainingTaskDefinition", "trainingTaskInputs"),
-    (*VERTEX.output_only, "trainingTaskMetadata"),
+    title="training pipeline of Vertex AI",
+    collection="trainingPipelines",
+    model=VertexPipeline,
+    body=JOB_SPEC,
+    sent_body="trainingTaskInputs",
+    body_model=CustomJobSpec,
+    identified_by=("trainingTaskDefinition", "trainingTaskInputs"),
+    output_only=(*VERTEX.output_only, "trainingTaskMetadata"),
 )
 KINDS: Final = (VERTEX_TUNING, VERTEX_PIPELINE, AI_PLATFORM, VERTEX)
 """In the order in which `detect_kind` tries them."""
@@ -151,9 +164,7 @@ def detect_kind(document: Mapping[str, object]) -> DocumentKind:
 
 
 def kinds_of(name: str) -> list[DocumentKind]:
-    """Return the kinds of document that have a field of this name at the top level; those that it
-    identifies first.
-    """
+    """Return the kinds that the name at the top level identifies, else those that may have it."""
     identified = [
         kind
         for kind in KINDS
@@ -163,9 +174,7 @@ def kinds_of(name: str) -> list[DocumentKind]:
 
 
 def describe_missing_body(found: Iterable[str]) -> str:
-    """Return the problem of a document of no kind: what it has, and which fields identify each
-    kind.
-    """
+    """Return the problem of a document of no kind: its names, and those that identify the kinds."""
     has = ", ".join(found) or "no field"
     kinds = "; ".join(f"{' or '.join(kind.identified_by)}: {kind.title}" for kind in KINDS)
     manifest = f"{' and '.join(MANIFEST_NAMES)}: manifest of Kubeflow or JobSet"

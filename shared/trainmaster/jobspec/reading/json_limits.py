@@ -1,5 +1,4 @@
-"""Limits on what a document may consist of, whatever it means: plain JSON of bounded depth, size,
-numbers and text.
+"""Limits on what any document may consist of: plain JSON of bounded depth, size, numbers and text.
 
 All later steps rely on these limits, so that any document leads to a plan or to a list of problems,
 never to another error.
@@ -66,7 +65,10 @@ class _Copier:
                     f'"{name}": …',
                 )
                 continue
-            if fault := _find_unprintable(name) or ("" if name.strip() else "nothing in it"):
+            fault = _find_unprintable(name)
+            if not name.strip():
+                fault = "nothing in it"
+            if fault is not None:
                 self._drop(path, f"has a name with {fault}", "letters, digits and _")
                 continue
             copy[name] = self._copy_value(item, f"{path}.{name}" if path else name, depth)
@@ -90,12 +92,7 @@ class _Copier:
             case int() | float():
                 return self._copy_number(value, path)
             case str():
-                unprintable = _find_unprintable(value)
-                return (
-                    self._drop(path, f"contains {unprintable}", "plain text")
-                    if unprintable
-                    else value
-                )
+                return self._copy_string(value, path)
             case _:
                 return self._drop(
                     path,
@@ -105,12 +102,17 @@ class _Copier:
 
     def _copy_number(self, value: float, path: str) -> object:
         if isinstance(value, int):
-            return (
-                value
-                if value in _INT64
-                else self._drop(path, "is a number of more than 64 bits", "1000000")
-            )
-        return value if math.isfinite(value) else self._drop(path, "is not a finite number", "0.5")
+            if value not in _INT64:
+                return self._drop(path, "is a number of more than 64 bits", "1000000")
+        elif not math.isfinite(value):
+            return self._drop(path, "is not a finite number", "0.5")
+        return value
+
+    def _copy_string(self, value: str, path: str) -> object:
+        unprintable = _find_unprintable(value)
+        if unprintable is not None:
+            return self._drop(path, f"contains {unprintable}", "plain text")
+        return value
 
     def _check_depth(self, path: str, depth: int) -> None:
         if depth > DEPTH_MAX:
@@ -118,8 +120,9 @@ class _Copier:
             raise invalid(problem, "trainingInput: {args: []}")
 
     def _drop(self, path: str, problem: str, example: str) -> object:
-        """Add the problem and return null as the value, so that list items keep their index and
-        names stay given.
+        """Add the problem, and return null as the value.
+
+        List items keep their index so, and a name that is given is not missing.
         """
         self.problems.append(Problem(path or ROOT, problem, example))
         return None
@@ -129,8 +132,6 @@ def _find_unprintable(text: str) -> str | None:
     """Name what neither an argument list nor Firestore can store; None if there is nothing."""
     if "\0" in text:
         return "a NUL character"
-    return (
-        None
-        if text.isascii() or all(not "\ud800" <= char <= "\udfff" for char in text)
-        else "half a surrogate pair"
-    )
+    if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+        return "half a surrogate pair"
+    return None

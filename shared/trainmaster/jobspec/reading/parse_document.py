@@ -1,5 +1,4 @@
-"""Parse untrusted bytes into a mapping: YAML or JSON of bounded size and depth, without duplicate
-names.
+"""Parse untrusted bytes into a mapping: YAML or JSON, bounded, and without duplicate names.
 
 YAML's parser is imported when a document needs it. Most messages are JSON, and each function pays
 for its imports.
@@ -26,9 +25,8 @@ DOCUMENT_BYTES_MAX: Final = 1 << 20
 def parse_document(data: bytes, name: str) -> Mapping[str, object]:
     """Return the document as written.
 
-    It is JSON if `name` ends so or the content parses so, else YAML.
-
-    Raises InvalidJob. `name` is that of the file or message, for the problem's text.
+    `name`: that of the file or message, for the problem's text; with the ending `.json` the
+    document must be JSON. Any other may be JSON or YAML. Raises InvalidJob.
     """
     if len(data) > DOCUMENT_BYTES_MAX:
         raise invalid(
@@ -54,7 +52,7 @@ def parse_document(data: bytes, name: str) -> Mapping[str, object]:
     if document is None:
         raise invalid(f"{name} is empty", JOB_EXAMPLE)
     if not isinstance(document, dict):
-        kind = {list: "list", str: "string", bool: "boolean"}.get(type(document), "number")
+        kind = _describe_type(document)
         raise invalid(f"{name} must hold a mapping with a trainingInput, not a {kind}", JOB_EXAMPLE)
     copy, problems = copy_as_json(document)
     if problems:
@@ -96,3 +94,7 @@ def _from_yaml(text: str, name: str) -> object:
     from trainmaster.jobspec.reading.yaml_document import parse_yaml
 
     return parse_yaml(text, name)
+
+
+def _describe_type(value: object) -> str:
+    return {list: "list", str: "string", bool: "boolean"}.get(type(value), "number")

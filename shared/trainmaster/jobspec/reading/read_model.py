@@ -59,8 +59,8 @@ def read_model(
         problems.names[(kind.body,)] = ""
         if not kind.allows_bare_body:
             problems.add_of_document(_misplaced(bare, kind))
-    for spelling, name in list(kind.model.other_names.items())[:1]:
-        problems.names[(name,)] = spelling  # how to show it where it is missing
+    if kind.sent_body != kind.body:
+        problems.names[(kind.body,)] = kind.sent_body  # how to show it where it is missing
     canonical = names.canonicalize(rest, kind.model, ())
     if bare:
         canonical[kind.body] = names.canonicalize(bare, kind.body_model, (kind.body,))
@@ -71,8 +71,7 @@ def read_model(
 
 
 def with_lists(document: dict[str, object]) -> dict[str, object]:
-    """Return the document with a list of one where it has a single value for a field that is a
-    list.
+    """Return the document with a list of one in place of a single value of a field that is a list.
 
     Source: gcloud reads its `--config` files so (apitools, `protojson.py`); the documentation's
     examples use it.
@@ -83,42 +82,40 @@ def with_lists(document: dict[str, object]) -> dict[str, object]:
 
 
 def _with_lists(written: dict[str, object], model: type[WireModel]) -> dict[str, object]:
-    names, models, lists = accepted_names(model), nested_models(model), repeated_fields(model)
+    names = accepted_names(model)
+    models = nested_models(model)
+    lists = repeated_fields(model)
     result: dict[str, object] = {}
     for name, value in written.items():
         canonical = names.get(name, "")
         is_single = canonical in lists and value is not None and not isinstance(value, list)
-        items = [value] if is_single and isinstance(value, dict) is lists[canonical] else value
+        is_item = isinstance(value, dict) is lists.get(canonical)  # another type is refused later
+        listed = [value] if is_single and is_item else value
         inner = models.get(canonical)
-        match items:
+        match listed:
             case dict() if inner:
-                result[name] = _with_lists(items, inner)
+                result[name] = _with_lists(listed, inner)
             case list() if inner:
                 result[name] = [
-                    _with_lists(item, inner) if isinstance(item, dict) else item for item in items
+                    _with_lists(item, inner) if isinstance(item, dict) else item for item in listed
                 ]
             case _:
-                result[name] = items
+                result[name] = listed
     return result
 
 
 def _misplaced(bare: Mapping[str, object], kind: DocumentKind) -> Problem:
-    problem = (
-        f"is missing: {', '.join(bare)} belong{'' if len(bare) > 1 else 's'} under it, not next"
-        " to it"
-    )
-    example = (
-        TRAINING_INPUT_EXAMPLE
-        if kind.sent_body == TRAINING_INPUT
-        else f"{kind.sent_body}: {{{', '.join(bare)}: …}}"
-    )
-    return Problem(kind.sent_body, problem, example)
+    """Return the problem of a document with the fields of the body at its top level."""
+    names = ", ".join(bare)
+    verb = "belong" if len(bare) > 1 else "belongs"
+    problem = f"is missing: {names} {verb} under it, not next to it"
+    if kind.sent_body == TRAINING_INPUT:
+        return Problem(kind.sent_body, problem, TRAINING_INPUT_EXAMPLE)
+    return Problem(kind.sent_body, problem, f"{kind.sent_body}: {{{names}: …}}")
 
 
 class _NameReader:
-    """Replaces the sender's names by canonical ones, records the spelling, and refuses unknown
-    names.
-    """
+    """Replaces the sender's names by canonical ones, records the spelling, refuses unknown ones."""
 
     def __init__(self, kind: DocumentKind, problems: Problems) -> None:
         self._kind = kind
@@ -127,10 +124,9 @@ class _NameReader:
     def canonicalize(
         self, written: Mapping[str, object], model: type[WireModel], path: FieldPath
     ) -> dict[str, object]:
-        """Return the mapping with canonical names, in nested models too, without fields that are
-        null.
-        """
-        models, names = nested_models(model), accepted_names(model)
+        """Return the mapping with canonical names, also in nested models, without null fields."""
+        models = nested_models(model)
+        names = accepted_names(model)
         result: dict[str, object] = {}
         spellings: dict[str, str] = {}
         unknown: list[str] = []
@@ -138,15 +134,17 @@ class _NameReader:
             canonical = names.get(name)
             if canonical is None:
                 unknown.append(name)
-            elif canonical in spellings:
+                continue
+            field_path = (*path, canonical)
+            if canonical in spellings:
                 problem = f"is given twice, as {spellings[canonical]} and as {name}"
-                self._problems.add_text((*path, canonical), problem, f"only {spellings[canonical]}")
-            else:
-                spellings[canonical] = self._problems.names[(*path, canonical)] = name
-                if value is not None:
-                    result[canonical] = self._canonical_value(
-                        value, models[canonical], (*path, canonical)
-                    )
+                self._problems.add_text(field_path, problem, f"only {spellings[canonical]}")
+                continue
+            spellings[canonical] = name
+            self._problems.names[field_path] = name
+            if value is not None:
+                result[canonical] = self._canonical_value(value, models[canonical], field_path)
+        # In a document of a kind that is not supported, the other unknown names say nothing new.
         of_another_kind = [name for name in unknown if not path and name in UNSUPPORTED_DOCUMENTS]
         for name in of_another_kind or unknown:
             self._refuse_unknown(name, model, path)
@@ -172,72 +170,86 @@ class _NameReader:
                 return value
 
     def _refuse_unknown(self, name: str, model: type[WireModel], path: FieldPath) -> None:
-        problems, body = self._problems, self._kind.body
-        name_path = (*path, name)
-        self._problems.names[name_path] = name
-        known = nested_models(model)
+        self._problems.names[(*path, name)] = name
         is_root = model is self._kind.model
+        if is_root and self._refuse_known_elsewhere(name):
+            return
+        in_extension = accepted_names(Extension).get(name)
+        if in_extension is not None:
+            self._add_misplaced(name, (*path, name), EXTENSION, EXTENSION, in_extension)
+            return
+        known = nested_models(model)
         if is_root and self._kind.allows_bare_body:
             known = {**known, **nested_models(self._kind.body_model)}
-        in_body = accepted_names(self._kind.body_model).get(name) if is_root else None
-        if is_root and name in UNSUPPORTED_DOCUMENTS:
+        self._add_misspelled(name, model, known, path)
+
+    def _refuse_known_elsewhere(self, name: str) -> bool:
+        """Refuse a name at the top level that is known in another place or document.
+
+        Return whether it is.
+        """
+        problems = self._problems
+        kind = self._kind
+        path = (name,)
+        in_body = accepted_names(kind.body_model).get(name)
+        is_output = name in kind.output_only
+        other_kinds = kinds_of(name)
+        if name in UNSUPPORTED_DOCUMENTS:
             feature, example = UNSUPPORTED_DOCUMENTS[name]
-            problems.add_text(
-                name_path,
-                f"requests {feature}; this is not supported: submit a training job",
-                example,
-            )
-            problems.mark_misspelled((body,))
-        elif (
-            is_root
-            and in_body is None
-            and name not in self._kind.output_only
-            and (others := kinds_of(name))
-        ):
-            titles = " or ".join(kind.title for kind in others)
-            own = [
-                spelled
-                for field in self._kind.identified_by
-                if (spelled := self._problems.names.get((field,)))
-            ]
+            problem = f"requests {feature}; this is not supported: submit a training job"
+            problems.add_text(path, problem, example)
+            problems.mark_misspelled((kind.body,))
+        elif other_kinds and in_body is None and not is_output:
+            titles = " or ".join(other.title for other in other_kinds)
             problem = (
-                f"belongs to a {titles}, but this document is a {self._kind.title}: a document"
+                f"belongs to a {titles}, but this document is a {kind.title}: a document"
                 " describes one job"
             )
-            problems.add_text(name_path, problem, f"leave out {' or '.join([name, *own])}")
-        elif is_root and name in MANIFEST_NAMES:
+            identifying = [problems.names.get((field,)) for field in kind.identified_by]
+            contradicting = [name, *(spelled for spelled in identifying if spelled)]
+            problems.add_text(path, problem, f"leave out {' or '.join(contradicting)}")
+        elif name in MANIFEST_NAMES:
             problem = (
                 "marks a manifest of Kubeflow or JobSet; here only a job file can be sent, with"
                 " jobId and trainingInput"
             )
-            problems.add_text(
-                name_path, problem, "trainmaster convert MANIFEST prints the job file of a manifest"
-            )
-        elif is_root and name in self._kind.output_only:
-            problems.add_text(
-                name_path, "is set by the service and cannot be submitted", "leave it out"
-            )
+            advice = "trainmaster convert MANIFEST prints the job file of a manifest"
+            problems.add_text(path, problem, advice)
+        elif is_output:
+            problem = "is set by the service and cannot be submitted"
+            problems.add_text(path, problem, "leave it out")
         elif in_body is not None:
-            problems.mark_misspelled((body, in_body))
-            spelled = problems.spelled_name((body,))
-            example = f"{spelled}: {{{yaml_line({name: example_at((body, in_body))})}}}"
-            problems.add_text(name_path, f"is not known here: it belongs under {spelled}", example)
-        elif in_extension := accepted_names(Extension).get(name):
-            problems.mark_misspelled((EXTENSION, in_extension))
-            example = f"{EXTENSION}: {{{yaml_line({name: example_at((EXTENSION, in_extension))})}}}"
-            problems.add_text(
-                name_path, f"is not known here: it belongs under {EXTENSION}", example
-            )
-        elif nearest := _nearest_name(name, known):
-            meant = (*path, nearest) if nearest in nested_models(model) else (body, nearest)
-            problems.mark_misspelled(meant)
-            suggestion = problems.spelled_name(meant)
-            example = yaml_line({suggestion: example_at(meant)})
-            problems.add_text(
-                name_path, f"is not a known name; did you mean {suggestion}?", example
-            )
+            body = problems.spelled_name((kind.body,))
+            self._add_misplaced(name, path, kind.body, body, in_body)
         else:
-            problems.add_text(name_path, "is not a known name", f"one of {', '.join(known)}")
+            return False
+        return True
+
+    def _add_misplaced(
+        self, name: str, path: FieldPath, holder: str, spelled_holder: str, canonical: str
+    ) -> None:
+        """Add the problem of a name that belongs into the object `holder`, as `canonical`."""
+        place = (holder, canonical)
+        self._problems.mark_misspelled(place)
+        problem = f"is not known here: it belongs under {spelled_holder}"
+        example = f"{spelled_holder}: {{{yaml_line({name: example_at(place)})}}}"
+        self._problems.add_text(path, problem, example)
+
+    def _add_misspelled(
+        self, name: str, model: type[WireModel], known: Mapping[str, object], path: FieldPath
+    ) -> None:
+        problems = self._problems
+        nearest = _nearest_name(name, known)
+        if nearest is None:
+            example = f"one of {', '.join(known)}"
+            problems.add_text((*path, name), "is not a known name", example)
+            return
+        is_in_model = nearest in nested_models(model)
+        meant = (*path, nearest) if is_in_model else (self._kind.body, nearest)
+        problems.mark_misspelled(meant)
+        suggestion = problems.spelled_name(meant)
+        problem = f"is not a known name; did you mean {suggestion}?"
+        problems.add_text((*path, name), problem, yaml_line({suggestion: example_at(meant)}))
 
 
 def _nearest_name(name: str, known: Mapping[str, object]) -> str | None:
@@ -251,9 +263,7 @@ def _nearest_name(name: str, known: Mapping[str, object]) -> str | None:
 def _validate(
     canonical: dict[str, object], model: type[WireModel], problems: Problems
 ) -> WireModel:
-    """Validate; on errors report all of them, leave the fields out and validate the rest, which is
-    then correct.
-    """
+    """Return the model of the fields without errors, and report all errors."""
     try:
         return model.model_validate(canonical)
     except ValidationError as error:
@@ -268,7 +278,8 @@ def _validate(
 
 def _describe(detail: ErrorDetails) -> tuple[str, object]:
     """Return the problem of a pydantic error, and an example of a correct value."""
-    value, limits = detail["input"], detail.get("ctx", {})
+    value = detail["input"]
+    limits = detail.get("ctx", {})
     example = limits.get("example")
     if example is None:
         example = example_at(detail["loc"])
@@ -288,9 +299,7 @@ def _describe(detail: ErrorDetails) -> tuple[str, object]:
 
 
 def _leave_out(canonical: dict[str, object], path: FieldPath) -> None:
-    """Remove the innermost named field on the path; a list with a wrong item is removed
-    as a whole.
-    """
+    """Remove the innermost named field on the path: a list with a wrong item goes as a whole."""
     holder: object = canonical
     field: tuple[dict[str, object], str] | None = None
     for step in path:

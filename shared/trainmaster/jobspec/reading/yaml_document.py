@@ -49,10 +49,10 @@ def parse_yaml(text: str, name: str) -> object:
         ) from None
     except ValueError as error:  # Python refuses integers of thousands of digits
         raise invalid(f"{name}: {error}", JOB_EXAMPLE) from None
-    return _one_of(documents, text, name)
+    return _only_document(documents, text, name)
 
 
-def _one_of(documents: list[object], text: str, name: str) -> object:
+def _only_document(documents: list[object], text: str, name: str) -> object:
     """Return the only document, or a Kubernetes List of several objects.
 
     Raises InvalidJob for other documents.
@@ -77,8 +77,9 @@ def _line_of(text: str, number: int) -> str:
 
 
 def _check_events(text: str, name: str) -> None:
-    """Check depth, size, aliases and tags before anything is built: the composer recurses, and
-    aliases multiply.
+    """Check depth, size, aliases and tags before anything is built.
+
+    PyYAML's composer recurses, and aliases multiply what they name.
     """
     depth = nodes = 0
     for event in yaml.parse(text, Loader=_Loader):
@@ -112,13 +113,20 @@ def _where(name: str, mark: Any) -> str:
 
 
 class _Loader(yaml.CSafeLoader):
-    """Builds strings, numbers, booleans, null, lists and mappings with distinct names, and nothing
-    else.
+    """Builds only what JSON has: strings, numbers, booleans, null, lists, and mappings.
+
+    The names of a mapping are distinct.
     """
 
-    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - as PyYAML declares it
+    # As PyYAML declares it. Empty: none of PyYAML's own resolvers applies.
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 - PyYAML's signature
+    # The signature is PyYAML's.
+    def construct_mapping(
+        self,
+        node: yaml.MappingNode,
+        deep: bool = False,  # noqa: FBT001, FBT002
+    ) -> dict[Hashable, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from trainmaster.core.model.plan import Candidate, Option, Plan, TaskGroup, Tpu
 from trainmaster.core.model.replica_id import TaskType
@@ -20,7 +20,7 @@ from trainmaster.jobspec.fields.google_resources import check_kms_key
 from trainmaster.jobspec.fields.placement import check_zones, resolve_zones
 from trainmaster.jobspec.fields.programs import require
 from trainmaster.jobspec.formats.extension import Extension
-from trainmaster.jobspec.formats.placement import Alternative, PlacementSpec
+from trainmaster.jobspec.formats.placement import Alternative, AlternativeMachine, PlacementSpec
 from trainmaster.jobspec.machines.obtainable import Request, check_machines, with_disks_for_image
 from trainmaster.jobspec.machines.role_request import RoleRequest, request_accelerator
 from trainmaster.jobspec.machines.task_groups import resolve_task_groups
@@ -48,89 +48,90 @@ def with_alternatives(
     """
     placement = extension.placement
     listed = None if placement is None else _listed(placement, problems)
-    if placement is None or listed is None or len(plan.groups) < len(spec.roles) or not plan.zones:
+    has_problems = len(plan.groups) < len(spec.roles) or not plan.zones
+    if placement is None or listed is None or has_problems:
         return plan
     if placement.data and not re.match("gs://[^/]", placement.data.uri or ""):
         problems.add(
             (*PLACEMENT, "data", "uri"), "must be an address in Cloud Storage", "gs://my-data/set"
         )
     if any(group.tpu and group.tpu.queue for group in plan.groups):
+        queue_path: FieldPath = spec.flex_start_path or (EXTENSION, "queue")
         problem = "cannot be combined with placement: a queued request waits in one zone"
-        problems.add_text(
-            spec.flex_start_path or (EXTENSION, "queue"), problem, "leave out one of them"
-        )
+        problems.add_text(queue_path, problem, "leave out one of them")
     name, alternatives = listed
-    options, candidates, zones = list[Option](), list[Candidate](), list[str]()
+    options: list[Option] = []
+    candidates: list[Candidate] = []
+    zones: list[str] = []
     for index, alternative in enumerate(alternatives):
-        resolver = _Resolver(
-            plan,
-            spec,
-            extension,
-            alternative,
-            (*PLACEMENT, name, index),
-            tuple(installed),
-            problems,
-        )
+        path: FieldPath = (*PLACEMENT, name, index)
+        resolver = _Resolver(plan, spec, extension, alternative, path, tuple(installed), problems)
         option = resolver.option()
-        found, is_listed = resolver.zones([group.tpu for group in option.groups if group.tpu])
-        first_rank = candidates[-1].rank + 1 if candidates else 0
-        candidates += [
-            Candidate(index, first_rank + position * is_listed) for position in range(len(found))
-        ]
         options.append(option)
+        found, is_ordered = resolver.zones(_tpus(option.groups))
         zones += found
+        rank = candidates[-1].rank + 1 if candidates else 0
+        for _ in found:
+            candidates.append(Candidate(index, rank))
+            if is_ordered:
+                rank += 1
     for region in dict.fromkeys(zone.rpartition("-")[0] for zone in zones):
         check_kms_key(plan.kms_key, region, KMS_KEYS[plan.dialect], problems)
-    path = (*PLACEMENT, name)
-    if all(option.after_s for option in options):
-        problems.add_text(
-            path,
-            "has only alternatives with `after`: nothing could be requested at first",
-            "one without",
-        )
-    if len(zones) > CANDIDATES_MAX:
-        problem = (
-            f"results in {len(zones)} candidates (zones of alternatives); a job has at most"
-            f" {CANDIDATES_MAX}"
-        )
-        problems.add_text(path, problem, "fewer regions, or zones in place of regions")
-    hardware = [option.groups for option in options]
-    if len({tuple(group.tpu for group in groups) for groups in hardware}) > 1:
-        types = ", ".join(
-            dict.fromkeys(group.tpu.type for groups in hardware for group in groups if group.tpu)
-        )
-        problems.substitute(
-            path,
-            types,
-            types,
-            "Hosts and ranks follow the slice. Checkpoints must fit all of them.",
-        )
+    _check_options(options, len(zones), (*PLACEMENT, name), problems)
     return replace(
         plan,
         zones=tuple(zones) or plan.zones,
         options=tuple(options) if zones else (),
         candidates=tuple(candidates),
         cheapest_first=name == "anyOf",
-        has_rounds=len(
-            {replace(plan, groups=groups).is_synchronous for groups in (plan.groups, *hardware)}
-        )
-        > 1,
+        has_rounds=_changes_synchrony(plan, options),
     )
+
+
+def _check_options(
+    options: Sequence[Option], candidates: int, path: FieldPath, problems: Problems
+) -> None:
+    """Check the alternatives together. `path`: that of their list."""
+    if all(option.after_s for option in options):
+        problem = "has only alternatives with `after`: nothing could be requested at first"
+        problems.add_text(path, problem, "one without")
+    if candidates > CANDIDATES_MAX:
+        problem = (
+            f"results in {candidates} candidates (zones of alternatives); a job has at most"
+            f" {CANDIDATES_MAX}"
+        )
+        problems.add_text(path, problem, "fewer regions, or zones in place of regions")
+    if len({tuple(group.tpu for group in option.groups) for option in options}) > 1:
+        slices: list[str] = []
+        for option in options:
+            slices += [tpu.type for tpu in _tpus(option.groups)]
+        types = ", ".join(dict.fromkeys(slices))
+        reason = "Hosts and ranks follow the slice. Checkpoints must fit all of them."
+        problems.substitute(path, types, types, reason)
+
+
+def _changes_synchrony(plan: Plan, options: Sequence[Option]) -> bool:
+    """Whether the job is synchronous with the hardware of some alternatives, and not of others."""
+    plans = [plan, *(replace(plan, groups=option.groups) for option in options)]
+    return len({variant.is_synchronous for variant in plans}) > 1
+
+
+def _tpus(groups: Sequence[TaskGroup]) -> list[Tpu]:
+    return [group.tpu for group in groups if group.tpu]
 
 
 def _listed(
     placement: PlacementSpec, problems: Problems
 ) -> tuple[str, tuple[Alternative, ...]] | None:
-    """Return the list that the job gives and its name in the document; None if it gives none, both,
-    or a wrong one.
+    """Return the list of alternatives and its name in the document.
+
+    None: the job gives no list, both lists, or one of a wrong length, which is then a problem.
     """
     given = placement.lists
     if len(given) != 1:
-        problem = (
-            "has both anyOf and ordered"
-            if given
-            else "needs a list of alternatives: anyOf or ordered"
-        )
+        problem = "needs a list of alternatives: anyOf or ordered"
+        if given:
+            problem = "has both anyOf and ordered"
         if not problems.has_any_at(PLACEMENT):
             problems.add_text(
                 PLACEMENT, problem, 'ordered: [{"spot": "all"}, {"spot": "none", "after": "1800s"}]'
@@ -139,11 +140,9 @@ def _listed(
     ((name, alternatives),) = given.items()
     if 0 < len(alternatives) <= ALTERNATIVES_MAX:
         return name, alternatives
-    problem = (
-        f"has {len(alternatives)} alternatives; a job has at most {ALTERNATIVES_MAX}"
-        if alternatives
-        else "is empty"
-    )
+    problem = "is empty"
+    if alternatives:
+        problem = f"has {len(alternatives)} alternatives; a job has at most {ALTERNATIVES_MAX}"
     problems.add_text((*PLACEMENT, name), problem, "one alternative, with several regions")
     return None
 
@@ -158,10 +157,13 @@ class _Resolver:
     extension: Extension
     alternative: Alternative
     path: FieldPath
+    """Path of the alternative."""
     installed: tuple[str, ...]
+    """The regions that `any` means; empty: not known."""
     problems: Problems
 
     def _sets(self, field: str) -> bool:
+        """Whether the alternative has the field, even with an empty value."""
         return field in self.alternative.model_fields_set
 
     def zones(self, tpus: Sequence[Tpu]) -> tuple[Sequence[str], bool]:
@@ -169,7 +171,9 @@ class _Resolver:
 
         `tpus`: the alternative's slices.
         """
-        alternative, zones_path = self.alternative, (*self.path, "zones")
+        alternative = self.alternative
+        zones_path = (*self.path, "zones")
+        regions_path = (*self.path, "regions")
         for field in ("regions", "zones"):
             if self._sets(field) and not getattr(alternative, field):
                 self.problems.add_text(
@@ -189,30 +193,26 @@ class _Resolver:
             return alternative.zones, True
         elif alternative.regions:
             return self._zones_of_regions(tpus), False
-        elif (
-            tpus and self.alternative.machine_spec and not self.plan.zones_listed
-        ):  # others may offer the slice
-            return (
-                resolve_zones(self.plan.region, (*self.path, "regions"), (), tpus, self.problems)[
-                    1
-                ],
-                False,
-            )
+        elif tpus and alternative.machine_spec and not self.plan.zones_listed:
+            # Other zones of the region may offer the slice than those that offer the job's own.
+            _, zones = resolve_zones(self.plan.region, regions_path, (), tpus, self.problems)
+            return zones, False
         return self.plan.zones, self.plan.zones_listed
 
     def _zones_of_regions(self, tpus: Sequence[Tpu]) -> list[str]:
-        listed, path = self.alternative.regions, (*self.path, "regions")
-        if ANY in listed:
-            if len(listed) > 1:
+        regions = self.alternative.regions
+        path = (*self.path, "regions")
+        if ANY in regions:
+            if len(regions) > 1:
                 self.problems.add_text(path, "has any and other regions", f'regions: "{ANY}"')
-            listed = tuple(r for r in self.installed if self._is_usable(r, tpus)) or (
-                self.plan.region,
-            )
+            usable = tuple(region for region in self.installed if self._is_usable(region, tpus))
+            regions = usable or (self.plan.region,)
         found: list[str] = []
-        for index, region in enumerate(listed):
-            if region in listed[:index]:
+        for index, region in enumerate(regions):
+            if region in regions[:index]:
                 self.problems.add_text((*path, index), f"repeats {region}", "each region once")
-            found += resolve_zones(region, (*path, index), (), tpus, self.problems)[1]
+            _, zones = resolve_zones(region, (*path, index), (), tpus, self.problems)
+            found += zones
         return found
 
     def _is_usable(self, region: str, tpus: Sequence[Tpu]) -> bool:
@@ -223,11 +223,7 @@ class _Resolver:
 
     def option(self) -> Option:
         """Return what the alternative's VMs have in place of the job's values."""
-        alternative, problems, own_image = (
-            self.alternative,
-            self.problems,
-            self.extension.image is not None,
-        )
+        alternative = self.alternative
         own = {
             field: getattr(alternative, field)
             for field in ("spot", "reservation")
@@ -235,129 +231,151 @@ class _Resolver:
         }
         merged = self.extension.model_copy(update=own)
         if own:
-            check_extension(merged, problems, self.path)
+            check_extension(merged, self.problems, self.path)
         roles, groups = self._machines()
         use = merged.spot.use or self.spec.spot
         groups = tuple(
             replace(group, program=None, spot=is_spot(use, group.task_type)) for group in groups
         )
-        if software := self.extension.image:
+        tpu_software = self.extension.image
+        if tpu_software:
             groups = tuple(
-                replace(group, tpu=group.tpu and replace(group.tpu, runtime=software))
+                replace(group, tpu=group.tpu and replace(group.tpu, runtime=tpu_software))
                 for group in groups
             )
-        image, fallback = self.plan.image, merged.spot.on_demand_after
+        on_demand_after = merged.spot.on_demand_after
         request = Request(
-            image, own_image, merged.reservation is not None, fallback is not None, self.path
+            self.plan.image,
+            is_own_image=self.extension.image is not None,
+            has_reservation=merged.reservation is not None,
+            has_on_demand_fallback=on_demand_after is not None,
+            path=self.path,
         )
-        check_machines(roles, groups, request, problems)
-        groups = with_disks_for_image(roles, groups, image, problems)
+        check_machines(roles, groups, request, self.problems)
+        groups = with_disks_for_image(roles, groups, self.plan.image, self.problems)
         variables = resolve_option_variables(
             alternative.env, self.plan, (*self.path, "env"), self.problems
         )
-        return Option(groups, fallback, merged.reservation, variables, alternative.after or 0)
+        return Option(
+            groups, on_demand_after, merged.reservation, variables, alternative.after or 0
+        )
 
     def _machines(self) -> tuple[Sequence[RoleRequest], tuple[TaskGroup, ...]]:
         """Return the roles, with paths of the alternative, and the hardware of each."""
-        machine, groups, problems = self.alternative.machine_spec, self.plan.groups, self.problems
+        machine = self.alternative.machine_spec
+        groups = self.plan.groups
         named = self._named_roles()
         if machine is None:
             if self._sets("roles"):
                 self.problems.add_text((*self.path, "roles"), "needs a machineSpec", "leave it out")
-            at_spot = (*self.path, "spot")
-            return [
-                replace(role, paths=replace(role.paths, machine=at_spot))
-                for role in self.spec.roles
-            ], groups
+            return self._roles_with_machine_at_spot(), groups
         path = (*self.path, "machineSpec")
+        type_path = (*path, "machineType")
         has_tpus = any(group.tpu for group in groups)
-        if self.spec.algorithm or (
-            has_tpus and not all(self.plan.program_of(name).container for name in named)
-        ):
-            kind = "a built-in algorithm" if self.spec.algorithm else "TPUs without a container"
-            problems.add_text(
-                path, f"cannot be set for {kind}", "leave it out: other regions, zones, or Spot use"
-            )
+        bound_to_machine = None
+        if self.spec.algorithm:
+            bound_to_machine = "a built-in algorithm"
+        elif has_tpus and not all(self.plan.program_of(name).container for name in named):
+            bound_to_machine = "TPUs without a container"
+        if bound_to_machine is not None:
+            problem = f"cannot be set for {bound_to_machine}"
+            self.problems.add_text(path, problem, "leave it out: other regions, zones, or Spot use")
             return self.spec.roles, groups
-        at_type, at_accelerator = (*path, "machineType"), (*path, "acceleratorType")
-        require(machine.machine_type, at_type, problems)
-        accelerator = request_accelerator(machine.accelerator_type, machine.accelerator_count)
-        own: dict[str, Any] = {
-            "machine": machine.machine_type,
-            "accelerator": accelerator,
-            "tier": None,
-        }
-        own["topology"] = machine.tpu_topology
-        paths = {
-            "machine": at_type,
-            "accelerator": at_accelerator,
-            "accelerator_type": at_accelerator,
-        }
-        paths |= {
-            "accelerator_count": (*path, "acceleratorCount"),
-            "topology": (*path, "tpuTopology"),
-        }
-        roles = [
-            (
-                replace(role, **own, paths=replace(role.paths, **paths))
-                if role.task_type in named
-                else role
-            )
+        require(machine.machine_type, type_path, self.problems)
+        changed = [
+            self._with_machine(role, machine, path)
             for role in self.spec.roles
+            if role.task_type in named
         ]
-        changed = [role for role in roles if role.task_type in named]
-        before = {group.task_type: group for group in groups}
+        groups_before = {group.task_type: group for group in groups}
         if machine.machine_type and any(
-            role.is_tpu is not bool(before[role.task_type].tpu) for role in changed
+            role.is_tpu is not bool(groups_before[role.task_type].tpu) for role in changed
         ):
             problem = (
                 "must be a TPU for roles that have one, and a VM for the others: they start in"
                 " different ways"
             )
-            problems.add(at_type, problem, "ct6e-standard-4t" if has_tpus else "a2-highgpu-1g")
+            example = "ct6e-standard-4t" if has_tpus else "a2-highgpu-1g"
+            self.problems.add(type_path, problem, example)
             return self.spec.roles, groups
-        resolved = resolve_task_groups(changed, problems, has_containers=True)
-        by_type = before | {group.task_type: group for group in resolved}
+        resolved = resolve_task_groups(changed, self.problems, has_containers=True)
+        by_type = groups_before | {group.task_type: group for group in resolved}
         self._check_slices(tuple(by_type.values()))
+        changed_by_type = {role.task_type: role for role in changed}
+        roles = [changed_by_type.get(role.task_type, role) for role in self.spec.roles]
         return roles, tuple(by_type.values())
 
-    def _check_slices(self, groups: Sequence[TaskGroup]) -> None:
-        """Slices that train together stay equal, for `MEGASCALE_*`.
+    def _roles_with_machine_at_spot(self) -> list[RoleRequest]:
+        """Return the job's roles; problems of their machines are those of the use of Spot VMs."""
+        spot_path = (*self.path, "spot")
+        return [
+            replace(role, paths=replace(role.paths, machine=spot_path)) for role in self.spec.roles
+        ]
 
-        The job's own TPU software fits one generation.
-        """
-        now, before = (
-            [group.tpu for group in of if group.tpu] for of in (groups, self.plan.groups)
+    def _with_machine(
+        self, role: RoleRequest, machine: AlternativeMachine, path: FieldPath
+    ) -> RoleRequest:
+        """Return the role with the alternative's machine. `path`: that of the machine."""
+        return replace(
+            role,
+            machine=machine.machine_type,
+            accelerator=request_accelerator(machine.accelerator_type, machine.accelerator_count),
+            topology=machine.tpu_topology,
+            tier=None,
+            paths=replace(
+                role.paths,
+                machine=(*path, "machineType"),
+                accelerator=(*path, "acceleratorType"),
+                accelerator_type=(*path, "acceleratorType"),
+                accelerator_count=(*path, "acceleratorCount"),
+                topology=(*path, "tpuTopology"),
+            ),
         )
-        families, own = ({tpu.type.partition("-")[0] for tpu in tpus} for tpus in (now, before))
-        if self.extension.image and families != own:
+
+    def _check_slices(self, groups: Sequence[TaskGroup]) -> None:
+        """Check the slices of the alternative against those of the job.
+
+        The job's own TPU software fits one generation. Slices that train together stay equal,
+        because `MEGASCALE_*` describes one shape.
+        """
+        slices = _tpus(groups)
+        job_slices = _tpus(self.plan.groups)
+        job_generations = _generations(job_slices)
+        if self.extension.image and _generations(slices) != job_generations:
             problem = (
-                f"is of another generation than {', '.join(own)}, for which the job names the TPU"
-                " software"
+                f"is of another generation than {', '.join(job_generations)}, for which the job"
+                " names the TPU software"
             )
             path = (*self.path, "machineSpec", "machineType")
             self.problems.add_text(
                 path, problem, f"leave out {EXTENSION}.image: each generation has its own"
             )
-        if len({(tpu.type, tpu.topology) for tpu in now}) > len(
-            {(tpu.type, tpu.topology) for tpu in before}
-        ):
-            problem = f"results in slices of different shapes: {', '.join(tpu.type for tpu in now)}"
+        if len(_shapes(slices)) > len(_shapes(job_slices)):
+            types = ", ".join(tpu.type for tpu in slices)
+            problem = f"results in slices of different shapes: {types}"
             self.problems.add_text(
                 (*self.path, "roles"), problem, "leave it out: all roles with TPUs get the machine"
             )
 
     def _named_roles(self) -> set[TaskType]:
-        """Return the task types that get the alternative's machine."""
-        groups, roles = self.plan.groups, self.alternative.roles
+        """Return the task types that get the alternative's machine.
+
+        They are those that it names; else those with accelerators; else all.
+        """
+        groups = self.plan.groups
         known = [group.task_type for group in groups]
-        for index, role in enumerate(roles):
+        for index, role in enumerate(self.alternative.roles):
             if role not in known:
                 problem = f"is {role}, and the job has only {', '.join(known)}"
                 self.problems.add((*self.path, "roles", index), problem, str(known[0]))
-        named = {*filter(None, roles)}
-        return (
-            named
-            or {group.task_type for group in groups if group.accelerator or group.tpu}
-            or set(known)
-        )
+        named = {role for role in self.alternative.roles if role is not None}
+        accelerated = {group.task_type for group in groups if group.accelerator or group.tpu}
+        return named or accelerated or set(known)
+
+
+def _generations(tpus: Sequence[Tpu]) -> set[str]:
+    return {tpu.type.partition("-")[0] for tpu in tpus}
+
+
+def _shapes(tpus: Sequence[Tpu]) -> set[tuple[str, str | None]]:
+    return {(tpu.type, tpu.topology) for tpu in tpus}

@@ -1,8 +1,7 @@
-"""Resolve a job that names a built-in algorithm: by its former image, or by
-`trainmaster.algorithm`.
+"""Resolve a job that names a built-in algorithm by its former image or `trainmaster.algorithm`.
 
 The job runs the algorithm's module in a current runtime. `fields.algorithm_arguments` checks its
-arguments, and `machines.algorithm_machines` its machines, so that a mistake costs no VM.
+arguments, and `machines.task_groups` its machines, so that a mistake costs no VM.
 """
 
 from __future__ import annotations
@@ -49,8 +48,9 @@ def request_algorithm(
     training: TrainingInput, extension: Extension, problems: Problems
 ) -> RequestedAlgorithm | None:
     """Return the algorithm that the job names; None for a job with a program of its own."""
-    image, named = training.master_config.image_uri, extension.algorithm
+    image = training.master_config.image_uri
     of_image = image_algorithm(image) if image is not None else None
+    named = extension.algorithm
     if named is None and of_image is None:
         return None
     if named is not None and image is not None:
@@ -60,7 +60,8 @@ def request_algorithm(
         )
         problems.add_text(ALGORITHM_PATH, problem, "leave one of them out")
         return RequestedAlgorithm(ALGORITHM_PATH, None)
-    path, name = (IMAGE_PATH, of_image) if of_image is not None else (ALGORITHM_PATH, named or "")
+    path = ALGORITHM_PATH if of_image is None else IMAGE_PATH
+    name = of_image or named or ""
     algorithm = ALGORITHM_OF_IMAGE.get(name) or ALGORITHMS.get(name)
     if algorithm is None:
         _refuse_name(name, path, problems)
@@ -87,9 +88,8 @@ def algorithm_runtime(
         replacement = f"{algorithm.name} of Trainmaster on runtime {algorithm.runtime}"
         reason = (
             "The images of the built-in algorithms have ended with AI Platform Training;"
-            " docs/algorithms.md lists"
+            " docs/algorithms.md lists what differs."
         )
-        reason += " what differs."
         problems.substitute(requested.path, image, replacement, reason)
     return RUNTIMES[algorithm.runtime]
 
@@ -102,13 +102,13 @@ def algorithm_programs(
     problems: Problems,
 ) -> dict[TaskType, Program]:
     """Return the program of each role, with checked arguments."""
-    algorithm, args = requested.algorithm, training.args or training.master_config.container_args
+    algorithm = requested.algorithm
     if algorithm is None:
         return {}
-    from trainmaster.jobspec.fields.algorithm_arguments import (
-        check_arguments,
-    )  # only such jobs need the tables
+    # Only jobs with an algorithm need the tables of arguments.
+    from trainmaster.jobspec.fields.algorithm_arguments import check_arguments
 
+    args = training.args or training.master_config.container_args
     directory_path: FieldPath = (TRAINING_INPUT, "jobDir")
     require(training.job_dir, directory_path, problems)
     check_directory(training.job_dir, directory_path, problems)
@@ -134,14 +134,12 @@ def _refuse_name(name: str, path: FieldPath, problems: Problems) -> None:
         )
         problems.add_text(path, problem, "packageUris and pythonModule, or an image of your own")
         return
-    nearest = difflib.get_close_matches(name, ALGORITHMS, n=1, cutoff=0.4) or ["boosted_trees"]
+    nearest = difflib.get_close_matches(name, ALGORITHMS, n=1, cutoff=0.4)
+    example = nearest[0] if nearest else "boosted_trees"
+    if path == IMAGE_PATH:
+        example = f"gcr.io/cloud-ml-algos/{ALGORITHMS[example].images[0]}"
     problem = f"names {quoted(name)}, which is not a built-in algorithm ({', '.join(ALGORITHMS)})"
-    is_image = path == IMAGE_PATH
-    problems.add(
-        path,
-        problem,
-        f"gcr.io/cloud-ml-algos/{ALGORITHMS[nearest[0]].images[0]}" if is_image else nearest[0],
-    )
+    problems.add(path, problem, example)
 
 
 def _check_fields(training: TrainingInput, named_by: FieldPath, problems: Problems) -> None:

@@ -41,9 +41,11 @@ _SPOT_STRATEGIES: Final = (Strategy.SPOT, Strategy.LOW_COST)
 def resolve_custom_job(
     job: VertexCustomJob, extension: Extension, variables: tuple[Variable, ...], problems: Problems
 ) -> ResolvedSpec:
-    spec, scheduling = job.job_spec, job.job_spec.scheduling
+    spec = job.job_spec
+    scheduling = spec.scheduling
     refuse_algorithm(extension, problems)
-    directory, key = spec.base_output_directory.output_uri_prefix, job.encryption_spec.kms_key_name
+    directory = spec.base_output_directory.output_uri_prefix
+    key = job.encryption_spec.kms_key_name
     check_directory(directory, (JOB_SPEC, "baseOutputDirectory", "outputUriPrefix"), problems)
     check_service_account(spec.service_account, (JOB_SPEC, "serviceAccount"), problems)
     check_network(spec.network, (JOB_SPEC, "network"), problems)

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from typing import Final
 
-from trainmaster.core.model.plan import Container, Dialect, GcsFolder
+from trainmaster.core.model.plan import Dialect, GcsFolder, Program
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.problems import Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
 from trainmaster.jobspec.resolve.resolved_spec import ResolvedSpec
 
 GCS: Final = "/gcs/"
-_NO_CONTAINER: Final = Container("")
 
 
 def resolve_gcs_folder(extension: Extension, spec: ResolvedSpec, problems: Problems) -> GcsFolder:
-    """Return whether programs find buckets below /gcs, and add a note if the boot image is the
-    user's.
+    """Return whether programs find buckets below /gcs.
+
+    Add a note if the boot image is the user's.
     """
-    programs = spec.programs.values()
-    texts = [
-        text
-        for program in programs
-        for text in (*program.args, *(program.container or _NO_CONTAINER).command)
-    ]
-    texts += [variable.value for program in programs for variable in program.environment]
-    named = next((text for text in texts if GCS in text), None)
+    named = next((text for text in _texts(spec.programs.values()) if GCS in text), None)
     if extension.gcs is False and named is not None:
         problems.add(
             (EXTENSION, "gcs"),
@@ -41,3 +35,14 @@ def resolve_gcs_folder(extension: Extension, spec: ResolvedSpec, problems: Probl
         )
         problems.substitute((EXTENSION, "image"), extension.image, extension.image, reason)
     return GcsFolder.REQUIRED if extension.gcs or named else GcsFolder.IF_POSSIBLE
+
+
+def _texts(programs: Collection[Program]) -> Iterator[str]:
+    """Yield arguments, commands and variables of the programs."""
+    for program in programs:
+        yield from program.args
+        if program.container is not None:
+            yield from program.container.command
+    for program in programs:
+        for variable in program.environment:
+            yield variable.value

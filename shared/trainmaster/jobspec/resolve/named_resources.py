@@ -33,22 +33,14 @@ def named_resources(
         (ResourceKind.KMS_KEY, spec.kms_key, KMS_KEYS[spec.dialect]),
         (ResourceKind.IMAGE, extension.image if has_image else None, (EXTENSION, "image")),
         (ResourceKind.RESERVATION, extension.reservation, (EXTENSION, "reservation")),
-        *(
-            (
-                ResourceKind.RESERVATION,
-                alternative.reservation,
-                (EXTENSION, "placement", name, index, "reservation"),
-            )
-            for name, alternatives in (
-                extension.placement.lists if extension.placement else {}
-            ).items()
-            for index, alternative in enumerate(alternatives)
-        ),
-        *(
-            (ResourceKind.SECRET, secret, (EXTENSION, "secrets", name))
-            for name, secret in extension.secrets.items()
-        ),
     ]
+    lists = extension.placement.lists if extension.placement else {}
+    for list_name, alternatives in lists.items():
+        for index, alternative in enumerate(alternatives):
+            path: FieldPath = (EXTENSION, "placement", list_name, index, "reservation")
+            named.append((ResourceKind.RESERVATION, alternative.reservation, path))
+    for variable, secret in extension.secrets.items():
+        named.append((ResourceKind.SECRET, secret, (EXTENSION, "secrets", variable)))
     return tuple(
         NamedResource(kind, name, problems.spelled_path(path)) for kind, name, path in named if name
     )

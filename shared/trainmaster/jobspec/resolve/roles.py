@@ -1,5 +1,4 @@
-"""Resolve a TrainingInput's scale tier, machine types, counts and configs to what each role
-requests.
+"""Resolve what each role of a TrainingInput requests: its count, machine, accelerators and disk.
 
 The rules: types, counts and accelerators may be set for CUSTOM only; CUSTOM needs masterType; any
 other type is given exactly if its count is more than zero; all types are of one category, Compute
@@ -15,7 +14,7 @@ from typing import Final
 from trainmaster.core.machines.machine_types import find_machine_type
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.catalog.machine_types import LEGACY_MACHINES, TPU_DEFAULT, TPU_MACHINES
-from trainmaster.jobspec.catalog.scale_tiers import TIERS
+from trainmaster.jobspec.catalog.scale_tiers import TIERS, TierRole
 from trainmaster.jobspec.formats.ai_platform import ReplicaConfig, ScaleTier, TrainingInput
 from trainmaster.jobspec.machines.role_request import (
     AcceleratorRequest,
@@ -62,11 +61,9 @@ def request_roles(
 
 def _all_roles(training: TrainingInput, primary: TaskType) -> tuple[RoleRequest, ...]:
     tier = TIERS.get(training.scale_tier or ScaleTier.BASIC)
-    tier_roles = (
-        (tier.master, tier.worker, tier.parameter_server, None)
-        if tier
-        else (None,) * len(ROLE_NAMES)
-    )
+    tier_roles: tuple[TierRole | None, ...] = (None, None, None, None)
+    if tier is not None:  # not CUSTOM
+        tier_roles = (tier.master, tier.worker, tier.parameter_server, None)
     counts = (1, training.worker_count, training.parameter_server_count, training.evaluator_count)
     types = (primary, TaskType.WORKER, TaskType.PS, TaskType.EVALUATOR)
     machines = (
@@ -120,24 +117,20 @@ def _refuse_custom_fields(roles: tuple[RoleRequest, ...], problems: Problems) ->
 
 def _check_custom(roles: tuple[RoleRequest, ...], problems: Problems) -> None:
     for role in roles:
-        type_path, count_path, is_master = (
-            role.paths.machine,
-            role.paths.count,
-            role.name == "master",
-        )
+        type_path = role.paths.machine
+        count_path = role.paths.count
+        is_master = role.name == "master"  # which has no field for its count
         if problems.has_any_at(type_path) or (not is_master and problems.has_any_at(count_path)):
             continue
         if role.machine is None and role.count > 0:
-            count_name = problems.spelled_path(count_path)
-            reason = (
-                "for scaleTier CUSTOM" if is_master else f"because {count_name} is {role.count}"
-            )
+            reason = "for scaleTier CUSTOM"
+            if not is_master:
+                reason = f"because {problems.spelled_path(count_path)} is {role.count}"
             problems.add(type_path, f"is required {reason}", example_at(type_path))
         elif role.machine is not None and role.count == 0:
             problem = f"needs {problems.spelled_path(count_path)} as well: the number of replicas"
-            problems.add_text(
-                type_path, problem, f"{problems.spelled_name(count_path)}: {example_at(count_path)}"
-            )
+            example = f"{problems.spelled_name(count_path)}: {example_at(count_path)}"
+            problems.add_text(type_path, problem, example)
     _check_categories(roles, problems)
 
 
@@ -152,9 +145,9 @@ def _check_categories(roles: tuple[RoleRequest, ...], problems: Problems) -> Non
     first, others = (legacy[0], compute) if is_legacy_first else (compute[0], legacy)
     for role in others:
         machine = role.machine or ""
-        example = (
-            LEGACY_MACHINES[machine].machine_type if machine in LEGACY_MACHINES else "large_model"
-        )
+        example = "large_model"
+        if machine in LEGACY_MACHINES:
+            example = LEGACY_MACHINES[machine].machine_type
         problem = (
             f"must be of the same category as {problems.spelled_path(first.paths.machine)}"
             f" ({first.machine}), not {machine}: use either Compute Engine's machine types or the"
@@ -166,8 +159,9 @@ def _check_categories(roles: tuple[RoleRequest, ...], problems: Problems) -> Non
 def _move_to_tpu_host(
     roles: tuple[RoleRequest, ...], tier: ScaleTier | None, problems: Problems
 ) -> tuple[RoleRequest, ...]:
-    """Replace a master that drives a Cloud TPU (workerType cloud_tpu) by one primary replica on the
-    TPU's host.
+    """Replace a master and the Cloud TPU that it drives by one primary replica on the TPU's host.
+
+    Such a TPU is requested by the workerType `cloud_tpu`.
     """
     master, worker, *others = roles
     drives_tpu = worker.machine_type in TPU_MACHINES and worker.count != 0 and not master.is_tpu

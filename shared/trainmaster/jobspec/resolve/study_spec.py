@@ -62,8 +62,8 @@ def resolve_study(job: VertexTuningJob, problems: Problems) -> Tuning:
         goal=metric.goal or Goal.MAXIMIZE,
         algorithm=study.algorithm or Algorithm.BAYESIAN,
         metric_tag=metric.metric_id or "",
-        max_trials=job.max_trial_count
-        or 1,  # Source: gcloud sends 1 for counts that its file lacks.
+        # Source: gcloud sends 1 for counts that its file lacks.
+        max_trials=job.max_trial_count or 1,
         max_parallel=job.parallel_trial_count or 1,
         max_failed=job.max_failed_trial_count or 0,
         resumes=resolve_resumed_job(job.trainmaster.resume_previous_job_id, RESUMED, problems),
@@ -72,7 +72,8 @@ def resolve_study(job: VertexTuningJob, problems: Problems) -> Tuning:
 
 
 def _resolve_metric(study: StudySpec, problems: Problems) -> StudyMetric:
-    path, metrics = (*_PATH, "metrics"), study.metrics
+    path = (*_PATH, "metrics")
+    metrics = study.metrics
     if not metrics:
         if not problems.has_any_at(path):
             require(None, path, problems)
@@ -95,25 +96,23 @@ def _resolve_stopping(study: StudySpec, problems: Problems) -> StoppingRule:
     given = [name for name, spec in specs.items() if spec is not None]
     if not given:
         return StoppingRule.NONE
-    name, spec = given[0], specs[given[0]] or {}
-    for other in given[1:]:
+    name, *others = given
+    for other in others:
         problems.add_text(
             (*_PATH, other), f"cannot be combined with {name}: a study has one rule", "one of them"
         )
-    if name != "medianAutomatedStoppingSpec":
+    is_median = name == "medianAutomatedStoppingSpec"
+    if not is_median:
         problems.substitute(
             (*_PATH, name), "a prediction of the final value", "the worst quarter", NO_PREDICTION
         )
-    by_time = next(
-        (key for key in ("useElapsedDuration", "use_elapsed_duration") if spec.get(key)), None
-    )
-    if by_time is not None:
-        problems.substitute(
-            (*_PATH, name, by_time), "true", "false", "trials are compared at the same step"
-        )
-    return (
-        StoppingRule.MEDIAN if name == "medianAutomatedStoppingSpec" else StoppingRule.WORST_QUARTER
-    )
+    spec = specs[name] or {}
+    for by_time in ("useElapsedDuration", "use_elapsed_duration"):
+        if spec.get(by_time):
+            reason = "trials are compared at the same step"
+            problems.substitute((*_PATH, name, by_time), "true", "false", reason)
+            break
+    return StoppingRule.MEDIAN if is_median else StoppingRule.WORST_QUARTER
 
 
 def _note_ignored_fields(study: StudySpec, problems: Problems) -> None:

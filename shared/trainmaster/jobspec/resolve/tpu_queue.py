@@ -22,7 +22,9 @@ def resolve_queue(
     groups: Sequence[TaskGroup],
     problems: Problems,
 ) -> TpuQueue | None:
-    requested, strategy_path = extension.queue, spec.flex_start_path
+    """Return how the job's TPU slice is queued; None: it is not, or that is a problem."""
+    requested = extension.queue
+    strategy_path = spec.flex_start_path
     path: FieldPath = strategy_path or (EXTENSION, "queue")
     if strategy_path and requested not in (None, QueueMode.FLEX_START):
         problem = f"contradicts {problems.spelled_path(strategy_path)}, which is FLEX_START"
@@ -48,14 +50,15 @@ def _check_single_slice(
     if len(groups) < len(spec.roles) or not groups:
         return  # the roles have problems, which are already reported
     example = "queue: none" if path[0] == EXTENSION else 'strategy: "STANDARD"'
+    replicas = sum(group.count for group in groups)
     if not any(group.tpu for group in groups):
-        offered = (
-            "Compute Engine offers flex-start for VMs that are created one by one, or by a managed"
-            " instance group, and not for those of a job, which are created together under fixed"
-            " names"
-            if queue is TpuQueue.FLEX_START
-            else "only TPU slices wait in a queue"
-        )
+        offered = "only TPU slices wait in a queue"
+        if queue is TpuQueue.FLEX_START:
+            offered = (
+                "Compute Engine offers flex-start for VMs that are created one by one, or by a"
+                " managed instance group, and not for those of a job, which are created together"
+                " under fixed names"
+            )
         problem = (
             f"cannot be {queue.name} for a job of VMs: {offered}. VMs are requested in one zone"
             " after the other until there is capacity, for as long as the job may wait; Spot VMs"
@@ -63,7 +66,7 @@ def _check_single_slice(
             " calendar mode, get GPUs sooner"
         )
         problems.add_text(path, problem, example)
-    elif (replicas := sum(group.count for group in groups)) > 1:
+    elif replicas > 1:
         problem = (
             f"cannot be {queue.name} for a job of {replicas} replicas: only a job of one TPU slice"
             " can wait in a queue"

@@ -48,7 +48,8 @@ def resolve_training_input(
     variables: tuple[Variable, ...],
     problems: Problems,
 ) -> ResolvedSpec:
-    image, scheduling = training.master_config.image_uri, training.scheduling
+    image = training.master_config.image_uri
+    scheduling = training.scheduling
     algorithm = request_algorithm(training, extension, problems)
     has_container = algorithm is None and _uses_container(training, problems)
     roles = request_roles(training, _primary_type(training), problems)
@@ -70,18 +71,16 @@ def resolve_training_input(
         )
         runtime = _resolve_runtime(training, problems, has_container=has_container, on_tpu=on_tpu)
         if not has_container:
-            where = IMAGE_PATH if image else RUNTIME_PATH
-            programs = keep_keras_2(
-                programs, where, image or training.runtime_version or "", problems
-            )
+            path = IMAGE_PATH if image else RUNTIME_PATH
+            requested = image or training.runtime_version or ""
+            programs = keep_keras_2(programs, path, requested, problems)
+    names_runtime = training.runtime_version is not None or image is not None
     return ResolvedSpec(
         dialect=Dialect.AI_PLATFORM,
         roles=roles,
         programs=programs,
         runtime=runtime,
-        is_runtime_requested=training.runtime_version is not None
-        or image is not None
-        or algorithm is not None,
+        is_runtime_requested=names_runtime or algorithm is not None,
         region=region,
         region_path=region_path,
         max_running_s=scheduling.max_running_time or MAX_RUNNING_S_DEFAULT,
@@ -109,14 +108,16 @@ def _primary_type(training: TrainingInput) -> TaskType:
 
 
 def _uses_container(training: TrainingInput, problems: Problems) -> bool:
-    """Return True if the job runs a container image, except one of Google's prebuilt images that
-    runs a package.
+    """Whether the job runs a container image.
+
+    One of Google's prebuilt images with a package counts as a runtime.
     """
     image = training.master_config.image_uri
     if image is None:
-        return problems.has_any_at(IMAGE_PATH)
+        return problems.has_any_at(IMAGE_PATH)  # an image that could not be read
     has_package = bool(training.package_uris and training.python_module)
-    return not (prebuilt_image_version(image) is not None and has_package)
+    is_prebuilt = prebuilt_image_version(image) is not None
+    return not (is_prebuilt and has_package)
 
 
 def _resolve_runtime(
@@ -156,8 +157,10 @@ def _resolve_programs(
     has_container: bool,
 ) -> dict[TaskType, Program]:
     """Return the program of each role that has replicas."""
-    packages, module = training.package_uris, training.python_module
-    packages_path, module_path = (TRAINING_INPUT, "packageUris"), (TRAINING_INPUT, "pythonModule")
+    packages = training.package_uris
+    packages_path = (TRAINING_INPUT, "packageUris")
+    module = training.python_module
+    module_path = (TRAINING_INPUT, "pythonModule")
     check_directory(training.job_dir, (TRAINING_INPUT, "jobDir"), problems)
     if has_container:
         for path, value in ((packages_path, packages), (module_path, module)):
@@ -186,6 +189,7 @@ def _container_program(
     Without command and arguments the image's own run. A command runs without the image's arguments;
     arguments go to the image's ENTRYPOINT. Source: the API's schema, ReplicaConfig.
     """
+    # The primary on a TPU is the role "worker".
     is_primary = role.task_type in (TaskType.CHIEF, TaskType.MASTER)
     config = role_configs(training)["master" if is_primary else role.name]
     container = Container(

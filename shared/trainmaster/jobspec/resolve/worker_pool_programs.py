@@ -1,5 +1,6 @@
-"""Resolve the programs of a CustomJob's worker pools: all containers, or all Python packages in one
-runtime.
+"""Resolve the programs of a CustomJob's worker pools.
+
+All pools run containers, or all run Python packages in one runtime.
 """
 
 from __future__ import annotations
@@ -32,8 +33,10 @@ class PoolPrograms:
         self._problems = problems
 
     def add(self, pool: WorkerPoolSpec, task_type: TaskType, path: FieldPath) -> None:
-        container_path, package_path = (*path, "containerSpec"), (*path, "pythonPackageSpec")
-        container, package = pool.container_spec, pool.python_package_spec
+        container = pool.container_spec
+        container_path = (*path, "containerSpec")
+        package = pool.python_package_spec
+        package_path = (*path, "pythonPackageSpec")
         if container is not None and package is not None:
             problem = (
                 f"cannot be combined with {self._problems.spelled_path(container_path)}: a pool"
@@ -61,12 +64,12 @@ class PoolPrograms:
         return Program((), "", spec.args, None, container, variables)
 
     def _package_program(self, spec: PythonPackageSpec, path: FieldPath) -> Program:
-        packages, module = spec.package_uris, spec.python_module
-        check_packages(packages, (*path, "packageUris"), self._problems)
+        module = spec.python_module
+        check_packages(spec.package_uris, (*path, "packageUris"), self._problems)
         check_module(module, (*path, "pythonModule"), self._problems)
         self._use_executor_image(spec.executor_image_uri, (*path, "executorImageUri"))
         variables = resolve_pool_variables(spec.env, self._common, (*path, "env"), self._problems)
-        return Program(packages, module or "", spec.args, None, environment=variables)
+        return Program(spec.package_uris, module or "", spec.args, None, environment=variables)
 
     def _use_executor_image(self, image: str | None, path: FieldPath) -> None:
         require(image, path, self._problems)
@@ -88,11 +91,10 @@ class PoolPrograms:
             note_prebuilt_image(image, runtime_label(version, runtime), path, self._problems)
 
     def _set_runtime(self, runtime: Runtime, path: FieldPath) -> None:
-        """Set the job's runtime at the first pool; add a problem if another pool has a different
-        one.
-        """
+        """Set the job's runtime at the first pool; add a problem if a later pool differs."""
         if not self.by_type:
-            self.runtime, self._runtime_path = runtime, path
+            self.runtime = runtime
+            self._runtime_path = path
         elif runtime != self.runtime:
             first = self._problems.spelled_path(self._runtime_path)
             problem = f"selects the runtime {runtime.name}, but {first} selects {self.runtime.name}"

@@ -85,9 +85,8 @@ def disabled(project: str) -> ApiError:
     """
     message = (
         f"Compute Engine API has not been used in project {project} before or it is disabled."
-        " Enable it by visiting"
-        f" https://console.developers.google.com/apis/api/compute.googleapis.com/overview?project={project}"
-        " then retry."
+        " Enable it by visiting https://console.developers.google.com/apis/api/"
+        f"compute.googleapis.com/overview?project={project} then retry."
     )
     return ApiError(403, "accessNotConfigured", message)
 
@@ -128,16 +127,17 @@ def stockout(
     """
     elsewhere = ",".join(zones_available)
     with_gpu = f" with {accelerators} accelerator(s)" if accelerators else ""
-    hint = (
-        f"Consider trying your request in the {elsewhere} zone(s), which currently has capacity to"
-        " accommodate your request. Alternatively, you can try your request again "
-        if elsewhere
-        else "Alternatively, you can try your request again "
-    )
+    hint = ""
+    if elsewhere:
+        hint = (
+            f" Consider trying your request in the {elsewhere} zone(s), which currently has"
+            " capacity to accommodate your request."
+        )
     sentence = (
         f"A {machine_type} VM instance{with_gpu} is currently unavailable in the {zone} zone."
-        f" {hint}with a different VM hardware configuration or at a later time. For more"
-        " information, see the troubleshooting documentation."
+        f"{hint} Alternatively, you can try your request again with a different VM hardware"
+        " configuration or at a later time. For more information, see the troubleshooting"
+        " documentation."
     )
     documentation = {
         "description": "Troubleshooting documentation",

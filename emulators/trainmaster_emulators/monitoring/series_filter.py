@@ -21,8 +21,10 @@ from trainmaster_emulators.rest.api_errors import ApiError, invalid
 
 _TEXT: Final = r'"((?:[^"\\]|\\.)*)"'
 _COMPARISON: Final = re.compile(
-    rf"\s*([a-z_.]+[A-Za-z0-9_]*)\s*(!?=)\s*(?:{_TEXT}|(starts_with|one_of)\s*\(([^)]*)\))\s*(AND\s|$)"
+    r"\s*([a-z_.]+[A-Za-z0-9_]*)\s*(!?=)"
+    rf"\s*(?:{_TEXT}|(starts_with|one_of)\s*\(([^)]*)\))\s*(AND\s|$)"
 )
+"""Field, operator, then a text or a function and its arguments."""
 _FIELD: Final = re.compile(r"(metric|resource)\.(type|labels?\.[a-zA-Z][a-zA-Z0-9_]*)")
 
 
@@ -37,7 +39,9 @@ class Filter:
 
 def parse(text: str) -> Filter:
     """Parse a filter. Raises ApiError (400)."""
-    metric, conditions, position = "", list[Callable[[SeriesKey], bool]](), 0
+    metric = ""
+    conditions: list[Callable[[SeriesKey], bool]] = []
+    position = 0
     while position < len(text):
         match = _COMPARISON.match(text, position)
         if match is None:
@@ -59,11 +63,8 @@ def parse(text: str) -> Filter:
 def _condition(
     field: str, operator: str, value: str | None, function: str, arguments: str
 ) -> Callable[[SeriesKey], bool]:
-    values = (
-        [_unescape(value)]
-        if value is not None
-        else [_unescape(found) for found in re.findall(_TEXT, arguments)]
-    )
+    texts = [value] if value is not None else re.findall(_TEXT, arguments)
+    values = [_unescape(text) for text in texts]
     if not values or (function == "starts_with" and len(values) != 1):
         raise _syntax_error(f"{function}({arguments})")
 

@@ -19,6 +19,7 @@ from typing import Final, cast
 
 from lark import Lark, Token, Transformer, UnexpectedInput, UnexpectedToken, v_args
 
+from trainmaster.api.filter_grammar import Tighter, logic_rules
 from trainmaster_emulators.rest.api_errors import ApiError, invalid
 from trainmaster_emulators.rest.times import nanoseconds
 
@@ -37,18 +38,20 @@ SEVERITIES: Final = {
 }
 """Source: LogSeverity in the API's discovery document."""
 
-_GRAMMAR: Final = r"""
-    conjunction: disjunction ("AND"? disjunction)*
-    disjunction: _term ("OR" _term)*
-    _term: negation | "(" conjunction ")" | comparison | text_search
-    negation: ("NOT" | _MINUS) _term
+_GRAMMAR: Final = (
+    logic_rules(Tighter.OR)
+    + r"""
+    negation: (_NOT | _MINUS) _term
     comparison: WORD OPERATOR _values
-    text_search: WORD | TEXT
+        | (WORD | TEXT) -> text_search
     _values: literal | alternatives
     alternatives: "(" literal (joiner literal)* ")"
-    !joiner: "AND" | "OR"
+    !joiner: _AND | _OR
     literal: WORD | TEXT
 
+    _AND: "AND"
+    _OR: "OR"
+    _NOT: "NOT"
     _MINUS.2: "-"
     OPERATOR: /!=|=~|!~|>=|<=|=|:|>|</
     TEXT: /"(?:[^"\\]|\\.)*"/
@@ -56,6 +59,7 @@ _GRAMMAR: Final = r"""
     %import common.WS
     %ignore WS
 """
+)
 _PATH_STEP: Final = re.compile(r'"((?:[^"\\]|\\.)*)"|([^.]+)')
 _OPERATORS: Final = ("=", ":", "=~", ">", ">=", "<", "<=")
 _JSON_FIELDS: Final = (
@@ -108,7 +112,7 @@ def parse(text: str) -> Sql:
 
 @cache
 def _parser() -> Lark:
-    return Lark(_GRAMMAR, parser="lalr", start="conjunction", transformer=_ToSql())
+    return Lark(_GRAMMAR, parser="lalr", transformer=_ToSql())
 
 
 def _syntax_error(text: str, error: UnexpectedInput) -> ApiError:
@@ -131,6 +135,9 @@ class _ToSql(Transformer[Token, Sql]):
 
     def disjunction(self, *parts: Sql) -> Sql:
         return _join("OR", parts)
+
+    def group(self, part: Sql) -> Sql:
+        return part
 
     def negation(self, part: Sql) -> Sql:
         return Sql(f"NOT ({part.text})", part.values)
@@ -156,11 +163,9 @@ class _ToSql(Transformer[Token, Sql]):
         return str(word)
 
     def literal(self, token: Token) -> _Literal:
-        return (
-            _Literal(_unescape(token[1:-1]), quoted=True)
-            if token.type == "TEXT"
-            else _Literal(str(token), False)
-        )
+        if token.type == "TEXT":
+            return _Literal(_unescape(token[1:-1]), quoted=True)
+        return _Literal(str(token), quoted=False)
 
     def text_search(self, text: Token) -> Sql:
         raise invalid(f"This emulator does not support a search without a field: {str(text)!r}.")
@@ -172,9 +177,8 @@ def _comparison(path: str, operator: str) -> Callable[[_Literal], Sql]:
     Raises ApiError for a field that this emulator does not know.
     """
     if path in _TIME_COLUMNS:
-        return lambda literal: _compare_number(
-            _TIME_COLUMNS[path], operator, nanoseconds(literal.value)
-        )
+        column = _TIME_COLUMNS[path]
+        return lambda literal: _compare_number(column, operator, nanoseconds(literal.value))
     if path == "severity":
         return lambda literal: _compare_number("severity", operator, _severity_rank(literal.value))
     if path in _TEXT_COLUMNS:
@@ -237,7 +241,10 @@ def _join(joiner: str, parts: Sequence[Sql]) -> Sql:
     if len(parts) == 1:
         return parts[0]
     text = f" {joiner} ".join(part.text for part in parts)
-    return Sql(f"({text})", tuple(value for part in parts for value in part.values))
+    values: list[object] = []
+    for part in parts:
+        values += part.values
+    return Sql(f"({text})", tuple(values))
 
 
 def _unescape(text: str) -> str:
