@@ -87,19 +87,12 @@ def read_log_entries(world: World) -> None:
     """Count the entries of one line in all logs, and note the type of its resource."""
     line = f"smoke-line {world.facts['mark']}"
     condition = f'(jsonPayload.message:"{line}" OR textPayload:"{line}")'
+    command = ["gcloud", "logging", "read", condition, f"--project={world.project}"]
+    options = ["--freshness=6h", "--limit=20", "--format=json"]
     entries: list[dict[str, Any]] = []
 
     def is_logged() -> bool:
-        text = world.check(
-            "gcloud",
-            "logging",
-            "read",
-            condition,
-            f"--project={world.project}",
-            "--freshness=6h",
-            "--limit=20",
-            "--format=json",
-        )
+        text = world.check(*command, *options)
         entries[:] = json.loads(text or "[]")
         return bool(entries)
 

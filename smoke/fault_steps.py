@@ -73,16 +73,9 @@ def simulate_maintenance(world: World) -> None:
     primary = world.state(job_id).job.plan.primary
     vm = world.vm(job_id, primary)
     incarnation = world.replica(job_id, primary).incarnation
-    world.check(
-        "gcloud",
-        "compute",
-        "instances",
-        "simulate-maintenance-event",
-        vm.name,
-        f"--zone={vm.zone}",
-        f"--project={world.project}",
-        timeout_s=MAINTENANCE_MAX_S,
-    )
+    command = ["gcloud", "compute", "instances", "simulate-maintenance-event", vm.name]
+    options = [f"--zone={vm.zone}", f"--project={world.project}"]
+    world.check(*command, *options, timeout_s=MAINTENANCE_MAX_S)
     note_facts(world, job_id, ("maintenance_event",))
     has_same_vm = world.vm(job_id, primary).instance_id == vm.instance_id
     has_same_program = world.replica(job_id, primary).incarnation == incarnation
@@ -105,17 +98,9 @@ def delete_vm_by_hand(world: World) -> None:
     """
     job_id = world.jobs[PROBE]
     vm = world.vm(job_id, DELETED)
-    world.check(
-        "gcloud",
-        "compute",
-        "instances",
-        "delete",
-        vm.name,
-        f"--zone={vm.zone}",
-        f"--project={world.project}",
-        "--quiet",
-        timeout_s=MAINTENANCE_MAX_S,
-    )
+    command = ["gcloud", "compute", "instances", "delete", vm.name]
+    options = [f"--zone={vm.zone}", f"--project={world.project}", "--quiet"]
+    world.check(*command, *options, timeout_s=MAINTENANCE_MAX_S)
     start = time.monotonic()
 
     def is_replaced() -> bool:

@@ -198,16 +198,9 @@ class GoogleInstallation:
         }
 
     def _note_invoker_check(self, world: World) -> None:
-        described = world.check(
-            "gcloud",
-            "run",
-            "services",
-            "describe",
-            "trainmaster-api",
-            f"--project={self.project}",
-            f"--region={self.region}",
-            "--format=json",
-        )
+        command = ["gcloud", "run", "services", "describe", "trainmaster-api"]
+        options = [f"--project={self.project}", f"--region={self.region}", "--format=json"]
+        described = world.check(*command, *options)
         annotations = json.loads(described).get("metadata", {}).get("annotations", {})
         is_off = annotations.get("run.googleapis.com/invoker-iam-disabled") == "true"
         world.saw("invoker_check", "off" if is_off else "on")
