@@ -79,14 +79,14 @@ def digits() -> dict[str, Iterable[Row]]:
 
     rows = _rows(*load_digits(return_X_y=True))
     random.Random(SEED).shuffle(rows)  # noqa: S311 - no secret
-    training, validation = rows[360:], rows[:360]
-    parts: dict[str, Iterable[Row]] = {
-        f"training/part-{number}.csv": training[number::6] for number in range(6)
-    }
-    return {
-        **parts,
-        **{f"validation/part-{number}.csv": validation[number::3] for number in range(3)},
-    }
+    validation = rows[:360]
+    training = rows[360:]
+    parts: dict[str, Iterable[Row]] = {}
+    for number in range(6):
+        parts[f"training/part-{number}.csv"] = training[number::6]
+    for number in range(3):
+        parts[f"validation/part-{number}.csv"] = validation[number::3]
+    return parts
 
 
 def subscribers() -> dict[str, Iterable[Row]]:
@@ -103,7 +103,9 @@ def subscribers() -> dict[str, Iterable[Row]]:
 def _subscriber(number: int, chance: random.Random) -> Row:
     plan = chance.choice(["basic", "family", "student", "business"])
     city = f"city {chance.randrange(120)}"
-    rooms, age, months = chance.randrange(1, 7), chance.randrange(18, 90), chance.randrange(1, 400)
+    rooms = chance.randrange(1, 7)
+    age = chance.randrange(18, 90)
+    months = chance.randrange(1, 400)
     score = {"basic": 1.0, "family": -1.0, "student": 0.4, "business": -0.8}[plan]
     score += 1.5 if city.endswith("7") else -0.3
     score += (45 - age) / 30 - months / 150 + chance.gauss(0, 0.4) + 0.8

@@ -17,10 +17,12 @@ from smoke.run import smoke
 from smoke.terraform import ROOT, GoogleInstallation
 from smoke.world import StepError
 
-COST: Final = """\
-This installs Trainmaster in {project}, runs three jobs on at most three VMs at a time, and removes everything again.
-It takes about an hour and costs less than one dollar (docs/smoke.md has the sum). Enabled APIs stay enabled.
-"""
+COST: Final = (
+    "This installs Trainmaster in {project}, runs three jobs on at most three VMs at a time, and"
+    " removes everything again.\n"
+    "It takes about an hour and costs less than one dollar (docs/smoke.md has the sum)."
+    " Enabled APIs stay enabled.\n"
+)
 INTERRUPTED: Final = 130
 
 

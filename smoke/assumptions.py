@@ -30,7 +30,8 @@ class Assumption:
 
     def holds(self, seen: str) -> bool:
         """Return whether a seen value is as expected."""
-        if limit := re.fullmatch(r"at most (\d+) s", self.expected):
+        limit = re.fullmatch(r"at most (\d+) s", self.expected)
+        if limit:
             return seen.isdigit() and int(seen) <= int(limit[1])
         return self.expected in ("either", seen)
 

@@ -17,7 +17,7 @@ from googleapiclient.errors import Error as ClientError
 
 from smoke.fault_steps import PROBE
 from smoke.job_steps import LINES_MAX_S
-from smoke.world import SkippedError, StepError, World, last_line
+from smoke.world import Output, SkippedError, StepError, World, last_line
 from trainmaster.core.model.plan import Accelerator, TaskGroup
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.gcp import clients, retries
@@ -63,8 +63,13 @@ def look_up_disabled_api(world: World) -> None:
     if world.is_local:
         raise SkippedError("the local IAM has no APIs to enable")
     enabled = world.check(
-        *("gcloud", "services", "list", "--enabled", f"--project={world.project}"),
-        *(f"--filter=config.name={UNUSED_API}", "--format=value(config.name)"),
+        "gcloud",
+        "services",
+        "list",
+        "--enabled",
+        f"--project={world.project}",
+        f"--filter=config.name={UNUSED_API}",
+        "--format=value(config.name)",
     )
     if enabled.strip():
         raise SkippedError(f"{UNUSED_API} is enabled in this project")
@@ -82,13 +87,12 @@ def read_log_entries(world: World) -> None:
     """Count the entries of one line in all logs, and note the type of its resource."""
     line = f"smoke-line {world.facts['mark']}"
     condition = f'(jsonPayload.message:"{line}" OR textPayload:"{line}")'
+    command = ["gcloud", "logging", "read", condition, f"--project={world.project}"]
+    options = ["--freshness=6h", "--limit=20", "--format=json"]
     entries: list[dict[str, Any]] = []
 
     def is_logged() -> bool:
-        text = world.check(
-            *("gcloud", "logging", "read", condition, f"--project={world.project}"),
-            *("--freshness=6h", "--limit=20", "--format=json"),
-        )
+        text = world.check(*command, *options)
         entries[:] = json.loads(text or "[]")
         return bool(entries)
 
@@ -109,19 +113,15 @@ def call_gcloud(world: World) -> None:
     if described.status:
         world.saw("gcloud_ml", f"refused: {last_line(described.errors)}")
     else:
-        world.saw(
-            "gcloud_ml",
-            "works" if "SUCCEEDED" in described.text else "does not show the job's state",
-        )
+        shows_state = "SUCCEEDED" in described.text
+        world.saw("gcloud_ml", "works" if shows_state else "does not show the job's state")
     listed = world.check(
-        *(
-            "gcloud",
-            "ai",
-            "custom-jobs",
-            "list",
-            f"--region={world.region}",
-            f"--project={world.project}",
-        ),
+        "gcloud",
+        "ai",
+        "custom-jobs",
+        "list",
+        f"--region={world.region}",
+        f"--project={world.project}",
         "--format=value(name)",
     )
     world.report(f"gcloud ai custom-jobs list: {len(listed.split())} jobs")
@@ -181,7 +181,11 @@ def list_tpus(world: World) -> None:
         done = world.run(
             "gcloud", "compute", "tpus", kind, "list", ALL_ZONES, f"--project={world.project}"
         )
-        world.saw(key, f"refuses: {last_line(done.errors)}" if done.status else "answers")
+        world.saw(key, _answer(done))
+
+
+def _answer(done: Output) -> str:
+    return f"refuses: {last_line(done.errors)}" if done.status else "answers"
 
 
 def count_dead_letters(world: World) -> None:

@@ -51,8 +51,9 @@ def await_restart_after_kill(world: World) -> None:
     job_id = world.jobs[PROBE]
 
     def is_restarted() -> bool:
-        replica, is_held = world.replica(job_id, KILLED), world.state(job_id).job.round.is_held
-        return replica.incarnation >= 2 and replica.state is ReplicaState.RUNNING and not is_held  # noqa: PLR2004 - the second one
+        replica = world.replica(job_id, KILLED)
+        is_held = world.state(job_id).job.round.is_held
+        return replica.incarnation > 1 and replica.state is ReplicaState.RUNNING and not is_held
 
     world.until(is_restarted, RESTART_MAX_S, f"{KILLED.words} runs again after SIGKILL")
     replica = world.replica(job_id, KILLED)
@@ -70,24 +71,25 @@ def simulate_maintenance(world: World) -> None:
     """
     job_id = world.jobs[PROBE]
     primary = world.state(job_id).job.plan.primary
-    vm, incarnation = world.vm(job_id, primary), world.replica(job_id, primary).incarnation
-    world.check(
-        *("gcloud", "compute", "instances", "simulate-maintenance-event", vm.name),
-        *(f"--zone={vm.zone}", f"--project={world.project}"),
-        timeout_s=MAINTENANCE_MAX_S,
-    )
+    vm = world.vm(job_id, primary)
+    incarnation = world.replica(job_id, primary).incarnation
+    command = ["gcloud", "compute", "instances", "simulate-maintenance-event", vm.name]
+    options = [f"--zone={vm.zone}", f"--project={world.project}"]
+    world.check(*command, *options, timeout_s=MAINTENANCE_MAX_S)
     note_facts(world, job_id, ("maintenance_event",))
-    replica = world.replica(job_id, primary)
-    kept = (
-        world.vm(job_id, primary).instance_id == vm.instance_id
-        and replica.incarnation == incarnation
-    )
-    world.saw("maintenance", "migrated" if kept else "lost the VM")
-    fleet, what = world.fleet, f"a heartbeat of {vm.name}"
+    has_same_vm = world.vm(job_id, primary).instance_id == vm.instance_id
+    has_same_program = world.replica(job_id, primary).incarnation == incarnation
+    world.saw("maintenance", "migrated" if has_same_vm and has_same_program else "lost the VM")
     world.until(
-        lambda: fleet.last_heartbeat(world.vm(job_id, primary)) is not None, HEARTBEAT_MAX_S, what
+        lambda: _has_heartbeat(world, job_id, primary),
+        HEARTBEAT_MAX_S,
+        f"a heartbeat of {vm.name}",
     )
     world.saw("heartbeat", "readable")
+
+
+def _has_heartbeat(world: World, job_id: str, replica_id: ReplicaId) -> bool:
+    return world.fleet.last_heartbeat(world.vm(job_id, replica_id)) is not None
 
 
 def delete_vm_by_hand(world: World) -> None:
@@ -96,26 +98,19 @@ def delete_vm_by_hand(world: World) -> None:
     """
     job_id = world.jobs[PROBE]
     vm = world.vm(job_id, DELETED)
-    world.check(
-        *("gcloud", "compute", "instances", "delete", vm.name),
-        *(f"--zone={vm.zone}", f"--project={world.project}", "--quiet"),
-        timeout_s=MAINTENANCE_MAX_S,
-    )
+    command = ["gcloud", "compute", "instances", "delete", vm.name]
+    options = [f"--zone={vm.zone}", f"--project={world.project}", "--quiet"]
+    world.check(*command, *options, timeout_s=MAINTENANCE_MAX_S)
     start = time.monotonic()
-    world.until(
-        lambda: world.replica(job_id, DELETED).vm_generation > world.vm_generations[DELETED],
-        REPLACED_MAX_S,
-        f"the deletion of {vm.name} is found",
-    )
-    world.saw("deletion_found_s", round(time.monotonic() - start))
+
+    def is_replaced() -> bool:
+        return world.replica(job_id, DELETED).vm_generation > world.vm_generations[DELETED]
 
     def runs_again() -> bool:
-        replica = world.replica(job_id, DELETED)
-        return (
-            replica.vm_generation > world.vm_generations[DELETED]
-            and replica.state is ReplicaState.RUNNING
-        )
+        return is_replaced() and world.replica(job_id, DELETED).state is ReplicaState.RUNNING
 
+    world.until(is_replaced, REPLACED_MAX_S, f"the deletion of {vm.name} is found")
+    world.saw("deletion_found_s", round(time.monotonic() - start))
     world.until(runs_again, REPLACED_MAX_S, f"{DELETED.words} runs on another VM")
     if world.vm(job_id, DELETED).name != vm.name:
         raise StepError(f"the new VM of {DELETED.words} has another name than {vm.name}")

@@ -45,8 +45,10 @@ def note_machine(world: World, job_id: str) -> None:
     found: list[re.Match[str]] = []
 
     def is_logged() -> bool:
-        lines = job_log(world, job_id).splitlines()
-        found.extend(match for line in lines if (match := MACHINE_LINE.search(line.rstrip())))
+        for line in job_log(world, job_id).splitlines():
+            match = MACHINE_LINE.search(line.rstrip())
+            if match:
+                found.append(match)
         return bool(found)
 
     world.until(is_logged, LINES_MAX_S, f"the agent's first line is in the log of {job_id}")

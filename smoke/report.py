@@ -4,6 +4,7 @@ seen.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from smoke.findings import Finding, Verdict
@@ -16,25 +17,27 @@ def lines(results: Sequence[Result], findings: Sequence[Finding]) -> Iterator[st
         ("step", "result", ""), [(row.name, row.outcome.value, row.text) for row in results]
     )
     yield ""
+    verdicts = list(Verdict)
+    by_verdict = sorted(findings, key=lambda row: verdicts.index(row.verdict))
     yield from _table(
         ("", "assumption", "expected", "seen", "documented in"),
-        [
-            (
-                row.verdict.value,
-                row.assumption.text,
-                row.assumption.expected,
-                row.seen,
-                ", ".join(row.assumption.sources),
-            )
-            for row in sorted(findings, key=lambda row: list(Verdict).index(row.verdict))
-        ],
+        [_finding_cells(row) for row in by_verdict],
     )
     yield ""
-    counts = ", ".join(
-        f"{sum(row.verdict is verdict for row in findings)} {verdict}" for verdict in Verdict
-    )
+    numbers = Counter(row.verdict for row in findings)
+    counts = ", ".join(f"{numbers[verdict]} {verdict}" for verdict in verdicts)
     failed = [row.name for row in results if row.outcome is Outcome.FAILED]
     yield f"Assumptions: {counts}. Failed steps: {', '.join(failed) or 'none'}."
+
+
+def _finding_cells(row: Finding) -> tuple[str, ...]:
+    return (
+        row.verdict.value,
+        row.assumption.text,
+        row.assumption.expected,
+        row.seen,
+        ", ".join(row.assumption.sources),
+    )
 
 
 def exit_status(results: Sequence[Result], findings: Sequence[Finding]) -> int:
@@ -47,10 +50,13 @@ def exit_status(results: Sequence[Result], findings: Sequence[Finding]) -> int:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    cells = [[" ".join(text.split()).replace("|", "\\|") for text in row] for row in (heads, *rows)]
+    cells = [[_cell(text) for text in row] for row in (heads, *rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
     cells.insert(1, ["-" * max(width, 3) for width in widths])
     for row in cells:
-        yield (
-            f"| {' | '.join(text.ljust(width) for text, width in zip(row, widths, strict=True))} |"
-        )
+        padded = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
+        yield f"| {' | '.join(padded)} |"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

@@ -41,12 +41,12 @@ def smoke(
     is_local = False
     try:
         with installation.running() as world:
-            facts, is_local = world.facts, world.is_local
+            facts = world.facts
+            is_local = world.is_local
             results.append(Result("install", Outcome.OK))
             try:
-                results.extend(
-                    run(world, steps)
-                )  # keeps the results of the steps before an interruption
+                # `extend` keeps the results of the steps before an interruption.
+                results.extend(run(world, steps))
             finally:
                 results.append(end_jobs(world))
         results.append(Result("remove", Outcome.OK))

@@ -108,9 +108,12 @@ def submit_by_upload(world: World, document: dict[str, Any], name: str) -> str:
             for job in world.store.recent_jobs(20)
             if job.submission.startswith(f"{uri}#")
         )
-        if not job_ids and (problems := world.objects.read(f"{uri}.error.json", max_bytes=1 << 16)):
+        if job_ids:
+            return True
+        problems = world.objects.read(f"{uri}.error.json", max_bytes=1 << 16)
+        if problems:
             raise StepError(f"the job file {uri} was refused: {problems.decode()}")
-        return bool(job_ids)
+        return False
 
     world.until(is_stored, STORED_MAX_S, f"the upload {uri} becomes a job")
     world.jobs[name] = job_ids[0]

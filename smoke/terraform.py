@@ -1,8 +1,10 @@
 """The smoke test on Google Cloud: install with Terraform into a state of its own, and destroy
 everything.
 
-    build/smoke/PROJECT/infra/   a copy of infra/ with the state of this run; the state of a user's installation is
-                                 neither read nor written. The folder is deleted when everything has been destroyed.
+    build/smoke/PROJECT/infra/   a copy of infra/ with the state of this run
+
+The state of a user's installation is neither read nor written. The folder is deleted when
+everything has been destroyed.
 
 The resources have the same names as in every installation. The test therefore refuses a project
 that has an installation or a Firestore database, before it creates anything.
@@ -113,18 +115,20 @@ class GoogleInstallation:
                 f"an earlier run left resources in {self.project}: remove them with REMOVE=1 first"
             )
         functions = self._check(
-            *("gcloud", "functions", "list", f"--project={self.project}"),
-            *("--filter=name~/trainmaster-", "--format=value(name)"),
+            "gcloud",
+            "functions",
+            "list",
+            f"--project={self.project}",
+            "--filter=name~/trainmaster-",
+            "--format=value(name)",
         )
         databases = self._check(
-            *(
-                "gcloud",
-                "firestore",
-                "databases",
-                "list",
-                f"--project={self.project}",
-                "--format=value(name)",
-            )
+            "gcloud",
+            "firestore",
+            "databases",
+            "list",
+            f"--project={self.project}",
+            "--format=value(name)",
         )
         if functions.strip():
             raise StepError(
@@ -142,9 +146,8 @@ class GoogleInstallation:
         """
         self.report("enabling the first APIs")
         project = f"--project={self.project}"
-        self._check(
-            "gcloud", "services", "enable", *(f"{api}.googleapis.com" for api in APIS), project
-        )
+        services = [f"{api}.googleapis.com" for api in APIS]
+        self._check("gcloud", "services", "enable", *services, project)
         self._check(
             "gcloud",
             "beta",
@@ -155,13 +158,9 @@ class GoogleInstallation:
             project,
         )
         deadline = time.monotonic() + APIS_S
-        while (
-            DISABLED
-            in (
-                done := self.run("gcloud", "compute", "regions", "describe", self.region, project)
-            ).errors
-        ):
-            if time.monotonic() > deadline:
+        while True:
+            done = self.run("gcloud", "compute", "regions", "describe", self.region, project)
+            if DISABLED not in done.errors or time.monotonic() > deadline:
                 break
             time.sleep(self.pause_s)
         if done.status:
@@ -199,17 +198,9 @@ class GoogleInstallation:
         }
 
     def _note_invoker_check(self, world: World) -> None:
-        described = world.check(
-            *(
-                "gcloud",
-                "run",
-                "services",
-                "describe",
-                "trainmaster-api",
-                f"--project={self.project}",
-            ),
-            *(f"--region={self.region}", "--format=json"),
-        )
+        command = ["gcloud", "run", "services", "describe", "trainmaster-api"]
+        options = [f"--project={self.project}", f"--region={self.region}", "--format=json"]
+        described = world.check(*command, *options)
         annotations = json.loads(described).get("metadata", {}).get("annotations", {})
         is_off = annotations.get("run.googleapis.com/invoker-iam-disabled") == "true"
         world.saw("invoker_check", "off" if is_off else "on")

@@ -58,10 +58,10 @@ class Digits:
 def main(argv: list[str] | None = None) -> None:
     """Train, evaluate, store."""
     options = parse_arguments(argv)
-    job_dir, job_id = options.job_dir.rstrip("/"), os.environ.get("CLOUD_ML_JOB_ID", "local")
-    tf.get_logger().setLevel(
-        "ERROR"
-    )  # its warnings about restored checkpoints are about Keras' own bookkeeping
+    job_dir = options.job_dir.rstrip("/")
+    job_id = os.environ.get("CLOUD_ML_JOB_ID", "local")
+    # Warnings about restored checkpoints are about Keras' own bookkeeping.
+    tf.get_logger().setLevel("ERROR")
     # tf.data's tuner threads sleep for up to a minute and can miss the call to end; `fit` then
     # returns that much later. Debug mode has no such threads and no parallel loading, which is not
     # needed here. Remove it for more data.
@@ -198,7 +198,8 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow
         """Print the metrics, which are aggregated over all replicas."""
         values = logs or {}
         time.sleep(max(0.0, self._started_s + self.epoch_seconds - time.monotonic()))
-        loss, accuracy = values["loss"], values["accuracy"]
+        loss = values["loss"]
+        accuracy = values["accuracy"]
         print(
             f"epoch {epoch + 1}/{self.epochs} loss {loss:.4f} accuracy {accuracy:.4f}", flush=True
         )

@@ -69,7 +69,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def train(options: argparse.Namespace) -> None:
     """Run the remaining epochs from the last checkpoint on, and store the results."""
-    job_dir, job_id = options.job_dir.rstrip("/"), os.environ.get("CLOUD_ML_JOB_ID", "local")
+    job_dir = options.job_dir.rstrip("/")
+    job_id = os.environ.get("CLOUD_ML_JOB_ID", "local")
     # Of this job only: another one may have the same directory.
     checkpoint = f"{job_dir}/checkpoints/{job_id}.pt"
     is_chief = distributed.get_rank() == 0
@@ -82,9 +83,8 @@ def train(options: argparse.Namespace) -> None:
     loader = DataLoader(digits.train, batch_size=options.batch_size, sampler=sampler)
     for epoch in range(epochs_done, options.epochs):
         started_s = time.monotonic()
-        sampler.set_epoch(
-            epoch
-        )  # a different order in each epoch, but the same one when an epoch is repeated
+        # A different order in each epoch, but the same one when an epoch is repeated.
+        sampler.set_epoch(epoch)
         loss, accuracy = train_epoch(parallel, optimizer, loader)
         time.sleep(max(0.0, started_s + options.epoch_seconds - time.monotonic()))
         if prints_progress():

@@ -2,8 +2,10 @@
 
     python -m trainer.one_vm --strategy mirrored --job-dir gs://BUCKET/tf_mirrored
 
-    mirrored            a copy of the model on each GPU, updated synchronously: the usual choice for several GPUs
-    central_storage     variables in the host's memory, computation on each GPU: for very large variables
+    mirrored            a copy of the model on each GPU, updated synchronously:
+                        the usual choice for several GPUs
+    central_storage     variables in the host's memory, computation on each GPU:
+                        for very large variables
     one_device          everything on one device: the same program on the smallest machine
 
 A VM without GPUs has one device, its CPU. `--cpu-devices 2` splits it into two logical devices, to

@@ -9,8 +9,10 @@ with status 0.
 
     lost replica        recovery
     worker              the other workers take its steps until it is back; no other replica exits
-    parameter server    its variables are lost: the chief exits with status 1 and continues from the last checkpoint
-    chief               continues from the last checkpoint after its restart; the servers keep running
+    parameter server    its variables are lost: the chief exits with status 1 and continues from
+                        the last checkpoint
+    chief               continues from the last checkpoint after its restart;
+                        the servers keep running
 
 Parameter servers write their own parts of a checkpoint, so all of them must be able to access the
 job directory.

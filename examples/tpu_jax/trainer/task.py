@@ -122,7 +122,8 @@ def make_mesh(model_parallel: int) -> Mesh:
 
 def train(options: argparse.Namespace, mesh: Mesh) -> None:
     """Run the remaining epochs from the last checkpoint on, and store the results."""
-    job_dir, job_id = options.job_dir.rstrip("/"), os.environ.get("CLOUD_ML_JOB_ID", "local")
+    job_dir = options.job_dir.rstrip("/")
+    job_id = os.environ.get("CLOUD_ML_JOB_ID", "local")
     # Of this job only: another one may have the same directory.
     checkpoint = f"{job_dir}/checkpoints/{job_id}.npz"
     is_chief = jax.process_index() == 0
@@ -144,11 +145,9 @@ def train(options: argparse.Namespace, mesh: Mesh) -> None:
         print(f"epoch {epoch + 1}/{options.epochs} loss {loss:.4f}", flush=True)
         whole = multihost_utils.process_allgather(state, tiled=True)
         if is_chief:
-            arrays = {
-                f"{kind}/{name}": array
-                for kind, tree in whole.items()
-                for name, array in tree.items()
-            }
+            arrays = {}
+            for kind, tree in whole.items():
+                arrays |= {f"{kind}/{name}": array for name, array in tree.items()}
             save(checkpoint, epochs_done=epoch + 1, **arrays)
     if is_chief:
         store_results(options.epochs, job_dir, whole["parameters"], held_out)
@@ -174,8 +173,9 @@ def batches(
     """Yield each complete batch. The order differs between epochs, and is reproducible."""
     order = np.random.default_rng([SEED, epoch]).permutation(len(labels))
     size -= size % mesh.shape["data"]
+    spec = PartitionSpec("data")
     for start in range(0, len(order) - size + 1, size):
-        rows, spec = order[start : start + size], PartitionSpec("data")
+        rows = order[start : start + size]
         yield split(images[rows], mesh, spec), split(labels[rows], mesh, spec)
 
 
@@ -240,7 +240,8 @@ def restore(checkpoint: str) -> tuple[dict[str, Tree], int]:
 
     Host 0 reads the checkpoint and sends it to the others, so that all hosts have the same one.
     """
-    state, epochs_done = first_state(), 0
+    state = first_state()
+    epochs_done = 0
     if jax.process_index() == 0:
         with (
             contextlib.suppress(FileNotFoundError),

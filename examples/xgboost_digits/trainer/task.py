@@ -58,7 +58,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def train(options: argparse.Namespace) -> None:
     """Run the remaining rounds from the stored trees on, and store the results."""
-    job_dir, job_id = options.job_dir.rstrip("/"), os.environ.get("CLOUD_ML_JOB_ID", "local")
+    job_dir = options.job_dir.rstrip("/")
+    job_id = os.environ.get("CLOUD_ML_JOB_ID", "local")
     # Of this job only: another one may have the same directory.
     checkpoint = f"{job_dir}/checkpoints/{job_id}.ubj"
     learn, held_out = load_data(collective.get_rank(), collective.get_world_size())

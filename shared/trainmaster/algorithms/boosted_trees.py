@@ -1,10 +1,10 @@
 """`boosted_trees`: XGBoost on one machine.
 
-    python -m algorithms.boosted_trees --job-dir gs://B/D --training_data_path gs://B/t.csv --preprocess \
-        --objective multi:softmax --num_class 3
+    python -m algorithms.boosted_trees --job-dir gs://B/D --training_data_path gs://B/t.csv \
+        --preprocess --objective multi:softmax --num_class 3
 
-With `--preprocess` the files may have categories and missing values; without it only numbers, and blank cells are
-XGBoost's own missing values.
+With `--preprocess` the files may have categories and missing values; without it only numbers, and
+blank cells are XGBoost's own missing values.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from .xgboost_training.training import boost, evaluate, write_model
 def train(values: Values) -> None:
     """Train, evaluate, store."""
     parts = _preprocess(values) if values["preprocess"] else _read_unchanged(values)
-    training, evaluated = parts["training"], parts.get("validation", parts["training"])
+    training = parts["training"]
+    evaluated = parts.get("validation", training)
     check_labels(training.targets, values)
     matrices = {name: part.to_xgboost(values) for name, part in parts.items()}
     if evaluated is training:
@@ -37,9 +38,8 @@ def train(values: Values) -> None:
         values, matrices["training"], matrices.get("validation", matrices["training"])
     )
     if "test" in matrices:
-        metrics |= {
-            f"test_{name}": value for name, value in evaluate(model, matrices["test"]).items()
-        }
+        test_metrics = evaluate(model, matrices["test"])
+        metrics |= {f"test_{name}": value for name, value in test_metrics.items()}
     metrics |= baseline(
         training.targets, evaluated.targets, is_classification=is_classification(values)
     )
@@ -60,10 +60,10 @@ def _preprocess(values: Values) -> dict[str, Matrix]:
     for name in PARTS:
         table = prepared.tables[name]
         target = table[0]  # the first column, see tabular/read_csv.py
-        features, targets = encode(table, prepared.metadata), target.to_numpy(dtype=np.float64)
+        features = encode(table, prepared.metadata)
         tables[name] = pd.concat([target, pd.DataFrame(features)], axis=1)
         if len(table):
-            parts[name] = Matrix(features, targets)
+            parts[name] = Matrix(features, target.to_numpy(dtype=np.float64))
     write_processed_data(job_dir, prepared, tables)
     return parts
 
@@ -72,7 +72,8 @@ def _read_unchanged(values: Values) -> dict[str, Matrix]:
     parts: dict[str, Matrix] = {}
     for name in PARTS:
         has_weights = values["csv_weight"] == 1 and name == "training"
-        if (table := read_part(values[f"{name}_data_path"])) is not None:
+        table = read_part(values[f"{name}_data_path"])
+        if table is not None:
             parts[name] = numeric_matrix(table, f"{name} data", has_weights=has_weights)
     return parts
 

@@ -1,7 +1,7 @@
 """`linear_learner`: a linear model for classes or numbers.
 
-    python -m algorithms.linear_learner --job-dir gs://B/D --training_data_path gs://B/t.csv --preprocess \
-        --model_type regression --max_steps 2000
+    python -m algorithms.linear_learner --job-dir gs://B/D --training_data_path gs://B/t.csv \
+        --preprocess --model_type regression --max_steps 2000
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""`tab_net`: a deep model that selects the columns it decides by, and reports them with each prediction.
+"""`tab_net`: a deep model that selects the columns it decides by, and reports them with each
+prediction.
 
     python -m algorithms.tab_net --job-dir gs://B/D --training_data_path gs://B/t.csv --preprocess \
         --model_type classification --max_steps 1000 --learning_rate 0.02
@@ -36,23 +37,22 @@ def create_model(encoder: RowEncoder, task: Task) -> Any:
 
 def model_sizes(values: Values) -> Sizes:
     """Return the shape of the model that the arguments describe."""
-    width, layers = number_in(values, "feature_dim"), number_in(values, "num_transformer_layers")
+    width = number_in(values, "feature_dim")
+    wanted_width = round(width * number_in(values, "feature_dim_ratio"))
+    layers = number_in(values, "num_transformer_layers")
     shared = round(layers * number_in(values, "num_transformer_layers_ratio"))
-    decision_width = min(
-        max(1, round(width * number_in(values, "feature_dim_ratio"))), int(width) - 1
+    whole_batches = ghost_batches(
+        integer_in(values, "batch_size"), number_in(values, "batch_size_ratio")
     )
     return Sizes(
         width=int(width),
-        decision_width=decision_width,
+        decision_width=min(max(1, wanted_width), int(width) - 1),
         steps=integer_in(values, "num_decision_steps"),
         relaxation=number_in(values, "relaxation_factor"),
         shared_layers=shared,
         own_layers=int(layers) - shared,
         sparsity_loss_weight=number_in(values, "sparsity_loss_weight"),
-        ghost_batches=ghost_batches(
-            integer_in(values, "batch_size"), number_in(values, "batch_size_ratio")
-        )
-        or 1,
+        ghost_batches=whole_batches or 1,
         momentum=number_in(values, "batch_momentum"),
         large_category_dim=integer_in(values, "large_category_dim"),
         large_category_thresh=integer_in(values, "large_category_thresh"),

@@ -1,9 +1,11 @@
-"""`wide_deep_learner`: a linear model and a deep one, trained together, each with its own optimizer.
+"""`wide_deep_learner`: a linear model and a deep one, trained together, each with its own
+optimizer.
 
-    python -m algorithms.wide_deep_learner --job-dir gs://B/D --training_data_path gs://B/t.csv --preprocess \
-        --model_type classification --use_wide --embed_categories --hidden_units 60,30
+    python -m algorithms.wide_deep_learner --job-dir gs://B/D --training_data_path gs://B/t.csv \
+        --preprocess --model_type classification --use_wide --embed_categories --hidden_units 60,30
 
-Source of the model: Cheng et al., "Wide & Deep Learning for Recommender Systems", 2016 (arXiv 1606.07792).
+Source of the model: Cheng et al., "Wide & Deep Learning for Recommender Systems", 2016 (arXiv
+1606.07792).
 """
 
 from __future__ import annotations

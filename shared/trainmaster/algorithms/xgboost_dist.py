@@ -3,9 +3,9 @@
     python -m algorithms.xgboost_dist --job-dir gs://B/D --training_data_path 'gs://B/train/*.csv' \
         --validation_data_path 'gs://B/validation/*.csv' --objective binary:logistic
 
-The files hold numbers only. Replica i of n reads the files i, i + n, i + 2n … of each group, so a group needs at least
-one file per replica. With files of similar size, the replicas are equally fast. `xgboost_training.peers` connects the
-replicas.
+The files hold numbers only. Replica i of n reads the files i, i + n, i + 2n … of each group, so a
+group needs at least one file per replica. With files of similar size, the replicas are equally
+fast. `xgboost_training.peers` connects the replicas.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def _train_connected(values: Values, files: dict[str, list[str]]) -> None:
 
 def _find_files(values: Values, name: str) -> list[str]:
     """Return all files of a group. Raises DataError if there are fewer than replicas."""
-    pattern, world_size = values[f"{name}_data_path"], int(os.environ.get("WORLD_SIZE", "1"))
+    pattern = values[f"{name}_data_path"]
+    world_size = int(os.environ.get("WORLD_SIZE", "1"))
     files = find_files(str(pattern))
     if len(files) < world_size:
         problem = (
@@ -105,13 +106,10 @@ def _baseline(training: Matrix, validation: Matrix, *, is_classification: bool) 
         )
         squares, rows = collective.allreduce(errors, collective.Op.SUM)
         return {"baseline_rmse": float(np.sqrt(squares / rows))}
-    classes = (
-        int(collective.allreduce(np.array([training.targets.max()]), collective.Op.MAX)[0]) + 1
-    )
-    counts = collective.allreduce(
-        np.bincount(training.targets.astype(np.int64), minlength=classes).astype(np.float64),
-        collective.Op.SUM,
-    )
+    highest = collective.allreduce(np.array([training.targets.max()]), collective.Op.MAX)
+    classes = int(highest[0]) + 1
+    own_counts = np.bincount(training.targets.astype(np.int64), minlength=classes)
+    counts = collective.allreduce(own_counts.astype(np.float64), collective.Op.SUM)
     hits = np.array(
         [(validation.targets == np.argmax(counts)).sum(), len(validation.targets)], dtype=np.float64
     )
@@ -121,9 +119,8 @@ def _baseline(training: Matrix, validation: Matrix, *, is_classification: bool) 
 
 def _device() -> str:
     """Return `cuda` on a VM with a GPU and a build of XGBoost that can use it."""
-    return (
-        "cuda" if xgboost.build_info().get("USE_CUDA") and Path("/dev/nvidia0").exists() else "cpu"
-    )
+    can_use_gpu = xgboost.build_info().get("USE_CUDA")
+    return "cuda" if can_use_gpu and Path("/dev/nvidia0").exists() else "cpu"
 
 
 if __name__ == "__main__":

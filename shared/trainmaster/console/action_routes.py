@@ -100,7 +100,8 @@ def _submit(
 
     `text`: another job file.
     """
-    console, key = console_of_app(), _sent_key()
+    console = console_of_app()
+    key = _sent_key()
     form = new_form(console, find_job(console, job_id))
     form = replace(
         form,
@@ -145,7 +146,8 @@ def edit_labels(job_id: str) -> Response:
 @routes.post("/jobs/<job_id>/labels")
 def change_labels(job_id: str) -> Any:
     """Replace the labels, unless another user changed them since the form was shown."""
-    console, key = console_of_app(), _sent_key()
+    console = console_of_app()
+    key = _sent_key()
     seen = request.form.get("seen", "")
     if not _NUMBER.fullmatch(seen):
         raise PermanentError(
@@ -182,7 +184,8 @@ def confirm_delete(job_id: str) -> Response:
 @routes.post("/jobs/<job_id>/delete")
 def delete(job_id: str) -> Any:
     """Remove an ended job from lists. A second click finds it deleted, which is not an error."""
-    console, key = console_of_app(), _sent_key()
+    console = console_of_app()
+    key = _sent_key()
     loaded = console.store.load(job_id)
     if loaded is None or loaded.state.job.deleted_at is None:
         job = find_job(console, job_id)

@@ -75,5 +75,6 @@ class Actions:
         return is_deleted
 
     def _check(self, action: Action) -> None:
-        if reason := self.denied().get(action):
+        reason = self.denied().get(action)
+        if reason:
             raise ActionDeniedError(reason)

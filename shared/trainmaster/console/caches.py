@@ -94,16 +94,15 @@ class LedgerCache:
             entry.key: entry for entry in self._store.ledger_since(job_id, known.since(newest))
         }
         for entry in known.entries:
-            if (
-                entry.is_pending
-                and entry.key not in recent
-                and (again := self._store.entry(job_id, entry.key))
-            ):
-                recent[entry.key] = again
-                if (
-                    again.is_pending
-                ):  # so are the later ones: they are confirmed together with it, or after it
-                    break
+            if not entry.is_pending or entry.key in recent:
+                continue
+            again = self._store.entry(job_id, entry.key)
+            if again is None:
+                continue
+            recent[entry.key] = again
+            if again.is_pending:
+                # So are the later ones: they are confirmed together with it, or after it.
+                break
         is_newer = any(entry.at > newest for entry in recent.values())
         entries = (*(recent.pop(entry.key, entry) for entry in known.entries), *recent.values())
         return replace(

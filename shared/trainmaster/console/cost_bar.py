@@ -69,15 +69,15 @@ def draw_cost(goodput: Goodput) -> DrawnCost | None:
 
 def _bar(attempt: AttemptTime, y: float, scale: float) -> CostBar:
     segments: list[Segment] = []
-    x = LABEL_WIDTH
+    left = LABEL_WIDTH
     for kind, seconds in _parts(attempt):
         width = seconds * scale
         title = (
             f"{kind}: {duration_words(timedelta(seconds=seconds))} of machine time,"
             f" {seconds / attempt.paid_s:.0%}"
         )
-        segments.append(Segment(kind, round(x, 1), round(width, 1), title))
-        x += width
+        segments.append(Segment(kind, round(left, 1), round(width, 1), title))
+        left += width
     return CostBar(
         attempt.attempt, y, tuple(segments), "; ".join(segment.title for segment in segments)
     )

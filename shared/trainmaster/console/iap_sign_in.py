@@ -47,7 +47,8 @@ class IapSignIn:
         " browser."
     )
 
-    def accepts_host(self, host: str) -> bool:  # noqa: ARG002 - Google's front end chooses the service by its name
+    def accepts_host(self, host: str) -> bool:  # noqa: ARG002
+        # Google's front end has chosen the service by its name.
         return True
 
     def user(self, request: Request) -> User | None:
@@ -65,5 +66,6 @@ class IapSignIn:
         cookie = None if known else Cookie(COOKIE, secret, is_secure=True)
         return User(admitted.email, f"{admitted.subject} {secret}", cookie)
 
-    def exchange(self, token: str) -> Cookie | None:  # noqa: ARG002 - there are no tokens in addresses
+    def exchange(self, token: str) -> Cookie | None:  # noqa: ARG002
+        # Addresses of this console have no tokens.
         return None

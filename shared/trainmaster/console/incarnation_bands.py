@@ -64,21 +64,20 @@ def incarnation_bands(history: History, replica_id: ReplicaId, now: datetime) ->
     running = [
         span
         for span in replica_spans(history)
-        if (span.replica_id, span.phase) == (replica_id, Phase.RUNNING)
+        if span.replica_id == replica_id and span.phase is Phase.RUNNING
     ]
+    by_incarnation = groupby(running, lambda span: (span.attempt, span.incarnation))
     bands = []
-    for number, (key, spans) in enumerate(
-        groupby(running, lambda span: (span.attempt, span.incarnation))
-    ):
+    for number, ((attempt, incarnation), spans) in enumerate(by_incarnation):
         parts = tuple(spans)
-        start, end = parts[0].start, parts[-1].end or now
+        start = parts[0].start
+        end = parts[-1].end or now
+        kind = BandKind.EVEN if number % 2 else BandKind.ODD
         words = (
-            f"attempt {key[0]}, incarnation {key[1]}, VM generation {parts[-1].vm_generation}:"
-            f" {_times(start, end)}"
+            f"attempt {attempt}, incarnation {incarnation},"
+            f" VM generation {parts[-1].vm_generation}: {_times(start, end)}"
         )
-        bands.append(
-            Band(start, end, BandKind.EVEN if number % 2 else BandKind.ODD, str(key[1]), words)
-        )
+        bands.append(Band(start, end, kind, str(incarnation), words))
     return tuple(bands)
 
 
@@ -117,11 +116,11 @@ def draw_bands(bands: Iterable[Band], start: datetime, end: datetime) -> tuple[D
 
 
 def _draw_band(band: Band, start: datetime, end: datetime) -> DrawnBand:
-    x = chart_x(band.start, start, end)
-    width = max(round(chart_x(band.end, start, end) - x, 1), 1.0)
-    return DrawnBand(
-        x, width, band.kind, band.label if width >= LABEL_WIDTH_MIN else "", band.words
-    )
+    left = chart_x(band.start, start, end)
+    right = chart_x(band.end, start, end)
+    width = max(round(right - left, 1), 1.0)
+    label = band.label if width >= LABEL_WIDTH_MIN else ""
+    return DrawnBand(left, width, band.kind, label, band.words)
 
 
 def _replica_key(span: Span) -> tuple[str, int]:

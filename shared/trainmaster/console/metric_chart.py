@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -108,50 +108,52 @@ def draw_chart(
     name: str, lines: Sequence[Line], start: datetime, end: datetime, period_s: int, scale: Scale
 ) -> DrawnChart:
     """Return the shapes."""
-    low, top = scale.ends([value for line in lines for value in (line.high or line.mean).values()])
+    low, top = scale.ends(_highest_values(lines))
     half = low / 2 + top / 2  # the sum of two large numbers would be infinite
     gap = timedelta(seconds=GAP_S + period_s)
 
-    def x(at: datetime) -> float:
+    def x_of(at: datetime) -> float:
         return chart_x(at, start, end)
 
-    def y(value: float) -> float:
+    def y_of(value: float) -> float:
         share = (value / 2 - low / 2) / (top / 2 - low / 2)
         return round(TOP + (1 - min(max(share, 0.0), 1.0)) * (HEIGHT - TOP - BOTTOM), 1)
 
-    def draw_line(line: Line, index: int) -> DrawnLine:
-        pieces = _pieces(sorted(line.mean), gap)
-        return DrawnLine(
-            line.name,
-            index % STYLES,
-            tuple(
-                " ".join(f"{x(at)},{y(line.mean[at])}" for at in piece)
-                for piece in pieces
-                if len(piece) > 1
-            ),
-            tuple(
-                _band(line, piece, x, y)
-                for piece in _pieces(sorted(line.low), gap)
-                if len(piece) > 1
-            ),
-            tuple((x(piece[0]), y(line.mean[piece[0]])) for piece in pieces if len(piece) == 1),
-        )
+    def draw_line(line: Line, style: int) -> DrawnLine:
+        paths: list[str] = []
+        dots: list[tuple[float, float]] = []
+        for piece in _pieces(sorted(line.mean), gap):
+            points = [(x_of(at), y_of(line.mean[at])) for at in piece]
+            if len(points) > 1:
+                paths.append(_path(points))
+            else:
+                dots += points
+        bands = [
+            _band(line, piece, x_of, y_of)
+            for piece in _pieces(sorted(line.low), gap)
+            if len(piece) > 1
+        ]
+        return DrawnLine(line.name, style, tuple(paths), tuple(bands), tuple(dots))
 
+    width = WIDTH - LEFT - RIGHT
+    x_ticks = time_ticks(LEFT, width, lambda position: start + (end - start) * (position / width))
     return DrawnChart(
-        name,
-        _sentence(name, lines, scale.words),
-        tuple(draw_line(line, index) for index, line in enumerate(lines)),
-        tuple((y(value), scale.words(value)) for value in (low, half, top)),
-        tuple(
-            time_ticks(
-                LEFT,
-                WIDTH - LEFT - RIGHT,
-                lambda x: start + (end - start) * (x / (WIDTH - LEFT - RIGHT)),
-            )
-        ),
-        tuple(line.name for line in lines),
-        tuple(_rows(lines, scale.words)),
+        name=name,
+        words=_sentence(name, lines, scale.words),
+        lines=tuple(draw_line(line, index % STYLES) for index, line in enumerate(lines)),
+        y_ticks=tuple((y_of(value), scale.words(value)) for value in (low, half, top)),
+        x_ticks=tuple(x_ticks),
+        columns=tuple(line.name for line in lines),
+        rows=tuple(_rows(lines, scale.words)),
     )
+
+
+def _highest_values(lines: Sequence[Line]) -> list[float]:
+    """Return the values that the axis must reach: the upper ends of bands, or the means."""
+    values: list[float] = []
+    for line in lines:
+        values += (line.high or line.mean).values()
+    return values
 
 
 def chart_x(at: datetime, start: datetime, end: datetime) -> float:
@@ -166,12 +168,17 @@ def chart_x(at: datetime, start: datetime, end: datetime) -> float:
 def _band(
     line: Line,
     piece: Sequence[datetime],
-    x: Callable[[datetime], float],
-    y: Callable[[float], float],
+    x_of: Callable[[datetime], float],
+    y_of: Callable[[float], float],
 ) -> str:
-    upper = [f"{x(at)},{y(line.high.get(at, line.low[at]))}" for at in piece]
-    lower = [f"{x(at)},{y(line.low[at])}" for at in reversed(piece)]
-    return " ".join(upper + lower)
+    """Return the outline of a band: its upper edge forwards, then its lower edge backwards."""
+    upper = [(x_of(at), y_of(line.high.get(at, line.low[at]))) for at in piece]
+    lower = [(x_of(at), y_of(line.low[at])) for at in reversed(piece)]
+    return _path(upper + lower)
+
+
+def _path(points: Iterable[tuple[float, float]]) -> str:
+    return " ".join(f"{left},{top}" for left, top in points)
 
 
 def _pieces(times: Sequence[datetime], gap: timedelta) -> list[list[datetime]]:
@@ -198,19 +205,17 @@ def _ceiling(value: float) -> float:
 def _rows(
     lines: Sequence[Line], words: Callable[[float], str]
 ) -> list[tuple[datetime, tuple[str, ...]]]:
-    times = sorted({at for line in lines for at in line.mean}, reverse=True)
+    times = sorted(set().union(*(line.mean for line in lines)), reverse=True)
     return [(at, tuple(_cell(line, at, words) for line in lines)) for at in times]
 
 
 def _cell(line: Line, at: datetime, words: Callable[[float], str]) -> str:
     if at not in line.mean:
         return "-"
-    band = (
-        f" ({words(line.low[at])} to {words(line.high[at])})"
-        if at in line.low and at in line.high
-        else ""
-    )
-    return f"{words(line.mean[at])}{band}"
+    mean = words(line.mean[at])
+    if at not in line.low or at not in line.high:
+        return mean
+    return f"{mean} ({words(line.low[at])} to {words(line.high[at])})"
 
 
 def _sentence(name: str, lines: Sequence[Line], words: Callable[[float], str]) -> str:
@@ -220,8 +225,6 @@ def _sentence(name: str, lines: Sequence[Line], words: Callable[[float], str]) -
         for line in lines
         if line.mean
     ]
-    return (
-        f"{name}: {'; '.join(parts)}. The table below has all values."
-        if parts
-        else f"{name}: no values."
-    )
+    if not parts:
+        return f"{name}: no values."
+    return f"{name}: {'; '.join(parts)}. The table below has all values."

@@ -31,7 +31,8 @@ def current_form_token() -> str:
 
 def page_context() -> dict[str, Any]:
     """Return what every page shows."""
-    console, user = console_of_app(), g.get("user")
+    console = console_of_app()
+    user = g.get("user")
     denied = console.denied if user else {}
     shown = {
         "project": console.project,

@@ -102,26 +102,27 @@ class DrawnTimeline:
 
 def draw(timeline: Timeline, *, shortens_gaps: bool = True) -> DrawnTimeline:
     """Return the shapes of a timeline."""
-    scale = time_scale(timeline, WIDTH - LABEL_WIDTH - 12, LABEL_WIDTH, shortens_gaps=shortens_gaps)
+    width = WIDTH - LABEL_WIDTH - 12
+    scale = time_scale(timeline, width, LABEL_WIDTH, shortens_gaps=shortens_gaps)
     lanes = tuple(
         _lane(lane, AXIS_HEIGHT + index * LANE_HEIGHT, scale, timeline.end)
         for index, lane in enumerate(timeline.lanes)
     )
-    marks = {mark.kind: MARK_SHAPES[mark.kind] for lane in timeline.lanes for mark in lane.marks}
-    labels = dict.fromkeys(bar.kind for lane in lanes[1:] or lanes for bar in lane.bars)
+    attempts = tuple(
+        (round(scale.x(at), 1), number) for number, at in enumerate(timeline.attempts, start=2)
+    )
+    ticks = time_ticks(LABEL_WIDTH, width, lambda position: scale.at(LABEL_WIDTH + position))
+    kinds = dict.fromkeys(mark.kind for lane in timeline.lanes for mark in lane.marks)
+    replica_lanes = lanes[1:] or lanes  # a tuning job has no lane but its own
     return DrawnTimeline(
-        WIDTH,
-        AXIS_HEIGHT + len(lanes) * LANE_HEIGHT + 4,
-        lanes,
-        tuple(
-            (round(scale.x(at), 1), number) for number, at in enumerate(timeline.attempts, start=2)
-        ),
-        scale.gaps,
-        tuple(
-            time_ticks(LABEL_WIDTH, WIDTH - LABEL_WIDTH - 12, lambda x: scale.at(LABEL_WIDTH + x))
-        ),
-        tuple(labels),
-        tuple((kind.value, path) for kind, path in marks.items()),
+        width=WIDTH,
+        height=AXIS_HEIGHT + len(lanes) * LANE_HEIGHT + 4,
+        lanes=lanes,
+        attempts=attempts,
+        gaps=scale.gaps,
+        ticks=tuple(ticks),
+        legend=tuple(dict.fromkeys(bar.kind for lane in replica_lanes for bar in lane.bars)),
+        symbols=tuple((kind.value, MARK_SHAPES[kind]) for kind in kinds),
     )
 
 
@@ -140,10 +141,9 @@ def _lane(lane: Lane, y: float, scale: TimeScale, end: datetime) -> DrawnLane:
 
 
 def _bar(bar: Bar, scale: TimeScale, end: datetime) -> DrawnBar:
-    x = round(scale.x(bar.start), 1)
-    return DrawnBar(
-        x, max(round(scale.x(bar.end or end) - x, 1), BAR_WIDTH_MIN), bar.label, bar.title
-    )
+    left = round(scale.x(bar.start), 1)
+    width = round(scale.x(bar.end or end) - left, 1)
+    return DrawnBar(left, max(width, BAR_WIDTH_MIN), bar.label, bar.title)
 
 
 def _mark(mark: Mark, scale: TimeScale) -> DrawnMark:
@@ -159,14 +159,15 @@ def _mark(mark: Mark, scale: TimeScale) -> DrawnMark:
 
 
 def time_ticks(left: float, width: float, at: Callable[[float], datetime]) -> list[Tick]:
-    """Return ticks at equal distances, each labelled with the time since the first one.
+    """Return ticks at equal distances: the first with its time, the others with the time since it.
 
     `at`: position → time.
     """
-    ticks = []
-    for number in range(TICKS + 1):
+    start = at(0.0)
+    ticks = [Tick(round(left, 1), f"{start:%H:%M:%S}", "start")]
+    for number in range(1, TICKS + 1):
         position = width * number / TICKS
-        anchor = "end" if number == TICKS else "middle" if number else "start"
-        label = f"+{duration_words(at(position) - at(0.0))}" if number else f"{at(0.0):%H:%M:%S}"
+        label = f"+{duration_words(at(position) - start)}"
+        anchor = "end" if number == TICKS else "middle"
         ticks.append(Tick(round(left + position, 1), label, anchor))
     return ticks

@@ -64,11 +64,7 @@ def time_scale(
     timeline: Timeline, width: float, left: float = 0.0, *, shortens_gaps: bool = True
 ) -> TimeScale:
     """Return the scale of a timeline on `width` units, from the position `left` on."""
-    changes = {timeline.start, timeline.end}
-    changes |= {bar.start for lane in timeline.lanes for bar in lane.bars}
-    changes |= {bar.end for lane in timeline.lanes for bar in lane.bars if bar.end is not None}
-    changes |= {mark.at for lane in timeline.lanes for mark in lane.marks}
-    moments = sorted(min(max(at, timeline.start), timeline.end) for at in changes)
+    moments = sorted(min(max(at, timeline.start), timeline.end) for at in _changes(timeline))
     pieces = list(pairwise(moments))
     total = (timeline.end - timeline.start).total_seconds() or 1.0
     is_gap = [
@@ -81,17 +77,32 @@ def time_scale(
         if not gap
     )
     if plain_s < PLAIN_SHARE_MIN * total:
-        is_gap, plain_s = [False] * len(pieces), total
+        is_gap = [False] * len(pieces)
+        plain_s = total
     plain_width = width * (1 - GAP_DRAWN * sum(is_gap))
-    points, gaps, x = [(timeline.start, left)], [], left
+    position = left
+    points = [(timeline.start, position)]
+    gaps = []
     for (begin, end), gap in zip(pieces, is_gap, strict=True):
-        length = width * GAP_DRAWN if gap else plain_width * (end - begin).total_seconds() / plain_s
-        gaps += [Gap(begin, end, round(x, 1), round(length, 1))] if gap else []
-        x += length
-        points.append((end, x))
-    return TimeScale(
-        _merged(points, {gap.end for gap in gaps} | {gap.start for gap in gaps}), tuple(gaps)
-    )
+        if gap:
+            length = width * GAP_DRAWN
+            gaps.append(Gap(begin, end, round(position, 1), round(length, 1)))
+        else:
+            length = plain_width * (end - begin).total_seconds() / plain_s
+        position += length
+        points.append((end, position))
+    borders = {gap.start for gap in gaps} | {gap.end for gap in gaps}
+    return TimeScale(_merged(points, borders), tuple(gaps))
+
+
+def _changes(timeline: Timeline) -> set[datetime]:
+    """Return the ends of the timeline, the ends of all bars, and the times of all marks."""
+    changes = {timeline.start, timeline.end}
+    for lane in timeline.lanes:
+        changes.update(bar.start for bar in lane.bars)
+        changes.update(bar.end for bar in lane.bars if bar.end is not None)
+        changes.update(mark.at for mark in lane.marks)
+    return changes
 
 
 def _merged(

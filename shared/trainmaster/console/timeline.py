@@ -4,7 +4,7 @@ the ledger.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -117,24 +117,19 @@ def read_timeline(history: History, now: datetime, *, with_all: bool = False) ->
     shows every replica.
     """
     job = history.state.job
-    by_replica = _by_replica(
-        mark for step in history.steps if (mark := _mark(step.entry)) is not None
-    )
+    marks = (_mark(step.entry) for step in history.steps)
+    by_replica = _by_replica(mark for mark in marks if mark is not None)
     replica_ids = () if job.tuning else job.plan.replica_ids
     shown = _replicas_with_lanes(replica_ids, by_replica, with_all=with_all)
     spans = _by_replica(replica_spans(history))
     end = job.ended_at or max(now, history.steps[-1].entry.at)
     lanes = [_job_lane(history, tuple(by_replica.get(None, ())), now)]
-    shortest_s = (
-        (end - job.created_at).total_seconds() / BARS_PER_LANE_MAX
-        if len(shown) > LANES_MAX
-        else 0.0
-    )
+    shortest_s = 0.0
+    if len(shown) > LANES_MAX:
+        shortest_s = (end - job.created_at).total_seconds() / BARS_PER_LANE_MAX
     for replica_id in shown:
-        bars = tuple(
-            _bar(span, end) for span in spans[replica_id] if span.seconds(end) >= shortest_s
-        )
-        lanes.append(Lane(replica_id.words, bars, tuple(by_replica.get(replica_id, ()))))
+        visible = [span for span in spans[replica_id] if span.seconds(end) >= shortest_s]
+        lanes.append(_lane(replica_id, visible, tuple(by_replica.get(replica_id, ())), end))
     attempts = tuple(step.entry.at for step in history.steps if step.begins_attempt)[1:]
     return Timeline(tuple(lanes), len(replica_ids) - len(shown), attempts, job.created_at, end)
 
@@ -200,6 +195,12 @@ def _job_lane(history: History, marks: tuple[Mark, ...], now: datetime) -> Lane:
     return Lane("job", bars, marks)
 
 
+def _lane(
+    replica_id: ReplicaId, spans: Sequence[Span], marks: tuple[Mark, ...], now: datetime
+) -> Lane:
+    return Lane(replica_id.words, tuple(_bar(span, now) for span in spans), marks)
+
+
 def _bar(span: Span, now: datetime) -> Bar:
     name = f"attempt {span.attempt}, incarnation {span.incarnation}"
     lasted = duration_words(timedelta(seconds=span.seconds(now)))
@@ -223,10 +224,9 @@ def _kind(entry: LedgerEntry) -> MarkKind | None:
     """Return the kind of mark that an entry gets; None for the normal course of a job and for
     ignored events.
     """
-    event, action = entry.event, entry.decision.action
-    if isinstance(
-        action, Ignore | AcceptJob | BeginPreparing | BeginRunning | BeginRound
-    ) or isinstance(event, VmReady):
+    event = entry.event
+    action = entry.decision.action
+    if isinstance(event, VmReady) or isinstance(action, _NORMAL_COURSE):
         return None
     if isinstance(event, DeadlinePassed):
         return MarkKind.DEADLINE
@@ -239,6 +239,7 @@ def _kind(entry: LedgerEntry) -> MarkKind | None:
     )
 
 
+_NORMAL_COURSE: Final = (AcceptJob, BeginPreparing, BeginRound, BeginRunning, Ignore)
 _LOSSES: Final = {
     LossCause.PREEMPTION: MarkKind.PREEMPTION,
     LossCause.MAINTENANCE: MarkKind.MAINTENANCE,

@@ -71,13 +71,19 @@ def sorted_trials(tuning: Tuning, order: TrialOrder) -> list[Trial]:
 
     Trials without a value in the column come last in both directions.
     """
-    trials = list(tuning.best_first())
     if not order.column:
-        return trials
+        return list(tuning.best_first())
     key = _key_of(order.column, tuning)
-    present = [(value, trial) for trial in trials if (value := key(trial)) is not None]
+    present: list[tuple[Sortable, Trial]] = []
+    absent: list[Trial] = []
+    for trial in tuning.best_first():
+        value = key(trial)
+        if value is None:
+            absent.append(trial)
+        else:
+            present.append((value, trial))
     present.sort(key=lambda pair: pair[0], reverse=order.order == "desc")
-    return [trial for _, trial in present] + [trial for trial in trials if key(trial) is None]
+    return [trial for _, trial in present] + absent
 
 
 def _key_of(column: str, tuning: Tuning) -> Callable[[Trial], Sortable | None]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Final
 
 from trainmaster.core.model.search_space import Parameter, ParameterKind, Scale
@@ -75,30 +75,39 @@ class ParallelCoordinates:
 
 def objective_plot(tuning: Tuning) -> ObjectivePlot | None:
     """Return the plot; None if no trial has a value."""
-    values, shares = _finite_values(tuning), objective_positions(tuning)
+    values = _finite_values(tuning)
     if not values:
         return None
-    width = (WIDTH - 2 * MARGIN) / max(max(trial.number for trial in tuning.trials) - 1, 1)
+    shares = objective_positions(tuning)
+    last_number = max(trial.number for trial in tuning.trials)
+    distance = (WIDTH - 2 * MARGIN) / max(last_number - 1, 1)
     dots = tuple(
         Dot(
-            round(MARGIN + width * (number - 1), 1),
-            _y(shares[number]),
-            trial.state.lower(),
-            trial_words(trial),
-            number,
+            x=round(MARGIN + distance * (trial.number - 1), 1),
+            y=_y(shares[trial.number]),
+            state=trial.state.lower(),
+            title=trial_words(trial),
+            number=trial.number,
         )
         for trial in tuning.trials
-        if (number := trial.number) in shares
+        if trial.number in shares
     )
-    best = list(accumulate((dot.y for dot in dots), min if tuning.goal is Goal.MAXIMIZE else max))
-    line = [
-        f"{dot.x},{y}"
-        for dot, *ys in zip(dots, best[:1] + best[:-1], best, strict=True)
-        for y in ys
-    ]
-    return ObjectivePlot(
-        dots, " ".join(line[1:]), f"{min(values.values()):g}", f"{max(values.values()):g}"
-    )
+    low, high = _ends(values.values())
+    return ObjectivePlot(dots, _best_line(dots, tuning.goal), f"{low:g}", f"{high:g}")
+
+
+def _best_line(dots: Sequence[Dot], goal: Goal) -> str:
+    """Return the points of the best value so far: level up to each dot, then a step to its value if
+    that is better.
+    """
+    better = min if goal is Goal.MAXIMIZE else max  # positions grow downwards
+    best = dots[0].y
+    points = []
+    for dot in dots:
+        points.append(f"{dot.x},{best}")
+        best = better(best, dot.y)
+        points.append(f"{dot.x},{best}")
+    return " ".join(points[1:])
 
 
 def parallel_coordinates(tuning: Tuning) -> ParallelCoordinates:
@@ -107,15 +116,16 @@ def parallel_coordinates(tuning: Tuning) -> ParallelCoordinates:
     A trial without a value ends at the bottom of the last axis, and has no shade.
     """
     finite = _finite_values(tuning).values()
-    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    low, high = _ends(finite)
     count = len(tuning.parameters)
     xs = [
         round(MARGIN + (WIDTH - 2 * MARGIN) * index / max(count, 1), 1)
         for index in range(count + 1)
     ]
-    ends = [one.choices or (f"{one.low:g}", f"{one.high:g}") for one in tuning.parameters]
-    named = zip(tuning.parameters, xs, ends, strict=False)
-    axes = [Axis(parameter.name, x, end[-1], end[0]) for parameter, x, end in named]
+    axes = [
+        Axis(parameter.name, left, _top(parameter), _bottom(parameter))
+        for parameter, left in zip(tuning.parameters, xs, strict=False)
+    ]
     axes.append(
         Axis(tuning.metric_tag, xs[-1], f"{high:g}" if finite else "", f"{low:g}" if finite else "")
     )
@@ -128,13 +138,18 @@ def objective_positions(tuning: Tuning) -> dict[int, float]:
     number → position.
     """
     finite = _finite_values(tuning)
-    low, high = min(finite.values(), default=0.0), max(finite.values(), default=0.0)
+    low, high = _ends(finite.values())
     return {number: _share(value, low, high) for number, value in finite.items()}
 
 
 def _finite_values(tuning: Tuning) -> dict[int, float]:
     values = {trial.number: trial.measurement.value for trial in tuning.trials if trial.measurement}
     return {number: value for number, value in values.items() if math.isfinite(value)}
+
+
+def _ends(values: Collection[float]) -> tuple[float, float]:
+    """Return the smallest and the largest value; zeros if there is none."""
+    return min(values, default=0.0), max(values, default=0.0)
 
 
 def trial_words(trial: Trial) -> str:
@@ -151,8 +166,8 @@ def _trial_line(
     trial: Trial, tuning: Tuning, xs: list[float], low: float, high: float
 ) -> TrialLine:
     points = [
-        f"{x:g},{_y(position(parameter, value))}"
-        for parameter, value, x in zip(tuning.parameters, trial.values, xs, strict=False)
+        f"{left:g},{_y(position(parameter, value))}"
+        for parameter, value, left in zip(tuning.parameters, trial.values, xs, strict=False)
     ]
     shade = None
     if trial.measurement is not None and math.isfinite(trial.measurement.value):
@@ -180,6 +195,14 @@ def position(parameter: Parameter, value: str) -> float:
         mirrored = parameter.high + parameter.low - number
         return 1 - _share(math.log(mirrored), math.log(parameter.low), math.log(parameter.high))
     return _share(number, parameter.low, parameter.high)
+
+
+def _top(parameter: Parameter) -> str:
+    return parameter.choices[-1] if parameter.choices else f"{parameter.high:g}"
+
+
+def _bottom(parameter: Parameter) -> str:
+    return parameter.choices[0] if parameter.choices else f"{parameter.low:g}"
 
 
 def _share(value: float, low: float, high: float) -> float:

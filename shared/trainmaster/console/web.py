@@ -81,10 +81,12 @@ def _authenticate() -> Response | None:
     user = sign_in.user(request)
     if user is None:
         return _unauthorized(f"You are not signed in. {sign_in.instructions}")
-    g.user, g.cookie = user, user.cookie
-    if request.method not in ("GET", "HEAD") and (problem := forgery(request, user)):
-        return Response(f"Refused: {problem}.\n", 403)
-    return None
+    g.user = user
+    g.cookie = user.cookie
+    if request.method in ("GET", "HEAD"):
+        return None
+    problem = forgery(request, user)
+    return Response(f"Refused: {problem}.\n", 403) if problem else None
 
 
 def _unauthorized(text: str) -> Response:
@@ -114,10 +116,13 @@ def _add_headers(response: Response) -> Response:
 
 def _error_page(error: Exception) -> tuple[str, int]:
     if isinstance(error, HTTPException):
-        code, text = error.code or 500, error.description or ""
+        code = error.code or 500
+        text = error.description or ""
     elif isinstance(error, TemporaryError):
-        code, text = 503, f"{error}. Reload the page in a moment."
+        code = 503
+        text = f"{error}. Reload the page in a moment."
         _log.warning("console: %s", error)
     else:
-        code, text = _CODES.get(type(error), HTTPStatus.BAD_REQUEST), f"{error}."
+        code = _CODES.get(type(error), HTTPStatus.BAD_REQUEST)
+        text = f"{error}."
     return render_template("error.html", **page_context(), text=text, code=int(code)), code

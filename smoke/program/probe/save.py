@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 if __name__ == "__main__":
-    file, text = Path(sys.argv[1]), sys.argv[2]
+    file = Path(sys.argv[1])
+    text = sys.argv[2]
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)

@@ -21,7 +21,8 @@ from urllib.parse import quote
 
 POLL_S = 2.0
 STORAGE = "https://storage.googleapis.com/storage/v1/b"
-METADATA = f"http://{os.environ.get('GCE_METADATA_HOST', 'metadata.google.internal')}/computeMetadata/v1/instance"
+METADATA_HOST = os.environ.get("GCE_METADATA_HOST", "metadata.google.internal")
+METADATA = f"http://{METADATA_HOST}/computeMetadata/v1/instance"
 
 
 def metadata(path: str) -> str:

@@ -50,6 +50,14 @@ class Run:
 def start(
     algorithm: str, job_dir: Path, arguments: list[str], variables: Mapping[str, str]
 ) -> subprocess.Popen[str]:
+    """Start an algorithm from a folder that has the package `algorithms` only, as on a VM.
+
+    Beside it, TensorFlow would take `trainmaster/packaging` for the `packaging` of PyPI.
+    """
+    folder = job_dir.parent / "package"
+    folder.mkdir(exist_ok=True)
+    if not (folder / "algorithms").exists():
+        (folder / "algorithms").symlink_to(ROOT / "shared" / "trainmaster" / "algorithms")
     command = [
         str(python_of(algorithm)),
         "-m",
@@ -61,7 +69,7 @@ def start(
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", **variables}
     return subprocess.Popen(
         command,
-        cwd=ROOT / "shared" / "trainmaster",
+        cwd=folder,
         env=env,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

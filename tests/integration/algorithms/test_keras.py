@@ -159,7 +159,7 @@ assert np.allclose(two, [[0.65, 0.35], [1.0, 0.0]], atol=1e-6)
 """
     ran = subprocess.run(
         [str(python_of("tab_net")), "-c", script],
-        cwd=ROOT,
+        cwd=ROOT / "shared",
         capture_output=True,
         text=True,
         check=False,

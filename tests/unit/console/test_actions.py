@@ -96,7 +96,7 @@ def test_clone_with_mistakes_shows_every_problem_by_field_and_keeps_the_text(end
     text = fields["spec"].replace("n1-standard-4", "n9-huge").replace("us-central1", "nowhere")
     response = send(ended, "/jobs/digits_1/clone", {**fields, "spec": text, "job_id": "1-wrong"})
     assert response.status_code == 422
-    problems = re.findall(r"<li><code>([^<]+)</code>", response.text)
+    problems = re.findall(r"<li>\s*<code>([^<]+)</code>", response.text)
     assert {
         "jobId",
         "trainingInput.masterType",

@@ -63,13 +63,12 @@ def parse_arguments(
         if argument.is_required and argument.name not in given and argument.name not in tuned
     )
     if not problems:
-        for finding in (
-            finding for rule in table.rules for finding in rule(values, frozenset(given))
-        ):
-            if isinstance(finding, ArgumentProblem):
-                problems.append(finding)
-            else:
-                notes.append(finding)
+        for rule in table.rules:
+            for finding in rule(values, frozenset(given)):
+                if isinstance(finding, ArgumentProblem):
+                    problems.append(finding)
+                else:
+                    notes.append(finding)
     if problems:
         raise InvalidArgumentsError(problems)
     return ParsedArguments(values, tuple(notes))

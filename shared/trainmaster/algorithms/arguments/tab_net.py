@@ -113,12 +113,11 @@ def check_loss(values: Values, _given: frozenset[str]) -> Iterator[Finding]:
 
 def check_ghost_batch(values: Values, _given: frozenset[str]) -> Iterator[Finding]:
     """Check that a batch consists of whole ghost batches."""
-    batch, ratio = values["batch_size"], values["batch_size_ratio"]
-    if (
-        isinstance(batch, int)
-        and isinstance(ratio, int | float)
-        and ghost_batches(batch, ratio) is None
-    ):
+    batch = values["batch_size"]
+    ratio = values["batch_size_ratio"]
+    if not isinstance(batch, int) or not isinstance(ratio, int | float):
+        return
+    if ghost_batches(batch, ratio) is None:
         problem = (
             f"must divide a batch of {batch} rows into equal ghost batches of whole rows, which"
             f" {ratio:g} does not"

@@ -1,6 +1,7 @@
 """The exported model: a SavedModel that takes CSV rows without the target.
 
-classification    classes: the class of each row; probabilities: [rows, classes], in the order of `all_classes`
+classification    classes: the class of each row
+                  probabilities: [rows, classes], in the order of `all_classes`
 regression        predictions: a number per row
 tab_net           aggregated_mask_values: [rows, columns], how much each column contributed
 """
@@ -18,6 +19,7 @@ from ..files import join, write_folder
 from ..keras_models.rows import Inputs, RowEncoder
 
 ROWS = "csv_row"
+ROWS_SPEC = tf.TensorSpec([None], tf.string, name=ROWS)
 MASKS = "aggregated_mask_values"
 
 
@@ -26,14 +28,16 @@ class Predictor(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
 
     def __init__(self, encoder: RowEncoder, model: Any) -> None:
         super().__init__()
-        self._encoder, self.weights = encoder, list(model.variables)
+        self._encoder = encoder
+        self.weights = list(model.variables)
         # The model itself is not stored: Keras would trace each of its layers, for half a minute.
         self._compute = partial(model, training=False)
         target = encoder.metadata.target
         self._classes = tf.constant(target.classes, tf.string) if target.classes else None
-        self._mean, self._std = target.mean, target.std
+        self._mean = target.mean
+        self._std = target.std
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name=ROWS)])  # type: ignore[untyped-decorator]
+    @tf.function(input_signature=[ROWS_SPEC])  # type: ignore[untyped-decorator]
     def predict(self, csv_row: Any) -> dict[str, Any]:
         inputs: Inputs = self._encoder.encode(self._encoder.decode(csv_row))
         outputs, masks = split_outputs(self._compute(inputs))
@@ -51,7 +55,10 @@ class Predictor(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
 
 def split_outputs(outputs: Any) -> tuple[Any, Any]:
     """Return logits and masks; a model other than TabNet has no masks: None."""
-    return (outputs[0], outputs[1]) if isinstance(outputs, list | tuple) else (outputs, None)
+    if isinstance(outputs, list | tuple):
+        logits, masks = outputs
+        return logits, masks
+    return outputs, None
 
 
 def write_model(job_dir: str, predictor: Predictor) -> None:

@@ -47,13 +47,15 @@ CreateModel = Callable[[RowEncoder, Task], Any]
 
 def train(create_model: CreateModel, values: Values) -> None:
     """Prepare the data, train, evaluate and store."""
-    is_classification, job_dir = values["model_type"] == "classification", str(values["job_dir"])
+    is_classification = values["model_type"] == "classification"
+    job_dir = str(values["job_dir"])
     tf_keras.utils.set_random_seed(integer_in(values, "seed"))
     prepared = prepare(values, EMBEDDED, is_classification=is_classification)
     write_metadata(job_dir, prepared.metadata, with_instance_generator=False)
     if values["preprocess"]:
         write_processed_data(job_dir, prepared)
-    encoder, task = RowEncoder(prepared.metadata), Task(prepared.metadata.target, values)
+    encoder = RowEncoder(prepared.metadata)
+    task = Task(prepared.metadata.target, values)
     rows = {name: _rows(encoder, prepared, name) for name in PARTS}
     evaluated = rows["validation"] if len(rows["validation"]) else rows["training"]
     if evaluated is rows["training"]:
@@ -64,14 +66,13 @@ def train(create_model: CreateModel, values: Values) -> None:
     )
     metrics = evaluate(model, task, evaluated)
     if len(rows["test"]):
-        metrics |= {
-            f"test_{name}": value for name, value in evaluate(model, task, rows["test"]).items()
-        }
-    targets = (
+        test_metrics = evaluate(model, task, rows["test"])
+        metrics |= {f"test_{name}": value for name, value in test_metrics.items()}
+    metrics |= baseline(
         _to_original_units(rows["training"].targets, task),
         _to_original_units(evaluated.targets, task),
+        is_classification=is_classification,
     )
-    metrics |= baseline(*targets, is_classification=is_classification)
     write_model(job_dir, Predictor(encoder, model))
     write_metrics(job_dir, metrics, step, is_classification=is_classification)
 
@@ -81,7 +82,8 @@ def evaluate(model: Any, task: Task, rows: Rows, *, limited: bool = False) -> di
 
     `limited`: only as many batches as `eval_steps` allows.
     """
-    count, steps = len(rows), integer_in(task.values, "eval_steps")
+    count = len(rows)
+    steps = integer_in(task.values, "eval_steps")
     if limited and steps > 0:
         count = min(count, steps * integer_in(task.values, "batch_size"))
     outputs = _outputs(model, rows, count)
@@ -115,7 +117,8 @@ def _outputs(model: Any, rows: Rows, count: int) -> Array:
 
 
 def _rows(encoder: RowEncoder, prepared: Prepared, name: str) -> Rows:
-    table, target = prepared.tables[name], prepared.metadata.target
+    table = prepared.tables[name]
+    target = prepared.metadata.target
     if table.empty:
         return Rows({}, np.zeros(0))
     if target.classes:

@@ -51,7 +51,8 @@ class RowEncoder(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
 
     def encode(self, texts: dict[int, Any]) -> Inputs:
         """Return the inputs of the models."""
-        numerical, categorical = self.metadata.numerical, self.metadata.categorical
+        numerical = self.metadata.numerical
+        categorical = self.metadata.categorical
         numbers = [_numbers(texts[column.index], column) for column in numerical]
         categories = [self._categories(texts[column.index], column) for column in categorical]
         inputs: Inputs = {}

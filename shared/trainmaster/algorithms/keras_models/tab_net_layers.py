@@ -28,9 +28,8 @@ def sparsemax(logits: Any) -> Any:
     support = tf.reduce_sum(
         tf.cast(1 + ranks * descending > sums, tf.int32), axis=-1, keepdims=True
     )
-    threshold = (tf.gather(sums, support - 1, axis=-1, batch_dims=1) - 1) / tf.cast(
-        support, logits.dtype
-    )
+    supported_sum = tf.gather(sums, support - 1, axis=-1, batch_dims=1)
+    threshold = (supported_sum - 1) / tf.cast(support, logits.dtype)
     return tf.maximum(shifted - threshold, 0)
 
 
@@ -39,7 +38,8 @@ class GhostBatchNormalization(tf_keras.layers.Layer):  # type: ignore[misc]  # K
 
     def __init__(self, ghost_batches: int, momentum: float) -> None:
         super().__init__()
-        self._parts, self._momentum = ghost_batches, momentum
+        self._parts = ghost_batches
+        self._momentum = momentum
 
     def build(self, shape: Any) -> None:
         width = shape[-1]
@@ -48,11 +48,10 @@ class GhostBatchNormalization(tf_keras.layers.Layer):  # type: ignore[misc]  # K
         self.mean = self.add_weight("mean", (width,), initializer="zeros", trainable=False)
         self.variance = self.add_weight("variance", (width,), initializer="ones", trainable=False)
 
-    def call(self, values: Any, training: bool = False) -> Any:  # noqa: FBT001, FBT002 - Keras' signature
+    def call(self, values: Any, training: bool = False) -> Any:  # noqa: FBT001, FBT002 - of Keras
         if not training:
-            return (values - self.mean) * tf.math.rsqrt(
-                self.variance + EPSILON
-            ) * self.scale + self.offset
+            normalized = (values - self.mean) * tf.math.rsqrt(self.variance + EPSILON)
+            return normalized * self.scale + self.offset
         width = values.shape[-1]
         parts = tf.reshape(values, [self._parts, -1, width])
         mean, variance = tf.nn.moments(parts, axes=[1], keepdims=True)
@@ -78,10 +77,9 @@ class GatedLayer(tf_keras.layers.Layer):  # type: ignore[misc]  # Keras has no t
         self._dense = dense
         self._normalization = GhostBatchNormalization(ghost_batches, momentum)
 
-    def call(self, values: Any, training: bool = False) -> Any:  # noqa: FBT001, FBT002 - Keras' signature
-        linear, gate = tf.split(
-            self._normalization(self._dense(values), training=training), 2, axis=-1
-        )
+    def call(self, values: Any, training: bool = False) -> Any:  # noqa: FBT001, FBT002 - of Keras
+        normalized = self._normalization(self._dense(values), training=training)
+        linear, gate = tf.split(normalized, 2, axis=-1)
         return linear * tf.sigmoid(gate)
 
 
@@ -97,7 +95,7 @@ class FeatureTransformer(tf_keras.layers.Layer):  # type: ignore[misc]  # Keras 
         own = [layers.Dense(2 * width, use_bias=False) for _ in range(own_count)]
         self._layers = [GatedLayer(dense, ghost_batches, momentum) for dense in (*shared, *own)]
 
-    def call(self, values: Any, training: bool = False) -> Any:  # noqa: FBT001, FBT002 - Keras' signature
+    def call(self, values: Any, training: bool = False) -> Any:  # noqa: FBT001, FBT002 - of Keras
         result = self._layers[0](values, training=training)
         for layer in self._layers[1:]:
             result = (result + layer(result, training=training)) * RESIDUAL_SCALE

@@ -77,10 +77,17 @@ class TabNet(tf_keras.Model):  # type: ignore[misc]  # Keras has no types
         ]
         self._output = layers.Dense(outputs, use_bias=True)
 
-    def call(self, inputs: dict[str, Any], training: bool = False) -> Any:  # noqa: FBT001, FBT002 - Keras' signature
+    def call(
+        self,
+        inputs: dict[str, Any],
+        training: bool = False,  # noqa: FBT001, FBT002 - Keras' signature
+    ) -> Any:
+        sizes = self._sizes
         features = self._normalization(self._columns(inputs), training=training)
-        sizes, masked = self._sizes, features
-        prior, decided, masks = tf.ones_like(features), 0.0, tf.zeros_like(features)
+        masked = features
+        prior = tf.ones_like(features)
+        decided = 0.0
+        masks = tf.zeros_like(features)
         entropy = 0.0
         mask = tf.ones_like(features) / features.shape[-1]
         for step, transformer in enumerate(self._transformers):
@@ -94,19 +101,18 @@ class TabNet(tf_keras.Model):  # type: ignore[misc]  # Keras has no types
             logits = self._mask_layers[step](transformed[:, sizes.decision_width :])
             mask = sparsemax(self._mask_normalizations[step](logits, training=training) * prior)
             prior *= sizes.relaxation - mask
-            entropy += tf.reduce_mean(
-                tf.reduce_sum(-mask * tf.math.log(mask + ENTROPY_EPSILON), axis=1)
-            )
+            row_entropies = tf.reduce_sum(-mask * tf.math.log(mask + ENTROPY_EPSILON), axis=1)
+            entropy += tf.reduce_mean(row_entropies)
             masked = mask * features
         if training:
             self.add_loss(sizes.sparsity_loss_weight * entropy / (sizes.steps - 1))
             return self._output(decided)
-        parts = tf.split(
-            masks, self._widths, axis=1
-        )  # one for each column, as wide as its embedding
-        return self._output(decided), tf.stack(
-            [tf.reduce_sum(part, axis=1) for part in parts], axis=1
-        )
+        return self._output(decided), self._per_column(masks)
+
+    def _per_column(self, masks: Any) -> Any:
+        """Return one value per column: the sum over the width of its embedding."""
+        parts = tf.split(masks, self._widths, axis=1)
+        return tf.stack([tf.reduce_sum(part, axis=1) for part in parts], axis=1)
 
     def _columns(self, inputs: dict[str, Any]) -> Any:
         parts = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -40,11 +41,10 @@ Evaluate = Callable[[Rows], dict[str, float]]
 def step_count(values: Values, rows: int) -> int:
     """Return the number of training steps."""
     steps = integer_in(values, "max_steps")
-    return (
-        steps
-        if steps > 0
-        else max(STEPS_MIN, PASSES * -(-rows // integer_in(values, "batch_size")))
-    )
+    if steps > 0:
+        return steps
+    steps_per_pass = math.ceil(rows / integer_in(values, "batch_size"))
+    return max(STEPS_MIN, PASSES * steps_per_pass)
 
 
 def fit(
@@ -84,8 +84,11 @@ class Progress(tf_keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
         super().__init__()
         job_dir = str(values["job_dir"])
         self.step = 0
-        self._values, self._scratch, self._evaluate = values, scratch, evaluate
-        self._stored, self._experiment = checkpoint_folder(job_dir), join(job_dir, "experiment")
+        self._values = values
+        self._scratch = scratch
+        self._evaluate = evaluate
+        self._stored = checkpoint_folder(job_dir)
+        self._experiment = join(job_dir, "experiment")
         self._checkpoint = tf.train.Checkpoint(model=model, step=tf.Variable(0, dtype=tf.int64))
         self._summaries = tf.summary.create_file_writer(str(scratch / "summaries"))
         self._started_s = self._evaluated_s = time.monotonic()

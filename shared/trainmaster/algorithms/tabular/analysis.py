@@ -1,11 +1,14 @@
 """Determine the type and the treatment of each column.
 
-    every whole number is different    row identifier        write 101.0 for a number, code_101 for a category
+    every whole number is different    row identifier
     at most 10 different whole numbers categories
     other numbers                      numerical
     every text is different            row identifier
     texts                              categories: a vocabulary, or hashing if there are too many
     one value, or none                 constant
+
+Users who want whole numbers to be something else write 101.0 for a number, or code_101 for a
+category.
 
 Source: the service's pages; they do not define how many values are few, so these limits are ours.
 """
@@ -22,6 +25,8 @@ from ..tabular.metadata import Column, ColumnType, Metadata, Statistics, Target,
 from ..tabular.read_csv import to_numbers
 
 INTEGER_CATEGORIES_MAX: Final = 10
+CLASSES_MIN: Final = 2
+"""There is nothing to learn from one class."""
 CLASSES_MAX: Final = 1_000
 _INTEGER: Final = r"[+-]?[0-9]+"
 
@@ -93,7 +98,8 @@ def analyse_column(index: int, column: pd.Series, limits: CategoryLimits) -> Col
 def _text_column(
     index: int, column: pd.Series, values: pd.Series, limits: CategoryLimits, *, is_unique: bool
 ) -> Column:
-    kind, statistics = ColumnType.CATEGORICAL, _statistics(column, int(values.nunique()))
+    kind = ColumnType.CATEGORICAL
+    statistics = _statistics(column, int(values.nunique()))
     if is_unique:
         return Column(index, kind, Treatment.ROW_IDENTIFIER, statistics)
     if statistics.distinct > limits.vocabulary_max:
@@ -106,27 +112,24 @@ def _statistics(column: pd.Series, distinct: int, numbers: pd.Series | None = No
     missing = len(column) - count
     if numbers is None:
         return Statistics(count, missing, distinct)
-    std = float(numbers.std(ddof=0))
     return Statistics(
         count,
         missing,
         distinct,
-        float(numbers.mean()),
-        std,
-        float(numbers.min()),
-        float(numbers.max()),
+        mean=float(numbers.mean()),
+        std=float(numbers.std(ddof=0)),
+        minimum=float(numbers.min()),
+        maximum=float(numbers.max()),
     )
 
 
 def _analyse_classes(column: pd.Series) -> Target:
     values = column.dropna().unique()
-    if not 2 <= len(values) <= CLASSES_MAX:  # noqa: PLR2004 - there is nothing to learn from one class
-        problem = (
-            f"the first column has {len(values)} different values, and a target of classification"
-            " has 2 to"
-        )
+    if not CLASSES_MIN <= len(values) <= CLASSES_MAX:
         raise DataError(
-            f"{problem} {CLASSES_MAX}; put the class into the first column, or select a regression"
+            f"the first column has {len(values)} different values, and a target of classification"
+            f" has {CLASSES_MIN} to {CLASSES_MAX}; put the class into the first column, or select a"
+            " regression"
         )
     is_number = to_numbers(pd.Series(values)).notna().all()
     return Target(ColumnType.CATEGORICAL, tuple(sorted(values, key=float if is_number else None)))

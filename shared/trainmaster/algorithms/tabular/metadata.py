@@ -1,9 +1,14 @@
 """The type and treatment of each column of the data: `artifacts/metadata.json`.
 
-    {"version": 1,
-     "target": {"type": "categorical", "classes": ["no", "yes"]},
-     "columns": [{"index": 1, "type": "numerical", "treatment": "none", "statistics": {"mean": 3.2, …}},
-                 {"index": 2, "type": "categorical", "treatment": "vocabulary", "categories": ["apple", "pear"], …}]}
+    {
+      "version": 1,
+      "target": {"type": "categorical", "classes": ["no", "yes"]},
+      "columns": [
+        {"index": 1, "type": "numerical", "treatment": "none", "statistics": {"mean": 3.2, …}},
+        {"index": 2, "type": "categorical", "treatment": "vocabulary",
+         "categories": ["apple", "pear"], …}
+      ]
+    }
 
 Types and treatments have the names of the service's page on preprocessing.
 """
@@ -32,6 +37,10 @@ class Treatment(StrEnum):
     HASHING = "hashing"  # too many categories: each belongs to one of `buckets`
     CONSTANT = "constant"  # dropped
     ROW_IDENTIFIER = "row_identifier"  # dropped
+
+    @property
+    def is_feature(self) -> bool:
+        return self not in (Treatment.CONSTANT, Treatment.ROW_IDENTIFIER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +92,7 @@ class Metadata:
 
     @property
     def features(self) -> tuple[Column, ...]:
-        dropped = (Treatment.CONSTANT, Treatment.ROW_IDENTIFIER)
-        return tuple(column for column in self.columns if column.treatment not in dropped)
+        return tuple(column for column in self.columns if column.treatment.is_feature)
 
     @property
     def numerical(self) -> tuple[Column, ...]:

@@ -66,8 +66,9 @@ def _read_parts(values: Values) -> dict[str, pd.DataFrame]:
         raise DataError("--training_data_path is required")
     for name, table in parts.items():
         if table is not None:
-            path, other = values[f"{name}_data_path"], values["training_data_path"]
-            check_width(str(path), table.shape[1], training.shape[1], str(other))
+            path = str(values[f"{name}_data_path"])
+            training_path = str(values["training_data_path"])
+            check_width(path, table.shape[1], training.shape[1], training_path)
     return {name: training.iloc[:0] if table is None else table for name, table in parts.items()}
 
 
@@ -77,7 +78,8 @@ def _split(tables: dict[str, pd.DataFrame], values: Values) -> dict[str, pd.Data
         return tables
     rows = tables["training"]
     order = np.random.default_rng(SPLIT_SEED).permutation(len(rows))
-    split, start = dict(tables), 0
+    split = dict(tables)
+    start = 0
     for name in ("validation", "test"):
         if values[f"{name}_data_path"] is None:
             count = int(len(rows) * number_in(values, f"{name}_split"))

@@ -35,7 +35,8 @@ def xgboost_parameters(values: Values) -> dict[str, Any]:
 
     XGBoost warns about those of other boosters.
     """
-    booster, objective = values["booster"], values["objective"]
+    booster = values["booster"]
+    objective = values["objective"]
     parameters = {argument.name: values[argument.name] for argument in PARAMETERS}
     unused = set(_NO_PARAMETERS)
     if booster != "dart":

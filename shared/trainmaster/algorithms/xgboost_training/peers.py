@@ -1,7 +1,8 @@
 """XGBoost's collectives over all replicas of a job, which RANK, WORLD_SIZE, MASTER_ADDR and
 MASTER_PORT describe.
 
-    rank 0            runs XGBoost's tracker, and sends its address to each connection to MASTER_PORT
+    rank 0            runs XGBoost's tracker
+                      sends its address to each connection to MASTER_PORT
     other replicas    connect to MASTER_PORT until rank 0 answers, and join the tracker
 
 The tracker has another port after each start. It cannot listen on MASTER_PORT itself: it binds
@@ -30,11 +31,13 @@ def connected_replicas(wait_s: float) -> Iterator[None]:
 
     Do nothing if alone.
     """
-    world_size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+    world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    rank = int(os.environ.get("RANK", "0"))
     if world_size == 1:
         yield
         return
-    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    host = os.environ["MASTER_ADDR"]
+    port = int(os.environ["MASTER_PORT"])
     tracker: RabitTracker | None = None
     if rank == 0:
         tracker = RabitTracker(

@@ -30,10 +30,8 @@ def boost(
 
     Every replica calls this with its share of the rows; all get the same model and metrics.
     """
-    rounds, folder = (
-        integer_in(values, "num_boost_round"),
-        checkpoint_folder(str(values["job_dir"])),
-    )
+    rounds = integer_in(values, "num_boost_round")
+    folder = checkpoint_folder(str(values["job_dir"]))
     model = _restore(folder)
     rounds_done = model.num_boosted_rounds() if model is not None else 0
     history: dict[str, dict[str, list[float]]] = {}
@@ -79,7 +77,9 @@ def evaluate(model: xgboost.Booster, matrix: xgboost.DMatrix) -> dict[str, float
 def _restore(folder: str | None) -> xgboost.Booster | None:
     """Return the stored rounds. Rank 0 reads them and sends them to the others."""
     is_first = collective.get_rank() == 0
-    stored = (read_file(join(folder, CHECKPOINT)) or b"") if folder and is_first else b""
+    stored = b""
+    if folder and is_first:
+        stored = read_file(join(folder, CHECKPOINT)) or b""
     if collective.is_distributed():
         stored = collective.broadcast(stored, 0)
     if not stored:
@@ -90,16 +90,14 @@ def _restore(folder: str | None) -> xgboost.Booster | None:
     return model
 
 
-class _Progress(xgboost.callback.TrainingCallback):  # type: ignore[misc]  # XGBoost is not installed here
+class _Progress(xgboost.callback.TrainingCallback):  # type: ignore[misc]  # not installed here
     """After each round: print and report its metrics, and store a checkpoint when one is due."""
 
     def __init__(self, rounds: int, folder: str | None, every_s: float, *, is_first: bool) -> None:
-        self._rounds, self._folder, self._every_s, self._is_first = (
-            rounds,
-            folder,
-            every_s,
-            is_first,
-        )
+        self._rounds = rounds
+        self._folder = folder
+        self._every_s = every_s
+        self._is_first = is_first
         self._stored_at_s = time.monotonic()
 
     def after_iteration(
@@ -108,7 +106,8 @@ class _Progress(xgboost.callback.TrainingCallback):  # type: ignore[misc]  # XGB
         """Return False, which means: continue training."""
         if not self._is_first:
             return False
-        done, metrics = model.num_boosted_rounds(), common_metrics(_last(evals_log))
+        done = model.num_boosted_rounds()
+        metrics = common_metrics(_last(evals_log))
         shown = " ".join(f"{name} {value:.5f}" for name, value in metrics.items())
         print(f"round {done}/{self._rounds} {shown}", flush=True)
         report_metrics(metrics, done)

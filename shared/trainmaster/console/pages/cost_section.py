@@ -13,6 +13,7 @@ from trainmaster.core.reporting.history import History
 from trainmaster.core.reporting.phases import PAID, Phase
 from trainmaster.cost.job_cost import JobCost
 from trainmaster.cost.report import CostReport, CostSources, cost_report
+from trainmaster.cost.sku import Unknown
 from trainmaster.presentation.cost_view import cost_sentence, money_words
 from trainmaster.presentation.machine_time import lost_work_words
 
@@ -65,20 +66,20 @@ def read_cost_section(
 
 
 def _rows(report: CostReport) -> tuple[PhaseRow, ...]:
-    cost = report.cost
-    amounts = cost.by_attempt if isinstance(cost, JobCost) else {}
-    currency = cost.currency if isinstance(cost, JobCost) else ""
-    return tuple(
-        PhaseRow(
-            attempt.attempt,
-            phase,
-            seconds / 3600,
-            phase in PAID,
-            money_words(amount, currency)
-            if (amount := amounts.get(attempt.attempt, {}).get(phase))
-            else "",
-        )
-        for attempt in report.goodput.attempts
-        for phase in Phase
-        if round(seconds := attempt.total_s.get(phase, 0.0), 1)
-    )
+    """Return a row for each phase that took at least a tenth of a second of machine time."""
+    rows = []
+    for attempt in report.goodput.attempts:
+        for phase in Phase:
+            seconds = attempt.total_s.get(phase, 0.0)
+            if round(seconds, 1):
+                cost = _cost_words(report.cost, attempt.attempt, phase)
+                rows.append(PhaseRow(attempt.attempt, phase, seconds / 3600, phase in PAID, cost))
+    return tuple(rows)
+
+
+def _cost_words(cost: JobCost | Unknown, attempt: int, phase: Phase) -> str:
+    """Return the price of a phase of an attempt; empty if it has none, or none is known."""
+    if isinstance(cost, Unknown):
+        return ""
+    amount = cost.by_attempt.get(attempt, {}).get(phase)
+    return money_words(amount, cost.currency) if amount else ""

@@ -59,26 +59,29 @@ class InstallationPage:
 
 
 def read_installation_page(console: Console) -> InstallationPage:
-    store, now = console.store, console.now
+    store = console.store
+    now = console.now
     live = store.live_jobs()
-    used, queue = used_resources(live.jobs), queued_jobs(live.jobs, console.limits)
+    used = used_resources(live.jobs)
+    limits = tuple(
+        LimitRow(name, amount_words(used[name]), limit)
+        for name, limit in console.limits.items()
+        if not is_weight(name)
+    )
+    queue = queued_jobs(live.jobs, console.limits)
     queued = {wait.job_id for wait in queue}
     rejections = store.rejections(REJECTIONS_MAX + 1)
     return InstallationPage(
-        console.project,
-        console.version,
-        now,
-        len(live.job_ids),
-        tuple(
-            LimitRow(name, amount_words(used[name]), limit)
-            for name, limit in console.limits.items()
-            if not is_weight(name)
-        ),
-        queue,
-        live.unreadable,
-        store.stockouts(now - STOCKOUT_WINDOW),
-        store.orphans(),
-        rejections[:REJECTIONS_MAX],
-        len(rejections) > REJECTIONS_MAX,
-        tuple(job_id for job_id in store.jobs_with_pending() if job_id not in queued),
+        project=console.project,
+        version=console.version,
+        at=now,
+        live=len(live.job_ids),
+        limits=limits,
+        queue=queue,
+        unreadable=live.unreadable,
+        stockouts=store.stockouts(now - STOCKOUT_WINDOW),
+        orphans=store.orphans(),
+        rejections=rejections[:REJECTIONS_MAX],
+        has_older_rejections=len(rejections) > REJECTIONS_MAX,
+        pending=tuple(job_id for job_id in store.jobs_with_pending() if job_id not in queued),
     )

@@ -59,12 +59,10 @@ class Filters:
         filters = replace(self, **changes)  # type: ignore[arg-type]
         pairs = [("state", state.value) for state in filters.states]
         pairs += [("user", filters.user), ("label", filters.label), ("q", filters.text)]
-        pairs += (
-            [("after", f"{filters.after.created_at.isoformat()}/{filters.after.job_id}")]
-            if filters.after
-            else []
-        )
-        pairs += [("size", str(filters.size))] if filters.size != SIZE else []
+        if filters.after:
+            pairs.append(("after", encode_position(filters.after)))
+        if filters.size != SIZE:
+            pairs.append(("size", str(filters.size)))
         query = urlencode([(name, value) for name, value in pairs if value])
         return f"/jobs?{query}" if query else "/jobs"
 
@@ -96,6 +94,10 @@ def read_filters(args: Mapping[str, list[str]]) -> Filters:
         raise PermanentError(f"size: must be a whole number from 1 to {SIZE_MAX}")
     after = decode_position(last("after")) if last("after") else None
     return Filters(states, last("user"), last("label"), last("q"), after, int(size or SIZE))
+
+
+def encode_position(position: JobPosition) -> str:
+    return f"{position.created_at.isoformat()}/{position.job_id}"
 
 
 def decode_position(text: str) -> JobPosition:

@@ -84,11 +84,14 @@ def read_job_list(console: Console, filters: Filters) -> JobList:
     batch = min(filters.size + 1, BATCH_MAX)
     if filters.needs_scan:
         newest = newest_jobs(console.store)
-        counts, source = newest.counts(filters), newest.jobs_after(filters.after, batch)
+        counts = newest.counts(filters)
+        source = newest.jobs_after(filters.after, batch)
     else:
         counts = StateCounts(console.store.count_by_state(filters.whole_label))
         source = jobs_after(console.store, filters.after, batch)
-    position, matching_jobs, read = filters.after, list[Job](), 0
+    position = filters.after
+    matching_jobs: list[Job] = []
+    read = 0
     for job in islice(source, max(JOBS_READ_MAX, filters.size + 1)):
         read += 1
         position = JobPosition(job.created_at, job.job_id)
@@ -114,14 +117,14 @@ def _job_row(job: Job, now: datetime, wait: Wait | None, prices: PriceList | Unk
     running = (job.ended_at or now) - job.started_at if job.started_at else None
     waited = (job.started_at or job.ended_at or now) - job.created_at
     return JobRow(
-        job,
-        job_kind(job),
-        describe_origin(job),
-        duration_words(max(waited, timedelta())),
-        duration_words(running) if running is not None else "",
-        machine_words(job.placed.plan),
-        situation(job, wait),
-        _cost(job, now, prices),
+        job=job,
+        kind=job_kind(job),
+        origin=describe_origin(job),
+        waited=duration_words(max(waited, timedelta())),
+        ran=duration_words(running) if running is not None else "",
+        machines=machine_words(job.placed.plan),
+        situation=situation(job, wait),
+        cost=_cost(job, now, prices),
     )
 
 

@@ -149,7 +149,8 @@ def read_log_filters(args: Mapping[str, str]) -> LogFilters:
     if filters.task and not _TASK.fullmatch(filters.task):
         raise PermanentError("task: must be a task name, such as worker-replica-0 or service")
     for name in POSITIONS:
-        if value := getattr(filters, name):
+        value = getattr(filters, name)
+        if value:
             parse_position(_PARAMETERS.get(name, name), value)
     return filters
 
@@ -161,7 +162,8 @@ def read_log_page(console: Console, job_id: str, filters: LogFilters) -> LogPage
     """
     job = find_job(console, job_id)
     query = log_query(job, filters)
-    problem, window = "", Window(())
+    problem = ""
+    window = Window(())
     try:
         window = _window(console, query, filters)
     except (PermanentError, TemporaryError) as error:
@@ -169,22 +171,29 @@ def read_log_page(console: Console, job_id: str, filters: LogFilters) -> LogPage
             f"{error}. Reading logs needs the role roles/logging.viewer on the project"
             f" {console.project}."
         )
-    lines = window.lines
-    first, last = (str(position_of(lines[0])), str(position_of(lines[-1]))) if lines else ("", "")
+    older = newer = gap = None
+    follow = filters.follow
     gap_begin = _gap_begin(window, filters)
+    if window.lines:
+        first = str(position_of(window.lines[0]))
+        last = str(position_of(window.lines[-1]))
+        follow = last
+        older = filters.window_query(before=first) if window.has_older else None
+        newer = filters.window_query(start=last) if window.has_newer else None
+        gap = _gap(gap_begin, window, filters) if gap_begin else None
     return LogPage(
-        job,
-        filters,
-        tuple(_line(line) for line in lines),
-        filters.window_query(before=first) if lines and window.has_older else None,
-        filters.window_query(start=last) if lines and window.has_newer else None,
-        filters.window_query(start=filters.start),
-        filters.window_query(follow=last or filters.follow, gap=gap_begin),
-        _gap(gap_begin, window, filters) if gap_begin and lines else None,
-        _tasks(job),
-        0 if job.tuning else len(job.plan.replica_ids),
-        f"{EXPLORER};query={quote(query, safe='')}?project={console.project}",
-        problem,
+        job=job,
+        filters=filters,
+        lines=tuple(_line(line) for line in window.lines),
+        older=older,
+        newer=newer,
+        file=filters.window_query(start=filters.start),
+        update=filters.window_query(follow=follow, gap=gap_begin),
+        gap=gap,
+        tasks=_tasks(job),
+        replicas=0 if job.tuning else len(job.plan.replica_ids),
+        explorer=f"{EXPLORER};query={quote(query, safe='')}?project={console.project}",
+        problem=problem,
     )
 
 
@@ -232,10 +241,13 @@ def log_query(job: Job, filters: LogFilters) -> str:
     """Return the filter in the Logging query language, without the position of the window."""
     begin = job.created_at - timedelta(minutes=1)
     parts = [f'{JOB}="{public_id(job.job_id)}"', f'timestamp>="{begin.isoformat()}"']
-    if trial := trial_number(job.job_id):
+    trial = trial_number(job.job_id)
+    if trial:
         parts.append(f'{TRIAL}="{trial}"')
-    parts += [f'{TASK}="{filters.task}"'] if filters.task else []
-    parts += [f"severity>={filters.severity}"] if filters.severity else []
+    if filters.task:
+        parts.append(f'{TASK}="{filters.task}"')
+    if filters.severity:
+        parts.append(f"severity>={filters.severity}")
     if filters.text:
         text = json.dumps(filters.text, ensure_ascii=False)
         parts.append(f"(jsonPayload.message:{text} OR textPayload:{text})")

@@ -163,7 +163,8 @@ def window_around(read: ReadLog, query: str, time: str) -> Window:
     """Return the lines from a time on, and as many before it: the line of that time is always among
     them.
     """
-    begin, half = parse_time("around", time) - AROUND, LINES_MAX // 2
+    begin = parse_time("around", time) - AROUND
+    half = LINES_MAX // 2
     after, has_newer = _read(read, f'{query} AND timestamp>="{time}"', half)
     earlier = f'{query} AND timestamp>="{begin.isoformat()}" AND timestamp<"{time}"'
     before, _ = _read(read, earlier, half, newest_first=True)
@@ -174,7 +175,9 @@ def entries_from(
     read: ReadLog, query: str, position: LogPosition | None, limit: int
 ) -> Iterator[LogLine]:
     """Yield the first lines from a position on, or all from the beginning, page by page."""
-    text, token, count = f"{query} AND {position.onward}" if position else query, "", 0
+    text = f"{query} AND {position.onward}" if position else query
+    token = ""
+    count = 0
     while True:
         entries, token = read(LogQuery(text, token=token))
         yield from map(parse_entry, entries[: limit - count])
@@ -187,7 +190,8 @@ def _read(
     read: ReadLog, query: str, limit: int, *, newest_first: bool = False
 ) -> tuple[tuple[LogLine, ...], bool]:
     """Return the first lines in this direction, the oldest first, and whether there may be more."""
-    lines, token = list[LogLine](), ""
+    lines: list[LogLine] = []
+    token = ""
     for _ in range(CALLS_MAX):
         entries, token = read(LogQuery(query, newest_first, token, limit))
         lines += map(parse_entry, entries)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -111,7 +110,9 @@ def read_resources_page(console: Console, job_id: str, filters: ResourceFilters)
         )
     replica_id = parse_replica(filters.replica, job) if filters.replica else None
     start, end, period_s = time_range(job, console.clock(), filters.hours)
-    charts, idle, problem = tuple[DrawnChart, ...](), "", ""
+    charts: tuple[DrawnChart, ...] = ()
+    idle = ""
+    problem = ""
     try:
         charts = _charts(
             console, MetricQuery(job_id, Metric.CPU, start, end, filters.replica, period_s)
@@ -179,20 +180,20 @@ def _charts(console: Console, template: MetricQuery) -> tuple[DrawnChart, ...]:
     queries = {metric: _query(template, metric, Reducer.MEAN) for metric in RESOURCES}
     means = read_all(console.metrics, queries.values())
     shown_queries = {metric: query for metric, query in queries.items() if means[query]}
-    bounds = (
-        []
-        if template.replica
-        else [(m, reducer) for m in shown_queries for reducer in (Reducer.MIN, Reducer.MAX)]
-    )
-    answers = {
-        **means,
-        **read_all(console.metrics, (_query(template, m, reducer) for m, reducer in bounds)),
-    }
-    return tuple(
-        draw_chart(NAMES[metric], lines, query.start, query.end, query.period_s, _scale(metric))
-        for metric, query in shown_queries.items()
-        if (lines := _lines(query, answers))
-    )
+    bound_queries: list[MetricQuery] = []
+    if not template.replica:
+        for metric in shown_queries:
+            bound_queries.append(_query(template, metric, Reducer.MIN))
+            bound_queries.append(_query(template, metric, Reducer.MAX))
+    answers = {**means, **read_all(console.metrics, bound_queries)}
+    charts = []
+    for metric, query in shown_queries.items():
+        lines = _lines(query, answers)
+        if lines:
+            name = NAMES[metric]
+            scale = _scale(metric)
+            charts.append(draw_chart(name, lines, query.start, query.end, query.period_s, scale))
+    return tuple(charts)
 
 
 def _scale(metric: Metric) -> Scale:
@@ -201,8 +202,12 @@ def _scale(metric: Metric) -> Scale:
 
 def _query(template: MetricQuery, metric: Metric, reducer: Reducer) -> MetricQuery:
     """Return the query: a line for each role, or for each GPU of one replica."""
-    is_gpu = metric in (Metric.GPU, Metric.GPU_MEMORY)
-    label = Label.TASK_TYPE if not template.replica else Label.GPU if is_gpu else Label.TASK_ID
+    if not template.replica:
+        label = Label.TASK_TYPE
+    elif metric in (Metric.GPU, Metric.GPU_MEMORY):
+        label = Label.GPU
+    else:
+        label = Label.TASK_ID
     return replace(template, metric=metric, reducer=reducer, group_by=(label,))
 
 
@@ -212,16 +217,16 @@ def _lines(query: MetricQuery, answers: Answers) -> list[Line]:
         reducer: _values(answers.get(replace(query, reducer=reducer), ()), label)
         for reducer in Reducer
     }
-    lows, highs = (defaultdict(dict, by_reducer[reducer]) for reducer in (Reducer.MIN, Reducer.MAX))
+    lows = by_reducer[Reducer.MIN]
+    highs = by_reducer[Reducer.MAX]
     return [
-        Line(
-            f"GPU {name}" if label is Label.GPU else name.replace("-", " "),
-            values,
-            lows[name],
-            highs[name],
-        )
-        for name, values in sorted(by_reducer[Reducer.MEAN].items())
+        Line(_line_name(label, name), means, lows.get(name, {}), highs.get(name, {}))
+        for name, means in sorted(by_reducer[Reducer.MEAN].items())
     ]
+
+
+def _line_name(label: Label, value: str) -> str:
+    return f"GPU {value}" if label is Label.GPU else value.replace("-", " ")
 
 
 def _values(all_series: Sequence[MetricSeries], label: Label) -> dict[str, dict[datetime, float]]:
@@ -229,8 +234,9 @@ def _values(all_series: Sequence[MetricSeries], label: Label) -> dict[str, dict[
 
     Labels that no agent writes are left out: a program on a VM can write any.
     """
-    return {
-        name: {point.at: point.value for point in series.points}
-        for series in all_series
-        if _LABEL_VALUE.fullmatch(name := series.labels.get(label, ""))
-    }
+    values: dict[str, dict[datetime, float]] = {}
+    for series in all_series:
+        name = series.labels.get(label, "")
+        if _LABEL_VALUE.fullmatch(name):
+            values[name] = {point.at: point.value for point in series.points}
+    return values

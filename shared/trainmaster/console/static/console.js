@@ -102,7 +102,10 @@ function togglePause() {
 
 document.addEventListener("keydown", onKey);
 document.addEventListener("pointerdown", () => { lastInput = Date.now(); });
-document.addEventListener("visibilitychange", () => schedule(document.visibilityState === "visible" && pollMs() ? 50 : 0));
+document.addEventListener("visibilitychange", () => {
+  const isWatched = document.visibilityState === "visible" && pollMs();
+  schedule(isWatched ? 50 : 0);
+});
 if (pollMs()) {
   show("live");
   schedule(pollMs());

@@ -18,7 +18,9 @@ function readChart(section) {
     rows.set(Date.parse(row.querySelector("time").dateTime), cells);
   }
   const [start, end] = [Date.parse(svg.dataset.start), Date.parse(svg.dataset.end)];
-  return { svg, rows, start, end, name: section.querySelector("h2, h3").textContent, keys: [...section.querySelectorAll(".value")] };
+  const name = section.querySelector("h2, h3").textContent;
+  const keys = [...section.querySelectorAll(".value")];
+  return { svg, rows, start, end, name, keys };
 }
 
 function readCharts() {

@@ -17,9 +17,14 @@ function lineIds() {
   return [...document.querySelectorAll("table.log tbody tr")].map((row) => row.id);
 }
 
+function followWords() {
+  if (isFollowing) return "Following";
+  return unseenLines ? `↓ ${unseenLines}${hasGap ? "+" : ""} new` : "Follow";
+}
+
 function showFollowing() {
   followButton.setAttribute("aria-pressed", String(isFollowing));
-  followButton.textContent = isFollowing ? "Following" : unseenLines ? `↓ ${unseenLines}${hasGap ? "+" : ""} new` : "Follow";
+  followButton.textContent = followWords();
 }
 
 function scrollToEnd() {
