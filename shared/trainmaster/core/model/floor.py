@@ -57,5 +57,5 @@ def raise_to_floor(job: Job, replica: Replica, *, is_member: bool) -> Replica:
             "state": ReplicaState.REPLACING,
             "incarnation": replica.incarnation + (not is_member),
         }
-        changes |= {"hosts_done": (), "quick_failures": 0, "bug": None}
+        changes |= {"hosts_done": (), "quick_failures": 0, "bug": None, "failing": None}
     return replace(replica, vm_generation=job.placement.floor, **changes, **NO_VM)

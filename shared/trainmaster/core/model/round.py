@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from trainmaster.core.model.failure_row import FailureRow
 from trainmaster.core.model.replica_id import ReplicaId
 
 STORED_BEFORE_ROUNDS: Final = 1_000_000
@@ -80,6 +81,8 @@ class Round:
     """While an elastic round is held: when a VM was first refused in that time."""
     grown_at: datetime | None = None
     """When a round last began with a member that the round before it went without."""
+    failing: FailureRow | None = None
+    """Failures in a row, over all attempts; None if the last round did not end by a failure."""
 
     @property
     def ends_job(self) -> bool:

@@ -16,7 +16,7 @@ from trainmaster.core.model.exit_policy import (
     code_of,
 )
 from trainmaster.core.model.gang import is_required
-from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.job import RERUNS_MAX, RESTARTS_MAX, Job, State
 from trainmaster.core.model.members import channel_members, is_ready, members
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.round import Round
@@ -105,6 +105,21 @@ class Case:
         return f" after a pause of {pause_s} s" if pause_s else ""
 
     @property
+    def failures_left(self) -> int | None:
+        """After how many more failures of this replica the job is FAILED at most, if this failure
+        is charged as a restart; None: the budgets do not say, as in a gang, whose members have one
+        each, or for a replica that the job may run without.
+        """
+        has_peers = len(channel_members(self.job.plan)) > 1
+        ends_job = is_required(self.job.plan, self.replica.replica_id)
+        if has_peers or not ends_job or self.policy.window_s is not None:
+            return None
+        reruns_left = RERUNS_MAX - self.job.budgets.reruns_used
+        if self.job.plan.restart_job_on_worker_restart:
+            return reruns_left
+        return RESTARTS_MAX - self.restarts_used + reruns_left * (RESTARTS_MAX + 1)
+
+    @property
     def bug_advice(self) -> str:
         """What to do about failures that look like a bug, with a leading space; empty unless they
         do.
@@ -124,8 +139,8 @@ class Case:
 
     @property
     def outcome(self) -> str:
-        """`worker 1 exited with status 1 (ValueError)`, or in a verdict `Round 8 ended: worker 1
-        failed first: ...`.
+        """`worker 1 exited with status 1: ValueError: ...`, or in a verdict `Round 8 ended: worker
+        1 failed first: ...`.
         """
         if not self.is_verdict:
             return f"{self.who} {messages.exit_outcome(self.event)}"

@@ -226,6 +226,7 @@ def _begin_round(state: State, action: BeginRound, now: datetime) -> Change:
             quick_failures=held.quick_failures + 1 if action.is_quick_failure else 0,
             stalls=held.stalls + action.is_stall,
             bug=action.bug,
+            failing=action.failing,
         )
         if action.charge is not Budget.FREE or action.is_reboot:
             decider = charged(job, find_replica(state, action.replica), action, now)
@@ -306,7 +307,12 @@ def _first_round(job: Job, action: RerunJob, now: datetime) -> Round:
         return job.round
     quick_failures = job.round.quick_failures + 1 if action.quick_failure else 0
     return Round(
-        1, is_held=True, began_at=job.round.began_at, ordered_at=now, quick_failures=quick_failures
+        1,
+        is_held=True,
+        began_at=job.round.began_at,
+        ordered_at=now,
+        quick_failures=quick_failures,
+        failing=action.failing,
     )
 
 
@@ -331,6 +337,7 @@ def _next_attempt(
         vm_generation=moved_to or replica.vm_generation + is_vm_gone,
         **(NO_VM if is_vm_gone or moved_to else _same_vm(replica, instance_id)),
         quick_failures=replica.quick_failures + 1 if replica.key == action.quick_failure else 0,
+        failing=action.failing if replica.key == action.reporter else None,
         vms_lost=replica.vms_lost + (is_lost and action.is_vm_taken),
         early_losses=0 if ends_series else replica.early_losses + is_early,
         early_losses_in_zone=0
