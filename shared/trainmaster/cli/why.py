@@ -14,7 +14,7 @@ from trainmaster.cli.installation import open_store
 from trainmaster.cli.job_output import find_job
 from trainmaster.cli.metrics import read_metrics
 from trainmaster.cli.options import JobId, parse_replica
-from trainmaster.cli.output import say
+from trainmaster.cli.output import say, warn
 from trainmaster.core.decisions import Rule
 from trainmaster.core.ledger import LedgerEntry, fold
 from trainmaster.core.model.job import JobState, State
@@ -32,6 +32,7 @@ from trainmaster.core.rules.messages import summary
 from trainmaster.core.transitions.change import Effect
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec import InvalidJob, parse_document, read_exit_policy
+from trainmaster.presentation.failing import failing_of, with_failures
 from trainmaster.presentation.progress import read_progress
 from trainmaster.presentation.reasons import advice
 from trainmaster.settings import settings
@@ -69,15 +70,19 @@ def why(
         if state.job.error_message
         else ""
     )
+    now = datetime.now(UTC)
+    replicas = [entry for entry in state.replicas if replica_id in (None, entry.replica_id)]
+    failing = failing_of(state.job, replicas, now)
     say(f"Now: {state.job.state}.{whole}")
+    if failing:
+        warn(f"{failing.words[0].upper()}{failing.words[1:]}.")
     if state.job.state is JobState.RUNNING and (
         progress := read_metrics(read_progress, state.job, "how far the job is")
     ):
-        say(f"Progress: {progress.words(datetime.now(UTC))}.")
-    replicas = [entry for entry in state.replicas if replica_id in (None, entry.replica_id)]
+        say(f"Progress: {progress.words(now)}.")
     limits = settings().limits if state.job.state is JobState.QUEUED else {}
     wait = wait_of_job(state.job, store.queue, limits)
-    for sentence in next_steps(state.job, replicas, ledger, wait):
+    for sentence in with_failures(failing, next_steps(state.job, replicas, ledger, wait)):
         say(f"Next: {sentence}")
     if pending := store.pending_keys(job_id):
         say(

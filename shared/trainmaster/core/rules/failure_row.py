@@ -137,20 +137,26 @@ def _is_over(row: FailureRow, runs_since: datetime | None, now: datetime) -> boo
 
 
 def failing_words(row: FailureRow) -> str:
-    """Return the row in one clause: `failing: 6 in a row, last ValueError: ... (train.py:18)`."""
+    """Return the row as a clause: `failing: 6 in a row, last ValueError: ... (train.py:18)`."""
     return f"failing: {row.failures} in a row, last {row.last}"
 
 
 def following_words(job: Job, row: FailureRow) -> str:
-    """Return what follows, as a sentence: the last decision, and when the job ends."""
-    words = row.next_step
-    if row.failures_left is not None:
-        count = f"{row.failures_left} more failure{'s' if row.failures_left > 1 else ''}"
-        words += f"; FAILED after at most {count}"
-        if row.failures > 1:
-            pace = (row.at - row.since) / (row.failures - 1)
-            words += f", at about {row.at + pace * row.failures_left:%H:%M} at this pace"
-    elif job.started_at is not None:
+    """Return what follows, as sentences: what the last decision did, and when the job ends."""
+    ending = ending_words(row)
+    if row.failures_left is None and job.started_at is not None:
         limit_at = job.started_at + timedelta(seconds=job.plan.max_running_s)
-        words += f"; its maxRunningTime ends it at {limit_at:%Y-%m-%d %H:%M}"
-    return f"{words[0].upper()}{words[1:]}."
+        ending = f"Its maxRunningTime ends the job at {limit_at:%Y-%m-%d %H:%M}."
+    return f"{row.next_step[0].upper()}{row.next_step[1:]}. {ending}"
+
+
+def ending_words(row: FailureRow) -> str:
+    """Return how long the job may go on failing, as a sentence."""
+    if row.failures_left is None:
+        return "It is restarted while its budgets last."
+    failures = "failure" if row.failures_left == 1 else "failures"
+    words = f"The job is FAILED after at most {row.failures_left} more {failures}"
+    if row.failures > 1:
+        pace = (row.at - row.since) / (row.failures - 1)
+        words += f", at about {row.at + pace * row.failures_left:%H:%M} at this pace"
+    return f"{words}."

@@ -97,8 +97,8 @@ def test_second_failure_is_shown_with_its_words_and_what_follows() -> None:
     assert row is not None
     assert failing_words(row) == f"failing: 2 in a row, last {WORDS}"
     assert following_words(state.job, row) == (
-        "Restart 2 of 5 after a pause of 1 s; FAILED after at most 22 more failures, at about"
-        " 03:24 at this pace."
+        "Restart 2 of 5 after a pause of 1 s. The job is FAILED after at most 22 more failures, at"
+        " about 03:24 at this pace."
     )
 
 
@@ -193,7 +193,7 @@ def test_round_has_the_row_of_a_gang_over_all_its_members() -> None:
     assert shown is not None
     assert shown.failures_left is None, "each member has a budget of its own"
     assert following_words(state.job, shown) == (
-        "Restart 1 of 5 of worker 1 after a pause of 1 s; its maxRunningTime ends it at"
+        "Restart 1 of 5 of worker 1 after a pause of 1 s. Its maxRunningTime ends the job at"
         " 2026-11-21 04:00."
     )
 
