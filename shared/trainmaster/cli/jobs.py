@@ -41,7 +41,7 @@ from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
 from trainmaster.ports import JobFilter, JobPosition, Store
 from trainmaster.presentation.comparison import chosen_ids, facts, side_by_side, spec_differences
-from trainmaster.presentation.failing import Failing, failing_jobs, failing_of
+from trainmaster.presentation.failing import Failing, failing_jobs, failing_of, with_failing
 from trainmaster.presentation.job_view import console_link, display_name, job_view, timestamp
 from trainmaster.presentation.machine_time import final_sentence, report_lines, report_view
 from trainmaster.presentation.ml_units import Usage, usage
@@ -112,7 +112,9 @@ def list_jobs(
         columns.append(ATTENTION)
         for job, row in zip(jobs, rows, strict=True):
             row.append(failing[job.job_id].words if job.job_id in failing else "")
-    print_result(form, [_listed(job, failing.get(job.job_id)) for job in jobs], columns, rows)
+    project = settings().project
+    views = [with_failing(job_view(job, project=project), failing.get(job.job_id)) for job in jobs]
+    print_result(form, views, columns, rows)
     if has_more:
         complain(
             f"There are more jobs: add `--after {jobs[-1].job_id}` for the next ones, or `--limit`."
@@ -263,19 +265,12 @@ def job_filter(state: ByState, user: ByUser, mine: bool, label: ByLabel) -> JobF
     return JobFilter(tuple(state or ()), by, tuple(Label(key, value) for key, _, value in labels))
 
 
-def _listed(job: Job, failing: Failing | None) -> dict[str, Any]:
-    view = job_view(job, project=settings().project)
-    if failing is not None:
-        view[EXTENSION]["failing"] = failing.view()
-    return view
-
-
 def _view(
     state: State, report: CostReport | None, failing: Failing | None = None
 ) -> dict[str, Any]:
-    view = job_view(state.job, state.replicas, settings().project, _usage_of(state.job))
-    if failing is not None:
-        view[EXTENSION]["failing"] = failing.view()
+    used = _usage_of(state.job)
+    view = job_view(state.job, state.replicas, settings().project, used)
+    view = with_failing(view, failing)
     if report is not None:
         view[EXTENSION] |= report_view(report)
     if link := console_link(settings().console_address, state.job.job_id):

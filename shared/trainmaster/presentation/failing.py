@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from trainmaster.core.model.failure_row import FailureRow
 from trainmaster.core.model.job import Job, JobState
@@ -13,8 +12,9 @@ from trainmaster.core.model.members import is_member
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.reporting.explain import EVERY_REPLICA_RUNS
 from trainmaster.core.rules.failure_row import current_row, failing_words, following_words
+from trainmaster.jobspec.reading.document_kinds import EXTENSION
 from trainmaster.ports.store import JobQueries
-from trainmaster.presentation.job_view import timestamp
+from trainmaster.presentation.job_view import View, timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class Failing:
     next_step: str
     """What follows, and when the job ends at the latest, as a sentence."""
 
-    def view(self) -> dict[str, Any]:
+    def view(self) -> View:
         """Return the row as JSON."""
-        view: dict[str, Any] = {
+        view: View = {
             "failures": self.row.failures,
             "lastFailure": self.row.last,
             "since": timestamp(self.row.since),
@@ -52,6 +52,13 @@ def failing_of(job: Job, replicas: Iterable[Replica], now: datetime) -> Failing 
     return Failing(row, failing_words(row), following_words(job, row))
 
 
+def with_failing(view: View, failing: Failing | None) -> View:
+    """Return the view of a job (`job_view`), with its row of failures if it keeps failing."""
+    if failing is None:
+        return view
+    return {**view, EXTENSION: {**view[EXTENSION], "failing": failing.view()}}
+
+
 def with_failures(failing: Failing | None, next_steps: Sequence[str]) -> tuple[str, ...]:
     """Return the next steps of a job (`core.reporting.explain`) after what follows its failures.
 
@@ -68,7 +75,8 @@ def failing_jobs(store: JobQueries, jobs: Sequence[Job], now: datetime) -> dict[
     The document of a gang has the row. For other jobs, one query reads the replicas that fail;
     without such jobs, nothing is read.
     """
-    replicas = store.failing_replicas([job for job in jobs if _has_replicas_judged_alone(job)])
+    asked = [job for job in jobs if _has_replicas_judged_alone(job)]
+    replicas = store.failing_replicas(asked) if asked else {}
     rows = {job.job_id: failing_of(job, replicas.get(job.job_id, ()), now) for job in jobs}
     return {job_id: failing for job_id, failing in rows.items() if failing is not None}
 
