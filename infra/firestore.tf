@@ -108,6 +108,20 @@ resource "google_firestore_field" "pending" {
   }
 }
 
+# Lists of jobs query the replicas of many jobs for those that keep failing.
+resource "google_firestore_field" "failing" {
+  database   = google_firestore_database.this.name
+  collection = "replicas"
+  field      = "failing_in"
+
+  index_config {
+    indexes {
+      order       = "ASCENDING"
+      query_scope = "COLLECTION_GROUP"
+    }
+  }
+}
+
 # Fields that no query filters by: long texts, whose indexes would cost more than the documents, and a time that only grows.
 resource "google_firestore_field" "unindexed" {
   for_each = {
@@ -117,6 +131,7 @@ resource "google_firestore_field" "unindexed" {
     event    = { collection = "ledger", field = "event" }
     decision = { collection = "ledger", field = "decision" }
     order    = { collection = "ledger", field = "committed_at" }
+    failing  = { collection = "replicas", field = "failing" }
   }
   database   = google_firestore_database.this.name
   collection = each.value.collection

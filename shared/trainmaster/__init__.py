@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from trainmaster.client.client import Client
-    from trainmaster.client.explanation import Decision, Explanation
+    from trainmaster.client.explanation import Decision, Explanation, Failing
     from trainmaster.client.job import Job, JobFailedError, Trial
     from trainmaster.errors import InvalidJobError, PermanentError, TemporaryError
 
@@ -23,6 +23,7 @@ __all__ = [
     "Client",
     "Decision",
     "Explanation",
+    "Failing",
     "InvalidJobError",
     "Job",
     "JobFailedError",
@@ -35,6 +36,7 @@ _MODULES: Final = {
     "Client": "client.client",
     "Decision": "client.explanation",
     "Explanation": "client.explanation",
+    "Failing": "client.explanation",
     "InvalidJobError": "errors",
     "Job": "client.job",
     "JobFailedError": "client.job",

@@ -74,6 +74,7 @@ CALLS: Final[dict[str, Callable[[FirestoreStore, World], object]]] = {
     "recent_jobs": lambda store, world: [
         store.recent_jobs(5, JobPosition(NOW, world.job_id), only) for only in LISTS
     ],
+    "failing_replicas": lambda store, world: store.failing_replicas([world.job]),
     "count_by_state": lambda store, world: (
         store.count_by_state(),
         store.count_by_state(Label("team", "vision")),

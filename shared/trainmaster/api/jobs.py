@@ -111,7 +111,8 @@ def explain_job(job: Job, service: Service) -> Json:
     loaded = store.load_attempt(job.job_id)
     wait = wait_of_job(job, store.queue, service.deps.limits)
     state = loaded.state if loaded else State(job)
-    return explanation(state, store.ledger(job.job_id), store.pending_keys(job.job_id), wait)
+    pending, now = store.pending_keys(job.job_id), service.now()
+    return explanation(state, store.ledger(job.job_id), pending, now, wait)
 
 
 def cancel(call: Call, service: Service) -> Json:

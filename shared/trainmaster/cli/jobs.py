@@ -21,7 +21,16 @@ from trainmaster.cli.job_output import (
 from trainmaster.cli.lazy import LazyGroup
 from trainmaster.cli.metrics import read_metrics
 from trainmaster.cli.options import JobId, OutputFormat, complete_job_id, given
-from trainmaster.cli.output import Format, complain, print_json, print_result, print_table, say
+from trainmaster.cli.output import (
+    ATTENTION,
+    Format,
+    complain,
+    print_json,
+    print_result,
+    print_table,
+    say,
+    warn,
+)
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job, JobState, Label, State
 from trainmaster.core.model.label_rules import is_legal_job_label
@@ -32,6 +41,7 @@ from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
 from trainmaster.ports import JobFilter, JobPosition, Store
 from trainmaster.presentation.comparison import chosen_ids, facts, side_by_side, spec_differences
+from trainmaster.presentation.failing import Failing, failing_jobs, failing_of, with_failing
 from trainmaster.presentation.job_view import console_link, display_name, job_view, timestamp
 from trainmaster.presentation.machine_time import final_sentence, report_lines, report_view
 from trainmaster.presentation.ml_units import Usage, usage
@@ -94,15 +104,19 @@ def list_jobs(
     jobs = store.recent_jobs(limit + 1, position, only)
     has_more = len(jobs) > limit
     jobs = jobs[:limit]
-    print_result(
-        form,
-        (job_view(job, project=settings().project) for job in jobs),
-        ["job_id", "name", "status", "created", "user"],
-        [
-            [job.job_id, display_name(job), job.state, timestamp(job.created_at), owner(job).words]
-            for job in jobs
-        ],
-    )
+    failing = failing_jobs(store, jobs, datetime.now(UTC))
+    columns = ["job_id", "name", "status", "created", "user"]
+    rows = [
+        [job.job_id, display_name(job), job.state, timestamp(job.created_at), owner(job).words]
+        for job in jobs
+    ]
+    if failing:  # otherwise the column would be empty
+        columns.append(ATTENTION)
+        for job, row in zip(jobs, rows, strict=True):
+            row.append(failing[job.job_id].words if job.job_id in failing else "")
+    project = settings().project
+    views = [with_failing(job_view(job, project=project), failing.get(job.job_id)) for job in jobs]
+    print_result(form, views, columns, rows)
     if has_more:
         complain(
             f"There are more jobs: add `--after {jobs[-1].job_id}` for the next ones, or `--limit`."
@@ -124,7 +138,8 @@ def describe(
     store = open_store()
     state = find_job(store, job_id)
     report = read_report(store.ledger(job_id))
-    view = _view(state, report)
+    failing = failing_of(state.job, state.replicas, datetime.now(UTC))
+    view = _view(state, report, failing)
     progress = None
     if state.job.started_at:
         progress = read_metrics(read_progress, state.job, "how far the job is")
@@ -138,6 +153,9 @@ def describe(
         return
     extension = view.pop(EXTENSION)
     print_summary(state.job, view, extension, _usage_of(state.job).words)
+    if failing:
+        warn(failing.words)
+        say(f"next: {failing.next_step}")
     if progress:
         say(f"progress: {progress.words(datetime.now(UTC))}")
     _print_report(report)
@@ -257,8 +275,12 @@ def job_filter(state: ByState, user: ByUser, mine: bool, label: ByLabel) -> JobF
     return JobFilter(tuple(state or ()), by, tuple(Label(key, value) for key, _, value in labels))
 
 
-def _view(state: State, report: CostReport | None) -> dict[str, Any]:
-    view = job_view(state.job, state.replicas, settings().project, _usage_of(state.job))
+def _view(
+    state: State, report: CostReport | None, failing: Failing | None = None
+) -> dict[str, Any]:
+    used = _usage_of(state.job)
+    view = job_view(state.job, state.replicas, settings().project, used)
+    view = with_failing(view, failing)
     if report is not None:
         view[EXTENSION] |= report_view(report)
     link = console_link(settings().console_address, state.job.job_id)

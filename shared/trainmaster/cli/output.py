@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import TYPE_CHECKING, Final, Literal, TextIO
 
 from trainmaster.presentation.printable import make_visible, printable
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
+
+
+ATTENTION: Final = "failing"
+"""Column of tables whose texts need attention: they are yellow at a terminal."""
 
 
 class Format(StrEnum):
@@ -33,6 +38,16 @@ def replica_state_word(state: str, *, job_has_ended: bool) -> str:
 def say(line: str) -> None:
     """Print a line of the result to standard output."""
     print(_safe(line, sys.stdout), flush=True)  # noqa: T201 - the command line prints here
+
+
+def warn(line: str) -> None:
+    """Print a line of the result that needs attention: in yellow at a terminal."""
+    if sys.stdout.isatty() and "NO_COLOR" not in os.environ:
+        from rich.console import Console
+
+        Console(highlight=False, soft_wrap=True).print(literal_text(line), style="yellow")
+    else:
+        say(line)
 
 
 def complain(line: str) -> None:
@@ -90,7 +105,9 @@ def fitted_table(
     table = Table(box=None, pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
         justify: Literal["left", "right"] = "right" if of_numbers and number else "left"
-        table.add_column(literal_text(column.upper()), justify=justify, overflow="fold")
+        style = "yellow" if column == ATTENTION else ""
+        header = literal_text(column.upper())
+        table.add_column(header, justify=justify, overflow="fold", style=style)
     for row in rows:
         table.add_row(*map(literal_text, row))
     return table

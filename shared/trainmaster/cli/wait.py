@@ -17,6 +17,7 @@ from trainmaster.core.model.members import state_word
 from trainmaster.core.model.tuning import Trial, Tuning
 from trainmaster.errors import TemporaryError
 from trainmaster.ports import Store
+from trainmaster.presentation.failing import failing_of
 from trainmaster.presentation.ml_units import usage
 from trainmaster.presentation.price import Price
 from trainmaster.presentation.progress import Progress, read_progress
@@ -104,6 +105,7 @@ class _LineDisplay:
 
     def __init__(self) -> None:
         self._progress = ""
+        self._failing = ""
         self._job_state = ""
         self._shown: dict[str, str] = {}
         """By replica or trial, its line that was printed last."""
@@ -122,6 +124,11 @@ class _LineDisplay:
                 if replica.incarnation > 1:
                     word += f" (incarnation {replica.incarnation})"
                 self._show_change(replica.key, f"{replica.replica_id.words}: {word}")
+        failing = failing_of(state.job, state.replicas, datetime.now(UTC))
+        words = f"{failing.words}. {failing.next_step}" if failing else ""
+        if words and words != self._failing:
+            complain(f"  {words}")
+        self._failing = words
         known = progress.partition(";")[0]  # without its age
         if known and known != self._progress:
             self._progress = known
@@ -159,6 +166,8 @@ def job_table(
     else:
         columns, rows = _replica_table(state)
     lines = [literal_text(progress)] if progress else []
+    if failing := failing_of(job, state.replicas, now):
+        lines.append(Text(f"{failing.words}. {failing.next_step}", style="yellow"))
     return Group(Text(title, style="bold"), *lines, fitted_table(columns, rows))
 
 

@@ -13,11 +13,11 @@ from trainmaster.cli.installation import open_store
 from trainmaster.cli.job_output import find_job
 from trainmaster.cli.metrics import read_metrics
 from trainmaster.cli.options import JobId, parse_replica
-from trainmaster.cli.output import say
+from trainmaster.cli.output import say, warn
 from trainmaster.core.decisions import Rule
 from trainmaster.core.ledger import LedgerEntry, fold
 from trainmaster.core.model.job import JobState, State
-from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.replica import Replica
 from trainmaster.core.reporting.explain import (
     budget_changes,
     differences,
@@ -33,6 +33,7 @@ from trainmaster.core.transitions.change import Effect
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec import InvalidJob, parse_document, read_exit_policy
 from trainmaster.ports import Store
+from trainmaster.presentation.failing import Failing, failing_of, with_failures
 from trainmaster.presentation.progress import read_progress
 from trainmaster.presentation.reasons import advice
 from trainmaster.settings import settings
@@ -65,29 +66,37 @@ def why(
             say(f"            {omitted} similar capacity errors are omitted (--all shows them)")
         _print_entry(entry, with_rules_passed_over=everything)
     say("")
-    now = f"Now: {state.job.state}."
+    now = datetime.now(UTC)
+    replicas = [entry for entry in state.replicas if replica_id in (None, entry.replica_id)]
+    failing = failing_of(state.job, replicas, now)
+    state_words = f"Now: {state.job.state}."
     if state.job.error_message:
-        now += f" `trainmaster jobs describe {job_id}` shows its error message."
-    say(now)
+        state_words += f" `trainmaster jobs describe {job_id}` shows its error message."
+    say(state_words)
+    if failing:
+        warn(f"{failing.words[0].upper()}{failing.words[1:]}.")
     progress = None
     if state.job.state is JobState.RUNNING:
         progress = read_metrics(read_progress, state.job, "how far the job is")
     if progress:
-        say(f"Progress: {progress.words(datetime.now(UTC))}.")
-    _print_next_steps(store, state, replica_id, ledger)
+        say(f"Progress: {progress.words(now)}.")
+    _print_next_steps(store, state, replicas, ledger, failing)
     final = final_entry(state.job, ledger) if state.job.error_message else None
     if final:
         say(f"What to do: {advice(final.decision.reason)}")
 
 
 def _print_next_steps(
-    store: Store, state: State, replica_id: ReplicaId | None, ledger: Sequence[LedgerEntry]
+    store: Store,
+    state: State,
+    replicas: Sequence[Replica],
+    ledger: Sequence[LedgerEntry],
+    failing: Failing | None,
 ) -> None:
-    """Print what the job waits for. `replica_id`: only of this replica."""
-    replicas = [entry for entry in state.replicas if replica_id in (None, entry.replica_id)]
+    """Print what the job waits for. `replicas`: those to look at."""
     limits = settings().limits if state.job.state is JobState.QUEUED else {}
     wait = wait_of_job(state.job, store.queue, limits)
-    for sentence in next_steps(state.job, replicas, ledger, wait):
+    for sentence in with_failures(failing, next_steps(state.job, replicas, ledger, wait)):
         say(f"Next: {sentence}")
     pending = store.pending_keys(state.job.job_id)
     if pending:

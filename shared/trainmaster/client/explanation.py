@@ -24,6 +24,19 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class Failing:
+    """Failures in a row of a job that runs, from the second one."""
+
+    failures: int
+    last_failure: str
+    """The last failure in one line: `FileNotFoundError: ... (train.py:18)`."""
+    since: datetime
+    """When the first failure was decided about."""
+    failures_left: int | None
+    """After how many more failures the job is FAILED, at most; None: unknown."""
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """What `trainmaster why` prints, as values."""
 
@@ -33,6 +46,8 @@ class Explanation:
     """In the order in which they were made, without ignored events."""
     next_steps: tuple[str, ...]
     """One sentence for each thing that the job waits for; empty: it has ended."""
+    failing: Failing | None = None
+    """Set if the job keeps failing."""
 
     def __str__(self) -> str:
         lines = [
@@ -40,6 +55,9 @@ class Explanation:
             for decision in self.decisions
         ]
         lines.append(f"Now: {self.state}.")
+        if self.failing is not None:
+            row = self.failing
+            lines.append(f"Failing: {row.failures} in a row, last {row.last_failure}.")
         lines += [f"Next: {step}" for step in self.next_steps]
         return "\n".join(lines)
 
@@ -54,6 +72,16 @@ def explanation_of(document: Mapping[str, Any]) -> Explanation:
         document["state"],
         tuple(map(_decision, document["decisions"])),
         tuple(document["nextSteps"]),
+        _failing(document["failing"]) if "failing" in document else None,
+    )
+
+
+def _failing(document: Mapping[str, Any]) -> Failing:
+    return Failing(
+        document["failures"],
+        document["lastFailure"],
+        datetime.fromisoformat(document["since"]),
+        document.get("failuresLeft"),
     )
 
 

@@ -34,6 +34,7 @@ from trainmaster.console.rendering import ASSETS, STATIC, console_of_app, render
 from trainmaster.console.tuning_brush import read_brushes, selected_trials
 from trainmaster.console.tuning_order import read_order, sorted_trials
 from trainmaster.core.model.job import tuning_of
+from trainmaster.presentation.failing import failing_of, with_failing
 from trainmaster.presentation.job_view import job_view
 from trainmaster.presentation.reasons import reasons_by_topic, without_links
 
@@ -88,7 +89,10 @@ def jobs_json() -> dict[str, Any]:
     console = console_of_app()
     page = read_job_list(console, _job_filters())
     return {
-        "jobs": [job_view(row.job, project=console.project) for row in page.rows],
+        "jobs": [
+            with_failing(job_view(row.job, project=console.project), row.failing)
+            for row in page.rows
+        ],
         "nextPage": page.next_page,
         "total": page.total,
         "states": page.counts.by_state,
@@ -149,7 +153,9 @@ def job_json(job_id: str) -> dict[str, Any]:
     console = console_of_app()
     found = find_job(console, job_id)
     loaded = console.store.load_attempt(job_id)
-    return job_view(found, loaded.state.replicas if loaded else (), console.project)
+    replicas = loaded.state.replicas if loaded else ()
+    failing = failing_of(found, replicas, console.now)
+    return with_failing(job_view(found, replicas, console.project), failing)
 
 
 @routes.get("/jobs/<job_id>/logs")

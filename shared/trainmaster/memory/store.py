@@ -9,6 +9,7 @@ from datetime import datetime
 
 from trainmaster.core.events import End
 from trainmaster.core.ledger import LedgerEntry, ends_of
+from trainmaster.core.model.floor import is_below_floor
 from trainmaster.core.model.job import Job, JobState, Label, State
 from trainmaster.core.model.members import recall
 from trainmaster.core.model.replica import Replica, ReplicaState
@@ -217,6 +218,20 @@ class MemoryStore(Incidents, Leases):
             jobs = [job for job in jobs if only.matches(job)]
         return tuple(jobs[:limit])
 
+    def failing_replicas(self, jobs: Sequence[Job]) -> dict[str, tuple[Replica, ...]]:
+        with self._lock:
+            found = {}
+            for job in jobs:
+                stored = self._jobs.get(job.job_id)
+                replicas = tuple(
+                    replica
+                    for replica in (stored.replicas.values() if stored else ())
+                    if _is_failing(job, replica)
+                )
+                if replicas:
+                    found[job.job_id] = replicas
+        return found
+
     def count_by_state(self, label: Label | None = None) -> dict[JobState, int]:
         with self._lock:
             jobs = [stored.job for stored in self._jobs.values()]
@@ -267,6 +282,11 @@ def _position(job: Job) -> tuple[datetime, str]:
 def _loaded(state: State) -> Loaded:
     tokens: dict[str, object] = {replica.key: replica.version for replica in state.replicas}
     return Loaded(recall(state), {JOB: state.job.version, **tokens})
+
+
+def _is_failing(job: Job, replica: Replica) -> bool:
+    is_current = replica.attempt == job.attempt and not is_below_floor(job, replica)
+    return is_current and replica.failing is not None and replica.failing.is_shown
 
 
 def _has_vm(job: Job, name: str) -> bool:

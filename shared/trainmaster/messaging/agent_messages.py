@@ -39,6 +39,7 @@ from trainmaster.core.model.vm import LossCause
 from trainmaster.messaging.decoding import MessageModel, decode_json
 
 TAIL_LENGTH_MAX: Final = 4096
+STDERR_LINE_LENGTH_MAX: Final = 256
 STEP_MAX: Final = 2**53
 """Largest training step of a metric, as in the agent.
 
@@ -187,6 +188,7 @@ class ExitModel(MessageModel):
     tail: str = ""
     ran_s: Annotated[float, Field(strict=False, ge=0, le=RAN_S_MAX)] | None = None
     metric: MetricModel | None = None
+    stderr_line: str = ""
 
     @field_validator("metric", mode="wrap")
     @classmethod
@@ -224,6 +226,7 @@ class ExitModel(MessageModel):
             tail=self.tail[-TAIL_LENGTH_MAX:],
             measurement=self.metric.measurement() if self.metric else None,
             ran_s=self.ran_s,
+            stderr_line=_in_one_line(self.stderr_line)[:STDERR_LINE_LENGTH_MAX],
         )
 
 

@@ -10,7 +10,7 @@ from trainmaster.core.events import End
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.capacity import Outcome
 from trainmaster.core.model.job import Job, JobState, Label
-from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.rules.admission_queue import AdmissionQueue
 from trainmaster.core.transitions.change import Change
 from trainmaster.ports.store_values import (
@@ -29,6 +29,10 @@ COMMIT_MAX: Final = timedelta(minutes=2)
 """Longest time that is assumed between the report of a loss and its commit."""
 LOSSES_READ: Final = 50
 """Losses that are compared with the beginning of a round, at most."""
+FAILING_READ: Final = 1000
+"""Failing replicas that one query returns, at most."""
+FAILING_JOBS: Final = 30
+"""Jobs of one query for failing replicas. Source: Firestore, the limit of the operator `in`."""
 
 
 class States(Protocol):
@@ -198,6 +202,15 @@ class JobQueries(Protocol):
         With `after`, return those that follow that position. The position may be that of a job that
         does not exist. `only`: those that match; None: all, also trials and deleted jobs. Fewer
         than `limit`: there are no others.
+        """
+        ...
+
+    def failing_replicas(self, jobs: Sequence[Job]) -> Mapping[str, tuple[Replica, ...]]:
+        """Return the replicas of the current attempts of these jobs that have failed several times
+        in a row (`FailureRow.is_shown`), by job id.
+
+        Jobs that have none are left out. At most the first `FAILING_READ` of `FAILING_JOBS` jobs
+        are read: one query for so many jobs, which reads nothing else.
         """
         ...
 

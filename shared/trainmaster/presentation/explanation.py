@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from trainmaster.core.ledger import LedgerEntry
@@ -15,13 +16,18 @@ from trainmaster.core.reporting.explain import (
     replica_of,
 )
 from trainmaster.core.rules.admission_queue import Wait
+from trainmaster.presentation.failing import failing_of, with_failures
 from trainmaster.presentation.job_view import timestamp
 
 Json = dict[str, Any]
 
 
 def explanation(
-    state: State, entries: Sequence[LedgerEntry], pending: Sequence[str], wait: Wait | None = None
+    state: State,
+    entries: Sequence[LedgerEntry],
+    pending: Sequence[str],
+    now: datetime,
+    wait: Wait | None = None,
 ) -> Json:
     """Return the explanation of a job.
 
@@ -31,10 +37,13 @@ def explanation(
     `trainmaster why` leaves them out.
     """
     condensed = condense(one_per_round(entries))
+    failing = failing_of(state.job, state.replicas, now)
+    steps = next_steps(state.job, state.replicas, entries, wait)
     return {
         "state": state.job.state.value,
+        **({"failing": failing.view()} if failing else {}),
         "decisions": [_decision(entry, omitted) for entry, omitted in condensed],
-        "nextSteps": list(next_steps(state.job, state.replicas, entries, wait)),
+        "nextSteps": list(with_failures(failing, steps)),
         "unconfirmedEffects": list(pending),
     }
 

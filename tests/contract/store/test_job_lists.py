@@ -6,12 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from tests.contract.store.building import submit
+from tests.contract.store.building import must, submit
 from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, a_job, at
-from trainmaster.core.model.job import JobState, Label
+from trainmaster.core.actions import Ignore
+from trainmaster.core.decisions import Decision, Reason, Rule
+from trainmaster.core.events import CancelRequested
+from trainmaster.core.ledger import LedgerEntry, counters
+from trainmaster.core.model.failure_row import FailureRow
+from trainmaster.core.model.job import Job, JobState, Label
+from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.tuning import TrialOf
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster.ports import JobFilter, JobPosition, Store
+from trainmaster.core.transitions.change import Change
+from trainmaster.ports import JobFilter, JobPosition, Loaded, Store
 
 
 def test_live_jobs_have_not_ended_and_recent_jobs_are_newest_first(store: Store) -> None:
@@ -186,3 +193,47 @@ def test_job_of_vm_is_none_for_a_foreign_vm(store: Store) -> None:
         "",
     ):
         assert store.job_of_vm(name) is None, name
+
+
+ROW = FailureRow(2, "ValueError: bad (train.py:18)", "signature", at(0), at(50))
+
+
+def test_failing_replicas_are_those_of_the_jobs_and_their_current_attempts(store: Store) -> None:
+    """Forty jobs, because one query of Firestore has a limit of thirty."""
+    jobs = [submit_failing(store, number) for number in range(40)]
+    quiet = submit_failing(store, 40, replace(ROW, failures=1))
+    assert store.failing_replicas([]) == {}
+    found = store.failing_replicas([*jobs[:35], quiet])
+    assert sorted(found) == sorted(job.job_id for job in jobs[:35])
+    for replicas in found.values():
+        assert [(one.replica_id, one.failing) for one in replicas] == [(WORKER_0, ROW)]
+    assert store.failing_replicas([replace(jobs[0], attempt=2)]) == {}
+    moved = replace(jobs[0], placement=replace(jobs[0].placement, floor=9))
+    assert store.failing_replicas([moved]) == {}, "the next VM of the replica begins anew"
+
+
+def test_replica_is_not_failing_after_its_row_has_ended(store: Store) -> None:
+    job = submit_failing(store, 0)
+    loaded = must(store.load(job.job_id, "1-worker-0"))
+    (replica,) = loaded.state.replicas
+    write_replica(store, loaded, replace(replica, failing=None), "second")
+    assert store.failing_replicas([job]) == {}
+
+
+def submit_failing(store: Store, number: int, row: FailureRow = ROW) -> Job:
+    """Store a job whose worker 0 has this row of failures."""
+    job = submit(store, a_job(JobState.RUNNING, job_id=f"failing_{number}"))
+    loaded = must(store.load(job.job_id, "1-worker-0"))
+    (replica,) = loaded.state.replicas
+    write_replica(store, loaded, replace(replica, failing=row), "first")
+    return job
+
+
+def write_replica(store: Store, loaded: Loaded, replica: Replica, key: str) -> None:
+    decision = Decision(Rule.STALE, Reason.NOTHING_TO_DO, "text", Ignore())
+    event = CancelRequested(loaded.state.job.job_id, key, at(100))
+    counted = counters(loaded.state, replica.key)
+    state = loaded.state.job.state
+    entry = LedgerEntry(event.job_id, key, at(100), event, decision, counted, counted, state)
+    written = replace(replica, version=replica.version + 1)
+    store.commit(loaded, entry, Change(replicas=(written,)))

@@ -89,6 +89,7 @@ def test_success_is_reported_after_vm_ready_with_the_replicas_identity(
         "out_of_memory": False,
         "error": None,
         "tail": "trained\n",
+        "stderr_line": "",
     }
     for message in cloud.messages:
         assert read_token(message.attributes).startswith(
@@ -133,6 +134,23 @@ def test_exception_is_reported_with_type_message_and_innermost_frame(cloud: Clou
     }
     assert "step 1" in body["tail"]
     assert "ValueError: bad shape\n" in body["tail"]
+
+
+def test_last_line_on_standard_error_is_reported_although_more_output_follows(
+    cloud: Cloud, vm: Vm
+) -> None:
+    vm.program("""
+        import sys
+        print("task.py: error: unrecognized arguments: --epoch", file=sys.stderr)
+        print("=====", file=sys.stderr, flush=True)
+        print("bye")
+        sys.exit(2)
+        """)
+    cloud.direct(1, 1)
+    vm.boot()
+    body = cloud.wait_for_message("replica-exit").body
+    assert (body["exit_status"], body["error"]) == (2, None)
+    assert body["stderr_line"] == "task.py: error: unrecognized arguments: --epoch"
 
 
 def test_missing_module_is_reported(cloud: Cloud, vm: Vm) -> None:

@@ -56,9 +56,11 @@ def test_invalid_end_is_a_permanent_error(changed: dict[str, Any], problem: str)
 
 
 def test_texts_of_an_end_are_cut_and_its_invalid_metric_is_left_out() -> None:
-    ended = decode(tail="t" * 10**5, metric={"value": "high"}).ended
+    texts = {"tail": "t" * 10**5, "stderr_line": "a\n" + "b" * 10**5}
+    ended = decode(**texts, metric={"value": "high"}).ended
     assert ended is not None
     assert (len(ended.tail), ended.measurement) == (4096, None)
+    assert (len(ended.stderr_line), ended.stderr_line[:3]) == (256, "a b")
 
 
 def times(value: object) -> list[datetime]:

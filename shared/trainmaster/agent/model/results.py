@@ -10,6 +10,8 @@ from typing import Any
 STEP_MAX = 2**53
 """The largest integer that all JSON parsers keep: Pub/Sub would reject a message with a larger one.
 """
+STDERR_LINE_CHARS = 256
+"""Length of the last line of a program's standard error that its exit event carries."""
 TAIL_CHARS = 4096
 """Length of the last output of a program that its exit event carries."""
 
@@ -59,6 +61,10 @@ class ProgramExit:
     ran_s: float | None = None
     """How long the program ran, in seconds; None if no program was started or the agent does not
     know.
+    """
+    stderr_line: str = ""
+    """The last line with a word on its standard error, if it failed; of a container, of the
+    engine's command.
     """
 
     @property

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from trainmaster.agent.model.results import TAIL_CHARS, ProgramExit
-from trainmaster.agent.program.output import Tail, whole_lines
+from trainmaster.agent.model.results import STDERR_LINE_CHARS, TAIL_CHARS, ProgramExit
+from trainmaster.agent.program.output import Tail, last_line, whole_lines
 from trainmaster.agent.program.process_table import (
     MARK,
     descendants,
@@ -216,6 +216,7 @@ class Program:
             else []
         )
         error = min(filter(None, errors), key=lambda error: error["type"] != LAUNCHED, default=None)
+        _, stderr = self._streams[0]
         return ProgramExit(
             exit_status=returncode if returncode >= 0 else None,
             signal=-returncode if returncode < 0 else None,
@@ -225,6 +226,7 @@ class Program:
             error=error,
             tail=self._tail.text()[-TAIL_CHARS:],
             ran_s=ran_s,
+            stderr_line=last_line(stderr.text(), STDERR_LINE_CHARS) if returncode else "",
         )
 
     @property

@@ -179,7 +179,7 @@ def _check_indexes() -> Iterator[Finding]:
     store.open_notifications(1)
     store.count_ready("doctor", 1, 0)
     store.count_ready_for("doctor", "1-1", 0)
-    store.recent_jobs(1)
+    store.failing_replicas(store.recent_jobs(1))
     store.count_by_state()
     store.count_created_since(datetime.now(UTC), through_api=True)
     store.round_ends("doctor", "1-1")

@@ -31,6 +31,7 @@ from trainmaster.cost.sku import Unknown
 from trainmaster.ports import JobFilter, JobPosition
 from trainmaster.presentation.cost_view import money_words
 from trainmaster.presentation.durations import duration_words
+from trainmaster.presentation.failing import Failing, failing_jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ class JobRow:
 
     The job's page has the exact cost.
     """
+    failing: Failing | None
+    """Set if the job keeps failing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +110,27 @@ def read_job_list(console: Console, filters: Filters) -> JobList:
     read_queue = cache(console.store.queue)
     now = console.now
     prices = console.cost_sources.prices()
+    failing = failing_jobs(console.store, shown, now)
     rows = tuple(
-        _job_row(job, now, wait_of_job(job, read_queue, console.limits), prices) for job in shown
+        _job_row(
+            job,
+            now,
+            wait_of_job(job, read_queue, console.limits),
+            prices,
+            failing.get(job.job_id),
+        )
+        for job in shown
     )
     return JobList(filters, rows, next_page, read, stopped_early, counts)
 
 
-def _job_row(job: Job, now: datetime, wait: Wait | None, prices: PriceList | Unknown) -> JobRow:
+def _job_row(
+    job: Job,
+    now: datetime,
+    wait: Wait | None,
+    prices: PriceList | Unknown,
+    failing: Failing | None,
+) -> JobRow:
     running = (job.ended_at or now) - job.started_at if job.started_at else None
     waited = (job.started_at or job.ended_at or now) - job.created_at
     return JobRow(
@@ -125,6 +142,7 @@ def _job_row(job: Job, now: datetime, wait: Wait | None, prices: PriceList | Unk
         machines=machine_words(job.placed.plan),
         situation=situation(job, wait),
         cost=_cost(job, now, prices),
+        failing=failing,
     )
 
 

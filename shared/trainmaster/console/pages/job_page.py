@@ -37,6 +37,7 @@ from trainmaster.core.rules.admission_queue import wait_of_job
 from trainmaster.core.rules.messages import cause, summary
 from trainmaster.jobspec import JOB_ID
 from trainmaster.presentation.durations import duration_words
+from trainmaster.presentation.failing import Failing, failing_of, with_failures
 from trainmaster.presentation.job_view import timestamp
 from trainmaster.presentation.ml_units import Usage, usage
 from trainmaster.presentation.reasons import help_on, without_links
@@ -94,6 +95,8 @@ class JobPage:
     usage: Usage
     budgets: tuple[str, ...]
     """Use of the budgets of the job, in words."""
+    failing: Failing | None
+    """Set if the job keeps failing."""
     next_sentences: tuple[str, ...]
     """Sentences about what the job waits for; empty if it has ended."""
     failure: Failure | None
@@ -138,6 +141,8 @@ def read_job_page(console: Console, job_id: str, view: View) -> JobPage:
     now = console.now
     state = history.state if history else State(job)
     timeline = _timeline(history, now, view) if history else None
+    failing = failing_of(job, state.replicas, now)
+    wait = wait_of_job(job, console.store.queue, console.limits)
     decisions, omitted = _decisions(entries, replica_id, view)
     return JobPage(
         job=job,
@@ -150,9 +155,8 @@ def read_job_page(console: Console, job_id: str, view: View) -> JobPage:
             f"{job.budgets.reruns_used} of {RERUNS_MAX} reruns used",
             f"{job.budgets.internal_used} of {INTERNAL_RETRIES_MAX} internal retries used",
         ),
-        next_sentences=next_steps(
-            job, state.replicas, entries, wait_of_job(job, console.store.queue, console.limits)
-        ),
+        failing=failing,
+        next_sentences=with_failures(failing, next_steps(job, state.replicas, entries, wait)),
         failure=_failure(job, entries),
         timeline=draw(timeline, shortens_gaps=not view.with_gaps) if timeline else None,
         range=(timestamp(timeline.start), timestamp(timeline.end)) if timeline else ("", ""),

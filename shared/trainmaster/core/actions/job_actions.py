@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Literal
 
 from trainmaster.core.actions.replica_actions import Budget, ReplaceVm
+from trainmaster.core.model.failure_row import FailureRow
 from trainmaster.core.model.job import Job, Label
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.round import Saving
@@ -121,6 +122,8 @@ class BeginRound:
     """Signature that the next verdict must repeat to prove a bug."""
     without: tuple[ReplicaId, ...] = ()
     """Members that the round goes without."""
+    failing: FailureRow | None = None
+    """Failures in a row, with this one; None: no failure of a program ended the round."""
     kind: Literal["begin_round"] = "begin_round"
 
 
@@ -153,6 +156,10 @@ class RerunJob:
     """
     quick_failure: str | None = None
     """Replica whose program failed soon after its start, and caused the rerun."""
+    failing: FailureRow | None = None
+    """Failures of the reporter in a row, with this one; None: the exit was no failure of its
+    program.
+    """
     kind: Literal["rerun_job"] = "rerun_job"
 
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
+from trainmaster.core.model.failure_row import FailureRow
 from trainmaster.core.model.replica import HostVm
 from trainmaster.core.model.tuning import Measurement
 
@@ -103,6 +104,8 @@ class RestartReplica:
     """Signature that the next exit must repeat to prove a bug."""
     measurement: Measurement | None = None
     """In a trial, the last measurement that the program reported."""
+    failing: FailureRow | None = None
+    """Failures in a row, with this one; None: the exit was no failure of the program."""
     kind: Literal["restart_replica"] = "restart_replica"
 
 

@@ -123,6 +123,10 @@ class ReplicaExited(_ReplicaEvent):
     """In a trial, the last measurement that the program reported."""
     ran_s: float | None = None
     """How long the program ran, in seconds; None if the agent does not know it."""
+    stderr_line: str = ""
+    """Last line with a word that the program printed on its standard error; empty: it printed
+    none, or the agent is of a release that does not report it.
+    """
     kind: Literal["replica_exited"] = "replica_exited"
 
     @property

@@ -53,7 +53,7 @@ def raise_to_floor(job: Job, replica: Replica, *, is_member: bool) -> Replica:
     changes: dict[str, Any] = {"ready_at": None, "hosts_ready": (), "early_losses_in_zone": 0}
     if not replica.awaits_vm:
         changes["state"] = ReplicaState.REPLACING
-        changes |= {"hosts_done": (), "quick_failures": 0, "bug": None}
+        changes |= {"hosts_done": (), "quick_failures": 0, "bug": None, "failing": None}
         if not is_member:
             changes["incarnation"] = replica.incarnation + 1
     return replace(replica, vm_generation=job.placement.floor, **changes, **NO_VM)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from trainmaster.core.model.failure_row import FailureRow
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.tuning import Measurement
 
@@ -105,6 +106,8 @@ class Replica:
     """
     measurement: Measurement | None = None
     """In a trial, the last measurement that its program reported."""
+    failing: FailureRow | None = None
+    """As `Round.failing`, of a replica that is judged alone."""
     version: int = 1
     """Number of writes of this document."""
 

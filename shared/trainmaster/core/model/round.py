@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from trainmaster.core.model.failure_row import FailureRow
 from trainmaster.core.model.replica_id import ReplicaId
 
 
@@ -73,6 +74,8 @@ class Round:
     """While an elastic round is held: when a VM was first refused in that time."""
     grown_at: datetime | None = None
     """When a round last began with a member that the round before it went without."""
+    failing: FailureRow | None = None
+    """Failures in a row, over all attempts; None if the last round did not end by a failure."""
 
     @property
     def ends_job(self) -> bool:

@@ -55,6 +55,9 @@ _COUNTERS: Final = ("restarts_used", "reruns_used", "internal_used", "replaced")
 
 ADMISSION_PENDING: Final = "The job waits to be admitted; the sweep looks at it every minute."
 
+EVERY_REPLICA_RUNS: Final = "Every replica runs."
+"""The only sentence about a job that waits for nothing."""
+
 _WAITS_FOR: Final = {
     ReplicaState.WAITING: "waits for its VM and its setup",
     ReplicaState.RESTARTING: "restarts in its VM as soon as the agent reads its directive",
@@ -240,7 +243,7 @@ def next_steps(
     elif job.round.without:
         sentences.append(f"{short_round(job)}.")
     sentences += _causes_out_of_reach(entries)
-    return tuple(sentences) or ("Every replica runs.",)
+    return tuple(sentences) or (EVERY_REPLICA_RUNS,)
 
 
 def _causes_out_of_reach(entries: Sequence[LedgerEntry]) -> list[str]:

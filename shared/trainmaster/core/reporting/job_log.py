@@ -33,10 +33,12 @@ from trainmaster.core.actions import (
 from trainmaster.core.cluster.tf_config import POOLS
 from trainmaster.core.decisions import Decision, Reason
 from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.model.failure_row import SHOWN_FROM, FailureRow
 from trainmaster.core.model.job import Job, public_id
 from trainmaster.core.model.plan import Dialect
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.model.tuning import trial_number
+from trainmaster.core.rules.failure_row import ending_words, failing_words
 
 SERVICE: Final = "service"
 """Task name of the service's own lines."""
@@ -113,7 +115,7 @@ def _is_repeated(decision: Decision) -> bool:
     return isinstance(decision.action, MarkReady) and (decision.action.round or 1) > 1
 
 
-def _messages(decision: Decision) -> Iterator[tuple[Severity, str]]:
+def _messages(decision: Decision) -> Iterator[tuple[Severity, str]]:  # noqa: C901
     """Yield severity and text of each line about the decision."""
     match decision.action:
         case Ignore() if decision.reason in (Reason.QUEUED, Reason.OUT_OF_REACH):
@@ -134,20 +136,20 @@ def _messages(decision: Decision) -> Iterator[tuple[Severity, str]]:
             yield Severity.ERROR, "Job failed."
         case CancelJob(message=message):
             yield from _info(message, TEARING_DOWN, "Job cancelled.")
-        case (
-            RestartReplica()
-            | RerunJob()
-            | ReplaceVm()
-            | StopRound()
-            | BeginRound()
-            | ContinueProvisioning()
-        ):
+        case RestartReplica(failing=row) | RerunJob(failing=row) | BeginRound(failing=row):
+            yield Severity.WARNING, decision.text
+            yield from _failing_lines(row)
+        case ReplaceVm() | StopRound() | ContinueProvisioning():
             yield Severity.WARNING, decision.text
         case _:
-            yield (
-                (Severity.WARNING if decision.reason in WARNING_REASONS else Severity.INFO),
-                decision.text,
-            )
+            is_warning = decision.reason in WARNING_REASONS
+            yield (Severity.WARNING if is_warning else Severity.INFO), decision.text
+
+
+def _failing_lines(row: FailureRow | None) -> Iterator[tuple[Severity, str]]:
+    """Yield that the job keeps failing, once: each later failure has its decision."""
+    if row is not None and row.failures == SHOWN_FROM:
+        yield Severity.WARNING, f"The job is {failing_words(row)}. {ending_words(row)}"
 
 
 def _acceptance_lines(job: Job) -> Iterator[tuple[Severity, str]]:

@@ -16,7 +16,9 @@ from trainmaster.core.model.exit_policy import (
     Preset,
     code_of,
 )
-from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.gang import is_required
+from trainmaster.core.model.job import RERUNS_MAX, RESTARTS_MAX, Job, State
+from trainmaster.core.model.members import channel_members
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.round import Round
 from trainmaster.core.rules import evidence
@@ -105,6 +107,21 @@ class Case:
     def quick_failures(self) -> int:
         """Quick failures in a row, with this one; 0 if this failure was not quick."""
         return self.record.quick_failures + 1 if is_quick_failure(self.event) else 0
+
+    @property
+    def failures_left(self) -> int | None:
+        """After how many more failures of this replica the job is FAILED at most, if this failure
+        is charged as a restart; None: the budgets do not say, as in a gang, whose members have one
+        each, or for a replica that the job may run without.
+        """
+        has_peers = len(channel_members(self.job.plan)) > 1
+        ends_job = is_required(self.job.plan, self.replica.replica_id)
+        if has_peers or not ends_job or self.policy.window_s is not None:
+            return None
+        reruns_left = RERUNS_MAX - self.job.budgets.reruns_used
+        if self.job.plan.restart_job_on_worker_restart:
+            return reruns_left
+        return RESTARTS_MAX - self.restarts_used + reruns_left * (RESTARTS_MAX + 1)
 
     @property
     def is_hung(self) -> bool:

@@ -35,6 +35,8 @@ IMAGE_ERROR: Final = "ImageError"
 PLACES_MAX: Final = 3
 """Places where programs hung that a text names, and replicas of each, at most."""
 
+CAUSE_LENGTH_MAX: Final = 240
+"""Characters of an error's type and message in a decision, at most. An errorMessage has all."""
 MEMBERS_SHOWN: Final = 5
 """Members that a sentence names, at most."""
 
@@ -80,9 +82,20 @@ def exit_outcome(event: ReplicaExited) -> str:
     if event.out_of_memory:
         return f"ran out of memory ({exit_status(event)})"
     if event.signal is not None:
-        return f"was ended by signal {exit_status(event)}"
-    error = f" ({event.error.type})" if event.error else ""
-    return f"exited with status {exit_status(event)}{error}"
+        error = f": {short_cause(event)}" if event.error else ""
+        return f"was ended by signal {exit_status(event)}{error}"
+    return f"exited with status {exit_status(event)}{_details(event)}"
+
+
+def _details(event: ReplicaExited) -> str:
+    """Return what the program printed about its failure, as the rest of a sentence: its error or,
+    without a traceback, the last line on its standard error. Empty if it printed neither.
+    """
+    if event.error is not None:
+        return f": {short_cause(event)}"
+    if event.stderr_line:
+        return f'; stderr ends with "{event.stderr_line}"'
+    return ""
 
 
 def installation_outcome(event: ReplicaExited) -> str:
@@ -154,7 +167,19 @@ def _places(stalls: Sequence[ReplicaExited]) -> str:
 def failure(event: ReplicaExited) -> str:
     """Return what ended the replica: its own error in one line, or a clause."""
     is_error = event.cause is ExitCause.PROCESS and not event.out_of_memory
-    return (cause(event) if is_error else "") or f"it {exit_outcome(event)}"
+    return (short_cause(event) if is_error else "") or f"it {exit_outcome(event)}"
+
+
+def short_failure(event: ReplicaExited) -> str:
+    """Return what ended the replica, as short as it can be recognized:
+    `FileNotFoundError: no file data/train.csv (train.py:18)`.
+    """
+    is_error = event.cause is ExitCause.PROCESS and not event.out_of_memory
+    if is_error and event.error is not None:
+        return short_cause(event)
+    if is_error and event.signal is None:
+        return f"exit status {exit_status(event)}{_details(event)}"
+    return f"it {exit_outcome(event)}"
 
 
 def replica_failed(event: ReplicaExited) -> str:
@@ -176,10 +201,18 @@ def replica_failed(event: ReplicaExited) -> str:
     else:
         message = f"{who} exited with a non-zero status of {exit_status(event)}."
     tail = event.tail.strip()
-    lines = [line for line in (cause(event), advice(event)) if line]
+    lines = [line for line in (cause(event) or _stderr_end(event), advice(event)) if line]
     if tail:
         lines += ["", tail] if lines else [tail]
     return f"{message} \n" + "\n".join(lines) if lines else message
+
+
+def _stderr_end(event: ReplicaExited) -> str:
+    """Return the last line on standard error of a program that exited with a status; empty if
+    there is none.
+    """
+    is_known = event.cause is ExitCause.PROCESS and event.exit_status is not None
+    return f'stderr ends with "{event.stderr_line}"' if is_known and event.stderr_line else ""
 
 
 CAUSE_LINES: Final = 3
@@ -202,14 +235,33 @@ def cause(event: ReplicaExited) -> str:
     """Return the program's own error in one line: `ValueError: bad shape (trainer/task.py:41 in
     main)`.
     """
-    error = event.error
-    if error is None:
+    return f"{_error_words(event)}{_place(event)}"
+
+
+def short_cause(event: ReplicaExited) -> str:
+    """Return the program's own error as `cause` does, but cut to `CAUSE_LENGTH_MAX`."""
+    words = _error_words(event)
+    if len(words) > CAUSE_LENGTH_MAX:
+        words = f"{words[: CAUSE_LENGTH_MAX - 3].rstrip()}..."
+    return f"{words}{_place(event).replace(' in <module>', '')}"
+
+
+def _error_words(event: ReplicaExited) -> str:
+    """Return type and first line of the program's error; empty if there is none."""
+    if event.error is None:
         return ""
-    frame = error.own_frame or error.frame
-    first_line = error.message.partition("\n")[0].rstrip(": ")
-    return (f"{error.type}: {first_line}" if first_line else error.type) + (
-        f" ({frame})" if frame else ""
-    )
+    first_line = event.error.message.partition("\n")[0].rstrip(": ")
+    return f"{event.error.type}: {first_line}" if first_line else event.error.type
+
+
+def _place(event: ReplicaExited) -> str:
+    """Return ` (trainer/task.py:41 in main)`: in the job's own code if it is known; empty if no
+    place is known.
+    """
+    if event.error is None:
+        return ""
+    frame = event.error.own_frame or event.error.frame
+    return f" ({frame})" if frame else ""
 
 
 def with_log_link(message: str, project: str, job_id: str) -> str:

@@ -36,6 +36,7 @@ from trainmaster.core.model.job import RERUNS_MAX, RESTARTS_MAX, STALLS_MAX, Sta
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.rules import exit_texts, messages
 from trainmaster.core.rules.exit_case import Case
+from trainmaster.core.rules.failure_row import Following, continued, hang_signature
 from trainmaster.core.rules.messages import has_image_error
 from trainmaster.core.rules.repetition import bug_signature
 from trainmaster.core.rules.user_requests import cancel_at_cap
@@ -178,6 +179,11 @@ def _stalled(case: Case) -> Decision | None:
         return None
     if case.job.plan.restart_job_on_worker_restart:
         return _rerun(case, Rule.STALLED, Reason.RESTART_JOB_ON_WORKER_RESTART)
+    hang = hang_signature(case.ends or (case.event,))
+    is_same = hang is not None and case.record.bug == hang
+    if is_same and case.user_action is None and case.policy.preset is not Preset.RESTART:
+        consequence = "it hung at the same lines twice in a row, so it is not retried."
+        return _fail(case, Rule.PERMANENT, Reason.SAME_FAILURE_AGAIN, consequence)
     used = case.record.stalls
     if used >= STALLS_MAX:
         return _rerun(
@@ -190,8 +196,10 @@ def _stalled(case: Case) -> Decision | None:
     restarts = (
         "all members restart in their VMs" if case.is_verdict else "it restarts in the same VM"
     )
-    text = exit_texts.with_consequence(case, f"{restarts} (stall {used + 1} of {STALLS_MAX}).")
-    return Decision(Rule.STALLED, Reason.STALLED, text, _restart_action(case, Budget.FREE))
+    number = f"stall {used + 1} of {STALLS_MAX}"
+    action = _restart_action(case, Budget.FREE, Following(number), hang)
+    text = exit_texts.with_consequence(case, f"{restarts} ({number}).")
+    return Decision(Rule.STALLED, Reason.STALLED, text, action)
 
 
 def _permanent(case: Case) -> Decision | None:
@@ -260,7 +268,13 @@ def _restart(case: Case) -> Decision:
     restarts = (
         f"{number} of {case.who}, {where}" if case.is_verdict else f"it restarts {where} ({number})"
     )
-    action = _replace_action(case) if replaces_vm else _restart_action(case, Budget.RESTARTS)
+    whose = f" of {case.who}" if case.is_verdict else ""
+    following = Following(f"{number}{whose}{exit_texts.after_pause(case)}", case.failures_left)
+    action = (
+        _replace_action(case)
+        if replaces_vm
+        else _restart_action(case, Budget.RESTARTS, following, bug_signature(case.event))
+    )
     return Decision(
         Rule.RESTART,
         Reason.NON_ZERO_EXIT,
@@ -269,15 +283,21 @@ def _restart(case: Case) -> Decision:
     )
 
 
-def _restart_action(case: Case, charge: Budget) -> Action:
-    """Return the restart of the replica, or of the round."""
+def _restart_action(
+    case: Case, charge: Budget, following: Following | None = None, bug: str | None = None
+) -> Action:
+    """Return the restart of the replica, or of the round.
+
+    `following`: for a failure of the program; None: it did not fail. `bug`: the signature that the
+    next exit must repeat to prove a bug.
+    """
     key = case.replica.key
     event = case.event
     is_failure = charge is Budget.RESTARTS
     is_quick = is_failure and bool(case.quick_failures)
     is_stall = event.cause is ExitCause.STALLED
     is_reboot = event.cause is ExitCause.VM_RESTARTED and case.is_on_current_vm
-    bug = bug_signature(event) if is_failure else None
+    failing = continued(case.record.failing, event, following, case.now) if following else None
     if case.is_verdict:
         return BeginRound(
             case.job.round.number,
@@ -287,6 +307,7 @@ def _restart_action(case: Case, charge: Budget) -> Action:
             is_stall=is_stall,
             is_reboot=is_reboot,
             bug=bug,
+            failing=failing,
         )
     return RestartReplica(
         key,
@@ -297,6 +318,7 @@ def _restart_action(case: Case, charge: Budget) -> Action:
         is_reboot=is_reboot,
         bug=bug,
         measurement=event.measurement,
+        failing=failing,
     )
 
 
@@ -329,7 +351,9 @@ def _rerun(
     text = exit_texts.with_consequence(
         case, f"{after}the whole job is rerun{pause} ({number}){other_vm}.{advice}"
     )
-    return Decision(rule, reason, text, _rerun_action(case, Budget.RERUNS, replaces_vm=replaces_vm))
+    following = Following(f"{number}{pause}", _failures_left_after_rerun(case))
+    action = _rerun_action(case, Budget.RERUNS, following, replaces_vm=replaces_vm)
+    return Decision(rule, reason, text, action)
 
 
 def _fail(case: Case, rule: Rule, reason: Reason, consequence: str) -> Decision:
@@ -345,8 +369,19 @@ def _fail(case: Case, rule: Rule, reason: Reason, consequence: str) -> Decision:
     return Decision(rule, reason, exit_texts.with_consequence(case, consequence), action)
 
 
-def _rerun_action(case: Case, charge: Budget, *, replaces_vm: bool = False) -> RerunJob:
+def _failures_left_after_rerun(case: Case) -> int | None:
+    """Return `Case.failures_left` without the restarts that the attempt that ends has left."""
+    if case.failures_left is None or case.job.plan.restart_job_on_worker_restart:
+        return case.failures_left
+    return case.failures_left - max(RESTARTS_MAX - case.restarts_used, 0)
+
+
+def _rerun_action(
+    case: Case, charge: Budget, following: Following | None = None, *, replaces_vm: bool = False
+) -> RerunJob:
+    """Return the rerun of the job. `following`: as of `_restart_action`."""
     key = case.replica.key
+    failing = continued(case.record.failing, case.event, following, case.now) if following else None
     return RerunJob(
         charge,
         lost=key if replaces_vm else None,
@@ -357,6 +392,7 @@ def _rerun_action(case: Case, charge: Budget, *, replaces_vm: bool = False) -> R
             else None
         ),
         quick_failure=key if charge is Budget.RERUNS and case.quick_failures else None,
+        failing=failing,
     )
 
 

@@ -225,6 +225,7 @@ def _begin_round(state: State, action: BeginRound, now: datetime) -> Change:
             quick_failures=held.quick_failures + 1 if action.is_quick_failure else 0,
             stalls=held.stalls + 1 if action.is_stall else held.stalls,
             bug=action.bug,
+            failing=action.failing,
         )
         if action.charge is not Budget.FREE or action.is_reboot:
             decider = charged(job, find_replica(state, action.replica), action, now)
@@ -306,7 +307,12 @@ def _first_round(job: Job, action: RerunJob, now: datetime) -> Round:
         return job.round
     quick_failures = job.round.quick_failures + 1 if action.quick_failure else 0
     return Round(
-        1, is_held=True, began_at=job.round.began_at, ordered_at=now, quick_failures=quick_failures
+        1,
+        is_held=True,
+        began_at=job.round.began_at,
+        ordered_at=now,
+        quick_failures=quick_failures,
+        failing=action.failing,
     )
 
 
@@ -345,6 +351,7 @@ def _next_attempt(
         vm_generation=vm_generation,
         **(_same_vm(replica, reported_vm or replica.instance_id) if keeps_vm else NO_VM),
         quick_failures=replica.quick_failures + 1 if replica.key == action.quick_failure else 0,
+        failing=action.failing if replica.key == action.reporter else None,
         vms_lost=replica.vms_lost + 1 if is_vm_taken else replica.vms_lost,
         early_losses=early_losses,
         early_losses_in_zone=early_losses_in_zone,

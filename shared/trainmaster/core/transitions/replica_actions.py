@@ -105,6 +105,7 @@ def _restart(job: Job, replica: Replica, action: RestartReplica, now: datetime) 
         quick_failures=replica.quick_failures + 1 if action.is_quick_failure else 0,
         stalls=replica.stalls + 1 if action.is_stall else replica.stalls,
         bug=action.bug,
+        failing=action.failing,
         instance_id=action.instance_id or replica.instance_id,
         startup_timeouts=0,
         # If the agent's first report is an exit, its VM came up, and the series has ended, too.
@@ -138,6 +139,7 @@ def replace_vm(job: Job, replica: Replica, action: ReplaceVm, now: datetime) -> 
         vm_generation=replica.vm_generation + 1,
         quick_failures=0,
         bug=None,
+        failing=None,
         replaced=replica.replaced + 1,
         **_losses_after(replica, action),
     )

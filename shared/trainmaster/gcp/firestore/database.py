@@ -21,6 +21,7 @@ _log = logging.getLogger(__name__)
 
 JOBS: Final = "jobs"
 LEDGER: Final = "ledger"
+REPLICAS: Final = "replicas"
 
 _CONFLICTS: Final = (exceptions.FailedPrecondition, exceptions.Aborted, exceptions.NotFound)
 UNREADABLE: Final = "unreadable_job"
@@ -132,7 +133,7 @@ def job_path(job_id: str) -> str:
 
 
 def replicas_path(job_id: str) -> str:
-    return f"{JOBS}/{job_id}/replicas"
+    return f"{JOBS}/{job_id}/{REPLICAS}"
 
 
 def ledger_path(job_id: str) -> str:

@@ -33,6 +33,10 @@ Confirmed entries do not have it.
 """
 OWNER: Final = "owner"
 """Field with the user that submitted the job, in lower case; empty: unknown."""
+FAILING: Final = "failing_in"
+"""Field of a replica that has failed several times in a row: its job and attempt. None: it has
+not.
+"""
 EXPIRE_AT: Final = "expire_at"
 """Field with the time after which Firestore may delete the document. Documents without it stay."""
 
@@ -67,9 +71,20 @@ def submission_time_field(*, through_api: bool) -> str:
     return "api_submitted_at" if through_api else "submitted_at"
 
 
-def replica_document(replica: Replica, expire_at: datetime | None = None) -> Document:
+def replica_document(replica: Replica, job_id: str, expire_at: datetime | None = None) -> Document:
+    """Return the document of a replica of this job."""
     queried = {name: getattr(replica, name) for name in ("ever_ready", "ready_for")}
+    is_failing = replica.failing is not None and replica.failing.is_shown
+    queried[FAILING] = failing_key(job_id, replica.attempt) if is_failing else None
     return _with_expiry({**_dump(Replica, replica), **queried}, expire_at)
+
+
+def failing_key(job_id: str, attempt: int) -> str:
+    """Return the value of `FAILING` of the failing replicas of an attempt.
+
+    It contains no time: an index of values that only grow would limit the rate of writes.
+    """
+    return f"{job_id}#{attempt}"
 
 
 def entry_document(entry: LedgerEntry, expire_at: datetime | None = None) -> Document:

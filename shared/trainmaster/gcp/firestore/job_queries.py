@@ -4,20 +4,41 @@ admissions.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, Final
 
 from google.cloud.firestore import Query
+from google.cloud.firestore_v1.base_query import FieldFilter
 
+from trainmaster.core.model.floor import is_below_floor
 from trainmaster.core.model.job import Job, JobState, Label
+from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.vm_names import job_hash_in, replica_id_from_vm_name, vm_name
 from trainmaster.core.rules.admission_queue import AdmissionQueue
 from trainmaster.errors import ConflictError
-from trainmaster.gcp.firestore.database import JOBS, Database, commit, job_path, read_or_log
-from trainmaster.gcp.firestore.documents import OWNER, pack, read, submission_time_field, unpack
+from trainmaster.gcp.firestore.database import (
+    JOBS,
+    REPLICAS,
+    Database,
+    commit,
+    job_path,
+    read_or_log,
+)
+from trainmaster.gcp.firestore.documents import (
+    FAILING,
+    OWNER,
+    failing_key,
+    pack,
+    read,
+    submission_time_field,
+    unpack,
+)
 from trainmaster.ports import AdmissionToken, JobFilter, JobPosition, LiveJobs
+from trainmaster.ports.store import FAILING_JOBS, FAILING_READ
 
 ADMISSION: Final = "control/admission_token"
 QUEUE: Final = "control/admission_queue"
@@ -89,6 +110,22 @@ class JobQueries(Database):
                 break
             after = JobPosition(page[-1].created_at, page[-1].job_id)
         return tuple(found[:limit])
+
+    def failing_replicas(self, jobs: Sequence[Job]) -> dict[str, tuple[Replica, ...]]:
+        """Let one query find the replicas of many jobs: the key names job and attempt."""
+        by_key = {failing_key(job.job_id, job.attempt): job for job in jobs}
+        keys = list(by_key)
+        replicas = self._client.collection_group(REPLICAS)
+        found: defaultdict[str, list[Replica]] = defaultdict(list)
+        for start in range(0, len(keys), FAILING_JOBS):
+            some_keys = keys[start : start + FAILING_JOBS]
+            query = replicas.where(filter=FieldFilter(FAILING, "in", some_keys))
+            for snapshot in self._find(query.limit(FAILING_READ)):
+                job = by_key[snapshot.get(FAILING)]
+                replica = read(Replica, snapshot.to_dict())
+                if not is_below_floor(job, replica):
+                    found[job.job_id].append(replica)
+        return {job_id: tuple(replicas) for job_id, replicas in found.items()}
 
     def count_by_state(self, label: Label | None = None) -> dict[JobState, int]:
         """One aggregation for each state, all at once.

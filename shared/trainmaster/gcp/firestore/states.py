@@ -78,7 +78,7 @@ class States(Database):
             self._write(
                 batch,
                 path,
-                replica_document(replica, expire_at if is_past else None),
+                replica_document(replica, entry.job_id, expire_at if is_past else None),
                 tokens.get(replica.key),
             )
         if change.job:

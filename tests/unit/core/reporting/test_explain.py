@@ -179,7 +179,9 @@ def test_each_round_has_one_sentence_and_all_ends_on_request() -> None:
     stopped = [
         entry.decision.text for entry, _ in shown_entries(world.ledger, None, everything=False)
     ][-1]
-    assert stopped.startswith("worker 0 exited with status 1 (ValueError): round 1 ends")
+    assert stopped.startswith(
+        "worker 0 exited with status 1: ValueError: bad (a.py:1 in f): round 1 ends"
+    )
     world.deliver()
     shown = [
         entry.decision.text for entry, _ in shown_entries(world.ledger, None, everything=False)
@@ -193,4 +195,7 @@ def test_each_round_has_one_sentence_and_all_ends_on_request() -> None:
         entry.decision.text for entry, _ in shown_entries(world.ledger, None, everything=True)
     ]
     assert sum("is ready for round 2" in text for text in everything) == 3
-    assert any("Before, it exited with status 1 (ValueError)." in text for text in everything)
+    assert any(
+        "Before, it exited with status 1: ValueError: bad (a.py:1 in f)." in text
+        for text in everything
+    )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.support.jobs import a_job, a_plan, at
 from tests.support.tuning_jobs import a_tuning_job
-from trainmaster.core.actions import AcceptJob
+from trainmaster.core.actions import AcceptJob, Budget, RestartReplica
 from trainmaster.core.decisions import Decision, Reason, Rule
 from trainmaster.core.events import Event, JobSubmitted, TrialEnded, TrialSuggested, TuningEnded
 from trainmaster.core.ledger import LedgerEntry, counters
+from trainmaster.core.model.failure_row import FailureRow
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.plan import Substitution
 from trainmaster.core.model.tuning import Measurement, TrialState
@@ -94,4 +97,24 @@ def test_end_of_a_tuning_job_names_its_best_trial_before_the_lines_of_every_job(
         f"All trials have ended, and 4 of 4 succeeded; {best}.",
         "Tearing down training program.",
         "Job completed successfully.",
+    ]
+
+
+def test_second_failure_in_a_row_has_a_line_of_its_own() -> None:
+    lines = []
+    for failures in (1, 2, 3):
+        row = FailureRow(failures, "ValueError: bad (a.py:1)", "", at(0), at(60), failures_left=4)
+        action = RestartReplica("1-worker-0", Budget.RESTARTS, "1001", failing=row)
+        decision = Decision(Rule.RESTART, Reason.NON_ZERO_EXIT, f"failure {failures}", action)
+        entry = replace(an_entry(a_tuning_job(), SUCCEEDS), decision=decision)
+        lines += [(line.severity, line.message) for line in service_lines(entry)]
+    announcement = (
+        "The job is failing: 2 in a row, last ValueError: bad (a.py:1). The job is FAILED after at"
+        " most 4 more failures, at about 03:05 at this pace."
+    )
+    assert lines == [
+        (Severity.WARNING, "failure 1"),
+        (Severity.WARNING, "failure 2"),
+        (Severity.WARNING, announcement),
+        (Severity.WARNING, "failure 3"),
     ]
