@@ -14,6 +14,7 @@ from typing import Final
 
 from trainmaster.core.actions import (
     AcceptJob,
+    Action,
     BeginPreparing,
     BeginRound,
     BeginRunning,
@@ -33,7 +34,7 @@ from trainmaster.core.actions import (
 from trainmaster.core.cluster.tf_config import POOLS
 from trainmaster.core.decisions import Decision, Reason
 from trainmaster.core.ledger import LedgerEntry
-from trainmaster.core.model.failure_row import SHOWN_FROM, FailureRow
+from trainmaster.core.model.failure_row import SHOWN_FROM
 from trainmaster.core.model.job import Job, public_id
 from trainmaster.core.model.plan import Dialect
 from trainmaster.core.model.replica_id import TaskType
@@ -136,18 +137,26 @@ def _messages(decision: Decision) -> Iterator[tuple[Severity, str]]:  # noqa: C9
             yield Severity.ERROR, "Job failed."
         case CancelJob(message=message):
             yield from _info(message, TEARING_DOWN, "Job cancelled.")
-        case RestartReplica(failing=row) | RerunJob(failing=row) | BeginRound(failing=row):
+        case (
+            RestartReplica()
+            | RerunJob()
+            | ReplaceVm()
+            | StopRound()
+            | BeginRound()
+            | ContinueProvisioning()
+        ):
             yield Severity.WARNING, decision.text
-            yield from _failing_lines(row)
-        case ReplaceVm() | StopRound() | ContinueProvisioning():
-            yield Severity.WARNING, decision.text
+            yield from _failing_lines(decision.action)
         case _:
             is_warning = decision.reason in WARNING_REASONS
             yield (Severity.WARNING if is_warning else Severity.INFO), decision.text
 
 
-def _failing_lines(row: FailureRow | None) -> Iterator[tuple[Severity, str]]:
+def _failing_lines(action: Action) -> Iterator[tuple[Severity, str]]:
     """Yield that the job keeps failing, once: each later failure has its decision."""
+    if not isinstance(action, RestartReplica | RerunJob | BeginRound):
+        return
+    row = action.failing
     if row is not None and row.failures == SHOWN_FROM:
         yield Severity.WARNING, f"The job is {failing_words(row)}. {ending_words(row)}"
 
