@@ -37,6 +37,33 @@ class Measurement:
 
 
 @dataclass(frozen=True)
+class NamedValue:
+    """The last value of a metric that a program reported or printed."""
+
+    name: str
+    value: float
+
+
+@dataclass(frozen=True)
+class LastProgress:
+    """How far a program was when it ended, by its own account. What is unknown is None or empty."""
+
+    share: float | None = None
+    """Part of the work that was done, from 0 to 1."""
+    step: int | None = None
+    steps: int | None = None
+    """Number of steps in all."""
+    epoch: int | None = None
+    """The last epoch that it named, counted from 1."""
+    epochs: int | None = None
+    """Number of epochs in all."""
+    metrics: Sequence[NamedValue] = ()
+    """Its last metrics that are finite."""
+    not_finite: Sequence[str] = ()
+    """Names of the metrics whose last value is NaN or infinite."""
+
+
+@dataclass(frozen=True)
 class ProgramExit:
     """How a program ended, or an incarnation that never started one.
 
@@ -60,6 +87,8 @@ class ProgramExit:
     """How long the program ran, in seconds; None if no program was started or the agent does not
     know.
     """
+    progress: LastProgress | None = None
+    """Set for the primary, if its program reported or printed how far it was."""
 
     @property
     def how(self) -> str:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Literal
 
 from trainmaster.core.events.reads import Reads
+from trainmaster.core.model.last_progress import LastProgress
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.tuning import Measurement
 from trainmaster.core.model.vm import LossCause
@@ -123,6 +124,10 @@ class ReplicaExited(_ReplicaEvent):
     """In a trial, the last measurement that the program reported."""
     ran_s: float | None = None
     """How long the program ran, in seconds; None if the agent does not know it."""
+    progress: LastProgress | None = None
+    """Of the primary: how far its program was; None: it did not say, or the agent does not report
+    it.
+    """
     kind: Literal["replica_exited"] = "replica_exited"
 
     @property
