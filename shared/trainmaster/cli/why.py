@@ -65,7 +65,8 @@ def why(
             say(f"            {omitted} similar capacity errors are omitted (--all shows them)")
         _print_entry(entry, with_rules_passed_over=everything)
     say("")
-    now = f"Now: {state.job.state}."
+    notes = f", but: {'; '.join(state.job.notes)}" if state.job.notes else ""
+    now = f"Now: {state.job.state}{notes}."
     if state.job.error_message:
         now += f" `trainmaster jobs describe {job_id}` shows its error message."
     say(now)
