@@ -24,9 +24,10 @@ def success(
     *,
     ran_s: float | None = 300,
     tail: str = "epoch",
-    **at: int,
+    incarnation: int = 1,
 ) -> ReplicaExited:
-    return replace(exited(CHIEF, 0, tail=tail, ran_s=ran_s, **at), progress=progress)
+    event = exited(CHIEF, 0, tail=tail, ran_s=ran_s, incarnation=incarnation)
+    return replace(event, progress=progress)
 
 
 def notes(event: ReplicaExited, state: State | None = None) -> tuple[str, ...]:
