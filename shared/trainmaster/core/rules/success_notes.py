@@ -30,18 +30,12 @@ NAMED_MAX: Final = 3
 def success_notes(state: State, event: ReplicaExited) -> tuple[str, ...]:
     """Return the notes about the exit 0 of the primary, each one without a full stop.
 
-    Members that still run are named only beside another note: a member of a healthy job ends a
-    moment after the primary, too. They are known if the whole attempt is loaded.
+    Members that still run are named only beside a note about an early end: a member of a healthy
+    job ends a moment after the primary, too. They are known if the whole attempt is loaded.
     """
-    notes = [*_position_notes(event.progress), *_duration_notes(event), *_nan_notes(event.progress)]
-    is_short_of_end = bool(notes) and not _has_done_all(event.progress)
-    if is_short_of_end and state.whole:
-        notes.extend(_running_notes(state))
-    return tuple(notes)
-
-
-def _has_done_all(progress: LastProgress | None) -> bool:
-    return progress is not None and progress.share is not None and progress.share >= COMPLETE_SHARE
+    early_end = [*_position_notes(event.progress), *_duration_notes(event)]
+    running = _running_notes(state) if early_end and state.whole else ()
+    return (*early_end, *running, *_nan_notes(event.progress))
 
 
 def _position_notes(progress: LastProgress | None) -> Iterator[str]:
