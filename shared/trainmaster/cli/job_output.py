@@ -21,6 +21,8 @@ def print_summary(job: Job, view: dict[str, Any], extension: dict[str, Any], use
             say(f"{name}: {value}")
     if "labels" in view:
         say(f"labels: {', '.join(f'{key}={value}' for key, value in view['labels'].items())}")
+    if job.notes:
+        say(f"but: {'; '.join(job.notes)}")
     say(f"submitted: {extension['submitted']}")
     say(f"{'used' if job.state.is_terminal else 'used so far'}: {used}")
     if "console" in extension:

@@ -107,7 +107,7 @@ def list_jobs(
     failing = failing_jobs(store, jobs, datetime.now(UTC))
     columns = ["job_id", "name", "status", "created", "user"]
     rows = [
-        [job.job_id, display_name(job), job.state, timestamp(job.created_at), owner(job).words]
+        [job.job_id, display_name(job), _status(job), timestamp(job.created_at), owner(job).words]
         for job in jobs
     ]
     if failing:  # otherwise the column would be empty
@@ -121,6 +121,11 @@ def list_jobs(
         complain(
             f"There are more jobs: add `--after {jobs[-1].job_id}` for the next ones, or `--limit`."
         )
+
+
+def _status(job: Job) -> str:
+    """Return the state, with the first note about a success that looks like none."""
+    return f"{job.state}, but: {job.notes[0]}" if job.notes else job.state.value
 
 
 @app.command()
@@ -229,6 +234,8 @@ def wait_command(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
         end = f"{job_id}: {state.job.state}"
         if state.job.error_message:
             end += f": {state.job.error_message}"
+        if state.job.notes:
+            end += f", but: {'; '.join(state.job.notes)}"
         say(end)
         if report is not None and report.goodput.paid_s:
             say(final_sentence(report))

@@ -69,7 +69,8 @@ def why(
     now = datetime.now(UTC)
     replicas = [entry for entry in state.replicas if replica_id in (None, entry.replica_id)]
     failing = failing_of(state.job, replicas, now)
-    state_words = f"Now: {state.job.state}."
+    notes = f", but: {'; '.join(state.job.notes)}" if state.job.notes else ""
+    state_words = f"Now: {state.job.state}{notes}."
     if state.job.error_message:
         state_words += f" `trainmaster jobs describe {job_id}` shows its error message."
     say(state_words)

@@ -33,6 +33,7 @@ from trainmaster.core.events import (
     VmReady,
     VmRef,
 )
+from trainmaster.core.model.last_progress import LastMetric, LastProgress
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.tuning import Measurement, Point
 from trainmaster.core.model.vm import LossCause
@@ -73,6 +74,9 @@ NOTICE: Final = "notice"
 """Cause of a maintenance message about a VM that is not lost yet."""
 NOTICE_MAX: Final = timedelta(hours=1)
 """Longest time from a notice until its VM is given up."""
+METRICS_MAX: Final = 8
+"""Metrics of the last progress, as in the agent. More are cut off at the end."""
+METRIC_NAME_LENGTH_MAX: Final = 100
 RAN_S_MAX: Final = 315_360_000.0
 """Ten years. Rules subtract a duration from a time. Because both are bounded, the result is always
 a valid datetime.
@@ -87,6 +91,12 @@ def _not_after_publication(time: datetime, info: ValidationInfo) -> datetime:
 
 def _loss_or_notice(cause: str) -> str:
     return cause if cause == NOTICE else LossCause(cause).value
+
+
+def _printable(name: str) -> str:
+    if not name.isprintable():
+        raise ValueError("the name of a metric must be printable")
+    return name
 
 
 Count = Annotated[int, Field(ge=1, le=INT32_MAX)]
@@ -177,6 +187,53 @@ class MetricModel(MessageModel):
         return Measurement(self.value, self.step, earlier)
 
 
+Step = Annotated[int, Field(strict=False, ge=0, le=STEP_MAX)]
+MetricName = Annotated[
+    str, Field(min_length=1, max_length=METRIC_NAME_LENGTH_MAX), AfterValidator(_printable)
+]
+
+
+class NamedValueModel(MessageModel):
+    """Both fields are optional, as in `PointModel`."""
+
+    name: MetricName | None = None
+    value: Annotated[float, Field(allow_inf_nan=False)] | None = None
+
+
+class ProgressModel(MessageModel):
+    share: Annotated[float, Field(ge=0, le=1)] | None = None
+    step: Step | None = None
+    steps: Step | None = None
+    epoch: Step | None = None
+    epochs: Step | None = None
+    metrics: Annotated[
+        tuple[NamedValueModel, ...],
+        Field(strict=False, max_length=METRICS_MAX),
+        _keep(slice(METRICS_MAX)),
+    ] = ()
+    not_finite: Annotated[
+        tuple[MetricName, ...],
+        Field(strict=False, max_length=METRICS_MAX),
+        _keep(slice(METRICS_MAX)),
+    ] = ()
+
+    def last_progress(self) -> LastProgress:
+        metrics = tuple(
+            LastMetric(metric.name, metric.value)
+            for metric in self.metrics
+            if metric.name is not None and metric.value is not None
+        )
+        return LastProgress(
+            share=self.share,
+            step=self.step,
+            steps=self.steps,
+            epoch=self.epoch,
+            epochs=self.epochs,
+            metrics=metrics,
+            not_finite=self.not_finite,
+        )
+
+
 class ExitModel(MessageModel):
     """How an incarnation ended."""
 
@@ -189,11 +246,14 @@ class ExitModel(MessageModel):
     ran_s: Annotated[float, Field(strict=False, ge=0, le=RAN_S_MAX)] | None = None
     metric: MetricModel | None = None
     stderr_line: str = ""
+    progress: ProgressModel | None = None
 
-    @field_validator("metric", mode="wrap")
+    @field_validator("metric", "progress", mode="wrap")
     @classmethod
     def _ignore_invalid(cls, value: object, validate: ValidatorFunctionWrapHandler) -> object:
-        """Drop an invalid metric: the program wrote it, and its exit must be judged in any case."""
+        """Drop an invalid metric or progress: the program wrote it, and its exit must be judged in
+        any case.
+        """
         try:
             return validate(value)
         except ValidationError:
@@ -227,6 +287,7 @@ class ExitModel(MessageModel):
             measurement=self.metric.measurement() if self.metric else None,
             ran_s=self.ran_s,
             stderr_line=_in_one_line(self.stderr_line)[:STDERR_LINE_LENGTH_MAX],
+            progress=self.progress.last_progress() if self.progress else None,
         )
 
 

@@ -87,6 +87,8 @@ def facts(
             yield "last step", f"{progress.step}{of_steps}"
         for name, value in progress.metrics.items():
             yield f"last {name}", f"{value:.4g}"
+        for name in progress.not_finite:
+            yield f"last {name}", "NaN or infinite"
 
 
 def _spec(job: Job) -> dict[str, object]:

@@ -176,6 +176,8 @@ def _extension_view(job: Job, replicas: Iterable[Replica]) -> View:
         "reruns": _budget_view(job.budgets.reruns_used, RERUNS_MAX),
         "internalRetries": _budget_view(job.budgets.internal_used, INTERNAL_RETRIES_MAX),
     }
+    if job.notes:
+        view["notes"] = list(job.notes)
     view["replicas"] = [_replica_view(job, replica) for replica in replicas]
     if plan.substitutions:
         view["substitutions"] = [asdict(substitution) for substitution in plan.substitutions]

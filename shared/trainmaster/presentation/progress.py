@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from trainmaster.core.model.job import Job, JobState
+from trainmaster.core.model.last_progress import LastProgress
 from trainmaster.ports.metrics import Label, Metric, MetricQuery, MetricReader, MetricSeries
 from trainmaster.presentation.job_view import timestamp
 from trainmaster.presentation.utilization import metrics_end
@@ -31,6 +32,8 @@ SHARE_MAX: Final = 0.999
 REMAINING_S_MAX: Final = 366 * 86400.0
 METRIC: Final = "metric/"
 """Prefix of the names of a program's own metrics."""
+NOT_FINITE: Final = "not_finite/"
+"""Prefix of the names of metrics of the program that are NaN or infinite at the time of a point."""
 PRINTED: Final = "printed"
 """Source of values that were read from the program's output."""
 NUMBER_DIGITS_MAX: Final = 9
@@ -69,20 +72,26 @@ class Progress:
     repeated: tuple[int, int] | None
     """The last step before the last restart, and the first one after it, if that is smaller."""
 
+    epoch: int | None = None
+    """The last epoch that the program named, counted from 1; known at the end only."""
+    epochs: int | None = None
+    """Number of epochs in all."""
+    not_finite: tuple[str, ...] = ()
+    """Names of the metrics whose last value is NaN or infinite."""
+    has_ended: bool = False
+    """Whether the job has ended, so that these values are its last ones."""
+
     def words(self, now: datetime) -> str:
-        """Return `41 % (step 123 of 300), loss 1.71, about 21 min left; reported 12 s ago`."""
-        step = "" if self.step is None else f"step {self.step}"
-        if step and self.steps is not None:
-            step += f" of {self.steps}"
-        parts = []
-        if self.share is not None:
-            share = f"{int(self.share * 100)} %"
-            if self.is_part:
-                share += " of the current bar"
-            parts.append(f"{share} ({step})" if step else share)
-        elif step:
-            parts.append(step)
+        """Return `41 % (step 123 of 300), loss 1.71, about 21 min left; reported 12 s ago`.
+
+        Of a job that has ended: `ended at 25 % (epoch 2 of 8), loss 1.71`, or `100 %, loss 0.3`.
+        """
+        position = self._position_words()
+        parts = [position] if position else []
         parts += [f"{name} {value:.4g}" for name, value in self.metrics.items()]
+        parts += [f"{name} is NaN or infinite" for name in self.not_finite]
+        if self.has_ended:
+            return self._end_words(parts)
         if self.remaining_s is not None:
             parts.append(f"about {rough_words(self.remaining_s)} left")
         age = rough_words(max((now - self.reported_at).total_seconds(), 0.0))
@@ -96,6 +105,27 @@ class Progress:
             )
         return text
 
+    def _position_words(self) -> str:
+        """Return `41 % (step 123 of 300)`, or what is known of it."""
+        count = ""
+        if self.step is not None:
+            count = f"step {self.step}"
+            count += "" if self.steps is None else f" of {self.steps}"
+        elif self.epoch is not None and self.epochs is not None:
+            count = f"epoch {self.epoch} of {self.epochs}"
+        if self.share is None:
+            return count
+        share = f"{int(self.share * 100)} %"
+        if self.is_part:
+            share += " of the current bar"
+        return f"{share} ({count})" if count else share
+
+    def _end_words(self, parts: Sequence[str]) -> str:
+        is_complete = self.share == 1 and not self.is_part
+        has_position = self.share is not None or self.step is not None or self.epoch is not None
+        text = ", ".join(parts)
+        return text if is_complete or not has_position else f"ended at {text}"
+
     def view(self) -> dict[str, Any]:
         """Return the values that are known, as JSON."""
         values = {
@@ -103,7 +133,10 @@ class Progress:
             "step": self.step,
             "steps": self.steps,
             "remainingSeconds": None if self.remaining_s is None else round(self.remaining_s),
+            "epoch": self.epoch,
+            "epochs": self.epochs,
             "metrics": dict(self.metrics) or None,
+            "notFinite": list(self.not_finite) or None,
             "reportedAt": timestamp(self.reported_at),
         }
         return {name: value for name, value in values.items() if value is not None}
@@ -116,19 +149,42 @@ def read_progress(reader: MetricReader, job: Job, now: datetime) -> Progress | N
     """
     if job.started_at is None or job.tuning is not None:
         return None
+    if job.last_progress is not None and job.ended_at is not None:
+        return _final_progress(job.last_progress, job.ended_at)
     end = metrics_end(job, now)
     query = MetricQuery(job.job_id, Metric.PROGRESS, end - WINDOW, end)
     return progress_of(job, reader.read(query), now)
+
+
+def _final_progress(last: LastProgress, ended_at: datetime) -> Progress:
+    """Return what the agent reported with the exit of the program."""
+    return Progress(
+        share=last.share,
+        step=last.step,
+        steps=last.steps,
+        remaining_s=None,
+        metrics={metric.name: metric.value for metric in last.metrics},
+        reported_at=ended_at,
+        is_printed=False,
+        is_part=False,
+        repeated=None,
+        epoch=last.epoch,
+        epochs=last.epochs,
+        not_finite=last.not_finite,
+        has_ended=True,
+    )
 
 
 def progress_of(job: Job, all_series: Sequence[MetricSeries], now: datetime) -> Progress | None:
     """Return the progress that series of the last hour show; None if they show nothing."""
     by_name = points_by_name(all_series)
     metrics = {name: points[-1] for name, points in by_name.items() if name.startswith(METRIC)}
+    not_finite = _take_not_finite(by_name, metrics)
     shares = by_name.get("share", [])
     steps = by_name.get("step", [])
     position_at = max((points[-1].at for points in (shares, steps) if points), default=None)
-    reported_at = max((point.at for point in metrics.values()), default=position_at)
+    values = [*metrics.values(), *not_finite.values()]
+    reported_at = max((point.at for point in values), default=position_at)
     if reported_at is None:
         return None
     if position_at is not None:
@@ -158,7 +214,25 @@ def progress_of(job: Job, all_series: Sequence[MetricSeries], now: datetime) -> 
         is_printed=is_printed,
         is_part=is_part,
         repeated=_repeated(steps),
+        not_finite=tuple(not_finite),
+        has_ended=job.state.is_terminal,
     )
+
+
+def _take_not_finite(
+    by_name: Mapping[str, Sequence[Point]], metrics: dict[str, Point]
+) -> dict[str, Point]:
+    """Return the metrics whose latest value is NaN or infinite, and remove them from `metrics`."""
+    taken: dict[str, Point] = {}
+    for name, points in by_name.items():
+        if not name.startswith(NOT_FINITE):
+            continue
+        metric = name.removeprefix(NOT_FINITE)
+        finite = metrics.get(f"{METRIC}{metric}")
+        if finite is None or finite.at < points[-1].at:
+            metrics.pop(f"{METRIC}{metric}", None)
+            taken[metric] = points[-1]
+    return taken
 
 
 def _shown_share(share: float, job: Job) -> float:
@@ -190,8 +264,10 @@ def points_by_name(all_series: Sequence[MetricSeries]) -> dict[str, list[Point]]
 
 
 def _is_metric(name: str) -> bool:
-    is_short = len(name) <= len(METRIC) + NAME_CHARS_MAX
-    return name.startswith(METRIC) and name.isprintable() and is_short
+    prefix = next((prefix for prefix in (METRIC, NOT_FINITE) if name.startswith(prefix)), None)
+    if prefix is None:
+        return False
+    return name.isprintable() and len(name) <= len(prefix) + NAME_CHARS_MAX
 
 
 def _is_number(text: str) -> bool:

@@ -13,7 +13,7 @@ import pytest
 from tests.support.console_site import Site
 from tests.support.counting import Counts, counting_store
 from tests.support.job_lists import world_of_jobs
-from tests.support.jobs import a_job
+from tests.support.jobs import CHIEF, a_job
 from tests.support.world import World
 from trainmaster.console.pages import job_counts, job_list
 from trainmaster.console.pages.job_filters import Filters, matches, read_filters
@@ -163,3 +163,23 @@ def test_filter_of_users_finds_jobs_whose_owner_is_not_verified(user: str) -> No
     job = a_job(JobState.QUEUED, submission="console:4711/Anna@example.com")
     assert matches(job, Filters(user=user))
     assert not matches(replace(job, submission="gs://b/jobs/anna.yaml#1"), Filters(user=user))
+
+
+def test_success_that_looks_like_none_has_its_first_note_in_the_list_and_all_on_its_page(
+    site: Site,
+) -> None:
+    world = site.world
+    world.submit()
+    world.deliver()
+    world.report_all_ready()
+    world.wait(30)
+    progress = {"share": 0.25, "epoch": 2, "epochs": 8, "not_finite": ["loss"]}
+    world.exit_program(CHIEF, 0, ran_s=30.0, tail="Epoch 2/8", progress=progress)
+    early_end = "ended at 25 % of its own progress (epoch 2 of 8)"
+    assert situation(world.job, None) == f"but: {early_end}"
+    page = site.get(f"/jobs/{world.job_id}").text
+    for note in (early_end, "worker 1 were still running", "loss was NaN or infinite at the end"):
+        assert note in page
+    stored = world.store.load_attempt(world.job_id)
+    assert stored is not None
+    assert fold(world.ledger) == stored.state

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from tests.support.jobs import a_job
 from trainmaster.core.model.job import Job, JobState
-from trainmaster.ports.metrics import Label, MetricPoint, MetricSeries
-from trainmaster.presentation.progress import METRICS_MAX, Progress, progress_of
+from trainmaster.core.model.last_progress import LastMetric, LastProgress
+from trainmaster.ports.metrics import Label, MetricPoint, MetricQuery, MetricSeries
+from trainmaster.presentation.progress import METRICS_MAX, Progress, progress_of, read_progress
 
 NOW = datetime(2026, 11, 26, 12, 0, 12, tzinfo=UTC)
 START = NOW - timedelta(seconds=12, minutes=40)
@@ -103,12 +105,16 @@ def test_time_left_is_unknown_without_a_present_slope(values: list[float], first
 
 @pytest.mark.parametrize(
     ("state", "words"),
-    [(JobState.RUNNING, "99 %"), (JobState.FAILED, "99 %"), (JobState.SUCCEEDED, "100 %")],
+    [
+        (JobState.RUNNING, "99 %; reported 12 s ago"),
+        (JobState.FAILED, "ended at 99 %"),
+        (JobState.SUCCEEDED, "100 %"),
+    ],
 )
 def test_only_success_is_everything(state: JobState, words: str) -> None:
     progress = shown(series("share", [1.0], first=40), job=a_job(state))
     assert progress
-    assert progress.words(NOW).startswith(f"{words}; reported")
+    assert progress.words(NOW) == words
 
 
 def test_bar_that_begins_again_is_a_part_of_the_work() -> None:
@@ -157,3 +163,52 @@ def test_number_of_metrics_is_limited() -> None:
     assert progress
     assert len(progress.metrics) == METRICS_MAX
     assert len(progress.words(NOW)) < 200
+
+
+def test_metric_that_became_nan_is_shown_as_such() -> None:
+    progress = shown(
+        series("metric/loss", [0.5, 0.4], first=36), series("not_finite/loss", [1.0], first=40)
+    )
+    assert progress
+    assert progress.words(NOW) == "loss is NaN or infinite; reported 12 s ago"
+    assert progress.view()["notFinite"] == ["loss"]
+    assert "metrics" not in progress.view()
+
+
+def test_metric_that_is_finite_again_is_shown_with_its_value() -> None:
+    progress = shown(
+        series("not_finite/loss", [1.0], first=36), series("metric/loss", [0.4], first=40)
+    )
+    assert progress
+    assert progress.words(NOW) == "loss 0.4; reported 12 s ago"
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        (
+            LastProgress(share=0.25, epoch=2, epochs=8, not_finite=("loss",)),
+            "ended at 25 % (epoch 2 of 8), loss is NaN or infinite",
+        ),
+        (
+            LastProgress(share=1.0, step=300, steps=300, metrics=(LastMetric("loss", 0.31),)),
+            "100 % (step 300 of 300), loss 0.31",
+        ),
+        (LastProgress(metrics=(LastMetric("loss", 0.31),)), "loss 0.31"),
+    ],
+    ids=["before its end", "complete", "metrics alone"],
+)
+def test_ended_job_shows_what_its_agent_reported_with_the_exit(
+    last: LastProgress, words: str
+) -> None:
+    job = replace(a_job(JobState.SUCCEEDED), started_at=START, ended_at=NOW, last_progress=last)
+    progress = read_progress(NoMetrics(), job, NOW)
+    assert progress
+    assert progress.words(NOW + timedelta(hours=1)) == words
+
+
+class NoMetrics:
+    """A reader that must not be used."""
+
+    def read(self, query: MetricQuery) -> Sequence[MetricSeries]:
+        raise AssertionError(query)

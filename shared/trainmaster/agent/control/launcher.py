@@ -183,9 +183,10 @@ class Launcher:
         self._gcs.on_death(lambda: program.end(self._identity.config.grace_s))
         program_exit = program.wait()
         self._program = None
+        last = self._progress.last() if self._progress is not None else None
         if self._on_program_end is not None:
             self._on_program_end()
-        program_exit = self._gcs.settle(program_exit)
+        program_exit = replace(self._gcs.settle(program_exit), progress=last)
         return replace(
             program_exit,
             measurement=self._metric.read_last(key, has_completed=program_exit.exit_status == 0),

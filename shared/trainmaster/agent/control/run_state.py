@@ -162,6 +162,10 @@ class RunState:
             if not metric["earlier"]:
                 del metric["earlier"]
             body["metric"] = metric
+        progress = body.pop("progress")
+        if progress:
+            known = {name: value for name, value in progress.items() if value not in (None, ())}
+            body["progress"] = known
         self._state.exit = body
         self._save()
 

@@ -28,10 +28,23 @@ class Reading:
     """Number of steps in all, at least `step`."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Finite values by their clean names."""
+    epoch: int | None = None
+    """The last epoch that was named."""
+    epochs: int | None = None
+    """Number of epochs in all."""
+    counts_from_zero: bool = field(default=False, compare=False)
+    """Whether an epoch 0 was named. It is no news that its line is gone from the end of the output.
+    """
+    not_finite: tuple[str, ...] = ()
+    """Clean names of the metrics whose last value is NaN or infinite."""
 
     @property
     def has_position(self) -> bool:
         return self.share is not None or self.step is not None
+
+    @property
+    def has_metrics(self) -> bool:
+        return bool(self.metrics or self.not_finite)
 
     @staticmethod
     def of_steps(
@@ -51,7 +64,10 @@ class Reading:
             part = finite(share)
             if part is not None and not 0 <= part <= 1:
                 part = None
-        return Reading(part, done, total, clean_metrics(metrics))
+        named = list(metrics)
+        return Reading(
+            part, done, total, clean_metrics(named), not_finite=tuple(_not_finite_names(named))
+        )
 
 
 def finite(value: Any) -> float | None:
@@ -72,11 +88,36 @@ def clean_metrics(metrics: Iterable[tuple[Any, Any]]) -> dict[str, float]:
         number = finite(value)
         if number is None:
             continue
-        text = " ".join(str(name)[:NAME_CHARS_MAX].split())
+        text = _clean_name(name)
         has_room = text in clean or len(clean) < METRICS_MAX
-        if text and text.isprintable() and has_room:
+        if text and has_room:
             clean[text] = number
     return clean
+
+
+def _not_finite_names(metrics: Iterable[tuple[Any, Any]]) -> list[str]:
+    """Return the first `METRICS_MAX` printable names whose value is NaN or infinite."""
+    names: dict[str, None] = {}
+    for name, value in metrics:
+        text = _clean_name(name)
+        if text and _is_not_finite(value):
+            names[text] = None
+    return list(names)[:METRICS_MAX]
+
+
+def _is_not_finite(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (float, str)):
+        return False
+    try:
+        return not math.isfinite(float(value))
+    except ValueError:
+        return False
+
+
+def _clean_name(name: Any) -> str:
+    """Return the name in one line; empty if it cannot be printed."""
+    text = " ".join(str(name)[:NAME_CHARS_MAX].split())
+    return text if text.isprintable() else ""
 
 
 def _whole(value: Any) -> int | None:

@@ -39,6 +39,33 @@ class Measurement:
 
 
 @dataclass(frozen=True)
+class NamedValue:
+    """The last value of a metric that a program reported or printed."""
+
+    name: str
+    value: float
+
+
+@dataclass(frozen=True)
+class LastProgress:
+    """How far a program was when it ended, by its own account. What is unknown is None or empty."""
+
+    share: float | None = None
+    """Part of the work that was done, from 0 to 1."""
+    step: int | None = None
+    steps: int | None = None
+    """Number of steps in all."""
+    epoch: int | None = None
+    """The last epoch that it named, counted from 1."""
+    epochs: int | None = None
+    """Number of epochs in all."""
+    metrics: Sequence[NamedValue] = ()
+    """Its last metrics that are finite."""
+    not_finite: Sequence[str] = ()
+    """Names of the metrics whose last value is NaN or infinite."""
+
+
+@dataclass(frozen=True)
 class ProgramExit:
     """How a program ended, or an incarnation that never started one.
 
@@ -66,6 +93,8 @@ class ProgramExit:
     """The last line with a word on its standard error, if it failed; of a container, of the
     engine's command.
     """
+    progress: LastProgress | None = None
+    """Set for the primary, if its program reported or printed how far it was."""
 
     @property
     def how(self) -> str:

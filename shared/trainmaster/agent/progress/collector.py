@@ -16,13 +16,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from trainmaster.agent.metric.summary_metric import SummaryMetric
 from trainmaster.agent.model.reading import METRICS_MAX, Reading
+from trainmaster.agent.model.results import LastProgress, NamedValue
 from trainmaster.agent.model.vm_config import IncarnationKey
-from trainmaster.agent.progress.printed import read_printed
+from trainmaster.agent.progress.printed import read_last_printed, read_printed
 from trainmaster.agent.reporting.serial_console import Console
 
 HELD_S = 120.0
@@ -39,7 +41,7 @@ class ProgressPoint(NamedTuple):
     """One value of a report."""
 
     name: str
-    """`share`, `step`, `steps`, or `metric/` and the name of a metric."""
+    """`share`, `step`, `steps`, or `metric/` or `not_finite/` and the name of a metric."""
     value: float
     source: str
 
@@ -77,6 +79,10 @@ class ProgressCollector:
         """`position` and `metrics` → rank of the source that had them last, and when by `clock`."""
         self._names: set[str] = set()
         """Names of metrics in the points so far."""
+        self._counts_from_zero = False
+        """Whether the program has named an epoch 0."""
+        self._is_part = False
+        """Whether what is printed has gone back within the incarnation: a bar for each epoch."""
         try:
             self._server: StatusServer | None = StatusServer(work / "progress", self._take)
         except OSError as error:
@@ -119,6 +125,8 @@ class ProgressCollector:
             self._metrics_at = self._clock()
             self._last = [NOTHING] * len(SOURCES)
             self._chosen = {}
+            self._counts_from_zero = False
+            self._is_part = False
 
     def read_events_if_needed(self) -> None:
         if self._events is not None and self._key and self._clock() - self._metrics_at >= HELD_S:
@@ -131,7 +139,8 @@ class ProgressCollector:
                 return []
             readings = [self._reported or NOTHING, read_printed(self._read_output()), NOTHING]
             self._reported = None
-            if any(reading.metrics for reading in self._news_of(readings)):
+            self._note_printed(readings[1])
+            if any(reading.has_metrics for reading in self._news_of(readings)):
                 self._metrics_at = self._clock()
             elif self._events is not None:
                 readings[-1] = self._events.latest(self._started_at)
@@ -140,6 +149,36 @@ class ProgressCollector:
                 if reading != NOTHING:
                     self._last[rank] = reading
             return [*self._position(news), *self._metrics(news)]
+
+    def last(self) -> LastProgress | None:
+        """Return how far the program was at its end, after its output was read; None: unknown.
+
+        The best source that has ever had something counts, whether or not it is news.
+        """
+        with self._lock:
+            if self._key is None:
+                return None
+            printed = read_last_printed(self._read_output())
+            self._note_printed(printed)
+            if not printed.has_position and not self._is_part:
+                printed = replace(
+                    self._last[1], metrics=printed.metrics, not_finite=printed.not_finite
+                )
+            elif self._is_part and printed.epoch is None:
+                printed = replace(printed, share=None, step=None, steps=None)
+            readings = [self._reported or self._last[0], printed, self._last[2]]
+            position = next((found for found in readings if found.has_position), NOTHING)
+            metrics = next((found for found in readings if found.has_metrics), NOTHING)
+            last = _last_progress(position, metrics, counts_from_zero=self._counts_from_zero)
+            return None if last == LastProgress() else last
+
+    def _note_printed(self, printed: Reading) -> None:
+        """Note what later readings of the output no longer show."""
+        before = self._last[1]
+        self._counts_from_zero |= printed.counts_from_zero
+        if printed.step is not None and before.step is not None:
+            is_same_count = printed.steps == before.steps and printed.steps is not None
+            self._is_part |= is_same_count and printed.step < before.step
 
     def _news_of(self, readings: Sequence[Reading]) -> list[Reading]:
         """Return the reading of each source, or `NOTHING` if it is the same as the last one."""
@@ -157,13 +196,18 @@ class ProgressCollector:
                 yield ProgressPoint(name, float(value), SOURCES[rank])
 
     def _metrics(self, news: Sequence[Reading]) -> Iterator[ProgressPoint]:
-        rank = self._choose("metrics", [bool(reading.metrics) for reading in news])
+        rank = self._choose("metrics", [reading.has_metrics for reading in news])
         if rank is None:
             return
         for name, value in news[rank].metrics.items():
             if name in self._names or len(self._names) < METRICS_MAX:  # each name is a time series
                 self._names.add(name)
                 yield ProgressPoint(f"metric/{name}", value, SOURCES[rank])
+        for name in news[rank].not_finite:
+            if name in self._names or len(self._names) < METRICS_MAX:
+                self._names.add(name)
+                # Cloud Monitoring takes finite values only.
+                yield ProgressPoint(f"not_finite/{name}", 1.0, SOURCES[rank])
 
     def _choose(self, kind: str, has_news: Sequence[bool]) -> int | None:
         """Return the rank of the best source with news.
@@ -188,3 +232,22 @@ class ProgressCollector:
                 # stopped halfway.
                 reading = Reading(metrics=reading.metrics)
             self._reported = reading
+
+
+def _last_progress(position: Reading, metrics: Reading, *, counts_from_zero: bool) -> LastProgress:
+    """Return the progress at the end. A program names its last epoch during or after it."""
+    epoch = position.epoch
+    if epoch is not None and counts_from_zero:
+        epoch += 1
+    share = position.share
+    if epoch is not None and position.epochs and position.step is None:
+        share = min(epoch / position.epochs, 1.0)
+    return LastProgress(
+        share=share,
+        step=position.step,
+        steps=position.steps,
+        epoch=epoch,
+        epochs=position.epochs,
+        metrics=tuple(NamedValue(name, value) for name, value in metrics.metrics.items()),
+        not_finite=metrics.not_finite,
+    )

@@ -10,14 +10,17 @@
 | `Epoch 3/10, step 45/100`, or   | epochs and steps             | `loss 0.3`, `lr=1e-3`, … |
 |   `iteration 10/500`            |                              |                          |
 
-Bars of downloads, evaluations and the like, and full bars, are no progress. Nothing that a program
-prints raises an error, and the cost has a limit: patterns are searched in lines of bounded length.
+Bars of downloads, evaluations and the like, and full bars, are no progress. Neither is a full count
+of steps that is all that the lines say, such as `batch 32/32`: only what advances counts. Nothing
+that a program prints raises an error, and the cost has a limit: patterns are searched in lines of
+bounded length.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from trainmaster.agent.model.reading import Reading
@@ -26,7 +29,11 @@ TEXT_CHARS_MAX = 1 << 14
 LINE_CHARS_MAX = 1000
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]{0,20}[A-Za-z]|\][^\x07\x1b]{0,200}\x07)")
-_NUMBER = r"([-+]?(?:\d{1,30}\.?\d{0,30}|\.\d{1,30})(?:[eE][-+]?\d{1,4})?)(?!\.?\w|%)"
+_NUMBER = (
+    r"([-+]?(?:(?:\d{1,30}\.?\d{0,30}|\.\d{1,30})(?:[eE][-+]?\d{1,4})?|(?i:nan|inf(?:inity)?)))"
+    r"(?!\.?\w|%)"
+)
+"""A number, also one that is NaN or infinite."""
 _BAR = re.compile(
     r"\d{1,3}%\|[^|]{0,300}\|\s{0,20}(\d{1,15})/(\d{1,15}) \[((?:\d{1,6}:)?\d{1,4}:\d\d)<(.{0,500})"
 )
@@ -87,11 +94,21 @@ class _Position:
         self.epoch: _Count | None = None
         self.step: tuple[int, int | None] | None = None
         """Number of the step, and of all steps if it is known, in a line without epochs."""
+        self.has_advanced = False
+        """Whether a line before that of `step` has another number."""
+        self.names_epoch_zero = False
+        self.last_bar: _Count | None = None
+        """The last bar, also if it is full."""
+        self.is_bar_part = False
+        """Whether the last bar began again, as the bar of each epoch does."""
+        self._following_done = 0
+        """Steps of the bar in the line after this one."""
 
     def take(self, line: str) -> None:
         """Look at the line before those that were looked at."""
         match = _BAR.search(line)
         if match is not None:
+            self._note_bar(line[: match.start()], _Count(int(match[1]), int(match[2])))
             bar = _parse_bar(line[: match.start()], match)
             if bar is not None and (self.bar is None or bar.elapsed_s > self.bar.elapsed_s):
                 self.bar = bar
@@ -100,6 +117,8 @@ class _Position:
         epoch = _EPOCH.search(line)
         step = _STEP.search(line)
         has_epochs = epoch is not None and epoch[2] is not None
+        if epoch is not None and has_epochs and int(epoch[1]) == 0:
+            self.names_epoch_zero = True
         if epoch is not None and has_epochs and self.epoch is None:
             count = _Count(int(epoch[1]), int(epoch[2]))
             self.epoch = count if count.makes_sense else None
@@ -114,9 +133,33 @@ class _Position:
                 self.inner = count
         elif step is not None and self.step is None:
             self.step = (int(step[1]), int(step[2]) if step[2] else None)
+        elif step is not None and self.step is not None and int(step[1]) != self.step[0]:
+            self.has_advanced = True
+
+    def _note_bar(self, name: str, count: _Count) -> None:
+        """Note the last bar, and whether bars before it with the same total were further."""
+        if not count.makes_sense or _NO_TRAINING.search(name):
+            return
+        if self.last_bar is None:
+            self.last_bar = count
+        elif count.total == self.last_bar.total:
+            self.is_bar_part |= count.done > self._following_done
+        if count.total == self.last_bar.total:
+            self._following_done = count.done
 
     def reading(self, metrics: list[tuple[str, str]]) -> Reading:
         """Return the position that the lines show, and these metrics."""
+        reading = self._reading_of_steps(metrics)
+        if self.epoch is None:
+            return reading
+        return replace(
+            reading,
+            epoch=self.epoch.done,
+            epochs=self.epoch.total,
+            counts_from_zero=self.names_epoch_zero,
+        )
+
+    def _reading_of_steps(self, metrics: list[tuple[str, str]]) -> Reading:
         bar = self.bar
         epoch = self.epoch
         inner = self.inner
@@ -137,12 +180,38 @@ class _Position:
         if inner is not None:
             return Reading.of_steps(inner.done, inner.total, metrics)
         step, steps = self.step or (None, None)
+        if step is not None and step == steps and not self.has_advanced:
+            step, steps = None, None
         share = completed / epoch.total if epoch is not None else None
         return Reading.of_steps(step, steps, metrics, share)
 
 
 def read_printed(text: str) -> Reading:
     """Return what the end of an output says. `text` begins with a whole line."""
+    position, metrics = _read_lines(text)
+    return position.reading(metrics)
+
+
+def read_last_printed(text: str) -> Reading:
+    """Return what the end of the whole output of a program that has ended says.
+
+    A full bar is the end of the work, unless the bar began again before: then it is a part of the
+    work, and so is no position at all.
+    """
+    position, metrics = _read_lines(text)
+    reading = position.reading(metrics)
+    bar = position.last_bar
+    if bar is None or position.epoch is not None:
+        return reading
+    if position.is_bar_part:
+        return replace(reading, share=None, step=None, steps=None)
+    if bar.done == bar.total and not (reading.steps and reading.steps != bar.total):
+        return replace(reading, share=1.0, step=bar.done, steps=bar.total)
+    return reading
+
+
+def _read_lines(text: str) -> tuple[_Position, list[tuple[str, str]]]:
+    """Return the position, and the last value of each metric."""
     plain_text = _ESCAPE.sub("", text[-TEXT_CHARS_MAX:])
     position = _Position()
     metrics: dict[str, str] = {}
@@ -151,7 +220,7 @@ def read_printed(text: str) -> Reading:
         position.take(line)
         for name, value in _metrics(line):
             metrics.setdefault(name, value)
-    return position.reading(list(metrics.items()))
+    return position, list(metrics.items())
 
 
 def _parse_bar(name: str, match: re.Match[str]) -> _Bar | None:

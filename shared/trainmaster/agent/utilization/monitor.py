@@ -125,8 +125,12 @@ class UtilizationMonitor:
         first = self._sample()
         averages = Averages(first)
         reported_at = first.at
+        program_ended = False
         while not self.is_off:
-            program_ended = self._ended.wait(self._sample_s)
+            wait_s = self._sample_s
+            if program_ended:  # its last report waits for the distance from the one before
+                wait_s = max(DISTANCE_MIN_S - (time.monotonic() - reported_at), 0.0)
+            program_ended |= self._ended.wait(wait_s)
             self._ended.clear()
             sample = self._sample()
             averages.add(sample)
@@ -137,6 +141,7 @@ class UtilizationMonitor:
             if is_due or (program_ended and waited_s >= DISTANCE_MIN_S):
                 self._send(averages, start_ns)
                 reported_at = sample.at
+                program_ended = False
 
     def _sample(self) -> Sample:
         sources = self._sources

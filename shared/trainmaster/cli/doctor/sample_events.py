@@ -46,6 +46,7 @@ SAMPLE_EVENTS: Final[dict[str, dict[str, object]]] = {
         "metric": {"value": 0.5, "step": 10},
         "ran_s": 12.5,
         "stderr_line": "ValueError: bad shape",
+        "progress": {"share": 0.5, "step": 10, "steps": 20, "not_finite": ["loss"]},
     },
     topics.MAINTENANCE: {**_INCARNATION, "cause": "preemption"},
 }

@@ -168,10 +168,10 @@ def job_kind(job: Job) -> str:
 
 def situation(job: Job, wait: Wait | None) -> str:
     """Return why the job waits or how it ended, in one line; empty if it simply runs or
-    succeeded.
+    succeeded without a note.
     """
-    if job.error_message:
-        return summary(job.error_message)
+    if job.error_message or job.notes:
+        return summary(job.error_message) if job.error_message else f"but: {job.notes[0]}"
     if wait is not None:
         return wait.sentence
     if job.state is JobState.PREPARING and job.placement.round:

@@ -9,6 +9,7 @@ from typing import Literal
 from trainmaster.core.actions.replica_actions import Budget, ReplaceVm
 from trainmaster.core.model.failure_row import FailureRow
 from trainmaster.core.model.job import Job, Label
+from trainmaster.core.model.last_progress import LastProgress
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.round import Saving
 from trainmaster.core.model.tuning import Measurement
@@ -169,6 +170,10 @@ class SucceedJob:
 
     replica: str
     measurement: Measurement | None = None
+    notes: tuple[str, ...] = ()
+    """What makes the success look like none (`core.rules.success_notes`)."""
+    progress: LastProgress | None = None
+    """How far the primary's program was at its end; None: unknown."""
     kind: Literal["succeed_job"] = "succeed_job"
 
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Literal
 
 from trainmaster.core.events.reads import Reads
+from trainmaster.core.model.last_progress import LastProgress
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.tuning import Measurement
 from trainmaster.core.model.vm import LossCause
@@ -126,6 +127,10 @@ class ReplicaExited(_ReplicaEvent):
     stderr_line: str = ""
     """Last line with a word that the program printed on its standard error; empty: it printed
     none, or the agent is of a release that does not report it.
+    """
+    progress: LastProgress | None = None
+    """Of the primary: how far its program was; None: it did not say, or the agent does not report
+    it.
     """
     kind: Literal["replica_exited"] = "replica_exited"
 

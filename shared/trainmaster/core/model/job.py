@@ -14,6 +14,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from trainmaster.core.model.last_progress import LastProgress
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
@@ -142,6 +143,14 @@ class Job:
     """When it reached a terminal state."""
     error_message: str | None = None
     """Why it ended, unless it SUCCEEDED."""
+    notes: tuple[str, ...] = ()
+    """Of a job that SUCCEEDED: what makes the success look like none, each note without a full
+    stop.
+    """
+    last_progress: LastProgress | None = None
+    """Of a job that SUCCEEDED: how far the program of its primary was at its end, by its own
+    account; None: unknown.
+    """
     labels_version: int = 1
     """Number of writes of the labels."""
     submitted_by: str | None = None

@@ -116,7 +116,7 @@ def _is_repeated(decision: Decision) -> bool:
     return isinstance(decision.action, MarkReady) and (decision.action.round or 1) > 1
 
 
-def _messages(decision: Decision) -> Iterator[tuple[Severity, str]]:  # noqa: C901
+def _messages(decision: Decision) -> Iterator[tuple[Severity, str]]:
     """Yield severity and text of each line about the decision."""
     match decision.action:
         case Ignore() if decision.reason in (Reason.QUEUED, Reason.OUT_OF_REACH):

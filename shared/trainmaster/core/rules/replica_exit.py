@@ -39,6 +39,7 @@ from trainmaster.core.rules.exit_case import Case
 from trainmaster.core.rules.failure_row import Following, continued, hang_signature
 from trainmaster.core.rules.messages import has_image_error
 from trainmaster.core.rules.repetition import bug_signature
+from trainmaster.core.rules.success_notes import success_notes
 from trainmaster.core.rules.user_requests import cancel_at_cap
 from trainmaster.core.rules.vm_loss import internal_error, replace_vm
 from trainmaster.core.timeouts import QUICK_FAILURE_MAX_S
@@ -87,8 +88,11 @@ def judge_exit_zero(case: Case) -> Decision | None:
         action = RecordHostDone(replica.key, host, event.measurement)
         return Decision(Rule.REPLICA_DONE, Reason.HOST_EXITED_ZERO, text, action)
     if replica.replica_id == case.job.plan.primary:
+        notes = success_notes(case.state, event)
         text = f"{who} is the primary and exited 0."
-        success = SucceedJob(replica.key, event.measurement)
+        if notes:
+            text += f" But: {'; '.join(notes)}."
+        success = SucceedJob(replica.key, event.measurement, notes, event.progress)
         return Decision(Rule.PRIMARY_DONE, Reason.PRIMARY_EXITED_ZERO, text, success)
     completion = RecordCompletion(replica.key, event.at)
     return Decision(

@@ -239,8 +239,9 @@ def _succeed(state: State, action: SucceedJob, now: datetime) -> Change:
     # The primary may complete before the last peer is ready. The job then started when the primary
     # did.
     started_at = state.job.started_at or primary.ready_at or now
+    noted = replace(state.job, notes=action.notes, last_progress=action.progress)
     ended = move_job(
-        _with_trial_result(state.job, measurement),
+        _with_trial_result(noted, measurement),
         JobState.SUCCEEDED,
         started_at=started_at,
         ended_at=now,

@@ -8,9 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
+from trainmaster.core.actions import Action, SucceedJob
 from trainmaster.core.decisions import Decision
 from trainmaster.core.events import Event, Reads
 from trainmaster.core.evolve import changes_whole_attempt
+from trainmaster.core.model.job import Job
 from trainmaster.core.rules.judge import judge
 from trainmaster.errors import PermanentError
 from trainmaster.ports import Loaded, States
@@ -21,7 +23,8 @@ def decide(
 ) -> tuple[Loaded | None, Decision]:
     """Load what the event reads, and judge it.
 
-    A change of the whole attempt is judged again with all of it.
+    A change of the whole attempt is judged again with all of it. So is a success that has notes,
+    because they name the members that still run.
 
     `known`: what the event reads, if it was read a moment ago. Raises PermanentError if the event's
     job does not exist.
@@ -31,11 +34,20 @@ def decide(
     if (
         loaded is not None
         and not loaded.state.whole
-        and changes_whole_attempt(loaded.state.job, decision.action)
+        and (
+            changes_whole_attempt(loaded.state.job, decision.action)
+            or _is_doubtful_success(loaded.state.job, decision.action)
+        )
     ):
         loaded = store.load_attempt(event.job_id)
         decision = judge(loaded.state if loaded else None, event, now)
     return loaded, decision
+
+
+def _is_doubtful_success(job: Job, action: Action) -> bool:
+    """Whether the job succeeds with notes, and has other replicas that may still run."""
+    is_doubtful = isinstance(action, SucceedJob) and bool(action.notes)
+    return is_doubtful and len(job.plan.replica_ids) > 1
 
 
 def _load(job_id: str, reads: Reads, store: States, known: Loaded | None) -> Loaded | None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from trainmaster.agent.model.reading import METRICS_MAX, Reading
+from trainmaster.agent.model.results import NamedValue
 from trainmaster.agent.model.vm_config import IncarnationKey
 from trainmaster.agent.progress.collector import HELD_S, ProgressCollector
 from trainmaster.agent.progress.status_server import BODY_BYTES_MAX
@@ -195,6 +196,7 @@ def test_names_of_metrics_are_limited_over_all_reports(bench: Bench) -> None:
             },
             {},
         ),
+        ({"metrics": [{"name": "loss", "value": "1e999"}]}, {"not_finite/loss"}),
     ],
 )
 def test_hostile_report_shows_nothing_false(
@@ -227,3 +229,58 @@ def test_wrong_report_is_refused(
     assert bench.minute() == {}
     bench.report(5)
     assert bench.minute()["share"] == (0.05, "reported"), "the server goes on"
+
+
+def test_last_progress_is_that_of_the_whole_output_though_it_is_no_news(bench: Bench) -> None:
+    bench.output = "Epoch 2/8 loss 0.5\n"
+    bench.minute()
+    last = bench.collector.last()
+    assert last
+    assert (last.share, last.epoch, last.epochs) == (0.25, 2, 8)
+    assert list(last.metrics) == [NamedValue("loss", 0.5)]
+
+
+def test_last_epoch_of_a_program_that_counts_from_zero_is_the_end(bench: Bench) -> None:
+    bench.output = "Epoch 0/3 loss 0.5\n"
+    bench.minute()
+    bench.output = "Epoch 2/3 loss 0.4\n"
+    last = bench.collector.last()
+    assert last
+    assert (last.share, last.epoch) == (1.0, 3)
+
+
+def test_full_bar_is_the_end_of_the_work_after_the_exit(bench: Bench) -> None:
+    bench.output = "\r 98%|█ | 98/100 [00:10<00:01, 1.0it/s]"
+    bench.minute()
+    bench.output += "\r100%|█ | 100/100 [00:11<00:00, 1.0it/s]"
+    last = bench.collector.last()
+    assert last
+    assert (last.share, last.step, last.steps) == (1.0, 100, 100)
+
+
+def test_bar_of_each_epoch_says_nothing_about_the_end(bench: Bench) -> None:
+    bar = "\r 50%|█ | 50/100 [00:05<00:05, 1.0it/s]\r100%|█ | 100/100 [00:11<00:00, 1.0it/s]\n"
+    bench.output = bar + bar
+    assert bench.collector.last() is None
+
+
+def test_nan_is_reported_by_its_name(bench: Bench) -> None:
+    bench.output = "Epoch 1/8 loss: nan acc: 0.1\n"
+    assert bench.minute()["not_finite/loss"] == (1.0, "printed")
+    last = bench.collector.last()
+    assert last
+    assert list(last.not_finite) == ["loss"]
+    assert list(last.metrics) == [NamedValue("acc", 0.1)]
+
+
+def test_constant_count_is_no_progress(bench: Bench) -> None:
+    bench.output = "batch 32/32 loss 0.5\nbatch 32/32 loss 0.4\n"
+    assert bench.minute() == {"metric/loss": (0.4, "printed")}
+    last = bench.collector.last()
+    assert last
+    assert last.share is None
+
+
+def test_program_that_says_nothing_has_no_last_progress(bench: Bench) -> None:
+    bench.output = "hello\n"
+    assert bench.collector.last() is None

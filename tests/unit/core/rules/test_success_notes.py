@@ -1,0 +1,102 @@
+"""Notes about successes that look like none: the state stays SUCCEEDED."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support import alone
+from tests.support.jobs import CHIEF, a_replica, a_state, at, exited
+from trainmaster.core.actions import SucceedJob
+from trainmaster.core.events import ReplicaExited
+from trainmaster.core.evolve import evolve
+from trainmaster.core.model.job import JobState, State
+from trainmaster.core.model.last_progress import LastProgress
+from trainmaster.core.rules.judge import judge
+
+NOW = at(400)
+EARLY = LastProgress(share=0.25, epoch=2, epochs=8)
+
+
+def success(
+    progress: LastProgress | None = None,
+    *,
+    ran_s: float | None = 300,
+    tail: str = "epoch",
+    incarnation: int = 1,
+) -> ReplicaExited:
+    event = exited(CHIEF, 0, tail=tail, ran_s=ran_s, incarnation=incarnation)
+    return replace(event, progress=progress)
+
+
+def notes(event: ReplicaExited, state: State | None = None) -> tuple[str, ...]:
+    decision = judge(state or replace(a_state(), whole=False), event, NOW)
+    assert isinstance(decision.action, SucceedJob)
+    return decision.action.notes
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (success(EARLY), "ended at 25 % of its own progress (epoch 2 of 8)"),
+        (
+            success(LastProgress(share=0.5, step=50, steps=100)),
+            "ended at 50 % of its own progress (step 50 of 100)",
+        ),
+        (
+            success(LastProgress(share=1.0, not_finite=("loss",))),
+            "loss was NaN or infinite at the end",
+        ),
+        (success(ran_s=0.6), "ran for 1 s"),
+        (success(ran_s=3.2, tail="\n"), "ran for 3 s and printed nothing"),
+    ],
+    ids=["early epoch", "early step", "NaN", "a second", "silent"],
+)
+def test_suspicious_success_has_a_note(event: ReplicaExited, expected: str) -> None:
+    assert notes(event) == (expected,)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        success(),
+        success(ran_s=None, tail=""),
+        success(LastProgress(share=1.0, epoch=8, epochs=8)),
+        success(LastProgress(share=0.95, step=95, steps=100)),
+        success(LastProgress(share=0.75, epoch=3, epochs=4)),
+        success(ran_s=0.6, incarnation=2),
+    ],
+    ids=[
+        "unknown",
+        "an agent without ran_s",
+        "complete",
+        "prints each 5th step",
+        "may count from 0",
+        "resumed at its end",
+    ],
+)
+def test_ordinary_success_has_no_note(event: ReplicaExited) -> None:
+    chief = a_replica(CHIEF, incarnation=event.subject.incarnation)
+    assert notes(event, alone.a_state(chief)) == ()
+
+
+def test_members_that_still_ran_are_named_beside_an_early_end() -> None:
+    running = notes(success(EARLY), a_state())[1:]
+    assert running
+    assert running[0].startswith("worker 0")
+    assert running[0].endswith("still running")
+    done = LastProgress(share=1.0, epoch=8, epochs=8)
+    assert notes(success(done), a_state()) == (), "it may end a moment later"
+
+
+def test_notes_are_stored_and_part_of_the_decision() -> None:
+    state = replace(a_state(), whole=False)
+    decision = judge(state, success(EARLY), NOW)
+    assert decision.text == (
+        "chief 0 is the primary and exited 0. But: ended at 25 % of its own progress"
+        " (epoch 2 of 8)."
+    )
+    job = evolve(state, decision, NOW).job
+    assert job
+    assert (job.state, len(job.notes), job.last_progress) == (JobState.SUCCEEDED, 1, EARLY)
