@@ -1,0 +1,80 @@
+"""The meaning of one error of a program."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Sequence
+
+from trainmaster.program_errors.table import ROWS, TYPES, Meaning, Row
+
+__all__ = ["Meaning", "Place", "is_passing", "is_peer_loss", "meaning_of", "row_of"]
+
+
+class Place(Enum):
+    """What the machine of the program has, as far as it changes what an error means."""
+
+    ACCELERATORS = "accelerators"
+    """GPUs or TPUs: their errors may be the hardware's, and pass on another machine."""
+    CPUS = "cpus"
+    """No accelerator: an error about one is lasting, because another start adds none."""
+
+
+def meaning_of(
+    error_type: str, message: str, causes: Sequence[str] = (), place: Place = Place.ACCELERATORS
+) -> Meaning:
+    """Return what an error means.
+
+    `error_type`: the type of the exception as printed, with or without its module. `causes`: types
+    of the exceptions that it was raised from. A type that is a bug by nature stays one whatever
+    its message says. Otherwise the message decides before the type, and the type of the error
+    before those of its causes. An error that no row matches is UNKNOWN.
+    """
+    row = row_of(error_type, message, causes, place)
+    return Meaning.UNKNOWN if row is None else row.meaning
+
+
+def row_of(
+    error_type: str, message: str, causes: Sequence[str] = (), place: Place = Place.ACCELERATORS
+) -> Row | None:
+    """Return the row of the table that decides about an error; None: no row matches it."""
+    name = _last(error_type)
+    by_type = _row_of_type(name, place)
+    if by_type is not None and by_type.meaning is Meaning.BUG:
+        return by_type
+    by_message = next(
+        (row for row in ROWS if row.matches(name, message) and _fits(row, place)), None
+    )
+    if by_message is not None:
+        return by_message
+    if by_type is not None:
+        return by_type
+    passing = (_row_of_type(_last(cause), place) for cause in causes)
+    return next((row for row in passing if row is not None and row.meaning in _PASSING), None)
+
+
+def is_peer_loss(meaning: Meaning) -> bool:
+    """Whether the error reports that a peer is lost, or does not answer."""
+    return meaning in (Meaning.LOST_PEER, Meaning.SILENT_PEER)
+
+
+def is_passing(meaning: Meaning) -> bool:
+    """Whether the cause of the error may be gone at the next start of the same program."""
+    return meaning in _PASSING
+
+
+_PASSING = (Meaning.TRANSIENT, Meaning.LOST_PEER, Meaning.SILENT_PEER)
+
+
+def _last(error_type: str) -> str:
+    """Return the name of a type without its module."""
+    return error_type.rpartition(".")[2]
+
+
+def _row_of_type(name: str, place: Place) -> Row | None:
+    row = TYPES.get(name)
+    return row if row is not None and _fits(row, place) else None
+
+
+def _fits(row: Row, place: Place) -> bool:
+    """Whether the row holds on such a machine."""
+    return place is Place.ACCELERATORS or not row.is_of_accelerator
