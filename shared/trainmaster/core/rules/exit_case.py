@@ -21,8 +21,9 @@ from trainmaster.core.model.members import channel_members, is_ready, members
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.round import Round
 from trainmaster.core.rules import evidence, messages
-from trainmaster.core.rules.repetition import bug_signature, is_quick_failure, is_transient
+from trainmaster.core.rules.repetition import bug_signature, is_quick_failure, may_pass
 from trainmaster.core.timeouts import LIKELY_BUG_FAILURES, QUICK_FAILURE_MAX_S
+from trainmaster.program_errors.meaning import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ class Case:
         """
         error = self.event.error
         may_be_transient = evidence.reports_lost_peer(self.event) or (
-            error is not None and is_transient(error)
+            error is not None and may_pass(error, self.place)
         )
         if self.quick_failures < LIKELY_BUG_FAILURES or may_be_transient:
             return ""
@@ -204,7 +205,21 @@ class Case:
     @property
     def proves_bug(self) -> bool:
         """Whether the last failure was the same, and both failed quickly, in the job's own code."""
-        return self.record.bug is not None and self.record.bug == bug_signature(self.event)
+        return self.record.bug is not None and self.record.bug == self.bug
+
+    @property
+    def bug(self) -> str | None:
+        """What a repetition of this exit would have in common with it; None: it proves no bug."""
+        groups = self.job.placed.plan.groups
+        is_alone = sum(group.count * group.hosts for group in groups) == 1
+        return bug_signature(self.event, self.place, is_alone=is_alone)
+
+    @property
+    def place(self) -> Place:
+        """What the machine of the program that exited has."""
+        group = self.job.placed.plan.group(self.event.subject.replica_id.task_type)
+        has_accelerators = group.accelerator is not None or group.tpu is not None
+        return Place.ACCELERATORS if has_accelerators else Place.CPUS
 
     def fail(self, rule: Rule, reason: Reason, consequence: str) -> Decision:
         """Return the decision to end the job with this exit as its error message, or to give up an

@@ -1,8 +1,9 @@
-"""Repetition: whether two exits in a row prove a bug in the job's own code (rule 8).
+"""Repetition: whether two exits in a row prove a fault that no restart repairs (rule 8).
 
-Everything else is left to the budgets: an error of a network, a storage, a quota or a device may be
-gone at the next restart, and a program that trained for a while may have saved a checkpoint, which
-the control plane cannot see.
+What an error means is looked up in `trainmaster.program_errors`. A bug, a lasting setting and a
+lack of memory return at the next start; so does an error that the table does not know. What a
+service, a network, a device or a peer reports is left to the budgets. So is a program that trained
+for a while: it may have saved a checkpoint, which the control plane cannot see.
 """
 
 from __future__ import annotations
@@ -10,57 +11,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from trainmaster.core.events import ProgramError, ReplicaExited
+from trainmaster.core.events import ExitCause, ProgramError, ReplicaExited
 from trainmaster.core.model.exit_policy import code_of
 from trainmaster.core.rules.evidence import is_own_failure
 from trainmaster.core.timeouts import QUICK_FAILURE_MAX_S
-
-TRANSIENT_TYPES: Final = frozenset(
-    (
-        # Python: the operating system, files, sockets, child processes
-        "OSError", "IOError", "EnvironmentError", "EOFError", "MemoryError", "BlockingIOError", "ChildProcessError",
-        "FileExistsError", "FileNotFoundError", "InterruptedError", "IsADirectoryError", "NotADirectoryError",
-        "PermissionError", "ProcessLookupError", "TimeoutError", "ConnectionError", "BrokenPipeError",
-        "ConnectionAbortedError", "ConnectionRefusedError", "ConnectionResetError", "gaierror", "herror", "timeout",
-        "SSLError", "SSLEOFError", "SSLZeroReturnError", "IncompleteRead", "RemoteDisconnected", "BadStatusLine",
-        "URLError", "HTTPError", "ContentTooShortError", "CalledProcessError", "TimeoutExpired", "BrokenProcessPool",
-        # requests, urllib3, httplib2, aiohttp
-        "Timeout", "ReadTimeout", "ConnectTimeout", "ReadTimeoutError", "ConnectTimeoutError", "NewConnectionError",
-        "NameResolutionError", "MaxRetryError", "ProtocolError", "ChunkedEncodingError", "ProxyError",
-        "RequestException", "ServerNotFoundError", "ClientError", "ClientConnectorError", "ClientOSError",
-        "ServerDisconnectedError",
-        # google.auth, google.api_core, googleapiclient, gcsfs
-        "TransportError", "RefreshError", "DefaultCredentialsError", "RetryError", "GoogleAPICallError", "HttpError",
-        "HttpRequestError", "Aborted", "BadGateway", "Cancelled", "DataLoss", "DeadlineExceeded", "Forbidden",
-        "GatewayTimeout", "InternalServerError", "NotFound", "PermissionDenied", "PreconditionFailed",
-        "ResourceExhausted", "ServerError", "ServiceUnavailable", "TooManyRequests", "Unauthenticated", "Unauthorized",
-        "Unknown", "RpcError", "InactiveRpcError", "_InactiveRpcError", "_MultiThreadedRendezvous",
-        # TensorFlow
-        "AbortedError", "CancelledError", "DataLossError", "DeadlineExceededError", "FailedPreconditionError",
-        "InternalError", "NotFoundError", "PermissionDeniedError", "ResourceExhaustedError", "UnauthenticatedError",
-        "UnavailableError", "UnknownError",
-        # torch, JAX, NCCL, MPI
-        "AcceleratorError", "CudaError", "CUDAError", "DeferredCudaCallError", "DistBackendError", "DistError",
-        "DistNetworkError", "DistStoreError", "HorovodInternalError", "JaxRuntimeError", "NCCLError", "NcclError",
-        "OutOfMemoryError", "RendezvousConnectionError", "RendezvousError", "RendezvousTimeoutError", "XlaRuntimeError",
-        "ChildFailedError", "ProcessExitedException", "ProcessRaisedException",
-    )
-)  # fmt: skip
-"""Exceptions, without their modules, that report a network, a storage, a quota or a device.
-
-They never prove a bug.
-"""
-
-TRANSIENT_WORDS: Final = re.compile(
-    r"\b(?:429|50[234]|cublas|cuda|cudnn|cufft|ecc|gloo|nccl|nvml|xid|mpi|rpc|dns|quota|rate"
-    r" limit|throttled"
-    r"|timed? ?out|temporarily|try again|too many|unavailable|unreachable|connection|network"
-    r"|socket|broken pipe|hardware|device)",
-    re.IGNORECASE,
-)
-"""Words in the message of such an error, whatever its type: torch reports CUDA, NCCL and ECC errors
-as RuntimeError.
-"""
+from trainmaster.program_errors.meaning import Meaning, Place, is_passing, meaning_of
 
 _NUMBERS: Final = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
@@ -73,29 +28,54 @@ def is_quick_failure(event: ReplicaExited) -> bool:
     return not event.succeeded and event.ran_s is not None and event.ran_s < QUICK_FAILURE_MAX_S
 
 
-def bug_signature(event: ReplicaExited) -> str | None:
+def bug_signature(event: ReplicaExited, place: Place, *, is_alone: bool) -> str | None:
     """Return what a repetition of this exit would have in common with it; None if a repetition
     would prove no bug.
+
+    `place`: what the machine of the program has. `is_alone`: whether no peer can be the cause of
+    an exit without a traceback, because the job has no other machine.
+    """
+    if not is_quick_failure(event) or event.cause is not ExitCause.PROCESS:
+        return None
+    what = _error_signature(event, place) if event.error else _last_words(event, is_alone=is_alone)
+    return f"{code_of(event.exit_status, event.signal)}, {what}" if what else None
+
+
+def _error_signature(event: ReplicaExited, place: Place) -> str | None:
+    """Return the error and where it came from; None if it may pass.
+
+    The place is the innermost frame in the job's own code. An error without such a frame counts
+    only if the table knows that it lasts: what a library raises by itself may have any cause.
     """
     error = event.error
-    if (
-        error is None
-        or not error.own_frame
-        or not is_quick_failure(event)
-        or not is_own_failure(event)
-    ):
+    if error is None or not is_own_failure(event):
         return None
-    if is_transient(error):
+    meaning = meaning_of(error.type, error.message, error.causes, place)
+    frame = error.own_frame or (error.frame if meaning is not Meaning.UNKNOWN else "")
+    if is_passing(meaning) or not frame:
         return None
-    code = code_of(event.exit_status, event.signal)
-    return f"{code}, {error.type}: {_NUMBERS.sub('#', error.message)} at {error.own_frame}"
+    return f"{error.type}: {_without_numbers(error.message)} at {frame}"
 
 
-def is_transient(error: ProgramError) -> bool:
-    """Whether the error, or one that it was raised from, reports a network, a storage, a quota or a
-    device.
+def _last_words(event: ReplicaExited, *, is_alone: bool) -> str | None:
+    """Return the last line of a program that exited without a traceback; None if there is none,
+    or if it may pass.
+
+    A signal proves nothing, and neither does the exit of one of several machines: it may have had
+    a reason to stop that only its peer knows.
     """
-    is_type = any(
-        name.rpartition(".")[2] in TRANSIENT_TYPES for name in (error.type, *error.causes)
-    )
-    return is_type or TRANSIENT_WORDS.search(error.message) is not None
+    lines = [line.strip() for line in event.tail.splitlines() if line.strip()]
+    if not is_alone or not lines or event.exit_status is None:
+        return None
+    if is_passing(meaning_of("", lines[-1])):
+        return None
+    return f"its last line: {_without_numbers(lines[-1])}"
+
+
+def may_pass(error: ProgramError, place: Place) -> bool:
+    """Whether the error may be gone at the next start: a service's, a network's, a device's."""
+    return is_passing(meaning_of(error.type, error.message, error.causes, place))
+
+
+def _without_numbers(text: str) -> str:
+    return _NUMBERS.sub("#", text)

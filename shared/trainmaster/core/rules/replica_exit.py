@@ -33,7 +33,6 @@ from trainmaster.core.model.exit_policy import CRASH_STATUSES, ExitAction, Prese
 from trainmaster.core.model.job import RERUNS_MAX, RESTARTS_MAX, STALLS_MAX, State
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.rules.exit_case import Case
-from trainmaster.core.rules.repetition import bug_signature
 from trainmaster.core.rules.user_requests import cancel_at_cap
 from trainmaster.core.rules.vm_loss import internal_error, replace_vm
 from trainmaster.core.timeouts import QUICK_FAILURE_MAX_S
@@ -264,7 +263,7 @@ def _restart_action(case: Case, charge: Budget) -> Action:
     is_quick = is_failure and bool(case.quick_failures)
     is_stall = event.cause is ExitCause.STALLED
     is_reboot = event.cause is ExitCause.VM_RESTARTED and case.is_on_current_vm
-    bug = bug_signature(event) if is_failure else None
+    bug = case.bug if is_failure else None
     if case.is_verdict:
         return BeginRound(case.job.round.number, key, charge, is_quick, is_stall, is_reboot, bug)
     vm = event.subject.vm.instance_id

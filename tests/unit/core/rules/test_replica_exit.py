@@ -16,6 +16,7 @@ from trainmaster.core.events import ExitCause, ProgramError, ReplicaExited
 from trainmaster.core.evolve import evolve
 from trainmaster.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule, Preset
 from trainmaster.core.model.job import Budgets, JobState, State
+from trainmaster.core.model.plan import Accelerator
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.reconcile.desired import desired_vms
@@ -55,19 +56,52 @@ TRANSIENT_FAILURES = (
     replace(BUG, type="TimeoutError"),
     replace(BUG, type="ConnectionError"),
     replace(BUG, type="OSError", message="[Errno 5] Input/output error"),
-    replace(BUG, type="FileNotFoundError"),
-    replace(BUG, type="torch.AcceleratorError"),
-    replace(BUG, type="torch.OutOfMemoryError"),
-    replace(BUG, type="jaxlib.xla_extension.XlaRuntimeError"),
     replace(BUG, type="tensorflow.python.framework.errors_impl.ResourceExhaustedError"),
+    replace(BUG, type="trainer.data.LoadError", message="cannot load", causes=("ReadTimeout",)),
+    replace(BUG, type="socket.gaierror", message="[Errno -3] Temporary failure in name resolution"),
+    replace(BUG, type="urllib.error.HTTPError", message="HTTP Error 503: Service Unavailable"),
+)
+DEVICE_FAILURES = (
+    replace(BUG, type="torch.AcceleratorError"),
+    replace(BUG, type="jaxlib.xla_extension.XlaRuntimeError"),
     replace(BUG, type="RuntimeError", message="CUDA error: uncorrectable ECC error encountered"),
     replace(BUG, type="RuntimeError", message="NCCL error in: ProcessGroupNCCL.cpp"),
     replace(BUG, type="RuntimeError", message="cuDNN error: CUDNN_STATUS_INTERNAL_ERROR"),
-    replace(BUG, type="trainer.data.LoadError", message="cannot load", causes=("ReadTimeout",)),
 )
+"""They may pass on a machine that has such a device, and on no other."""
+LASTING_FAILURES = (
+    replace(BUG, type="FileNotFoundError", message="[Errno 2] No such file or directory: 'a.csv'"),
+    replace(BUG, type="PermissionError", message="[Errno 13] Permission denied: '/data'"),
+    replace(BUG, type="OSError", message="[Errno 28] No space left on device"),
+    replace(
+        BUG, type="google.api_core.exceptions.NotFound", message="404 GET https://b: Not Found"
+    ),
+    replace(BUG, type="urllib.error.URLError", message="<urlopen error [Errno -2] Name or service"),
+    replace(BUG, type="urllib.error.HTTPError", message="HTTP Error 404: Not Found"),
+    replace(BUG, type="torch.OutOfMemoryError", message="CUDA out of memory."),
+    replace(BUG, type="AssertionError", message="Torch not compiled with CUDA enabled"),
+    replace(
+        BUG,
+        type="RuntimeError",
+        message="Expected all tensors to be on the same device, but found cuda:0 and cpu!",
+    ),
+    replace(BUG, type="KeyError", message="'connection timed out'"),
+    replace(BUG, type="NameError", message="name 'x' is not defined", own_frame=""),
+)
+"""No restart repairs them, whatever words their messages have."""
 
 RUNNING = a_state()
 PREPARING = a_state(job=a_job(JobState.PREPARING))
+ON_GPUS = a_state(
+    job=a_job(
+        plan=a_plan(
+            groups=tuple(
+                replace(group, accelerator=Accelerator("nvidia-l4", 1)) for group in a_plan().groups
+            )
+        )
+    )
+)
+ONE_VM = a_state(a_replica(CHIEF), job=a_job(plan=a_plan(workers=0)))
 NO_RETRIES = a_state(job=a_job(plan=a_plan(disable_retries=True)))
 RERUN_ON_RESTART = a_state(job=a_job(plan=a_plan(restart_job_on_worker_restart=True)))
 RERUNS_USED_3 = a_job(budgets=Budgets(reruns_used=3))
@@ -81,6 +115,7 @@ OUT_OF_MEMORY = exited(WORKER_0, signal=9, out_of_memory=True)
 def second_exit(
     first: ProgramError | None,
     second: ProgramError | None,
+    state: State = RUNNING,
     *,
     first_ran_s: float | None = 5,
     second_ran_s: float | None = 5,
@@ -88,12 +123,24 @@ def second_exit(
     """Return the state after worker 0 failed with the first error and was restarted, and its exit
     with the second.
     """
-    state = a_state()
     restart = judge(state, exited(WORKER_0, 1, error=first, ran_s=first_ran_s), NOW)
     change = evolve(state, restart, NOW)
     (replica,) = change.replicas
     running = replace(replica, state=ReplicaState.RUNNING, ready_at=at(101))
-    return a_state(running), exited(WORKER_0, 1, error=second, incarnation=2, ran_s=second_ran_s)
+    return a_state(running, job=state.job), exited(
+        WORKER_0, 1, error=second, incarnation=2, ran_s=second_ran_s
+    )
+
+
+def second_words(first: str, second: str | None = None) -> tuple[State, ReplicaExited]:
+    """Return the state after the only replica of a job exited without a traceback, and its exit
+    that follows, each with its last line.
+    """
+    restart = judge(ONE_VM, exited(CHIEF, 1, tail=f"{first}\n", ran_s=5), NOW)
+    (replica,) = evolve(ONE_VM, restart, NOW).replicas
+    running = replace(replica, state=ReplicaState.RUNNING, ready_at=at(101))
+    again = exited(CHIEF, 1, tail=f"{second or first}\n", incarnation=2, ran_s=5)
+    return a_state(running, job=ONE_VM.job), again
 
 
 def with_policy(preset: Preset = Preset.DEFAULT, *rules: ExitRule) -> State:
@@ -205,6 +252,34 @@ CASES: Final[dict[str, Case]] = {
         )
         for error in TRANSIENT_FAILURES
     },
+    **{
+        f"same failure of a device again: {error.type} {error.message}": (
+            *second_exit(error, error, ON_GPUS),
+            RESTARTED,
+        )
+        for error in DEVICE_FAILURES
+    },
+    **{
+        f"same failure of a device on a machine without one: {error.type} {error.message}": (
+            *second_exit(error, error),
+            REPEATED,
+        )
+        for error in DEVICE_FAILURES
+    },
+    **{
+        f"same lasting failure again: {error.type} {error.message}": (
+            *second_exit(error, error, ON_GPUS),
+            REPEATED,
+        )
+        for error in LASTING_FAILURES
+    },
+    "same last line of the only machine again": (*second_words("error: no data"), REPEATED),
+    "another last line of the only machine": (
+        *second_words("error: no data", "error: no labels"),
+        RESTARTED,
+    ),
+    "same last line of a network again": (*second_words("Error: connection timed out"), RESTARTED),
+    "no last line": (*second_words("\n"), RESTARTED),
     "any exit with the preset service": (SERVICE, EXIT_1, COMMON_ERROR),
     "exit that reports a lost peer with the preset service": (
         SERVICE,
