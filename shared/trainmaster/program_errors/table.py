@@ -94,9 +94,16 @@ ROWS: tuple[Row, ...] = (
         r"no \w+ kernel .*(?:registered|found)|not implemented for '\w+'",
         r"default process group has not been initialized",
         r"(?:group|backend) .* (?:not supported|invalid|unknown)|invalid (?:rank|backend|device)",
-        r"pin_memory|cannot pin|cannot re-initialize cuda in forked subprocess",
+        r"cannot pin|cannot re-initialize cuda in forked subprocess",
         r"expected .* parameter.*|did not receive grad|unused parameters",
         types=("RuntimeError", "NotImplementedError", "AcceleratorError", "DistBackendError"),
+    ),
+    _row(
+        _BUG,
+        "JAX",
+        "absl::StatusCode, at the begin of the message",
+        r"^(?:invalid_argument|unimplemented|out_of_range): ",
+        types=("XlaRuntimeError", "JaxRuntimeError"),
     ),
     _row(
         _SETTING,
@@ -227,6 +234,13 @@ ROWS: tuple[Row, ...] = (
         r"specified bucket does not exist|the specified key does not exist|no such object",
         r"does not have \S+ access|permission '?\S+'? denied|could not automatically determine",
         r"default credentials were not found|(?:has not been used in|is disabled in) project",
+        r"invalid_grant|invalid_client|unauthorized_client|billing account .* (?:disabled|closed)",
+    ),
+    _row(
+        _SETTING,
+        "Amazon S3 and what speaks its protocol",
+        "botocore: the code of the error",
+        r"\((?:NoSuchBucket|NoSuchKey|AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|40[0134])\)",
     ),
     _row(
         _SETTING,
@@ -249,13 +263,26 @@ ROWS: tuple[Row, ...] = (
         "OpenSSL",
         r"certificate verify failed|self[- ]signed certificate",
     ),
+    _row(
+        _SETTING,
+        "child processes",
+        "POSIX: statuses of a usage error, of a file that cannot be executed, and of none",
+        r"returned non-zero exit status (?:2|126|127)\b",
+        types=("CalledProcessError",),
+    ),
     # What may pass
     _row(
         _TRANSIENT,
-        "CUDA and NCCL",
-        "cuda_runtime_api.h, nccl.h, Xid errors",
-        r"\b(?:cublas|cuda|cudnn|cufft|cusolver|cusparse|nccl|nvml|xid|ecc|hip|rocm)\w*",
-        r"\b(?:gloo|mpi|device|hardware)\b",
+        "CUDA, cuDNN, cuBLAS, NCCL, ROCm",
+        "c10/cuda/CUDAException.cpp, ATen/cuda/Exceptions.h, NCCLUtils.hpp, XLA's stream executor",
+        r"\b(?:cuda|hip)(?: \w+)? error\b|cuda runtime error|\bcu_?error|cudaerror\w+",
+        r"\bcuda_error_\w+|\bcu(?:dnn|blas|fft|solver|sparse)(?: error|_status_)",
+        r"\bmiopen ?(?:error|status)|\bncclsystemerror|\bnccl\w*error|\bnccl error",
+        r"\b(?:ecc error|uncorrectable ecc|xid \d+|nvml(?:error| error)|driver shutting down)",
+        r"unspecified launch failure|illegal memory access|misaligned address",
+        r"(?:gpu|device|tpu) (?:is|was|has been) (?:lost|removed|reset)|hardware (?:error|failure)",
+        r"blas xgemm\w* launch failed|failed to (?:launch|enqueue)|failed copying input tensor",
+        r"failed to (?:get convolution algorithm|create cu\w+ handle|initialize (?:tpu|nvml))",
         of_accelerator=True,
     ),
     _row(
@@ -263,19 +290,30 @@ ROWS: tuple[Row, ...] = (
         "HTTP",
         "RFC 9110 and 6585: 408, 425, 429 and 5xx",
         *[_HTTP.format(status) for status in ("408", "425", "429", r"5\d\d")],
-        r"\b(?:429|50[0234])\b",
+        r"\b(?:too many requests|internal server error|bad gateway|gateway time-?out)\b",
+        r"\b(?:rate limit|slow ?down|throttl)",
+    ),
+    _row(
+        _TRANSIENT,
+        "services",
+        "google.api_core, grpc, botocore, huggingface_hub: what services say of themselves",
+        r"service (?:is )?(?:currently |temporarily )?unavailable|statuscode\.unavailable",
+        r"\b50[234] |temporary (?:failure|error)|temporarily|(?:please|and) try again|try again later",
+        r"quota exceeded|exceeded quota|resource exhausted",
+        r"deadline exceeded|backend error|server (?:is )?(?:overloaded|busy|disconnected)",
+        r"couldn'?t (?:connect|reach)|could not (?:connect|reach|resolve)|connection error",
     ),
     _row(
         _TRANSIENT,
         "the network",
-        "errno, resolver, requests, urllib3, grpc",
-        r"timed? ?out|temporar(?:y|ily)|try again|too many requests|rate limit|throttl",
-        r"unavailable|unreachable|no route to host|connection (?:aborted|error|lost|was closed)",
-        r"connection broken|network (?:error|is down)|could not connect|couldn'?t connect",
+        "errno, resolver, http.client, requests, urllib3, aiohttp",
+        r"\btimed out\b|timeout (?:waiting|while|connecting|exceeded|after|error|expired|to host)",
+        r"(?:connection|connect|read|write|request|gateway|socket) timeout|(?:network|host) is (?:down|unreachable)|no route to host",
+        r"connection (?:aborted|lost|was closed|broken)|cannot connect to host",
         r"failed to (?:connect|establish)|max retries exceeded|remote end closed",
-        r"server disconnected|incompleteread|\bdns\b|\brpc\b|quota exceeded|internal server error",
+        r"incompleteread|unexpected_eof|eof occurred in violation of protocol|bad record mac",
         r"\[errno (?:5|11|16|32|101|103|104|110|111|112|113|116|-3)\]|input/output error",
-        r"stale file handle|transport endpoint is not connected",
+        r"stale file handle|transport endpoint is not connected|device or resource busy",
     ),
 )
 
@@ -293,8 +331,8 @@ TYPES: dict[str, Row] = {
         "Python",
         "docs.python.org: exceptions that only code raises about itself",
         "NameError UnboundLocalError AttributeError TypeError KeyError IndexError LookupError"
-        " ZeroDivisionError OverflowError RecursionError NotImplementedError ImportError"
-        " ModuleNotFoundError SyntaxError IndentationError TabError UnicodeDecodeError"
+        " ZeroDivisionError OverflowError AssertionError RecursionError NotImplementedError"
+        " ImportError ModuleNotFoundError SyntaxError IndentationError TabError UnicodeDecodeError"
         " UnicodeEncodeError",
     ),
     **_types(
@@ -332,9 +370,8 @@ TYPES: dict[str, Row] = {
         _TRANSIENT,
         "Python",
         "docs.python.org: operating system, sockets, child processes",
-        "OSError IOError EnvironmentError EOFError BlockingIOError ChildProcessError"
-        " InterruptedError ProcessLookupError TimeoutError ConnectionAbortedError gaierror herror"
-        " timeout SSLError SSLEOFError SSLZeroReturnError IncompleteRead RemoteDisconnected"
+        "BlockingIOError ChildProcessError InterruptedError ProcessLookupError TimeoutError"
+        " ConnectionAbortedError gaierror herror timeout SSLError SSLEOFError SSLZeroReturnError IncompleteRead RemoteDisconnected"
         " BadStatusLine URLError HTTPError ContentTooShortError CalledProcessError TimeoutExpired"
         " BrokenProcessPool",
     ),
@@ -361,15 +398,15 @@ TYPES: dict[str, Row] = {
     **_types(
         _TRANSIENT,
         "TensorFlow",
-        "tf.errors: what a service or a device reports",
-        "DataLossError FailedPreconditionError InternalError ResourceExhaustedError UnknownError",
+        "tf.errors: what a service or a file system reports",
+        "ResourceExhaustedError UnknownError",
     ),
     **_types(
         _TRANSIENT,
-        "PyTorch, JAX, NCCL, Horovod",
-        "torch, jaxlib, cupy, horovod: what a device or a launcher reports",
-        "AcceleratorError CudaError CUDAError DeferredCudaCallError NCCLError NcclError"
-        " XlaRuntimeError JaxRuntimeError",
+        "TensorFlow, PyTorch, JAX, NCCL",
+        "tf.errors, torch, jaxlib, cupy: what a device reports",
+        "InternalError AcceleratorError CudaError CUDAError DeferredCudaCallError NCCLError"
+        " NcclError XlaRuntimeError JaxRuntimeError",
         of_accelerator=True,
     ),
     **_types(
