@@ -298,7 +298,8 @@ ROWS: tuple[Row, ...] = (
         "services",
         "google.api_core, grpc, botocore, huggingface_hub: what services say of themselves",
         r"service (?:is )?(?:currently |temporarily )?unavailable|statuscode\.unavailable",
-        r"\b50[234] |temporary (?:failure|error)|temporarily|(?:please|and) try again|try again later",
+        r"\b50[234] |temporary (?:failure|error)|temporarily",
+        r"(?:please|and) try again|try again later",
         r"quota exceeded|exceeded quota|resource exhausted",
         r"deadline exceeded|backend error|server (?:is )?(?:overloaded|busy|disconnected)",
         r"couldn'?t (?:connect|reach)|could not (?:connect|reach|resolve)|connection error",
@@ -308,7 +309,8 @@ ROWS: tuple[Row, ...] = (
         "the network",
         "errno, resolver, http.client, requests, urllib3, aiohttp",
         r"\btimed out\b|timeout (?:waiting|while|connecting|exceeded|after|error|expired|to host)",
-        r"(?:connection|connect|read|write|request|gateway|socket) timeout|(?:network|host) is (?:down|unreachable)|no route to host",
+        r"(?:connection|connect|read|write|request|gateway|socket) timeout",
+        r"(?:network|host) is (?:down|unreachable)|no route to host",
         r"connection (?:aborted|lost|was closed|broken)|cannot connect to host",
         r"failed to (?:connect|establish)|max retries exceeded|remote end closed",
         r"incompleteread|unexpected_eof|eof occurred in violation of protocol|bad record mac",
@@ -371,8 +373,8 @@ TYPES: dict[str, Row] = {
         "Python",
         "docs.python.org: operating system, sockets, child processes",
         "BlockingIOError ChildProcessError InterruptedError ProcessLookupError TimeoutError"
-        " ConnectionAbortedError gaierror herror timeout SSLError SSLEOFError SSLZeroReturnError IncompleteRead RemoteDisconnected"
-        " BadStatusLine URLError HTTPError ContentTooShortError CalledProcessError TimeoutExpired"
+        " ConnectionAbortedError gaierror herror timeout SSLError SSLEOFError SSLZeroReturnError"
+        " IncompleteRead RemoteDisconnected BadStatusLine URLError HTTPError ContentTooShortError CalledProcessError TimeoutExpired"
         " BrokenProcessPool",
     ),
     **_types(
