@@ -2,50 +2,54 @@
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import Sequence
+from typing import NamedTuple, Sequence
 
-from trainmaster.program_errors.table import ROWS, TYPES, Meaning, Row
+from trainmaster.program_errors.table import NAMES, ROWS, TYPES, Meaning, Row
 
 __all__ = ["Meaning", "Place", "is_passing", "is_peer_loss", "meaning_of", "row_of"]
 
 
-class Place(Enum):
-    """What the machine of the program has, as far as it changes what an error means."""
+class Place(NamedTuple):
+    """What there is around the program, as far as it changes what an error means."""
 
-    ACCELERATORS = "accelerators"
-    """GPUs or TPUs: their errors may be the hardware's, and pass on another machine."""
-    CPUS = "cpus"
-    """No accelerator: an error about one is lasting, because another start adds none."""
+    has_accelerators: bool = True
+    """GPUs or TPUs: their errors may be the hardware's, and pass on another machine.
+
+    On a machine without any, an error about one is lasting, because another start adds none.
+    """
+    has_peers: bool = True
+    """Other machines of the job: a name that does not resolve may be that of a lost one."""
+
+
+ANYWHERE = Place()
 
 
 def meaning_of(
-    error_type: str, message: str, causes: Sequence[str] = (), place: Place = Place.ACCELERATORS
+    error_type: str, message: str, causes: Sequence[str] = (), place: Place = ANYWHERE
 ) -> Meaning:
     """Return what an error means.
 
     `error_type`: the type of the exception as printed, with or without its module. `causes`: types
     of the exceptions that it was raised from. A type that is a bug by nature stays one whatever
-    its message says. Otherwise the message decides before the type, and the type of the error
-    before those of its causes. An error that no row matches is UNKNOWN.
+    its message says, but for rows that name the type. Otherwise the message decides before the
+    type, and the type of the error before those of its causes. An error that no row matches is
+    UNKNOWN.
     """
     row = row_of(error_type, message, causes, place)
     return Meaning.UNKNOWN if row is None else row.meaning
 
 
 def row_of(
-    error_type: str, message: str, causes: Sequence[str] = (), place: Place = Place.ACCELERATORS
+    error_type: str, message: str, causes: Sequence[str] = (), place: Place = ANYWHERE
 ) -> Row | None:
     """Return the row of the table that decides about an error; None: no row matches it."""
     name = _last(error_type)
     by_type = _row_of_type(name, place)
-    if by_type is not None and by_type.meaning is Meaning.BUG:
-        return by_type
-    by_message = next(
-        (row for row in ROWS if row.matches(name, message) and _fits(row, place)), None
-    )
-    if by_message is not None:
-        return by_message
+    is_bug_by_nature = by_type is not None and by_type.meaning is Meaning.BUG
+    for row in ROWS:
+        may_decide = _fits(row, place) and (not is_bug_by_nature or name in row.types)
+        if may_decide and row.matches(name, message):
+            return row
     if by_type is not None:
         return by_type
     passing = (_row_of_type(_last(cause), place) for cause in causes)
@@ -71,10 +75,11 @@ def _last(error_type: str) -> str:
 
 
 def _row_of_type(name: str, place: Place) -> Row | None:
-    row = TYPES.get(name)
+    row = TYPES.get(name) or next((named for named in NAMES if named.matches("", name)), None)
     return row if row is not None and _fits(row, place) else None
 
 
 def _fits(row: Row, place: Place) -> bool:
-    """Whether the row holds on such a machine."""
-    return place is Place.ACCELERATORS or not row.is_of_accelerator
+    """Whether the row holds at such a place."""
+    has_machine = place.has_accelerators or not row.is_of_accelerator
+    return has_machine and (place.has_peers or not row.is_of_peers)

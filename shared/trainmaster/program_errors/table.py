@@ -1,8 +1,8 @@
 """The table of errors: patterns of messages, and types of exceptions, with what they mean.
 
 `ROWS` is read from the top, and the first pattern that matches the message decides. `TYPES` holds
-what a type means if no pattern matches. Each row names where its words come from, so that a newer
-version of a library can be compared with it.
+what a type means if no pattern matches, and `NAMES` what the name of any other type says. Each row
+names where its words come from, so that a newer version of a library can be compared with it.
 """
 
 from __future__ import annotations
@@ -40,17 +40,19 @@ class Row(NamedTuple):
     source: str
     """Where the words are from."""
     pattern: Pattern[str] | None = None
-    """Part of the message; None: the row is one of a type."""
+    """Part of the message, or in `NAMES` of the type; None: the row is one of a type."""
     types: tuple[str, ...] = ()
     """Types, without their modules, to which the pattern is restricted; empty: any type."""
     is_of_accelerator: bool = False
     """Whether the row holds only on a machine with GPUs or TPUs."""
+    is_of_peers: bool = False
+    """Whether the row holds only in a job of several machines."""
 
     def matches(self, name: str, message: str) -> bool:
         """Whether a message of an exception of this type matches the pattern."""
-        if self.pattern is None or (self.types and name not in self.types):
+        if self.types and name not in self.types:
             return False
-        return self.pattern.search(message) is not None
+        return self.pattern is not None and self.pattern.search(message) is not None
 
 
 def _row(
@@ -60,10 +62,11 @@ def _row(
     *words: str,
     types: tuple[str, ...] = (),
     of_accelerator: bool = False,
+    of_peers: bool = False,
 ) -> Row:
     """Return a row whose pattern is any of these regular expressions, in any case."""
     pattern = re.compile("|".join(words), re.IGNORECASE)
-    return Row(meaning, runtime, source, pattern, types, of_accelerator)
+    return Row(meaning, runtime, source, pattern, types, of_accelerator, of_peers)
 
 
 _BUG = Meaning.BUG
@@ -81,7 +84,33 @@ _HTTP = (
 )
 
 ROWS: tuple[Row, ...] = (
+    # Peers that were started again, in the words of a bug
+    _row(
+        _LOST,
+        "JAX, TensorFlow",
+        "xla/tsl/distributed_runtime/coordination",
+        r"service might have restarted|coordination service has stopped|different incarnation",
+        r"service is shutting down|worker has restarted|has likely restarted",
+    ),
     # Bugs and lasting settings whose messages have words that rows below excuse.
+    _row(
+        _BUG,
+        "NCCL",
+        "nccl.h: ncclInvalidUsage and ncclInvalidArgument; horovod/common/ops/nccl_operations.cc",
+        r"ncclinvalid(?:usage|argument)|nccl\w* failed: invalid",
+    ),
+    _row(
+        _BUG,
+        "gRPC",
+        "grpc.StatusCode",
+        r"statuscode\.(?:invalid_argument|out_of_range)",
+    ),
+    _row(
+        _SETTING,
+        "gRPC",
+        "grpc.StatusCode",
+        r"statuscode\.(?:not_found|permission_denied|unauthenticated|unimplemented)",
+    ),
     _row(
         _BUG,
         "PyTorch",
@@ -143,7 +172,8 @@ ROWS: tuple[Row, ...] = (
         "TensorFlow, JAX",
         "tsl/distributed_runtime/coordination",
         r"stopped sending heartbeats|heartbeat timeout|coordinationservice/heartbeat",
-        r"deadline_exceeded: ",
+        r"deadline_exceeded: |collective has timed out",
+        r"(?:barrier|the cluster)\b.{0,40}tim(?:ed |e)out|timeout waiting for the cluster",
     ),
     _row(
         _SILENT,
@@ -182,8 +212,18 @@ ROWS: tuple[Row, ...] = (
     _row(
         _LOST,
         "XGBoost",
-        "src/collective/socket.cc, measured",
+        "src/collective, and rabit in older versions; measured",
         r"hung up on the other end|connection reset|socket (?:recv|send) failed",
+        r"/collective/result\.cc|rabit/(?:include|internal)|allreduce failed|\btracker\.cc",
+        types=("XGBoostError",),
+    ),
+    _row(_LOST, "XGBoost", "xgboost/dask/__init__.py", r"missing required workers"),
+    _row(
+        _LOST,
+        "PyTorch",
+        "torch/csrc/distributed/c10d/socket.cpp",
+        r"connect\(\) timed out|client socket has (?:timed out|failed to connect)",
+        r"connectfullmesh failed|failed to connect to any network address",
     ),
     _row(
         _LOST,
@@ -208,10 +248,33 @@ ROWS: tuple[Row, ...] = (
         _LOST,
         "Ray",
         "ray/exceptions.py",
-        r"the actor is dead because its node has died|worker \d+ died",
-        types=("RayActorError", "ActorDiedError", "TrainingFailedError"),
+        r"the actor is dead because its node has died|worker \d+ died|died unexpectedly",
+        r"due to node failure",
     ),
     _row(_LOST, "MPI", "MPI 4.1, fault tolerance", r"mpi_err_proc_failed"),
+    # The name of a member resolves only while its VM exists. Peers speak no HTTP: a name that a
+    # client of a service cannot resolve stays a setting.
+    _row(
+        _LOST,
+        "the resolver",
+        "netdb.h: EAI_NONAME and EAI_NODATA; torch/csrc/distributed/c10d/socket.cpp",
+        r"name or service not known|no address associated with hostname|\[errno -(?:2|5)\]",
+        types=("gaierror", "DistNetworkError", "DistStoreError", "RuntimeError", "ValueError"),
+        of_peers=True,
+    ),
+    # TensorFlow's file systems
+    _row(
+        _SETTING,
+        "TensorFlow",
+        "tensorflow/core/platform/cloud",
+        r"http response code 40[0134]",
+    ),
+    _row(
+        _TRANSIENT,
+        "TensorFlow",
+        "tensorflow/core/platform/cloud: libcurl, retries",
+        r"error executing an http request|\d+ retry attempts failed",
+    ),
     # Settings that last: files, names, permissions
     _row(
         _SETTING,
@@ -224,6 +287,7 @@ ROWS: tuple[Row, ...] = (
         _SETTING,
         "the resolver",
         "netdb.h: EAI_NONAME and EAI_NODATA; EAI_AGAIN is transient",
+        r"unknown url type|no host (?:given|supplied|specified)",
         r"name or service not known|nodename nor servname|no address associated with hostname",
         r"\[errno -(?:2|5)\]",
     ),
@@ -261,7 +325,7 @@ ROWS: tuple[Row, ...] = (
         _SETTING,
         "certificates",
         "OpenSSL",
-        r"certificate verify failed|self[- ]signed certificate",
+        r"certificate verify failed|self[- ]signed certificate|no certificate for the peer",
     ),
     _row(
         _SETTING,
@@ -273,10 +337,17 @@ ROWS: tuple[Row, ...] = (
     # What may pass
     _row(
         _TRANSIENT,
+        "torchrun",
+        "torch/distributed/elastic/multiprocessing/api.py: its VM is about to stop",
+        r"process \d+ got signal",
+        types=("SignalException",),
+    ),
+    _row(
+        _TRANSIENT,
         "CUDA, cuDNN, cuBLAS, NCCL, ROCm",
         "c10/cuda/CUDAException.cpp, ATen/cuda/Exceptions.h, NCCLUtils.hpp, XLA's stream executor",
         r"\b(?:cuda|hip)(?: \w+)? error\b|cuda runtime error|\bcu_?error|cudaerror\w+",
-        r"\bcuda_error_\w+|\bcu(?:dnn|blas|fft|solver|sparse)(?: error|_status_)",
+        r"\bcuda_error_\w+|\bcu(?:dnn|blas|fft|solver|sparse)(?: (?:internal )?error|_status_)",
         r"\bmiopen ?(?:error|status)|\bncclsystemerror|\bnccl\w*error|\bnccl error",
         r"\b(?:ecc error|uncorrectable ecc|xid \d+|nvml(?:error| error)|driver shutting down)",
         r"unspecified launch failure|illegal memory access|misaligned address",
@@ -302,12 +373,16 @@ ROWS: tuple[Row, ...] = (
         r"(?:please|and) try again|try again later",
         r"quota exceeded|exceeded quota|resource exhausted",
         r"deadline exceeded|backend error|server (?:is )?(?:overloaded|busy|disconnected)",
-        r"couldn'?t (?:connect|reach)|could not (?:connect|reach|resolve)|connection error",
+        r"couldn'?t (?:connect|reach|communicate)|could not (?:connect|reach|resolve)",
+        r"connection error|error communicating with|compute engine ?metadata service",
+        r"did not complete within|after \d+ (?:tries|attempts|retries)|transfer rate remained",
+        r"(?:md5|crc32c|checksum)\b.{0,20}(?:failed|mismatch)",
     ),
     _row(
         _TRANSIENT,
         "the network",
         "errno, resolver, http.client, requests, urllib3, aiohttp",
+        r"address already in use|eaddrinuse|\[errno 98\]",
         r"\btimed out\b|timeout (?:waiting|while|connecting|exceeded|after|error|expired|to host)",
         r"(?:connection|connect|read|write|request|gateway|socket) timeout",
         r"(?:network|host) is (?:down|unreachable)|no route to host",
@@ -335,7 +410,13 @@ TYPES: dict[str, Row] = {
         "NameError UnboundLocalError AttributeError TypeError KeyError IndexError LookupError"
         " ZeroDivisionError OverflowError AssertionError RecursionError NotImplementedError"
         " ImportError ModuleNotFoundError SyntaxError IndentationError TabError UnicodeDecodeError"
-        " UnicodeEncodeError",
+        " UnicodeEncodeError ValueError FloatingPointError BufferError PicklingError",
+    ),
+    **_types(
+        _BUG,
+        "TensorFlow",
+        "tf.errors: a wrong argument, and an operation that does not exist",
+        "InvalidArgumentError UnimplementedError",
     ),
     **_types(
         _SETTING,
@@ -373,8 +454,9 @@ TYPES: dict[str, Row] = {
         "Python",
         "docs.python.org: operating system, sockets, child processes",
         "BlockingIOError ChildProcessError InterruptedError ProcessLookupError TimeoutError"
-        " ConnectionAbortedError gaierror herror timeout SSLError SSLEOFError SSLZeroReturnError"
-        " IncompleteRead RemoteDisconnected BadStatusLine URLError HTTPError ContentTooShortError CalledProcessError TimeoutExpired"
+        " ConnectionAbortedError gaierror herror timeout SSLEOFError SSLZeroReturnError"
+        " IncompleteRead RemoteDisconnected BadStatusLine URLError HTTPError ContentTooShortError"
+        " CalledProcessError TimeoutExpired"
         " BrokenProcessPool",
     ),
     **_types(
@@ -391,7 +473,7 @@ TYPES: dict[str, Row] = {
         _TRANSIENT,
         "Google Cloud, gRPC",
         "google.auth, google.api_core, googleapiclient, gcsfs, grpc",
-        "TransportError RefreshError RetryError GoogleAPICallError HttpError HttpRequestError"
+        "TransportError RetryError GoogleAPICallError HttpError HttpRequestError"
         " Aborted BadGateway Cancelled DataLoss DeadlineExceeded GatewayTimeout"
         " InternalServerError PreconditionFailed ResourceExhausted ServerError ServiceUnavailable"
         " TooManyRequests Unknown RpcError InactiveRpcError _InactiveRpcError AioRpcError"
@@ -419,3 +501,26 @@ TYPES: dict[str, Row] = {
         " ProcessExitedException ProcessRaisedException",
     ),
 }
+
+NAMES: tuple[Row, ...] = (
+    Row(
+        _LOST,
+        "Ray, Dask and others",
+        "ray/exceptions.py, distributed/scheduler.py",
+        re.compile(
+            r"(?:Worker|Actor|Node|Owner|Object)(?:Died|Dead|Lost|Crashed|Killed)"
+            r"|^(?:RayActorError|KilledWorker)$"
+        ),
+    ),
+    Row(
+        _TRANSIENT,
+        "clients of services",
+        "botocore, aiohttp, fsspec, wandb: modules of exceptions",
+        re.compile(
+            r"Timeout(?:Error|Expired)?$|TimedOut|Unavailable|Disconnected|Throttl|Stalled"
+            r"|RateLimit|TooManyRequests|Connection(?:Closed|Reset|Aborted|Lost|Refused)"
+            r"|^(?:Endpoint|Client)ConnectionError$"
+        ),
+    ),
+)
+"""Types that a library names after a fault that may pass: their patterns match the type's name."""

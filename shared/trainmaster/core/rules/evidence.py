@@ -30,7 +30,7 @@ from trainmaster.core.model.members import is_member, is_ready
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.round import STORED_BEFORE_ROUNDS
-from trainmaster.program_errors.meaning import Meaning, meaning_of
+from trainmaster.program_errors.meaning import Meaning, is_peer_loss, meaning_of
 
 ENDS_READ: Final = 20
 """Ends of a round that a verdict reads.
@@ -65,7 +65,8 @@ class RoundEnd(NamedTuple):
 
 def reports_lost_peer(event: ReplicaExited) -> bool:
     """Whether the program's own error says that it lost a peer."""
-    return _meaning(event) in (Meaning.LOST_PEER, Meaning.SILENT_PEER)
+    meaning = _meaning(event)
+    return meaning is not None and is_peer_loss(meaning)
 
 
 def speaks_for_lost_peer(end: End) -> bool:
@@ -74,7 +75,7 @@ def speaks_for_lost_peer(end: End) -> bool:
     """
     if not isinstance(end, ReplicaExited):
         return False
-    is_abort = code_of(end.exit_status, end.signal) == SIGNAL_BASE + SIGABRT or _names_abort(end)
+    is_abort = code_of(end.exit_status, end.signal) == SIGNAL_BASE + SIGABRT or names_abort(end)
     return is_abort or reports_lost_peer(end)
 
 
@@ -84,13 +85,16 @@ def reports_silent_peer(end: End) -> bool:
 
 
 def _meaning(event: ReplicaExited) -> Meaning | None:
-    """Return what the program's error means, by its own type and message; None: it has none."""
+    """Return what the error of a member means, by its own type and message; None: it has none.
+
+    What the machine has changes nothing about a peer, and a member has peers.
+    """
     if event.error is None:
         return None
     return meaning_of(event.error.type, event.error.message)
 
 
-def _names_abort(event: ReplicaExited) -> bool:
+def names_abort(event: ReplicaExited) -> bool:
     """Whether the error is that of a runtime that aborted itself, or of a launcher whose process
     was aborted.
     """
@@ -109,7 +113,7 @@ def is_own_failure(event: ReplicaExited) -> bool:
     if event.out_of_memory or event.cause is ExitCause.INSTALL:
         return True
     if event.error is not None:
-        return not (reports_lost_peer(event) or _names_abort(event))
+        return not (reports_lost_peer(event) or names_abort(event))
     number = (code_of(event.exit_status, event.signal) or 0) - SIGNAL_BASE
     return 0 < number <= SIGNAL_MAX and number != SIGABRT
 

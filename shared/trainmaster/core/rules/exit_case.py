@@ -21,9 +21,15 @@ from trainmaster.core.model.members import channel_members, is_ready, members
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.round import Round
 from trainmaster.core.rules import evidence, messages
-from trainmaster.core.rules.repetition import bug_signature, is_quick_failure, may_pass
+from trainmaster.core.rules.repetition import bug_signature, is_quick_failure
 from trainmaster.core.timeouts import LIKELY_BUG_FAILURES, QUICK_FAILURE_MAX_S
-from trainmaster.program_errors.meaning import Place
+from trainmaster.program_errors.meaning import (
+    Meaning,
+    Place,
+    is_passing,
+    is_peer_loss,
+    meaning_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +116,8 @@ class Case:
         """What to do about failures that look like a bug, with a leading space; empty unless they
         do.
         """
-        error = self.event.error
-        may_be_transient = evidence.reports_lost_peer(self.event) or (
-            error is not None and may_pass(error, self.place)
-        )
-        if self.quick_failures < LIKELY_BUG_FAILURES or may_be_transient:
+        may_pass = self.meaning is not None and is_passing(self.meaning)
+        if self.quick_failures < LIKELY_BUG_FAILURES or may_pass:
             return ""
         minutes = QUICK_FAILURE_MAX_S // 60
         return (
@@ -200,7 +203,7 @@ class Case:
     def is_peer_loss_at_service(self) -> bool:
         """Whether the preset `service` calls an exit permanent that reports a lost peer."""
         is_service = self.policy.preset is Preset.SERVICE and self.code not in PERMANENT_STATUSES
-        return is_service and evidence.reports_lost_peer(self.event)
+        return is_service and self.meaning is not None and is_peer_loss(self.meaning)
 
     @property
     def proves_bug(self) -> bool:
@@ -210,16 +213,24 @@ class Case:
     @property
     def bug(self) -> str | None:
         """What a repetition of this exit would have in common with it; None: it proves no bug."""
-        groups = self.job.placed.plan.groups
-        is_alone = sum(group.count * group.hosts for group in groups) == 1
-        return bug_signature(self.event, self.place, is_alone=is_alone)
+        return bug_signature(self.event, self.place)
+
+    @property
+    def meaning(self) -> Meaning | None:
+        """What the program's error means; None: it reported none."""
+        error = self.event.error
+        if error is None:
+            return None
+        return meaning_of(error.type, error.message, error.causes, self.place)
 
     @property
     def place(self) -> Place:
-        """What the machine of the program that exited has."""
-        group = self.job.placed.plan.group(self.event.subject.replica_id.task_type)
+        """What there is around the program that exited."""
+        plan = self.job.placed.plan
+        group = plan.group(self.event.subject.replica_id.task_type)
         has_accelerators = group.accelerator is not None or group.tpu is not None
-        return Place.ACCELERATORS if has_accelerators else Place.CPUS
+        machines = sum(group.count * group.hosts for group in plan.groups)
+        return Place(has_accelerators, has_peers=machines > 1)
 
     def fail(self, rule: Rule, reason: Reason, consequence: str) -> Decision:
         """Return the decision to end the job with this exit as its error message, or to give up an

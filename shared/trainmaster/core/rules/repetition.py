@@ -11,13 +11,35 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from trainmaster.core.events import ExitCause, ProgramError, ReplicaExited
+from trainmaster.core.events import ExitCause, ReplicaExited
 from trainmaster.core.model.exit_policy import code_of
-from trainmaster.core.rules.evidence import is_own_failure
+from trainmaster.core.rules.evidence import names_abort
 from trainmaster.core.timeouts import QUICK_FAILURE_MAX_S
 from trainmaster.program_errors.meaning import Meaning, Place, is_passing, meaning_of
 
 _NUMBERS: Final = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_TIMES: Final = re.compile(
+    r"0x[0-9a-fA-F]+"
+    r"|\d{4}[-/]\d\d[-/]\d\d|\d{1,2}:\d\d:\d\d(?:[.,]\d+)?"
+    r"|^[IWEF]\d{4}\b|\bpid[ =:]*\d+",
+    re.IGNORECASE,
+)
+"""What differs between two starts of a program that does the same: addresses, dates, times of
+day, the month and day of glog, and process ids."""
+_SAYS_FAILED: Final = re.compile(
+    r"\b(?:errors?|fatal|fail(?:s|ed|ure)?|abort(?:ed|ing)?|panic|exception|invalid|illegal"
+    r"|cannot|can't|could not|couldn't|unable|missing|no such|not found|unknown|unrecognized"
+    r"|unsupported|denied|refus(?:ed|ing)|usage:)",
+    re.IGNORECASE,
+)
+_LAUNCHER: Final = re.compile(
+    r"^make(?:\[\d+\])?: \*\*\*|\bnpm err!|^srun: |mpirun|mpiexec|horovodrun|torchrun"
+    r"|exits? with (?:return )?code|exited with|non-zero (?:status|exit)|exit (?:code|status)",
+    re.IGNORECASE,
+)
+"""A launcher reports that a command failed, in the same words whatever the cause."""
+_LAST_LINES: Final = 20
+"""Lines at the end of the output that may name a cause that passes."""
 
 
 def is_quick_failure(event: ReplicaExited) -> bool:
@@ -28,54 +50,49 @@ def is_quick_failure(event: ReplicaExited) -> bool:
     return not event.succeeded and event.ran_s is not None and event.ran_s < QUICK_FAILURE_MAX_S
 
 
-def bug_signature(event: ReplicaExited, place: Place, *, is_alone: bool) -> str | None:
+def bug_signature(event: ReplicaExited, place: Place) -> str | None:
     """Return what a repetition of this exit would have in common with it; None if a repetition
     would prove no bug.
 
-    `place`: what the machine of the program has. `is_alone`: whether no peer can be the cause of
-    an exit without a traceback, because the job has no other machine.
+    `place`: what there is around the program that exited.
     """
     if not is_quick_failure(event) or event.cause is not ExitCause.PROCESS:
         return None
-    what = _error_signature(event, place) if event.error else _last_words(event, is_alone=is_alone)
+    what = _error_signature(event, place) if event.error else _last_words(event, place)
     return f"{code_of(event.exit_status, event.signal)}, {what}" if what else None
 
 
 def _error_signature(event: ReplicaExited, place: Place) -> str | None:
     """Return the error and where it came from; None if it may pass.
 
-    The place is the innermost frame in the job's own code. An error without such a frame counts
-    only if the table knows that it lasts: what a library raises by itself may have any cause.
+    The frame is the innermost one in the job's own code. An error without such a frame counts only
+    if the table knows that it lasts: what a library raises by itself may have any cause.
     """
     error = event.error
-    if error is None or not is_own_failure(event):
+    if error is None or event.out_of_memory or names_abort(event):
         return None
     meaning = meaning_of(error.type, error.message, error.causes, place)
     frame = error.own_frame or (error.frame if meaning is not Meaning.UNKNOWN else "")
     if is_passing(meaning) or not frame:
         return None
-    return f"{error.type}: {_without_numbers(error.message)} at {frame}"
+    return f"{error.type}: {_NUMBERS.sub('#', error.message)} at {frame}"
 
 
-def _last_words(event: ReplicaExited, *, is_alone: bool) -> str | None:
-    """Return the last line of a program that exited without a traceback; None if there is none,
-    or if it may pass.
+def _last_words(event: ReplicaExited, place: Place) -> str | None:
+    """Return the line with which a program without a traceback says why it exited; None if it
+    says nothing, or if the cause may pass.
 
-    A signal proves nothing, and neither does the exit of one of several machines: it may have had
-    a reason to stop that only its peer knows.
+    A line that reports no failure, such as a progress bar, a metric or the result of `grep`, is
+    where the program was, not why it ended. So are the words of a launcher. A signal proves
+    nothing, and neither does the exit of one of several machines: it may have had a reason to stop
+    that only its peer knows. Numbers count: a metric may be named error.
     """
     lines = [line.strip() for line in event.tail.splitlines() if line.strip()]
-    if not is_alone or not lines or event.exit_status is None:
+    if place.has_peers or not lines or event.exit_status is None:
         return None
-    if is_passing(meaning_of("", lines[-1])):
+    last = lines[-1]
+    if not _SAYS_FAILED.search(last) or _LAUNCHER.search(last):
         return None
-    return f"its last line: {_without_numbers(lines[-1])}"
-
-
-def may_pass(error: ProgramError, place: Place) -> bool:
-    """Whether the error may be gone at the next start: a service's, a network's, a device's."""
-    return is_passing(meaning_of(error.type, error.message, error.causes, place))
-
-
-def _without_numbers(text: str) -> str:
-    return _NUMBERS.sub("#", text)
+    if any(is_passing(meaning_of("", line, place=place)) for line in lines[-_LAST_LINES:]):
+        return None
+    return f"its last line: {_TIMES.sub('#', last)}"

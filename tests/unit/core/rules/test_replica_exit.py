@@ -18,7 +18,7 @@ from trainmaster.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule,
 from trainmaster.core.model.job import Budgets, JobState, State
 from trainmaster.core.model.plan import Accelerator
 from trainmaster.core.model.replica import ReplicaState
-from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.reconcile.desired import desired_vms
 from trainmaster.core.rules.judge import judge
 
@@ -46,6 +46,8 @@ RENDEZVOUS_LOSS = ProgramError(
     "The connection to the C10d store has failed. See inner exception for details.",
     "c10d_rendezvous_backend.py:118 in _call_store",
 )
+
+UNKNOWN_IN_LIBRARY = ProgramError("RuntimeError", "bad state", "lib/a.py:1 in f")
 
 BUG_SIGNATURE = f"1, ValueError: bad shape at {OWN}"
 TRANSIENT_FAILURES = (
@@ -90,6 +92,13 @@ LASTING_FAILURES = (
 )
 """No restart repairs them, whatever words their messages have."""
 
+UNKNOWN_NAME = replace(BUG, type="socket.gaierror", message="[Errno -2] Name or service not known")
+UNKNOWN_SERVICE = replace(
+    BUG,
+    type="urllib.error.URLError",
+    message="<urlopen error [Errno -2] Name or service not known>",
+)
+
 RUNNING = a_state()
 PREPARING = a_state(job=a_job(JobState.PREPARING))
 ON_GPUS = a_state(
@@ -117,19 +126,20 @@ def second_exit(
     second: ProgramError | None,
     state: State = RUNNING,
     *,
+    replica: ReplicaId = WORKER_0,
     first_ran_s: float | None = 5,
     second_ran_s: float | None = 5,
+    tail: str = "",
 ) -> tuple[State, ReplicaExited]:
-    """Return the state after worker 0 failed with the first error and was restarted, and its exit
+    """Return the state after a replica failed with the first error and was restarted, and its exit
     with the second.
     """
-    restart = judge(state, exited(WORKER_0, 1, error=first, ran_s=first_ran_s), NOW)
-    change = evolve(state, restart, NOW)
-    (replica,) = change.replicas
-    running = replace(replica, state=ReplicaState.RUNNING, ready_at=at(101))
-    return a_state(running, job=state.job), exited(
-        WORKER_0, 1, error=second, incarnation=2, ran_s=second_ran_s
-    )
+    failure = exited(replica, 1, error=first, ran_s=first_ran_s, tail=tail)
+    change = evolve(state, judge(state, failure, NOW), NOW)
+    (restarted,) = change.replicas
+    running = replace(restarted, state=ReplicaState.RUNNING, ready_at=at(101))
+    again = exited(replica, 1, error=second, incarnation=2, ran_s=second_ran_s, tail=tail)
+    return a_state(running, job=state.job), again
 
 
 def second_words(first: str, second: str | None = None) -> tuple[State, ReplicaExited]:
@@ -213,8 +223,12 @@ CASES: Final[dict[str, Case]] = {
         RESTARTED,
     ),
     "same failure outside the job's own code": (
-        *second_exit(replace(BUG, own_frame=""), replace(BUG, own_frame="")),
+        *second_exit(UNKNOWN_IN_LIBRARY, UNKNOWN_IN_LIBRARY),
         RESTARTED,
+    ),
+    "same bug by nature outside the job's own code": (
+        *second_exit(replace(BUG, own_frame=""), replace(BUG, own_frame="")),
+        REPEATED,
     ),
     "same failure after the program trained for a while": (
         *second_exit(BUG, BUG, second_ran_s=600),
@@ -279,7 +293,43 @@ CASES: Final[dict[str, Case]] = {
         RESTARTED,
     ),
     "same last line of a network again": (*second_words("Error: connection timed out"), RESTARTED),
+    "same last line after one of a network": (
+        *second_words("connection timed out\nerror: no data"),
+        RESTARTED,
+    ),
+    "same last line at another time": (
+        *second_words(
+            "2026-11-28 20:14:31,120 ERROR no data", "2026-11-28 20:15:02,7 ERROR no data"
+        ),
+        REPEATED,
+    ),
+    "same last line with another number": (
+        *second_words("validation error: 0.31", "validation error: 0.29"),
+        RESTARTED,
+    ),
+    "same last line that reports no failure": (*second_words("label,image"), RESTARTED),
+    "same progress bar": (*second_words("45%|####5     | 450/1000 [00:10<00:12]"), RESTARTED),
+    "same last line of a launcher": (
+        *second_words("make: *** [Makefile:3: train] Error 1"),
+        RESTARTED,
+    ),
+    "same last line of one of several machines": (
+        *second_exit(None, None, tail="error: no data\n"),
+        RESTARTED,
+    ),
     "no last line": (*second_words("\n"), RESTARTED),
+    "name that does not resolve, in a job of one machine": (
+        *second_exit(UNKNOWN_NAME, UNKNOWN_NAME, ONE_VM, replica=CHIEF),
+        REPEATED,
+    ),
+    "name that does not resolve, which may be a peer's": (
+        *second_exit(UNKNOWN_NAME, UNKNOWN_NAME),
+        RESTARTED,
+    ),
+    "name of a service that does not resolve, in a job of several machines": (
+        *second_exit(UNKNOWN_SERVICE, UNKNOWN_SERVICE),
+        REPEATED,
+    ),
     "any exit with the preset service": (SERVICE, EXIT_1, COMMON_ERROR),
     "exit that reports a lost peer with the preset service": (
         SERVICE,
