@@ -30,10 +30,11 @@ def meaning_of(
     """Return what an error means.
 
     `error_type`: the type of the exception as printed, with or without its module. `causes`: types
-    of the exceptions that it was raised from. A type that is a bug by nature stays one whatever
-    its message says, but for rows that name the type. Otherwise the message decides before the
-    type, and the type of the error before those of its causes. An error that no row matches is
-    UNKNOWN.
+    of the exceptions that it was raised from. Two kinds of types decide before the message, but for
+    rows that name them: those that are bugs by nature, and those with which a framework reports a
+    lost peer, whose messages may have the words of any network. Otherwise the message decides
+    before the type, and the type of the error before those of its causes. An error that no row
+    matches is UNKNOWN.
     """
     row = row_of(error_type, message, causes, place)
     return Meaning.UNKNOWN if row is None else row.meaning
@@ -45,10 +46,9 @@ def row_of(
     """Return the row of the table that decides about an error; None: no row matches it."""
     name = _last(error_type)
     by_type = _row_of_type(name, place)
-    is_bug_by_nature = by_type is not None and by_type.meaning is Meaning.BUG
+    nature = None if by_type is None else by_type.meaning
     for row in ROWS:
-        may_decide = _fits(row, place) and (not is_bug_by_nature or name in row.types)
-        if may_decide and row.matches(name, message):
+        if _may_decide(row, name, nature, place) and row.matches(name, message):
             return row
     if by_type is not None:
         return by_type
@@ -77,6 +77,13 @@ def _last(error_type: str) -> str:
 def _row_of_type(name: str, place: Place) -> Row | None:
     row = TYPES.get(name) or next((named for named in NAMES if named.matches("", name)), None)
     return row if row is not None and _fits(row, place) else None
+
+
+def _may_decide(row: Row, name: str, nature: Meaning | None, place: Place) -> bool:
+    """Whether the row may decide about an error whose type alone has the meaning `nature`."""
+    excuses_bug = nature is Meaning.BUG
+    hides_peer = nature is Meaning.LOST_PEER and row.meaning is Meaning.TRANSIENT
+    return _fits(row, place) and (name in row.types or not (excuses_bug or hides_peer))
 
 
 def _fits(row: Row, place: Place) -> bool:

@@ -92,6 +92,8 @@ ROWS: tuple[Row, ...] = (
         r"service might have restarted|coordination service has stopped|different incarnation",
         r"service is shutting down|worker has restarted|has likely restarted",
     ),
+    # A device that the previous program has not released yet, in the words of a setting
+    _row(_TRANSIENT, "TPU", "libtpu: EBUSY", r"device or resource busy", of_accelerator=True),
     # Bugs and lasting settings whose messages have words that rows below excuse.
     _row(
         _BUG,
@@ -158,7 +160,7 @@ ROWS: tuple[Row, ...] = (
         _MEMORY,
         "PyTorch, TensorFlow, JAX, NumPy",
         "c10/cuda/CUDACachingAllocator, tensorflow BFC allocator, XLA, numpy.core._exceptions",
-        r"(?:cuda|hip|xpu|mps)(?: backend)? out of memory",
+        r"(?:cuda|hip|xpu|mps)(?: backend| error:)? out of memory",
         r"out of memory (?:while|allocating|trying)",
         r"oom when allocating|failed to allocate (?:request|memory)|ran out of memory",
         r"resource_exhausted: .*(?:memory|hbm|vmem|allocat)",
@@ -191,8 +193,8 @@ ROWS: tuple[Row, ...] = (
         _SILENT,
         "PyTorch",
         "torch/distributed: stores of a group that is formed",
-        r"waiting for clients|wait timeout after|timed out initializing process group",
-        r"store_based_barrier_key|socket timeout.*store",
+        r"waiting for (?:clients|workers)|wait timeout after|timed out initializing process group",
+        r"store[_ ]based[_ ]barrier|^socket timeout$",
     ),
     # Peers that are lost
     _row(
@@ -208,6 +210,7 @@ ROWS: tuple[Row, ...] = (
         "gloo/transport/tcp/pair.cc",
         r"connection closed|connection reset by peer|connection refused|socket closed",
         r"broken pipe|the other end is likely closed|poll error condition",
+        r"caused pair closure",
     ),
     _row(
         _LOST,
@@ -235,8 +238,7 @@ ROWS: tuple[Row, ...] = (
         _LOST,
         "Horovod",
         "horovod/common/operations.cc",
-        r"horovod has been shut down",
-        types=("HorovodInternalError",),
+        r"horovod has been shut down|ncclcomminitrank failed: unhandled system error",
     ),
     _row(
         _LOST,
@@ -251,6 +253,7 @@ ROWS: tuple[Row, ...] = (
         r"the actor is dead because its node has died|worker \d+ died|died unexpectedly",
         r"due to node failure",
     ),
+    _row(_SILENT, "Ray", "src/ray/core_worker", r"get timed out: some object"),
     _row(_LOST, "MPI", "MPI 4.1, fault tolerance", r"mpi_err_proc_failed"),
     # The name of a member resolves only while its VM exists. Peers speak no HTTP: a name that a
     # client of a service cannot resolve stays a setting.
@@ -274,6 +277,7 @@ ROWS: tuple[Row, ...] = (
         "TensorFlow",
         "tensorflow/core/platform/cloud: libcurl, retries",
         r"error executing an http request|\d+ retry attempts failed",
+        types=("AbortedError", "UnavailableError", "FailedPreconditionError", "InternalError"),
     ),
     # Settings that last: files, names, permissions
     _row(
@@ -497,8 +501,14 @@ TYPES: dict[str, Row] = {
         _TRANSIENT,
         "launchers",
         "torch.distributed.elastic, torch.multiprocessing, horovod",
-        "DistError HorovodInternalError RendezvousError RendezvousTimeoutError ChildFailedError"
-        " ProcessExitedException ProcessRaisedException",
+        "DistError HorovodInternalError RendezvousError ChildFailedError ProcessExitedException"
+        " ProcessRaisedException",
+    ),
+    **_types(
+        _SILENT,
+        "torchrun",
+        "torch/distributed/elastic/rendezvous/api.py",
+        "RendezvousTimeoutError RendezvousClosedError",
     ),
 }
 
