@@ -32,7 +32,7 @@ class StandardLibraryOnly(Contract):
             for module in _within(graph, source)
             for imported in _imports(module)
             if imported.split(".")[0] not in sys.stdlib_module_names
-            and not _is_under(imported, source)
+            and not any(_is_under(imported, other) for other in sources)
         ]
         return ContractCheck(kept=not wrong, metadata={"wrong": wrong})
 

@@ -1,8 +1,9 @@
 """The agent as one zip application, and its address in Cloud Storage.
 
 `make stage` builds it, and infra/ stores it as `agent/SHA256.zip`. A VM downloads it, and runs it
-only if its content has that hash. The zip keeps the package name `trainmaster.agent`, so that
-imports are the same there and here. docs/decisions/0038-agent-by-hash.md.
+only if its content has that hash. The zip keeps the names `trainmaster.agent` and
+`trainmaster.program_errors`, which the agent imports, so that imports are the same there and here.
+docs/decisions/0038-agent-by-hash.md.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from typing import Final
 
 from trainmaster.packaging.archives import zip_archive
 
-AGENT: Final = Path(__file__).parents[1] / "agent"
+_PACKAGE: Final = Path(__file__).parents[1]
+AGENT: Final = _PACKAGE / "agent"
 """The agent's sources and its two scripts."""
+_PROGRAM_ERRORS: Final = _PACKAGE / "program_errors"
 _MAIN: Final = (
     "import os, sys\n\nfrom trainmaster.agent.main import main\n\nsys.exit(main(sys.argv,"
     " os.environ))\n"
@@ -32,8 +35,9 @@ def agent_archive(*, compiled: bool = False) -> bytes:
     then starts sooner.
     """
     files = {"__main__.py": _MAIN.encode(), "trainmaster/__init__.py": b""}
-    for path in AGENT.rglob("*.py"):
-        files[f"trainmaster/agent/{path.relative_to(AGENT)}"] = path.read_bytes()
+    for folder in (AGENT, _PROGRAM_ERRORS):
+        for path in folder.rglob("*.py"):
+            files[f"trainmaster/{path.relative_to(_PACKAGE)}"] = path.read_bytes()
     if compiled:
         files |= {f"{name}c": _compiled(name, source) for name, source in files.items()}
     return zip_archive(files)

@@ -27,8 +27,13 @@ def test_same_sources_give_the_same_bytes() -> None:
     assert {entry.date_time for entry in archive().infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
 
-def test_archive_contains_exactly_the_agents_modules() -> None:
-    modules = {f"trainmaster/agent/{path.relative_to(AGENT)}" for path in AGENT.rglob("*.py")}
+def test_archive_contains_exactly_the_agents_modules_and_the_table_of_errors() -> None:
+    package = AGENT.parent
+    modules = {
+        f"trainmaster/{path.relative_to(package)}"
+        for folder in (AGENT, package / "program_errors")
+        for path in folder.rglob("*.py")
+    }
     assert len(modules) > 10
     assert set(archive().namelist()) == {"__main__.py", "trainmaster/__init__.py"} | modules
 

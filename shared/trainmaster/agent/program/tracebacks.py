@@ -6,6 +6,8 @@ import re
 from signal import Signals
 from typing import Any
 
+from trainmaster.program_errors.meaning import is_peer_loss, meaning_of
+
 MESSAGE_CHARS = 1024
 CAUSES_MAX = 10
 TRAILING_LINES_MAX = (
@@ -17,6 +19,8 @@ _GROUP = "+ Exception Group "
 # Prefixes of launchers: "[rank0]: ", "[1,0]<stderr>:", "(RayTrainWorker pid=7) ", pip's
 # indentation.
 _PREFIX = re.compile(r"(?:\s|\[[^\]]*\]:?|<std(?:err|out)>:|\([^)]*\))*")
+# PyTorch puts it before each line of an error that ends a process of a group.
+_RANK = re.compile(r"\[rank\d+\]: ")
 _BEHIND_BAR = re.compile(
     r"\S\r?(\[rank\d+\]: )?$"
 )  # tqdm keeps its line open, and the traceback follows in that line
@@ -88,7 +92,8 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
     as for a module that does not exist. Among chained exceptions the last one counts, since it
     ended the program; the types of the others are its causes. The error of a launcher counts if it
     says that a signal ended a worker; if not, the last one that a worker printed before it counts,
-    or the last one of the rank that torchrun calls the root cause. `package` is the top-level
+    or the last one of the rank that torchrun calls the root cause. An error of a rank that lost a
+    peer counts less than the own error of another rank of this machine. `package` is the top-level
     package of the program: it is installed like a library, but its frames are the program's own.
     """
     lines = [line.rstrip("\r") for line in output.rstrip().split("\n") if not _STACKS.match(line)]
@@ -96,7 +101,8 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
         message = f"a process was ended by {Signals(int(died[1])).name}" if died[1] else died[0]
         return {"type": LAUNCHED, "message": message, "frame": ""}
     end = len(lines)
-    latest: dict[str, Any] | None = None
+    workers: list[tuple[str, dict[str, Any]]] = []  # prefix and error, the latest first
+    chained: set[str] = set()  # prefixes whose next traceback, backwards, is that of a cause
     root_prefix = ""  # prefix of the worker that failed first, if a launcher names it
     for start in range(len(lines) - 1, -1, -1):
         prefix = _prefix_of(lines[start])
@@ -105,7 +111,7 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
         error = _read_traceback(lines[:end], start + 1, prefix, package)
         if error is None:
             continue
-        if _is_launchers(error) and latest is None:
+        if _is_launchers(error) and not workers:
             text = "\n".join(lines[start:end])
             if killed := _CHILD_SIGNAL.search(text.rpartition("Root Cause")[2]):
                 aborted = _find_bare_error(lines[:start]) if "SIGABRT" in killed.group() else None
@@ -114,12 +120,39 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
             root_prefix = f"[rank{root_cause.group(1)}]: " if root_cause else ""
             end = start
             continue
-        causes = _read_causes(lines, start)
-        error = {**error, "causes": causes} if causes else error
-        if prefix.startswith(root_prefix):
-            return error
-        latest = latest or error
-    return latest or _find_bare_error(lines[:end])
+        is_cause = prefix in chained
+        chained.discard(prefix)
+        if _is_chained(lines, start):
+            chained.add(prefix)
+        if not is_cause:
+            causes = _read_causes(lines, start)
+            workers.append((prefix, {**error, "causes": causes} if causes else error))
+    return _culprit(workers, root_prefix) or _find_bare_error(lines[:end])
+
+
+def _culprit(workers: list[tuple[str, dict[str, Any]]], root_prefix: str) -> dict[str, Any] | None:
+    """Return the error that ended the program, of errors with their prefixes, the latest first;
+    None: there is none.
+
+    It is that of the worker that a launcher names, or else the latest. If it only reports a lost
+    peer, and another rank of this machine ended with an error of its own, that is the cause. Other
+    prefixes than PyTorch's may also belong to an error that the program logged and survived.
+    """
+    named = [worker for worker in workers if worker[0].startswith(root_prefix)]
+    if not workers:
+        return None
+    prefix, error = (named or workers)[0]
+    if not _reports_lost_peer(error) or not _RANK.match(prefix):
+        return error
+    latest: dict[str, dict[str, Any]] = {}
+    for rank, other in workers:
+        if _RANK.match(rank):
+            latest.setdefault(rank, other)
+    return next((other for other in latest.values() if not _reports_lost_peer(other)), error)
+
+
+def _reports_lost_peer(error: dict[str, Any]) -> bool:
+    return is_peer_loss(meaning_of(error["type"], error["message"], error.get("causes", ())))
 
 
 def _is_launchers(error: dict[str, Any]) -> bool:
@@ -136,13 +169,16 @@ def _read_causes(lines: list[str], start: int) -> list[str]:
     """
     types: list[str] = []
     starts = [number for number in range(start) if _prefix_of(lines[number]) is not None]
-    while starts and any(
-        words in line for words in _CHAIN for line in lines[max(0, start - 3) : start]
-    ):
+    while starts and _is_chained(lines, start):
         end, start = start, starts.pop()
         error = _read_traceback(lines[:end], start + 1, _prefix_of(lines[start]) or "", "")
         types.extend([error["type"]] if error else [])
     return types[:CAUSES_MAX]
+
+
+def _is_chained(lines: list[str], start: int) -> bool:
+    """Return whether the traceback before the one whose first line is `start` is its cause."""
+    return any(words in line for words in _CHAIN for line in lines[max(0, start - 3) : start])
 
 
 def _prefix_of(line: str) -> str | None:
@@ -179,11 +215,12 @@ def _read_traceback(
         frame_follows = number + 1 < len(block) and _FRAME.match(block[number + 1])
         if not error or error.group(1) in _LEVELS or frame_follows:
             continue
-        if len(block) - number > TRAILING_LINES_MAX:
+        if sum(not _RANK.match(line) for line in block[number:]) > TRAILING_LINES_MAX:
             return None
         message = [error.group(2) or ""]
         for next_line in block[number + 1 :]:
-            if _NOISE.match(next_line) or _prefix_of(next_line) is not None:
+            is_of_another = _RANK.match(next_line) or _prefix_of(next_line) is not None
+            if _NOISE.match(next_line) or is_of_another:
                 break
             message.append(next_line)
         text = _shortened("\n".join(message).strip())

@@ -30,57 +30,7 @@ from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import is_member, is_ready
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
-
-PEER_LOSS_TYPES: Final = (
-    "UnavailableError",
-    "AbortedError",
-    "CancelledError",
-    "DeadlineExceededError",
-    "DistBackendError",
-    "DistNetworkError",
-    "DistStoreError",
-    "RendezvousConnectionError",
-    "ConnectionError",
-    "ConnectionResetError",
-    "ConnectionRefusedError",
-    "BrokenPipeError",
-)
-"""Errors with which a framework reports a lost peer: TensorFlow's collectives and coordination
-service, torch's process groups and launcher, plain sockets. Measured: UnavailableError,
-AbortedError, RendezvousConnectionError.
-"""
-PEER_SILENCE_WORDS: Final = (
-    "stopped sending heartbeats",
-    "heartbeat timeout",
-    "coordinationservice/heartbeat",
-    "deadline_exceeded: ",
-    "for recv operation",
-    "for send operation",
-    "monitoredbarrier",
-    "collective operation timeout",
-)
-"""Words in the message of an error that reports a peer that does not answer: of TensorFlow, JAX,
-gloo, NCCL.
-"""
-PEER_LOSS_WORDS: Final = (
-    *PEER_SILENCE_WORDS,
-    "connection closed",
-    "connection reset",
-    "connection refused",
-    "socket closed",
-    "broken pipe",
-    "the other end is likely closed",
-    "hung up on the other end",
-    "poll error condition",
-    "waiting for clients",
-    "wait timeout after",
-    "jax distributed service detected fatal errors",
-)
-"""Words in the message of an error that reports a peer that is lost, or does not come, whatever its
-type: gloo raises a RuntimeError with them, XGBoost an XGBoostError.
-"""
-PEER_LOSS_CODES: Final = ("unavailable: ", "deadline_exceeded: ", "aborted: ", "cancelled: ")
-"""How the message of such an error of JAX begins."""
+from trainmaster.program_errors.meaning import Meaning, is_peer_loss, meaning_of
 
 ENDS_READ: Final = 20
 """Ends of a round that a verdict reads.
@@ -115,15 +65,8 @@ class RoundEnd(NamedTuple):
 
 def reports_lost_peer(event: ReplicaExited) -> bool:
     """Whether the program's own error says that it lost a peer."""
-    if event.error is None:
-        return False
-    message = event.error.message.lower()
-    is_type = event.error.type.rpartition(".")[2] in PEER_LOSS_TYPES
-    return (
-        is_type
-        or message.startswith(PEER_LOSS_CODES)
-        or any(words in message for words in PEER_LOSS_WORDS)
-    )
+    meaning = _meaning(event)
+    return meaning is not None and is_peer_loss(meaning)
 
 
 def speaks_for_lost_peer(end: End) -> bool:
@@ -132,17 +75,26 @@ def speaks_for_lost_peer(end: End) -> bool:
     """
     if not isinstance(end, ReplicaExited):
         return False
-    is_abort = code_of(end.exit_status, end.signal) == SIGNAL_BASE + SIGABRT or _names_abort(end)
+    is_abort = code_of(end.exit_status, end.signal) == SIGNAL_BASE + SIGABRT or names_abort(end)
     return is_abort or reports_lost_peer(end)
 
 
 def reports_silent_peer(end: End) -> bool:
     """Whether the end is an exit whose error says that a peer did not answer."""
-    message = end.error.message.lower() if isinstance(end, ReplicaExited) and end.error else ""
-    return any(words in message for words in PEER_SILENCE_WORDS)
+    return isinstance(end, ReplicaExited) and _meaning(end) is Meaning.SILENT_PEER
 
 
-def _names_abort(event: ReplicaExited) -> bool:
+def _meaning(event: ReplicaExited) -> Meaning | None:
+    """Return what the error of a member means, by its own type and message; None: it has none.
+
+    What the machine has changes nothing about a peer, and a member has peers.
+    """
+    if event.error is None:
+        return None
+    return meaning_of(event.error.type, event.error.message)
+
+
+def names_abort(event: ReplicaExited) -> bool:
     """Whether the error is that of a runtime that aborted itself, or of a launcher whose process
     was aborted.
     """
@@ -161,7 +113,7 @@ def is_own_failure(event: ReplicaExited) -> bool:
     if event.out_of_memory or event.cause is ExitCause.INSTALL:
         return True
     if event.error is not None:
-        return not (reports_lost_peer(event) or _names_abort(event))
+        return not (reports_lost_peer(event) or names_abort(event))
     number = (code_of(event.exit_status, event.signal) or 0) - SIGNAL_BASE
     return 0 < number <= SIGNAL_MAX and number != SIGABRT
 

@@ -23,6 +23,7 @@ from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.round import Round
 from trainmaster.core.rules import evidence
 from trainmaster.core.rules.repetition import bug_signature, is_quick_failure
+from trainmaster.program_errors.meaning import Meaning, Place, is_peer_loss, meaning_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +133,31 @@ class Case:
     def is_peer_loss_at_service(self) -> bool:
         """Whether the preset `service` calls an exit permanent that reports a lost peer."""
         is_service = self.policy.preset is Preset.SERVICE and self.code not in PERMANENT_STATUSES
-        return is_service and evidence.reports_lost_peer(self.event)
+        return is_service and self.meaning is not None and is_peer_loss(self.meaning)
 
     @property
     def proves_bug(self) -> bool:
         """Whether the last failure was the same, and both failed quickly, in the job's own code."""
-        return self.record.bug is not None and self.record.bug == bug_signature(self.event)
+        return self.record.bug is not None and self.record.bug == self.bug
+
+    @property
+    def bug(self) -> str | None:
+        """What a repetition of this exit would have in common with it; None: it proves no bug."""
+        return bug_signature(self.event, self.place)
+
+    @property
+    def meaning(self) -> Meaning | None:
+        """What the program's error means; None: it reported none."""
+        error = self.event.error
+        if error is None:
+            return None
+        return meaning_of(error.type, error.message, error.causes, self.place)
+
+    @property
+    def place(self) -> Place:
+        """What there is around the program that exited."""
+        plan = self.job.placed.plan
+        group = plan.group(self.event.subject.replica_id.task_type)
+        has_accelerators = group.accelerator is not None or group.tpu is not None
+        machines = sum(group.count * group.hosts for group in plan.groups)
+        return Place(has_accelerators, has_peers=machines > 1)

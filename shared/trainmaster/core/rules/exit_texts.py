@@ -5,16 +5,16 @@ from __future__ import annotations
 from trainmaster.core.events import ExitCause, ReplicaExited
 from trainmaster.core.model.members import channel_members
 from trainmaster.core.model.replica import Replica
-from trainmaster.core.rules import evidence, messages
+from trainmaster.core.rules import messages
 from trainmaster.core.rules.exit_case import Case
 from trainmaster.core.rules.hung_member import find_member_without_failure
-from trainmaster.core.rules.repetition import is_transient
 from trainmaster.core.timeouts import LIKELY_BUG_FAILURES, QUICK_FAILURE_MAX_S
+from trainmaster.program_errors.meaning import is_passing
 
 
 def outcome(case: Case) -> str:
-    """Return what happened: `worker 1 exited with status 1 (ValueError)`, or in a verdict `Round 8
-    ended: worker 1 failed first: ...`.
+    """Return what happened: `worker 1 exited with status 1: ValueError: ...`, or in a verdict
+    `Round 8 ended: worker 1 failed first: ...`.
     """
     if not case.is_verdict:
         return f"{case.who} {messages.exit_outcome(case.event)}"
@@ -67,11 +67,8 @@ def bug_advice(case: Case) -> str:
     """Return what to do about failures that look like a bug, with a leading space; empty unless
     they do.
     """
-    error = case.event.error
-    is_lost_peer = evidence.reports_lost_peer(case.event)
-    if is_lost_peer or (error is not None and is_transient(error)):
-        return ""
-    if case.quick_failures < LIKELY_BUG_FAILURES:
+    may_pass = case.meaning is not None and is_passing(case.meaning)
+    if may_pass or case.quick_failures < LIKELY_BUG_FAILURES:
         return ""
     minutes = QUICK_FAILURE_MAX_S // 60
     return (

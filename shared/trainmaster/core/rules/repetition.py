@@ -1,8 +1,9 @@
-"""Repetition: whether two exits in a row prove a bug in the job's own code (rule 8).
+"""Repetition: whether two exits in a row prove a fault that no restart repairs (rule 8).
 
-Everything else is left to the budgets: an error of a network, a storage, a quota or a device may be
-gone at the next restart, and a program that trained for a while may have saved a checkpoint, which
-the control plane cannot see.
+What an error means is looked up in `trainmaster.program_errors`. A bug, a lasting setting and a
+lack of memory return at the next start; so does an error that the table does not know. What a
+service, a network, a device or a peer reports is left to the budgets. So is a program that trained
+for a while: it may have saved a checkpoint, which the control plane cannot see.
 """
 
 from __future__ import annotations
@@ -10,150 +11,35 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from trainmaster.core.events import ProgramError, ReplicaExited
+from trainmaster.core.events import ExitCause, ReplicaExited
 from trainmaster.core.model.exit_policy import code_of
-from trainmaster.core.rules.evidence import is_own_failure
+from trainmaster.core.rules.evidence import names_abort
 from trainmaster.core.timeouts import QUICK_FAILURE_MAX_S
-
-TRANSIENT_TYPES: Final = frozenset(
-    (
-        # Python: the operating system, files, sockets, child processes
-        "OSError",
-        "IOError",
-        "EnvironmentError",
-        "EOFError",
-        "MemoryError",
-        "BlockingIOError",
-        "ChildProcessError",
-        "FileExistsError",
-        "FileNotFoundError",
-        "InterruptedError",
-        "IsADirectoryError",
-        "NotADirectoryError",
-        "PermissionError",
-        "ProcessLookupError",
-        "TimeoutError",
-        "ConnectionError",
-        "BrokenPipeError",
-        "ConnectionAbortedError",
-        "ConnectionRefusedError",
-        "ConnectionResetError",
-        "gaierror",
-        "herror",
-        "timeout",
-        "SSLError",
-        "SSLEOFError",
-        "SSLZeroReturnError",
-        "IncompleteRead",
-        "RemoteDisconnected",
-        "BadStatusLine",
-        "URLError",
-        "HTTPError",
-        "ContentTooShortError",
-        "CalledProcessError",
-        "TimeoutExpired",
-        "BrokenProcessPool",
-        # requests, urllib3, httplib2, aiohttp
-        "Timeout",
-        "ReadTimeout",
-        "ConnectTimeout",
-        "ReadTimeoutError",
-        "ConnectTimeoutError",
-        "NewConnectionError",
-        "NameResolutionError",
-        "MaxRetryError",
-        "ProtocolError",
-        "ChunkedEncodingError",
-        "ProxyError",
-        "RequestException",
-        "ServerNotFoundError",
-        "ClientError",
-        "ClientConnectorError",
-        "ClientOSError",
-        "ServerDisconnectedError",
-        # google.auth, google.api_core, googleapiclient, gcsfs
-        "TransportError",
-        "RefreshError",
-        "DefaultCredentialsError",
-        "RetryError",
-        "GoogleAPICallError",
-        "HttpError",
-        "HttpRequestError",
-        "Aborted",
-        "BadGateway",
-        "Cancelled",
-        "DataLoss",
-        "DeadlineExceeded",
-        "Forbidden",
-        "GatewayTimeout",
-        "InternalServerError",
-        "NotFound",
-        "PermissionDenied",
-        "PreconditionFailed",
-        "ResourceExhausted",
-        "ServerError",
-        "ServiceUnavailable",
-        "TooManyRequests",
-        "Unauthenticated",
-        "Unauthorized",
-        "Unknown",
-        "RpcError",
-        "InactiveRpcError",
-        "_InactiveRpcError",
-        "_MultiThreadedRendezvous",
-        # TensorFlow
-        "AbortedError",
-        "CancelledError",
-        "DataLossError",
-        "DeadlineExceededError",
-        "FailedPreconditionError",
-        "InternalError",
-        "NotFoundError",
-        "PermissionDeniedError",
-        "ResourceExhaustedError",
-        "UnauthenticatedError",
-        "UnavailableError",
-        "UnknownError",
-        # torch, JAX, NCCL, MPI
-        "AcceleratorError",
-        "CudaError",
-        "CUDAError",
-        "DeferredCudaCallError",
-        "DistBackendError",
-        "DistError",
-        "DistNetworkError",
-        "DistStoreError",
-        "HorovodInternalError",
-        "JaxRuntimeError",
-        "NCCLError",
-        "NcclError",
-        "OutOfMemoryError",
-        "RendezvousConnectionError",
-        "RendezvousError",
-        "RendezvousTimeoutError",
-        "XlaRuntimeError",
-        "ChildFailedError",
-        "ProcessExitedException",
-        "ProcessRaisedException",
-    )
-)
-"""Exceptions, without their modules, that report a network, a storage, a quota or a device.
-
-They never prove a bug.
-"""
-
-TRANSIENT_WORDS: Final = re.compile(
-    r"\b(?:429|50[234]|cublas|cuda|cudnn|cufft|ecc|gloo|nccl|nvml|xid|mpi|rpc|dns|quota|rate"
-    r" limit|throttled"
-    r"|timed? ?out|temporarily|try again|too many|unavailable|unreachable|connection|network"
-    r"|socket|broken pipe|hardware|device)",
-    re.IGNORECASE,
-)
-"""Words in the message of such an error, whatever its type: torch reports CUDA, NCCL and ECC errors
-as RuntimeError.
-"""
+from trainmaster.program_errors.meaning import Meaning, Place, is_passing, meaning_of
 
 _NUMBERS: Final = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_TIMES: Final = re.compile(
+    r"0x[0-9a-fA-F]+"
+    r"|\d{4}[-/]\d\d[-/]\d\d|\d{1,2}:\d\d:\d\d(?:[.,]\d+)?"
+    r"|^[IWEF]\d{4}\b|\bpid[ =:]*\d+",
+    re.IGNORECASE,
+)
+"""What differs between two starts of a program that does the same: addresses, dates, times of
+day, the month and day of glog, and process ids."""
+_SAYS_FAILED: Final = re.compile(
+    r"\b(?:errors?|fatal|fail(?:s|ed|ure)?|abort(?:ed|ing)?|panic|exception|invalid|illegal"
+    r"|cannot|can't|could not|couldn't|unable|missing|no such|not found|unknown|unrecognized"
+    r"|unsupported|denied|refus(?:ed|ing)|usage:)",
+    re.IGNORECASE,
+)
+_LAUNCHER: Final = re.compile(
+    r"^make(?:\[\d+\])?: \*\*\*|\bnpm err!|^srun: |mpirun|mpiexec|horovodrun|torchrun"
+    r"|exits? with (?:return )?code|exited with|non-zero (?:status|exit)|exit (?:code|status)",
+    re.IGNORECASE,
+)
+"""A launcher reports that a command failed, in the same words whatever the cause."""
+_LAST_LINES: Final = 20
+"""Lines at the end of the output that may name a cause that passes."""
 
 
 def is_quick_failure(event: ReplicaExited) -> bool:
@@ -164,29 +50,49 @@ def is_quick_failure(event: ReplicaExited) -> bool:
     return not event.succeeded and event.ran_s is not None and event.ran_s < QUICK_FAILURE_MAX_S
 
 
-def bug_signature(event: ReplicaExited) -> str | None:
+def bug_signature(event: ReplicaExited, place: Place) -> str | None:
     """Return what a repetition of this exit would have in common with it; None if a repetition
     would prove no bug.
+
+    `place`: what there is around the program that exited.
+    """
+    if not is_quick_failure(event) or event.cause is not ExitCause.PROCESS:
+        return None
+    what = _error_signature(event, place) if event.error else _last_words(event, place)
+    return f"{code_of(event.exit_status, event.signal)}, {what}" if what else None
+
+
+def _error_signature(event: ReplicaExited, place: Place) -> str | None:
+    """Return the error and where it came from; None if it may pass.
+
+    The frame is the innermost one in the job's own code. An error without such a frame counts only
+    if the table knows that it lasts: what a library raises by itself may have any cause.
     """
     error = event.error
-    if (
-        error is None
-        or not error.own_frame
-        or not is_quick_failure(event)
-        or not is_own_failure(event)
-    ):
+    if error is None or event.out_of_memory or names_abort(event):
         return None
-    if is_transient(error):
+    meaning = meaning_of(error.type, error.message, error.causes, place)
+    frame = error.own_frame or (error.frame if meaning is not Meaning.UNKNOWN else "")
+    if is_passing(meaning) or not frame:
         return None
-    code = code_of(event.exit_status, event.signal)
-    return f"{code}, {error.type}: {_NUMBERS.sub('#', error.message)} at {error.own_frame}"
+    return f"{error.type}: {_NUMBERS.sub('#', error.message)} at {frame}"
 
 
-def is_transient(error: ProgramError) -> bool:
-    """Whether the error, or one that it was raised from, reports a network, a storage, a quota or a
-    device.
+def _last_words(event: ReplicaExited, place: Place) -> str | None:
+    """Return the line with which a program without a traceback says why it exited; None if it
+    says nothing, or if the cause may pass.
+
+    A line that reports no failure, such as a progress bar, a metric or the result of `grep`, is
+    where the program was, not why it ended. So are the words of a launcher. A signal proves
+    nothing, and neither does the exit of one of several machines: it may have had a reason to stop
+    that only its peer knows. Numbers count: a metric may be named error.
     """
-    is_type = any(
-        name.rpartition(".")[2] in TRANSIENT_TYPES for name in (error.type, *error.causes)
-    )
-    return is_type or TRANSIENT_WORDS.search(error.message) is not None
+    lines = [line.strip() for line in event.tail.splitlines() if line.strip()]
+    if place.has_peers or not lines or event.exit_status is None:
+        return None
+    last = lines[-1]
+    if not _SAYS_FAILED.search(last) or _LAUNCHER.search(last):
+        return None
+    if any(is_passing(meaning_of("", line, place=place)) for line in lines[-_LAST_LINES:]):
+        return None
+    return f"its last line: {_TIMES.sub('#', last)}"

@@ -38,7 +38,6 @@ from trainmaster.core.rules import exit_texts, messages
 from trainmaster.core.rules.exit_case import Case
 from trainmaster.core.rules.failure_row import Following, continued, hang_signature
 from trainmaster.core.rules.messages import has_image_error
-from trainmaster.core.rules.repetition import bug_signature
 from trainmaster.core.rules.success_notes import success_notes
 from trainmaster.core.rules.user_requests import cancel_at_cap
 from trainmaster.core.rules.vm_loss import internal_error, replace_vm
@@ -277,7 +276,7 @@ def _restart(case: Case) -> Decision:
     action = (
         _replace_action(case)
         if replaces_vm
-        else _restart_action(case, Budget.RESTARTS, following, bug_signature(case.event))
+        else _restart_action(case, Budget.RESTARTS, following, case.bug)
     )
     return Decision(
         Rule.RESTART,

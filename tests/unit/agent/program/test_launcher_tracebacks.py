@@ -243,14 +243,16 @@ def test_module_that_no_worker_finds_counts() -> None:
 
 
 def test_rank_that_torchrun_names_as_root_cause_counts() -> None:
-    peer = WORKER.replace("ValueError: bad batch", "RuntimeError: Connection closed by peer")
-    output = prefixed("[rank1]: ", WORKER) + prefixed("[rank0]: ", peer) + CHILD_FAILED + ROOT_CAUSE
+    other = WORKER.replace("ValueError: bad batch", "RuntimeError: bad loss")
+    output = (
+        prefixed("[rank1]: ", WORKER) + prefixed("[rank0]: ", other) + CHILD_FAILED + ROOT_CAUSE
+    )
     error = parse_traceback(output)
     assert error is not None
     assert error["message"] == "bad batch"
     unknown = parse_traceback(output.replace("rank      : 1", "rank      : 5"))
     assert unknown is not None
-    assert unknown["message"] == "Connection closed by peer"
+    assert unknown["message"] == "bad loss"
 
 
 def test_error_of_a_command_of_the_program_is_its_own() -> None:
@@ -285,3 +287,54 @@ def test_prefix_of_horovodrun_and_mpirun_is_removed(prefix: str) -> None:
     error = parse_traceback(prefixed(prefix, WORKER))
     assert error is not None
     assert (error["type"], error["frame"]) == ("ValueError", "trainer/task.py:7 in main")
+
+
+LOST_PEER = (
+    TB
+    + '  File "/app/trainer/task.py", line 9, in main\n    dist.all_reduce(loss)\n'
+    + "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.4]:1234\n"
+)
+
+
+@pytest.mark.parametrize("last_rank", [6, 0])
+def test_own_error_of_a_rank_counts_before_the_lost_peers_of_seven_others(last_rank: int) -> None:
+    """torchrun takes the rank whose end it saw first for the root cause, which may be a peer."""
+    long_loss = LOST_PEER + "frame #1: c10d::Pair::read()\n" * 40
+    ranks = [f"[rank{rank}]: " for rank in (3, 1, 2, 4, 5, 7, 6 - last_rank, last_rank)]
+    output = prefixed(ranks[0], WORKER) + "".join(prefixed(rank, long_loss) for rank in ranks[1:])
+    root_cause = ROOT_CAUSE.replace("rank      : 1", f"rank      : {last_rank}")
+    error = parse_traceback(output + CHILD_FAILED + root_cause)
+    assert error is not None
+    assert (error["type"], error["message"]) == ("ValueError", "bad batch")
+
+
+def test_lost_peer_counts_if_all_ranks_of_the_machine_report_one() -> None:
+    ranks = "".join(prefixed(f"[rank{rank}]: ", LOST_PEER) for rank in range(4))
+    error = parse_traceback(ranks + CHILD_FAILED + ROOT_CAUSE)
+    assert error is not None
+    assert "Connection closed by peer" in error["message"]
+
+
+@pytest.mark.parametrize("handled", [WORKER, prefixed("(RayTrainWorker pid=7) ", WORKER)])
+def test_error_that_a_rank_logged_and_survived_is_not_the_cause_of_a_lost_peer(
+    handled: str,
+) -> None:
+    output = handled + "step 7\n" + prefixed("[rank0]: ", LOST_PEER)
+    error = parse_traceback(output + CHILD_FAILED)
+    assert error is not None
+    assert "Connection closed by peer" in error["message"]
+
+
+def test_cause_of_a_lost_peer_in_the_same_rank_is_not_the_error_of_another_rank() -> None:
+    chain = WORKER + "\nDuring handling of the above exception, another exception occurred:\n\n"
+    output = prefixed("[rank1]: ", chain + LOST_PEER) + prefixed("[rank0]: ", LOST_PEER)
+    error = parse_traceback(output + CHILD_FAILED)
+    assert error is not None
+    assert "Connection closed by peer" in error["message"]
+
+
+def test_message_ends_before_the_lines_of_another_rank() -> None:
+    lines = prefixed("[rank3]: ", WORKER) + prefixed("[rank1]: ", LOST_PEER).partition("\n")[2]
+    error = parse_traceback(lines + CHILD_FAILED)
+    assert error is not None
+    assert error["message"] == "bad batch"

@@ -15,8 +15,9 @@ from trainmaster.core.events import ExitCause, ProgramError, ReplicaExited
 from trainmaster.core.evolve import evolve
 from trainmaster.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule, Preset
 from trainmaster.core.model.job import Budgets, JobState, State
+from trainmaster.core.model.plan import Accelerator
 from trainmaster.core.model.replica import ReplicaState
-from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.reconcile.desired import desired_vms
 from trainmaster.core.rules.judge import judge
 
@@ -45,6 +46,8 @@ RENDEZVOUS_LOSS = ProgramError(
     "c10d_rendezvous_backend.py:118 in _call_store",
 )
 
+UNKNOWN_IN_LIBRARY = ProgramError("RuntimeError", "bad state", "lib/a.py:1 in f")
+
 BUG_SIGNATURE = f"1, ValueError: bad shape at {OWN}"
 TRANSIENT_FAILURES = (
     replace(BUG, type="google.api_core.exceptions.ServiceUnavailable", message="503 try again"),
@@ -54,19 +57,59 @@ TRANSIENT_FAILURES = (
     replace(BUG, type="TimeoutError"),
     replace(BUG, type="ConnectionError"),
     replace(BUG, type="OSError", message="[Errno 5] Input/output error"),
-    replace(BUG, type="FileNotFoundError"),
-    replace(BUG, type="torch.AcceleratorError"),
-    replace(BUG, type="torch.OutOfMemoryError"),
-    replace(BUG, type="jaxlib.xla_extension.XlaRuntimeError"),
     replace(BUG, type="tensorflow.python.framework.errors_impl.ResourceExhaustedError"),
+    replace(BUG, type="trainer.data.LoadError", message="cannot load", causes=("ReadTimeout",)),
+    replace(BUG, type="socket.gaierror", message="[Errno -3] Temporary failure in name resolution"),
+    replace(BUG, type="urllib.error.HTTPError", message="HTTP Error 503: Service Unavailable"),
+)
+DEVICE_FAILURES = (
+    replace(BUG, type="torch.AcceleratorError"),
+    replace(BUG, type="jaxlib.xla_extension.XlaRuntimeError"),
     replace(BUG, type="RuntimeError", message="CUDA error: uncorrectable ECC error encountered"),
     replace(BUG, type="RuntimeError", message="NCCL error in: ProcessGroupNCCL.cpp"),
     replace(BUG, type="RuntimeError", message="cuDNN error: CUDNN_STATUS_INTERNAL_ERROR"),
-    replace(BUG, type="trainer.data.LoadError", message="cannot load", causes=("ReadTimeout",)),
+)
+"""They may pass on a machine that has such a device, and on no other."""
+LASTING_FAILURES = (
+    replace(BUG, type="FileNotFoundError", message="[Errno 2] No such file or directory: 'a.csv'"),
+    replace(BUG, type="PermissionError", message="[Errno 13] Permission denied: '/data'"),
+    replace(BUG, type="OSError", message="[Errno 28] No space left on device"),
+    replace(
+        BUG, type="google.api_core.exceptions.NotFound", message="404 GET https://b: Not Found"
+    ),
+    replace(BUG, type="urllib.error.URLError", message="<urlopen error [Errno -2] Name or service"),
+    replace(BUG, type="urllib.error.HTTPError", message="HTTP Error 404: Not Found"),
+    replace(BUG, type="torch.OutOfMemoryError", message="CUDA out of memory."),
+    replace(BUG, type="AssertionError", message="Torch not compiled with CUDA enabled"),
+    replace(
+        BUG,
+        type="RuntimeError",
+        message="Expected all tensors to be on the same device, but found cuda:0 and cpu!",
+    ),
+    replace(BUG, type="KeyError", message="'connection timed out'"),
+    replace(BUG, type="NameError", message="name 'x' is not defined", own_frame=""),
+)
+"""No restart repairs them, whatever words their messages have."""
+
+UNKNOWN_NAME = replace(BUG, type="socket.gaierror", message="[Errno -2] Name or service not known")
+UNKNOWN_SERVICE = replace(
+    BUG,
+    type="urllib.error.URLError",
+    message="<urlopen error [Errno -2] Name or service not known>",
 )
 
 RUNNING = a_state()
 PREPARING = a_state(job=a_job(JobState.PREPARING))
+ON_GPUS = a_state(
+    job=a_job(
+        plan=a_plan(
+            groups=tuple(
+                replace(group, accelerator=Accelerator("nvidia-l4", 1)) for group in a_plan().groups
+            )
+        )
+    )
+)
+ONE_VM = a_state(a_replica(CHIEF), job=a_job(plan=a_plan(workers=0)))
 NO_RETRIES = a_state(job=a_job(plan=a_plan(disable_retries=True)))
 RERUN_ON_RESTART = a_state(job=a_job(plan=a_plan(restart_job_on_worker_restart=True)))
 RERUNS_USED_3 = a_job(budgets=Budgets(reruns_used=3))
@@ -80,19 +123,33 @@ OUT_OF_MEMORY = exited(WORKER_0, signal=9, out_of_memory=True)
 def second_exit(
     first: ProgramError | None,
     second: ProgramError | None,
+    state: State = RUNNING,
     *,
+    replica: ReplicaId = WORKER_0,
     first_ran_s: float | None = 5,
     second_ran_s: float | None = 5,
+    tail: str = "",
 ) -> tuple[State, ReplicaExited]:
-    """Return the state after worker 0 failed with the first error and was restarted, and its exit
+    """Return the state after a replica failed with the first error and was restarted, and its exit
     with the second.
     """
-    state = a_state()
-    restart = judge(state, exited(WORKER_0, 1, error=first, ran_s=first_ran_s), NOW)
-    change = evolve(state, restart, NOW)
-    (replica,) = change.replicas
+    failure = exited(replica, 1, error=first, ran_s=first_ran_s, tail=tail)
+    change = evolve(state, judge(state, failure, NOW), NOW)
+    (restarted,) = change.replicas
+    running = replace(restarted, state=ReplicaState.RUNNING, ready_at=at(101))
+    again = exited(replica, 1, error=second, incarnation=2, ran_s=second_ran_s, tail=tail)
+    return a_state(running, job=state.job), again
+
+
+def second_words(first: str, second: str | None = None) -> tuple[State, ReplicaExited]:
+    """Return the state after the only replica of a job exited without a traceback, and its exit
+    that follows, each with its last line.
+    """
+    restart = judge(ONE_VM, exited(CHIEF, 1, tail=f"{first}\n", ran_s=5), NOW)
+    (replica,) = evolve(ONE_VM, restart, NOW).replicas
     running = replace(replica, state=ReplicaState.RUNNING, ready_at=at(101))
-    return a_state(running), exited(WORKER_0, 1, error=second, incarnation=2, ran_s=second_ran_s)
+    again = exited(CHIEF, 1, tail=f"{second or first}\n", incarnation=2, ran_s=5)
+    return a_state(running, job=ONE_VM.job), again
 
 
 def with_policy(preset: Preset = Preset.DEFAULT, *rules: ExitRule) -> State:
@@ -170,8 +227,12 @@ CASES: Final[dict[str, Case]] = {
         RESTARTED,
     ),
     "same failure outside the job's own code": (
-        *second_exit(replace(BUG, own_frame=""), replace(BUG, own_frame="")),
+        *second_exit(UNKNOWN_IN_LIBRARY, UNKNOWN_IN_LIBRARY),
         RESTARTED,
+    ),
+    "same bug by nature outside the job's own code": (
+        *second_exit(replace(BUG, own_frame=""), replace(BUG, own_frame="")),
+        REPEATED,
     ),
     "same failure after the program trained for a while": (
         *second_exit(BUG, BUG, second_ran_s=600),
@@ -209,6 +270,70 @@ CASES: Final[dict[str, Case]] = {
         )
         for error in TRANSIENT_FAILURES
     },
+    **{
+        f"same failure of a device again: {error.type} {error.message}": (
+            *second_exit(error, error, ON_GPUS),
+            RESTARTED,
+        )
+        for error in DEVICE_FAILURES
+    },
+    **{
+        f"same failure of a device on a machine without one: {error.type} {error.message}": (
+            *second_exit(error, error),
+            REPEATED,
+        )
+        for error in DEVICE_FAILURES
+    },
+    **{
+        f"same lasting failure again: {error.type} {error.message}": (
+            *second_exit(error, error, ON_GPUS),
+            REPEATED,
+        )
+        for error in LASTING_FAILURES
+    },
+    "same last line of the only machine again": (*second_words("error: no data"), REPEATED),
+    "another last line of the only machine": (
+        *second_words("error: no data", "error: no labels"),
+        RESTARTED,
+    ),
+    "same last line of a network again": (*second_words("Error: connection timed out"), RESTARTED),
+    "same last line after one of a network": (
+        *second_words("connection timed out\nerror: no data"),
+        RESTARTED,
+    ),
+    "same last line at another time": (
+        *second_words(
+            "2026-11-28 20:14:31,120 ERROR no data", "2026-11-28 20:15:02,7 ERROR no data"
+        ),
+        REPEATED,
+    ),
+    "same last line with another number": (
+        *second_words("validation error: 0.31", "validation error: 0.29"),
+        RESTARTED,
+    ),
+    "same last line that reports no failure": (*second_words("label,image"), RESTARTED),
+    "same progress bar": (*second_words("45%|####5     | 450/1000 [00:10<00:12]"), RESTARTED),
+    "same last line of a launcher": (
+        *second_words("make: *** [Makefile:3: train] Error 1"),
+        RESTARTED,
+    ),
+    "same last line of one of several machines": (
+        *second_exit(None, None, tail="error: no data\n"),
+        RESTARTED,
+    ),
+    "no last line": (*second_words("\n"), RESTARTED),
+    "name that does not resolve, in a job of one machine": (
+        *second_exit(UNKNOWN_NAME, UNKNOWN_NAME, ONE_VM, replica=CHIEF),
+        REPEATED,
+    ),
+    "name that does not resolve, which may be a peer's": (
+        *second_exit(UNKNOWN_NAME, UNKNOWN_NAME),
+        RESTARTED,
+    ),
+    "name of a service that does not resolve, in a job of several machines": (
+        *second_exit(UNKNOWN_SERVICE, UNKNOWN_SERVICE),
+        REPEATED,
+    ),
     "any exit with the preset service": (SERVICE, EXIT_1, COMMON_ERROR),
     "exit that reports a lost peer with the preset service": (
         SERVICE,

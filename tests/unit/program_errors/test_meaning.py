@@ -1,0 +1,55 @@
+"""The order in which type, message and causes decide what an error means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from trainmaster.program_errors.meaning import ANYWHERE, Meaning, Place, meaning_of
+from trainmaster.program_errors.table import NAMES, ROWS, TYPES
+
+CPUS = Place(has_accelerators=False)
+ALONE = Place(has_peers=False)
+
+
+@pytest.mark.parametrize(
+    ("error_type", "message", "causes", "place", "expected"),
+    [
+        ("KeyError", "'connection timed out'", (), ANYWHERE, Meaning.BUG),
+        ("builtins.ValueError", "CUDA error: ECC", (), ANYWHERE, Meaning.BUG),
+        (
+            "ValueError",
+            "host not found: Name or service not known",
+            (),
+            ANYWHERE,
+            Meaning.LOST_PEER,
+        ),
+        ("ValueError", "host not found: Name or service not known", (), ALONE, Meaning.BUG),
+        ("RuntimeError", "CUDA error: ECC", (), ANYWHERE, Meaning.TRANSIENT),
+        ("RuntimeError", "CUDA error: ECC", (), CPUS, Meaning.UNKNOWN),
+        ("jaxlib.XlaRuntimeError", "INTERNAL: x", (), ANYWHERE, Meaning.TRANSIENT),
+        ("jaxlib.XlaRuntimeError", "INTERNAL: x", (), CPUS, Meaning.UNKNOWN),
+        ("UnavailableError", "failed to connect: timed out", (), ANYWHERE, Meaning.LOST_PEER),
+        ("NotFound", "503 Service Unavailable", (), ANYWHERE, Meaning.TRANSIENT),
+        ("NotFound", "no such thing", (), ANYWHERE, Meaning.SETTING),
+        ("app.LoadError", "cannot load", ("requests.ReadTimeout",), ANYWHERE, Meaning.TRANSIENT),
+        ("app.LoadError", "cannot load", ("KeyError",), ANYWHERE, Meaning.UNKNOWN),
+        ("PermissionError", "no", ("requests.ReadTimeout",), ANYWHERE, Meaning.SETTING),
+        ("client.PollTimeoutError", "no answer", (), ANYWHERE, Meaning.TRANSIENT),
+        ("client.TimeoutSettingError", "negative", (), ANYWHERE, Meaning.UNKNOWN),
+        ("WorkerDiedError", "", (), ANYWHERE, Meaning.LOST_PEER),
+        ("", "wget: Connection timed out", (), ANYWHERE, Meaning.TRANSIENT),
+        ("RuntimeError", "loss is negative", (), ANYWHERE, Meaning.UNKNOWN),
+    ],
+)
+def test_meaning_of_an_error(
+    error_type: str, message: str, causes: Sequence[str], place: Place, expected: Meaning
+) -> None:
+    assert meaning_of(error_type, message, causes, place) is expected
+
+
+def test_each_row_names_its_runtime_and_its_source() -> None:
+    rows = [*ROWS, *NAMES, *TYPES.values()]
+    assert all(row.runtime and row.source for row in rows)
+    assert all(row.pattern is not None for row in (*ROWS, *NAMES))
