@@ -13,12 +13,22 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-# Errors of launchers and loky; of PyTorch's data loader, once with the signal; of
-# concurrent.futures; of Ray
+from trainmaster.agent.program.launchers import LAUNCHERS
+
 _CHILD_KILLED = re.compile(
-    "SIGKILL|by signal: Killed|exited unexpectedly|terminated abruptly|process has died"
+    "|".join(
+        [
+            "SIGKILL",  # launchers and loky
+            "by signal: Killed",  # PyTorch's data loader, where it knows the signal
+            "exited unexpectedly",  # PyTorch's data loader
+            "terminated abruptly",  # concurrent.futures
+            *(words for launcher in LAUNCHERS for words in launcher.kill),
+        ]
+    )
 )
-MARK = "TRAINMASTER_WORK"  # set in the environment of everything that the agent starts
+"""What an error's message says about a child process that was killed."""
+MARK = "TRAINMASTER_WORK"
+"""Variable in the environment of everything that the agent starts."""
 PARENT, START_TIME = 1, 19
 """Indices in the fields of `read_stat`. Source: proc(5), whose numbers begin with 1 and have the
 process id and the command first.

@@ -6,6 +6,8 @@ import re
 from signal import Signals
 from typing import Any
 
+from trainmaster.agent.program.launchers import LAUNCHERS
+
 MESSAGE_CHARS = 1024
 CAUSES_MAX = 10
 TRAILING_LINES_MAX = (
@@ -39,38 +41,33 @@ _LIBRARIES = re.compile(
     r"(?:^<|/__autograph_generated_file|/lib(?:64)?/python3|/(?:site|dist)-packages/)"
 )
 _INSTALLED = re.compile(r".*/(?:site|dist)-packages/([^/.]+)")
-# Errors with which launchers report that a worker failed: torchrun and accelerate,
-# torch.multiprocessing, Ray.
-_LAUNCHER_TYPES = (
-    *("ChildFailedError", "ProcessExitedException", "ProcessRaisedException"),
-    *(
-        "TrainingFailedError",
-        "WorkerGroupError",
-        "TuneError",
-        "RayActorError",
-        "ActorDiedError",
-        "WorkerCrashedError",
-    ),
+_LAUNCHER_TYPES = {name for launcher in LAUNCHERS for name in launcher.error_types}
+_LAUNCHER_FUNCTIONS = tuple(
+    launcher.failing_function for launcher in LAUNCHERS if launcher.failing_function
 )
-# accelerate, deepspeed and modules of users: a command that runs Python or a launcher. horovodrun:
-# its own messages. Functions of accelerate that run any other command end with "_launcher".
+_COMMANDS = [command for launcher in LAUNCHERS for command in launcher.commands]
 _LAUNCHED = re.compile(
-    r"Command .*\b(?:python[\d.]*|torchrun|accelerate|deepspeed|horovodrun|mpirun|mpiexec)\b"
-    r"|Horovod detected that one or more processes exited|mpirun failed with exit code"
+    "|".join(
+        [
+            # subprocess, which accelerate, deepspeed and modules of users call: the command runs
+            # Python or a launcher.
+            rf"Command .*\b(?:{'|'.join(['python[0-9.]*', *_COMMANDS])})\b",
+            *(failure for launcher in LAUNCHERS for failure in launcher.failures),
+        ]
+    )
 )
+"""How the message of a general error begins that only says that a worker failed."""
 _ROOT_CAUSE = re.compile(r"Root Cause \(first observed failure\):.*?\brank +: (\d+)", re.DOTALL)
-# The process that it started was ended by a signal. Launchers themselves end the others with
-# SIGTERM.
-_CHILD_SIGNAL = re.compile(
-    r"(?:Signal \d+ \(|terminated with signal |died with <Signals\.)SIG(?!TERM|INT)\w+.*"
-)
-# DeepSpeed's launcher, on stdout, and Ray. Ended by SIGABRT, a process has printed why; SIGTERM and
-# SIGINT as above.
-_DIED = re.compile(
-    r"exits with return code = -(4|7|8|9|11)$|^The actor is dead because its worker process has"
-    r" died"
-)
+"""The report of torchrun: the rank that failed first."""
+_BEFORE_SIGNAL = [
+    r"died with <Signals\.",  # subprocess
+    *(words for launcher in LAUNCHERS for words in launcher.child_signals),
+]
+_CHILD_SIGNAL = re.compile(rf"(?:{'|'.join(_BEFORE_SIGNAL)})SIG(?!TERM|INT)\w+.*")
+"""A worker was ended by a signal. Launchers themselves end the other workers with SIGTERM."""
+_DEATHS = [re.compile(death) for launcher in LAUNCHERS for death in launcher.deaths]
 LAUNCHED = "ChildFailedError"
+"""Type of the error that stands for a worker's death, as torchrun calls it."""
 # What a runtime prints before it aborts itself: a fatal log line of absl, or C++'s uncaught
 # exception.
 _ABORT = re.compile(r"(?:^|\S)F\d{4} \d\d:\d\d:[^\]]{1,200}\] (.+)|^  what\(\):\s+(.+)")
@@ -92,9 +89,10 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
     package of the program: it is installed like a library, but its frames are the program's own.
     """
     lines = [line.rstrip("\r") for line in output.rstrip().split("\n") if not _STACKS.match(line)]
-    for died in filter(None, map(_DIED.search, lines[-TRAILING_LINES_MAX:])):
-        message = f"a process was ended by {Signals(int(died[1])).name}" if died[1] else died[0]
-        return {"type": LAUNCHED, "message": message, "frame": ""}
+    for line in lines[-TRAILING_LINES_MAX:]:
+        death = _describe_death(line)
+        if death is not None:
+            return {"type": LAUNCHED, "message": death, "frame": ""}
     end = len(lines)
     latest: dict[str, Any] | None = None
     root_prefix = ""  # prefix of the worker that failed first, if a launcher names it
@@ -122,11 +120,22 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
     return latest or _find_bare_error(lines[:end])
 
 
+def _describe_death(line: str) -> str | None:
+    """Return what a launcher's line says about a worker's death; None if it says nothing."""
+    for pattern in _DEATHS:
+        death = pattern.search(line)
+        if death is not None:
+            number = death.groupdict().get("signal")
+            return f"a process was ended by {Signals(int(number)).name}" if number else death[0]
+    return None
+
+
 def _is_launchers(error: dict[str, Any]) -> bool:
     """Return whether the error only says that a worker failed, whose own error says why."""
     name = error["type"].rpartition(".")[2]
     if name in ("CalledProcessError", "RuntimeError"):
-        return error["frame"].endswith("_launcher") or bool(_LAUNCHED.match(error["message"]))
+        is_raised_by_launcher = error["frame"].endswith(_LAUNCHER_FUNCTIONS)
+        return is_raised_by_launcher or bool(_LAUNCHED.match(error["message"]))
     return name in _LAUNCHER_TYPES
 
 
