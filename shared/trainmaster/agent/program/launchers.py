@@ -15,7 +15,7 @@ A row per launcher. What reads its fields:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -153,16 +153,25 @@ LAUNCHERS = (
 )
 
 
+def gather(field: Callable[[Launcher], Iterable[str]]) -> list[str]:
+    """Return the words of one field in all rows."""
+    words: list[str] = []
+    for launcher in LAUNCHERS:
+        words += field(launcher)
+    return words
+
+
 def is_launcher_word(word: str) -> bool:
     """Return whether a word of a command line, such as a path or a module, names a launcher."""
     name = word.rpartition("/")[2]
-    return any(
-        name in launcher.commands
-        or name in launcher.executables
-        or any(_is_of(word, module) for module in launcher.modules)
-        for launcher in LAUNCHERS
-    )
+    for launcher in LAUNCHERS:
+        if name in launcher.commands or name in launcher.executables:
+            return True
+        if any(_is_of(word, module) for module in launcher.modules):
+            return True
+    return False
 
 
 def _is_of(word: str, module: str) -> bool:
+    """Return whether the word is the module; if `module` ends with a dot, one of this package."""
     return word.startswith(module) if module.endswith(".") else word == module

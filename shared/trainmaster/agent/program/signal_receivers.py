@@ -11,7 +11,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from trainmaster.agent.program.launchers import is_launcher_word
-from trainmaster.agent.program.process_table import descendants, read_stats
+from trainmaster.agent.program.process_table import PARENT, descendants, read_stats
 
 SHELLS = frozenset(
     {
@@ -52,7 +52,7 @@ def find_receivers(roots: Collection[int], number: int) -> list[int]:
     commands of shells, such as those of a pipe, only those that catch the signal get it, if any do.
     """
     stats = read_stats()
-    parents = {int(fields[1]) for fields in stats.values()}
+    parents = {int(fields[PARENT]) for fields in stats.values()}
 
     def is_looked_through(pid: int) -> bool:
         return pid in parents and _is_shell(pid) and not catches(pid, number)

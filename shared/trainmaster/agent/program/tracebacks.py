@@ -6,30 +6,29 @@ import re
 from signal import Signals
 from typing import Any
 
-from trainmaster.agent.program.launchers import LAUNCHERS
+from trainmaster.agent.program.launchers import LAUNCHERS, gather
 
 MESSAGE_CHARS = 1024
 CAUSES_MAX = 10
-TRAILING_LINES_MAX = (
-    200  # if more output follows a traceback, the program did not end with that error
-)
+TRAILING_LINES_MAX = 200
+"""If more output follows a traceback, the program did not end with that error."""
 
 _TRACEBACK = "Traceback (most recent call last):"
 _GROUP = "+ Exception Group "
-# Prefixes of launchers: "[rank0]: ", "[1,0]<stderr>:", "(RayTrainWorker pid=7) ", pip's
-# indentation.
 _PREFIX = re.compile(r"(?:\s|\[[^\]]*\]:?|<std(?:err|out)>:|\([^)]*\))*")
-_BEHIND_BAR = re.compile(
-    r"\S\r?(\[rank\d+\]: )?$"
-)  # tqdm keeps its line open, and the traceback follows in that line
+"""Prefixes of launchers, such as "[rank0]: ", "[1,0]<stderr>:", "(RayTrainWorker pid=7) ", and
+pip's indentation.
+"""
+_BEHIND_BAR = re.compile(r"\S\r?(\[rank\d+\]: )?$")
+"""tqdm keeps its line open, and the traceback follows in that line."""
 _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+)(?:, in (.+))?$')
 _EXCEPTION = re.compile(r"([A-Za-z_][\w.<>]*)(?::\s(.*)|:)?$")
-# Stacks of Python's faulthandler follow the error of a program that aborts itself.
 _STACKS = re.compile(
     r"(?:\[[^\]]*\]:?\s*)?"
-    r'(?:Fatal Python error: |(?:Current thread|Thread) 0x|  File ".*", line \d+ in |Extension'
-    r" modules: )"
+    r"(?:Fatal Python error: |(?:Current thread|Thread) 0x"
+    r'|  File ".*", line \d+ in |Extension modules: )'
 )
+"""Stacks of Python's faulthandler follow the error of a program that aborts itself."""
 _LEVELS = ("DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL", "FATAL")
 _NOISE = re.compile(
     rf"(?:{'|'.join(_LEVELS)})\b|[IWEF]\d\d\d\d |\[?\d\d\d\d-\d\d-\d\d[ T]"  # log lines
@@ -41,18 +40,18 @@ _LIBRARIES = re.compile(
     r"(?:^<|/__autograph_generated_file|/lib(?:64)?/python3|/(?:site|dist)-packages/)"
 )
 _INSTALLED = re.compile(r".*/(?:site|dist)-packages/([^/.]+)")
-_LAUNCHER_TYPES = {name for launcher in LAUNCHERS for name in launcher.error_types}
+_LAUNCHER_TYPES = frozenset(gather(lambda launcher: launcher.error_types))
 _LAUNCHER_FUNCTIONS = tuple(
     launcher.failing_function for launcher in LAUNCHERS if launcher.failing_function
 )
-_COMMANDS = [command for launcher in LAUNCHERS for command in launcher.commands]
+_COMMANDS = "|".join(["python[0-9.]*", *gather(lambda launcher: launcher.commands)])
 _LAUNCHED = re.compile(
     "|".join(
         [
             # subprocess, which accelerate, deepspeed and modules of users call: the command runs
             # Python or a launcher.
-            rf"Command .*\b(?:{'|'.join(['python[0-9.]*', *_COMMANDS])})\b",
-            *(failure for launcher in LAUNCHERS for failure in launcher.failures),
+            rf"Command .*\b(?:{_COMMANDS})\b",
+            *gather(lambda launcher: launcher.failures),
         ]
     )
 )
@@ -61,16 +60,17 @@ _ROOT_CAUSE = re.compile(r"Root Cause \(first observed failure\):.*?\brank +: (\
 """The report of torchrun: the rank that failed first."""
 _BEFORE_SIGNAL = [
     r"died with <Signals\.",  # subprocess
-    *(words for launcher in LAUNCHERS for words in launcher.child_signals),
+    *gather(lambda launcher: launcher.child_signals),
 ]
 _CHILD_SIGNAL = re.compile(rf"(?:{'|'.join(_BEFORE_SIGNAL)})SIG(?!TERM|INT)\w+.*")
 """A worker was ended by a signal. Launchers themselves end the other workers with SIGTERM."""
-_DEATHS = [re.compile(death) for launcher in LAUNCHERS for death in launcher.deaths]
+_DEATHS = [re.compile(death) for death in gather(lambda launcher: launcher.deaths)]
 LAUNCHED = "ChildFailedError"
 """Type of the error that stands for a worker's death, as torchrun calls it."""
-# What a runtime prints before it aborts itself: a fatal log line of absl, or C++'s uncaught
-# exception.
 _ABORT = re.compile(r"(?:^|\S)F\d{4} \d\d:\d\d:[^\]]{1,200}\] (.+)|^  what\(\):\s+(.+)")
+"""What a runtime prints before it aborts itself: a fatal log line of absl, or C++'s uncaught
+exception.
+"""
 _CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
 _NO_MODULE = re.compile(
     r"\S*python[\d.]*: (?:Error while finding module .*\((\w+): )?(No module named .*?|.*?)\)?$"
@@ -105,7 +105,8 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
             continue
         if _is_launchers(error) and latest is None:
             text = "\n".join(lines[start:end])
-            if killed := _CHILD_SIGNAL.search(text.rpartition("Root Cause")[2]):
+            killed = _CHILD_SIGNAL.search(text.rpartition("Root Cause")[2])
+            if killed:
                 aborted = _find_bare_error(lines[:start]) if "SIGABRT" in killed.group() else None
                 return aborted or {**error, "message": killed.group()}
             root_cause = _ROOT_CAUSE.search(text)
@@ -145,18 +146,22 @@ def _read_causes(lines: list[str], start: int) -> list[str]:
     """
     types: list[str] = []
     starts = [number for number in range(start) if _prefix_of(lines[number]) is not None]
-    while starts and any(
-        words in line for words in _CHAIN for line in lines[max(0, start - 3) : start]
-    ):
-        end, start = start, starts.pop()
+    while starts and _is_chained("\n".join(lines[max(0, start - 3) : start])):
+        end = start
+        start = starts.pop()
         error = _read_traceback(lines[:end], start + 1, _prefix_of(lines[start]) or "", "")
         types.extend([error["type"]] if error else [])
     return types[:CAUSES_MAX]
 
 
+def _is_chained(text_before: str) -> bool:
+    """Return whether the text before a traceback says that another exception led to it."""
+    return any(words in text_before for words in _CHAIN)
+
+
 def _prefix_of(line: str) -> str | None:
-    """Return the prefix of each line of the traceback that begins here; None if none
-    begins here.
+    """Return the prefix of each line of the traceback that begins with this line; None if none
+    does.
     """
     if not line.rstrip().endswith(_TRACEBACK):
         return None
@@ -238,12 +243,12 @@ def _find_bare_error(lines: list[str]) -> dict[str, Any] | None:
                 "message": missing.group(2),
                 "frame": "",
             }
-    aborts = [
-        abort[1] or abort[2] for abort in map(_ABORT.search, lines[-TRAILING_LINES_MAX:]) if abort
-    ]
-    return (
-        {"type": "Aborted", "message": aborts[-1][:MESSAGE_CHARS], "frame": ""} if aborts else None
-    )
+    for line in reversed(lines[-TRAILING_LINES_MAX:]):
+        abort = _ABORT.search(line)
+        if abort:
+            message = abort[1] or abort[2]
+            return {"type": "Aborted", "message": message[:MESSAGE_CHARS], "frame": ""}
+    return None
 
 
 def format_frame(file: re.Match[str]) -> str:
