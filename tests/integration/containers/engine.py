@@ -1,6 +1,7 @@
 """A container engine for the tests, with images that are built here instead of downloaded.
 
-    .images/engine/     the images, kept from one session to the next; only one session at a time may use them
+    .images/engine/     the images, kept from one session to the next; only one session at a
+                        time may use them
     /run/tm-engine-…    the engine's socket and other files that are removed at its end
 
 It needs root and some Debian packages (`missing` names them). Containers use the machine's own
@@ -46,7 +47,8 @@ START_S: Final = 60.0
 # Debian's class EXTRAS (the other two).
 DEBIAN_DOCKERFILE: Final = """
 FROM {bare}
-RUN apt-get update && apt-get install --yes --no-install-recommends python3 curl ca-certificates && apt-get clean
+RUN apt-get update && apt-get clean \\
+    && apt-get install --yes --no-install-recommends python3 curl ca-certificates
 """
 
 PODMAN_STORAGE: Final = """

@@ -35,7 +35,8 @@ pytestmark = [
 TRAINER = "gs://b/jobs/trainer-0.1.tar.gz"
 TASK = """
 import os, platform, sys
-print("TRAINED ON", platform.python_version(), "AS", sys.argv[1:], "IN", os.environ["TF_CONFIG"][:10])
+version = platform.python_version()
+print("TRAINED ON", version, "AS", sys.argv[1:], "IN", os.environ["TF_CONFIG"][:10])
 """
 SCIKIT_LEARN_TASK = """
 import sklearn

@@ -59,8 +59,8 @@ COMPILER_LOCKS = ".cache/torch_extensions/*/*/lock"
 While such a file exists, PyTorch waits for the end of a compilation, also of a killed one. Source:
 torch/utils/file_baton.py.
 """
-# After SIGKILL; a process that the kernel can end at all is gone in a fraction of a second.
 STUCK_S = 60.0
+"""After SIGKILL. A process that the kernel can end at all is gone in a fraction of a second."""
 
 
 class Launcher:
@@ -166,9 +166,9 @@ class Launcher:
         if config.container is not None:
             self._program = self._start_container(key, config, config.container, env, metric_folder)
         else:
-            variables = (
-                {**env, FILE_VARIABLE: str(metric_folder / FILE_NAME)} if metric_folder else env
-            )
+            variables = env
+            if metric_folder is not None:
+                variables = {**env, FILE_VARIABLE: str(metric_folder / FILE_NAME)}
             if self._progress is not None:
                 variables = {**self._progress.variables(str(self._progress.folder)), **variables}
             self._program = self._start_module(config, variables)
@@ -262,9 +262,8 @@ class Launcher:
         command = command_of(config)
         self.command = tuple(command)
         self._workspace.log(f"Running command: {shlex.join(command)}")
-        folder = (
-            self._workspace.work / "run"
-        )  # Python puts it first in sys.path, so it must hold none of our files
+        # Python puts this folder first in sys.path, so it must hold none of the agent's files.
+        folder = self._workspace.work / "run"
         folder.mkdir(exist_ok=True)
         inherited = {
             name: value
@@ -302,18 +301,20 @@ class Launcher:
             f"Running image {shlex.join([container.image, *container.command, *arguments])}"
         )
         mounts = [bind_option(self._save_request.folder, NOTICE_FOLDER)]
-        mounts += [bind_option(metric_folder, FOLDER_IN_CONTAINER)] if metric_folder else []
+        if metric_folder is not None:
+            mounts.append(bind_option(metric_folder, FOLDER_IN_CONTAINER))
         if self._progress is not None and self._progress.folder is not None:
             env = {**self._progress.variables(PROGRESS_FOLDER), **env}
             mounts.append(bind_option(self._progress.folder, PROGRESS_FOLDER))
+        if metric_folder is not None:
+            env = {**env, FILE_VARIABLE: f"{FOLDER_IN_CONTAINER}/{FILE_NAME}"}
+        mounts.append(self._gcs.container_option())
         return ContainerProgram(
             engine,
             f"{self._identity.instance.name}-{key.attempt}-{key.incarnation}",
             container,
             arguments,
-            env={**env, FILE_VARIABLE: f"{FOLDER_IN_CONTAINER}/{FILE_NAME}"}
-            if metric_folder
-            else env,
-            mounts=[*mounts, self._gcs.container_option()],
+            env=env,
+            mounts=mounts,
             workspace=self._workspace,
         )

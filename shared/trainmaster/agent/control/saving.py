@@ -1,9 +1,10 @@
 """When the program is asked to save: because this VM goes, or because the VM of any member of a
 synchronous job does.
 
-    notice ──► a moment MOMENT_S ahead ──► `save` to the peers, until they answer ──► notice message, with those that
-                     │                                                                did not: they get a directive
-                     └──► at the moment: file and signal, on every member
+    notice ──► a moment MOMENT_S ahead
+                 ├──► `save` to the peers, until they answer
+                 │      └──► notice message, with the peers that did not: they get a directive
+                 └──► at the moment: file and signal, on every member
 
 A program that ends afterwards ends the round. The others may finish their save: the agent does not
 end its program for the directive that holds the next round before `patience_s` is over.
@@ -113,7 +114,8 @@ class Saving:
         A program that catches no signal would work on, and its later exit would count for nothing:
         it is looked at again, because it may not have come so far.
         """
-        desired, started = self._run_state.desired, self._run_state.last_started
+        desired = self._run_state.desired
+        started = self._run_state.last_started
         if desired is None or key != desired.key or self._is_chosen(key):
             return
         if key == started and self._launcher.is_running and self._launcher.prepare_save():
@@ -174,8 +176,11 @@ class Saving:
             return
         now = self._clock()
         if not self._is_chosen(key):
-            self._key, self._moment, self._has_acted = key, math.inf, False
-            self._gives_up_at, self._round_ended_at = math.inf, None
+            self._key = key
+            self._moment = math.inf
+            self._has_acted = False
+            self._gives_up_at = math.inf
+            self._round_ended_at = None
         self._gives_up_at = min(self._gives_up_at, now + min(max(gives_up_s, 0.0), AHEAD_MAX_S))
         in_s = min(max(in_s, 0.0), MOMENT_S)
         if not self._has_acted and now + in_s < self._moment:
@@ -185,12 +190,9 @@ class Saving:
 
     def _act_if_due(self, key: IncarnationKey, moment: float) -> None:
         is_current = key == self._run_state.last_started == self._key
-        if (
-            is_current
-            and moment == self._moment
-            and not self._has_acted
-            and self._launcher.is_running
-        ):
-            self._has_acted, self._asked = True, key
+        is_due = moment == self._moment and not self._has_acted
+        if is_current and is_due and self._launcher.is_running:
+            self._has_acted = True
+            self._asked = key
             self._enter()
             self._console.log(f"All members of the job save now: {self._launcher.request_save()}.")

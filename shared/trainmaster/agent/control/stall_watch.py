@@ -4,12 +4,12 @@
     auto     it has been still for so long (`stillness.py`), and so have all members of its gang:
 
     member 0 is still ──► `still` to all members ──► each one that is still, too, answers
-                                                     └── all have answered ──► `stalled` ──► all end their programs
+                          └── all have answered ──► `stalled` ──► all end their programs
 
-A member that does not answer is no evidence: it works, or its VM hangs, which
-is found elsewhere. Parameter servers print nothing, so their configuration has no
-limit. Among the hosts of a TPU slice, only the first one is watched, because programs usually print
-on the first process only. docs/decisions/0142-hung-programs.md.
+A member that does not answer is no evidence: it works, or its VM hangs, which is found elsewhere.
+Parameter servers print nothing, so their configuration has no limit. Among the hosts of a TPU
+slice, only the first one is watched, because programs usually print on the first process only.
+docs/decisions/0142-hung-programs.md.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from trainmaster.agent.program.program import Program
 from trainmaster.agent.program.stacks import innermost_frames
 from trainmaster.agent.reporting.serial_console import Console
 
-STILL, STALLED = "still", "stalled"
+STILL = "still"
+STALLED = "stalled"
 ASK_S = 2.0
 ASK_AGAIN_S = 60.0
 ALSO_SILENT = 0.9
@@ -92,11 +93,14 @@ class StallWatch:
 
     def start(self, key: IncarnationKey, program: Program) -> None:
         """Watch the program of this incarnation from now on."""
-        self._watched, self._program, self._stillness = key, program, None
+        self._watched = key
+        self._program = program
+        self._stillness = None
         if self._timeout_s is not None:
             self._inbox.post_later(self._timeout_s, functools.partial(self._check, key, program))
         elif self._still_s is not None:
-            self._stillness, self._asked_at = Stillness(self._still_s), -ASK_AGAIN_S
+            self._stillness = Stillness(self._still_s)
+            self._asked_at = -ASK_AGAIN_S
             self._inbox.start_thread(functools.partial(self._sample, key, program, self._stillness))
 
     def stop(self) -> None:
@@ -140,7 +144,8 @@ class StallWatch:
     def _sample(self, key: IncarnationKey, program: Program, stillness: Stillness) -> None:
         """Observe the program until it ends, in a thread of its own."""
         while key == self._watched:
-            uses, traffic = self._launcher.process_uses(), self._machine.traffic()
+            uses = self._launcher.process_uses()
+            traffic = self._machine.traffic()
             stillness.observe(
                 Sample(self._clock(), program.printed_at, uses, traffic), self._machine.has_busy_gpu
             )
@@ -169,7 +174,8 @@ class StallWatch:
 
         With `auto`, only this agent's own evidence counts.
         """
-        key, in_s = datagram.key, min(max(datagram.seconds.get("in", 0.0), 0.0), MOMENT_S)
+        key = datagram.key
+        in_s = min(max(datagram.seconds.get("in", 0.0), 0.0), MOMENT_S)
         if key == self._watched and self._stillness is not None and self._is_still:
             self._end(
                 key, "Still", f"still for {self._stillness.still_s / 60:.0f} minutes", in_s=in_s
@@ -194,7 +200,9 @@ class StallWatch:
         self._end(key, *reason, in_s=0.0 if self._channel is None else MOMENT_S)
 
     def _end(self, key: IncarnationKey, kind: str, message: str, *, in_s: float) -> None:
-        self._watched, self._stalled, self._reason = None, key, (kind, message)
+        self._watched = None
+        self._stalled = key
+        self._reason = (kind, message)
         self._console.log(f"The program has stalled: {message}. Its stacks follow, then its end.")
         if self._program is not None:
             end = functools.partial(

@@ -30,6 +30,7 @@ NETWORK_NOISE_S = 16_384.0
 with a margin.
 """
 QUIET_FACTOR = 3
+"""How many times its longest pause between two lines a program must be still."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,9 @@ def has_worked(before: Sample, after: Sample) -> bool:
         return True
     used = [(after.processes[pid], use) for pid, use in before.processes.items()]
     moved = sum(new.moved - old.moved for new, old in used)
-    traffic = (
-        0 if before.traffic is None or after.traffic is None else after.traffic - before.traffic
-    )
+    traffic = 0
+    if before.traffic is not None and after.traffic is not None:
+        traffic = after.traffic - before.traffic
     return (
         after.printed_at != before.printed_at
         or sum(new.cpu_s - old.cpu_s for new, old in used) >= CPU_SHARE * span_s
@@ -79,7 +80,8 @@ class Stillness:
 
         `is_device_busy` is called only if the program seems to be still.
         """
-        last, self._last = self._last, sample
+        last = self._last
+        self._last = sample
         if last is None:
             return
         if sample.printed_at != last.printed_at:

@@ -33,19 +33,22 @@ from trainmaster.agent.program.save_request import FILE_VARIABLE as NOTICE_VARIA
 from trainmaster.agent.program.signal_receivers import find_receivers
 from trainmaster.agent.workspace import Workspace
 
-ENGINE_FAILED = 125  # Source: "Exit status" in the manual of docker run
-LAUNCH_FAILED = (
-    126,
-    127,
-)  # the engine's statuses for a command that cannot be invoked, or does not exist
-# Output of the engines' init programs if they cannot run the command. Docker's init names the
-# command and exits with the engine's status for that; podman's init exits with 1.
+ENGINE_FAILED = 125
+"""The engine itself failed. Source: "Exit status" in the manual of docker run."""
+_NOT_INVOKED = 126
+_NOT_FOUND = 127
+LAUNCH_FAILED = (_NOT_INVOKED, _NOT_FOUND)
+"""The engine's statuses for a command that cannot be invoked, or does not exist."""
 _INIT_FAILED = re.compile(
     r"\[FATAL tini |^ERROR \(catatonit:\d+\): failed to exec pid1: (?P<why>.*)", re.MULTILINE
 )
+"""Output of the engines' init programs if they cannot run the command. Docker's init names the
+command and exits with the engine's status for that; podman's init exits with 1.
+"""
 
 # What the engines print for a container that image and job describe wrongly. The statuses are those
-# of `docker run` for its own failures.
+# of `docker run` for its own failures. Docker's words were seen. Of podman's, "no command or
+# entrypoint provided" is from its sources; the others are not verified.
 _NO_COMMAND = re.compile("no command specified|no command or entrypoint provided", re.IGNORECASE)
 _WRONG_IMAGE = re.compile(
     r"unable to find (?:user|group) |no matching entries in (?:passwd|group) file"
@@ -54,7 +57,6 @@ _WRONG_IMAGE = re.compile(
     r"|(?:chdir to cwd|\bchdir\b) ",
     re.IGNORECASE,
 )
-_NOT_INVOKED = 126
 
 # Variables that the engine's command line reads itself. The program's values must not be in the
 # command's environment.
@@ -96,11 +98,10 @@ class ContainerProgram(Program):
             if _EMULATOR_VARIABLES.fullmatch(name)
         }
         variables.update({"PYTHONUNBUFFERED": "1"}, **env)
-        from_file = {
-            name: variables.pop(name)
-            for name in list(variables)
-            if _ENGINE_VARIABLES.fullmatch(name)
-        }
+        from_file = {}
+        for variable in list(variables):
+            if _ENGINE_VARIABLES.fullmatch(variable):
+                from_file[variable] = variables.pop(variable)
         self._mark = f"{NOTICE_VARIABLE}={env[NOTICE_VARIABLE]}".encode()
         """A variable that no container of another VM has with this value."""
         self._has_init = engine.has_init
@@ -109,9 +110,12 @@ class ContainerProgram(Program):
         _write_env_file(self._env_file, from_file)
         # The command line holds the names only. The values are in the environment of the engine's
         # command: there they may have several lines, and no list of processes shows a secret.
-        names = [word for name in sorted(variables) for word in ("--env", name)]
-        folders = [word for mount in mounts for word in ("--mount", mount)]
-        options = [*entrypoint, *names, "--env-file", str(self._env_file), *folders]
+        options = list(entrypoint)
+        for variable in sorted(variables):
+            options += ["--env", variable]
+        options += ["--env-file", str(self._env_file)]
+        for mount in mounts:
+            options += ["--mount", mount]
         command = engine.run_command(
             name, options, container.image, [*container.command[1:], *arguments]
         )
@@ -134,13 +138,12 @@ class ContainerProgram(Program):
             why = init.group("why")
             if why is None:
                 return _start_failed(cli_exit, last_lines(cli_exit))
-            status = 126 if "denied" in why else 127
+            status = _NOT_INVOKED if "denied" in why else _NOT_FOUND
             return _start_failed(
                 replace(cli_exit, exit_status=status), f"cannot run {self._command}: {why}"
             )
-        if (
-            state.is_running
-        ):  # the engine's command was killed; `remove` has just killed the container
+        if state.is_running:
+            # The engine's command was killed; `remove` has just killed the container.
             return cli_exit
         message = cli_exit.error["message"] if cli_exit.error else ""
         is_killed = was_killed(state.exit_status, message)

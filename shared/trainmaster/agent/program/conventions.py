@@ -4,16 +4,15 @@ program.
 They are defaults: a variable of the job, a secret, or the platform's own wins. None describes a
 cluster of one machine, of TPU hosts, which find each other, or of independent replicas.
 
-| read by                              | variables                                                                |
-| ------------------------------------ | ------------------------------------------------------------------------ |
-| torchrun (`distributed/argparse_util.py`) | PET_NNODES, PET_NODE_RANK, PET_MASTER_*, PET_NPROC_PER_NODE         |
-| JAX (`_src/distributed.py`)          | JAX_COORDINATOR_ADDRESS; Kubeflow's JAX_NUM_PROCESSES, JAX_PROCESS_ID    |
-| Accelerate (`state.py`)              | ACCELERATE_USE_CPU, without GPUs: its processes ignore each other without it |
-| Keras (`distribution_lib.py`)        | KERAS_DISTRIBUTION_*, with one process per machine                       |
-| Ray (`ray symmetric-run`)            | RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT                                   |
-| W&B, Comet, Neptune                  | the run of the job, on rank 0, where the job names the tracker           |
-| Hugging Face's Trainer               | TENSORBOARD_LOGGING_DIR, where /gcs is mounted                           |
-| MLflow                               | the run of the job, on rank 0, with `trackingRun: one`                   |
+| read by                       | variables                                              |
+| ----------------------------- | ------------------------------------------------------ |
+| torchrun, Accelerate, Ray     | `variables` of their rows in `launchers.py`            |
+| JAX (`_src/distributed.py`)   | JAX_COORDINATOR_ADDRESS                                |
+| Kubeflow's programs for JAX   | JAX_NUM_PROCESSES, JAX_PROCESS_ID                      |
+| Keras (`distribution_lib.py`) | KERAS_DISTRIBUTION_*, with one process per machine     |
+| W&B, Comet, Neptune           | the job's run, on rank 0, if the job names the tracker |
+| Hugging Face's Trainer        | TENSORBOARD_LOGGING_DIR, where /gcs is mounted         |
+| MLflow                        | the job's run, on rank 0, with `trackingRun: one`      |
 """
 
 from __future__ import annotations
@@ -22,32 +21,30 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 
+from trainmaster.agent.program.launchers import LAUNCHERS, Cluster
+
 MLFLOW_ID = "SERVERLESS_GPU_COMPUTE_ASSOCIATED_JOB_RUN_ID"
-RAY_WAIT_S = 600  # Ray's own 30 s are shorter than the start of a VM
 
 
 def launch_variables(platform: Mapping[str, str], gpus: int) -> dict[str, str]:
-    """Return the variables of launchers.
+    """Return the variables of launchers, and of libraries that find their peers themselves.
 
     `platform`: the platform's variables. `gpus`: GPUs of this machine.
     """
-    rank, size = platform.get("RANK"), platform.get("WORLD_SIZE", "1")
+    rank = platform.get("RANK")
+    size = platform.get("WORLD_SIZE", "1")
     if rank is None or int(size) <= 1 or "TPU_CONFIG" in platform:
         return {}
-    address, port = platform["MASTER_ADDR"], platform["MASTER_PORT"]
+    address = platform["MASTER_ADDR"]
+    port = platform["MASTER_PORT"]
     variables = {
-        "PET_NNODES": size,
-        "PET_NODE_RANK": rank,
-        "PET_MASTER_ADDR": address,
-        "PET_MASTER_PORT": port,
-        "PET_NPROC_PER_NODE": str(max(gpus, 1)),
         "JAX_COORDINATOR_ADDRESS": f"{address}:{port}",
         "JAX_NUM_PROCESSES": size,
         "JAX_PROCESS_ID": rank,
-        "RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT": str(RAY_WAIT_S),
     }
-    if not gpus:
-        variables["ACCELERATE_USE_CPU"] = "true"
+    cluster = Cluster(rank, size, address, port, gpus)
+    for launcher in LAUNCHERS:
+        variables.update(launcher.variables(cluster))
     if gpus <= 1:
         variables["KERAS_DISTRIBUTION_JOB_ADDRESSES"] = f"{address}:{port}"
         variables["KERAS_DISTRIBUTION_NUM_PROCESSES"] = size

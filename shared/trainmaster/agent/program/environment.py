@@ -8,10 +8,8 @@ from typing import Any
 
 from trainmaster.agent.model.vm_config import AgentIdentity, VmConfig
 from trainmaster.agent.program.conventions import launch_variables, run_variables
+from trainmaster.agent.program.launchers import LAUNCHERS
 from trainmaster.agent.program.stacks import VARIABLE as FAULTHANDLER
-
-LAUNCHERS = frozenset({"accelerate", "deepspeed", "horovod", "ray", "torch"})
-"""Packages whose modules start the module that their option `-m` names."""
 
 
 def environment_of(
@@ -114,9 +112,13 @@ def program_package(config: VmConfig) -> str:
     """Return the top-level package of the program, also of one that a launcher runs:
     `torch.distributed.run -m A.B`.
     """
-    package, args = config.python_module.partition(".")[0], list(config.args)
-    options = [number for number, word in enumerate(args[:-1], 1) if word in ("-m", "--module")]
-    return args[options[0]].partition(".")[0] if options and package in LAUNCHERS else package
+    package = config.python_module.partition(".")[0]
+    if package in {launcher.package for launcher in LAUNCHERS}:
+        args = list(config.args)
+        for option, value in zip(args, args[1:]):
+            if option in ("-m", "--module"):
+                return value.partition(".")[0]
+    return package
 
 
 def task_line(identity: AgentIdentity) -> str:

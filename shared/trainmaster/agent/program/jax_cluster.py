@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 NAME = "trainmaster_jax_cluster"
-VARIABLES = ADDRESS, COUNT, RANK = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
+ADDRESS = "JAX_COORDINATOR_ADDRESS"
+COUNT = "JAX_NUM_PROCESSES"
+RANK = "JAX_PROCESS_ID"
+VARIABLES = (ADDRESS, COUNT, RANK)
 
 
 def install(packages: Path) -> None:
@@ -45,9 +48,8 @@ class _OnImport:
         """Find nothing, like an import hook that leaves the module to the next one."""
         if fullname == "jax._src.distributed":
             sys.meta_path.remove(self)
-            with contextlib.suppress(
-                Exception
-            ):  # another JAX: it asks for arguments, as it does elsewhere
+            # Another version of JAX asks for arguments, as it does elsewhere.
+            with contextlib.suppress(Exception):
                 _register(importlib.import_module("jax._src.clusters").ClusterEnv)
 
 

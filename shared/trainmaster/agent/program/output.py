@@ -7,18 +7,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-LINE_MAX = (
-    256 * 1024
-)  # in bytes; longer lines are broken. Source: Cloud Logging's limit for one entry
-HELD_MAX_S = (
-    10.0  # how long an incomplete line is held back: a progress bar ends its line when it is full
-)
+LINE_MAX = 256 * 1024
+"""In bytes; longer lines are broken. Source: Cloud Logging's limit for one entry."""
+HELD_MAX_S = 10.0
+"""How long an incomplete line is held back: a progress bar ends its line when it is full."""
 
 
 class Tail:
     """The last bytes of an output. May be used from any thread."""
 
     def __init__(self, size: int) -> None:
+        """`size`: in bytes."""
         self._size = size
         self._lock = threading.Lock()
         self._bytes = bytearray()
@@ -36,11 +35,9 @@ class Tail:
     def whole_lines(self) -> str:
         """Return the text from its first whole line on. A carriage return ends a line, too."""
         text = self.text()
-        return (
-            text
-            if len(self._bytes) < self._size
-            else "".join(re.split(r"([\r\n])", text, maxsplit=1)[1:])
-        )
+        if len(self._bytes) < self._size:
+            return text  # nothing is cut off: the first line is whole
+        return "".join(re.split(r"([\r\n])", text, maxsplit=1)[1:])
 
 
 def last_line(text: str, chars: int) -> str:
@@ -86,6 +83,7 @@ def whole_lines(
                 rest = rest[LINE_MAX:]
         if rest and clock() - held_since >= HELD_MAX_S:
             yield rest + b"\n"
-            rest, was_cut = b"", True
+            rest = b""
+            was_cut = True
     if rest:
         yield rest + b"\n"

@@ -13,15 +13,28 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-# Errors of launchers and loky; of PyTorch's data loader, once with the signal; of
-# concurrent.futures; of Ray
+from trainmaster.agent.program.launchers import gather
+
 _CHILD_KILLED = re.compile(
-    "SIGKILL|by signal: Killed|exited unexpectedly|terminated abruptly|process has died"
+    "|".join(
+        [
+            "SIGKILL",  # launchers and loky
+            "by signal: Killed",  # PyTorch's data loader, where it knows the signal
+            "exited unexpectedly",  # PyTorch's data loader
+            "terminated abruptly",  # concurrent.futures
+            *gather(lambda launcher: launcher.kill),
+        ]
+    )
 )
-MARK = "TRAINMASTER_WORK"  # set in the environment of everything that the agent starts
-PARENT, START_TIME = 1, 19
-"""Indices in the fields of `read_stat`. Source: proc(5), whose numbers begin with 1 and have the
-process id and the command first.
+"""What an error's message says about a child process that was killed."""
+MARK = "TRAINMASTER_WORK"
+"""Variable in the environment of everything that the agent starts."""
+PARENT = 1
+CPU_TIMES = slice(11, 15)
+"""In user and system mode, of the process and of its ended children, in clock ticks."""
+START_TIME = 19
+"""As `PARENT` and `CPU_TIMES`, an index in the fields of `read_stat`. Source: proc(5), whose
+numbers begin with 1 and have the process id and the command first.
 """
 
 
@@ -118,7 +131,8 @@ def process_uses(pids: Iterable[int]) -> dict[int, ProcessUse]:
         except OSError:  # it has ended
             continue
         rchar, wchar, _, _, read_bytes, write_bytes, *_ = map(int, counts)
-        cpu_s = sum(int(ticks) for ticks in read_stat(pid)[11:15]) / os.sysconf("SC_CLK_TCK")
+        ticks = sum(map(int, read_stat(pid)[CPU_TIMES]))
+        cpu_s = ticks / os.sysconf("SC_CLK_TCK")
         uses[pid] = ProcessUse(cpu_s, rchar + wchar + read_bytes + write_bytes)
     return uses
 
@@ -171,11 +185,12 @@ def descendants(
 
     `stats`: of all processes (`read_stat`). `is_last`: skip those below this one.
     """
+    parents = {pid: int(fields[PARENT]) for pid, fields in stats.items()}
     children: dict[int, list[int]] = {}
-    for pid, fields in stats.items():
-        children.setdefault(int(fields[1]), []).append(pid)
+    for pid, parent in parents.items():
+        children.setdefault(parent, []).append(pid)
     found: list[int] = []
-    pending = [root for root in roots if root in stats and int(stats[root][1]) not in roots]
+    pending = [root for root in roots if root in parents and parents[root] not in roots]
     while pending:
         found.append(pending.pop())
         if not is_last(found[-1]):
@@ -185,7 +200,8 @@ def descendants(
 
 def read_stats(proc: Path = Path("/proc")) -> dict[int, list[bytes]]:
     """Return `read_stat` of all processes."""
-    return {pid: fields for pid in process_ids(proc) if (fields := read_stat(pid, proc))}
+    stats = {pid: read_stat(pid, proc) for pid in process_ids(proc)}
+    return {pid: fields for pid, fields in stats.items() if fields}
 
 
 def process_ids(proc: Path = Path("/proc")) -> list[int]:

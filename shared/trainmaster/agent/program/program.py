@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from trainmaster.agent.model.results import STDERR_LINE_CHARS, TAIL_CHARS, ProgramExit
 from trainmaster.agent.program.output import Tail, last_line, whole_lines
@@ -113,9 +113,11 @@ class Program:
         """Return the stacks that the program's processes printed before they were ended; empty if
         there are none.
         """
-        return next(
-            (stacks for _, tail in self._streams if (stacks := find_stacks(tail.text()))), ""
-        )
+        for _, tail in self._streams:
+            stacks = find_stacks(tail.text())
+            if stacks:
+                return stacks
+        return ""
 
     def last_lines(self) -> str:
         """Return the end of the output, in whole lines."""
@@ -210,12 +212,7 @@ class Program:
         oom_after = read_oom_kill_counts()
         for pump, _ in self._streams:
             pump.join(PUMP_JOIN_S)
-        errors = (
-            [parse_traceback(tail.text(), self._package) for _, tail in self._streams]
-            if returncode
-            else []
-        )
-        error = min(filter(None, errors), key=lambda error: error["type"] != LAUNCHED, default=None)
+        error = self._find_error() if returncode else None
         _, stderr = self._streams[0]
         return ProgramExit(
             exit_status=returncode if returncode >= 0 else None,
@@ -228,6 +225,14 @@ class Program:
             ran_s=ran_s,
             stderr_line=last_line(stderr.text(), STDERR_LINE_CHARS) if returncode else "",
         )
+
+    def _find_error(self) -> dict[str, Any] | None:
+        """Return the error that the output ends with, on stderr or else on stdout.
+
+        The death of a launcher's worker wins: it is printed on either stream.
+        """
+        errors = [parse_traceback(tail.text(), self._package) for _, tail in self._streams]
+        return min(filter(None, errors), key=lambda error: error["type"] != LAUNCHED, default=None)
 
     @property
     def _is_saving(self) -> bool:

@@ -12,7 +12,9 @@ from trainmaster.agent.program.program import Program
 from trainmaster.agent.program.signal_receivers import catches
 
 FILE_VARIABLE = "TRAINMASTER_NOTICE_FILE"
+"""Variable with the path of the file that appears when the program shall save."""
 FOLDER_IN_CONTAINER = "/var/run/trainmaster-notice"
+"""Where a container finds the folder of that file."""
 
 
 class SaveRequest:
@@ -20,12 +22,13 @@ class SaveRequest:
 
     def __init__(self, work: Path, vm_id: str, number: signal.Signals) -> None:
         """`vm_id` tells the programs of this VM from those of other VMs whose processes may be
-        visible.
+        visible. `number` is the signal.
         """
         self.folder = work / "notice"
         self._name = f"notice-{vm_id}"
         self._number = number
         self._found: list[int] = []
+        """The processes that caught the signal when they were last looked for."""
 
     def variables(self, *, in_container: bool) -> dict[str, str]:
         """Return the variable that tells the program where the file will appear."""
@@ -40,6 +43,7 @@ class SaveRequest:
             (self.folder / self._name).unlink()
 
     def create_file(self) -> None:
+        """Create the file that programs poll for."""
         with contextlib.suppress(OSError):  # a full disk must not keep the signal from being sent
             (self.folder / self._name).touch(mode=0o644)
 
@@ -54,4 +58,5 @@ class SaveRequest:
         """Send the signal to the processes that catch it; return how many there were."""
         if not any(catches(pid, self._number) for pid in self._found):
             self.find_catchers(program)
-        return program.ask([pid for pid in self._found if catches(pid, self._number)], self._number)
+        catchers = [pid for pid in self._found if catches(pid, self._number)]
+        return program.ask(catchers, self._number)

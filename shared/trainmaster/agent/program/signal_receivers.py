@@ -10,7 +10,8 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from trainmaster.agent.program.process_table import descendants, read_stats
+from trainmaster.agent.program.launchers import is_launcher_word
+from trainmaster.agent.program.process_table import PARENT, descendants, read_stats
 
 SHELLS = frozenset(
     {
@@ -28,25 +29,6 @@ SHELLS = frozenset(
     }
 )
 """Executables that wait for the command they run: shells, and the init programs of containers."""
-LAUNCHERS = frozenset(
-    (
-        "torchrun",
-        "accelerate",
-        "deepspeed",
-        "horovodrun",
-        "mpirun",
-        "mpiexec",
-        "orterun",
-        "prterun",
-        "prun",
-    )
-)
-LAUNCHER_MODULES = (
-    "torch.distributed.run",
-    "torch.distributed.launch",
-    "accelerate.commands.launch",
-    "deepspeed.launcher.",
-)
 LAUNCHER_WORDS = 4
 """How far in a command line the launcher's name stands: `python3 -u -m torch.distributed.run`."""
 
@@ -70,7 +52,7 @@ def find_receivers(roots: Collection[int], number: int) -> list[int]:
     commands of shells, such as those of a pipe, only those that catch the signal get it, if any do.
     """
     stats = read_stats()
-    parents = {int(fields[1]) for fields in stats.values()}
+    parents = {int(fields[PARENT]) for fields in stats.values()}
 
     def is_looked_through(pid: int) -> bool:
         return pid in parents and _is_shell(pid) and not catches(pid, number)
@@ -108,14 +90,8 @@ def _is_shell(pid: int) -> bool:
 
 def _is_launcher(pid: int) -> bool:
     try:
-        words = (
-            Path(f"/proc/{pid}/cmdline")
-            .read_bytes()
-            .decode(errors="replace")
-            .split("\0")[:LAUNCHER_WORDS]
-        )
+        command_line = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-    return any(
-        word.rpartition("/")[2] in LAUNCHERS or word.startswith(LAUNCHER_MODULES) for word in words
-    )
+    words = command_line.decode(errors="replace").split("\0")
+    return any(is_launcher_word(word) for word in words[:LAUNCHER_WORDS])

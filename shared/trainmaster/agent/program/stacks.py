@@ -41,14 +41,14 @@ def print_stacks(
     for pid in processes:
         _send(pid, signal.SIGSTOP)
     time.sleep(in_s)
-    end, count = time.monotonic() + STACKS_S, 0
+    end = time.monotonic() + STACKS_S
+    count = 0
     for pid in reversed(processes):
         if not has_stacks(pid) or time.monotonic() >= end:
             continue
         with contextlib.suppress(OSError, ValueError):
-            resource.prlimit(
-                pid, resource.RLIMIT_CORE, (0, 0)
-            )  # a core file may be as large as the memory
+            # A core file may be as large as the memory.
+            resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
         _send(pid, signal.SIGABRT)
         _send(pid, signal.SIGCONT)
         count += 1
@@ -73,9 +73,10 @@ def innermost_frames(stacks: str, package: str) -> tuple[str, str]:
     `parse_traceback`. The thread that got the signal is nearly always the main thread, which is
     printed last.
     """
-    threads = _THREAD.split(stacks.rpartition(_BEGIN)[2])
-    named = [*zip(threads[1::2], threads[2::2])][::-1]
-    for _, text in sorted(named, key=lambda thread: thread[0] == "Thread"):
+    # What is before the first thread, then for each thread its kind and its frames.
+    _, *parts = _THREAD.split(stacks.rpartition(_BEGIN)[2])
+    latest_first = list(zip(parts[::2], parts[1::2]))[::-1]
+    for _, text in sorted(latest_first, key=lambda thread: thread[0] == "Thread"):
         frames = list(_FRAME.finditer(text))
         if frames:
             own = next((frame for frame in frames if is_own(frame.group(1), package)), None)

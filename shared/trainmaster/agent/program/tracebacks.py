@@ -6,32 +6,32 @@ import re
 from signal import Signals
 from typing import Any
 
+from trainmaster.agent.program.launchers import LAUNCHERS, gather
 from trainmaster.program_errors.meaning import is_peer_loss, meaning_of
 
 MESSAGE_CHARS = 1024
 CAUSES_MAX = 10
-TRAILING_LINES_MAX = (
-    200  # if more output follows a traceback, the program did not end with that error
-)
+TRAILING_LINES_MAX = 200
+"""If more output follows a traceback, the program did not end with that error."""
 
 _TRACEBACK = "Traceback (most recent call last):"
 _GROUP = "+ Exception Group "
-# Prefixes of launchers: "[rank0]: ", "[1,0]<stderr>:", "(RayTrainWorker pid=7) ", pip's
-# indentation.
 _PREFIX = re.compile(r"(?:\s|\[[^\]]*\]:?|<std(?:err|out)>:|\([^)]*\))*")
-# PyTorch puts it before each line of an error that ends a process of a group.
+"""Prefixes of launchers, such as "[rank0]: ", "[1,0]<stderr>:", "(RayTrainWorker pid=7) ", and
+pip's indentation.
+"""
 _RANK = re.compile(r"\[rank\d+\]: ")
-_BEHIND_BAR = re.compile(
-    r"\S\r?(\[rank\d+\]: )?$"
-)  # tqdm keeps its line open, and the traceback follows in that line
+"""PyTorch puts it before each line of an error that ends a process of a group."""
+_BEHIND_BAR = re.compile(r"\S\r?(\[rank\d+\]: )?$")
+"""tqdm keeps its line open, and the traceback follows in that line."""
 _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+)(?:, in (.+))?$')
 _EXCEPTION = re.compile(r"([A-Za-z_][\w.<>]*)(?::\s(.*)|:)?$")
-# Stacks of Python's faulthandler follow the error of a program that aborts itself.
 _STACKS = re.compile(
     r"(?:\[[^\]]*\]:?\s*)?"
-    r'(?:Fatal Python error: |(?:Current thread|Thread) 0x|  File ".*", line \d+ in |Extension'
-    r" modules: )"
+    r"(?:Fatal Python error: |(?:Current thread|Thread) 0x"
+    r'|  File ".*", line \d+ in |Extension modules: )'
 )
+"""Stacks of Python's faulthandler follow the error of a program that aborts itself."""
 _LEVELS = ("DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL", "FATAL")
 _NOISE = re.compile(
     rf"(?:{'|'.join(_LEVELS)})\b|[IWEF]\d\d\d\d |\[?\d\d\d\d-\d\d-\d\d[ T]"  # log lines
@@ -43,41 +43,37 @@ _LIBRARIES = re.compile(
     r"(?:^<|/__autograph_generated_file|/lib(?:64)?/python3|/(?:site|dist)-packages/)"
 )
 _INSTALLED = re.compile(r".*/(?:site|dist)-packages/([^/.]+)")
-# Errors with which launchers report that a worker failed: torchrun and accelerate,
-# torch.multiprocessing, Ray.
-_LAUNCHER_TYPES = (
-    *("ChildFailedError", "ProcessExitedException", "ProcessRaisedException"),
-    *(
-        "TrainingFailedError",
-        "WorkerGroupError",
-        "TuneError",
-        "RayActorError",
-        "ActorDiedError",
-        "WorkerCrashedError",
-    ),
+_LAUNCHER_TYPES = frozenset(gather(lambda launcher: launcher.error_types))
+_LAUNCHER_FUNCTIONS = tuple(
+    launcher.failing_function for launcher in LAUNCHERS if launcher.failing_function
 )
-# accelerate, deepspeed and modules of users: a command that runs Python or a launcher. horovodrun:
-# its own messages. Functions of accelerate that run any other command end with "_launcher".
+_COMMANDS = "|".join(["python[0-9.]*", *gather(lambda launcher: launcher.commands)])
 _LAUNCHED = re.compile(
-    r"Command .*\b(?:python[\d.]*|torchrun|accelerate|deepspeed|horovodrun|mpirun|mpiexec)\b"
-    r"|Horovod detected that one or more processes exited|mpirun failed with exit code"
+    "|".join(
+        [
+            # subprocess, which accelerate, deepspeed and modules of users call: the command runs
+            # Python or a launcher.
+            rf"Command .*\b(?:{_COMMANDS})\b",
+            *gather(lambda launcher: launcher.failures),
+        ]
+    )
 )
+"""How the message of a general error begins that only says that a worker failed."""
 _ROOT_CAUSE = re.compile(r"Root Cause \(first observed failure\):.*?\brank +: (\d+)", re.DOTALL)
-# The process that it started was ended by a signal. Launchers themselves end the others with
-# SIGTERM.
-_CHILD_SIGNAL = re.compile(
-    r"(?:Signal \d+ \(|terminated with signal |died with <Signals\.)SIG(?!TERM|INT)\w+.*"
-)
-# DeepSpeed's launcher, on stdout, and Ray. Ended by SIGABRT, a process has printed why; SIGTERM and
-# SIGINT as above.
-_DIED = re.compile(
-    r"exits with return code = -(4|7|8|9|11)$|^The actor is dead because its worker process has"
-    r" died"
-)
+"""The report of torchrun: the rank that failed first."""
+_BEFORE_SIGNAL = [
+    r"died with <Signals\.",  # subprocess
+    *gather(lambda launcher: launcher.child_signals),
+]
+_CHILD_SIGNAL = re.compile(rf"(?:{'|'.join(_BEFORE_SIGNAL)})SIG(?!TERM|INT)\w+.*")
+"""A worker was ended by a signal. Launchers themselves end the other workers with SIGTERM."""
+_DEATHS = [re.compile(death) for death in gather(lambda launcher: launcher.deaths)]
 LAUNCHED = "ChildFailedError"
-# What a runtime prints before it aborts itself: a fatal log line of absl, or C++'s uncaught
-# exception.
+"""Type of the error that stands for a worker's death, as torchrun calls it."""
 _ABORT = re.compile(r"(?:^|\S)F\d{4} \d\d:\d\d:[^\]]{1,200}\] (.+)|^  what\(\):\s+(.+)")
+"""What a runtime prints before it aborts itself: a fatal log line of absl, or C++'s uncaught
+exception.
+"""
 _CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
 _NO_MODULE = re.compile(
     r"\S*python[\d.]*: (?:Error while finding module .*\((\w+): )?(No module named .*?|.*?)\)?$"
@@ -97,9 +93,10 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
     package of the program: it is installed like a library, but its frames are the program's own.
     """
     lines = [line.rstrip("\r") for line in output.rstrip().split("\n") if not _STACKS.match(line)]
-    for died in filter(None, map(_DIED.search, lines[-TRAILING_LINES_MAX:])):
-        message = f"a process was ended by {Signals(int(died[1])).name}" if died[1] else died[0]
-        return {"type": LAUNCHED, "message": message, "frame": ""}
+    for line in lines[-TRAILING_LINES_MAX:]:
+        death = _describe_death(line)
+        if death is not None:
+            return {"type": LAUNCHED, "message": death, "frame": ""}
     end = len(lines)
     workers: list[tuple[str, dict[str, Any]]] = []  # prefix and error, the latest first
     chained: set[str] = set()  # prefixes whose next traceback, backwards, is that of a cause
@@ -113,7 +110,8 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
             continue
         if _is_launchers(error) and not workers:
             text = "\n".join(lines[start:end])
-            if killed := _CHILD_SIGNAL.search(text.rpartition("Root Cause")[2]):
+            killed = _CHILD_SIGNAL.search(text.rpartition("Root Cause")[2])
+            if killed:
                 aborted = _find_bare_error(lines[:start]) if "SIGABRT" in killed.group() else None
                 return aborted or {**error, "message": killed.group()}
             root_cause = _ROOT_CAUSE.search(text)
@@ -155,11 +153,22 @@ def _reports_lost_peer(error: dict[str, Any]) -> bool:
     return is_peer_loss(meaning_of(error["type"], error["message"], error.get("causes", ())))
 
 
+def _describe_death(line: str) -> str | None:
+    """Return what a launcher's line says about a worker's death; None if it says nothing."""
+    for pattern in _DEATHS:
+        death = pattern.search(line)
+        if death is not None:
+            number = death.groupdict().get("signal")
+            return f"a process was ended by {Signals(int(number)).name}" if number else death[0]
+    return None
+
+
 def _is_launchers(error: dict[str, Any]) -> bool:
     """Return whether the error only says that a worker failed, whose own error says why."""
     name = error["type"].rpartition(".")[2]
     if name in ("CalledProcessError", "RuntimeError"):
-        return error["frame"].endswith("_launcher") or bool(_LAUNCHED.match(error["message"]))
+        is_raised_by_launcher = error["frame"].endswith(_LAUNCHER_FUNCTIONS)
+        return is_raised_by_launcher or bool(_LAUNCHED.match(error["message"]))
     return name in _LAUNCHER_TYPES
 
 
@@ -170,7 +179,8 @@ def _read_causes(lines: list[str], start: int) -> list[str]:
     types: list[str] = []
     starts = [number for number in range(start) if _prefix_of(lines[number]) is not None]
     while starts and _is_chained(lines, start):
-        end, start = start, starts.pop()
+        end = start
+        start = starts.pop()
         error = _read_traceback(lines[:end], start + 1, _prefix_of(lines[start]) or "", "")
         types.extend([error["type"]] if error else [])
     return types[:CAUSES_MAX]
@@ -182,8 +192,8 @@ def _is_chained(lines: list[str], start: int) -> bool:
 
 
 def _prefix_of(line: str) -> str | None:
-    """Return the prefix of each line of the traceback that begins here; None if none
-    begins here.
+    """Return the prefix of each line of the traceback that begins with this line; None if none
+    does.
     """
     if not line.rstrip().endswith(_TRACEBACK):
         return None
@@ -266,12 +276,12 @@ def _find_bare_error(lines: list[str]) -> dict[str, Any] | None:
                 "message": missing.group(2),
                 "frame": "",
             }
-    aborts = [
-        abort[1] or abort[2] for abort in map(_ABORT.search, lines[-TRAILING_LINES_MAX:]) if abort
-    ]
-    return (
-        {"type": "Aborted", "message": aborts[-1][:MESSAGE_CHARS], "frame": ""} if aborts else None
-    )
+    for line in reversed(lines[-TRAILING_LINES_MAX:]):
+        abort = _ABORT.search(line)
+        if abort:
+            message = abort[1] or abort[2]
+            return {"type": "Aborted", "message": message[:MESSAGE_CHARS], "frame": ""}
+    return None
 
 
 def format_frame(file: re.Match[str]) -> str:

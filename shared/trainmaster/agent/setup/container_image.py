@@ -24,19 +24,19 @@ from trainmaster.agent.setup.cancellable_runner import CancellableRunner
 from trainmaster.agent.setup.setup_errors import new_setup_error, retry_setup
 from trainmaster.agent.workspace import Workspace
 
-# Words of a registry or an engine for an image that does not exist or may not be pulled.
 _PERMANENT = re.compile(
-    r"manifest unknown|name unknown|not found|no such manifest|does not exist|access"
-    r" denied|denied:|unauthorized"
-    r"|forbidden|no matching manifest|invalid reference format|no basic auth credentials",
+    r"manifest unknown|name unknown|not found|no such manifest|does not exist"
+    r"|access denied|denied:|unauthorized|forbidden"
+    r"|no matching manifest|invalid reference format|no basic auth credentials",
     re.IGNORECASE,
 )
-# Words for a registry that cannot be reached now. They win over those above.
+"""Words of a registry or an engine for an image that does not exist or may not be pulled."""
 _TRANSIENT = re.compile(
-    r"toomanyrequests|no such host|timeout|timed out|connection re|cannot"
-    r" connect|temporar|\b50\d\b",
+    r"toomanyrequests|no such host|timeout|timed out|connection re|cannot connect|temporar"
+    r"|\b50\d\b",
     re.IGNORECASE,
 )
+"""Words for a registry that cannot be reached now. They win over those above."""
 
 
 class ImagePuller:
@@ -87,11 +87,8 @@ class ImagePuller:
                 shutil.rmtree(credentials, ignore_errors=True)
         if pull.exit_status != 0:
             text = last_lines(pull)
-            transient = (
-                pull.signal is not None
-                or bool(_TRANSIENT.search(text))
-                or not _PERMANENT.search(text)
-            )
+            is_named_permanent = _PERMANENT.search(text) and not _TRANSIENT.search(text)
+            transient = pull.signal is not None or not is_named_permanent
             message = f"cannot pull {image}: {text}"
             raise new_setup_error(
                 "ImageError", message, transient=transient, exit_status=pull.exit_status

@@ -20,26 +20,18 @@ from trainmaster.agent.workspace import Workspace
 
 PACKAGE = "docker.io"
 TOOLKIT = "nvidia-ctk"
-# Set on the local stack, whose VMs share the disk of the developer's machine.
 EMULATED = "TRAINMASTER_EMULATED_VM"
+"""Set on the local stack, whose VMs share the disk of the developer's machine."""
 
-_APT = (
-    "apt-get",
-    "--quiet",
-    "--quiet",
-    "--option",
-    "DPkg::Lock::Timeout=300",
-)  # a first boot installs upgrades
-_REPAIR = (
-    "dpkg",
-    "--configure",
-    "-a",
-)  # completes an installation that the end of an earlier boot interrupted
-# Source: NVIDIA Container Toolkit, installation guide, "Configuring Docker".
+_APT = ("apt-get", "--quiet", "--quiet", "--option", "DPkg::Lock::Timeout=300")
+"""It waits for the lock, because a first boot installs upgrades."""
+_REPAIR = ("dpkg", "--configure", "-a")
+"""Complete an installation that the end of an earlier boot interrupted."""
 _CONFIGURE_GPU = (
     (TOOLKIT, "runtime", "configure", "--runtime=docker"),
     ("systemctl", "restart", "docker"),
 )
+"""Source: NVIDIA Container Toolkit, installation guide, "Configuring Docker"."""
 _PERMANENT = re.compile(
     r"unable to locate package|no installation candidate|has no such package", re.IGNORECASE
 )
@@ -84,8 +76,9 @@ class EngineInstallation:
 
     def _install(self) -> None:
         install_package(PACKAGE, "ImageError", self._runner, self._workspace)
-        for command in _CONFIGURE_GPU if has_gpu() else ():
-            _run(command, PACKAGE, "ImageError", self._runner, self._workspace)
+        if has_gpu():
+            for command in _CONFIGURE_GPU:
+                _run(command, PACKAGE, "ImageError", self._runner, self._workspace)
 
 
 def install_package(

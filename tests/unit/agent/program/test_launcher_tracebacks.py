@@ -123,8 +123,8 @@ def test_signal_that_ended_a_worker_counts_before_the_errors_of_its_peers(
 
 
 JAX_ABORT = """\
-F1126 19:09:37.536597   30172 x.h:80] Terminating process because the JAX \
-distributed service detected fatal errors.
+F1126 19:09:37.536597   30172 x.h:80] Terminating process because the JAX distributed \
+service detected fatal errors.
 1
 *** Check failure stack trace: ***
     @     0x7ff7f7640634  absl::lts_20260107::log_internal::LogMessage::SendToLog()
@@ -135,8 +135,8 @@ Thread 0x00007ff7ff29db80 (most recent call first):
 """
 NCCL_ABORT = """\
 terminate called after throwing an instance of 'c10::DistBackendError'
-  what():  [Rank 0] Watchdog caught collective operation timeout: \
-WorkNCCL(SeqNum=3, OpType=ALLREDUCE)
+  what():  [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, \
+OpType=ALLREDUCE)
 Fatal Python error: Aborted
 """
 RAY_KILLED = (
@@ -146,8 +146,8 @@ ray.train.WorkerGroupError: Training failed due to worker errors:
 [Rank 0 Error Snippet]:
 A worker health check failed.
 The actor died unexpectedly before finishing this task.
-The actor is dead because its worker process has died. Worker exit type: \
-SYSTEM_ERROR Worker exit detail: Worker
+The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR \
+Worker exit detail: Worker
 
 [Rank 1 Error Snippet]:
 """
