@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,7 +47,9 @@ from trainmaster.memory.objects import MemoryObjects
 from trainmaster.messaging import topics
 from trainmaster.ports import Objects, Store
 from trainmaster.presentation.job_view import console_link, job_view
+from trainmaster.program_files.findings import ProgramFinding
 from trainmaster.settings import settings
+from trainmaster.wiring.folder_checks import check_folder, refuse_folder
 from trainmaster.wiring.folders import read_requirements, with_folder
 from trainmaster.wiring.installation import BUCKET, REGION, known_variables, use_installation
 
@@ -79,8 +82,7 @@ def submit(
     **flags: Any,
 ) -> None:
     """Submit a training job. Arguments after -- are passed to the program."""
-    if asynchronous and (stream_logs or wait_for_end):
-        raise PermanentError("--async cannot be combined with --stream-logs or --wait")
+    _refuse_options(asynchronous=asynchronous, waits=stream_logs or wait_for_end)
     if project:
         use_installation(project)
     region = flags["region"] or known_variables().get(REGION)
@@ -99,7 +101,11 @@ def submit(
     staged = MemoryObjects() if check else None
     if package_path or packages:
         document = _stage_packages(document, package_path, packages, staging_bucket, staged)
+    in_folder: list[ProgramFinding] = []
     if folder:
+        in_folder = check_folder(document, folder)
+        if not check:
+            _refuse_or_warn(in_folder)
         target, bucket = _storage(staged)
         document = with_folder(document, folder, staging_bucket or bucket, target)
         complain(
@@ -108,10 +114,12 @@ def submit(
         )
     if check:
         from trainmaster.cli.doctor.command import job_findings, report
+        from trainmaster.cli.doctor.program_checks import folder_findings
 
-        report(job_findings(document, staged), form)
+        report(chain(folder_findings(in_folder), job_findings(document, staged)), form)
     job_id = check_document(document)
     store = open_store()
+    refuse_used_id(job_id, store)
     stored = send(document, job_id, store)
     complain(f"Job [{job_id}] submitted successfully.")
     for note in stored.plan.substitutions:
@@ -178,6 +186,31 @@ def _problems_text(invalid: InvalidJob) -> str:
         end = "" if problem.problem.endswith("?") else "."
         text += f"\n  {problem.field}: {problem.problem}{end} Example: {problem.example}"
     return text
+
+
+def _refuse_options(*, asynchronous: bool, waits: bool) -> None:
+    if asynchronous and waits:
+        raise PermanentError("--async cannot be combined with --stream-logs or --wait")
+
+
+def _refuse_or_warn(findings: Sequence[ProgramFinding]) -> None:
+    """Print what may fail. Raises PermanentError if the program must fail."""
+    refuse_folder(findings)
+    for finding in findings:
+        complain(f"warning: {finding}")
+
+
+def refuse_used_id(job_id: str, store: Store) -> None:
+    """Raise PermanentError if a job has this id.
+
+    The function submit checks it again, and records its refusal as a dead letter.
+    """
+    used = store.load(job_id)
+    if used is not None:
+        raise PermanentError(
+            f"the job was refused: A job with this id already exists. {job_id} is"
+            f" {used.state.job.state}. Example: jobId: {job_id}_{{time}}"
+        )
 
 
 def send(

@@ -7,11 +7,11 @@ import lzma
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from typing import Final, Protocol
 
-from trainmaster.cli.doctor.findings import Finding, limit, not_checked, ok
+from trainmaster.cli.doctor.findings import Finding, limit, not_checked, ok, problem
 from trainmaster.core.intake.registry_images import parse_registry_image
 from trainmaster.core.model.package_uri import is_built_in
 from trainmaster.core.model.plan import Plan, Program
@@ -19,12 +19,20 @@ from trainmaster.errors import TemporaryError
 from trainmaster.flows.job_creation.package_versions import programs_of
 from trainmaster.gcp.errors import USER_ERRORS
 from trainmaster.ports import BucketForbiddenError, Objects, ObjectTimes
+from trainmaster.program_files.findings import ProgramFinding
 
 PACKAGE_BYTES_MAX: Final = 100 << 20  # larger packages are not read
 
 
 class CheckedObjects(Objects, ObjectTimes, Protocol):
     """Cloud Storage with the user's credentials."""
+
+
+def folder_findings(found: Iterable[ProgramFinding]) -> Iterator[Finding]:
+    """Yield the findings of a folder: a problem if the program must fail, else a warning."""
+    for finding in found:
+        report = problem if finding.must_fail else limit
+        yield report(finding.problem, finding.remedy)
 
 
 def check_programs(
