@@ -124,6 +124,7 @@ def submit(
     complain(f"Job [{job_id}] submitted successfully.")
     for note in stored.plan.substitutions:
         complain(f"  {note.text}")
+    _warn_of_joined_arguments(stored)
     if wait_for_end or stream_logs:
         _follow(job_id, store, form, stream_logs=stream_logs)
     _print_hints(job_id)
@@ -193,6 +194,37 @@ def _refuse_options(*, asynchronous: bool, waits: bool) -> None:
         raise PermanentError("--async cannot be combined with --stream-logs or --wait")
 
 
+def _refuse_wrong_module(
+    document: dict[str, Any],
+    package_path: Path | None,
+    packages: str | None,
+    staging_bucket: str | None,
+) -> None:
+    """Raise PermanentError if the local packages do not have the module, before they are uploaded.
+
+    Packages that are in Cloud Storage already are looked up by `--check` only.
+    """
+    from trainmaster.cli.doctor.findings import Status
+    from trainmaster.cli.doctor.program_checks import check_modules
+
+    staged = MemoryObjects()
+    with_packages = _stage_packages(document, package_path, packages, staging_bucket, staged)
+    try:
+        plan = accept(with_packages, default_job_id=None).plan
+    except InvalidJob:
+        return  # `check_document` names every problem
+    for finding in check_modules(plan, staged):
+        if finding.status is Status.FIX:
+            raise PermanentError(f"the job was not submitted: {finding.what}: {finding.fix}")
+
+
+def _warn_of_joined_arguments(job: Job) -> None:
+    from trainmaster.cli.doctor.program_checks import joined_argument_words, joined_arguments
+
+    for argument in joined_arguments(job.plan):
+        complain(f"  warning: {joined_argument_words(argument)}")
+
+
 def _refuse_or_warn(findings: Sequence[ProgramFinding]) -> None:
     """Print what may fail. Raises PermanentError if the program must fail."""
     refuse_folder(findings)
@@ -258,6 +290,8 @@ def _stage_packages(
             "--package-path and --packages work with AI Platform's format only; this job file is a"
             f" {kind.title}"
         )
+    if staged is None:
+        _refuse_wrong_module(document, package_path, packages, staging_bucket)
     job_dir = field_at(document, ("trainingInput", "jobDir"))
     target, bucket = _storage(staged)
     folder = package_staging.folder_for(document["jobId"], staging_bucket, job_dir, bucket)

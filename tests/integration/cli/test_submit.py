@@ -308,6 +308,19 @@ def test_folder_whose_program_must_fail_is_refused_by_check_and_by_submit(
     assert "FIX  jobId: a job with this id already exists; a_1 is QUEUED" in used.output
 
 
+@pytest.mark.parametrize("module", ["trainer.tsk", "trainer.task.py"])
+def test_local_package_without_the_module_is_refused_before_its_upload(
+    installation: Installation, tmp_path: Path, module: str
+) -> None:
+    command = ["submit", "a_1", f"--package-path={make_package(tmp_path)}"]
+    command += ["--region=us-central1", "--runtime-version=2.21", f"--module-name={module}"]
+    refused = installation.run(*command)
+    assert "trainer.task" in str(refused.exception)
+    assert module in str(refused.exception)
+    assert installation.objects.created("gs://the-bucket/", 9) == ()
+    assert installation.run(*command, "--check").exit_code == 1
+
+
 @pytest.mark.parametrize("wheel", [False, True])
 def test_check_builds_local_packages_and_uploads_nothing(
     installation: Installation, tmp_path: Path, *, wheel: bool
