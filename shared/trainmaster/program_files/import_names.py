@@ -6,6 +6,7 @@ here counts as a package of the same name.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from trainmaster.agent.setup.framework_builds import FRAMEWORKS, normalize
@@ -103,6 +104,12 @@ def packages_with(module: str) -> frozenset[str]:
         if normalize(module) in builds:
             names |= set(builds)
     return frozenset(names)
+
+
+def is_module_of(module: str, requirements: Iterable[str]) -> bool:
+    """Return whether one of the requirements (`torch==2.13.*`) names the module's package."""
+    names = {normalize(package_name(requirement)) for requirement in requirements}
+    return bool(packages_with(module) & names)
 
 
 def is_in_runtime(module: str, runtime_packages: frozenset[str]) -> bool:
