@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,7 +47,9 @@ from trainmaster.memory.objects import MemoryObjects
 from trainmaster.messaging import topics
 from trainmaster.ports import Objects, Store
 from trainmaster.presentation.job_view import console_link, job_view
+from trainmaster.program_files.findings import ProgramFinding
 from trainmaster.settings import settings
+from trainmaster.wiring.folder_checks import check_folder, refuse_folder
 from trainmaster.wiring.folders import read_requirements, with_folder
 from trainmaster.wiring.installation import BUCKET, REGION, known_variables, use_installation
 
@@ -79,8 +82,7 @@ def submit(
     **flags: Any,
 ) -> None:
     """Submit a training job. Arguments after -- are passed to the program."""
-    if asynchronous and (stream_logs or wait_for_end):
-        raise PermanentError("--async cannot be combined with --stream-logs or --wait")
+    _refuse_options(asynchronous=asynchronous, waits=stream_logs or wait_for_end)
     if project:
         use_installation(project)
     region = flags["region"] or known_variables().get(REGION)
@@ -99,7 +101,11 @@ def submit(
     staged = MemoryObjects() if check else None
     if package_path or packages:
         document = _stage_packages(document, package_path, packages, staging_bucket, staged)
+    in_folder: list[ProgramFinding] = []
     if folder:
+        in_folder = check_folder(document, folder)
+        if not check:
+            _refuse_or_warn(in_folder)
         target, bucket = _storage(staged)
         document = with_folder(document, folder, staging_bucket or bucket, target)
         complain(
@@ -108,14 +114,17 @@ def submit(
         )
     if check:
         from trainmaster.cli.doctor.command import job_findings, report
+        from trainmaster.cli.doctor.program_checks import folder_findings
 
-        report(job_findings(document, staged), form)
+        report(chain(folder_findings(in_folder), job_findings(document, staged)), form)
     job_id = check_document(document)
     store = open_store()
+    refuse_used_id(job_id, store)
     stored = send(document, job_id, store)
     complain(f"Job [{job_id}] submitted successfully.")
     for note in stored.plan.substitutions:
         complain(f"  {note.text}")
+    _warn_of_joined_arguments(stored)
     if wait_for_end or stream_logs:
         _follow(job_id, store, form, stream_logs=stream_logs)
     _print_hints(job_id)
@@ -180,6 +189,62 @@ def _problems_text(invalid: InvalidJob) -> str:
     return text
 
 
+def _refuse_options(*, asynchronous: bool, waits: bool) -> None:
+    if asynchronous and waits:
+        raise PermanentError("--async cannot be combined with --stream-logs or --wait")
+
+
+def _refuse_wrong_module(
+    document: dict[str, Any],
+    package_path: Path | None,
+    packages: str | None,
+    staging_bucket: str | None,
+) -> None:
+    """Raise PermanentError if the local packages do not have the module, before they are uploaded.
+
+    Packages that are in Cloud Storage already are looked up by `--check` only.
+    """
+    from trainmaster.cli.doctor.findings import Status
+    from trainmaster.cli.doctor.program_checks import check_modules
+
+    staged = MemoryObjects()
+    with_packages = _stage_packages(document, package_path, packages, staging_bucket, staged)
+    try:
+        plan = accept(with_packages, default_job_id=None).plan
+    except InvalidJob:
+        return  # `check_document` names every problem
+    for finding in check_modules(plan, staged):
+        if finding.status is Status.FIX:
+            raise PermanentError(f"the job was not submitted: {finding.what}: {finding.fix}")
+
+
+def _warn_of_joined_arguments(job: Job) -> None:
+    from trainmaster.cli.doctor.program_checks import joined_argument_words, joined_arguments
+
+    for argument in joined_arguments(job.plan):
+        complain(f"  warning: {joined_argument_words(argument)}")
+
+
+def _refuse_or_warn(findings: Sequence[ProgramFinding]) -> None:
+    """Print what may fail. Raises PermanentError if the program must fail."""
+    refuse_folder(findings)
+    for finding in findings:
+        complain(f"warning: {finding}")
+
+
+def refuse_used_id(job_id: str, store: Store) -> None:
+    """Raise PermanentError if a job has this id.
+
+    The function submit checks it again, and records its refusal as a dead letter.
+    """
+    used = store.load(job_id)
+    if used is not None:
+        raise PermanentError(
+            f"the job was refused: A job with this id already exists. {job_id} is"
+            f" {used.state.job.state}. Example: jobId: {job_id}_{{time}}"
+        )
+
+
 def send(
     document: dict[str, Any], job_id: str, store: Store, sleep: Callable[[float], None] = time.sleep
 ) -> Job:
@@ -225,6 +290,8 @@ def _stage_packages(
             "--package-path and --packages work with AI Platform's format only; this job file is a"
             f" {kind.title}"
         )
+    if staged is None:
+        _refuse_wrong_module(document, package_path, packages, staging_bucket)
     job_dir = field_at(document, ("trainingInput", "jobDir"))
     target, bucket = _storage(staged)
     folder = package_staging.folder_for(document["jobId"], staging_bucket, job_dir, bucket)

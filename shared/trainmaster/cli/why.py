@@ -12,9 +12,9 @@ import typer
 from trainmaster.cli.installation import open_store
 from trainmaster.cli.job_output import find_job
 from trainmaster.cli.metrics import read_metrics
-from trainmaster.cli.options import JobId, parse_replica
+from trainmaster.cli.options import JobId, complete_job_id, parse_replica
 from trainmaster.cli.output import say, warn
-from trainmaster.core.decisions import Rule
+from trainmaster.core.decisions import Reason, Rule
 from trainmaster.core.ledger import LedgerEntry, fold
 from trainmaster.core.model.job import JobState, State
 from trainmaster.core.model.replica import Replica
@@ -35,12 +35,16 @@ from trainmaster.jobspec import InvalidJob, parse_document, read_exit_policy
 from trainmaster.ports import Store
 from trainmaster.presentation.failing import Failing, failing_of, with_failures
 from trainmaster.presentation.progress import read_progress
-from trainmaster.presentation.reasons import advice
+from trainmaster.presentation.reasons import explanation
+from trainmaster.presentation.remedies import advice
 from trainmaster.settings import settings
 
 
 def why(
-    job_id: JobId,
+    job_id: Annotated[
+        str | None,
+        typer.Argument(help="Id of the job.", metavar="JOB", autocompletion=complete_job_id),
+    ] = None,
     replica: Annotated[
         str | None, typer.Argument(help="Only this replica: worker-1.", metavar="REPLICA")
     ] = None,
@@ -51,8 +55,15 @@ def why(
             help="Include ignored events, every capacity error, and rules that did not apply.",
         ),
     ] = False,
+    reason: Annotated[
+        Reason | None,
+        typer.Option(help="Explain this reason of decisions, without a job.", metavar="NAME"),
+    ] = None,
 ) -> None:
     """Explain a job: what happened, which rule decided and why, and what comes next."""
+    if job_id is None:
+        _explain_reason(reason)
+        return
     store = open_store()
     state = find_job(store, job_id)
     replica_id = parse_replica(replica, state) if replica else None
@@ -84,7 +95,13 @@ def why(
     _print_next_steps(store, state, replicas, ledger, failing)
     final = final_entry(state.job, ledger) if state.job.error_message else None
     if final:
-        say(f"What to do: {advice(final.decision.reason)}")
+        say(f"What to do: {advice(final.decision.reason, final.event, state.job.plan)}")
+
+
+def _explain_reason(reason: Reason | None) -> None:
+    if reason is None:
+        raise PermanentError("no job is given: name a job, or a reason with --reason NAME")
+    say(explanation(reason))
 
 
 def _print_next_steps(

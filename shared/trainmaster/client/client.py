@@ -31,6 +31,7 @@ from trainmaster.jobspec.job_document import field_at, with_default_region
 from trainmaster.jobspec.problems import snake_case
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, EXTENSION, VERTEX_TUNING
 from trainmaster.presentation.log_reader import LogLine, LogReader
+from trainmaster.wiring.folder_checks import check_folder, refuse_folder
 from trainmaster.wiring.folders import with_folder
 from trainmaster.wiring.installation import (
     API,
@@ -94,6 +95,7 @@ class Client:
         if folder is not None:
             from trainmaster.wiring.objects import objects
 
+            refuse_folder(check_folder(document, Path(folder), command))
             document = with_folder(
                 document, Path(folder), self._known.get(BUCKET, ""), objects(), command
             )

@@ -54,10 +54,13 @@ def without_links(text: str) -> str:
     return re.sub(r"\[([^]]+)\]\(([^)]+)\)", r"\1 (docs/\2)", text)
 
 
-def advice(reason: Reason) -> str:
-    """Return what to do, and where all reasons are explained.
-
-    `trainmaster why` ends with it.
-    """
+def explanation(reason: Reason) -> str:
+    """Return what a reason means, by which rules, and what to do, in lines for a terminal."""
     reason_help = help_on(reason)
-    return without_links(f"{reason_help.do or reason_help.means} More: {PAGE}#{reason}")
+    rules = ", ".join(str(rule) for rule in reason_help.rules if rule)
+    lines = [f"{reason}: {without_links(reason_help.means)}"]
+    if rules:
+        lines.append(f"Rules: {rules}")
+    if reason_help.do:
+        lines.append(f"What to do: {without_links(reason_help.do)}")
+    return "\n".join(lines)

@@ -82,11 +82,23 @@ def with_folder(
     generation = objects.generation(uri)
     if generation is None:
         generation = objects.write(uri, content, content_type="application/zip")
+    return job_of_folder(document, command, with_generation(uri, generation))
+
+
+def job_of_folder(
+    document: dict[str, Any],
+    command: Sequence[str],
+    uri: str = f"gs://bucket-of-the-installation/{wheel_name(MODULE)}",
+) -> dict[str, Any]:
+    """Return the job that installs the folder's wheel, and runs the command.
+
+    `uri`: of the wheel; the default stands for one that is not uploaded.
+    """
     others = field_at(document, (TRAINING_INPUT, "packageUris")) or []
     if isinstance(others, str):
         others = [others]
     fields = {
-        "packageUris": [*others, with_generation(uri, generation)],
+        "packageUris": [*others, uri],
         "pythonModule": MODULE,
         "args": list(command),
     }
@@ -97,7 +109,7 @@ def with_folder(
 
 def folder_wheel(folder: Path) -> bytes:
     """Return the wheel of a folder. Raises PermanentError for one that is empty or too large."""
-    files = {path.relative_to(folder).as_posix(): path for path in _list_files(folder)}
+    files = {path.relative_to(folder).as_posix(): path for path in list_files(folder)}
     sizes = Counter[str]()
     """By entry of the folder."""
     for name, path in files.items():
@@ -136,7 +148,7 @@ def read_requirements(folder: Path) -> list[str]:
     return [line for line in requirements if line]
 
 
-def _list_files(folder: Path) -> list[Path]:
+def list_files(folder: Path) -> list[Path]:
     """Return the files of the folder, except for those that a pattern excludes."""
     lines = [line.strip().strip("/") for line in _lines_of(folder / IGNORE_FILE)]
     patterns = [*IGNORED, *(line for line in lines if line and not line.startswith("#"))]

@@ -282,6 +282,45 @@ def test_submit_of_a_folder_needs_neither_a_job_file_nor_setup_py(
     assert "a folder needs a command" in str(installation.run(*command).exception)
 
 
+def test_folder_whose_program_must_fail_is_refused_by_check_and_by_submit(
+    installation: Installation, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text("import einops\n")
+    (tmp_path / "requirements.txt").write_text("torch<2.6\n")
+    command = ["submit", "a_1", f"--folder={tmp_path}", "--runtime-version=pytorch-2.13"]
+    command += ["--region=us-central1"]
+    program = ("--", "python", "trian.py")
+    checked = installation.run(*command, "--check", *program)
+    assert checked.exit_code == 1
+    assert "FIX  trian.py is not among the files that the job gets" in checked.output
+    assert "FIX  requirements.txt: torch<2.6 excludes torch 2.13" in checked.output
+    refused = str(installation.run(*command, *program).exception)
+    assert "trian.py is not among" in refused
+    assert "torch<2.6 excludes" in refused
+    assert installation.objects.created("gs://the-bucket/", 9) == ()
+    assert installation.store.recent_jobs(9) == ()
+    (tmp_path / "requirements.txt").unlink()
+    accepted = installation.run(*command, "--", "python", "train.py")
+    assert accepted.exit_code == 0, accepted.output
+    assert "warning: train.py:1 imports einops" in accepted.stderr
+    used = installation.run(*command, "--check", "--", "python", "train.py")
+    assert used.exit_code == 1
+    assert "FIX  jobId: a job with this id already exists; a_1 is QUEUED" in used.output
+
+
+@pytest.mark.parametrize("module", ["trainer.tsk", "trainer.task.py"])
+def test_local_package_without_the_module_is_refused_before_its_upload(
+    installation: Installation, tmp_path: Path, module: str
+) -> None:
+    command = ["submit", "a_1", f"--package-path={make_package(tmp_path)}"]
+    command += ["--region=us-central1", "--runtime-version=2.21", f"--module-name={module}"]
+    refused = installation.run(*command)
+    assert "trainer.task" in str(refused.exception)
+    assert module in str(refused.exception)
+    assert installation.objects.created("gs://the-bucket/", 9) == ()
+    assert installation.run(*command, "--check").exit_code == 1
+
+
 @pytest.mark.parametrize("wheel", [False, True])
 def test_check_builds_local_packages_and_uploads_nothing(
     installation: Installation, tmp_path: Path, *, wheel: bool

@@ -75,7 +75,13 @@ def test_why_of_a_failed_job_ends_with_what_to_do(world: World) -> None:
     world.deliver()
     last = why(world).splitlines()[-1]
     assert last.startswith("What to do: Read the replica's log. Add the missing package")
-    assert last.endswith("docs/reasons.md#install_failed")
+    assert last.endswith("`trainmaster why --reason install_failed`")
+
+
+def test_why_explains_a_reason_without_a_job_or_an_installation() -> None:
+    result = CliRunner().invoke(app, ["why", "--reason", "install_failed"])
+    assert result.exit_code == 0
+    assert result.output.startswith("install_failed: A package could not be installed")
 
 
 def test_why_of_a_cancelled_job_ends_with_the_reason_after_labels_were_changed(
@@ -86,7 +92,7 @@ def test_why_of_a_cancelled_job_ends_with_the_reason_after_labels_were_changed(
     world.wait(60)
     labels = (Label("team", "vision"),)
     record(LabelsChanged(world.job_id, labels, "1", world.now, "me"), world.deps)
-    assert why(world).splitlines()[-1].endswith("docs/reasons.md#cancelled_by_user")
+    assert why(world).splitlines()[-1].endswith("`trainmaster why --reason cancelled_by_user`")
 
 
 def test_why_of_a_queued_job_says_what_it_waits_for(world: World) -> None:

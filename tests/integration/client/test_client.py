@@ -243,6 +243,8 @@ def test_folder_is_uploaded_and_runs_the_command(
         {"jobId": "b", "trainingInput": {"region": "europe-west4"}}, folder=tmp_path, command=["a"]
     )
     assert other.document["trainingInput"]["region"] == "europe-west4"
+    with pytest.raises(PermanentError, match="is not among the files"):
+        client.submit(folder=tmp_path / "my project", command=["python", "trian.py"])
     with pytest.raises(PermanentError, match="job: is required, unless there is a folder"):
         client.submit()
     with pytest.raises(PermanentError, match="a folder needs a command"):

@@ -92,13 +92,16 @@ def test_killed_emulator_leaves_no_container(engine: Engine, image: str, tmp_pat
 
 
 def test_container_reaches_the_services_of_its_vm(emulator: Emulator, image: str) -> None:
-    source = (
-        "import os, urllib.request\\naddress = 'http://' + os.environ['GCE_METADATA_HOST'] +"
-        " '/computeMetadata/v1/instance/name'\\nrequest = urllib.request.Request(address,"
-        " headers={'Metadata-Flavor': 'Google'})\\nprint(os.environ['GREETING'],"
-        " urllib.request.urlopen(request).read().decode())\\nprint(open(os.environ['A_FILE']).readline())\\nprint('PATH"
-        " of the image:', os.environ['PATH'])"
+    lines = (
+        "import os, urllib.request",
+        "address = 'http://' + os.environ['GCE_METADATA_HOST']",
+        "address += '/computeMetadata/v1/instance/name'",
+        "request = urllib.request.Request(address, headers={'Metadata-Flavor': 'Google'})",
+        "print(os.environ['GREETING'], urllib.request.urlopen(request).read().decode())",
+        "print(open(os.environ['A_FILE']).readline())",
+        "print('PATH of the image:', os.environ['PATH'])",
     )
+    source = "\\n".join(lines)
     emulator.run("vm", f'docker run --rm --network=host {image} python3 -c "$(printf "{source}")"')
     eventually(lambda: "exit status" in emulator.serial("vm"), ENGINE_S)
     output = emulator.serial("vm")

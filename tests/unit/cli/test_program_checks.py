@@ -70,11 +70,40 @@ def test_module_that_a_package_has_is_found(build: type, module: str) -> None:
 
 def test_wrong_module_is_named_with_the_nearest_before_a_vm_is_paid() -> None:
     (finding,) = check_programs(a_program("trainer.tsak"), stored(sdist(*FILES)))
-    assert of([finding], Status.LIMIT) == [
+    assert of([finding], Status.FIX) == [
         (
             "no package of the job has the module trainer.tsak",
             "correct pythonModule, for example trainer.task",
         )
+    ]
+
+
+@pytest.mark.parametrize("build", [sdist, wheel])
+def test_name_of_a_file_in_place_of_a_module_is_a_problem(build: type) -> None:
+    (finding,) = check_programs(a_program("trainer.task.py"), stored(build(*FILES)))
+    assert of([finding], Status.FIX) == [
+        (
+            "trainer.task.py is the name of a file, and no module",
+            "correct pythonModule: trainer.task",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "files", [("trainer/task.py",), ("trainer/__init__.py", "trainer/task.py", "trainer/fast.pyx")]
+)
+def test_module_that_a_build_or_another_package_may_add_is_a_warning(files: Sequence[str]) -> None:
+    (finding,) = check_programs(a_program("trainer.fast"), stored(sdist(*files)))
+    assert finding.status is Status.LIMIT
+
+
+def test_option_and_value_in_one_argument_are_a_warning() -> None:
+    args = ("--epochs 3", "--name=two words", "a b", "--lr", "0.1", "-n 2")
+    plan = a_plan(program=Program((), "", args, None))
+    findings = list(check_programs(plan, MemoryObjects()))
+    assert [what.partition(" is one")[0] for what, _ in of(findings, Status.LIMIT)] == [
+        "'--epochs 3'",
+        "'-n 2'",
     ]
 
 

@@ -65,7 +65,7 @@ def job_findings(document: Mapping[str, Any], staged: Objects | None = None) -> 
     """Yield what the job would lack, and its price. `staged`: packages that are not uploaded."""
     from trainmaster.cli.doctor.checks import open_inspection, run_check
     from trainmaster.cli.doctor.findings import Status
-    from trainmaster.cli.doctor.job_checks import check_file, check_job
+    from trainmaster.cli.doctor.job_checks import check_file, check_job, check_job_id
     from trainmaster.wiring.price_list import price_list
 
     findings = check_file(document)
@@ -74,6 +74,7 @@ def job_findings(document: Mapping[str, Any], staged: Objects | None = None) -> 
         return
     choose_installation()
     values = settings()
+    yield from run_check("job id", lambda: check_job_id(document))
     yield from run_check(
         "job", lambda: check_job(document, open_inspection(values), values, price_list(), staged)
     )

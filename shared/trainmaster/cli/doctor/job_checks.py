@@ -35,6 +35,7 @@ from trainmaster.flows.job_creation.resource_checks import transfers, with_resou
 from trainmaster.gcp.errors import USER_ERRORS
 from trainmaster.gcp.tools.inspection import Inspection
 from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem, accept
+from trainmaster.jobspec.job_document import job_id_of
 from trainmaster.ports import Objects
 from trainmaster.presentation.cost_view import money_words
 from trainmaster.settings import Settings
@@ -108,6 +109,17 @@ def check_job(
             f" most for {cap}"
         )
     yield not_checked("waiting time", UNKNOWN_WAIT)
+
+
+def check_job_id(document: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield a problem if a job has the id."""
+    job_id = job_id_of(document)
+    used = open_store().load(job_id) if job_id else None
+    if used is not None:
+        yield problem(
+            f"jobId: a job with this id already exists; {job_id} is {used.state.job.state}",
+            f"choose another one, for example {job_id}_{{time}}",
+        )
 
 
 def _finding_of(invalid: Problem) -> Finding:

@@ -21,6 +21,7 @@ from trainmaster.core.decisions import Rule
 from trainmaster.core.events import ReplicaExited
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, Job, State
+from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.tuning import tuning_job_id
 from trainmaster.core.reporting.explain import (
@@ -40,7 +41,7 @@ from trainmaster.presentation.durations import duration_words
 from trainmaster.presentation.failing import Failing, failing_of, with_failures
 from trainmaster.presentation.job_view import timestamp
 from trainmaster.presentation.ml_units import Usage, usage
-from trainmaster.presentation.reasons import help_on, without_links
+from trainmaster.presentation.remedies import remedy
 
 DECISIONS_MAX: Final = 400
 """Decisions on the page. A note has the number of older ones."""
@@ -51,6 +52,7 @@ class Failure:
     """The exit or event that ended a failed job."""
 
     headline: str
+    plan: Plan
     entry: LedgerEntry | None
     """The decision; None if the ledger has expired."""
     replica: str = ""
@@ -63,7 +65,9 @@ class Failure:
     @property
     def remedy(self) -> str:
         """What the user does about it; empty if nothing is known."""
-        return without_links(help_on(self.entry.decision.reason).do) if self.entry else ""
+        if self.entry is None:
+            return ""
+        return remedy(self.entry.decision.reason, self.entry.event, self.plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +194,11 @@ def _failure(job: Job, entries: tuple[LedgerEntry, ...]) -> Failure | None:
     entry = final_entry(job, entries)
     headline = summary(job.error_message)
     if entry is None or not isinstance(entry.event, ReplicaExited):
-        return Failure(headline, entry)
+        return Failure(headline, job.plan, entry)
     subject = (
         f"{entry.event.subject.replica_id.words}, incarnation {entry.event.subject.incarnation}"
     )
-    return Failure(headline, entry, subject, cause(entry.event), entry.event.tail.strip())
+    return Failure(headline, job.plan, entry, subject, cause(entry.event), entry.event.tail.strip())
 
 
 def _decisions(

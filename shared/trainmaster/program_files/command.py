@@ -1,0 +1,225 @@
+"""The command of a folder: which of its files it starts, and why it cannot start.
+
+The command is started without a shell: see `trainmaster.packaging.folder_program`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from pathlib import PurePosixPath
+from typing import Final
+
+from trainmaster.program_files.findings import ProgramFiles, ProgramFinding, may_fail, must_fail
+from trainmaster.program_files.source_files import Entry
+
+_PYTHON: Final = re.compile(r"python(3(\.\d+)?)?")
+_PYTHON_LONG_OPTION_WITH_VALUE: Final = "--check-hash-based-pycs"
+_SHELLS: Final = ("bash", "sh")
+_SHELL_OPTIONS_WITH_VALUE: Final = ("-o", "+o", "-O", "+O", "--rcfile", "--init-file")
+LAUNCHERS: Final = ("torchrun", "accelerate", "deepspeed")
+"""Programs that start a script of the folder on every GPU."""
+_COMMON_PROGRAMS: Final = (*LAUNCHERS, *_SHELLS, "env", "nice", "stdbuf", "time", "timeout")
+_SHELL_OPERATORS: Final = ("&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1")
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+
+
+def entry_of(command: Sequence[str], files: ProgramFiles) -> Entry | None:
+    """Return the Python file of the folder that the command runs, or None if it is not known."""
+    script = _script_of(command)
+    if script is None:
+        module = _module_of(command)
+        file = module_file(module, files.names) if module else None
+        return Entry(file, "") if file else None
+    path = _normal_path(script)
+    if path not in files.names or not path.endswith(".py"):
+        return None
+    folder = path.rpartition("/")[0]
+    return Entry(path, f"{folder}/" if folder else "")
+
+
+def check_command(command: Sequence[str], files: ProgramFiles) -> Iterator[ProgramFinding]:
+    """Yield why the command cannot start, and what may not be meant."""
+    program = command[0]
+    if program not in files.names and len(program.split()) > 1:
+        words = shlex.join(program.split())
+        yield must_fail(
+            f"{program!r} is one word, and no program has this name",
+            f"write the words without quotes around them, such as -- {words}",
+        )
+        return
+    if _ASSIGNMENT.fullmatch(program):
+        yield must_fail(
+            f"{program!r} is no program: the command is started without a shell",
+            "write env before it, or list the variable under trainmaster.env",
+        )
+        return
+    script = _script_of(command)
+    module = _module_of(command)
+    if script is not None:
+        yield from _check_script(script, files)
+    elif module:
+        yield from check_module(module, files.names)
+    elif "/" in program:
+        yield from _check_script(program, files)
+    elif program in files.names:
+        yield must_fail(
+            f"{program} is a file of the folder, and programs without a path are looked up in PATH",
+            f"write ./{program}",
+        )
+    elif not _PYTHON.fullmatch(program) and program not in _COMMON_PROGRAMS:
+        yield may_fail(
+            f"no file of the folder is the program {program}",
+            "the runtime or a package in requirements.txt must bring it",
+        )
+    operators = [word for word in command if word in _SHELL_OPERATORS]
+    if operators:
+        yield may_fail(
+            f"the command is started without a shell, and {operators[0]!r} is an argument of it",
+            "write the commands into a file such as run.sh, and give -- bash run.sh",
+        )
+
+
+def check_module(module: str, names: frozenset[str]) -> Iterator[ProgramFinding]:
+    """Yield why `python -m MODULE` does not find its module in these files.
+
+    A module whose first package is in none of the files may be a dependency's, and is not judged.
+    """
+    parts = module.split(".")
+    if parts[-1] == "py" and module_file(".".join(parts[:-1]), names):
+        name = ".".join(parts[:-1])
+        yield must_fail(f"{module} is the name of a file, and no module", f"write {name}")
+        return
+    if len(parts) == 1 or module_file(module, names):
+        return
+    folder = "/".join(parts[:-1])
+    # Without __init__.py, other packages may add modules to the folder.
+    is_whole_package = f"{folder}/__init__.py" in names
+    if is_whole_package and not _has_compiled_sources(folder, names):
+        inside = [PurePosixPath(name) for name in names if PurePosixPath(name).parent.match(folder)]
+        modules = [path.stem for path in inside if path.suffix == ".py"]
+        nearest = get_close_matches(parts[-1], sorted(set(modules) - {"__init__"}), 1, 0)
+        remedy = f"write for example {'.'.join([*parts[:-1], *nearest])}" if nearest else "add it"
+        yield must_fail(f"{folder}/ has no module {parts[-1]}, which {module} names", remedy)
+
+
+def module_file(module: str, names: frozenset[str]) -> str | None:
+    """Return the file that `python -m MODULE` runs, or None if it is not among the files."""
+    path = module.replace(".", "/")
+    for candidate in (f"{path}/__main__.py", f"{path}.py"):
+        if candidate in names:
+            return candidate
+    return None
+
+
+def _check_script(script: str, files: ProgramFiles) -> Iterator[ProgramFinding]:
+    path = _normal_path(script)
+    if path is None or path in files.names:
+        return
+    is_folder = any(name.startswith(f"{path}/") for name in files.names)
+    if is_folder or path == ".":
+        if f"{path}/__main__.py".removeprefix("./") not in files.names:
+            yield must_fail(f"{script} is a folder without __main__.py", "name the file to run")
+        return
+    suffix = PurePosixPath(path).suffix
+    alike = [name for name in sorted(files.names) if PurePosixPath(name).suffix == suffix]
+    same_name = [name for name in alike if PurePosixPath(name).name == PurePosixPath(path).name]
+    nearest = same_name or get_close_matches(path, alike, 1, 0.5)
+    remedy = f"did you mean {nearest[0]}?" if nearest else "the command may name the folder's files"
+    yield must_fail(f"{script} is not among the files that the job gets", remedy)
+
+
+def _script_of(command: Sequence[str]) -> str | None:
+    """Return the path of the script that the command names, or None if it names none."""
+    program, arguments = command[0], command[1:]
+    if program.endswith((".py", ".sh")):
+        return program
+    if _PYTHON.fullmatch(program):
+        kind, value = _python_target(arguments)
+        return value if kind == "script" else None
+    if program in _SHELLS:
+        return _shell_script(arguments)
+    if program in LAUNCHERS and not {"-m", "--module"} & set(arguments):
+        # Their options have values, but none of them is a Python file.
+        return next((word for word in arguments if _is_python_file(word)), None)
+    return None
+
+
+def _module_of(command: Sequence[str]) -> str:
+    """Return the module that `python -m` runs; empty: another command."""
+    if not _PYTHON.fullmatch(command[0]):
+        return ""
+    kind, value = _python_target(command[1:])
+    return value if kind == "module" else ""
+
+
+def _python_target(arguments: Sequence[str]) -> tuple[str, str]:
+    """Return what Python runs, as its command line says: `script`, `module` or `other`, and its
+    name.
+
+    Source: "Command line and environment", Python documentation.
+    """
+    words = iter(arguments)
+    for word in words:
+        if word == _PYTHON_LONG_OPTION_WITH_VALUE:
+            next(words, None)
+        elif word in ("-", "--") or word.startswith("--"):
+            return "other", ""
+        elif not word.startswith("-"):
+            return "script", word
+        else:
+            letter, value = _option_with_value(word)
+            if letter == "c":
+                return "other", ""
+            if letter:
+                value = value or next(words, "")
+            if letter == "m":
+                return "module", value
+    return "other", ""
+
+
+def _option_with_value(word: str) -> tuple[str, str]:
+    """Return the option that takes a value, and the value: `-um trainer` has m, `-Wignore` has W.
+
+    Both are empty if no letter of the word takes a value; the value alone is the next word.
+    """
+    for position, letter in enumerate(word[1:], start=1):
+        if letter in "cmWX":
+            return letter, word[position + 1 :]
+    return "", ""
+
+
+def _shell_script(arguments: Sequence[str]) -> str | None:
+    words = iter(arguments)
+    for word in words:
+        if word in _SHELL_OPTIONS_WITH_VALUE:
+            next(words, None)
+        elif word.startswith(("-", "+")):
+            is_inline = not word.startswith("--") and bool({"c", "s"} & set(word))
+            if is_inline:
+                return None
+            if word.endswith("o"):  # as in `bash -euo pipefail`
+                next(words, None)
+        else:
+            return word
+    return None
+
+
+def _is_python_file(word: str) -> bool:
+    return word.endswith(".py") and not word.startswith("-")
+
+
+def _normal_path(script: str) -> str | None:
+    """Return the path below the folder; None: it is outside, where other files may be."""
+    path = PurePosixPath(script)
+    if path.is_absolute() or ".." in path.parts:
+        return None
+    return path.as_posix()
+
+
+def _has_compiled_sources(folder: str, names: frozenset[str]) -> bool:
+    """Return whether a build may add modules to the package."""
+    sources = (".so", ".pyx", ".c", ".cc", ".cpp", ".cu", ".rs")
+    return any(name.startswith(f"{folder}/") and name.endswith(sources) for name in names)

@@ -1,0 +1,148 @@
+"""What the program requires, beside what its runtime has: pins, and modules that nothing brings."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from trainmaster.agent.setup.framework_builds import FRAMEWORKS, normalize
+from trainmaster.jobspec.catalog.runtimes import RUNTIMES
+from trainmaster.jobspec.catalog.service_packages import package_name
+from trainmaster.program_files.findings import ProgramFiles, ProgramFinding, may_fail, must_fail
+from trainmaster.program_files.import_names import is_in_runtime, package_of, packages_with
+from trainmaster.program_files.source_files import Entry, Import, Sources
+
+_PATCH_RELEASES: Final = 100
+"""A runtime's `==2.13.*` is tried as 2.13.0 to 2.13.99."""
+_REMOVED_IN_312: Final = {"asynchat", "asyncore", "distutils", "imp", "smtpd"}
+"""Source: "What's New In Python 3.12". Every runtime has setuptools, which brings `distutils`."""
+PYTORCH: Final = "torch"
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimePackages:
+    """What a VM has before the job's packages are installed."""
+
+    name: str
+    """Value of `runtimeVersion`."""
+    python: str
+    requirements: tuple[str, ...]
+    """Requirements such as `torch==2.13.*`."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Normalized names."""
+        return frozenset(normalize(package_name(entry)) for entry in self.requirements)
+
+
+def check_pins(
+    requirements: Sequence[str], runtime: RuntimePackages, file: str
+) -> Iterator[ProgramFinding]:
+    """Yield the requirements that exclude the runtime's own build of a framework.
+
+    The agent lets no package replace it: see `trainmaster.agent.setup.framework_builds`. `file`:
+    where the requirements are.
+    """
+    versions = _framework_versions(runtime)
+    environment = {"python_version": runtime.python, "sys_platform": "linux"}
+    for text in requirements:
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            yield may_fail(f"{file}: {text!r} is not a requirement", "write it as pandas==2.3")
+            continue
+        if requirement.marker and not requirement.marker.evaluate(environment):
+            continue
+        version = versions.get(normalize(requirement.name))
+        names_a_build = requirement.url or "+" in str(requirement.specifier)
+        if version is None or names_a_build:
+            continue
+        releases = [f"{version}.{patch}" for patch in range(_PATCH_RELEASES)]
+        if not any(requirement.specifier.contains(release) for release in releases):
+            yield must_fail(
+                f"{file}: {text} excludes {requirement.name} {version} of the runtime"
+                f" {runtime.name}, which no package may replace",
+                f"remove it from {file}, or choose another runtime: `trainmaster runtimes`",
+            )
+
+
+def check_imports(
+    sources: Sources,
+    entry: Entry,
+    files: ProgramFiles,
+    requirements: Sequence[str],
+    runtime: RuntimePackages,
+) -> Iterator[ProgramFinding]:
+    """Yield the modules that neither the files nor the requirements nor the runtime have.
+
+    A requirement may bring more modules than its own, so that no import is refused.
+    """
+    required = {normalize(re.split(r"[^\w.-]", text, maxsplit=1)[0]) for text in requirements}
+    own = _own_modules(files)
+    reported: set[str] = set()
+    for file in sorted(sources.closure(entry, certain_only=False)):
+        for imported in sources.imports(file, entry):
+            module = imported.module.partition(".")[0]
+            is_known = module in own or bool(packages_with(module) & required)
+            if not module or is_known or module in reported or _is_standard(module, runtime):
+                continue
+            if not is_in_runtime(module, runtime.names):
+                reported.add(module)
+                yield _missing(imported, module, runtime)
+
+
+def _missing(imported: Import, module: str, runtime: RuntimePackages) -> ProgramFinding:
+    package = package_of(module)
+    where = f"{imported.file}:{imported.line} imports {module}"
+    add = f"add {package} to requirements.txt"
+    if module in _REMOVED_IN_312:
+        return may_fail(f"{where}, which Python {runtime.python} no longer has", "replace it")
+    others = [
+        version
+        for version, other in RUNTIMES.items()
+        if normalize(package) in {normalize(package_name(entry)) for entry in other.packages}
+    ]
+    if others:
+        return may_fail(
+            f"{where}, and the runtime {runtime.name} has no {package}",
+            f"choose --runtime-version {others[-1]}, or {add}",
+        )
+    return may_fail(
+        f"{where}, which neither the runtime {runtime.name} nor requirements.txt names",
+        f"{add}, unless another package brings it",
+    )
+
+
+def _is_standard(module: str, runtime: RuntimePackages) -> bool:
+    if module == "distutils":
+        return True
+    was_removed = module in _REMOVED_IN_312 and runtime.python not in ("3.10", "3.11")
+    return module in sys.stdlib_module_names and not was_removed
+
+
+def _own_modules(files: ProgramFiles) -> set[str]:
+    """Return the names of all files and folders: the program may search any folder for modules."""
+    own: set[str] = set()
+    for name in files.names:
+        *folders, file = name.split("/")
+        own |= set(folders)
+        own.add(file.partition(".")[0])
+    return own
+
+
+def _framework_versions(runtime: RuntimePackages) -> dict[str, str]:
+    """Return `2.13` by each name of a framework that the runtime keeps, such as `torch==2.13.*`."""
+    versions: dict[str, str] = {}
+    for requirement in runtime.requirements:
+        name = normalize(package_name(requirement))
+        version = requirement.partition("==")[2].removesuffix(".*")
+        for builds in FRAMEWORKS:
+            # The agent lets a build for accelerators replace one for CPUs.
+            if name in builds and version and not name.endswith("-cpu"):
+                versions |= dict.fromkeys(builds, version)
+    return versions

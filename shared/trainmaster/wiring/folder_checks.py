@@ -1,0 +1,66 @@
+"""Checks of a folder before it is packed: its command, its Python files and its requirements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from trainmaster.core.model.plan import Plan
+from trainmaster.errors import PermanentError
+from trainmaster.jobspec import InvalidJob, accept
+from trainmaster.jobspec.catalog.runtimes import RUNTIME_DEFAULT, RUNTIMES, TPU_PYTHON
+from trainmaster.jobspec.job_document import field_at
+from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT
+from trainmaster.program_files.command import check_command, entry_of
+from trainmaster.program_files.findings import ProgramFiles, ProgramFinding
+from trainmaster.program_files.requirements import RuntimePackages, check_imports, check_pins
+from trainmaster.program_files.source_files import Sources
+from trainmaster.wiring.folders import job_of_folder, list_files, read_requirements
+
+
+def check_folder(
+    document: Mapping[str, Any], folder: Path, command: Sequence[str] = ()
+) -> list[ProgramFinding]:
+    """Return what is wrong with the folder's program; empty for a job that is not valid.
+
+    `command`: as for `with_folder`. Raises PermanentError for a requirements.txt that cannot be
+    packed.
+    """
+    command = command or field_at(document, (TRAINING_INPUT, "args")) or ()
+    if isinstance(command, str) or not command:
+        return []
+    try:
+        spec = accept(job_of_folder(dict(document), command), default_job_id="folder")
+    except InvalidJob:
+        return []
+    paths = {path.relative_to(folder).as_posix(): path for path in list_files(folder)}
+    files = ProgramFiles(frozenset(paths), lambda name: paths[name].read_bytes())
+    runtime = _runtime_of(document, spec.plan)
+    requirements = read_requirements(folder)
+    findings = [*check_command(command, files)]
+    entry = entry_of(command, files)
+    sources = Sources(files, runtime.python)
+    findings += sources.check_syntax(entry)
+    if runtime.requirements:  # an image of the user's own may have anything
+        findings += check_pins(requirements, runtime, "requirements.txt")
+        has_other_packages = bool(field_at(document, (TRAINING_INPUT, "packageUris")))
+        if entry is not None and not has_other_packages:
+            findings += check_imports(sources, entry, files, requirements, runtime)
+    return findings
+
+
+def refuse_folder(findings: Sequence[ProgramFinding]) -> None:
+    """Raise PermanentError with everything that must fail."""
+    refused = [str(finding) for finding in findings if finding.must_fail]
+    if refused:
+        lines = "".join(f"\n  {text}" for text in refused)
+        raise PermanentError(f"the program cannot run, and was not submitted:{lines}")
+
+
+def _runtime_of(document: Mapping[str, Any], plan: Plan) -> RuntimePackages:
+    requested = str(field_at(document, (TRAINING_INPUT, "runtimeVersion")) or "")
+    version = requested if requested in RUNTIMES else RUNTIME_DEFAULT
+    on_tpu = any(group.tpu for group in plan.groups)
+    python = TPU_PYTHON if on_tpu else RUNTIMES[version].python
+    return RuntimePackages(version, python, plan.packages)

@@ -1,0 +1,214 @@
+"""Folders that cannot run are refused before a VM is paid for; folders that may run are not."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainmaster.errors import PermanentError
+from trainmaster.program_files.findings import ProgramFinding
+from trainmaster.wiring.folder_checks import check_folder, refuse_folder
+
+PYTORCH = "pytorch-2.13"
+
+
+def check(
+    folder: Path, files: dict[str, str], *command: str, runtime: str = PYTORCH
+) -> list[ProgramFinding]:
+    for name, content in files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+    training = {"region": "us-central1", "runtimeVersion": runtime, "args": list(command)}
+    return check_folder({"jobId": "a", "trainingInput": training}, folder)
+
+
+FILES = {
+    "train.py": "import os\n",
+    "run.sh": "python train.py\n",
+    "src/main.py": "import helper\n",
+    "src/helper.py": "",
+    "trainer/__init__.py": "",
+    "trainer/task.py": "from trainer import model\nfrom . import model\n",
+    "trainer/model.py": "",
+    "app/__main__.py": "",
+}
+
+REFUSED_COMMANDS = {
+    "python missing.py": ("missing.py is not among the files that the job gets", "src/main.py"),
+    "python -u trian.py": ("trian.py is not among", "did you mean train.py?"),
+    "python main.py": ("main.py is not among", "did you mean src/main.py?"),
+    "python -W ignore -X dev trian.py": ("trian.py is not among", "train.py"),
+    "trian.py --lr 1": ("trian.py is not among", "train.py"),
+    "bash -euo pipefail rum.sh": ("rum.sh is not among", "run.sh"),
+    "./run --fast": ("./run is not among", ""),
+    "torchrun --nproc_per_node 2 trian.py": ("trian.py is not among", "train.py"),
+    "python -m trainer.task.py": ("trainer.task.py is the name of a file", "write trainer.task"),
+    "python -um trainer.tsk": ("trainer/ has no module tsk", "trainer.task"),
+    "python src": ("src is a folder without __main__.py", ""),
+    "run.sh": None,
+    "LR=1 python train.py": ("'LR=1' is no program", "env"),
+    "train.py": None,
+    "python train.py": None,
+    "python3.12 -um trainer.task": None,
+    "python app": None,
+    "python -m torch.distributed.run train.py": None,
+    "python -c pass": None,
+    "python /opt/tool.py": None,
+    "python ../tool.py": None,
+    "bash -c missing.sh": None,
+    "torchrun --nproc-per-node=2 -m trainer.task": None,
+    "accelerate launch train.py": None,
+    "env LR=1 python train.py": None,
+    "my-installed-program": None,
+}
+
+
+@pytest.mark.parametrize("command", REFUSED_COMMANDS)
+def test_command_is_refused_exactly_if_the_folder_lacks_what_it_starts(
+    command: str, tmp_path: Path
+) -> None:
+    expected = REFUSED_COMMANDS[command]
+    refused = [found for found in check(tmp_path, FILES, *command.split()) if found.must_fail]
+    if expected is None:
+        assert refused == []
+    else:
+        ((problem, remedy),) = [(found.problem, found.remedy) for found in refused]
+        assert problem.startswith(expected[0])
+        assert expected[1] in remedy
+
+
+def test_command_in_one_pair_of_quotes_is_refused_with_its_words(tmp_path: Path) -> None:
+    (found,) = check(tmp_path, FILES, "python train.py --x 1")
+    assert found.must_fail
+    assert found.remedy.endswith("-- python train.py --x 1")
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("nosuchprog", "no file of the folder is the program nosuchprog"),
+        ("python train.py && echo done", "without a shell, and '&&' is an argument"),
+    ],
+)
+def test_command_that_may_run_is_a_warning(command: str, words: str, tmp_path: Path) -> None:
+    (found,) = check(tmp_path, FILES, *command.split())
+    assert words in found.problem
+    assert not found.must_fail
+
+
+BROKEN = "def f(:\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"train.py": BROKEN},
+        {"train.py": "import model\n", "model.py": BROKEN},
+        {"train.py": "from nets.deep import Net\n", "nets/deep.py": BROKEN},
+        {"train.py": "from nets import deep\n", "nets/__init__.py": "", "nets/deep.py": BROKEN},
+        {"train.py": "import nets.deep\n", "nets/__init__.py": BROKEN, "nets/deep.py": ""},
+        {
+            "train.py": "import nets\n",
+            "nets/__init__.py": "from .a import x\n",
+            "nets/a.py": BROKEN,
+        },
+        {"train.py": "if __name__ == '__main__':\n    import model\n", "model.py": BROKEN},
+    ],
+)
+def test_file_that_the_program_always_imports_with_a_syntax_error_is_refused(
+    files: dict[str, str], tmp_path: Path
+) -> None:
+    (found,) = check(tmp_path, files, "python", "train.py")
+    assert found.must_fail
+    assert ":1 is not valid Python: invalid syntax" in found.problem
+    assert "'def f(:'" in found.remedy
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "print()\n",
+        "def main():\n    import model\n",
+        "try:\n    import model\nexcept Exception:\n    pass\n",
+        "import sys\nif sys.argv[1:]:\n    import model\n",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import model\n",
+    ],
+)
+def test_file_that_may_never_be_imported_is_a_warning(program: str, tmp_path: Path) -> None:
+    (found,) = check(tmp_path, {"train.py": program, "model.py": BROKEN}, "python", "train.py")
+    assert not found.must_fail
+    assert found.problem.startswith("model.py:1 is not valid Python")
+
+
+@pytest.mark.parametrize("line", ["type Pair = tuple[int, int]", "def first[T](x: T) -> T: ..."])
+def test_syntax_of_the_runtimes_newer_python_is_not_refused(line: str, tmp_path: Path) -> None:
+    found = check(tmp_path, {"train.py": f"{line}\n"}, "python", "train.py")
+    assert [finding.must_fail for finding in found] == [False] * (sys.version_info < (3, 12))
+
+
+@pytest.mark.parametrize(
+    ("requirement", "is_refused"),
+    [
+        ("torch<2.6", True),
+        ("torch==2.12.1", True),
+        ("torchvision~=0.19.0", True),
+        ("torch>=2", False),
+        ("torch==2.13.0", False),
+        ("torch<2.6; python_version < '3.9'", False),
+        ("numpy<2", False),
+        ("torchmetrics==1.4", False),
+    ],
+)
+def test_requirement_that_excludes_the_runtimes_framework_is_refused(
+    requirement: str, is_refused: bool, tmp_path: Path
+) -> None:
+    files = {"train.py": "", "requirements.txt": f"{requirement}\n"}
+    found = check(tmp_path, files, "python", "train.py")
+    assert [finding.must_fail for finding in found] == [True] * is_refused
+    assert all("requirements.txt" in finding.remedy for finding in found)
+
+
+def test_requirement_of_another_build_of_the_runtimes_framework_is_refused(tmp_path: Path) -> None:
+    files = {"train.py": "", "requirements.txt": "tensorflow-cpu==2.12.1\n"}
+    (found,) = check(tmp_path, files, "python", "train.py", runtime="2.21")
+    assert found.problem.startswith("requirements.txt: tensorflow-cpu==2.12.1 excludes")
+
+
+@pytest.mark.parametrize(
+    ("program", "requirements", "runtime", "expected"),
+    [
+        ("import torch", "", "2.21", "choose --runtime-version pytorch-2.13"),
+        ("import tensorflow as tf", "", PYTORCH, "choose --runtime-version 2.21"),
+        ("import einops", "", PYTORCH, "add einops to requirements.txt"),
+        ("import cv2", "", PYTORCH, "add opencv-python to requirements.txt"),
+        ("import imp", "", PYTORCH, "replace it"),
+        ("import cv2", "opencv-python-headless", PYTORCH, None),
+        ("import einops", "einops>=0.8", PYTORCH, None),
+        ("import torch, numpy, sklearn, yaml, PIL, google.auth", "", PYTORCH, None),
+        ("import keras, absl.app", "", "2.21", None),
+        ("try:\n    import wandb\nexcept ImportError:\n    wandb = None", "", PYTORCH, None),
+        ("import lib", "", PYTORCH, None),
+        ("import json, tomllib, distutils", "", PYTORCH, None),
+    ],
+)
+def test_module_that_nothing_brings_is_a_warning_with_its_remedy(
+    program: str, requirements: str, runtime: str, expected: str | None, tmp_path: Path
+) -> None:
+    files = {"train.py": f"{program}\n", "requirements.txt": requirements, "vendor/lib.py": ""}
+    found = check(tmp_path, files, "python", "train.py", runtime=runtime)
+    assert not any(finding.must_fail for finding in found)
+    if expected is None:
+        assert found == []
+    else:
+        assert [expected in finding.remedy for finding in found] == [True]
+
+
+def test_everything_that_must_fail_is_refused_at_once(tmp_path: Path) -> None:
+    files = {"train.py": BROKEN, "requirements.txt": "torch<2.6\n"}
+    with pytest.raises(PermanentError) as refused:
+        refuse_folder(check(tmp_path, files, "python", "train.py"))
+    assert "train.py:1" in str(refused.value)
+    assert "torch<2.6" in str(refused.value)
