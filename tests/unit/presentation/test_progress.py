@@ -10,7 +10,7 @@ import pytest
 from tests.support.jobs import a_job
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.ports.metrics import Label, MetricPoint, MetricSeries
-from trainmaster.presentation.progress import METRICS_MAX, Progress, progress_of
+from trainmaster.presentation.progress import METRICS_MAX, REMAINING_S_MAX, Progress, progress_of
 
 NOW = datetime(2026, 11, 26, 12, 0, 12, tzinfo=UTC)
 START = NOW - timedelta(seconds=12, minutes=40)
@@ -157,3 +157,13 @@ def test_number_of_metrics_is_limited() -> None:
     assert progress
     assert len(progress.metrics) == METRICS_MAX
     assert len(progress.words(NOW)) < 200
+
+
+@pytest.mark.parametrize(
+    "shares", [[0.0, 5e-324], [0.0, 1e-12], [0.5, 0.5 + 2e-16], [0.0, 5e-324, 1e-323]]
+)
+def test_time_left_by_a_tiny_slope_is_limited(shares: list[float]) -> None:
+    progress = shown(series("share", shares, first=41 - len(shares)))
+    assert progress
+    assert progress.remaining_s == REMAINING_S_MAX
+    assert "about 366 d left" in progress.words(NOW)
