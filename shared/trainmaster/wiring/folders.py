@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from trainmaster.core.model.package_uri import with_generation
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec import detect_kind
 from trainmaster.jobspec.job_document import field_at, with_field
@@ -25,6 +24,7 @@ from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, TRAINING_INP
 from trainmaster.packaging import folder_program
 from trainmaster.packaging.archives import wheel, wheel_name
 from trainmaster.ports import Objects
+from trainmaster.wiring.package_upload import upload_package
 
 MODULE: Final = "trainmaster_folder"
 MIB: Final = 1 << 20
@@ -79,14 +79,12 @@ def with_folder(
     content = folder_wheel(folder)
     place = f"gs://{bucket.removeprefix('gs://').rstrip('/')}/packages/folders"
     uri = f"{place}/{hashlib.sha256(content).hexdigest()}/{wheel_name(MODULE)}"
-    generation = objects.generation(uri)
-    if generation is None:
-        generation = objects.write(uri, content, content_type="application/zip")
+    package = upload_package(uri, content, "application/zip", objects)
     others = field_at(document, (TRAINING_INPUT, "packageUris")) or []
     if isinstance(others, str):
         others = [others]
     fields = {
-        "packageUris": [*others, with_generation(uri, generation)],
+        "packageUris": [*others, package],
         "pythonModule": MODULE,
         "args": list(command),
     }
