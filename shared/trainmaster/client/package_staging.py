@@ -23,6 +23,7 @@ from typing import Final
 
 from trainmaster.errors import PermanentError
 from trainmaster.packaging.archives import wheel, wheel_name
+from trainmaster.packaging.folder_files import FolderFiles, choose_files
 from trainmaster.ports import Objects
 from trainmaster.wiring.package_upload import upload_package
 
@@ -45,7 +46,8 @@ def build(package_path: Path, out_dir: Path) -> list[Path]:
     if not (root / "setup.py").is_file():
         out_dir.mkdir(parents=True, exist_ok=True)
         file = out_dir / wheel_name(package.name)
-        modules = {str(path.relative_to(root)): path for path in package.rglob("*.py")}
+        files = list_modules(package).files
+        modules = {f"{package.name}/{name}": path for name, path in files.items()}
         file.write_bytes(wheel(package.name, modules, ()))
         return [file]
     with tempfile.TemporaryDirectory() as eggs:
@@ -57,6 +59,15 @@ def build(package_path: Path, out_dir: Path) -> list[Path]:
     if result.returncode != 0:
         raise PermanentError(f"setuptools could not package {package}:\n{result.stderr.strip()}")
     return sorted(out_dir.glob("*.tar.gz"))
+
+
+def list_modules(package_path: Path) -> FolderFiles:
+    """Return the modules of a package whose wheel `build` makes.
+
+    A module that git ignores is packed: tools generate such modules, as setuptools-scm does.
+    """
+    package = package_path.resolve()
+    return choose_files(package, package.rglob("*.py"), wanted=("*",))
 
 
 def folder_for(
