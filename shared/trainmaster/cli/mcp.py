@@ -155,6 +155,16 @@ class Budget:
             " or reserved"
         )
 
+    def require(self, address: str) -> None:
+        """Raise PermanentError for a job that is not the budget's: a line of a log may have talked
+        the agent into cancelling it.
+        """
+        if address not in map(address_of, self.jobs()):
+            raise PermanentError(
+                f"{address} is not a job of the budget {self.name}, and this server cancels no"
+                " others: cancel it with `trainmaster jobs cancel`"
+            )
+
     def jobs(self) -> Sequence[Job]:
         """Return all jobs of the budget, the oldest first."""
         return self.store.recent_jobs(JOBS_MAX, None, self.only)[::-1]
@@ -309,6 +319,8 @@ class Tools:
 
     def cancel(self, job: Address) -> str:
         """Cancel a job and delete its machines. A job that has ended stays as it is."""
+        if self.budget is not None:
+            self.budget.require(self.client.describe(job).address)
         self.client.cancel(job)
         return f"{job}: {self.client.describe(job).state}"
 

@@ -366,6 +366,16 @@ def test_a_job_whose_cap_does_not_fit_is_refused(
     assert not installation._store.recent_jobs(1)
 
 
+def test_job_outside_of_the_budget_is_not_cancelled(installation: Installation) -> None:
+    """A line of a log may talk an agent into it."""
+    other = installation.client.submit({"jobId": "digits_9", **a_spec()})
+    text, is_error = call(tools(installation, "agents:5USD"), "cancel", job="digits_9")
+    assert is_error
+    assert "is not a job of the budget agents" in text
+    assert installation.client.describe(other).state != "CANCELLED"
+    assert call(tools(installation), "cancel", job="digits_9") == ("digits_9: CANCELLED", False)
+
+
 def test_a_job_of_the_budget_without_a_cap_stops_it(installation: Installation) -> None:
     installation.client.submit({"jobId": "foreign", **a_spec(), "labels": {"budget": "agents"}})
     text, is_error = call(tools(installation, "agents:20USD"), "submit", document=document())
