@@ -281,7 +281,7 @@ resource "google_storage_bucket_iam_member" "worker_reads_agent" {
   depends_on = [time_sleep.identities]
 }
 
-# With job files, a program could start jobs. With packages or the agent, it could run code in other jobs. With prices, it could mislead users.
+# With job files, a program could start jobs. With packages or the agent, it could run code in other jobs. With prices, it could lift limits.
 resource "google_storage_bucket_iam_member" "worker_writes" {
   bucket = google_storage_bucket.this.name
   role   = "roles/storage.objectUser"
@@ -403,11 +403,61 @@ resource "google_project_iam_member" "tests_logs" {
 }
 
 # Users upload job files and packages, and publish job submissions. The function `api` checks its own permissions.
+# Limits, budgets and maxCost are computed from the price list, so those whom they limit only read it. A job may already name a package that
+# exists, so users create packages, but replace and delete none.
 resource "google_storage_bucket_iam_member" "clients" {
   for_each = var.clients
   bucket   = google_storage_bucket.this.name
   role     = "roles/storage.objectUser"
   member   = each.key
+
+  condition {
+    title      = "no packages, agents or prices"
+    expression = join(" && ", [for folder in ["packages", "agent", "prices"] : "!resource.name.startsWith('${local.objects}/${folder}/')"])
+  }
+
+  depends_on = [time_sleep.identities]
+}
+
+resource "google_storage_bucket_iam_member" "clients_read" {
+  for_each = var.clients
+  bucket   = google_storage_bucket.this.name
+  role     = "roles/storage.objectViewer"
+  member   = each.key
+
+  condition {
+    title      = "packages and prices only"
+    expression = join(" || ", [for folder in ["packages", "prices"] : "resource.name.startsWith('${local.objects}/${folder}/')"])
+  }
+
+  depends_on = [time_sleep.identities]
+}
+
+resource "google_storage_bucket_iam_member" "clients_packages" {
+  for_each = var.clients
+  bucket   = google_storage_bucket.this.name
+  role     = "roles/storage.objectCreator"
+  member   = each.key
+
+  condition {
+    title      = "packages only"
+    expression = "resource.name.startsWith('${local.objects}/packages/')"
+  }
+
+  depends_on = [time_sleep.identities]
+}
+
+# Who runs `trainmaster prices update`.
+resource "google_storage_bucket_iam_member" "price_writers" {
+  for_each = var.price_writers
+  bucket   = google_storage_bucket.this.name
+  role     = "roles/storage.objectUser"
+  member   = each.key
+
+  condition {
+    title      = "price list only"
+    expression = "resource.name.startsWith('${local.objects}/prices/')"
+  }
 
   depends_on = [time_sleep.identities]
 }

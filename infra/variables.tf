@@ -74,6 +74,12 @@ variable "clients" {
   default     = []
 }
 
+variable "price_writers" {
+  description = "IAM members that may store the list prices, from which limits and budgets in money are computed: `trainmaster prices update`. Owners of the project may do so, too."
+  type        = set(string)
+  default     = []
+}
+
 variable "api_access" {
   description = "How Cloud Run checks callers of the function `api`, which also checks every caller itself. no-invoker-check: Cloud Run does not check callers. allUsers: every caller passes the check; organisations with domain-restricted sharing refuse this grant. none: only members with roles/run.invoker pass the check, which Google's old clients cannot."
   type        = string

@@ -51,13 +51,15 @@ variable "worker_project_roles" {
   }
 
   validation {
-    condition     = alltrue(flatten([for roles in values(var.worker_project_roles) : [for role in roles : !contains(["roles/owner", "roles/editor", "roles/viewer"], role)]]))
-    error_message = "worker_project_roles must not contain roles/owner, roles/editor or roles/viewer: every program could then use everything in the project. Name the roles of the services that programs use."
+    condition     = alltrue(flatten([for roles in values(var.worker_project_roles) : [for role in roles : !contains(["roles/owner", "roles/editor", "roles/viewer", "roles/admin", "roles/writer", "roles/reader"], role)]]))
+    error_message = "worker_project_roles must not contain basic roles (roles/owner, editor, viewer, admin, writer, reader): every program could then use everything in the project. Name the roles of the services that programs use."
   }
 
   validation {
-    condition     = alltrue([for role in lookup(var.worker_project_roles, var.project, []) : !can(regex("^roles/(datastore|firebase|pubsub|iam|resourcemanager|run|cloudfunctions|cloudscheduler|cloudbuild|compute|tpu|storage|secretmanager|logging[.](admin|configWriter)|serviceusage)", role)) || can(regex("[Vv]iewer$|[.]objectViewer$", role))])
-    error_message = "worker_project_roles must not contain, for the installation's own project, roles of the services that Trainmaster consists of, such as roles/datastore.user or roles/pubsub.publisher: every program could then do what the functions do. Grant a role on one resource instead, such as a topic of your own, outside of this variable."
+    # An allow list: with VMs' tokens of the scope cloud-platform, a role of any other service may reach the control plane. roles/aiplatform.user,
+    # for example, is what the function `api` asks of its callers.
+    condition     = alltrue([for role in lookup(var.worker_project_roles, var.project, []) : can(regex("^roles/(bigquery[.](dataEditor|dataViewer|jobUser|metadataViewer|readSessionUser|user)|bigtable[.](reader|user|viewer)|spanner[.](databaseReader|databaseUser|viewer)|cloudsql[.](client|instanceUser|viewer)|alloydb[.](client|databaseUser|viewer)|cloudtrace[.]agent|cloudprofiler[.]agent|errorreporting[.]writer|monitoring[.]viewer)$|^(projects|organizations)/", role))])
+    error_message = "worker_project_roles may contain, for the installation's own project, only roles on data and reports (BigQuery, Bigtable, Spanner, Cloud SQL, AlloyDB, Cloud Trace, Cloud Profiler, Error Reporting, monitoring.viewer) and custom roles: with others, such as roles/datastore.user or roles/aiplatform.user, every program could then do what the functions do, or change all jobs. Grant a role on one resource instead, such as a topic of your own, outside of this variable."
   }
 }
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 import base64
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import count
 from types import SimpleNamespace
 from typing import Any, Final
@@ -42,8 +44,10 @@ from trainmaster.jobspec import InvalidJob, accept, job_id_from, read_document
 from trainmaster.memory.access import MemoryAccess
 from trainmaster.messaging import agent_messages, google_events, internal_requests, push
 from trainmaster.messaging.reported_metric import decode_reported_metric
+from trainmaster.ports.metrics import RESOURCES, Label, Metric
 from trainmaster.presentation.log_reader import parse_entry
 from trainmaster.presentation.printable import make_visible, printable
+from trainmaster.presentation.progress import read_progress
 
 OWNER: Final = "ya29.token-of-an-owner"
 REFUSED: Final = (PermanentError, TemporaryError, InvalidJob)
@@ -206,6 +210,65 @@ def shown(data: bytes) -> None:
     job_hash_in(text), parse_registry_image(text), job_id_from(text[:5000], "1")
 
 
+def charted(site: Site) -> Callable[[bytes], None]:
+    """Show series of a job that a program wrote: lists of numbers under any labels.
+
+    Each number comes with its neighbours, because views compute with differences.
+    """
+
+    def read(data: bytes) -> None:
+        site.metrics.series.clear()
+        for metric, labels, numbers in _series(data):
+            begin = site.world.now - timedelta(minutes=len(numbers))
+            site.metrics.add(metric, labels.get(Label.TASK_ID, "chief-0"), begin, numbers, "0")
+            site.metrics.add(metric, "chief-0", begin, numbers, more=labels)
+        progress = read_progress(site.metrics, site.world.job, site.world.now)
+        if progress is not None:
+            progress.words(site.world.now)
+            json.dumps(progress.view(), allow_nan=False)
+        for path in ("jobs/digits_1", "compare?job=digits_1", "jobs/digits_1/resources"):
+            assert site.get(f"/{path}").status_code != 500, path
+
+    return read
+
+
+def _series(data: bytes) -> Iterator[tuple[Metric, dict[Label, str], list[float]]]:
+    """Yield the series of a JSON document. Raises PermanentError where it has none."""
+    try:
+        document = json.loads(data[: 64 << 10])
+    except (ValueError, RecursionError) as error:
+        raise PermanentError(str(error)) from None
+    if not isinstance(document, list):
+        raise PermanentError("no list")
+    for series in document[:20]:
+        if not isinstance(series, dict) or not isinstance(series.get("values"), list):
+            continue
+        metric = Metric.PROGRESS
+        if series.get("metric") in list(Metric):
+            metric = Metric(series["metric"])
+        labels: dict[Label, str] = {
+            label: str(series[label])[:1000]
+            for label in Label
+            if label is not Label.JOB
+            if label in series
+        }
+        numbers = [number for value in series["values"][:20] for number in _neighbours(value)]
+        if numbers:
+            yield metric, labels, numbers
+
+
+def _neighbours(value: object) -> list[float]:
+    """Return a number of Cloud Monitoring, the next larger one, and the one after that."""
+    if not isinstance(value, int | float):
+        return []
+    try:
+        number = float(value)
+    except OverflowError:
+        return []
+    after = math.nextafter(number, math.inf)
+    return [number, after, math.nextafter(after, math.inf)]
+
+
 def entrances() -> Mapping[str, Entrance]:
     """Return all entrances by name, with new state."""
     logging.disable()
@@ -327,6 +390,21 @@ def entrances() -> Mapping[str, Entrance]:
                 {"message": "m", "severity": "INFO"},
                 {"attempt": 1, "measurements": [[1, 0.5]]},
                 {"training/hptuning/metric": 0.5, "global_step": "1"},
+            ],
+        ),
+        "series": Entrance(
+            charted(site),
+            [
+                [
+                    {"name": "share", "source": "reported", "values": [0.1, 0.2]},
+                    {"name": "step", "source": "printed", "values": [2**53, 1]},
+                    {"name": "steps", "attempt": "1", "incarnation": "1", "values": [2**53]},
+                    {"name": "metric/loss", "values": [1.7e308, -1.7e308, 5e-324]},
+                ],
+                [
+                    {"metric": metric, "task_id": "chief-0", "gpu": "0", "values": [0, 1e308]}
+                    for metric in RESOURCES
+                ],
             ],
         ),
         "event file": Entrance(

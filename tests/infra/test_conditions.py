@@ -12,8 +12,9 @@ from tests.infra.conftest import Plan
 BUCKET: Final = "my-project-trainmaster"
 STAGE: Final = f"{BUCKET}-stage"
 OBJECT_PERMISSIONS: Final = {
-    "roles/storage.objectUser": {"read", "write"},
+    "roles/storage.objectUser": {"read", "create", "write"},
     "roles/storage.objectViewer": {"read"},
+    "roles/storage.objectCreator": {"create"},
 }
 PYTHON: Final = (
     ("&&", " and "),
@@ -60,8 +61,9 @@ def conditions(grant: dict[str, Any]) -> list[str]:
 
 
 def object_access(plan: Plan, bucket: str, name: str, grants: str) -> set[str]:
-    """Return what the grants whose address contains `grants` permit for an object:
-    `read`, `write`.
+    """Return what the grants whose address contains `grants` permit for an object.
+
+    `read`, `create`, and `write`, which replaces and deletes.
     """
     resource = f"projects/_/buckets/{bucket}/objects/{name}"
     return {
@@ -82,8 +84,8 @@ def object_access(plan: Plan, bucket: str, name: str, grants: str) -> set[str]:
         ("packages/digits/trainer-0.1.tar.gz", {"read"}),
         ("agent/0123abcd.zip", {"read"}),
         ("jobs/digits.yaml", set()),
-        ("digits/checkpoint-7", {"read", "write"}),
-        ("packages-of-mine", {"read", "write"}),
+        ("digits/checkpoint-7", {"read", "create", "write"}),
+        ("packages-of-mine", {"read", "create", "write"}),
     ],
 )
 def test_workers_write_neither_code_nor_job_files_and_do_not_read_job_files(
@@ -93,6 +95,32 @@ def test_workers_write_neither_code_nor_job_files_and_do_not_read_job_files(
     job's variables.
     """
     assert object_access(plan, BUCKET, name, ".worker") == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("prices/v1.json", {"read"}),
+        ("packages/digits/trainer-0.1.tar.gz", {"read", "create"}),
+        ("agent/0123abcd.zip", set()),
+        ("jobs/digits.yaml", {"read", "create", "write"}),
+        ("digits/checkpoint-7", {"read", "create", "write"}),
+    ],
+)
+def test_clients_write_no_prices_and_replace_no_packages(
+    full_plan: Plan, name: str, expected: set[str]
+) -> None:
+    """Limits and budgets are computed from the prices; jobs of others name the packages."""
+    assert object_access(full_plan, BUCKET, name, ".clients") == expected
+
+
+def test_price_writers_write_the_price_list_and_nothing_else(full_plan: Plan) -> None:
+    def access(name: str) -> set[str]:
+        return object_access(full_plan, BUCKET, name, ".price_writers")
+
+    assert access("prices/v1.json") == {"read", "create", "write"}
+    assert access("packages/digits/trainer-0.1.tar.gz") == set()
+    assert access("jobs/digits.yaml") == set()
 
 
 @pytest.mark.parametrize("function", ["upload", "submit", "api"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Final
 
@@ -103,6 +104,43 @@ BUCKET_OF_INSTALLATION: Final = "must not contain a bucket of an installation"
 Wrong = dict[str, tuple[object, tuple[str, ...]]]
 
 
+def _allowed_in_own_project() -> str:
+    """Return the allow list of roles in infra/worker_access.tf."""
+    text = (iam_table.INFRA / "worker_access.tf").read_text(encoding="utf-8")
+    (pattern,) = re.findall(r'lookup\(.*?regex\("([^"]+)", role\)', text)
+    return str(pattern)
+
+
+@pytest.mark.parametrize(
+    "role",
+    [
+        "roles/aiplatform.user",
+        "roles/aiplatform.admin",
+        "roles/artifactregistry.writer",
+        "roles/bigquery.admin",
+        "roles/compute.viewer",
+        "roles/container.admin",
+        "roles/dataproc.editor",
+        "roles/datastore.viewer",
+        "roles/deploymentmanager.editor",
+        "roles/iap.admin",
+        "roles/pubsub.publisher",
+        "roles/storage.objectViewer",
+        "roles/workflows.admin",
+    ],
+)
+def test_role_that_is_not_on_data_is_refused_in_the_own_project(role: str) -> None:
+    """Each of them reaches jobs, their variables, images or accounts."""
+    assert not re.search(_allowed_in_own_project(), role)
+
+
+@pytest.mark.parametrize(
+    "role", ["roles/bigquery.jobUser", "roles/bigtable.user", "projects/my-project/roles/own"]
+)
+def test_role_on_data_is_accepted_in_the_own_project(role: str) -> None:
+    assert re.search(_allowed_in_own_project(), role)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -117,13 +155,13 @@ Wrong = dict[str, tuple[object, tuple[str, ...]]]
                 ("projects/my-project/locations",),
             ),
             "worker_project_roles": (
-                {"my-data": ["roles/editor", "bigquery.dataViewer"]},
+                {"my-data": ["roles/writer", "bigquery.dataViewer"]},
                 ("every program could then use everything", "must contain names of roles"),
             ),
         },
         {
             "worker_project_roles": (
-                {"my-project": ["roles/datastore.user", "roles/pubsub.publisher"]},
+                {"my-project": ["roles/bigquery.jobUser", "roles/aiplatform.user"]},
                 ("could then do what the functions do",),
             ),
             "worker_write_buckets": (["my-project-tmstaging-stage"], (BUCKET_OF_INSTALLATION,)),

@@ -3,7 +3,7 @@ stack.
 
 STATE_DIR/stack.json   the StackState; replaced as a whole on every change
           lock         locked by the supervisor while it runs: a stack is up if and only if this
-                       file is locked
+                       file is locked, and the directory is private (`distrust`)
           logs/        one file per process
           clients/     gcloud's and gsutil's configuration for this stack
           storage/     objects, as files: BUCKET/OBJECT
@@ -21,15 +21,17 @@ import contextlib
 import fcntl
 import os
 import shlex
+import stat
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 import trainmaster_emulators
 from trainmaster.errors import PermanentError
+from trainmaster.settings import PREFIX, Settings
 from trainmaster_emulators.process import processes
 from trainmaster_emulators.realism.call_access import INFRA
 
@@ -58,6 +60,11 @@ PRIVATE: Final = 0o700
 
 It contains an access token, the key of a certificate authority, and the VMs' disks.
 """
+PRIVATE_FILE: Final = 0o600
+OTHERS: Final = 0o077
+"""Permission bits of the group and of all other users."""
+SETTINGS: Final = frozenset(f"{PREFIX}{name}".upper() for name in Settings.model_fields)
+"""Variables that a stack's file may set. All others belong to the user: PATH, BROWSER, proxies."""
 STATE_HOME_VARIABLE: Final = "XDG_STATE_HOME"
 """Folder of programs' state, by default ~/.local/state.
 
@@ -156,6 +163,14 @@ class StackConfig(_StateModel):
     """
     ready_within_s: float = 180.0
 
+    @field_validator("settings")
+    @classmethod
+    def _check_settings(cls, given: dict[str, str]) -> dict[str, str]:
+        unknown = sorted(given.keys() - SETTINGS)
+        if unknown:
+            raise ValueError(f"no settings of Trainmaster: {', '.join(unknown)}")
+        return given
+
 
 class ServiceState(_StateModel):
     """The process of one service."""
@@ -221,10 +236,15 @@ class StackState(_StateModel):
 def read(state_dir: Path) -> StackState | None:
     """Return the last state of the directory's stack, whether it is up or not; None if there was no
     stack.
+
+    Raises StackError for a directory that `distrust` names, and for a file that cannot be read.
     """
     try:
+        reason = distrust(state_dir)
+        if reason:
+            raise StackError(reason)
         return StackState.model_validate_json((state_dir / STATE_FILE).read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except ValidationError as error:
         raise StackError(
@@ -238,18 +258,54 @@ def write(state_dir: Path, state: StackState) -> None:
     """Replace the state file in one step: a reader sees the old or the new state."""
     target = state_dir / STATE_FILE
     temporary = target.with_suffix(f".{os.getpid()}")
+    temporary.touch(mode=PRIVATE_FILE)
     temporary.write_text(state.model_dump_json(indent=1) + "\n", encoding="utf-8")
     temporary.replace(target)
 
 
+def distrust(state_dir: Path) -> str:
+    """Return why the directory is not taken for one that `trainmaster local up` made; empty: it is.
+
+    Its file names programs to stop and addresses to upload to, and the working directory may come
+    from anyone: a cloned repository, or a folder that others can write. So the directory, its lock
+    and its file must belong to this user, be closed to all others, and be no symbolic links: a link
+    borrows the lock of another program. git cannot create a directory or a file of these modes
+    under the usual umask.
+    """
+    kinds = {
+        state_dir: stat.S_ISDIR,
+        state_dir / LOCK_FILE: stat.S_ISREG,
+        state_dir / STATE_FILE: stat.S_ISREG,
+    }
+    for path, is_expected_kind in kinds.items():
+        try:
+            found = path.lstat()
+        except FileNotFoundError:
+            continue
+        if not is_expected_kind(found.st_mode):
+            return f"{path} is not used: it is a symbolic link, or no file of a local stack"
+        if found.st_uid != os.geteuid():
+            return f"{path} is not used: it belongs to another user"
+        if found.st_mode & OTHERS:
+            return (
+                f"{path} is not used: its permissions admit other users, so `trainmaster local up`"
+                " did not make it. Start a stack of your own"
+            )
+    return ""
+
+
 def is_up(state_dir: Path) -> bool:
-    """Return whether a supervisor runs in that directory, whatever the status of its stack."""
+    """Return whether a supervisor of this user runs in that directory, whatever the status of its
+    stack.
+    """
     try:
+        if distrust(state_dir):
+            return False
         with lock(state_dir, create=False):
             return False
     except BlockingIOError:
         return True
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
 
 
@@ -259,9 +315,12 @@ def lock(state_dir: Path, *, create: bool = True) -> Iterator[None]:
 
     Raises BlockingIOError where another stack holds the lock.
     """
-    descriptor = os.open(state_dir / LOCK_FILE, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
+    flags = os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
+    descriptor = os.open(state_dir / LOCK_FILE, flags, PRIVATE_FILE)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if create:
+            os.fchmod(descriptor, PRIVATE_FILE)
         yield
     finally:
         os.close(descriptor)
@@ -285,10 +344,24 @@ def find_state_dir(given: Path | None) -> Path:
     folder = resolve_state_dir(given)
     if given or os.environ.get(STATE_DIR_VARIABLE) or is_up(folder):
         return folder
-    with contextlib.suppress(FileNotFoundError):
-        last = Path(_last_stack().read_text(encoding="utf-8"))
-        return last if is_up(last) else folder
-    return folder
+    last = last_state_dir()
+    return last if last is not None and is_up(last) else folder
+
+
+def is_named_by_user(state_dir: Path) -> bool:
+    """Return whether the environment or the user's home names this directory.
+
+    The working directory alone may be anyone's.
+    """
+    return bool(os.environ.get(STATE_DIR_VARIABLE)) or state_dir == last_state_dir()
+
+
+def last_state_dir() -> Path | None:
+    """Return the directory of the last `up`; None: there was none."""
+    try:
+        return Path(_last_stack().read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
 
 
 def remember_state_dir(state_dir: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import configparser
 import hashlib
 import os
+import re
 import secrets
 import shlex
 from pathlib import Path
@@ -24,6 +25,7 @@ from trainmaster_emulators.process.state import (
     STATE_DIR_VARIABLE,
     Endpoints,
     StackConfig,
+    StackError,
     StackState,
 )
 from trainmaster_emulators.services import iam
@@ -38,6 +40,8 @@ API_ENDPOINT_VARIABLE: Final = "TRAINMASTER_API_ENDPOINT"
 SECRET_BYTES: Final = 16
 REGION_OF_JOBS: Final = "us-central1"
 """Region of jobs that name none. The local stack has several; the examples use this one."""
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+"""Source: POSIX, "Environment Variable Definition"."""
 
 
 def token_file(state_dir: Path) -> Path:
@@ -217,5 +221,11 @@ def vm_environment(state_dir: Path, config: StackConfig, endpoints: Endpoints) -
 
 
 def export_lines(variables: dict[str, str]) -> str:
-    """Return shell code for `eval "$(…)"` in any POSIX shell."""
+    """Return shell code for `eval "$(…)"` in any POSIX shell.
+
+    Raises StackError for a name that is no variable's, because it would be code.
+    """
+    for name in variables:
+        if not _VARIABLE.fullmatch(name):
+            raise StackError(f"{name!r} is no name of an environment variable")
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())

@@ -163,12 +163,24 @@ def stop(state_dir: Path) -> bool:
 def _prepare(state_dir: Path) -> Path:
     """Create the directory, which only this user can open.
 
-    Refuse one with other contents than a stack's, because starting empties parts of it.
+    Refuse one of another user, one with links, and one with other contents than a stack's, because
+    starting writes and empties parts of it.
     """
     state_dir = state_dir.absolute()
     state_dir.mkdir(mode=states.PRIVATE, parents=True, exist_ok=True)
     if states.is_up(state_dir):
         raise StackError(_already_up_text(state_dir))
+    if state_dir.is_symlink() or state_dir.stat().st_uid != os.geteuid():
+        raise StackError(
+            f"{state_dir} is a symbolic link, or belongs to another user. Use a folder of your own"
+        )
+    entries = [*state_dir.iterdir(), *(state_dir / states.LOGS).glob("*")]
+    links = sorted(entry.name for entry in entries if entry.is_symlink())
+    if links:
+        raise StackError(
+            f"{state_dir} has symbolic links ({', '.join(links[:3])}), and the stack would write to"
+            " where they lead. Use a new or an empty directory"
+        )
     stack_entries = {states.STATE_FILE, states.LOCK_FILE, states.LOGS, *states.DATA}
     foreign = sorted(entry.name for entry in state_dir.iterdir() if entry.name not in stack_entries)
     if foreign and not (state_dir / states.LOCK_FILE).exists():

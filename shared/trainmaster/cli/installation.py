@@ -1,7 +1,9 @@
 """The installation that a command works with.
 
-It is the one that the environment names, else the running local stack, else the one that
-`trainmaster init` has remembered.
+It is the one that the environment names, else the local stack that `trainmaster local up` started
+last, while it runs, else the one that `trainmaster init` has remembered. Only a user who has not
+remembered one works with a stack that the working directory alone names: the working directory may
+be a repository of strangers.
 """
 
 from __future__ import annotations
@@ -12,16 +14,20 @@ import getpass
 import importlib.util
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from trainmaster.cli.output import complain
 from trainmaster.errors import PermanentError
-from trainmaster.wiring.installation import PROJECT, use_installation
+from trainmaster.wiring.installation import INSTALLATION, PROJECT, remembered, use_installation
 
 if TYPE_CHECKING:
     from trainmaster.ports import Store
 
 PREFIX: Final = "TRAINMASTER_"
+STATE_DIR_VARIABLE: Final = "TRAINMASTER_STATE_DIR"
+"""Set by a local stack. Its definition is in a package that only the extra `local` installs."""
 LOCAL_EXTRA_MISSING: Final = (
     "`trainmaster local` needs more packages. Install them in a checkout: pipx install --force"
     " '.[local]'"
@@ -39,21 +45,50 @@ def require_package(name: str, extra: str) -> None:
 
 
 def choose_installation() -> None:
-    """Set the environment variables of the installation. Raises PermanentError if there is none."""
-    if not os.environ.get(PROJECT):
+    """Set the environment variables of the installation. Raises PermanentError if there is none.
+
+    Print which one it is, if it is not the remembered one.
+    """
+    is_given = bool(os.environ.get(PROJECT))
+    is_local = False
+    if not is_given:
         with contextlib.suppress(PermanentError):
             os.environ.update(_local_stack_environment())
+            is_local = True
     if not use_installation():
         raise PermanentError(
             f"no installation: run `trainmaster init --project PROJECT`, set {PROJECT}, or start a"
             " local stack with `trainmaster local up`"
         )
+    stored = remembered()
+    used = (os.environ[PROJECT], os.environ[INSTALLATION])
+    is_remembered = used == (stored.get("project"), stored.get("installation", ""))
+    if is_local or (stored and not is_remembered):
+        _say_once(_describe_installation())
+
+
+def _describe_installation() -> str:
+    name = os.environ[INSTALLATION]
+    text = f"Working with project {os.environ[PROJECT]}"
+    if name:
+        text += f", installation {name}"
+    state_dir = os.environ.get(STATE_DIR_VARIABLE)
+    if state_dir:
+        text += f", on the local stack in {state_dir}"
+    return text
+
+
+@cache
+def _say_once(text: str) -> None:
+    """Print it to standard error: a command may choose its installation more than once."""
+    complain(text)
 
 
 def _local_stack_environment() -> dict[str, str]:
     """Return the environment variables of the running local stack.
 
-    Raises PermanentError if there is none.
+    Raises PermanentError if there is none, or if only the working directory names it while another
+    installation is remembered.
     """
     try:
         from trainmaster_emulators.process import state
@@ -61,6 +96,8 @@ def _local_stack_environment() -> dict[str, str]:
     except ModuleNotFoundError:
         raise PermanentError(LOCAL_EXTRA_MISSING) from None
     state_dir = state.find_state_dir(None)
+    if remembered() and not state.is_named_by_user(state_dir):
+        raise PermanentError(f"{state_dir} is not the state of the last `trainmaster local up`")
     return client_configuration.environment(state_dir, stack.find(state_dir))
 
 

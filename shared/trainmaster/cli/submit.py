@@ -50,7 +50,7 @@ from trainmaster.presentation.job_view import console_link, job_view
 from trainmaster.program_files.findings import ProgramFinding
 from trainmaster.settings import settings
 from trainmaster.wiring.folder_checks import check_folder, refuse_folder
-from trainmaster.wiring.folders import read_requirements, with_folder
+from trainmaster.wiring.folders import list_folder_files, read_requirements, with_folder
 from trainmaster.wiring.installation import BUCKET, REGION, known_variables, use_installation
 
 STORED_MAX_S: Final = 60.0
@@ -109,7 +109,8 @@ def submit(
         target, bucket = _storage(staged)
         document = with_folder(document, folder, staging_bucket or bucket, target)
         complain(
-            f"each VM gets a copy of {folder}; requirements.txt:"
+            f"each VM gets a copy of {folder}: {list_folder_files(folder).describe()};"
+            " requirements.txt:"
             f" {', '.join(read_requirements(folder)) or 'none'}"
         )
     if check:
@@ -296,6 +297,9 @@ def _stage_packages(
     target, bucket = _storage(staged)
     folder = package_staging.folder_for(document["jobId"], staging_bucket, job_dir, bucket)
     uris = package_staging.stage(parse_list(packages or ""), package_path, folder, target)
+    if package_path and not (package_path.resolve().parent / "setup.py").is_file():
+        modules = package_staging.list_modules(package_path)
+        complain(f"each VM gets the package {package_path}: {modules.describe()}")
     return with_field(document, ("trainingInput", "packageUris"), uris)
 
 

@@ -77,13 +77,22 @@ def why(
             say(f"            {omitted} similar capacity errors are omitted (--all shows them)")
         _print_entry(entry, with_rules_passed_over=everything)
     say("")
-    now = datetime.now(UTC)
     replicas = [entry for entry in state.replicas if replica_id in (None, entry.replica_id)]
+    failing = _print_situation(state, replicas)
+    _print_next_steps(store, state, replicas, ledger, failing)
+    final = final_entry(state.job, ledger) if state.job.error_message else None
+    if final:
+        say(f"What to do: {advice(final.decision.reason, final.event, state.job.plan)}")
+
+
+def _print_situation(state: State, replicas: Sequence[Replica]) -> Failing | None:
+    """Print the state of the job, and return the row of failures that it is in, if it is in one."""
+    now = datetime.now(UTC)
     failing = failing_of(state.job, replicas, now)
     notes = f", but: {'; '.join(state.job.notes)}" if state.job.notes else ""
     state_words = f"Now: {state.job.state}{notes}."
     if state.job.error_message:
-        state_words += f" `trainmaster jobs describe {job_id}` shows its error message."
+        state_words += f" `trainmaster jobs describe {state.job.job_id}` shows its error message."
     say(state_words)
     if failing:
         warn(f"{failing.words[0].upper()}{failing.words[1:]}.")
@@ -92,10 +101,7 @@ def why(
         progress = read_metrics(read_progress, state.job, "how far the job is")
     if progress:
         say(f"Progress: {progress.words(now)}.")
-    _print_next_steps(store, state, replicas, ledger, failing)
-    final = final_entry(state.job, ledger) if state.job.error_message else None
-    if final:
-        say(f"What to do: {advice(final.decision.reason, final.event, state.job.plan)}")
+    return failing
 
 
 def _explain_reason(reason: Reason | None) -> None:

@@ -127,7 +127,7 @@ class Client:
 
         `job`: a job, a job id, or the address of a job of Vertex AI's format.
         """
-        return job_of(self._api.call("GET", _address(job)))
+        return job_of(self._api.call("GET", self._address(job)))
 
     def wait(self, job: Job | str, timeout_s: float | None = None) -> Job:
         """Return the job when it has SUCCEEDED.
@@ -148,11 +148,30 @@ class Client:
 
     def why(self, job: Job | str) -> Explanation:
         """Return what was decided about the job, by which rule, and what comes next."""
-        return explanation_of(self._api.call("GET", f"{_address(job)}:explain"))
+        return explanation_of(self._api.call("GET", f"{self._address(job)}:explain"))
 
     def cancel(self, job: Job | str) -> None:
         """Cancel the job. A job that has ended stays as it is."""
-        self._api.call("POST", f"{_address(job)}:cancel", {})
+        self._api.call("POST", f"{self._address(job)}:cancel", {})
+
+    def _address(self, job: Job | str) -> str:
+        """Return the path below the project. Raises PermanentError for another project's job."""
+        if isinstance(job, Job):
+            return job.address
+        address = job if "/" in job else f"jobs/{job}"
+        if address.startswith("projects/"):
+            _, project, address = (*address.split("/", 2), "")[:3]
+            if project != self.project:
+                raise PermanentError(
+                    f"job: {job!r} is a job of the project {project}, and this client works with"
+                    f" {self.project}"
+                )
+        if not _ADDRESS.fullmatch(address):
+            raise PermanentError(
+                f"job: {job!r} is no job id, and no address such as"
+                " locations/us-central1/customJobs/17"
+            )
+        return address
 
     def logs(
         self, job: Job | str, *, follow: bool = False, since: datetime | None = None
@@ -209,15 +228,3 @@ def _read(job: str | Path | Mapping[str, Any], region: str | None) -> dict[str, 
 def _read_file(file: Path, region: str | None) -> dict[str, Any]:
     """Return the job file with the file's name in its job id, if it has none."""
     return with_id_from_file(read_document(file.read_bytes(), file.name, region), file.name)
-
-
-def _address(job: Job | str) -> str:
-    """Return the path below the project."""
-    if isinstance(job, Job):
-        return job.address
-    address = re.sub("^projects/[^/]*/", "", job) if "/" in job else f"jobs/{job}"
-    if not _ADDRESS.fullmatch(address):
-        raise PermanentError(
-            f"job: {job!r} is no job id, and no address such as locations/us-central1/customJobs/17"
-        )
-    return address

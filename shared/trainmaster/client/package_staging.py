@@ -1,13 +1,14 @@
 """Builds and uploads packages to Cloud Storage, as `gcloud ai-platform jobs submit training` does.
 
     --package-path DIR ─► sdist, or a wheel ─┐
-    --packages a.whl ────────────────────────┴─► gs://BUCKET/…/SHA256/NAME#GENERATION ─┐
-    --packages gs://… ─────────────────────────────────────────────────────────────────┴─► URIs
+    --packages a.whl ────────────────────────┴─► gs://BUCKET/…/SHA256/NAME#sha256=HASH ─┐
+    --packages gs://… ──────────────────────────────────────────────────────────────────┴─► URIs
 
-The URIs become `packageUris`. SHA256 is that of all files.
+The URIs become `packageUris`. SHA256 is that of all files, and HASH that of this one.
 
-The generation is that of the upload: the job installs this content even if the object is replaced
-before the job is accepted. Source: googlecloudsdk/command_lib/ml_engine/jobs_prep.py.
+The agent verifies HASH: the job installs this content, or fails if the object was replaced.
+
+Source: googlecloudsdk/command_lib/ml_engine/jobs_prep.py.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from trainmaster.core.model.package_uri import with_generation
 from trainmaster.errors import PermanentError
 from trainmaster.packaging.archives import wheel, wheel_name
+from trainmaster.packaging.folder_files import FolderFiles, choose_files
 from trainmaster.ports import Objects
+from trainmaster.wiring.package_upload import upload_package
 
 GS: Final = "gs://"
 
@@ -44,7 +46,8 @@ def build(package_path: Path, out_dir: Path) -> list[Path]:
     if not (root / "setup.py").is_file():
         out_dir.mkdir(parents=True, exist_ok=True)
         file = out_dir / wheel_name(package.name)
-        modules = {str(path.relative_to(root)): path for path in package.rglob("*.py")}
+        files = list_modules(package).files
+        modules = {f"{package.name}/{name}": path for name, path in files.items()}
         file.write_bytes(wheel(package.name, modules, ()))
         return [file]
     with tempfile.TemporaryDirectory() as eggs:
@@ -56,6 +59,15 @@ def build(package_path: Path, out_dir: Path) -> list[Path]:
     if result.returncode != 0:
         raise PermanentError(f"setuptools could not package {package}:\n{result.stderr.strip()}")
     return sorted(out_dir.glob("*.tar.gz"))
+
+
+def list_modules(package_path: Path) -> FolderFiles:
+    """Return the modules of a package whose wheel `build` makes.
+
+    A module that git ignores is packed: tools generate such modules, as setuptools-scm does.
+    """
+    package = package_path.resolve()
+    return choose_files(package, package.rglob("*.py"), wanted=("*",))
 
 
 def folder_for(
@@ -83,7 +95,7 @@ def stage(
 ) -> list[str]:
     """Upload the local packages, and return the URIs of all in the order of their installation.
 
-    The URIs of uploaded packages have a generation. The order is: packages that are in Cloud
+    The URIs of uploaded packages have their hash. The order is: packages that are in Cloud
     Storage, local files, the package at `package_path`.
     """
     remote = [package for package in packages if package.startswith(GS)]
@@ -105,8 +117,7 @@ def stage(
         staged = []
         for name, content in zip(names, contents, strict=True):
             uri = f"{folder}/{digest}/{name}"
-            generation = objects.write(uri, content, content_type="application/gzip")
-            staged.append(with_generation(uri, generation))
+            staged.append(upload_package(uri, content, "application/gzip", objects))
     return [*remote, *staged]
 
 

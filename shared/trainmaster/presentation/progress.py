@@ -288,8 +288,11 @@ def _remaining_s(shares: Sequence[Point], now: datetime) -> float | None:
     age = now - last.at
     if last.value <= first.value or age > GAP:
         return None
-    left = (1 - last.value) * (last.at - first.at) / (last.value - first.value) - age
-    return min(max(left.total_seconds(), 0.0), REMAINING_S_MAX)
+    # In floats: a program may choose two shares whose difference is tiny, and a timedelta raises
+    # OverflowError where a float becomes infinite.
+    measured_s = (last.at - first.at).total_seconds()
+    left_s = (1 - last.value) * measured_s / (last.value - first.value) - age.total_seconds()
+    return min(max(left_s, 0.0), REMAINING_S_MAX)
 
 
 def _repeated(steps: Sequence[Point]) -> tuple[int, int] | None:

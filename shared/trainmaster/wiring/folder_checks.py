@@ -16,7 +16,7 @@ from trainmaster.program_files.command import check_command, entry_of
 from trainmaster.program_files.findings import ProgramFiles, ProgramFinding
 from trainmaster.program_files.requirements import RuntimePackages, check_imports, check_pins
 from trainmaster.program_files.source_files import Sources
-from trainmaster.wiring.folders import job_of_folder, list_files, read_requirements
+from trainmaster.wiring.folders import job_of_folder, list_folder_files, read_requirements
 
 
 def check_folder(
@@ -34,7 +34,7 @@ def check_folder(
         spec = accept(job_of_folder(dict(document), command), default_job_id="folder")
     except InvalidJob:
         return []
-    paths = {path.relative_to(folder).as_posix(): path for path in list_files(folder)}
+    paths = list_folder_files(folder).files
     files = ProgramFiles(frozenset(paths), lambda name: paths[name].read_bytes())
     runtime = _runtime_of(document, spec.plan)
     requirements = read_requirements(folder)

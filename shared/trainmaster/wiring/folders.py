@@ -17,14 +17,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from trainmaster.core.model.package_uri import with_generation
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec import detect_kind
 from trainmaster.jobspec.job_document import field_at, with_field
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, TRAINING_INPUT
 from trainmaster.packaging import folder_program
 from trainmaster.packaging.archives import wheel, wheel_name
+from trainmaster.packaging.folder_files import FolderFiles, choose_files, leads_out
 from trainmaster.ports import Objects
+from trainmaster.wiring.package_upload import upload_package
 
 MODULE: Final = "trainmaster_folder"
 MIB: Final = 1 << 20
@@ -79,10 +80,8 @@ def with_folder(
     content = folder_wheel(folder)
     place = f"gs://{bucket.removeprefix('gs://').rstrip('/')}/packages/folders"
     uri = f"{place}/{hashlib.sha256(content).hexdigest()}/{wheel_name(MODULE)}"
-    generation = objects.generation(uri)
-    if generation is None:
-        generation = objects.write(uri, content, content_type="application/zip")
-    return job_of_folder(document, command, with_generation(uri, generation))
+    package = upload_package(uri, content, "application/zip", objects)
+    return job_of_folder(document, command, package)
 
 
 def job_of_folder(
@@ -109,7 +108,7 @@ def job_of_folder(
 
 def folder_wheel(folder: Path) -> bytes:
     """Return the wheel of a folder. Raises PermanentError for one that is empty or too large."""
-    files = {path.relative_to(folder).as_posix(): path for path in list_files(folder)}
+    files = list_folder_files(folder).files
     sizes = Counter[str]()
     """By entry of the folder."""
     for name, path in files.items():
@@ -148,10 +147,16 @@ def read_requirements(folder: Path) -> list[str]:
     return [line for line in requirements if line]
 
 
-def list_files(folder: Path) -> list[Path]:
-    """Return the files of the folder, except for those that a pattern excludes."""
-    lines = [line.strip().strip("/") for line in _lines_of(folder / IGNORE_FILE)]
-    patterns = [*IGNORED, *(line for line in lines if line and not line.startswith("#"))]
+def list_folder_files(folder: Path) -> FolderFiles:
+    """Return the files of the folder that are packed.
+
+    A line of the ignore file leaves files out. With `!` before it, it keeps files that `SECRETS` or
+    git would leave out.
+    """
+    lines = [line.strip() for line in _lines_of(folder / IGNORE_FILE)]
+    wanted = [line[1:].strip("/") for line in lines if line.startswith("!")]
+    unwanted = [line.strip("/") for line in lines if line and line[0] not in "#!"]
+    patterns = [*IGNORED, *filter(None, unwanted)]
 
     def is_kept(path: Path) -> bool:
         return not any(path.relative_to(folder).match(pattern) for pattern in patterns)
@@ -161,13 +166,12 @@ def list_files(folder: Path) -> list[Path]:
         folders[:] = [
             name for name in folders if is_kept(Path(root, name))
         ]  # the walk skips others
-        paths = [Path(root, name) for name in names]
-        found += [path for path in paths if is_kept(path) and path.is_file()]
-    return sorted(found)
+        found += [path for name in names if is_kept(path := Path(root, name))]
+    return choose_files(folder, found, list(filter(None, wanted)))
 
 
 def _lines_of(file: Path) -> list[str]:
-    """Return the lines of a file; none if it does not exist."""
-    if not file.is_file():
+    """Return the lines of a file; none if it does not exist, or leads out of its folder."""
+    if not file.is_file() or leads_out(file.parent, file):
         return []
     return file.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -196,9 +197,12 @@ def test_packages_have_gclouds_order_and_folders(
     )
     assert uris[0] == "gs://b/first.tar.gz"
     digest = uris[1].split("/")[-2]
-    names = ("extra.whl#1", "trainer-1.0-py3-none-any.whl#2")
-    assert uris[1:] == [f"gs://b/dir/packages/{digest}/{name}" for name in names]
-    assert installation.objects.read(uris[1].removesuffix("#1"), max_bytes=9) == b"wheel"
+    for uri, name in zip(uris[1:], ("extra.whl", "trainer-1.0-py3-none-any.whl"), strict=True):
+        address, _, version = uri.partition("#")
+        assert address == f"gs://b/dir/packages/{digest}/{name}"
+        content = installation.objects.read(address, max_bytes=1 << 20)
+        assert content
+        assert version == f"sha256={hashlib.sha256(content).hexdigest()}"
     assert package_staging.folder_for("digits_1", "gs://s/", "gs://b/dir", "x") == "gs://s/digits_1"
     assert package_staging.folder_for("digits_1", None, None, "x") == "gs://x/packages/digits_1"
     with pytest.raises(PermanentError, match="--staging-bucket"):
@@ -250,8 +254,10 @@ def test_submit_without_job_file_uses_the_flags(installation: Installation, tmp_
     assert program.args == ("--epochs", "5")
     (uri,) = program.package_uris
     assert uri.startswith("gs://the-bucket/packages/digits_1/")
-    uri, _, generation = uri.partition("#")
-    assert installation.objects.read(uri, generation=int(generation), max_bytes=1 << 20)
+    uri, _, version = uri.partition("#")
+    content = installation.objects.read(uri, max_bytes=1 << 20)
+    assert content
+    assert version == f"sha256={hashlib.sha256(content).hexdigest()}"
 
 
 def test_submit_of_a_folder_needs_neither_a_job_file_nor_setup_py(

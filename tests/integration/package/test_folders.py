@@ -4,6 +4,7 @@ wheel.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from trainmaster.core.model.package_uri import without_generation
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec import accept
 from trainmaster.memory.objects import MemoryObjects
@@ -152,6 +154,21 @@ def test_folder_is_uploaded_once_and_runs_beside_other_packages(folder: Path) ->
     assert (plan.program.python_module, plan.program.args) == (MODULE, COMMAND)
     (folder / "train.py").write_text("changed")
     assert with_folder(job, folder, "the-bucket", objects, COMMAND) != first
+
+
+def test_job_names_the_content_of_its_folder_whatever_is_stored_under_its_name(
+    folder: Path,
+) -> None:
+    objects = MemoryObjects()
+
+    def package() -> str:
+        job = with_folder(dict(JOB), folder, "the-bucket", objects, COMMAND)
+        return str(job["trainingInput"]["packageUris"][-1])
+
+    first = package()
+    assert first.endswith(f"#sha256={hashlib.sha256(folder_wheel(folder)).hexdigest()}")
+    objects.write(without_generation(first), b"of a stranger", content_type="application/zip")
+    assert package() == first, "the agent refuses what the stranger stored"
 
 
 def test_command_may_stand_in_the_job_file(folder: Path) -> None:

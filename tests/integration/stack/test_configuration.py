@@ -201,6 +201,8 @@ def test_vms_use_the_stacks_own_python_when_no_runtime_is_built(tmp_path: Path) 
 
 
 def test_truncated_state_file_is_a_stack_error(tmp_path: Path) -> None:
-    (tmp_path / state.STATE_FILE).write_text('{"id": "x', encoding="utf-8")
+    file = tmp_path / state.STATE_FILE
+    file.touch(mode=state.PRIVATE_FILE)
+    file.write_text('{"id": "x', encoding="utf-8")
     with pytest.raises(StackError, match=r"stack\.json: cannot read the stack's state .*: rm -r /"):
         state.read(tmp_path)

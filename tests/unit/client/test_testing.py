@@ -118,3 +118,12 @@ def test_jobs_of_one_installation_are_separate(installation: Installation) -> No
     installation.exit(first, "chief-0", 0)
     assert installation.client.describe(first).state == "SUCCEEDED"
     assert installation.client.describe(second).state == "PREPARING"
+
+
+def test_job_of_another_project_is_refused(installation: Installation) -> None:
+    submit(installation)
+    for use in (installation.client.cancel, installation.client.describe, installation.client.why):
+        with pytest.raises(PermanentError, match="job of the project staging"):
+            use("projects/staging/jobs/digits_1")
+    own = f"projects/{installation.client.project}/jobs/digits_1"
+    assert installation.client.describe(own).state != "CANCELLED"

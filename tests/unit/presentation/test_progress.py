@@ -12,7 +12,13 @@ from tests.support.jobs import a_job
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.last_progress import LastMetric, LastProgress
 from trainmaster.ports.metrics import Label, MetricPoint, MetricQuery, MetricSeries
-from trainmaster.presentation.progress import METRICS_MAX, Progress, progress_of, read_progress
+from trainmaster.presentation.progress import (
+    METRICS_MAX,
+    REMAINING_S_MAX,
+    Progress,
+    progress_of,
+    read_progress,
+)
 
 NOW = datetime(2026, 11, 26, 12, 0, 12, tzinfo=UTC)
 START = NOW - timedelta(seconds=12, minutes=40)
@@ -212,3 +218,13 @@ class NoMetrics:
 
     def read(self, query: MetricQuery) -> Sequence[MetricSeries]:
         raise AssertionError(query)
+
+
+@pytest.mark.parametrize(
+    "shares", [[0.0, 5e-324], [0.0, 1e-12], [0.5, 0.5 + 2e-16], [0.0, 5e-324, 1e-323]]
+)
+def test_time_left_by_a_tiny_slope_is_limited(shares: list[float]) -> None:
+    progress = shown(series("share", shares, first=41 - len(shares)))
+    assert progress
+    assert progress.remaining_s == REMAINING_S_MAX
+    assert "about 366 d left" in progress.words(NOW)

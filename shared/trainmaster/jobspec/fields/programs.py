@@ -14,7 +14,8 @@ _BUCKET: Final = r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]"
 _GCS_OBJECT: Final = re.compile(
     rf"{_BUCKET}/[^\s*?\[\]#\\]+[^\s*?\[\]#\\/]|{_BUCKET}/[^\s*?\[\]#\\/]"
 )
-_GENERATION: Final = re.compile(r"#[1-9][0-9]{0,18}$")
+_VERSION: Final = re.compile(r"#([1-9][0-9]{0,18}|sha256=[0-9a-f]{64})$")
+"""A generation, or the hash of the content, which the agent verifies."""
 _GCS_DIRECTORY: Final = re.compile(rf"{_BUCKET}(/[^\s*?\[\]#\\]*)?")
 _URI_CHARS_MAX: Final = 1_024 + 256
 _ARCHIVES: Final = (".tar.gz", ".tgz", ".whl", ".zip", ".tar.bz2", ".tar.xz", ".tar")
@@ -25,7 +26,7 @@ def check_packages(packages: Sequence[str], path: FieldPath, problems: Problems)
     require(packages, path, problems)
     first_with_name: dict[str, int] = {}
     for index, uri in enumerate(packages):
-        object_uri = _GENERATION.sub("", uri)
+        object_uri = _VERSION.sub("", uri)
         file_name = PurePosixPath(object_uri).name
         item_path = (*path, index)
         if not _is_safe_uri(object_uri, _GCS_OBJECT):

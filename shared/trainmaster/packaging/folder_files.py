@@ -1,0 +1,145 @@
+"""Which files of a user's folder are packed.
+
+The folder may be a repository of strangers, and every program of the installation can read what is
+packed. So a link that leads out of the folder is left out, and so are files that usually contain
+secrets, and those that git ignores.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+SECRETS: Final = (
+    ".env",
+    ".env.*",
+    ".envrc",
+    ".netrc",
+    "_netrc",
+    ".pypirc",
+    ".npmrc",
+    ".git-credentials",
+    ".ssh",
+    ".aws",
+    ".azure",
+    ".gnupg",
+    ".kube",
+    ".docker",
+    ".config",
+    ".state",
+    ".terraform",
+    "id_rsa*",
+    "id_ed25519*",
+    "id_ecdsa*",
+    "*.pem",
+    "*.key",
+    "*.p12",
+    "*.pfx",
+    "*.jks",
+    "*.tfstate",
+    "*.tfstate.*",
+    "*.tfvars",
+    "*service-account*.json",
+    "*service_account*.json",
+    "application_default_credentials.json",
+    "credentials.json",
+    "client_secret*.json",
+    "token.json",
+)
+"""Patterns of names that usually contain secrets, for files and folders at any depth."""
+LEADS_OUT: Final = "leads out of the folder"
+SECRET: Final = "may contain secrets"  # noqa: S105 - a reason
+GIT_IGNORES: Final = "git ignores it"
+SHOWN_MAX: Final = 10
+KIB: Final = 1 << 10
+GIT_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class FolderFiles:
+    """The files of a folder that are packed."""
+
+    files: Mapping[str, Path]
+    """Name in the folder → path."""
+    left_out: Mapping[str, str]
+    """Name in the folder → why the user may be surprised that it is not packed."""
+
+    def describe(self) -> str:
+        """Return `2 files, 1.5 KiB; left out: .env (may contain secrets)`."""
+        size = sum(path.stat().st_size for path in self.files.values())
+        noun = "file" if len(self.files) == 1 else "files"
+        text = f"{len(self.files)} {noun}, {size / KIB:,.1f} KiB"
+        shown = [f"{name} ({why})" for name, why in sorted(self.left_out.items())]
+        if len(shown) > SHOWN_MAX:
+            shown = [*shown[:SHOWN_MAX], f"and {len(shown) - SHOWN_MAX} more"]
+        return f"{text}; left out: {', '.join(shown)}" if shown else text
+
+
+def choose_files(folder: Path, paths: Iterable[Path], wanted: Sequence[str] = ()) -> FolderFiles:
+    """Choose which of these paths in the folder are packed.
+
+    `wanted`: patterns of files that are packed although they may contain secrets, or git ignores
+    them. A link that leads out of the folder is never packed.
+    """
+    files: dict[str, Path] = {}
+    left_out: dict[str, str] = {}
+    for path in sorted(paths):
+        name = path.relative_to(folder).as_posix()
+        if leads_out(folder, path):
+            left_out[name] = LEADS_OUT
+        elif not path.is_file():
+            continue
+        elif _is_secret(folder, path) and not _matches(Path(name), wanted):
+            left_out[name] = SECRET
+        else:
+            files[name] = path
+    for name in _ignored_by_git(folder, files):
+        if not _matches(Path(name), wanted):
+            del files[name]
+            left_out[name] = GIT_IGNORES
+    return FolderFiles(files, left_out)
+
+
+def leads_out(folder: Path, path: Path) -> bool:
+    """Return whether the path is a link to an existing file outside of the folder."""
+    return path.exists() and not path.resolve().is_relative_to(folder.resolve())
+
+
+def _is_secret(folder: Path, path: Path) -> bool:
+    """Return whether the file, or the file in the folder that it links to, may be secret."""
+    target = path.resolve().relative_to(folder.resolve())
+    return _matches(path.relative_to(folder), SECRETS) or _matches(target, SECRETS)
+
+
+def _matches(name: Path, patterns: Sequence[str]) -> bool:
+    """Return whether a pattern matches the file or one of its folders."""
+    parts = [name, *name.parents[:-1]]
+    return any(part.match(pattern) for part in parts for pattern in patterns)
+
+
+def _ignored_by_git(folder: Path, names: Iterable[str]) -> list[str]:
+    """Return the names that git ignores and does not track; none without git or a repository.
+
+    If git ignores the folder as a whole, the user has chosen it nevertheless: none.
+    """
+    known = {os.fsencode(name): name for name in names}
+    # The repository's own configuration may name a program as its file system monitor.
+    command = ["git", "-c", "core.fsmonitor=false", "check-ignore", "-z", "--stdin"]
+    try:
+        result = subprocess.run(
+            command,
+            cwd=folder,
+            input=b"\0".join([b".", *known, b""]),
+            capture_output=True,
+            check=False,
+            timeout=GIT_S,
+            env={name: value for name, value in os.environ.items() if name != "GIT_DIR"},
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    ignored = result.stdout.split(b"\0")
+    return [] if b"." in ignored else [known[name] for name in ignored if name in known]
