@@ -51,7 +51,7 @@ for name, (prefix, label) in PLOTS.items():
         axis.invert_yaxis()
     figure.suptitle(f"{prefix}, {label}" if label else prefix)
     save(name)
-for name, (words, x, y) in SIZED.items():
+for name, (words, x_label, y_label) in SIZED.items():
     lines: dict[str, list[tuple[int, float]]] = {}
     for row in rows:
         if match := re.fullmatch(rf"(\w+): {words} N=(\d+)", row["name"]):
@@ -60,7 +60,7 @@ for name, (words, x, y) in SIZED.items():
         continue
     for phase, line in lines.items():
         plt.loglog(*zip(*sorted(line), strict=True), marker="o", label=phase)
-    plt.xlabel(x)
-    plt.ylabel(y)
+    plt.xlabel(x_label)
+    plt.ylabel(y_label)
     plt.legend()
     save(name)

@@ -163,10 +163,9 @@ def list_folder_files(folder: Path) -> FolderFiles:
 
     found: list[Path] = []
     for root, folders, names in os.walk(folder):
-        folders[:] = [
-            name for name in folders if is_kept(Path(root, name))
-        ]  # the walk skips others
-        found += [path for name in names if is_kept(path := Path(root, name))]
+        # The walk does not enter the folders that are removed from the list.
+        folders[:] = [name for name in folders if is_kept(Path(root, name))]
+        found += filter(is_kept, (Path(root, name) for name in names))
     return choose_files(folder, found, list(filter(None, wanted)))
 
 
