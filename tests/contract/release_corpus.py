@@ -18,6 +18,7 @@ import types
 from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -40,7 +41,7 @@ releases.
 AT: Final = datetime(2026, 11, 21, 3, 0, 0, 123456, UTC)
 KINDS: Final[dict[str, Any]] = {
     "job": (Job, documents.job_document),
-    "replica": (Replica, documents.replica_document),
+    "replica": (Replica, partial(documents.replica_document, job_id="digits_1")),
     "ledger": (LedgerEntry, documents.entry_document),
     "orphan": (Orphan, documents.orphan_document),
     "rejection": (Rejection, documents.rejection_document),

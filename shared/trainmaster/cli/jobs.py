@@ -114,8 +114,11 @@ def list_jobs(
         columns.append(ATTENTION)
         for job, row in zip(jobs, rows, strict=True):
             row.append(failing[job.job_id].words if job.job_id in failing else "")
-    project = settings().project
-    views = [with_failing(job_view(job, project=project), failing.get(job.job_id)) for job in jobs]
+    # Only the JSON form needs them, and with them the name of the project.
+    views = (
+        with_failing(job_view(job, project=settings().project), failing.get(job.job_id))
+        for job in jobs
+    )
     print_result(form, views, columns, rows)
     if has_more:
         complain(

@@ -10,7 +10,14 @@ import pytest
 from tests.e2e.conftest import Lab
 from trainmaster_emulators.process.state import ROOT
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.heavy]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.slow,
+    pytest.mark.heavy(
+        fact="a job that keeps failing says so in each command while it runs",
+        quick="`integration/cli/test_failing_job.py`, `unit/console/test_failing_job.py`",
+    ),
+]
 
 JOB = "failing_1"
 TRAIN = """
