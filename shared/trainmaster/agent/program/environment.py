@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from trainmaster.agent.model.vm_config import AgentIdentity, VmConfig
 from trainmaster.agent.program.conventions import launch_variables, run_variables
@@ -42,7 +41,9 @@ def platform_variables(
     platform = {name: str(value) for name, value in config.environment.items()}
     for name, spec in (("TF_CONFIG", config.tf_config), ("CLUSTER_SPEC", config.cluster_spec)):
         if spec is not None:
-            platform[name] = json.dumps(with_task_index(spec, identity.index))
+            platform[name] = json.dumps(
+                {**spec, "task": {**spec.get("task", {}), "index": identity.index}}
+            )
     environment = {name: _with_slice_addresses(text, slices) for name, text in platform.items()}
     if identity.project_number and "CLOUD_ML_PROJECT_ID" in environment:
         # AI Platform Training set it to the project's number, not to its id.
@@ -51,10 +52,8 @@ def platform_variables(
     if config.slice_base is not None:
         environment["MEGASCALE_SLICE_ID"] = str(config.slice_base + identity.index)
     if config.rank_base is not None:
-        rank = first_rank(config.rank_base, identity.index, config.hosts)
-        if host is not None:
-            rank += host.number
-        environment["RANK"] = environment["NODE_RANK"] = str(rank)
+        rank = str(config.rank_base + identity.index * config.hosts + (host.number if host else 0))
+        environment["RANK"] = environment["NODE_RANK"] = rank
         if gpus <= 1:
             # With several GPUs, the program starts one process for each. Launchers (torchrun,
             # Lightning, Accelerate) set these variables then, and some of them start nothing where
@@ -67,19 +66,6 @@ def platform_variables(
             # Rank 0 is the first host of this slice. The name of a TPU node does not resolve to it.
             environment["MASTER_ADDR"] = host.addresses[0]
     return environment
-
-
-def with_task_index(spec: Mapping[str, Any], index: int) -> dict[str, Any]:
-    """Return TF_CONFIG or CLUSTER_SPEC of one replica: that of its role, with the task index."""
-    return {**spec, "task": {**spec.get("task", {}), "index": index}}
-
-
-def first_rank(rank_base: int, index: int, hosts: int) -> int:
-    """Return the rank of a replica's first host. Each host of each replica has a rank.
-
-    `rank_base`: the rank of the role's first host. `hosts`: hosts of a replica of this role.
-    """
-    return rank_base + index * hosts
 
 
 def _with_slice_addresses(text: str, slices: Sequence[str]) -> str:

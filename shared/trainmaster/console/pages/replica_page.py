@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from trainmaster.agent.program.environment import first_rank, with_task_index
 from trainmaster.console.pages.job_page import find_job, parse_replica
 from trainmaster.console.pages.service import Console, NotFoundError
 from trainmaster.core.cluster.environment import environment
@@ -37,21 +36,22 @@ def read_replica_page(console: Console, job_id: str, replica: str) -> ReplicaPag
     if job.tuning is not None:
         raise NotFoundError(f"{job_id} is a tuning job: its trials have replicas")
     replica_id = parse_replica(replica, job)
-    plan = job.plan
-    task_type = replica_id.task_type
+    plan, task_type = job.plan, replica_id.task_type
     names = {other: vm_name(job_id, other) for other in plan.replica_ids}
     cluster = Cluster(
         job,
         console.project,
         {other: console.address_book.address(name, job.zone) for other, name in names.items()},
     )
-    tf_config = with_task_index(cluster.tf_config(task_type), replica_id.index)
+    tf_config = cluster.tf_config(task_type)
+    task = tf_config["task"]
+    if isinstance(task, dict):
+        tf_config = {**tf_config, "task": {**task, "index": replica_id.index}}
     role_names = tuple(name for other, name in names.items() if other.task_type is task_type)
+    rank = cluster.rank_base(task_type)
     variables = environment(cluster, task_type, job.zone, role_names)
-    rank_base = cluster.rank_base(task_type)
-    if rank_base is not None:
-        rank = first_rank(rank_base, replica_id.index, plan.group(task_type).hosts)
-        variables["RANK"] = str(rank)
+    if rank is not None:
+        variables["RANK"] = str(rank + replica_id.index * plan.group(task_type).hosts)
     for variable in plan.program_of(task_type).environment:
         variables[variable.name] = (
             f"(secret {variable.secret})" if variable.secret else variable.value
