@@ -7,7 +7,8 @@ loaders that ran `exec`. `/proc/PID/status` says which signals a process catches
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from trainmaster.agent.program.launchers import is_launcher_word
@@ -29,8 +30,9 @@ SHELLS = frozenset(
     }
 )
 """Executables that wait for the command they run: shells, and the init programs of containers."""
-LAUNCHER_WORDS = 4
-"""How far in a command line the launcher's name stands: `python3 -u -m torch.distributed.run`."""
+PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
+VALUE_OPTIONS = ("-W", "-X", "--check-hash-based-pycs")
+"""Options of Python whose value is the next word of the command line."""
 
 
 def find_catchers(roots: Collection[int], number: int) -> list[int]:
@@ -94,4 +96,28 @@ def _is_launcher(pid: int) -> bool:
     except OSError:
         return False
     words = command_line.decode(errors="replace").split("\0")
-    return any(is_launcher_word(word) for word in words[:LAUNCHER_WORDS])
+    return any(is_launcher_word(word) for word in words_of_program(words))
+
+
+def words_of_program(words: Sequence[str]) -> list[str]:
+    """Return the words of a command line that name what runs: the executable, and of Python also
+    the script, or the module behind -m.
+
+    Arguments of a program may have any name, such as `--strategy deepspeed` of a trainer.
+    """
+    named = list(words[:1])
+    if not words or not PYTHON.fullmatch(words[0]):
+        return named
+    rest = iter(words[1:])
+    for word in rest:
+        if word in VALUE_OPTIONS:
+            next(rest, None)
+        elif not word.startswith("-"):
+            return [*named, word]
+        elif word.startswith("--"):
+            continue
+        elif word.endswith("m"):  # also of several options in one word: -um
+            return [*named, next(rest, "")]
+        elif "c" in word:
+            return named
+    return named

@@ -20,7 +20,11 @@ from trainmaster.agent.program import process_table
 from trainmaster.agent.program.process_table import find_first_process
 from trainmaster.agent.program.program import Program
 from trainmaster.agent.program.save_request import SaveRequest
-from trainmaster.agent.program.signal_receivers import find_catchers, find_receivers
+from trainmaster.agent.program.signal_receivers import (
+    find_catchers,
+    find_receivers,
+    words_of_program,
+)
 from trainmaster.agent.reporting.serial_console import Console
 from trainmaster.agent.workspace import Workspace
 
@@ -150,6 +154,36 @@ def test_module_of_a_launcher_is_a_launcher(
 ) -> None:
     write_module(tmp_path, module, starting(CATCHER, first=CATCH)[2])
     assert caught(start([PYTHON, "-u", "-m", module], 2, tmp_path)) == [CATCHER]
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("python3 train.py --strategy deepspeed", ["python3", "train.py"]),
+        ("/usr/bin/python3.11 -u train.py torchrun", ["/usr/bin/python3.11", "train.py"]),
+        ("python -m trainer.task --launcher ray", ["python", "trainer.task"]),
+        ("python -um torch.distributed.run x.py", ["python", "torch.distributed.run"]),
+        ("python -X dev -W error -m accelerate.commands.launch", None),
+        ("python -c pass torchrun", ["python"]),
+        ("mpirun -n 2 python train.py", ["mpirun"]),
+        ("./train --backend mpirun", ["./train"]),
+    ],
+)
+def test_only_what_a_command_runs_may_be_a_launcher(
+    command: str, expected: list[str] | None
+) -> None:
+    assert words_of_program(command.split()) == (
+        expected or ["python", command.rsplit(maxsplit=1)[-1]]
+    )
+
+
+def test_trainer_with_a_launchers_name_among_its_arguments_gets_the_signal(
+    request_: SaveRequest, start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(CATCHER[2])
+    program = start([PYTHON, str(script), "--strategy", "deepspeed"], 1)
+    assert caught(program) == [[PYTHON, str(script), "--strategy", "deepspeed"]]
 
 
 def test_horovods_worker_gets_the_signal_although_a_module_beside_the_launcher_runs_it(
