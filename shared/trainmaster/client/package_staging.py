@@ -13,11 +13,14 @@ Source: googlecloudsdk/command_lib/ml_engine/jobs_prep.py.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -50,7 +53,7 @@ def build(package_path: Path, out_dir: Path) -> list[Path]:
         modules = {f"{package.name}/{name}": path for name, path in files.items()}
         file.write_bytes(wheel(package.name, modules, ()))
         return [file]
-    with tempfile.TemporaryDirectory() as eggs:
+    with tempfile.TemporaryDirectory() as eggs, _locked(root):
         python = [sys.executable, "setup.py", "--quiet"]
         egg_info = ["egg_info", "--egg-base", eggs]
         sdist = ["sdist", "--formats=gztar", "--dist-dir", str(out_dir)]
@@ -59,6 +62,17 @@ def build(package_path: Path, out_dir: Path) -> list[Path]:
     if result.returncode != 0:
         raise PermanentError(f"setuptools could not package {package}:\n{result.stderr.strip()}")
     return sorted(out_dir.glob("*.tar.gz"))
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Let builds in one folder wait for each other: sdist collects its files there for a moment."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def list_modules(package_path: Path) -> FolderFiles:

@@ -5,6 +5,7 @@ train a model.
 from __future__ import annotations
 
 import ast
+import fcntl
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import socket
 import subprocess
 import tarfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -283,3 +285,15 @@ def test_peers_of_the_xgboost_example_are_those_of_the_built_in_algorithm() -> N
     algorithm = ROOT / "shared" / "trainmaster" / "algorithms" / "xgboost_training" / "peers.py"
     example = EXAMPLES / "xgboost_digits" / "trainer" / "peers.py"
     assert example.read_text() == algorithm.read_text()
+
+
+def test_builds_of_one_folder_wait_for_each_other(tmp_path: Path) -> None:
+    """setuptools collects the files of an archive in the folder, under one name for all builds."""
+    folder = EXAMPLES / "digits"
+    descriptor = os.open(folder, os.O_RDONLY)
+    with ThreadPoolExecutor() as pool:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        built = pool.submit(package_staging.build, folder / "trainer", tmp_path)
+        assert not wait([built], timeout=4).done
+        os.close(descriptor)
+        assert len(built.result()) == 1
