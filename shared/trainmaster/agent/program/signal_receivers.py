@@ -114,7 +114,7 @@ def words_of_program(words: Sequence[str]) -> list[str]:
             next(rest, None)
         elif not word.startswith("-"):
             return [*named, word]
-        elif word.startswith("--"):
+        elif word.startswith(("--", "-W", "-X")):  # with its value in the same word
             continue
         elif word.endswith("m"):  # also of several options in one word: -um
             return [*named, next(rest, "")]

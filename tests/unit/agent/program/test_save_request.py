@@ -164,6 +164,8 @@ def test_module_of_a_launcher_is_a_launcher(
         ("python -m trainer.task --launcher ray", ["python", "trainer.task"]),
         ("python -um torch.distributed.run x.py", ["python", "torch.distributed.run"]),
         ("python -X dev -W error -m accelerate.commands.launch", None),
+        ("python -Xtracemalloc=5 -m deepspeed.launcher.runner", None),
+        ("python -Wignore::m train.py torchrun", ["python", "train.py"]),
         ("python -c pass torchrun", ["python"]),
         ("mpirun -n 2 python train.py", ["mpirun"]),
         ("./train --backend mpirun", ["./train"]),
