@@ -368,7 +368,7 @@ def _fail(case: Case, rule: Rule, reason: Reason, consequence: str) -> Decision:
         consequence = f"{consequence} The job continues without {case.who}."
         text = exit_texts.with_consequence(case, consequence)
         return Decision(rule, reason, text, RecordCompletion(key, case.event.at))
-    action = FailJob(messages.replica_failed(case.event), key)
+    action = FailJob(messages.replica_failed(case.event, case.job.plan), key)
     return Decision(rule, reason, exit_texts.with_consequence(case, consequence), action)
 
 
