@@ -104,7 +104,7 @@ def list_jobs(
     jobs = store.recent_jobs(limit + 1, position, only)
     has_more = len(jobs) > limit
     jobs = jobs[:limit]
-    failing = failing_jobs(store, jobs, datetime.now(UTC))
+    failing = failing_jobs(store, jobs, datetime.now(UTC), complain)
     columns = ["job_id", "name", "status", "created", "user"]
     rows = [
         [job.job_id, display_name(job), _status(job), timestamp(job.created_at), owner(job).words]
