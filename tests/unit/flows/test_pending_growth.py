@@ -33,27 +33,29 @@ def pass_hours(world: World, hours: int = HOURS) -> list[int]:
     [{"elastic": {"minReplicas": 2}}, {"gang": False, "independentReplicas": True}, {}],
     ids=["elastic", "optional", "gang that moves"],
 )
-def test_pending_growth_in_a_stockout_of_twelve_hours_is_none(options: dict[str, Any]) -> None:
+def test_pending_growth_in_a_stockout_of_twelve_hours_is_one_entry_at_most(
+    options: dict[str, Any],
+) -> None:
     world = World()
     world.submit({**a_spec(), "trainmaster": {"zones": [A], **options}})
     world.deliver()
     world.report_all_ready()
     world.deliver()
     lose(world, WORKER_1)
-    assert max(pass_hours(world)) == 0
+    assert max(pass_hours(world)) <= 1
     world.check()
 
 
-def test_pending_growth_in_a_search_before_running_is_none() -> None:
+def test_pending_growth_in_a_search_before_running_is_one_entry_at_most() -> None:
     world = World()
     world.fleet.stockout_zones = {A, B}
     world.submit({**a_spec(), "trainmaster": {"zones": [A, B]}})
     world.deliver()
-    assert max(pass_hours(world)) == 0
+    assert max(pass_hours(world)) <= 1
     assert len(world.ledger) > HOURS
 
 
-def test_pending_growth_in_the_queue_of_cloud_tpu_is_none() -> None:
+def test_pending_growth_in_the_queue_of_cloud_tpu_is_one_entry_at_most() -> None:
     world = World()
     image = {"imageUri": "us-docker.pkg.dev/my-project/training/trainer:1"}
     machine = {"machineType": "ct5lp-hightpu-8t"}
@@ -67,7 +69,7 @@ def test_pending_growth_in_the_queue_of_cloud_tpu_is_none() -> None:
         }
     )
     world.deliver()
-    assert max(pass_hours(world)) == 0
+    assert max(pass_hours(world)) <= 1
     world.fleet.admit(vm_name(world.job_id, CHIEF))
     world.report_all_ready()
     world.deliver()

@@ -15,7 +15,9 @@ from trainmaster.messaging import topics
 from trainmaster.messaging.internal_requests import ProvisionRequest, encode_provision
 
 
-def start_if_all_ready(job: Job | None, deps: Deps, *, may_go_without: bool = False) -> None:
+def start_if_all_ready(
+    job: Job | None, deps: Deps, entry_key: str | None = None, *, may_go_without: bool = False
+) -> None:
     """Record that the job runs, if all required replicas of a preparing job have been ready.
 
     If all members are ready for a held round, request the provisioning that begins it. Safe to
@@ -26,7 +28,9 @@ def start_if_all_ready(job: Job | None, deps: Deps, *, may_go_without: bool = Fa
     the same time, at least the later commit counts both. A job that has been rerun meanwhile
     ignores the start of its earlier attempt. While a round is held, `provision` starts the job.
 
-    `may_go_without`: of an elastic job, only the members that have a VM must be ready.
+    `entry_key` names a ledger entry that is pending until the held round begins. A request that
+    names it, and comes second, costs one read. `may_go_without`: of an elastic job, only the
+    members that have a VM must be ready.
 
     Call it for repeated events too, because the first handling may have ended between its two
     commits.
@@ -40,7 +44,9 @@ def start_if_all_ready(job: Job | None, deps: Deps, *, may_go_without: bool = Fa
         if may_go_without and job.plan.elastic and job.started_at:
             needed = deps.store.count_replicas(job.job_id, job.attempt, (ReplicaState.RUNNING,))
         if ready >= needed:
-            deps.bus.publish(topics.PROVISION, encode_provision(ProvisionRequest(job.job_id)), {})
+            deps.bus.publish(
+                topics.PROVISION, encode_provision(ProvisionRequest(job.job_id, entry_key)), {}
+            )
     elif job.state is JobState.PREPARING and _are_required_ready(job, deps):
         record(AllReady(job.job_id, job.attempt, deps.clock(), floor=job.placement.floor), deps)
 

@@ -394,22 +394,29 @@ class _Delivery:
     def _finish(self, loaded: Loaded, keys: Sequence[str], *, is_done: bool) -> None:
         """Confirm the effects of these ledger entries if nothing is left to do, and release the
         lease.
+
+        While a held round waits for reports, the first entry stays pending: it names the request
+        that begins the round, so a second such request costs one read.
         """
         store = self.deps.store
         job = loaded.state.job
-        if is_done and keys:
+        waiting = [member for member in members(loaded.state) if not is_ready(job, member)]
+        is_awaited = job.round.is_held and bool(waiting)
+        confirmed = keys[1:] if is_awaited else keys
+        if is_done and confirmed:
             expire_history(job, store)
-            store.mark_done(job.job_id, keys, self.deps.clock())
+            store.mark_done(job.job_id, confirmed, self.deps.clock())
         store.release_lease(self.lease)
         late = sorted(set(store.pending_keys(job.job_id)) - set(keys))
         if late:
             # Their own requests may have met the lease.
             self._publish(ProvisionRequest(job.job_id, late[0]))
-        waiting = [member for member in members(loaded.state) if not is_ready(job, member)]
         if waiting:
             # The request of the last member to report may have met the lease, too.
             is_some_vm_silent = not all(member.awaits_vm for member in waiting)
-            start_if_all_ready(job, self.deps, may_go_without=is_some_vm_silent)
+            start_if_all_ready(
+                job, self.deps, next(iter(keys), None), may_go_without=is_some_vm_silent
+            )
         if is_done and job.state.is_terminal:
             admission.request_pass(self.deps)
 
