@@ -9,6 +9,7 @@ schemas with Google's Pub/Sub.
 from __future__ import annotations
 
 import json
+import threading
 import types
 from collections.abc import Iterator
 from datetime import datetime
@@ -266,7 +267,9 @@ def current_messages() -> Iterator[tuple[str, dict[str, Any]]]:
         replica_id = SimpleNamespace(
             index=0, config=config, host=host, vm=VmRef("tm-x", "us-central1-a", "4711")
         )
-        stub: Any = SimpleNamespace(post=lambda accepted: None, clock=Clock())
+        stub: Any = SimpleNamespace(
+            post=lambda accepted: None, clock=Clock(), new_condition=threading.Condition
+        )
         report = EventReporter(replica_id, stub, stub, stub)  # type: ignore[arg-type]  # the attributes that it reads
         error = {"type": "ValueError", "message": "bad shape", "frame": ""}
         fact = {

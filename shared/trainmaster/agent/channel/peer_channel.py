@@ -142,7 +142,7 @@ class PeerChannel:
             for number in silent:
                 with contextlib.suppress(OSError):  # its name is not known yet, or no port is open
                     if number not in resolved:
-                        resolved[number] = resolve(self._members[number])
+                        resolved[number] = self.resolve(self._members[number])
                     self._send(replace(asked, seconds=seconds()), resolved[number])
             self._clock.sleep(RESEND_S)
             with self._lock:
@@ -212,7 +212,7 @@ class PeerChannel:
         for wait in backoffs(BIND_RETRY_MAX_S):
             channel = socket.socket(type=socket.SOCK_DGRAM)
             try:
-                channel.bind(resolve(self._members[self.number]))
+                channel.bind(self.resolve(self._members[self.number]))
             except OSError as error:
                 channel.close()
                 if not has_failed:
@@ -223,11 +223,11 @@ class PeerChannel:
             self._socket = channel
             return
 
+    @staticmethod
+    def resolve(address: str) -> Address:
+        """Return the IPv4 address and the port of `HOST:PORT`.
 
-def resolve(address: str) -> Address:
-    """Return the IPv4 address and the port of `HOST:PORT`.
-
-    Raises OSError if the name is not known.
-    """
-    host, _, port = address.rpartition(":")
-    return socket.gethostbyname(host), int(port)
+        Raises OSError if the name is not known.
+        """
+        host, _, port = address.rpartition(":")
+        return socket.gethostbyname(host), int(port)

@@ -57,6 +57,10 @@ class Inbox:
 
         threading.Thread(target=run_guarded, daemon=True).start()
 
+    def new_condition(self) -> threading.Condition:
+        """Return a condition by which threads of this agent wait for each other."""
+        return threading.Condition()
+
     def watch(
         self, path: str, handler: Callable[[str], None], *, is_optional: bool = False
     ) -> None:

@@ -36,8 +36,10 @@ class EventReporter:
         self._index = identity.index
         self._inbox = inbox
         self._clock = inbox.clock
-        self._incarnation_events = Outbox(publisher, console)  # vm-ready and replica-exit
-        self._maintenance_events = Outbox(publisher, console)  # must not wait for the others
+        # vm-ready and replica-exit
+        self._incarnation_events = Outbox(publisher, console, inbox.new_condition())
+        # must not wait for the others
+        self._maintenance_events = Outbox(publisher, console, inbox.new_condition())
         self._started_at = self.now_text()
         self.finding = ""  # what the preflight has found
 
