@@ -44,6 +44,7 @@ Guarantees:
 from __future__ import annotations
 
 import dataclasses
+import functools
 import signal
 import sys
 import time
@@ -161,8 +162,6 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         monitor.finish_interval if monitor else None,
         store=storage.store_text,
     )
-    if monitor is not None:
-        inbox.start_thread(monitor.run)
     channel = None
     if config.channel is not None:
         channel = PeerChannel(
@@ -171,7 +170,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         inbox.start_thread(channel.run)
     write_point = point_writer(identity, monitoring) if monitor is not None else None
     inbox.post(Heartbeat(metadata, inbox, console, lambda: launcher.is_stuck, write_point).beat)
-    Agent(
+    agent = Agent(
         identity=identity,
         inbox=inbox,
         reporter=reporter,
@@ -181,7 +180,10 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         console=console,
         channel=channel,
         surroundings=find_surroundings(environ, console),
-    ).run()
+    )
+    if monitor is not None:
+        inbox.start_thread(functools.partial(monitor.run, agent.stall_watch.quiet))
+    agent.run()
     return 0
 
 

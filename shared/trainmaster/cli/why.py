@@ -36,6 +36,7 @@ from trainmaster.ports import Store
 from trainmaster.presentation.explanation import explanation
 from trainmaster.presentation.failing import Failing, failing_of, with_failures
 from trainmaster.presentation.progress import read_progress
+from trainmaster.presentation.quiet import read_quiet
 from trainmaster.presentation.reasons import reason_lines
 from trainmaster.presentation.remedies import ending_of
 from trainmaster.settings import settings
@@ -110,7 +111,12 @@ def _print_as_json(
     progress = None
     if state.job.started_at is not None:
         progress = read_metrics(read_progress, state.job, "how far the job is")
-    print_json({**view, **({"progress": progress.view()} if progress else {})})
+    if progress:
+        view["progress"] = progress.view()
+    quiet = read_metrics(read_quiet, state.job, "whether the program prints")
+    if quiet:
+        view["quiet"] = quiet.view()
+    print_json(view)
 
 
 def _wait_of(store: Store, job: Job) -> Wait | None:
@@ -135,6 +141,9 @@ def _print_situation(state: State, replicas: Sequence[Replica]) -> Failing | Non
         progress = read_metrics(read_progress, state.job, "how far the job is")
     if progress:
         say(f"Progress: {progress.words(now)}.")
+    quiet = read_metrics(read_quiet, state.job, "whether the program prints")
+    if quiet:
+        warn(f"The program {quiet.words(now)}.")
     return failing
 
 
