@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from trainmaster.cli.command_table import JOB_COMMANDS
+from trainmaster.cli.command_table import HABITS, JOB_COMMANDS
 from trainmaster.cli.installation import open_store, user_name
 from trainmaster.cli.job_output import (
     entry_json,
@@ -54,7 +54,8 @@ if TYPE_CHECKING:
 
 
 ByState = Annotated[
-    list[JobState] | None, typer.Option(help="Only jobs in this state; may be repeated.")
+    list[JobState] | None,
+    typer.Option(case_sensitive=False, help="Only jobs in this state; may be repeated."),
 ]
 ByUser = Annotated[
     str | None,
@@ -71,13 +72,19 @@ ByLabel = Annotated[
     typer.Option(help="Only jobs with this label; may be repeated.", metavar="KEY=VALUE"),
 ]
 
+CANCELLED_MAX: Final = 1000
+"""Jobs that `cancel --all` cancels at once, the newest ones."""
+
 
 class JobCommands(LazyGroup):
     lazy = JOB_COMMANDS
+    habits = HABITS
 
 
 app = typer.Typer(
-    cls=JobCommands, help="List, describe, wait for, cancel and explain jobs.", no_args_is_help=True
+    cls=JobCommands,
+    help="List, describe, wait for, cancel and explain jobs: the same commands as above.",
+    no_args_is_help=True,
 )
 
 
@@ -281,17 +288,66 @@ def wait_command(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
 
 
 @app.command()
-def cancel(job_id: JobId) -> None:
-    """Cancel a job and delete its VMs. A job that has ended stays as it is, which is not an
+def cancel(
+    job_ids: Annotated[
+        list[str] | None,
+        typer.Argument(help="Ids of the jobs.", metavar="JOB...", autocompletion=complete_job_id),
+    ] = None,
+    everything: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="All jobs that have not ended; with --mine, --user or --label only these.",
+        ),
+    ] = False,
+    user: ByUser = None,
+    mine: Mine = False,
+    label: ByLabel = None,
+    form: OutputFormat = Format.TABLE,
+) -> None:
+    """Cancel jobs and delete their VMs. A job that has ended stays as it is, which is not an
     error.
     """
+    if bool(job_ids) == everything or (job_ids and (user or mine or label)):
+        raise PermanentError("name the jobs to cancel, or give --all")
     store = open_store()
-    find_job(store, job_id)  # a job that does not exist is an error
+    if everything:
+        only = job_filter([state for state in JobState if not state.is_terminal], user, mine, label)
+        job_ids = [job.job_id for job in store.recent_jobs(CANCELLED_MAX, None, only)]
+    for job_id in job_ids or ():
+        find_job(store, job_id)  # a job that does not exist is an error, before any is cancelled
     from trainmaster.flows.user_requests import cancel_job
     from trainmaster.wiring.core_services import deps
 
-    cancel_job(job_id, user_name(), deps())
-    say(f"{job_id}: {find_job(store, job_id).job.state}")
+    states = {}
+    for job_id in dict.fromkeys(job_ids or ()):
+        cancel_job(job_id, user_name(), deps())
+        states[job_id] = find_job(store, job_id).job.state
+        if form is Format.TABLE:
+            say(f"{job_id}: {states[job_id]}")
+    if form is Format.JSON:
+        print_json([{"jobId": job_id, "state": state} for job_id, state in states.items()])
+    elif not states:
+        say("No job was running or waiting.")
+
+
+@app.command()
+def status(
+    job_id: Annotated[
+        str | None,
+        typer.Argument(
+            help="Id of a job; none: the newest jobs.",
+            metavar="[JOB]",
+            autocompletion=complete_job_id,
+        ),
+    ] = None,
+    form: OutputFormat = Format.TABLE,
+) -> None:
+    """Show the newest jobs, or one job as `describe` does."""
+    if job_id is None:
+        list_jobs(form=form)
+    else:
+        describe(job_id, form=form)
 
 
 @app.command()

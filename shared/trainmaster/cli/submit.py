@@ -340,8 +340,7 @@ def _print_hints(job_id: str) -> None:
     """Print the same hints as `gcloud ai-platform jobs submit training`."""
     complain("Your job is still active. You may view the status of your job with the command")
     complain(
-        f"\n  $ trainmaster jobs describe {job_id}\n\nor continue streaming the logs with the"
-        " command"
+        f"\n  $ trainmaster describe {job_id}\n\nor continue streaming the logs with the command"
     )
     complain(f"\n  $ trainmaster logs {job_id} --follow\n")
     link = console_link(settings().console_address, job_id)

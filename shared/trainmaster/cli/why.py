@@ -132,7 +132,7 @@ def _print_situation(state: State, replicas: Sequence[Replica]) -> Failing | Non
     notes = f", but: {'; '.join(state.job.notes)}" if state.job.notes else ""
     state_words = f"Now: {state.job.state}{notes}."
     if state.job.error_message:
-        state_words += f" `trainmaster jobs describe {state.job.job_id}` shows its error message."
+        state_words += f" `trainmaster describe {state.job.job_id}` shows its error message."
     say(state_words)
     if failing:
         warn(f"{failing.words[0].upper()}{failing.words[1:]}.")
