@@ -38,6 +38,8 @@ _LAUNCHER: Final = re.compile(
     re.IGNORECASE,
 )
 """A launcher reports that a command failed, in the same words whatever the cause."""
+_LATE_LINES: Final = 3
+"""Lines at the end of the output among which the last one on standard error is why it ended."""
 _LAST_LINES: Final = 20
 """Lines at the end of the output that may name a cause that passes."""
 
@@ -90,7 +92,8 @@ def _last_words(event: ReplicaExited, place: Place) -> str | None:
     lines = [line.strip() for line in event.tail.splitlines() if line.strip()]
     if place.has_peers or not lines or event.exit_status is None:
         return None
-    last = lines[-1]
+    # The two streams are read one after the other, so that the last line may be one of stdout.
+    last = event.stderr_line if event.stderr_line in lines[-_LATE_LINES:] else lines[-1]
     if not _SAYS_FAILED.search(last) or _LAUNCHER.search(last):
         return None
     if any(is_passing(meaning_of("", line, place=place)) for line in lines[-_LAST_LINES:]):
