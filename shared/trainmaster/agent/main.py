@@ -161,6 +161,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         progress if monitor else None,
         monitor.finish_interval if monitor else None,
         store=storage.store_text,
+        is_empty=storage.is_empty if identity.is_primary else None,
     )
     channel = None
     if config.channel is not None:
