@@ -28,7 +28,6 @@ from trainmaster.core.reporting.explain import (
 )
 from trainmaster.core.reporting.submission_origin import describe_origin
 from trainmaster.core.rules.admission_queue import Wait, wait_of_job
-from trainmaster.core.rules.messages import summary
 from trainmaster.core.transitions.change import Effect
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec import InvalidJob, parse_document, read_exit_policy
@@ -38,7 +37,7 @@ from trainmaster.presentation.failing import Failing, failing_of, with_failures
 from trainmaster.presentation.progress import read_progress
 from trainmaster.presentation.quiet import read_quiet
 from trainmaster.presentation.reasons import reason_lines
-from trainmaster.presentation.remedies import ending_of
+from trainmaster.presentation.remedies import ending_of, headline
 from trainmaster.settings import settings
 
 
@@ -74,10 +73,11 @@ def why(
     if form is Format.JSON:
         _print_as_json(store, state, ledger, replica_id, everything=everything)
         return
+    ending = ending_of(state.job, ledger)
     if replica_id is None:
         say(f"{state.job.job_id} was submitted {describe_origin(state.job)}.")
         if state.job.error_message:
-            say(f"{state.job.state}: {summary(state.job.error_message)}")
+            say(f"{state.job.state}: {headline(state.job, ending)}")
     for entry, omitted in shown_entries(ledger, replica_id, everything=everything):
         if omitted:
             say(f"            {omitted} similar capacity errors are omitted (--all shows them)")
@@ -86,7 +86,6 @@ def why(
     replicas = [entry for entry in state.replicas if replica_id in (None, entry.replica_id)]
     failing = _print_situation(state, replicas)
     _print_next_steps(store, state, replicas, ledger, failing)
-    ending = ending_of(state.job, ledger)
     if ending:
         say(f"What to do: {ending.advice}")
 
