@@ -261,9 +261,9 @@ REVIEWED: Final = (
         "thread_keeps_the_process",
         _THREAD_REMAINS,
         "printed nothing for",
-        "train.py:",
+        "the main program had ended, and a thread kept its process",
+        "train.py:5",
         extension={"stallTimeout": "60s"},
-        lives_max=4,
     ),
     _program(
         "wrong_file_name",

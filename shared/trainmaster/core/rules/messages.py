@@ -86,7 +86,7 @@ def exit_outcome(event: ReplicaExited) -> str:
     if event.cause is ExitCause.VM_RESTARTED:
         return "was interrupted by a reboot of its VM"
     if event.cause is ExitCause.STALLED:
-        return f"was ended because {stall_reason(event)}"
+        return f"was ended because {stall_reason(event)}{hang_place(event)}"
     if event.out_of_memory:
         return f"ran out of memory ({exit_status(event)})"
     if event.signal is not None:
@@ -142,6 +142,19 @@ def stall_reason(event: ReplicaExited) -> str:
         return "it printed nothing for the job's stallTimeout"
     message = event.error.message.partition("\n")[0]
     return {STILL: f"it was {message}", PEER_SILENT: message}.get(event.error.type, f"it {message}")
+
+
+def hang_place(event: ReplicaExited) -> str:
+    """Return `, in wait (train.py:44)`: where a program that is judged alone hung; empty if that is
+    not known.
+    """
+    if event.error is None or not event.error.frame:
+        return ""
+    file, _, function = event.error.frame.rpartition(" in ")
+    line = (event.error.own_frame or event.error.frame).partition(" in ")[0]
+    if function == "_shutdown" and "threading.py" in file:
+        return f"; the main program had ended, and a thread kept its process ({line})"
+    return f", in {function} ({line})"
 
 
 def stalled_round(ends: Sequence[ReplicaExited], members: int) -> str:
@@ -223,7 +236,7 @@ def replica_failed(event: ReplicaExited, plan: Plan) -> str:
     elif event.cause is ExitCause.VM_RESTARTED:
         message = f"{who} was interrupted by reboots of its VM."
     elif event.cause is ExitCause.STALLED:
-        message = f"{who} was ended because {stall_reason(event)}."
+        message = f"{who} was ended because {stall_reason(event)}{hang_place(event)}."
     else:
         status = f"{exit_status(event)}{crash_place(event)}"
         message = f"{who} exited with a non-zero status of {status}."
