@@ -51,15 +51,6 @@ def test_histories_violate_no_invariant(name: str) -> None:
         )
 
 
-def test_abort_in_a_later_round_of_a_job_that_waits_for_its_evaluator_is_charged() -> None:
-    """Every member had reported before that round began."""
-    assert not History(600623, PROFILES["every"]).run().violations
-
-
-def test_machine_that_reported_nothing_counts_though_an_earlier_request_was_refused() -> None:
-    assert not History(22244, PROFILES["caps"]).run().violations
-
-
 def forget_ends(patch: pytest.MonkeyPatch) -> None:
     """Report that an incarnation is ready, and not how the one before it ended."""
     decode = agent_messages.decode_vm_ready
