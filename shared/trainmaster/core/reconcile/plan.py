@@ -60,7 +60,7 @@ def plan(
     if not is_too_early(job, now):
         return Steps(steps, readiness=ready)
     allowed = tuple(step for step in steps if not isinstance(step, Create) or _is_urgent(job, step))
-    return Steps(allowed, creates_postponed=len(allowed) < len(steps), readiness=ready)
+    return Steps(allowed, readiness=ready)
 
 
 def _is_urgent(job: Job, create: Create) -> bool:

@@ -133,19 +133,16 @@ class Steps:
     """
 
     steps: tuple[Step, ...]
-    creates_postponed: bool = False
-    """Whether VMs are missing that may not be requested before the placement's `next_at`."""
     readiness: Readiness = Readiness.NOT_HELD
 
     @property
     def is_done(self) -> bool:
-        """True if the observed VMs equal the desired ones."""
-        return self.is_quiet and self.readiness is Readiness.NOT_HELD
+        """True if no step is left that may be taken now.
 
-    @property
-    def is_quiet(self) -> bool:
-        """True if the observed VMs equal the desired ones, though agents may have to report."""
-        return not self.steps and not self.creates_postponed
+        VMs may still be missing, agents may have to report, and slices may be queued. All of that
+        can last for days, and the sweep looks at such a job every minute.
+        """
+        return not self.steps or bool(self.queued_vms)
 
     @property
     def waits(self) -> bool:
