@@ -89,11 +89,12 @@ def _notice(job: Job, all_series: Sequence[MetricSeries]) -> Quiet | None:
         if series.points and series.labels.get(Label.ATTEMPT) == str(job.attempt):
             values = by_replica.setdefault(series.labels.get(Label.TASK_ID, ""), {})
             values[series.labels.get(Label.NAME, "")] = series.points[-1]
-    notices = {
-        replica: notice
-        for replica, values in by_replica.items()
-        if (notice := _quiet(replica if len(job.plan.replica_ids) > 1 else "", values))
-    }
+    is_alone = len(job.plan.replica_ids) == 1
+    notices: dict[str, Quiet] = {}
+    for replica, values in by_replica.items():
+        notice = _quiet("" if is_alone else replica, values)
+        if notice is not None:
+            notices[replica] = notice
     if job.plan.stall_timeout_s is None:
         primary = notices.get(str(job.plan.primary))
         return Quiet("", primary.since, primary.ends_at) if primary else None
