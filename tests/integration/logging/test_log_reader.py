@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.integration.logging.cloud import LOG, PROJECT, Cloud, an_entry
+from tests.integration.logging.shipper import run_in_daemon
 from tests.support.jobs import START
 from trainmaster.agent.google_http.google_api import GoogleApi
 from trainmaster.agent.google_http.metadata_server import MetadataServer
@@ -164,7 +165,7 @@ class Vm:
             lambda: IncarnationKey(1, 1),
             print,
         )
-        threading.Thread(target=self.log.run, daemon=True).start()
+        self.log.start(run_in_daemon)
         self.thread = threading.Thread(target=self._print, args=(number,))
         self.thread.start()
 
