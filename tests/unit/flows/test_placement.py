@@ -19,11 +19,10 @@ from tests.unit.cost.price_lists import price_list
 from trainmaster.core.decisions import Reason
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.intake.bucket_places import BucketPlace
-from trainmaster.core.model.job import Job, JobState
+from trainmaster.core.model.job import Job
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.core.reporting.explain import next_steps
 from trainmaster.core.reporting.phases import PAID, replica_spans
-from trainmaster.core.rules.admission_queue import queued_jobs, resource_needs
 from trainmaster.core.timeouts import BLOCKED_MAX, EARLY_LOSS_AGE_MAX, PARTIAL_GANG_WAIT_MAX_S
 from trainmaster.cost.job_cost import hourly_cost, job_cost, ranked_by_price, transfer_price
 from trainmaster.cost.sku import Unknown
@@ -61,7 +60,7 @@ class PlacedFleet(MemoryFleet):
         self.requested.append((job, create))
         self.configs[create.zone] = json.loads(metadata["trainmaster-vm-config"])
         for place in (create.zone, create.zone.rpartition("-")[0]):
-            if outcome := self.failures.get((place, create.spot)):
+            if outcome := self.failures.get((place, create.price.is_preemptible)):
                 self.open_operations = {create.zone} if isinstance(outcome, Pending) else set()
                 return outcome
         outcome = super().create(job, create, metadata)
@@ -72,7 +71,10 @@ class PlacedFleet(MemoryFleet):
         """Return zone, machine and pricing of the requests for the chief, and forget all."""
         chiefs = [create for _, create in self.requested if create.group.task_type == "chief"]
         self.requested.clear()
-        return [(create.zone, create.group.machine_type, create.spot) for create in chiefs]
+        return [
+            (create.zone, create.group.machine_type, create.price.is_preemptible)
+            for create in chiefs
+        ]
 
 
 @pytest.fixture
@@ -236,7 +238,7 @@ def test_used_up_global_quota_of_gpus_covers_all_candidates_with_gpus(
         {"machineSpec": {"machineType": "n1-highmem-8"}, "roles": ["worker"], "spot": "all"},
     )
     workers = [
-        (c.zone, c.group.machine_type, c.spot)
+        (c.zone, c.group.machine_type, c.price.is_preemptible)
         for _, c in fleet.requested
         if c.group.task_type == "worker"
     ]
@@ -276,7 +278,10 @@ def test_vms_stay_where_only_the_pricing_of_the_others_changes(
     world.wait(EARLY_LOSS_AGE_MAX.total_seconds())
     world.send("maintenance", WORKER_0, cause="preemption")
     world.deliver()
-    assert [(create.zone, create.spot, create.replica_ids) for _, create in fleet.requested] == [
+    assert [
+        (create.zone, create.price.is_preemptible, create.replica_ids)
+        for _, create in fleet.requested
+    ] == [
         (A, True, (WORKER_0,)),
         (A, False, (WORKER_0,)),
     ]
@@ -284,7 +289,7 @@ def test_vms_stay_where_only_the_pricing_of_the_others_changes(
     world.deliver()
     assert (world.vm(CHIEF).instance_id, world.job.attempt, world.state) == (kept, 1, "RUNNING")
     spans = replica_spans(world.history)
-    pricing = {(span.replica_id, span.is_spot) for span in spans if span.phase in PAID}
+    pricing = {(span.replica_id, span.price.is_preemptible) for span in spans if span.phase in PAID}
     assert pricing == {(CHIEF, True), (WORKER_0, True), (WORKER_0, False), (WORKER_1, True)}
     world.check()
 
@@ -338,15 +343,6 @@ def test_cancelled_job_leaves_no_vm_in_any_place_that_it_has_left(
     world.deliver()
     assert (world.state, world.vms) == ("CANCELLED", ())
     world.check()
-
-
-def test_limits_count_the_largest_alternative_until_the_job_runs(world: World) -> None:
-    submit(world, {"zones": [A]}, {"zones": [B], "machineSpec": BIG})
-    assert resource_needs(world.job.plan)["vcpus"] == 24
-    queued = replace(world.job, job_id="digits_2", state=JobState.QUEUED)
-    assert queued_jobs([world.job, queued], {"vcpus": 36})
-    world.report_all_ready()
-    assert not queued_jobs([world.job, queued], {"vcpus": 36}), "it runs on 12 vCPUs"
 
 
 def test_describe_names_the_candidate_and_returns_the_spec_as_submitted(world: World) -> None:
