@@ -117,7 +117,7 @@ class Agent:
         self._console.log("Waiting for a directive.")
         while self._state is not AgentState.FINISHED or not self._inbox.is_empty:
             self._inbox.handle_next()
-        past_s = time.monotonic() - self._shutdown_at
+        past_s = self._inbox.clock.monotonic_s() - self._shutdown_at
         self._console.close(max(LAST_LINES_S - past_s, FLUSH_S))
 
     # Events.
@@ -201,7 +201,7 @@ class Agent:
 
     def _on_shutdown(self) -> None:
         if self._state not in (AgentState.SHUTTING_DOWN, AgentState.FINISHED):
-            self._shutdown_at = time.monotonic()
+            self._shutdown_at = self._inbox.clock.monotonic_s()
             self._console.hurry()
             self._console.log("The VM is shutting down.")
             self._shutdown_notice.on_shutdown()
