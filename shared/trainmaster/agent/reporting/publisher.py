@@ -29,7 +29,6 @@ LOG_FLUSH_MAX_S = 120.0
 Only a program that printed faster than Cloud Logging accepts needs more than a moment.
 """
 RETRY_MAX_S = 30.0
-_JITTER = random.Random()  # noqa: S311 - jitter need not be secret
 
 
 @dataclass(frozen=True)
@@ -221,5 +220,5 @@ def repeat_intervals(first_s: float, max_s: float) -> Iterator[float]:
     """
     wait = first_s
     while True:
-        yield wait * _JITTER.uniform(0.8, 1.2)
+        yield wait * random.uniform(0.8, 1.2)  # noqa: S311 - jitter need not be secret
         wait = min(2 * wait, max_s)
