@@ -16,7 +16,7 @@ from tests.integration.tpu import slices
 from tests.integration.tpu.slices import Slices
 from tests.support.jobs import a_job
 from trainmaster.core.model.job import Job, JobState
-from trainmaster.core.model.plan import TpuQueue
+from trainmaster.core.model.purchase import OnDemand, Purchase
 from trainmaster.core.model.vm import Directive, DirectiveAction, Vm
 from trainmaster.errors import PermanentError, RefusedError, TemporaryError
 from trainmaster.gcp.compute_fleet.advice import CapacityAdvisor
@@ -32,6 +32,7 @@ class Clouds:
 
     def __init__(self, emulator: Emulator) -> None:
         self.emulator = emulator
+        self._near_jobs: list[Job] = []
         self.compute = a_fleet(emulator)
         self.tpu = Slices(emulator).fleet()
 
@@ -52,7 +53,14 @@ class Clouds:
         """Return a job whose VMs are placed close to each other."""
         job = self.job()
         groups = tuple(replace(group, machine_type="a2-highgpu-1g") for group in job.plan.groups)
-        return replace(job, plan=replace(job.plan, groups=groups))
+        self._near_jobs.append(replace(job, plan=replace(job.plan, groups=groups)))
+        return self._near_jobs[-1]
+
+    def clear(self) -> None:
+        """Delete the VMs, then the placement policies that they had."""
+        self.emulator.delete_all()
+        for job in self._near_jobs:
+            assert self.compute.release(job)
 
     def vm(self) -> Vm:
         job = self.job()
@@ -94,9 +102,9 @@ def _create_node(clouds: Clouds) -> Callable[[], object]:
 
 
 def _queue_node(clouds: Clouds) -> Callable[[], object]:
-    tpu = replace(slices.ONE_HOST, queue=TpuQueue.STANDARD)
+    purchase = Purchase(OnDemand(), is_queued=True)
     job = replace(
-        slices.a_tpu_job(tpu, max_wait_s=3600),
+        slices.a_tpu_job(slices.ONE_HOST, purchase=purchase, max_wait_s=3600),
         state=JobState.PREPARING,
         started_at=None,
         created_at=datetime.now(UTC),

@@ -76,3 +76,4 @@ def test_status_means_what_the_table_says(call: Call, emulator: Emulator) -> Non
         if not call.is_read:
             make = call.prepare(clouds)
     assert found == parse(MEANINGS)[call.name]
+    clouds.clear()
