@@ -102,8 +102,8 @@ class EngineInstallation:
         except OSError as error:
             message = (
                 f"cannot install {TOOLKIT_PACKAGE}, which containers need to use the GPU:"
-                f" {address}: {error}. The VM needs a way to the internet (Cloud NAT), or an image that has"
-                " NVIDIA's Container Toolkit"
+                f" {address}: {error}. The VM needs a way to the internet (Cloud NAT), or an image"
+                " that has NVIDIA's Container Toolkit"
             )
             raise new_setup_error("ImageError", message, transient=True) from error
         source = f"deb [signed-by=/{_KEY}] {self._nvidia}/stable/deb/$(ARCH) /\n"
