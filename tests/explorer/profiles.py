@@ -42,7 +42,7 @@ class Profile:
     partial: float = 0.0
     early_loss: float = 0.0
     unreachable: float = 0.0
-    """Per minute and zone with VMs: Google cannot reach it for up to 15 minutes; what runs goes on."""
+    """Per minute and zone with VMs: Google cannot reach it for up to 15 minutes. VMs run on."""
     # machines
     loss_per_hour: float = 0.0
     """Per VM: preemption, maintenance, host error, reboot, hang."""
