@@ -246,6 +246,8 @@ class Cloud:
         self.publish: Callable[[str, bytes, Mapping[str, str]], None] = lambda *_: None
         self.count = 1000
         self._requests: dict[str, Callable[[], CreateOutcome]] = {}
+        self.empty_zones: set[str] = set()
+        """Zones that have no capacity for anybody."""
         self._unreachable_until_s: dict[str, float] = {}
         """By zone."""
         if world.profile.unreachable:
@@ -303,8 +305,9 @@ class Cloud:
     def _refuse(self, zone: str) -> Callable[[], CreateOutcome] | None:
         world = self.world
         profile = world.profile
+        stockout = 1.0 if zone in self.empty_zones else profile.stockout
         for probability, kind, code in (
-            (profile.stockout, CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED"),
+            (stockout, CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED"),
             (profile.quota, CapacityErrorKind.QUOTA, "QUOTA_EXCEEDED"),
             (profile.internal, CapacityErrorKind.INTERNAL, "INTERNAL_ERROR"),
         ):
