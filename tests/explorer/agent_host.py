@@ -44,6 +44,7 @@ NOTICES: Final = {
 }
 """Which metadata entry announces the end of a VM, and its value then."""
 NO_FILE: Final = Path("no-such-folder/state.json")
+DISK_FILLS_S: Final = (0.0, 300.0)
 BOOT_S: Final = (3.0, 15.0)
 RESTART_S: Final = (1.0, 15.0)
 """From the crash of an agent to the next one: the startup script starts it again."""
@@ -55,7 +56,7 @@ BOTH_SIGNALLED: Final = 0.3
 PUBLISH_S: Final = (0.01, 0.1)
 SETUP_S: Final = (1.0, 8.0)
 SETUP_AGAIN_S: Final = (0.05, 0.5)
-DISK_FILLS_S: Final = (0.0, 300.0)
+HEARTBEAT_S: Final = 30.0
 UNFIT: Final = {"type": "UnfitMachine", "message": "7 of 8 GPUs answer", "frame": ""}
 DOWNLOAD_FAILED: Final = {"type": "DownloadError", "message": "503", "frame": ""}
 
@@ -79,7 +80,7 @@ class AgentHost:
         if self.world.chance(profile.full_disk):
             self.world.within(DISK_FILLS_S, self._fill_disk)
         self.is_on = False
-        self.off_since_s = self.world.now_s
+        self.on_since_s = self.off_since_s = self.world.now_s
         self.silent_since_s: float | None = None
         """When the agent stopped its heartbeat, because it cannot end a program."""
         self.is_vm_ending = False
@@ -103,6 +104,7 @@ class AgentHost:
             return
         if not self.is_on:
             self.is_on = True
+            self.on_since_s = self.world.now_s
             self.silent_since_s = None
             self._start_agent(BOOT_S)
 
@@ -141,9 +143,12 @@ class AgentHost:
 
     @property
     def last_beat_s(self) -> float:
+        until_s = self.world.now_s
         if not self.is_on:
-            return self.off_since_s
-        return self.silent_since_s if self.silent_since_s is not None else self.world.now_s
+            until_s = self.off_since_s
+        elif self.silent_since_s is not None:
+            until_s = self.silent_since_s
+        return until_s - (until_s - self.on_since_s) % HEARTBEAT_S
 
     def announce(self, cause: str) -> None:
         """The metadata server announces the end of the VM."""
