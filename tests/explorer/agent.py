@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tests.explorer.programs import SAVED
 from trainmaster.core.model.members import channel_members
+from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.model.vm import Directive, DirectiveAction, VmStatus
 from trainmaster.messaging import topics
 
@@ -154,7 +155,7 @@ class Agent:
     @property
     def saves_together(self) -> bool:
         job = self.vm.job
-        return job.plan.save_on_notice == "gang" and job.is_member(self.vm.replica_id)
+        return job.plan.saving.on_notice is SaveOnNotice.GANG and job.is_member(self.vm.replica_id)
 
     def _save_together(self, key: Key, cause: str) -> None:
         """Tell the peers, some of which the datagrams do not reach, and report them.
