@@ -95,7 +95,7 @@ def _notice(job: Job, all_series: Sequence[MetricSeries]) -> Quiet | None:
         notice = _quiet("" if is_alone else replica, values)
         if notice is not None:
             notices[replica] = notice
-    if job.plan.stall_timeout_s is None:
+    if job.plan.watching.stall_timeout_s is None:
         primary = notices.get(str(job.plan.primary))
         return Quiet("", primary.since, primary.ends_at) if primary else None
     return min(notices.values(), key=lambda notice: notice.ends_at, default=None)

@@ -33,7 +33,8 @@ def a_report(
 
 def a_running_job(stall_timeout_s: int | None = None, job_id: str = "digits_1") -> Job:
     job = a_job(JobState.RUNNING, job_id=job_id)
-    return replace(job, plan=replace(job.plan, stall_timeout_s=stall_timeout_s))
+    watching = replace(job.plan.watching, stall_timeout_s=stall_timeout_s)
+    return replace(job, plan=replace(job.plan, watching=watching))
 
 
 def notice(metrics: FakeMetrics, job: Job) -> Quiet | None:
