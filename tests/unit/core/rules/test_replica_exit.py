@@ -299,6 +299,19 @@ CASES: Final[dict[str, Case]] = {
         *second_words("error: no data\nstart", "start\nerror: no data", "error: no data"),
         REPEATED,
     ),
+    "same sentence on stderr": (
+        *second_words("no rows are left", stderr_line="no rows are left"),
+        REPEATED,
+    ),
+    "same sentence on stdout": (*second_words("no rows are left"), RESTARTED),
+    "same warning on stderr": (
+        *second_words("UserWarning: this is old", stderr_line="UserWarning: this is old"),
+        RESTARTED,
+    ),
+    "same line with a number on stderr": (
+        *second_words("epoch 3 of many", stderr_line="epoch 3 of many"),
+        RESTARTED,
+    ),
     "same last line of stderr, long before the end": (
         *second_words("error: no GPU\n1\n2\n3\nstopped", stderr_line="error: no GPU"),
         RESTARTED,
