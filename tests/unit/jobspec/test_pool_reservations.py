@@ -60,8 +60,8 @@ POOL: Final = "jobSpec.workerPoolSpecs[{}].machineSpec.reservationAffinity"
 def test_reservation_of_all_pools_is_that_of_the_job(extension: dict[str, Any]) -> None:
     spec = accepted(reserved(), reserved(), **extension)
     assert [group.purchase.price for group in spec.plan.groups] == [Reserved(NAME)] * 2
-    assert spec.plan.zones == ("europe-west4-a",)
-    (note,) = spec.plan.substitutions
+    assert spec.plan.where.zones == ("europe-west4-a",)
+    (note,) = spec.plan.origin.substitutions
     assert (note.field, note.requested) == (POOL.format(0), VALUE)
     assert [resource.name for resource in spec.resources] == [NAME]
 
@@ -125,4 +125,4 @@ def test_affinity_that_names_no_reservation_in_full_is_one_problem(
 
 def test_any_reservation_is_what_compute_engine_uses_by_itself() -> None:
     machine = {**CPU, "reservationAffinity": {"reservationAffinityType": "ANY_RESERVATION"}}
-    assert accepted(machine).plan.substitutions == ()
+    assert accepted(machine).plan.origin.substitutions == ()
