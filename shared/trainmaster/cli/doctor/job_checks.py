@@ -40,7 +40,7 @@ from trainmaster.ports import Objects
 from trainmaster.presentation.cost_view import money_words
 from trainmaster.settings import Settings
 
-SEE: Final = "see docs/job-format.md"
+SEE: Final = 'see the page "job-format" of the documentation'
 UPDATE: Final = "run `trainmaster prices update`"
 SUBMIT_PERMISSIONS: Final = ("aiplatform.customJobs.create",)
 """Permission on the project that a caller of the API needs to create a job."""
@@ -288,12 +288,12 @@ def _cpu_metric(group: TaskGroup) -> str:
 def _gpu_metric(group: TaskGroup) -> str:
     """Return the quota metric of a GPU: `NVIDIA_T4_GPUS` for `nvidia-tesla-t4`.
 
-    Spot VMs use the preemptible quota.
+    Spot VMs use the preemptible quota, for example.
     """
     gpu_type = group.accelerator.type if group.accelerator else ""
     name = gpu_type.removeprefix("nvidia-").removeprefix("tesla-")
     metric = f"NVIDIA_{name.upper().replace('-', '_')}_GPUS"
-    return f"PREEMPTIBLE_{metric}" if group.spot else metric
+    return group.purchase.price.quota_prefix + metric
 
 
 def _machines(plan: Plan) -> str:
