@@ -25,7 +25,7 @@ from tests.integration.tpu.slices import (
     parent,
 )
 from tests.integration.tpu.test_flows import Plane
-from tests.support.jobs import START
+from tests.support.jobs import START, change_plan
 from tests.support.stack import eventually
 from tests.support.world import run_in_sequence
 from trainmaster.core.decisions import Reason
@@ -43,6 +43,7 @@ from trainmaster.core.model.purchase import (
 from trainmaster.core.model.vm import LossCause as Loss
 from trainmaster.core.model.vm import Vm, VmStatus
 from trainmaster.core.model.vm_names import job_label
+from trainmaster.core.reconcile.attention import needs_reconciliation
 from trainmaster.flows.provisioning import orphans
 from trainmaster.gcp.fleets import Fleets
 from trainmaster.gcp.tpu_fleet.nodes import resource
@@ -202,7 +203,7 @@ def test_failed_request_is_reported_in_its_round_and_replaced_in_the_next(world:
         outcome = world.fleet.create(job, a_create(job), a_metadata())
         assert isinstance(outcome, NotCreated)
         assert (outcome.kind, outcome.code) == (CapacityErrorKind.STOCKOUT, "DEADLINE_EXCEEDED")
-    extended = replace(job, plan=replace(job.plan, max_wait_s=3600))
+    extended = replace(job, plan=change_plan(job.plan, max_wait_s=3600))
     assert world.fleet.create(extended, a_create(job, round=1), a_metadata()) == Pending()
     again = enqueue(world.fleet, extended, round=1)
     assert again.status is VmStatus.QUEUED
@@ -306,7 +307,10 @@ def test_job_waits_in_the_queue_with_one_ledger_entry(tpus: EmulatorWorld) -> No
         assert plane.provision(job), (
             "a message must not be redelivered for days: it would become a dead letter"
         )
-    assert plane.store.pending_keys(job.job_id), "the sweep retries"
+    loaded = plane.store.load(job.job_id)
+    assert loaded is not None
+    assert needs_reconciliation(loaded.state.job, datetime.now(UTC)), "the sweep looks at it"
+    assert not plane.store.pending_keys(job.job_id)
     (entry,) = [
         entry for entry in plane.store.ledger(job.job_id) if entry.decision.reason is Reason.QUEUED
     ]

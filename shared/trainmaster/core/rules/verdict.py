@@ -45,10 +45,10 @@ def judge_round(state: State, event: AllReady, now: datetime) -> Decision:
     may_begin = not waiting or (len(without) == len(waiting) and may_go_without(job.plan, without))
     if not may_begin and not isinstance(decision.action, FailJob):
         return not_yet(f"Round {event.round} waits for {names}.")
-    if job.round.ends_job and job.plan.cap and not isinstance(decision.action, FailJob):
+    if job.round.ends_job and job.plan.limits.cap and not isinstance(decision.action, FailJob):
         return cancel_at_cap(
-            job.plan.cap,
-            f"All programs have ended before the job costs its maxCost, {job.plan.cap}",
+            job.plan.limits.cap,
+            f"All programs have ended before the job costs its maxCost, {job.plan.limits.cap}",
         )
     if without and isinstance(decision.action, BeginRound):
         text = f"{decision.text} Round {event.round} goes on without {names}."
@@ -81,7 +81,9 @@ def _verdict(state: State, event: AllReady, now: datetime) -> Decision:
 def begin_running(job: Job, round_number: int | None = None) -> Decision:
     """Let the job run, and its first round begin if it is synchronous."""
     everyone = (
-        "Every replica" if job.plan.gang else "Every replica that the job cannot start without"
+        "Every replica"
+        if job.plan.restarts.gang
+        else "Every replica that the job cannot start without"
     )
     cause = "The first trial runs" if job.tuning else f"{everyone} is ready"
     text = f"{cause}: the job is running."

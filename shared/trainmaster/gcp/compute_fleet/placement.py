@@ -26,6 +26,7 @@ from trainmaster.gcp.compute_fleet.errors import (
     FLEET_CHANGE,
     compute_errors,
     is_transient,
+    name_exists,
     not_created,
     problem_of,
     problems_in,
@@ -83,12 +84,11 @@ class Placements:
                     resource_policy_resource=policy,
                     **FLEET_CHANGE,
                 )
-            except exceptions.Conflict:
-                return Created()
             except exceptions.ClientError as error:
                 if is_transient(error, problem_of(error)):
                     raise
-                return refused_call(error)
+                refusal = refused_call(error)
+                return Created() if name_exists(refusal) else refusal
             finished = self._operations.in_region(region, operation, SETTLE_S)
         if finished is None:
             return Pending()
@@ -126,7 +126,7 @@ def _policies_of(job: Job) -> set[tuple[str, str]]:
     the machines that its plan has there.
     """
     policies = set()
-    for number, zone in enumerate(job.plan.zones):
+    for number, zone in enumerate(job.plan.where.zones):
         if zone not in job.zones_used:
             continue
         placed_job = replace(job, plan=job.plan.at(number))
