@@ -17,6 +17,16 @@ from pydantic.alias_generators import to_camel
 from trainmaster.core.machines.gpus import GPUS
 from trainmaster.jobspec.catalog.machine_types import GPU_NAMES
 
+
+def _numbers_of_gpus() -> dict[int, str]:
+    numbers: dict[int, str] = {}
+    for name, gpu in GPU_NAMES.items():
+        number = GPUS[gpu].api_number
+        if number is not None:
+            numbers[number] = name
+    return numbers
+
+
 _ACCELERATORS: Final = {
     0: "ACCELERATOR_TYPE_UNSPECIFIED",
     6: "TPU_V2",
@@ -24,11 +34,7 @@ _ACCELERATORS: Final = {
     10: "TPU_V4_POD",
     12: "TPU_V5_LITEPOD",
     17: "NVIDIA_GB200",  # no job can use it: its machines have Arm processors
-    **{
-        number: name
-        for name, gpu in GPU_NAMES.items()
-        if (number := GPUS[gpu].api_number) is not None
-    },
+    **_numbers_of_gpus(),
 }
 NAMES: Final[Mapping[str, Mapping[int, str]]] = {
     "acceleratorType": _ACCELERATORS,
