@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.explorer.programs import SAVED
+from tests.explorer.programs import EXITS, IGNORES, SAVED
 from trainmaster.core.model.members import channel_members
 from trainmaster.core.model.vm import Directive, DirectiveAction, VmStatus
 from trainmaster.messaging import topics
@@ -36,7 +36,8 @@ STUCK_S: Final = 85.0
 RUNS: Final = (DirectiveAction.RUN, DirectiveAction.SAVE)
 GIVES_UP_S: Final = 25.0
 FINISH_S: Final = 600.0
-GROW_AGAIN_S: Final = 30.0
+CATCH_AGAIN_S: Final = 30.0
+ASK_AGAIN_S: Final = 600.0
 LATE_S: Final = 60.0
 SAVE_S: Final = (20.0, 25.0)
 UNFIT: Final = {"type": "UnfitMachine", "message": "7 of 8 GPUs answer", "frame": ""}
@@ -78,6 +79,10 @@ class Agent:
         self.given_up: set[str] = set()
         self.asked: Key | None = None
         """The round in which all members were asked to save."""
+        self.save_number = 0
+        """The last request of that round."""
+        self.asked_s = -math.inf
+        """When that was."""
         self.gives_up_s = self.round_ended_s = math.inf
 
     def _later(
@@ -161,19 +166,39 @@ class Agent:
 
         Give the VM up in time.
         """
-        self._ask_all(key, GIVES_UP_S)
+        number = self.save_number if self.asked == key else 0
+        is_old = self.world.now_s - self.asked_s > ASK_AGAIN_S
+        self._ask_all(key, number + 1 if is_old or not number else number, GIVES_UP_S)
         self._later((GIVES_UP_S, GIVES_UP_S), self._give_up, cause)
 
-    def _grow(self, key: Key) -> None:
-        """Ask all members, because more can join, as soon as the own program can save."""
-        if self.desired is None or _key(self.desired) != key:
+    def _ask_if_caught(self, key: Key, number: int, until_s: float) -> None:
+        """Ask all members, because more can join, or the job ends, as soon as the own program can
+        save.
+        """
+        is_known = self.asked == key and self.save_number >= number
+        is_current = self.desired is not None and _key(self.desired) == key
+        if is_known or not is_current or number != self.desired_save:
             return
-        if self.program and self.program.key == key and self.world.rng.random() < 0.7:
-            self._ask_all(key, FINISH_S)
+        if self.program and self.program.key == key and self._catches(self.program):
+            self._ask_all(key, number, until_s - self.world.now_s)
         else:
-            self._later((GROW_AGAIN_S, GROW_AGAIN_S), self._grow, key)
+            self._later((CATCH_AGAIN_S, CATCH_AGAIN_S), self._ask_if_caught, key, number, until_s)
 
-    def _ask_all(self, key: Key, after_s: float) -> None:
+    @property
+    def desired_save(self) -> int:
+        return self.desired.save_number if self.desired else 0
+
+    def announce_early(self, ahead_s: float) -> None:
+        """Maintenance is announced so long ahead. Nothing happens to the VM before."""
+        if self.program:
+            self._ask_all(self.program.key, 1, ahead_s)
+
+    def _catches(self, program: Program) -> bool:
+        """Whether the program catches the signal now."""
+        reaction = self.vm.job.reaction_to_save
+        return reaction != IGNORES if reaction else self.world.rng.random() < 0.7
+
+    def _ask_all(self, key: Key, number: int, after_s: float) -> None:
         world = self.world
         members = channel_members(self.vm.job.plan)
         silent = []
@@ -184,25 +209,38 @@ class Agent:
         running = [program for program in programs if program.is_alive and program.key == key]
         for program in running:
             if program.agent is self or world.rng.random() > DATAGRAMS_LOST:
-                program.agent._later((0.5, 0.6), program.agent.ask, key, gives_up_s)
+                program.agent._later((0.5, 0.6), program.agent.ask, key, number, gives_up_s)
             else:
                 silent.append(members.index(program.replica_id))
         at = (world.clock() + timedelta(seconds=after_s)).isoformat()
-        facts = {"cause": "notice", "gives_up_at": at, "unanswered": silent}
+        facts = {
+            "cause": "notice",
+            "gives_up_at": at,
+            "save_number": number,
+            "unanswered": silent,
+        }
         self._later((0.6, 3.0), self._send, topics.MAINTENANCE, key, facts)
 
-    def ask(self, key: Key, gives_up_s: float) -> None:
-        """Ask the program to save.
+    def ask(self, key: Key, number: int, gives_up_s: float) -> None:
+        """Ask the program to save, once for each request.
 
         Some save and exit, some save and go on, and some know no signal.
         """
-        if self.program and self.program.key == key and self.asked != key:
+        is_known = self.asked == key and self.save_number >= number
+        if self.vm.job.reaction_to_save == IGNORES and not self.saves_together:
+            return
+        if self.program and self.program.key == key and not is_known:
             self.asked = key
+            self.save_number = number
+            self.asked_s = self.world.now_s
             self.gives_up_s = gives_up_s
             self.round_ended_s = math.inf
             self.program.was_asked = True
             self.world.log("asked", self.program)
-            if self.world.rng.random() < 0.6:
+            reaction = self.vm.job.reaction_to_save
+            if reaction != IGNORES:
+                self.program.saved_s.append(self.world.now_s)
+            if reaction == EXITS or (reaction is None and self.world.rng.random() < 0.6):
                 self.program.saves_until_s = self.world.now_s + self.world.between((0.5, 20.0))
                 saves_s = self.program.saves_until_s - self.world.now_s
                 self._later(
@@ -244,13 +282,10 @@ class Agent:
                 directive.action not in RUNS or _key(directive) != self.program.key
             ):
                 self.is_open = False
-            if directive.action is DirectiveAction.SAVE and directive.grows:
-                self._grow(_key(directive))
-            elif directive.action is DirectiveAction.SAVE:
-                self.ask(
-                    _key(directive),
-                    self.world.now_s + directive.gives_up_at - self.world.clock().timestamp(),
-                )
+            if directive.action is DirectiveAction.SAVE:
+                until_s = self.world.now_s + directive.until - self.world.clock().timestamp()
+                ask = self._ask_if_caught if directive.asks_peers else self.ask
+                ask(_key(directive), directive.save_number, until_s)
         if not self.is_settled:
             self.is_settled = True
             self._settle(directive)

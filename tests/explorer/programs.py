@@ -7,7 +7,7 @@ last checkpoint is lost.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
@@ -21,6 +21,10 @@ PEER: Final = "peer"  # it failed because a peer went
 DONE: Final = "done"  # it completed
 STOPPED: Final = "stopped"  # a directive ended it
 SAVED: Final = "saved"  # it saved with its peers, and exited
+EXITS: Final = "exits"
+GOES_ON: Final = "goes_on"
+IGNORES: Final = "ignores"
+"""Reactions of programs to a request to save: the last ones catch no signal."""
 STALLED: Final = "stalled"  # it printed nothing, and its agent ended it
 # Others: what happened to its machine, in the words of `ExploredVm`: vm, reboot, hang.
 
@@ -95,6 +99,8 @@ class Program:
     was_asked: bool = False
     """Whether all members were asked to save while it ran."""
     saves_until_s: float = 0.0
+    saved_s: list[float] = field(default_factory=list)
+    """When it was asked to save, and did."""
     is_frozen: bool = False
     """Whether it had stopped answering its peers."""
     is_hidden: bool = False

@@ -150,7 +150,7 @@ class RecordingReporter(EventReporter):
         self._facts.append(f"{details['cause']} {key.incarnation}")
 
     def report_notice(
-        self, key: IncarnationKey, gives_up_s: float, unanswered: Sequence[int]
+        self, key: IncarnationKey, gives_up_s: float, number: int, unanswered: Sequence[int]
     ) -> None:
         self._facts.append(f"notice {key.incarnation}")
 
@@ -273,7 +273,9 @@ class ScriptedVm:
             watchers["instance/upcoming-maintenance?alt=json"](text)
         elif event == PEER_ASKS and self._running:
             self._ask_to_save(
-                Datagram(self._running, 0, "save", 1, seconds={"in": 0.1, "gives_up": 1e3})
+                Datagram(
+                    self._running, 0, "save", 1, seconds={"in": 0.1, "gives_up": 1e3}, number=1
+                )
             )
         elif event == PREEMPTED:
             watchers["instance/preempted"]("TRUE")
@@ -370,6 +372,7 @@ class ScriptedVm:
         seconds: object,
         until_s: float,
         done: Callable[[Sequence[int]], None],
+        number: int,
     ) -> None:
         self.facts.append(f"asks for {key.incarnation}")
 

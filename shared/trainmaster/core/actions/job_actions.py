@@ -93,7 +93,7 @@ class StopRound:
 
 @dataclass(frozen=True, slots=True)
 class SaveRound:
-    """Note that the members of the running round save, and direct those that do not know it yet."""
+    """Ask the programs to save: direct those whose agents are not asked by another one."""
 
     number: int
     """The round."""

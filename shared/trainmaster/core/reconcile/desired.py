@@ -11,6 +11,7 @@ from trainmaster.core.model.job import Job
 from trainmaster.core.model.members import channel_members, current_incarnation, is_held, is_member
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.model.round import SaveCause
 from trainmaster.core.model.vm import Directive, DirectiveAction, Vm
 from trainmaster.core.model.vm_names import named
 
@@ -39,6 +40,8 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...
         return ()
     desired = []
     saving = job.round.saving
+    is_by_agent = saving is not None and saving.why is SaveCause.NOTICE
+    asks_peers = job.plan.save_on_notice == "gang" and not is_by_agent
     prefix = own("tm")
     members = channel_members(job.plan) if job.round.without else ()
     without = tuple(number for number, member in enumerate(members) if member in job.round.without)
@@ -54,13 +57,14 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...
         if (
             saving is not None
             and action is DirectiveAction.RUN
-            and replica.replica_id in saving.silent
+            and replica.replica_id in saving.asked
         ):
             directive = replace(
                 directive,
                 action=DirectiveAction.SAVE,
-                gives_up_at=int(saving.gives_up_at.timestamp()),
-                grows=saving.grows and replica.replica_id == saving.by,
+                save_number=saving.number,
+                until=int(saving.until.timestamp()),
+                asks_peers=asks_peers and replica.replica_id == job.plan.primary,
             )
         desired.append(
             DesiredVm(

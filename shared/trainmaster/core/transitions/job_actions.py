@@ -122,7 +122,7 @@ def _save_round(job: Job, action: SaveRound) -> Change:
     if action.number != job.round.number or job.round.is_held:
         raise IllegalTransitionError(f"round {action.number} does not run: {job.round}")
     saving = replace(job, round=replace(job.round, saving=action.saving), version=job.version + 1)
-    return Change(saving, effects=PROVISION if action.saving.silent else ())
+    return Change(saving, effects=PROVISION if action.saving.asked else ())
 
 
 def _first_placement(job: Job, action: BeginPreparing) -> Placement:
@@ -198,7 +198,7 @@ def _following(job: Job, stopped_by: ReplicaId, now: datetime, *, is_vm_lost: bo
         is_held=True,
         ordered_at=now,
         stopped_by=stopped_by,
-        saving=ended.saving if ended.saving and ended.saving.ends else None,
+        saving=ended.saving if ended.ends_job else None,
         without=ended.without if is_enough else (),
         refused_at=None,
     )

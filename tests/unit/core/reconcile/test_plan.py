@@ -15,7 +15,7 @@ from trainmaster.core.model.job import Job, JobState, Placement, State
 from trainmaster.core.model.plan import TaskGroup, Tpu, TpuQueue
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
-from trainmaster.core.model.round import Round, Saving
+from trainmaster.core.model.round import Round, SaveCause, Saving
 from trainmaster.core.model.vm import Directive, DirectiveAction, LossCause, Vm, VmStatus
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.desired import is_spot
@@ -388,7 +388,7 @@ def test_spot_and_on_demand_vms_of_one_role_are_created_by_separate_inserts() ->
 def test_slices_that_save_have_the_addresses_of_all_slices(address: str, saves: bool) -> None:
     """A program that starts with this directive needs them as with any other one."""
     group = TaskGroup(TaskType.WORKER, 2, "", tpu=Tpu("v5litepod-16", "r", hosts=4))
-    saving = Saving(WORKER_0, NOW, NOW, (WORKER_0, WORKER_1), ends=True)
+    saving = Saving(1, NOW, NOW, SaveCause.CAP, (WORKER_0, WORKER_1))
     job = a_job(plan=a_plan(groups=(group,)), round=Round(saving=saving))
     first = a_vm(WORKER_0, is_tpu=True, address="10.0.0.1")
     second = a_vm(WORKER_1, is_tpu=True, address=address, status=VmStatus.RUNNING)
