@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 from collections.abc import Callable
 
 from trainmaster.agent.channel.datagrams import Datagram
@@ -51,7 +50,7 @@ AHEAD_MAX_S = 3600.0
 class Saving:
     """Use it on the main thread only."""
 
-    def __init__(  # noqa: PLR0913 - the parts that it uses
+    def __init__(
         self,
         config: VmConfig,
         inbox: Inbox,
@@ -61,7 +60,6 @@ class Saving:
         channel: PeerChannel | None,
         *,
         enter: Callable[[], None],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`enter` is called when the program is asked to save."""
         self._config = config
@@ -71,7 +69,7 @@ class Saving:
         self._run_state = run_state
         self._channel = channel if config.saves_together else None
         self._enter = enter
-        self._clock = clock
+        self._clock = inbox.clock.monotonic_s
         self._key: IncarnationKey | None = None
         """The round that a moment was chosen for."""
         self._number = 0
@@ -113,7 +111,7 @@ class Saving:
         if directive.asks_peers and self._channel is not None:
             self._ask_if_caught(self._channel, directive)
         elif self._channel is not None or self._launcher.prepare_save():
-            left_s = directive.until - time.time()
+            left_s = directive.until - self._inbox.clock.now_s()
             self._choose(directive.key, directive.save_number, 0.0, left_s)
 
     def _ask_if_caught(self, channel: PeerChannel, directive: ReceivedDirective) -> None:
@@ -131,7 +129,7 @@ class Saving:
         is_started = key == self._run_state.last_started and self._launcher.is_running
         if is_started and self._launcher.prepare_save():
             self._console.log("All members are asked to save, and to stop together.")
-            left_s = directive.until - time.time()
+            left_s = directive.until - self._inbox.clock.now_s()
             is_clock_wrong = not 0 < left_s <= FINISH_S
             self._ask_peers(channel, key, number, FINISH_S if is_clock_wrong else left_s)
         else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -53,9 +52,11 @@ class Gang:
             save_on_notice=self.mode,
             checkpoint_signal=SimpleNamespace(name="SIGUSR1"),
         )
+        clock = SimpleNamespace(monotonic_s=lambda: self.now, now_s=lambda: self.now)
+        inbox = SimpleNamespace(post_later=self.post_later, clock=clock)
         self.saving = Saving(
             cast("Any", config),
-            cast("Any", SimpleNamespace(post_later=self.post_later)),
+            cast("Any", inbox),
             cast("Any", SimpleNamespace(log=lambda text: None)),
             cast("Any", self.launcher),
             cast("Any", self.run_state),
@@ -66,7 +67,6 @@ class Gang:
                 ),
             ),
             enter=lambda: self.note("saving"),
-            clock=lambda: self.now,
         )
 
     def note(self, fact: str) -> None:
@@ -336,7 +336,7 @@ def test_directive_to_ask_all_does_nothing_if_a_peer_has_made_the_request() -> N
 
 def test_save_of_a_growth_may_last_until_the_round_ends() -> None:
     gang = Gang()
-    gang.run_state.desired = replace(GROW, until=time.time() + 120)
+    gang.run_state.desired = replace(GROW, until=gang.now + 120)
     gang.saving.on_directive(gang.run_state.desired)
     gang.advance(1)
     assert gang.end_round() == pytest.approx(119, abs=1)
