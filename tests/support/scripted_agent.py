@@ -192,9 +192,7 @@ class ScriptedVm:
     command = ()
 
     # This path cannot be written, which the agent must survive; a real file would be slow here.
-    def __init__(
-        self, disk: Path = Path("no-such-folder/state.json"), *, is_gang: bool = False
-    ) -> None:
+    def __init__(self, disk: Path = Path("no-such-folder/state"), *, is_gang: bool = False) -> None:
         self._is_gang = is_gang
         self._ask_to_save: Callable[[Datagram], None] = lambda _: None
         self.facts: list[str] = []

@@ -37,7 +37,9 @@ Guarantees:
   reboots: the state file records the start before the program starts.
 - The exit of a program that was not ended on purpose is reported until it is accepted, or until a
   newer directive supersedes it. The next vm-ready under `hold` reports it then.
-- A vm-ready under `hold` means that nothing that was started on this VM before runs any more.
+- A vm-ready under `hold` means that nothing that was started on this VM before runs any more,
+  whatever became of its parents and its environment; after a crash of the agent, nothing that
+  still has its mark.
 - A failure of the control plane or of Pub/Sub never ends a program.
 """
 
@@ -65,6 +67,7 @@ from trainmaster.agent.metric.trial_metric import TAG_VARIABLE, TrialMetric
 from trainmaster.agent.model.inbox import Inbox
 from trainmaster.agent.model.vm_config import AgentIdentity, VmConfig, VmRef
 from trainmaster.agent.program.container_engine import ContainerEngine
+from trainmaster.agent.program.family import adopt_orphans
 from trainmaster.agent.progress.collector import ProgressCollector
 from trainmaster.agent.reporting.cloud_log import CloudLog, LogOrigin
 from trainmaster.agent.reporting.events import EventReporter
@@ -99,15 +102,15 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     metadata = MetadataServer(environ.get("GCE_METADATA_HOST") or "metadata.google.internal")
     identity = read_identity(metadata, console)
     config = identity.config
-    workspace = Workspace(work, environ, console)
     inbox = Inbox(metadata)
+    workspace = Workspace(work, environ, console, adopt_orphans(work, inbox.start_thread))
 
     def api(name: str, endpoint_variable: str) -> GoogleApi:
         return GoogleApi(environ.get(endpoint_variable), f"https://{name}.googleapis.com", metadata)
 
     publisher = Publisher(api("pubsub", "TRAINMASTER_PUBSUB_ENDPOINT"), metadata, console)
     reporter = EventReporter(identity, publisher, console, inbox)
-    run_state = RunState(work / "state.json", identity.instance.instance_id, reporter, console)
+    run_state = RunState(work / "state", identity.instance.instance_id, reporter, console)
     log = create_cloud_log(identity, api("logging", "TRAINMASTER_LOGGING_ENDPOINT"), run_state)
     if log is not None:
         console.copy_to(log)

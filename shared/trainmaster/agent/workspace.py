@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainmaster.agent.program.family import Family
 from trainmaster.agent.reporting.serial_console import Console
 
 
@@ -18,6 +19,8 @@ class Workspace:
     environ: Mapping[str, str]
     """The environment that the agent was started with."""
     console: Console
+    family: Family | None = None
+    """What the agent's programs have started; None if only marks tell."""
 
     def log(self, text: str) -> None:
         self.console.log(text)

@@ -82,8 +82,8 @@ def test_directive_names_the_absent_members_and_survives_a_restart_of_the_agent(
     received = parse_directive(json.dumps(metadata))
     assert (received.key, received.without) == (IncarnationKey(1, 3), (2, 7))
     assert (received.save_number, received.until, received.asks_peers) == (4, 5, True)
-    StoredState("4711", desired=received).save(tmp_path / "state.json")
-    loaded = StoredState.load(tmp_path / "state.json", "4711").desired
+    StoredState("4711", desired=received).save(tmp_path / "state")
+    loaded = StoredState.load(tmp_path / "state", "4711").desired
     assert loaded == received
     plain = Directive(1, 3, DirectiveAction.RUN).to_metadata()
     assert plain == {"attempt": 1, "incarnation": 3, "action": "run"}
