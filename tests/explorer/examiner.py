@@ -17,13 +17,15 @@ ledger's replay.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from tests.explorer.programs import DONE, OWN, PEER, SAVED, STALLED, Program
+from tests.explorer.causes import DONE, OWN, PEER, REBOOT, SAVED, STALLED
+from tests.explorer.programs import Key, Program
 from trainmaster.core.actions import DeleteJob, Ignore
 from trainmaster.core.events import ExitCause, ReplicaExited, VmLost
 from trainmaster.core.ledger import LedgerEntry, fold
@@ -36,7 +38,6 @@ from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import VmStatus
 
 if TYPE_CHECKING:
-    from tests.explorer.agent import Key
     from tests.explorer.cloud import ExploredVm
     from tests.explorer.jobs import ExploredJob
     from trainmaster.memory.store import MemoryStore
@@ -44,9 +45,15 @@ if TYPE_CHECKING:
 RESTARTS_MAX: Final = 5
 RERUNS_MAX: Final = 3
 HELD_S: Final = 600.0
+NOTICE_S: Final = 25.0
+"""From the notice that a VM goes, until it is given up: the shortest such time."""
+ASKED_AGAIN_S: Final = 660.0
+"""How long a program that saves may have been asked for an earlier notice."""
 FIRST: Final = (1, 1)
 NAMED: Final = re.compile(r"\b(chief|master|worker|ps|evaluator) (\d+)")
 
+ANNOUNCED: Final = frozenset({"preemption", "maintenance"})
+"""Faults that are announced before."""
 HARD: Final = frozenset({"unfit", "lost", "hang", "gone", "unkillable", "interrupted"})
 """Faults after which a machine no longer takes part."""
 
@@ -112,6 +119,20 @@ class Examiner:
                     and other.agent.vm.zone == program.agent.vm.zone
                 ):
                     self._world.violate("F1 runs twice", program, other.agent.vm, program.agent.vm)
+
+    def on_stop(self, program: Program, action: str) -> None:
+        """A directive ends no program that saves, unless it stops the job, or a VM is given up."""
+        now_s = self._world.now_s
+        given_up_s = min(
+            (
+                at_s + NOTICE_S
+                for at_s, _, kind in self._job.faults
+                if kind in ANNOUNCED and at_s > now_s - ASKED_AGAIN_S
+            ),
+            default=math.inf,
+        )
+        if now_s < min(program.saves_until_s, given_up_s) and action != "stop":
+            self._world.violate("killed while it saves", program)
 
     def _examine_member_set(self, program: Program) -> None:
         """All members of a round have one member set, with the primary and at least
@@ -424,14 +445,15 @@ class Examiner:
 
     def _is_repeated(self, charge: Charge, ends: list[Program]) -> bool:
         """Whether the charge is for another reboot of the member's VM, or for stalls."""
-        rebooted = {
-            program.agent.vm
-            for program in ends
-            if program.replica_id == charge.replica_id and program.cause == "reboot"
-        }
-        for program in self._job.programs.all:
-            if program.agent.vm in rebooted and program.cause == "reboot" and program not in ends:
-                return True
+        reboots = [
+            (at_s, vm)
+            for at_s, vm, kind in self._job.faults
+            if kind == REBOOT and vm.replica_id == charge.replica_id
+        ]
+        began_s = min((program.started_s for program in ends), default=math.inf)
+        counts = Counter(vm for _, vm in reboots)
+        if any(at_s > began_s and counts[vm] > 1 for at_s, vm in reboots):
+            return True
         return any(program.cause == STALLED for program in ends) and charge.kind != "restart"
 
     def _programs_of_round(self) -> list[Program]:
@@ -455,7 +477,7 @@ class Examiner:
         return faults + [
             (program.ended_s or 0, program.agent.vm, "interrupted")
             for program in ends
-            if program.cause == "reboot"
+            if program.cause == REBOOT
         ]
 
     # Replicas that are judged alone.
@@ -578,7 +600,7 @@ class Examiner:
         job = self.state.job
         profile = self._world.profile
         had_failure = any(
-            program.cause in (OWN, PEER, STALLED, "reboot") for program in self._job.programs.all
+            program.cause in (OWN, PEER, STALLED, REBOOT) for program in self._job.programs.all
         )
         had_failure |= any(kind == "setup" for _, _, kind in self._job.faults)
         if not had_failure and not profile.internal and not profile.slow_setup and not job.tuning:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.explorer.programs import EXITS, GOES_ON, IGNORES
+from tests.explorer.causes import EXITS, GOES_ON, IGNORES
 from tests.explorer.scripted import DAY_S, Scripted
 from trainmaster.core.model.job import JobState
 from trainmaster.core.timeouts import GROWTH_MIN, SAVE_MAX

@@ -4,13 +4,11 @@ and must be asked again before the job is cancelled.
 
 from __future__ import annotations
 
-from tests.explorer.programs import GOES_ON
+from tests.explorer.causes import GOES_ON
 from tests.explorer.scripted import DAY_S, Scripted
 from trainmaster.core.model.job import JobState
 
 CAP_USD = 0.6
-LIFE_S = CAP_USD / (2 * 0.19) * 3600
-"""How long the two machines run for it."""
 LAST_SAVE_S = 270.0
 """How long before the end of the money the programs are asked to save."""
 
@@ -21,7 +19,8 @@ def run(announced_s: float | None) -> Scripted:
     case.explored.reaction_to_save = GOES_ON
     case.train()
     if announced_s is not None:
-        case.wait(LIFE_S - announced_s)
+        case.wait(case.life_s - announced_s - case.world.now_s)
+        assert case.is_running
         case.announce("worker-0", 3600)
     case.wait(DAY_S)
     assert case.job.state is JobState.CANCELLED, case.story

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.explorer.programs import EXITS, GOES_ON
+from tests.explorer.causes import EXITS, GOES_ON
 from tests.explorer.scripted import DAY_S, Scripted
 from trainmaster.core.model.job import JobState
 
@@ -28,6 +28,7 @@ def test_programs_that_train_before_all_replicas_have_vms_save_at_the_cap(
     assert (job.state, job.started_at) == (JobState.CANCELLED, None), case.story
     trained = {program.replica_id for program in case.explored.programs.all}
     assert trained, "no program ever ran"
-    assert max(case.lost_work_s().values()) <= 270, case.story
+    # Only some of the machines run, so that the money of the last save lasts longer.
+    assert max(case.lost_work_s().values()) <= 2 * 270, case.story
     assert all(program.saved_s for program in case.explored.programs.all), case.story
     case.check()
