@@ -46,10 +46,11 @@ Guarantees:
 from __future__ import annotations
 
 import dataclasses
+import functools
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from trainmaster.agent.channel.peer_channel import PeerChannel
@@ -80,6 +81,8 @@ from trainmaster.agent.setup.cloud_storage import StorageReader
 from trainmaster.agent.setup.machine_report import describe_machine
 from trainmaster.agent.setup.setup import Setup
 from trainmaster.agent.setup.setup_errors import Retrier
+from trainmaster.agent.shutdown.paid_time import PaidTime
+from trainmaster.agent.shutdown.power_off import power_off
 from trainmaster.agent.shutdown.self_delete import SelfDelete
 from trainmaster.agent.shutdown.vm_shutdown_notice import GPU_NOTICE_S, NOTICE_S
 from trainmaster.agent.utilization.gpus import Gpus
@@ -117,11 +120,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     if log is not None:
         console.copy_to(log)
         inbox.start_thread(log.run)
-    if config.fuse_s is not None:
-        node = f"projects/{config.project}/locations/{identity.vm.zone}/nodes/{identity.vm.name}"
-        inbox.start_thread(
-            SelfDelete(node, config.fuse_s, api("tpu", "TRAINMASTER_TPU_ENDPOINT"), workspace).run
-        )
+    end_machine = find_end(identity, api("tpu", "TRAINMASTER_TPU_ENDPOINT"), workspace, inbox)
 
     def find_engine() -> ContainerEngine | None:
         if config.container is None:
@@ -187,8 +186,22 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         notice_s=GPU_NOTICE_S if has_gpu() else NOTICE_S,
         channel=channel,
         surroundings=find_surroundings(environ, console),
+        paid_time=PaidTime(inbox, console, metadata.time, end_machine),
     ).run()
     return 0
+
+
+def find_end(
+    identity: AgentIdentity, tpu: GoogleApi, workspace: Workspace, inbox: Inbox
+) -> Callable[[], None]:
+    """Return what ends this machine; start the self-deletion of a TPU node, which has no limit."""
+    config = identity.config
+    if config.fuse_s is None:
+        return functools.partial(power_off, workspace)
+    node = f"projects/{config.project}/locations/{identity.vm.zone}/nodes/{identity.vm.name}"
+    self_delete = SelfDelete(node, config.fuse_s, tpu, workspace)
+    inbox.start_thread(self_delete.run)
+    return self_delete.delete
 
 
 def find_surroundings(environ: Mapping[str, str], console: Console) -> Surroundings:

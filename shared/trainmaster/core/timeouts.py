@@ -250,6 +250,12 @@ COST_RESERVE_S: Final = COST_CHECK_MIN_S + RELEASE_MAX_S
 """What a job with `maxCost` is cancelled before its cost reaches: a sweep finds it a minute later.
 """
 
+UNPAID_S: Final = 60
+"""Seconds before a job can cost its `maxCost` at which its VMs end themselves, unless the cost has
+been computed again: for SIGTERM, and for their shutdown. The job is cancelled earlier, if functions
+run (`COST_RESERVE_S`).
+"""
+
 COST_SAVE_S: Final = 2 * 60
 """Seconds before that in which all programs are asked to save: as long as a save takes that fits a
 preemption notice, and the next sweep after it. A job on cheaper machines than its dearest ones has

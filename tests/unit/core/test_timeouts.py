@@ -42,6 +42,7 @@ SECONDS = {
     "COST_CHECK_MIN_S": 60,
     "COST_RESERVE_S": 150,
     "COST_SAVE_S": 120,
+    "UNPAID_S": 60,
     "SAVE_AGAIN_MIN": 600,
     "SAVE_MAX": 600,
     "LAST_SAVE_MIN": 120,

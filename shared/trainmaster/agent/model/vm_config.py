@@ -38,6 +38,11 @@ class ReceivedDirective:
     """With `save`: when the save must have ended, in seconds since 1970."""
     without: Sequence[int] = ()
     """Ranks of the members without which the round runs."""
+    paid_until: float = 0.0
+    """When this VM ends itself, unless a later directive extends it, in seconds since 1970.
+
+    0: never.
+    """
     asks_peers: bool = False
     """With `save`: no VM is about to stop. This agent asks all members to save, because more
     members can join, or because the job ends.
@@ -271,6 +276,7 @@ def parse_directive(text: str) -> ReceivedDirective:
         save_number=int(stored.get("save_number", 0)),
         until=float(stored.get("until", 0)),
         without=tuple(int(rank) for rank in stored.get("without", ())),
+        paid_until=float(stored.get("paid_until", 0)),
         asks_peers=bool(stored.get("asks_peers")),
     )
 

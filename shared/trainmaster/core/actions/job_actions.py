@@ -206,6 +206,7 @@ class NoteCost:
     next_at: datetime
     spent: float
     """In the currency of the cap."""
+    computed_at: datetime
     kind: Literal["note_cost"] = "note_cost"
 
 

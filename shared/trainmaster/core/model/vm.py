@@ -87,6 +87,11 @@ class Directive:
     """
     without: tuple[int, ...] = ()
     """Ranks of the members that the round goes without. They do not count in `order`."""
+    paid_until: int = 0
+    """When the VM ends itself, in seconds since 1970; 0: never.
+
+    It does not count in `order`, and grows while functions run.
+    """
 
     @property
     def order(self) -> tuple[int, int, int, int]:
@@ -118,6 +123,8 @@ class Directive:
             metadata["asks_peers"] = True
         if self.without:
             metadata["without"] = list(self.without)
+        if self.paid_until:
+            metadata["paid_until"] = self.paid_until
         if self.pause_s:
             metadata["pause_s"] = self.pause_s
         return metadata
@@ -138,6 +145,7 @@ class Directive:
             until=int(metadata.get("until", 0)),
             asks_peers=bool(metadata.get("asks_peers")),
             without=tuple(metadata.get("without", ())),
+            paid_until=int(metadata.get("paid_until", 0)),
         )
 
 

@@ -43,6 +43,7 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...
     saving = job.round.saving
     is_by_agent = saving is not None and saving.why is SaveCause.NOTICE
     asks_peers = job.plan.save_on_notice == "gang" and not is_by_agent
+    paid_until = job.paid_until
     prefix = own("tm")
     members = channel_members(job.plan) if job.round.without else ()
     without = tuple(number for number, member in enumerate(members) if member in job.round.without)
@@ -54,7 +55,14 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...
         pause_s = job.plan.exit_policy.restart_pause_s(failing.quick_failures)
         incarnation = current_incarnation(job, replica)
         others = () if action is DirectiveAction.HOLD else without
-        directive = Directive(replica.attempt, incarnation, action, pause_s=pause_s, without=others)
+        directive = Directive(
+            replica.attempt,
+            incarnation,
+            action,
+            pause_s=pause_s,
+            without=others,
+            paid_until=int(paid_until.timestamp()) if paid_until else 0,
+        )
         if (
             saving is not None
             and action is DirectiveAction.RUN

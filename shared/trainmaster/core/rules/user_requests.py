@@ -87,7 +87,9 @@ def judge_cost(state: State, event: CostChecked, now: datetime) -> Decision:
         text += f": all programs that catch {signal} {asked} to save, and then it is cancelled."
         return Decision(Rule.ENDED, Reason.MEMBERS_SAVE, text, SaveRound(job.round.number, saving))
     next_at = cap.next_check_at(event.at, event.spent)
-    return Decision(Rule.LIFECYCLE, Reason.COST_CHECKED, f"{text}.", NoteCost(next_at, event.spent))
+    return Decision(
+        Rule.LIFECYCLE, Reason.COST_CHECKED, f"{text}.", NoteCost(next_at, event.spent, event.at)
+    )
 
 
 def cancel_at_cap(cap: Cap, text: str) -> Decision:

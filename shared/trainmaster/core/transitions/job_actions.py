@@ -100,7 +100,7 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
             ended = move_job(job, JobState.CANCELLED, ended_at=now, error_message=action.message)
             return Change(ended, effects=PROVISION)
         case NoteCost() | SetLabels():
-            return Change(_noted(job, action))
+            return _noted(job, action)
         case DeleteJob():
             return Change(replace(job, deleted_at=now, version=job.version + 1), effects=PROVISION)
         case CompleteTuning():
@@ -109,14 +109,23 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
             assert_never(action)
 
 
-def _noted(job: Job, action: NoteCost | SetLabels) -> Job:
-    if isinstance(action, NoteCost):
-        cap = replace(job.plan.cap, spent=action.spent) if job.plan.cap else None
-        plan = replace(job.plan, cap=cap)
-        return replace(job, plan=plan, cost_check_at=action.next_at, version=job.version + 1)
-    return replace(
-        job, labels=action.labels, labels_version=job.labels_version + 1, version=job.version + 1
+def _noted(job: Job, action: NoteCost | SetLabels) -> Change:
+    version = job.version + 1
+    if isinstance(action, SetLabels):
+        return Change(
+            replace(
+                job, labels=action.labels, labels_version=job.labels_version + 1, version=version
+            )
+        )
+    cap = job.plan.cap
+    if cap:
+        cap = replace(cap, spent=action.spent, computed_at=action.computed_at)
+    noted = replace(
+        job, plan=replace(job.plan, cap=cap), cost_check_at=action.next_at, version=version
     )
+    # Its VMs learn how long they may run.
+    has_vms = job.state in (JobState.PREPARING, JobState.RUNNING)
+    return Change(noted, effects=PROVISION if has_vms else ())
 
 
 def _save_round(job: Job, action: SaveRound) -> Change:
