@@ -167,7 +167,7 @@ class Scripted(History):
     def life_s(self) -> float:
         """How long all machines of the job can run for its `maxCost`."""
         self.world.run(60.0, lambda: self.store.load("j1") is not None)
-        cap = self.job.plan.cap
+        cap = self.job.plan.limits.cap
         assert cap is not None
         return cap.amount / cap.per_hour * 3600
 

@@ -177,7 +177,7 @@ class Job:
     @property
     def zone(self) -> str:
         """The zone in which the gang is requested."""
-        return self.plan.zones[self.placement.zone_index]
+        return self.plan.where.zones[self.placement.zone_index]
 
     @property
     def placed(self) -> Job:
@@ -187,14 +187,15 @@ class Job:
         """
         return (
             replace(self, plan=self.plan.at(self.placement.zone_index))
-            if self.plan.options
+            if self.plan.where.options
             else self
         )
 
     @property
     def paid_until(self) -> datetime | None:
         """Until when its VMs run without another computation of its cost; None: it has no cap."""
-        return self.plan.cap.paid_until(self.created_at) if self.plan.cap else None
+        cap = self.plan.limits.cap
+        return cap.paid_until(self.created_at) if cap else None
 
     @property
     def zones_used(self) -> tuple[str, ...]:

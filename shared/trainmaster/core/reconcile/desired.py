@@ -13,6 +13,7 @@ from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.purchase import PriceClass
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.round import SaveCause
+from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.model.vm import Directive, DirectiveAction, Vm
 from trainmaster.core.model.vm_names import named
 
@@ -42,7 +43,7 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...
     desired = []
     saving = job.round.saving
     is_by_agent = saving is not None and saving.why is SaveCause.NOTICE
-    asks_peers = job.plan.save_on_notice == "gang" and not is_by_agent
+    asks_peers = job.plan.saving.on_notice is SaveOnNotice.GANG and not is_by_agent
     paid_until = job.paid_until
     prefix = own("tm")
     members = channel_members(job.plan) if job.round.without else ()
@@ -52,7 +53,7 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...
             continue
         action = DirectiveAction.HOLD if is_held(job, replica.replica_id) else DirectiveAction.RUN
         failing = job.round if is_member(job.plan, replica.replica_id) else replica
-        pause_s = job.plan.exit_policy.restart_pause_s(failing.quick_failures)
+        pause_s = job.plan.restarts.exit_policy.restart_pause_s(failing.quick_failures)
         incarnation = current_incarnation(job, replica)
         others = () if action is DirectiveAction.HOLD else without
         directive = Directive(

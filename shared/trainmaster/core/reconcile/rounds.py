@@ -15,6 +15,7 @@ from trainmaster.core.model.members import (
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.round import SaveCause, Saving
+from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.model.vm import Vm
 from trainmaster.core.reconcile.steps import (
     Await,
@@ -65,7 +66,7 @@ def growth(
         or round_.ends_job
         or not joining
         or not is_clear
-        or job.plan.save_on_notice != "gang"
+        or job.plan.saving.on_notice is not SaveOnNotice.GANG
     ):
         return ()
     if saving is not None and saving.why is SaveCause.GROWTH and _has_awaited(joining, saving):
@@ -114,7 +115,7 @@ def _may_begin_without(state: State, missing: set[ReplicaId], now: datetime) -> 
     without them, or their VMs were refused, or do not report.
     """
     round_ = state.job.round
-    elastic = state.job.plan.elastic
+    elastic = state.job.plan.restarts.elastic
     if elastic is None or not goes_on(state, missing):
         return False
     if missing <= set(round_.without):

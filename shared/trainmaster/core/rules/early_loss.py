@@ -75,7 +75,7 @@ def judge_early_loss(state: State, replica: Replica, cause: str, now: datetime) 
     pause = _pause(losses)
     zone = candidate_words(job.plan, turn.candidate)
     if is_whole_gang_requested(state) and not (
-        job.plan.restart_job_on_worker_restart and replica.ever_ready
+        job.plan.restarts.restart_job_on_worker_restart and replica.ever_ready
     ):
         text = f"{series}: trying {zone} in {pause.total_seconds():.0f} s, free of charge."
         action = ContinueProvisioning(
@@ -133,7 +133,7 @@ def _pause(losses: int) -> timedelta:
 def _is_zone_exhausted(state: State, replica: Replica) -> bool:
     """Whether required VMs are requested in another zone, if there is one, after this loss."""
     is_last_loss = replica.early_losses_in_zone + 1 >= EARLY_LOSSES_PER_ZONE
-    return is_last_loss and _is_required(state, replica) and len(state.job.plan.zones) > 1
+    return is_last_loss and _is_required(state, replica) and len(state.job.plan.where.zones) > 1
 
 
 def _is_required(state: State, replica: Replica) -> bool:

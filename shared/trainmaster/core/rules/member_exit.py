@@ -24,6 +24,7 @@ from trainmaster.core.model.members import can_spare, channel_members, is_held, 
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.round import SaveCause, Saving
+from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.rules import exit_texts, messages
 from trainmaster.core.rules.exit_case import Case
 from trainmaster.core.rules.replica_exit import (
@@ -89,7 +90,7 @@ def judge_notice(state: State, replica: Replica, event: VmNoticed, now: datetime
     job = state.job
     round_ = job.round
     members = channel_members(job.plan)
-    if job.plan.save_on_notice != "gang" or replica.replica_id not in members:
+    if job.plan.saving.on_notice is not SaveOnNotice.GANG or replica.replica_id not in members:
         return stale(Reason.NOTHING_TO_DO, "The members of the job do not save together.")
     if is_held(job, replica.replica_id):
         return stale(Reason.ROUND_ENDED, "The round has not begun.")
@@ -180,7 +181,7 @@ def judge_save_over(state: State, event: SaveOver, now: datetime) -> Decision:
         return stale(Reason.NOTHING_TO_DO, "The round has ended, or another request followed.")
     if saving.why is not SaveCause.GROWTH or now < saving.until:
         return not_yet("The time of the request is not over.")
-    signal = job.plan.checkpoint_signal
+    signal = job.plan.saving.signal
     text = (
         f"Round {event.round} ended: its programs did not stop within"
         f" {SAVE_MAX.seconds // 60} minutes, and more members can join. Programs that do not catch"

@@ -22,6 +22,7 @@ from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import is_member
 from trainmaster.core.model.plan import Cap
 from trainmaster.core.model.round import SaveCause, Saving
+from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.rules import messages
 from trainmaster.core.timeouts import COST_SAVE_S, HISTORY_KEPT, LAST_SAVE_MIN, SAVE_MAX
 
@@ -39,11 +40,11 @@ def judge_deadline(state: State, event: DeadlinePassed, now: datetime) -> Decisi
         return not_yet("The deadline has not passed.")
     match event.deadline:
         case Deadline.RUNNING:
-            limit_s = job.plan.max_running_s
+            limit_s = job.plan.limits.max_running_s
             message = messages.exceeded_running_time(limit_s)
             reason = Reason.MAX_RUNNING_TIME
         case Deadline.WAIT:
-            limit_s = job.plan.max_wait_s or 0
+            limit_s = job.plan.limits.max_wait_s or 0
             message = messages.exceeded_wait_time(limit_s)
             reason = Reason.MAX_WAIT_TIME
         case _:
@@ -57,22 +58,20 @@ def passed_deadline(job: Job, now: datetime) -> Deadline | None:
     """Return the deadline that has passed: maxRunningTime counts from RUNNING, maxWaitTime from
     creation until then.
     """
-    plan = job.plan
+    limits = job.plan.limits
     if job.started_at is not None:
-        return (
-            Deadline.RUNNING
-            if now >= job.started_at + timedelta(seconds=plan.max_running_s)
-            else None
-        )
-    if plan.max_wait_s is not None and now >= job.created_at + timedelta(seconds=plan.max_wait_s):
-        return Deadline.WAIT
-    return None
+        ends_at = job.started_at + timedelta(seconds=limits.max_running_s)
+        return Deadline.RUNNING if now >= ends_at else None
+    if limits.max_wait_s is None:
+        return None
+    ends_at = job.created_at + timedelta(seconds=limits.max_wait_s)
+    return Deadline.WAIT if now >= ends_at else None
 
 
 def judge_cost(state: State, event: CostChecked, now: datetime) -> Decision:
     """Let the programs save, and then cancel the job, so that it costs no more than its cap."""
     job = state.job
-    cap = state.job.plan.cap
+    cap = state.job.plan.limits.cap
     if cap is None:
         return stale(Reason.NOTHING_TO_DO, "The job has no maxCost.")
     text = f"The job has cost at most {event.spent:.2f} {cap.currency} of its maxCost, {cap}"
@@ -83,7 +82,7 @@ def judge_cost(state: State, event: CostChecked, now: datetime) -> Decision:
     saving = _last_save(job, now) if cap.is_reached(event.spent, COST_SAVE_S) else None
     if saving is not None:
         asked = "have just been asked" if saving.at < now else "are asked"
-        signal = job.plan.checkpoint_signal
+        signal = job.plan.saving.signal
         text += f": all programs that catch {signal} {asked} to save, and then it is cancelled."
         return Decision(Rule.ENDED, Reason.MEMBERS_SAVE, text, SaveRound(job.round.number, saving))
     next_at = cap.next_check_at(event.at, event.spent)
@@ -106,9 +105,9 @@ def _last_save(job: Job, now: datetime) -> Saving | None:
     """
     plan = job.plan
     saving = job.round.saving
-    if job.round.is_held or job.round.ends_job or plan.save_on_notice == "off":
+    if job.round.is_held or job.round.ends_job or plan.saving.on_notice is SaveOnNotice.OFF:
         return None
-    is_gang = plan.save_on_notice == "gang"
+    is_gang = plan.saving.on_notice is SaveOnNotice.GANG
     asked = tuple(
         replica_id
         for replica_id in plan.replica_ids
@@ -123,7 +122,7 @@ def _last_save(job: Job, now: datetime) -> Saving | None:
 
 def must_check_cost(job: Job, now: datetime) -> bool:
     """Whether the job may have reached its cap since its cost was computed last."""
-    cap = job.plan.cap
+    cap = job.plan.limits.cap
     if cap is None or not cap.per_hour or job.tuning is not None:
         return False
     return now >= (job.cost_check_at or cap.next_check_at(job.created_at, 0.0))

@@ -91,7 +91,7 @@ def replace_vm(
         if next_at
         else "free of charge"
     )
-    if state.job.plan.restart_job_on_worker_restart and (has_run or replica.ever_ready):
+    if state.job.plan.restarts.restart_job_on_worker_restart and (has_run or replica.ever_ready):
         text = (
             f"{cause}: the whole job is rerun (restartJobOnWorkerRestart), and {who} gets another"
             f" VM, {free}."
@@ -149,7 +149,7 @@ def internal_error(
     VM that reported it. `replaces_vm`: the VM may be the cause, so the second retry is on another
     one.
     """
-    if job.plan.disable_retries or job.budgets.internal_used >= INTERNAL_RETRIES_MAX:
+    if job.plan.restarts.disable_retries or job.budgets.internal_used >= INTERNAL_RETRIES_MAX:
         failure = FailJob(messages.internal_error(cause), replica)
         return Decision(Rule.INTERNAL, Reason.INTERNAL_BUDGET_SPENT, f"{cause}.", failure)
     text = (

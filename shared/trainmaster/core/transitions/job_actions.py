@@ -117,12 +117,10 @@ def _noted(job: Job, action: NoteCost | SetLabels) -> Change:
                 job, labels=action.labels, labels_version=job.labels_version + 1, version=version
             )
         )
-    cap = job.plan.cap
-    if cap:
-        cap = replace(cap, spent=action.spent, computed_at=action.computed_at)
-    noted = replace(
-        job, plan=replace(job.plan, cap=cap), cost_check_at=action.next_at, version=version
-    )
+    limits = job.plan.limits
+    cap = limits.cap and replace(limits.cap, spent=action.spent, computed_at=action.computed_at)
+    plan = replace(job.plan, limits=replace(limits, cap=cap))
+    noted = replace(job, plan=plan, cost_check_at=action.next_at, version=version)
     # Its VMs learn how long they may run.
     has_vms = job.state in (JobState.PREPARING, JobState.RUNNING)
     return Change(noted, effects=PROVISION if has_vms else ())
@@ -146,7 +144,7 @@ def _placed(job: Job, zone_index: int) -> Placement:
     """Return the placement in this zone. The zone that the gang leaves may still have VMs."""
     if zone_index == job.placement.zone_index:
         return job.placement
-    left = tuple(zone for zone in job.zones_used if zone != job.plan.zones[zone_index])
+    left = tuple(zone for zone in job.zones_used if zone != job.plan.where.zones[zone_index])
     return replace(job.placement, zone_index=zone_index, left=left)
 
 
@@ -193,7 +191,9 @@ def _refused(job: Job, now: datetime) -> Round:
 
     A held round of an elastic job may begin without the missing VMs.
     """
-    is_first = job.plan.elastic is not None and job.round.is_held and job.round.refused_at is None
+    is_first = (
+        job.plan.restarts.elastic is not None and job.round.is_held and job.round.refused_at is None
+    )
     return replace(job.round, refused_at=now) if is_first else job.round
 
 

@@ -121,7 +121,7 @@ def charged(
     """
     restarts = replica.restarts
     if action.charge is Budget.RESTARTS:
-        restarts = (*job.plan.exit_policy.counted(restarts, now), now)
+        restarts = (*job.plan.restarts.exit_policy.counted(restarts, now), now)
     reboots = replica.reboots
     if not isinstance(action, ReplaceVm) and action.is_reboot:
         reboots += 1

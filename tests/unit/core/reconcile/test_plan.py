@@ -390,7 +390,8 @@ def test_spot_and_on_demand_vms_of_one_role_are_created_by_separate_inserts() ->
 def capped(state: State, computed_s: float) -> State:
     """Return the state with a cap that pays for an hour since this time, less the reserve."""
     cap = Cap(1.0, "USD", per_hour=1.0, computed_at=at(computed_s))
-    return replace(state, job=replace(state.job, plan=replace(state.job.plan, cap=cap)))
+    plan_ = replace(state.job.plan, limits=replace(state.job.plan.limits, cap=cap))
+    return replace(state, job=replace(state.job, plan=plan_))
 
 
 def paid_until(computed_s: float) -> int:

@@ -38,6 +38,7 @@ from trainmaster.core.model.job import State
 from trainmaster.core.model.plan import Elastic, Plan
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.round import Round, SaveCause, Saving
+from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.model.vm import Directive, DirectiveAction
 from trainmaster.core.reconcile.desired import desired_vms
 from trainmaster.core.rules.evidence import Rank, rank_of
@@ -46,7 +47,7 @@ from trainmaster.core.timeouts import SAVE_MAX
 from trainmaster.core.transitions.change import Effect
 
 NOW: Final = at(100)
-GANG: Final = a_plan(save_on_notice="gang")
+GANG: Final = a_plan(on_notice=SaveOnNotice.GANG)
 BUG: Final = ProgramError(
     "ValueError", "bad batch", "trainer/task.py:7 in main", "trainer/task.py:7 in main"
 )
@@ -194,7 +195,9 @@ def test_notice_never_replaces_the_request_after_which_the_job_ends(number: int)
 
 
 def test_growth_waits_for_another_request_and_ends_the_round_at_its_end() -> None:
-    state = running(2, plan=replace(GANG, elastic=Elastic(2)), without=(WORKER_1,))
+    state = running(
+        2, plan=a_plan(on_notice=SaveOnNotice.GANG, elastic=Elastic(2)), without=(WORKER_1,)
+    )
     joins = MembersJoin("digits_1", 1, 2, 1, NOW)
     asking = apply(state, evolve(state, judge(state, joins, NOW), NOW))
     saving = asking.job.round.saving
