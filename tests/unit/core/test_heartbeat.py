@@ -41,6 +41,7 @@ from trainmaster.core.timeouts import (
     HELD_AGENT_TIMEOUT,
     OLD_HEARTBEAT,
     OLD_POINT,
+    SILENT_JOBS_MAX,
 )
 
 READY = at(10)
@@ -227,6 +228,36 @@ def lost_with(
 FRESH = {CHIEF: SECOND, WORKER_1: SECOND}
 
 
+def lost_without_heartbeats(
+    points: dict[ReplicaId, timedelta], *, others_write: bool, unread: bool = False
+) -> list[ReplicaId]:
+    """Return the replicas that are lost if the last points are so old and heartbeats are unknown,
+    or not read now.
+    """
+    seen = {replica_id: NOW - age for replica_id, age in points.items()}
+    replicas = watched(RUNNING, vms_of(RUNNING), NOW)
+    read = heartbeat.heartbeats_to_read(RUNNING.job, replicas, seen, NOW)
+    known: dict[str, datetime | None] = {} if unread else {vm.instance_id: None for _, vm in read}
+    losses = heartbeat.find_silent_agents(
+        RUNNING.job, replicas, read, seen, known, NOW, others_write=others_write
+    )
+    assert heartbeat.undecided(read, seen, known, NOW) or not losses
+    return [loss.replica.replica_id for loss in losses]
+
+
+def test_ended_series_decides_alone_after_the_timeout_where_heartbeats_are_forbidden() -> None:
+    ended = {**FRESH, WORKER_0: AGENT_TIMEOUT}
+    assert lost_without_heartbeats(ended, others_write=True) == [WORKER_0]
+    assert lost_without_heartbeats(ended, others_write=False) == [], "Monitoring may be down"
+    early = {**FRESH, WORKER_0: AGENT_TIMEOUT - SECOND}
+    assert lost_without_heartbeats(early, others_write=True) == []
+
+
+def test_heartbeat_that_is_not_read_now_is_no_evidence() -> None:
+    ended = {**FRESH, WORKER_0: AGENT_TIMEOUT}
+    assert lost_without_heartbeats(ended, others_write=True, unread=True) == []
+
+
 @pytest.mark.parametrize(
     ("point", "beat", "is_lost"),
     [
@@ -289,6 +320,20 @@ def test_large_gang_is_read_in_parts_that_cover_it() -> None:
     ]
     assert max(len(part) for part in parts) <= HEARTBEATS_READ_MAX
     assert {vm.name for part in parts for _, vm in part} == {vm.name for vm in vms_of(large)}
+
+
+def test_silent_jobs_of_one_minute_share_one_limit_of_reads() -> None:
+    """Cloud Monitoring may be late for all jobs at once."""
+    missing = {f"job_{number}": 100 for number in range(60)} | {"large": 1000}
+    minutes = [
+        heartbeat.jobs_to_read(missing, NOW + minute * timedelta(minutes=1)) for minute in range(13)
+    ]
+    assert max(sum(missing[job] for job in part if job != "large") for part in minutes) == 500
+    assert {job for part in minutes for job in part} == missing.keys()
+    assert ("large",) in minutes
+    small = heartbeat.jobs_to_read(dict.fromkeys(map(str, range(50)), 1), NOW)
+    assert len(small) <= SILENT_JOBS_MAX
+    assert heartbeat.jobs_to_read({}, NOW) == ()
 
 
 def test_agent_is_silent_from_the_timeout_on() -> None:

@@ -10,7 +10,13 @@ series has ended, and of those without a series, at most `HEARTBEATS_READ_MAX`.
     fresh      not read         never
     ended      old              both have been silent for more than a minute
     unknown    old              the heartbeat has been missing for `AGENT_TIMEOUT`
-    any        fresh, unknown   never: an outage of Cloud Monitoring must not end a job
+    ended      unknown          the series has been missing for `AGENT_TIMEOUT`, and series of other
+                                VMs show that Cloud Monitoring works
+    any        fresh            never: an outage of Cloud Monitoring must not end a job
+    unknown    unknown          never
+
+A heartbeat is unknown where an organisation policy forbids to read guest attributes. One that is
+only not read now, because of a rate limit, is no evidence either way.
 
 docs/decisions/0037-silent-agents.md
 """
@@ -40,11 +46,14 @@ from trainmaster.core.timeouts import (
     OLD_HEARTBEAT,
     OLD_POINT,
     SETUP_MAX_S,
+    SILENT_JOBS_MAX,
 )
 
 T = TypeVar("T")
 Watched = tuple[tuple[Replica, Vm], ...]
 """Replicas whose agents must write, with their VMs."""
+Heartbeats = Mapping[str, datetime | None]
+"""The last heartbeat of each VM that was read, by its instance id. None: unknown."""
 Points = Mapping[ReplicaId, datetime]
 """The last point of the series of each replica's VM, of a slice the oldest of its hosts' last
 points. Unknown ones are absent.
@@ -92,15 +101,34 @@ def heartbeats_to_read(job: Job, replicas: Watched, points: Points, now: datetim
     return part_to_read(to_read, now, 1 if job.round.is_held else FULL_RECONCILIATION_MINUTES)
 
 
-def part_to_read(
-    items: Sequence[T], now: datetime, minutes: int, at_most: int = 0
-) -> tuple[T, ...]:
-    """Return the at most `at_most` items (0: `HEARTBEATS_READ_MAX`) that are looked at now.
+def part_to_read(items: Sequence[T], now: datetime, minutes: int) -> tuple[T, ...]:
+    """Return the at most `HEARTBEATS_READ_MAX` items that are looked at now.
 
     The next follow after `minutes`.
     """
-    parts = -(-len(items) // (at_most or HEARTBEATS_READ_MAX))
+    parts = -(-len(items) // HEARTBEATS_READ_MAX)
     return tuple(items[int(now.timestamp()) // (60 * minutes) % parts :: parts]) if items else ()
+
+
+def jobs_to_read(missing: Mapping[str, int], now: datetime) -> tuple[str, ...]:
+    """Return the silent jobs whose heartbeats are read in this minute; the others follow.
+
+    `missing`: the number of each job's VMs without a fresh series, which is the number of reads.
+    All jobs of a minute together are read at most `HEARTBEATS_READ_MAX` times, but for a single
+    larger job, whose reconciliation has that limit of its own.
+    """
+    if not missing:
+        return ()
+    parts: list[list[str]] = [[]]
+    reads = 0
+    for job_id, count in sorted(missing.items()):
+        has_room = reads + count <= HEARTBEATS_READ_MAX and len(parts[-1]) < SILENT_JOBS_MAX
+        if parts[-1] and not has_room:
+            parts.append([])
+            reads = 0
+        parts[-1].append(job_id)
+        reads += count
+    return tuple(parts[int(now.timestamp()) // 60 % len(parts)])
 
 
 def suspendable_timeouts(
@@ -126,9 +154,9 @@ def without_timeouts(steps: Steps, names: Collection[str]) -> Steps:
     )
 
 
-def is_silent(heartbeat: datetime | None, now: datetime) -> bool:
-    """Whether no heartbeat is known, or the last one is old."""
-    return heartbeat is None or now - heartbeat >= AGENT_TIMEOUT
+def is_silent(last_sign: datetime | None, now: datetime) -> bool:
+    """Whether no sign of the agent is known, or the last one is old."""
+    return last_sign is None or now - last_sign >= AGENT_TIMEOUT
 
 
 def _is_timeout(step: Step) -> TypeGuard[ReportLoss]:
@@ -140,17 +168,20 @@ def find_silent_agents(
     replicas: Watched,
     read: Watched,
     points: Points,
-    heartbeats: Mapping[str, datetime],
+    heartbeats: Heartbeats,
     now: datetime,
+    *,
+    others_write: bool = False,
 ) -> tuple[ReportLoss, ...]:
     """Return the losses to report, each at the time of the last sign: it may explain exits of peers
     since then.
 
-    `read`: the part of `replicas` whose heartbeats were read. `heartbeats`: the last one of each
-    VM, by its instance id; VMs without a known heartbeat are absent. If several VMs were read and
-    all of them are silent, while no other one has a fresh series, wrong readings are more likely:
-    those are lost that a held round waits for, and all after `AGENT_TIMEOUT` if series say so, too,
-    else after `ALL_AGENTS_TIMEOUT`.
+    `read`: the part of `replicas` whose heartbeats were to be read. `others_write`: whether some
+    VM of any job has a fresh series, so that a series that has ended may be believed alone.
+
+    If several VMs were read and all of them are silent, while no other one has a fresh series,
+    wrong readings are more likely: those are lost that a held round waits for, and all after
+    `AGENT_TIMEOUT` if series say so, too, else after `ALL_AGENTS_TIMEOUT`.
     """
     silent = [
         (
@@ -162,6 +193,7 @@ def find_silent_agents(
         if _is_lost(
             job, replica, vm, points.get(replica.replica_id), heartbeats.get(vm.instance_id), now
         )
+        or (others_write and _has_ended_unread(replica, vm, points, heartbeats, now))
     ]
     known = [points[replica.replica_id] for replica, _ in replicas if replica.replica_id in points]
     is_doubtful = len(silent) == len(read) > 1 and all(_has_ended(point, now) for point in known)
@@ -173,6 +205,26 @@ def find_silent_agents(
         if not is_doubtful
         or now - last >= _doubt(job, replica, has_series=replica.replica_id in points)
     )
+
+
+def undecided(read: Watched, points: Points, heartbeats: Heartbeats, now: datetime) -> bool:
+    """Whether a series has ended for so long that it decides alone, if other VMs write theirs."""
+    return any(_has_ended_unread(replica, vm, points, heartbeats, now) for replica, vm in read)
+
+
+def _has_ended_unread(
+    replica: Replica, vm: Vm, points: Points, heartbeats: Heartbeats, now: datetime
+) -> bool:
+    """Whether the VM's heartbeat cannot be known, and its series has ended for `AGENT_TIMEOUT`.
+
+    Slices are left out: any program of the project may write a series with a host's labels, and the
+    oldest one of a slice counts.
+    """
+    point = points.get(replica.replica_id)
+    is_unknown = heartbeats.get(vm.instance_id, now) is None
+    if point is None or vm.is_tpu or not is_unknown:
+        return False
+    return now - point >= AGENT_TIMEOUT and _has_booted(vm, point, now)
 
 
 def _is_lost(
