@@ -166,9 +166,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         progress if monitor else None,
         monitor.finish_interval if monitor else None,
         store=storage.store_text,
+        is_empty=storage.is_empty if identity.is_primary else None,
     )
-    if monitor is not None:
-        inbox.start_thread(monitor.run)
     channel = None
     if config.channel is not None:
         channel = PeerChannel(
@@ -177,7 +176,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         inbox.start_thread(channel.run)
     write_point = point_writer(identity, monitoring) if monitor is not None else None
     inbox.post(Heartbeat(metadata, inbox, console, lambda: launcher.is_stuck, write_point).beat)
-    Agent(
+    agent = Agent(
         identity=identity,
         inbox=inbox,
         reporter=reporter,
@@ -189,7 +188,10 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         channel=channel,
         surroundings=find_surroundings(environ, console),
         paid_time=PaidTime(inbox, console, metadata.time, end_machine),
-    ).run()
+    )
+    if monitor is not None:
+        inbox.start_thread(functools.partial(monitor.run, agent.stall_watch.quiet))
+    agent.run()
     return 0
 
 
