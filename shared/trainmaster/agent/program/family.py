@@ -32,6 +32,7 @@ from trainmaster.agent.program.process_table import (
     marked,
     read_stats,
 )
+from trainmaster.agent.workspace import Family
 
 PR_SET_CHILD_SUBREAPER = 36
 """Source: linux/prctl.h."""
@@ -40,7 +41,7 @@ GCSFUSE = "gcsfuse"
 """Folder in the agent's one whose path marks gcsfuse, which does not end with a program."""
 
 
-class Family:
+class Descendants:
     """May be used from any thread."""
 
     def __init__(self, work: Path) -> None:
@@ -54,14 +55,14 @@ class Family:
             raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
     def start(self, start: Callable[[], Popen[AnyStr]]) -> Popen[AnyStr]:
-        """Start a process in a session of its own. Its status is left to the caller."""
+        """As in `Family`."""
         with self._lock:
             process = start()
             self._children.add(process.pid)
         return process
 
     def started(self) -> list[int]:
-        """Return the running processes of programs, each before its children."""
+        """As in `Family`."""
         stats = read_stats()
         agent = os.getpid()
         mount_mark = f"{MARK}={self._work / GCSFUSE}".encode()
@@ -98,10 +99,12 @@ class Family:
             time.sleep(REAP_S)
 
 
-def adopt_orphans(work: Path, start_thread: Callable[[Callable[[], None]], None]) -> Family | None:
+def adopt_orphans(
+    work: Path, start_thread: Callable[[Callable[[], None]], None]
+) -> Descendants | None:
     """Return what knows all processes of programs; None if this system cannot tell."""
     try:
-        family = Family(work)
+        family = Descendants(work)
     except (OSError, AttributeError):  # an older kernel, or a library without prctl
         return None
     start_thread(family.reap_for_ever)
