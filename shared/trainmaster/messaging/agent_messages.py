@@ -65,6 +65,8 @@ ERROR_LENGTH_MAX: Final = 4096
 CAUSES_MAX: Final = 10
 MEMBERS_MAX: Final = 10_000
 """Members that a notice names, at most."""
+SAVES_MAX: Final = 1_000_000
+"""Requests to save in one round, at most."""
 UNFIT_ERROR: Final = "UnfitMachine"
 """Type of the error of an exit whose cause is `unfit`.
 
@@ -247,6 +249,7 @@ class ExitModel(MessageModel):
     metric: MetricModel | None = None
     stderr_line: str = ""
     progress: ProgressModel | None = None
+    left_nothing: bool = False
 
     @field_validator("metric", "progress", mode="wrap")
     @classmethod
@@ -288,6 +291,7 @@ class ExitModel(MessageModel):
             ran_s=self.ran_s,
             stderr_line=_in_one_line(self.stderr_line)[:STDERR_LINE_LENGTH_MAX],
             progress=self.progress.last_progress() if self.progress else None,
+            left_nothing=self.left_nothing,
         )
 
 
@@ -318,6 +322,7 @@ class VmReadyMessage(AgentMessage):
 class MaintenanceMessage(AgentMessage):
     cause: Annotated[str, AfterValidator(_loss_or_notice)]
     gives_up_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
+    save_number: Annotated[int, Field(ge=1, le=SAVES_MAX)] = 1
     unanswered: Annotated[
         tuple[Index, ...], Field(strict=False, max_length=MEMBERS_MAX), _keep(slice(MEMBERS_MAX))
     ] = ()
@@ -387,5 +392,5 @@ def decode_vm_end(data: bytes, published_at: datetime | None = None) -> VmLost |
     at = message.at
     if message.cause == NOTICE:
         gives_up_at = min(message.gives_up_at or at, at + NOTICE_MAX)
-        return VmNoticed(subject, at, gives_up_at, message.unanswered)
+        return VmNoticed(subject, at, gives_up_at, message.save_number, message.unanswered)
     return VmLost(subject, at, LossCause(message.cause))

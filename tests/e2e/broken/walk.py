@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -103,20 +103,24 @@ def _wait(job_id: str, program: BrokenProgram, run: Run) -> str:
     """
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
-        view = json.loads(run("jobs", "describe", job_id, "--format=json").stdout)
+        described = run("describe", job_id, "--format=json")
+        if described.returncode:  # a machine under load may not answer in time
+            time.sleep(POLL_S)
+            continue
+        view = json.loads(described.stdout)
         state = str(view["state"])
         if state in ("SUCCEEDED", "FAILED", "CANCELLED"):
             return state
         failing = view["trainmaster"].get("failing", {})
         if program.ends == "CANCELLED" and failing.get("failures", 0) >= SEEN_AFTER_FAILURES:
-            run("jobs", "cancel", job_id)
+            run("cancel", job_id)
         time.sleep(POLL_S)
     raise AssertionError(f"{job_id} has not ended after {TIMEOUT_S:g} s")
 
 
 def _lives(job_id: str, run: Run) -> int:
     """Return how often replicas of the job have started their program: each start has an end."""
-    entries = json.loads(run("jobs", "ledger", job_id, "--format=json").stdout)
+    entries = json.loads(run("ledger", job_id, "--format=json").stdout)
     return sum(1 for entry in entries if entry["event"].endswith("-exit"))
 
 
@@ -141,8 +145,8 @@ def main(names: list[str]) -> None:
         )
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for line in pool.map(walk_one, chosen):
-            print(line, flush=True)
+        for done in as_completed([pool.submit(walk_one, program) for program in chosen]):
+            print(done.result(), flush=True)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ from trainmaster.agent.program.program import Program
 from trainmaster.agent.reporting.events import EventReporter
 from trainmaster.agent.reporting.serial_console import Console
 from trainmaster.agent.setup.setup import Setup
+from trainmaster.agent.shutdown.paid_time import PaidTime
 from trainmaster.agent.shutdown.vm_shutdown_notice import VmShutdownNotice
 
 if TYPE_CHECKING:
@@ -71,8 +72,12 @@ class Agent:
         notice_s: float,
         channel: PeerChannel | None = None,
         surroundings: Surroundings | None = None,
+        paid_time: PaidTime | None = None,
     ) -> None:
-        """`notice_s`: how long before its maintenance this machine learns of it."""
+        """`notice_s`: how long before its maintenance this machine learns of it.
+
+        `paid_time`: None on a machine that no `maxCost` ends.
+        """
         config = identity.config
         self._config = config
         self._inbox = inbox
@@ -82,6 +87,7 @@ class Agent:
         self._launcher = launcher
         self._console = console
         self._channel = channel
+        self._paid_time = paid_time
         self._exit_reporter = ExitReporter(inbox, run_state, console)
         self._shutdown_notice = VmShutdownNotice(
             inbox,
@@ -97,7 +103,7 @@ class Agent:
         self._saving = Saving(
             config, inbox, console, launcher, run_state, channel, enter=self._enter_saving
         )
-        self._stall_watch = StallWatch(identity, inbox, console, launcher, channel, surroundings)
+        self.stall_watch = StallWatch(identity, inbox, console, launcher, channel, surroundings)
         self._start_delay = StartDelay(config, inbox.clock.monotonic_s)
         self._state = AgentState.IDLE
         self._program: Program | None = None
@@ -136,8 +142,11 @@ class Agent:
             self._console.log(f"Ignoring an outdated directive: {words}")
             return
         if directive != current:
-            self._console.log(f"Directive: {words}")
+            if current is None or replace(current, paid_until=directive.paid_until) != directive:
+                self._console.log(f"Directive: {words}")
             self._run_state.set_desired(directive, is_running=self._runs_on)
+        if self._paid_time is not None:
+            self._paid_time.on_directive(directive)
         self._start_delay.on_directive(directive)
         self._run_state.settle_previous_run(directive)
         self._saving.on_directive(directive)
@@ -183,7 +192,7 @@ class Agent:
         self._program = None
         self._move(AgentState.FINISHED if is_shutting_down else AgentState.IDLE)
         self._shutdown_notice.on_idle()
-        self._stall_watch.stop()
+        self.stall_watch.stop()
         if self._run_state.is_closed:
             self._console.log(f"Module stopped as directed, with {program_exit.how}.")
         elif is_shutting_down or has_saved:
@@ -192,9 +201,9 @@ class Agent:
             self._exit_reporter.report_end(
                 replace(program_exit, cause="saved"), "after all members were asked to save"
             )
-        elif self._stall_watch.has_stalled(key):
+        elif self.stall_watch.has_stalled(key):
             self._exit_reporter.report_end(
-                self._stall_watch.explain(program_exit), "because it had stalled"
+                self.stall_watch.explain(program_exit), "because it had stalled"
             )
         else:
             self._exit_reporter.report(program_exit, self._launcher.command)
@@ -219,7 +228,7 @@ class Agent:
         started = self._run_state.last_started
         if self._program is None or started is None or not self._is_running:
             return False
-        return self._program.is_alive and not self._stall_watch.has_stalled(started)
+        return self._program.is_alive and not self.stall_watch.has_stalled(started)
 
     @property
     def _is_running(self) -> bool:
@@ -237,7 +246,7 @@ class Agent:
             if self._state is AgentState.SHUTTING_DOWN:
                 must_end = not self._defer(self._shutdown_notice.save_s)
             if must_end:
-                self._stall_watch.stop()
+                self.stall_watch.stop()
                 self._program.end(self._shutdown_notice.within(self._config.grace_s))
         elif self._state is AgentState.FINISHED:
             self._exit_reporter.report_delayed()
@@ -288,7 +297,7 @@ class Agent:
             return
         self._program = program
         self._move(AgentState.RUNNING)
-        self._stall_watch.start(key, program)
+        self.stall_watch.start(key, program)
         self._inbox.start_thread(functools.partial(self._await_end, key, program))
 
     def _enter_saving(self) -> None:

@@ -162,6 +162,8 @@ class RunState:
             if not metric["earlier"]:
                 del metric["earlier"]
             body["metric"] = metric
+        if not body["left_nothing"]:
+            del body["left_nothing"]
         progress = body.pop("progress")
         if progress:
             known = {name: value for name, value in progress.items() if value not in (None, ())}
@@ -200,12 +202,12 @@ class RunState:
             self._reporter.report_maintenance(self._state.desired.key, cause, accepted)
 
     def report_notice(
-        self, key: IncarnationKey, gives_up_s: float, unanswered: Sequence[int]
+        self, key: IncarnationKey, gives_up_s: float, number: int, unanswered: Sequence[int]
     ) -> None:
-        """Report that the members of this round save, and which of them did not answer, by their
-        numbers.
+        """Report that the members of this round are asked to save: the number of the request, and
+        which of them did not answer, by their own numbers.
         """
-        self._reporter.report_notice(key, gives_up_s, unanswered)
+        self._reporter.report_notice(key, gives_up_s, number, unanswered)
 
     def _on_exit_accepted(self) -> None:
         self._console.log("The exit is reported.")

@@ -43,6 +43,8 @@ class BeginPreparing:
 class BeginRunning:
     """Move the job from PREPARING to RUNNING."""
 
+    round: int | None = None
+    """Of a synchronous job: the held round that begins on all members."""
     kind: Literal["begin_running"] = "begin_running"
 
 
@@ -86,14 +88,12 @@ class StopRound:
     """Member whose end, or whose VM's loss, ends the round."""
     replacement: ReplaceVm | None = None
     """Another VM for this member; None: it keeps its VM."""
-    instance_id: str | None = None
-    """Numeric id of the member's VM, if its exit is the first event that names it."""
     kind: Literal["stop_round"] = "stop_round"
 
 
 @dataclass(frozen=True, slots=True)
 class SaveRound:
-    """Note that the members of the running round save, and direct those that do not know it yet."""
+    """Ask the programs to save: direct those whose agents are not asked by another one."""
 
     number: int
     """The round."""
@@ -150,11 +150,6 @@ class RerunJob:
     """
     reporter: str | None = None
     """Replica whose exit reruns the job, if one does."""
-    reporter_vm: str | None = None
-    """Google's numeric id of the VM that reported this exit.
-
-    It is recorded because the VM's vm-ready may arrive after the exit.
-    """
     quick_failure: str | None = None
     """Replica whose program failed soon after its start, and caused the rerun."""
     failing: FailureRow | None = None
@@ -206,6 +201,7 @@ class NoteCost:
     next_at: datetime
     spent: float
     """In the currency of the cap."""
+    computed_at: datetime
     kind: Literal["note_cost"] = "note_cost"
 
 

@@ -28,6 +28,7 @@ from trainmaster.core.events import (
     MemberMissing,
     ReplicaEvent,
     ReplicaExited,
+    SaveOver,
     VmReady,
     VmsNotCreated,
 )
@@ -78,7 +79,7 @@ class Difference:
 def replica_of(entry: LedgerEntry) -> ReplicaId | None:
     """Return the replica that the entry is about; None: the job as a whole."""
     event = entry.event
-    if isinstance(event, MemberMissing):
+    if isinstance(event, MemberMissing | SaveOver):
         return event.replica_id
     return event.subject.replica_id if isinstance(event, ReplicaEvent) else None
 
@@ -263,7 +264,10 @@ def next_steps(
     )
     if is_vm_requested and job.placement.round:
         sentences.append(_provisioning(job, entries))
-    if job.round.is_held:
+    waits_for_first_vms = job.started_at is None and not any(
+        is_ready(job, replica) for replica in replicas
+    )
+    if job.round.is_held and not waits_for_first_vms:
         sentences.append(_awaited_members(State(job, replicas)))
     elif job.round.without:
         sentences.append(f"{short_round(job)}.")

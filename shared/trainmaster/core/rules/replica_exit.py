@@ -171,7 +171,6 @@ def judge_setup_failure(case: Case) -> Decision | None:
         text,
         Reason.SETUP_FAILED,
         case.replica.key,
-        case.event.subject.vm.instance_id,
         replaces_vm=True,
     )
 
@@ -321,7 +320,6 @@ def _restart_action(
     return RestartReplica(
         key,
         charge,
-        event.subject.vm.instance_id,
         is_quick_failure=is_quick,
         is_stall=is_stall,
         is_reboot=is_reboot,
@@ -403,11 +401,6 @@ def _rerun_action(
         charge,
         lost=key if replaces_vm else None,
         reporter=key,
-        reporter_vm=(
-            case.event.subject.vm.instance_id
-            if case.is_on_current_vm and not case.is_hung
-            else None
-        ),
         quick_failure=key if charge is Budget.RERUNS and case.quick_failures else None,
         failing=failing,
     )

@@ -139,15 +139,13 @@ def internal_error(
     cause: str,
     reason: Reason,
     replica: str | None = None,
-    reporter_vm: str | None = None,
     *,
     replaces_vm: bool = False,
 ) -> Decision:
     """Decide by rule 5: rerun the job while its internal retries last, else fail it.
 
-    `replica` is the key of the replica that is the cause, if one is; `reporter_vm` is the id of the
-    VM that reported it. `replaces_vm`: the VM may be the cause, so the second retry is on another
-    one.
+    `replica` is the key of the replica that is the cause, if one is. `replaces_vm`: the VM may be
+    the cause, so the second retry is on another one.
     """
     if job.plan.restarts.disable_retries or job.budgets.internal_used >= INTERNAL_RETRIES_MAX:
         failure = FailJob(messages.internal_error(cause), replica)
@@ -157,7 +155,7 @@ def internal_error(
         f" {INTERNAL_RETRIES_MAX})."
     )
     lost = replica if replaces_vm and job.budgets.internal_used else None
-    action = RerunJob(Budget.INTERNAL, lost=lost, reporter=replica, reporter_vm=reporter_vm)
+    action = RerunJob(Budget.INTERNAL, lost=lost, reporter=replica)
     return Decision(Rule.INTERNAL, reason, text, action)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, assert_never
+from typing import assert_never
 
 from trainmaster.core.actions import (
     BeginPreparing,
@@ -62,8 +62,7 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
             )
             return Change(preparing, effects=PROVISION if action.requests_vms else ())
         case BeginRunning():
-            started = replace(job, placement=replace(job.placement, remaining=None))
-            return Change(move_job(started, JobState.RUNNING, started_at=now))
+            return _begin_running(job, action, now)
         case ContinueProvisioning():
             placement = replace(
                 _placed(job, action.zone_index),
@@ -100,7 +99,7 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
             ended = move_job(job, JobState.CANCELLED, ended_at=now, error_message=action.message)
             return Change(ended, effects=PROVISION)
         case NoteCost() | SetLabels():
-            return Change(_noted(job, action))
+            return _noted(job, action)
         case DeleteJob():
             return Change(replace(job, deleted_at=now, version=job.version + 1), effects=PROVISION)
         case CompleteTuning():
@@ -109,22 +108,44 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
             assert_never(action)
 
 
-def _noted(job: Job, action: NoteCost | SetLabels) -> Job:
-    if isinstance(action, NoteCost):
-        limits = job.plan.limits
-        cap = limits.cap and replace(limits.cap, spent=action.spent)
-        plan = replace(job.plan, limits=replace(limits, cap=cap))
-        return replace(job, plan=plan, cost_check_at=action.next_at, version=job.version + 1)
-    return replace(
-        job, labels=action.labels, labels_version=job.labels_version + 1, version=job.version + 1
+def _begin_running(job: Job, action: BeginRunning, now: datetime) -> Change:
+    placed = replace(job, placement=replace(job.placement, remaining=None))
+    started = move_job(placed, JobState.RUNNING, started_at=now)
+    if action.round is None:
+        return Change(started)
+    _must_be_held(job, action.round)
+    return Change(
+        replace(started, round=replace(job.round, is_held=False, began_at=now)), effects=PROVISION
     )
+
+
+def _must_be_held(job: Job, number: int) -> None:
+    if number != job.round.number or not job.round.is_held:
+        raise IllegalTransitionError(f"round {number} is not held: {job.round}")
+
+
+def _noted(job: Job, action: NoteCost | SetLabels) -> Change:
+    version = job.version + 1
+    if isinstance(action, SetLabels):
+        return Change(
+            replace(
+                job, labels=action.labels, labels_version=job.labels_version + 1, version=version
+            )
+        )
+    limits = job.plan.limits
+    cap = limits.cap and replace(limits.cap, spent=action.spent, computed_at=action.computed_at)
+    plan = replace(job.plan, limits=replace(limits, cap=cap))
+    noted = replace(job, plan=plan, cost_check_at=action.next_at, version=version)
+    # Its VMs learn how long they may run.
+    has_vms = job.state in (JobState.PREPARING, JobState.RUNNING)
+    return Change(noted, effects=PROVISION if has_vms else ())
 
 
 def _save_round(job: Job, action: SaveRound) -> Change:
     if action.number != job.round.number or job.round.is_held:
         raise IllegalTransitionError(f"round {action.number} does not run: {job.round}")
     saving = replace(job, round=replace(job.round, saving=action.saving), version=job.version + 1)
-    return Change(saving, effects=PROVISION if action.saving.silent else ())
+    return Change(saving, effects=PROVISION if action.saving.asked else ())
 
 
 def _first_placement(job: Job, action: BeginPreparing) -> Placement:
@@ -167,10 +188,6 @@ def _stop_round(state: State, action: StopRound, now: datetime) -> Change:
     changed: tuple[Replica, ...] = ()
     if action.replacement:
         changed = (replace_vm(job, replica, action.replacement, now),)
-    elif (
-        action.instance_id
-    ):  # a VM that vanishes before its first report is lost, not created again
-        changed = (with_next_version(replace(replica, instance_id=action.instance_id)),)
     return Change(replace(job, round=following, version=state.job.version + 1), changed, PROVISION)
 
 
@@ -202,7 +219,7 @@ def _following(job: Job, stopped_by: ReplicaId, now: datetime, *, is_vm_lost: bo
         is_held=True,
         ordered_at=now,
         stopped_by=stopped_by,
-        saving=ended.saving if ended.saving and ended.saving.ends else None,
+        saving=ended.saving if ended.ends_job else None,
         without=ended.without if is_enough else (),
         refused_at=None,
     )
@@ -211,8 +228,7 @@ def _following(job: Job, stopped_by: ReplicaId, now: datetime, *, is_vm_lost: bo
 def _begin_round(state: State, action: BeginRound, now: datetime) -> Change:
     job = state.job
     held = state.job.round
-    if action.number != held.number or not held.is_held:
-        raise IllegalTransitionError(f"round {action.number} is not held: {held}")
+    _must_be_held(job, action.number)
     has_grown = not set(held.without) <= set(action.without)
     begun = replace(
         held,
@@ -348,13 +364,13 @@ def _next_attempt(
         early_losses_in_zone = 0
     if moved_to is not None:
         early_losses_in_zone = 0
-    reported_vm = action.reporter_vm if replica.key == action.reporter else None
     keeps_vm = moved_to is None and not is_vm_gone
+    kept_vm = {field: getattr(replica, field) for field in NO_VM}
     return Replica(
         attempt,
         replica.replica_id,
         vm_generation=vm_generation,
-        **(_same_vm(replica, reported_vm or replica.instance_id) if keeps_vm else NO_VM),
+        **(kept_vm if keeps_vm else NO_VM),
         quick_failures=replica.quick_failures + 1 if replica.key == action.quick_failure else 0,
         failing=action.failing if replica.key == action.reporter else None,
         vms_lost=replica.vms_lost + 1 if is_vm_taken else replica.vms_lost,
@@ -362,14 +378,6 @@ def _next_attempt(
         early_losses_in_zone=early_losses_in_zone,
         ordered_at=now,
     )
-
-
-def _same_vm(replica: Replica, instance_id: str | None) -> dict[str, Any]:
-    """Return the fields of a replica that keeps its VM. `instance_id` is the VM's, if an exit has
-    reported it.
-    """
-    kept = {field: getattr(replica, field) for field in NO_VM}
-    return {**kept, "instance_id": instance_id}
 
 
 def _request_vms(state: State, action: ContinueProvisioning, now: datetime) -> tuple[Replica, ...]:

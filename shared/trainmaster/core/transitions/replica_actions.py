@@ -32,7 +32,10 @@ def change_replica(state: State, action: ReplicaAction, now: datetime) -> Change
     replica = find_replica(state, action.replica)
     match action:
         case MarkReady():
-            return Change(replicas=(_mark_ready(replica, action, now),))
+            is_alone = not is_member(state.job.plan, replica.replica_id)
+            # Its VM is known now, so its program may run.
+            effects = PROVISION if is_alone and replica.vm_since is None else ()
+            return Change(replicas=(_mark_ready(replica, action, now),), effects=effects)
         case MarkHostReady():
             return Change(replicas=(_with_host_ready(replica, action),))
         case RecordHostDone():
@@ -106,7 +109,6 @@ def _restart(job: Job, replica: Replica, action: RestartReplica, now: datetime) 
         stalls=replica.stalls + 1 if action.is_stall else replica.stalls,
         bug=action.bug,
         failing=action.failing,
-        instance_id=action.instance_id or replica.instance_id,
         startup_timeouts=0,
         # If the agent's first report is an exit, its VM came up, and the series has ended, too.
         **({} if replica.vm_since else NO_EARLY_LOSSES),

@@ -154,5 +154,5 @@ def test_startup_timeouts_are_counted_until_the_agent_reports() -> None:
     again = a_state(timed_out)
     assert after(again, ReplaceVm("1-worker-0")).startup_timeouts == 1, "the agent has not reported"
     assert after(again, MarkReady("1-worker-0", "1", NOW)).startup_timeouts == 0
-    exit_reported = RestartReplica("1-worker-0", Budget.RESTARTS, "1")
+    exit_reported = RestartReplica("1-worker-0", Budget.RESTARTS)
     assert after(again, exit_reported).startup_timeouts == 0
