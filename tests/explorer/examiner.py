@@ -303,16 +303,18 @@ class Examiner:
             for program in ends
             if program.cause == OWN and not program.is_hidden and not program.was_asked
         ]
-        stalled = [program for program in ends if program.cause == STALLED]
+        stalled = [
+            program for program in ends if program.cause == STALLED and not program.was_asked
+        ]
         is_unclear = self.round.key == FIRST and "before every member had reported" in text
         if (
             own and is_unclear and not faults
         ):  # an abort, or a peer that reports the end of such a program
             self._world.notes["a failure before all members had reported was free"] += 1
-        elif own and not faults and not stalled:
+        elif (own or stalled) and not faults:
             self._world.violate("F2 unpaid", self.round.key, *self._facts(ends))
         culprit = named(text.partition(" goes on without ")[0])
-        guilty = {vm.replica_id for _, vm in faults} | {program.replica_id for program in stalled}
+        guilty = {vm.replica_id for _, vm in faults}
         guilty |= {program.replica_id for program in ends if program.was_asked}
         guilty |= {vm.replica_id for vm in self._given_up if vm.instance_id in self.round.vms}
         # A member may begin a round without a VM, if its loss was judged as the round began.
@@ -423,7 +425,7 @@ class Examiner:
         return [f"round {self.round.key}", *causes, *faults]
 
     def _is_repeated(self, charge: Charge, ends: list[Program]) -> bool:
-        """Whether the charge is for another reboot of the member's VM, or for stalls."""
+        """Whether the charge is for another reboot of the member's VM, or for its stall."""
         rebooted = {
             program.agent.vm
             for program in ends
@@ -432,7 +434,9 @@ class Examiner:
         for program in self._job.programs.all:
             if program.agent.vm in rebooted and program.cause == "reboot" and program not in ends:
                 return True
-        return any(program.cause == STALLED for program in ends) and charge.kind != "restart"
+        return any(
+            program.cause == STALLED and program.replica_id == charge.replica_id for program in ends
+        )
 
     def _programs_of_round(self) -> list[Program]:
         programs = self._job.programs.all

@@ -28,7 +28,6 @@ class Rule(IntEnum):
     CAPACITY = 11
     ENDED = 12
     TUNING = 13
-    STALLED = 14
 
 
 class Reason(StrEnum):
@@ -65,7 +64,6 @@ class Reason(StrEnum):
     SAVED = "saved"
     VM_RESTARTED = "vm_restarted"
     STALLED = "stalled"
-    STALLS_SPENT = "stalls_spent"
     SETUP_FAILED = "setup_failed"
     CREATE_FAILED = "create_failed"
     INTERNAL_BUDGET_SPENT = "internal_budget_spent"

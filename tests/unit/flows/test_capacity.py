@@ -12,6 +12,7 @@ from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_spec
 from tests.support.world import World
 from trainmaster.core.decisions import Reason
 from trainmaster.core.events import CapacityErrorKind, JobSubmitted
+from trainmaster.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica import ReplicaState
@@ -99,7 +100,8 @@ def test_replica_gets_an_on_demand_vm_after_losing_its_spot_vms(
 
 
 def test_rerun_keeps_on_demand_vms(world: World, fleet: RecordingFleet) -> None:
-    submit(world, spot_plan(on_demand_after=1))
+    rerun = ExitPolicy(rules=(ExitRule(134, 134, ExitAction.RERUN),))
+    submit(world, spot_plan(on_demand_after=1, exit_policy=rerun))
     world.report_all_ready()
     preempt(world, WORKER_0)
     world.kill(WORKER_0, signal=6)

@@ -194,8 +194,10 @@ def test_job_fails_after_six_exits_in_each_of_four_attempts(running: World) -> N
     assert not world.vms
 
 
-def test_rerun_uses_the_existing_vms(running: World) -> None:
-    world = running
+def test_rerun_uses_the_existing_vms(world: World) -> None:
+    world.submit({**a_spec(), "trainmaster": {"restartJobOnWorkerRestart": True}})
+    world.deliver()
+    world.report_all_ready()
     before = {vm.name: vm.instance_id for vm in world.vms}
     world.kill(WORKER_0, signal=11)
     world.deliver()

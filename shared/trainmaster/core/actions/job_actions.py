@@ -115,8 +115,6 @@ class BeginRound:
     """Limit of this member that the end is charged to."""
     is_quick_failure: bool = False
     """Whether its program failed soon after its start."""
-    is_stall: bool = False
-    """Whether its agent ended the program because it printed nothing."""
     is_reboot: bool = False
     """Whether its VM rebooted."""
     bug: str | None = None

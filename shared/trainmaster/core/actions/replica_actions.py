@@ -96,8 +96,6 @@ class RestartReplica:
     """
     is_quick_failure: bool = False
     """Whether the program failed soon after its start."""
-    is_stall: bool = False
-    """Whether the agent ended the program because it printed nothing."""
     is_reboot: bool = False
     """Whether the VM rebooted under the program."""
     bug: str | None = None

@@ -28,11 +28,6 @@ Source: the service's fault tolerance rules (5 per worker).
 """
 RERUNS_MAX: Final = 3
 """Charged reruns of a job. Source: the same rules (whole-job retry at most 3 times)."""
-STALLS_MAX: Final = 3
-"""Restarts after stalls in one attempt: of one replica, or of the whole round.
-
-If a program keeps hanging, a restart does not help, and each stall costs the whole stallTimeout.
-"""
 INTERNAL_RETRIES_MAX: Final = 2
 """Reruns of a job after internal errors. Source: the same rules (3 attempts in all)."""
 

@@ -61,8 +61,6 @@ class Replica:
     """
     quick_failures: int = 0
     """As `Round.quick_failures`, of a replica that is judged alone."""
-    stalls: int = 0
-    """As `Round.stalls`."""
     bug: str | None = None
     """As `Round.bug`."""
     reboots: int = 0

@@ -1,4 +1,4 @@
-"""Exits (rules 2 to 10 and 14): `ROWS` has their rules in the order of judging, first match wins.
+"""Exits (rules 2 to 10): `ROWS` has their rules in the order of judging, first match wins.
 
 They judge each exit of a replica that is judged alone, and the one exit that decides about a round
 (`trainmaster.core.rules.verdict`).
@@ -30,13 +30,13 @@ from trainmaster.core.actions import (
 )
 from trainmaster.core.decisions import Decision, Reason, Rule, stale
 from trainmaster.core.events import ExitCause, ReplicaExited
-from trainmaster.core.model.exit_policy import CRASH_STATUSES, ExitAction, Preset
+from trainmaster.core.model.exit_policy import ExitAction, Preset
 from trainmaster.core.model.gang import is_required
-from trainmaster.core.model.job import RERUNS_MAX, RESTARTS_MAX, STALLS_MAX, State
+from trainmaster.core.model.job import RERUNS_MAX, RESTARTS_MAX, State
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.rules import exit_texts, messages
 from trainmaster.core.rules.exit_case import Case
-from trainmaster.core.rules.failure_row import Following, continued, hang_signature
+from trainmaster.core.rules.failure_row import Following, continued
 from trainmaster.core.rules.messages import has_image_error
 from trainmaster.core.rules.success_notes import success_notes
 from trainmaster.core.rules.user_requests import cancel_at_cap
@@ -176,40 +176,14 @@ def _retries_disabled(case: Case) -> Decision | None:
     return _fail(case, Rule.RETRIES_DISABLED, Reason.RETRIES_DISABLED, "retries are disabled.")
 
 
-def _stalled(case: Case) -> Decision | None:
-    """Restart a program that hung, `STALLS_MAX` times per attempt. Then rerun the job."""
-    if case.event.cause is not ExitCause.STALLED:
-        return None
-    if case.job.plan.restart_job_on_worker_restart:
-        return _rerun(case, Rule.STALLED, Reason.RESTART_JOB_ON_WORKER_RESTART)
-    hang = hang_signature(case.ends or (case.event,))
-    is_same = hang is not None and case.record.bug == hang
-    if is_same and case.user_action is None and case.policy.preset is not Preset.RESTART:
-        consequence = "it hung at the same lines twice in a row, so it is not retried."
-        return _fail(case, Rule.PERMANENT, Reason.SAME_FAILURE_AGAIN, consequence)
-    used = case.record.stalls
-    if used >= STALLS_MAX:
-        return _rerun(
-            case,
-            Rule.STALLED,
-            Reason.STALLS_SPENT,
-            f"after {STALLS_MAX} stalls, ",
-            replaces_vm=True,
-        )
-    restarts = (
-        "all members restart in their VMs" if case.is_verdict else "it restarts in the same VM"
-    )
-    number = f"stall {used + 1} of {STALLS_MAX}"
-    action = _restart_action(case, Budget.FREE, Following(number), hang)
-    text = exit_texts.with_consequence(case, f"{restarts} ({number}).")
-    return Decision(Rule.STALLED, Reason.STALLED, text, action)
-
-
 def _permanent(case: Case) -> Decision | None:
     reason = _permanent_reason(case)
     if reason is None:
         return None
-    return _fail(case, Rule.PERMANENT, reason, "this error is permanent, so it is not retried.")
+    what = (
+        "it hung at the same lines twice in a row" if case.is_stall else "this error is permanent"
+    )
+    return _fail(case, Rule.PERMANENT, reason, f"{what}, so it is not retried.")
 
 
 def judge_failed_installation(case: Case) -> Decision | None:
@@ -247,12 +221,8 @@ def _crash(case: Case) -> Decision | None:
             if case.user_action is ExitAction.RERUN
             else None
         )
-    is_abort = (
-        case.code == CRASH_STATUSES[0]
-    )  # of peers that fail together, the runtime may have aborted this one
-    if case.policy.preset_action(case.code) is ExitAction.RERUN and not (
-        is_abort and not case.is_only_failure
-    ):
+    # A round restarts all members anyway, as a rerun would.
+    if not case.is_verdict and case.policy.preset_action(case.code) is ExitAction.RERUN:
         is_second = case.job.budgets.reruns_used > 0
         return _rerun(case, Rule.CRASH, Reason.CRASH_SIGNAL, replaces_vm=is_second)
     return None
@@ -280,7 +250,7 @@ def _restart(case: Case) -> Decision:
     )
     return Decision(
         Rule.RESTART,
-        Reason.NON_ZERO_EXIT,
+        Reason.STALLED if case.is_stall else Reason.NON_ZERO_EXIT,
         exit_texts.with_consequence(case, f"{restarts}.{exit_texts.bug_advice(case)}"),
         action,
     )
@@ -298,7 +268,6 @@ def _restart_action(
     event = case.event
     is_failure = charge is Budget.RESTARTS
     is_quick = is_failure and bool(case.quick_failures)
-    is_stall = event.cause is ExitCause.STALLED
     is_reboot = event.cause is ExitCause.VM_RESTARTED and case.is_on_current_vm
     failing = continued(case.record.failing, event, following, case.now) if following else None
     if case.is_verdict:
@@ -307,7 +276,6 @@ def _restart_action(
             key,
             charge,
             is_quick_failure=is_quick,
-            is_stall=is_stall,
             is_reboot=is_reboot,
             bug=bug,
             failing=failing,
@@ -317,7 +285,6 @@ def _restart_action(
         charge,
         event.subject.vm.instance_id,
         is_quick_failure=is_quick,
-        is_stall=is_stall,
         is_reboot=is_reboot,
         bug=bug,
         measurement=event.measurement,
@@ -418,12 +385,11 @@ ROWS: Final = (
     Row(Rule.VM_LOST, _vm_restarted, "its VM rebooted"),
     Row(Rule.INTERNAL, judge_setup_failure, "the agent could not set up"),
     Row(Rule.RETRIES_DISABLED, _retries_disabled, "the job disables retries"),
-    Row(Rule.STALLED, _stalled, "it printed nothing for the job's stallTimeout"),
     Row(
         Rule.PERMANENT,
         _permanent,
         "out of memory, a permanent exit code, missing packages, or a repeated bug",
     ),
-    Row(Rule.CRASH, _crash, "it crashed (SIGABRT, SIGSEGV)"),
+    Row(Rule.CRASH, _crash, "it crashed outside of a round (SIGABRT, SIGSEGV)"),
     Row(Rule.RESTART, _restart, "any other failure"),
 )

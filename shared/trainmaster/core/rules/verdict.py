@@ -1,7 +1,7 @@
 """The verdict: one decision about the round that ended, which also begins the next one.
 
     first end by (rank, time)    rank 0   the machine: free
-                                 else     rules 6, 8 to 10 and 14 judge this one end
+                                 else     rules 6, 8 and 10 judge this one end
     no end                       the job was rerun: the round begins
     no own failure, and a lost peer is reported, or suspected by an abort, in a first round that not
     every member has joined: free
@@ -23,7 +23,7 @@ from trainmaster.core.model.job import State
 from trainmaster.core.model.members import is_ready, may_go_without, members
 from trainmaster.core.rules.evidence import Rank, rank_of, replica_of, speaks_for_lost_peer
 from trainmaster.core.rules.exit_case import Case
-from trainmaster.core.rules.hung_member import find_hung_member
+from trainmaster.core.rules.hung_member import find_hung_member, find_stalled_member
 from trainmaster.core.rules.messages import member_names
 from trainmaster.core.rules.replica_exit import first_match
 from trainmaster.core.rules.user_requests import cancel_at_cap
@@ -81,8 +81,13 @@ def _verdict(state: State, event: AllReady, now: datetime) -> Decision:
     if isinstance(end, ReplicaExited) and (
         end.cause is ExitCause.VM_RESTARTED or rank_of(end) is not Rank.MACHINE
     ):
-        charged = find_hung_member(state, end, event.ends) or replica
-        return first_match(Case(state, charged, end, now, is_verdict=True, ends=event.ends))
+        is_stall = end.cause is ExitCause.STALLED
+        hung = (
+            find_stalled_member(state, event.ends)
+            if is_stall
+            else find_hung_member(state, end, event.ends)
+        )
+        return first_match(Case(state, hung or replica, end, now, is_verdict=True, ends=event.ends))
     cause = _describe(end)
     text = f"Round {event.round - 1} ended: {cause[0].lower()}{cause[1:]}. Free of charge."
     return Decision(Rule.VM_LOST, Reason.ROUND_BEGINS, text, BeginRound(event.round, replica.key))

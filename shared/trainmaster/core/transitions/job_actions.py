@@ -223,7 +223,6 @@ def _begin_round(state: State, action: BeginRound, now: datetime) -> Change:
         begun = replace(
             begun,
             quick_failures=held.quick_failures + 1 if action.is_quick_failure else 0,
-            stalls=held.stalls + 1 if action.is_stall else held.stalls,
             bug=action.bug,
             failing=action.failing,
         )

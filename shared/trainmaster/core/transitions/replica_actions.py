@@ -103,7 +103,6 @@ def _restart(job: Job, replica: Replica, action: RestartReplica, now: datetime) 
         ReplicaState.RESTARTING,
         now,
         quick_failures=replica.quick_failures + 1 if action.is_quick_failure else 0,
-        stalls=replica.stalls + 1 if action.is_stall else replica.stalls,
         bug=action.bug,
         failing=action.failing,
         instance_id=action.instance_id or replica.instance_id,

@@ -49,7 +49,6 @@ def test_rules_passed_over_are_those_before_the_one_that_applied() -> None:
         Rule.VM_LOST,
         Rule.INTERNAL,
         Rule.RETRIES_DISABLED,
-        Rule.STALLED,
         Rule.PERMANENT,
         Rule.CRASH,
     ]

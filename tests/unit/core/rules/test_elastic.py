@@ -233,6 +233,8 @@ def test_report_of_a_member_that_can_join_no_longer_is_ignored(
 
 def test_rerun_waits_for_all_members_again() -> None:
     state = with_spare(spare(), is_held=True, ordered_at=at(90))
+    worker = replace(state.replicas[1], restarts=tuple(at(number) for number in range(5)))
+    state = replace(state, replicas=(state.replicas[0], worker, *state.replicas[2:]))
     ends = (exited(WORKER_0, signal=11, incarnation=2),)
     rerun = after(state, AllReady("digits_1", 1, NOW, 3, ends, (WORKER_1,)))
     assert (rerun.job.attempt, rerun.job.round.without, rerun.job.round.is_held) == (2, (), True)
