@@ -184,12 +184,14 @@ check: $(INSTALLED) ## check lint rules, formatting, types, dense code and layer
 check-infra: $(CHECKOV)/.complete ## check infra/ with checkov
 	@$(CHECKOV)/bin/checkov --config-file infra/.checkov.yaml --quiet
 
-# Pages link to each other and to sources. Both keep their places in the folder that the generator reads.
+# Pages link to each other and to sources. Both keep their places in the folder that the generator reads. Tables that are made of the code are
+# written into the copies of the pages.
 .PHONY: docs
-docs: $(DOCS)/.complete ## build the documentation as a site in build/site; a broken link is an error
+docs: $(DOCS)/.complete $(INSTALLED) ## build the documentation as a site in build/site; a broken link is an error
 	@rm -rf build/docs && mkdir -p build/docs
 	@find -L *.md pyproject.toml docs examples functions infra shared smoke -type f -not -path '*/.*' \
 		-regex '.*\.\(md\|py\|tf\|yaml\|toml\|json\|proto\|svg\|png\)' -print0 | xargs -0 cp --dereference --parents --target-directory build/docs
+	@$(BIN)/python -m tests.support.pages build/docs
 	@$(DOCS)/bin/zensical build --strict --clean
 
 .PHONY: format

@@ -1,11 +1,14 @@
-"""The table of IAM grants in infra/README.md, read from infra/*.tf: `python -m
-tests.infra.iam_table` prints it.
+"""The IAM grants of infra/*.tf, as infra/grants.csv and as the table of infra/README.md.
+
+`python -m tests.infra.iam_table` writes infra/grants.csv, which the local stack reads: it has no
+parser of Terraform's language.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -15,10 +18,7 @@ from typing import Any, Final
 import hcl2
 
 INFRA: Final = Path(__file__).parents[2] / "infra"
-BEGIN: Final = (
-    "<!-- table of IAM grants: generated from the .tf files by tests/infra/iam_table.py -->\n"
-)
-END: Final = "<!-- end -->"
+ROWS: Final = INFRA / "grants.csv"
 
 _MEMBERS: Final = (
     (r"google_service_account\.function\[\"?([\w.]+)\"?\]\.member", "function {}"),
@@ -63,7 +63,17 @@ def grants() -> list[Grant]:
     return sorted({grant for path in sorted(INFRA.rglob("*.tf")) for grant in _grants_in(path)})
 
 
+def rows() -> str:
+    """Return the text of infra/grants.csv."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("member", "role", "on", "condition"))
+    writer.writerows((row.member, row.role, row.resource, row.condition) for row in grants())
+    return text.getvalue()
+
+
 def table() -> str:
+    """Return the table of infra/README.md."""
     head = "| member | role | on | condition |\n| --- | --- | --- | --- |\n"
     rows = (
         f"| {row.member} | `{row.role}` | {row.resource} | {row.condition} |\n" for row in grants()
@@ -215,4 +225,4 @@ def _text(value: object) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(table())
+    ROWS.write_text(rows(), encoding="utf-8")

@@ -23,6 +23,7 @@ from typing import Any, Final
 import pytest
 import typer
 
+from tests.support.pages import read_page
 from tests.support.terraform import terraform_program
 from trainmaster.cli.main import app
 from trainmaster_emulators.process.state import ROOT
@@ -63,6 +64,11 @@ class WrongError(Exception):
     """The command does not exist, or it has no such flag."""
 
 
+def text_of(page: Path) -> str:
+    """Return the text of a file, or that of a page as the site has it."""
+    return read_page(page) if page.suffix == ".md" else page.read_text(encoding="utf-8")
+
+
 def commands(page: Path, text: str) -> Iterator[Command]:
     """Yield the commands in code spans and blocks of a Markdown page, or in the lines of another
     file.
@@ -85,7 +91,7 @@ def commands(page: Path, text: str) -> Iterator[Command]:
 
 
 ALL: Final = sorted(
-    {command for page in PAGES for command in commands(page, page.read_text(encoding="utf-8"))},
+    {command for page in PAGES for command in commands(page, text_of(page))},
     key=str,
 )
 

@@ -1,5 +1,5 @@
-"""docs/settings.md agrees with shared/trainmaster/settings.py, and a function with a wrong setting
-does not start.
+"""Every setting is described and set as infra/ says, and a function with a wrong setting does not
+start.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 from infra import stage
-from tests.infra import settings_table
 from tests.infra.conftest import Plan, extract
+from tests.support.pages.settings import set_by_infra
 from trainmaster.settings import PREFIX, Settings
 
 WRONG = {
@@ -44,15 +44,6 @@ WRONG = {
 """A wrong value for each setting that has any. The others accept any text."""
 
 
-def test_page_has_the_table_of_all_settings() -> None:
-    """If it fails, replace the table by the output of `python -m tests.infra.settings_table`."""
-    page = settings_table.PAGE.read_text(encoding="utf-8")
-    assert (
-        page.partition(settings_table.BEGIN)[2].partition(settings_table.END)[0]
-        == settings_table.table()
-    )
-
-
 def test_every_setting_has_a_description() -> None:
     assert [name for name, field in Settings.model_fields.items() if not field.description] == []
 
@@ -62,7 +53,7 @@ def test_environment_variables_in_infra_are_settings(plan: Plan) -> None:
         variables = function["service_config"][0]["environment_variables"]
         ours = {name for name in variables if name.startswith(PREFIX)}
         assert ours <= {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
-        assert ours <= settings_table.set_by_infra()
+        assert ours <= set_by_infra()
 
 
 def test_wrong_values_cover_every_setting_except_free_text() -> None:

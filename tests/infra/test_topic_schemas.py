@@ -9,6 +9,7 @@ schemas with Google's Pub/Sub.
 from __future__ import annotations
 
 import json
+import threading
 import types
 from collections.abc import Iterator
 from datetime import datetime
@@ -25,6 +26,7 @@ from pydantic import AwareDatetime, BaseModel
 
 from tests.contract.release_corpus import FOLDER, MESSAGES
 from tests.infra.conftest import Plan
+from trainmaster.agent.model.clock import Clock
 from trainmaster.agent.model.vm_config import IncarnationKey, VmRef
 from trainmaster.agent.reporting.events import EventReporter
 from trainmaster.gcp.firestore import documents
@@ -265,7 +267,9 @@ def current_messages() -> Iterator[tuple[str, dict[str, Any]]]:
         replica_id = SimpleNamespace(
             index=0, config=config, host=host, vm=VmRef("tm-x", "us-central1-a", "4711")
         )
-        stub: Any = SimpleNamespace(post=lambda accepted: None)
+        stub: Any = SimpleNamespace(
+            post=lambda accepted: None, clock=Clock(), new_condition=threading.Condition
+        )
         report = EventReporter(replica_id, stub, stub, stub)  # type: ignore[arg-type]  # the attributes that it reads
         error = {"type": "ValueError", "message": "bad shape", "frame": ""}
         fact = {

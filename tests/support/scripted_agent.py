@@ -122,6 +122,7 @@ class RecordingReporter(EventReporter):
 
     def __init__(self, vm: ScriptedVm) -> None:
         self._vm, self._facts = vm, vm.facts
+        self._clock = vm.inbox.clock
         self.acceptances: list[Callable[[], None]] = []
 
     def start(self) -> None:

@@ -142,8 +142,8 @@ class StackConfig(_StateModel):
     time_scale: float = 1.0
     """With `realistic`: factor of all durations."""
     infra_dir: Path = INFRA
-    """With `realistic`: folder with the IAM grants of the functions, as a table in README.md, and
-    their roles.
+    """With `realistic`: folder with the IAM grants of the functions (grants.csv), and their
+    roles.
     """
     metrics: str = "30"
     """Seconds between two reports of a VM to Cloud Monitoring, or `off`.

@@ -1,13 +1,14 @@
 """The permissions that calls of Pub/Sub and Firestore need, and those that infra/ grants to an
 account.
 
-The grants are read from the table in infra/README.md, which `tests/infra/iam_table.py` generates
-from the .tf files. Sources of the permissions: "Access control with IAM" of Pub/Sub, and "Security
+The grants are read from infra/grants.csv, which `tests/infra/iam_table.py` generates from the .tf
+files. Sources of the permissions: "Access control with IAM" of Pub/Sub, and "Security
 for server client libraries" of Firestore.
 """
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Final
 from trainmaster_emulators import ROOT
 
 INFRA: Final = ROOT / "infra"
-TABLE_FILE: Final = "README.md"
+TABLE_FILE: Final = "grants.csv"
 TABLE: Final = INFRA / TABLE_FILE
 REFUSED: Final = "refused: "
 """Beginning of the line that an emulator prints for each call that it refuses for lack of a
@@ -57,9 +58,8 @@ A transaction needs those of its reads and of its commit. The roles that infra/ 
 permissions to write or none, so the kinds of the writes in a commit make no difference.
 """
 PUBLISH_METHOD: Final = f"{PUBSUB}Publisher/Publish"
-_ROW: Final = re.compile(
-    r"\| (?:function )?(\w+) \| `([^`]+)` \| ([^|]+?) \| *(?:training VMs only )?\|"
-)
+VM_NAMES: Final = "training VMs only"
+"""The condition on the names of VMs. Calls of the local stack always fulfil it."""
 _CUSTOM_ROLE: Final = re.compile(
     r'role_id\s*=\s*"\$\{local\.name\}(\w+)(?:\$\{var\.role_suffix\})?"'
     r".*?permissions\s*=\s*\[(.*?)\]",
@@ -85,9 +85,11 @@ def granted_access(
     or `worker`.
     """
     granted: set[Access] = set()
-    for member, role, resource in _ROW.findall(table):
-        if member == account:
-            granted.update(Access(permission, resource) for permission in roles.get(role, ()))
+    for grant in csv.DictReader(table.splitlines()):
+        is_of_account = grant["member"].removeprefix("function ") == account
+        if is_of_account and grant["condition"] in ("", VM_NAMES):
+            permissions = roles.get(grant["role"], ())
+            granted.update(Access(permission, grant["on"]) for permission in permissions)
     return frozenset(granted)
 
 

@@ -110,7 +110,7 @@ def test_job_and_console_need_no_permission_that_infra_does_not_grant(tmp_path: 
 
 
 def test_vm_without_the_permission_to_report_names_it(tmp_path: Path) -> None:
-    grant = "| worker | `roles/pubsub.publisher` | topic vm-ready |  |\n"
+    grant = "worker,roles/pubsub.publisher,topic vm-ready,\n"
     refusal = "worker does not have the permission pubsub.topics.publish on topic vm-ready"
     infra = without(tmp_path, TABLE_FILE, grant)
     with realistic_lab(tmp_path, infra_dir=infra) as lab:
@@ -121,7 +121,7 @@ def test_vm_without_the_permission_to_report_names_it(tmp_path: Path) -> None:
 
 
 def test_log_of_the_function_names_the_missing_topic(tmp_path: Path) -> None:
-    grant = "| function submit | `roles/pubsub.publisher` | topic provision |  |\n"
+    grant = "function submit,roles/pubsub.publisher,topic provision,\n"
     refusal = "submit does not have the permission pubsub.topics.publish on topic provision"
     infra = without(tmp_path, TABLE_FILE, grant)
     # Without sweeps: `sweep` has the grant, and continues what `submit` could not.

@@ -54,7 +54,7 @@ def console(tmp_path: Path) -> Console:
 
 def running_outbox(console: Console) -> tuple[Outbox, Topic]:
     topic = Topic()
-    outbox = Outbox(topic, console)  # type: ignore[arg-type]
+    outbox = Outbox(topic, console, threading.Condition())  # type: ignore[arg-type]
     threading.Thread(target=outbox.run, daemon=True).start()
     return outbox, topic
 

@@ -98,7 +98,8 @@ def test_log_is_flushed_before_an_exit_only(cloud: Cloud, serial: Path) -> None:
     console, copy = console_of(serial), Copy()
     console.copy_to(copy)
     metadata = MetadataServer(cloud.host)
-    outbox = Outbox(Publisher(GoogleApi(cloud.host, "", metadata), metadata, console), console)
+    publisher = Publisher(GoogleApi(cloud.host, "", metadata), metadata, console)
+    outbox = Outbox(publisher, console, threading.Condition())
     threading.Thread(target=outbox.run, daemon=True).start()
     for topic, is_final in (("vm-ready", False), ("replica-exit", True)):
         topic_path = f"projects/p/topics/{topic}"

@@ -8,6 +8,8 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -30,6 +32,9 @@ from trainmaster.agent.shutdown.vm_shutdown_notice import (
 from .support.cloud import Cloud
 from .support.vm import Vm
 
+if TYPE_CHECKING:
+    from trainmaster.agent.model.clock import Clock
+
 T0 = 1_790_000_000.0  # 2026-09-21T14:13:20Z
 SAVES = """
     import signal, sys
@@ -43,12 +48,13 @@ SAVES = """
 """
 
 
-class Clock(Inbox):
+class TimedInbox(Inbox):
     """An inbox whose timers run when the test advances the time."""
 
     def __init__(self) -> None:
         super().__init__(MetadataServer("127.0.0.1:1"))
         self.now = T0
+        self.clock = cast("Clock", SimpleNamespace(now_s=lambda: self.now))
         self._timers: list[tuple[float, Callable[[], None]]] = []
 
     def post_later(self, delay_s: float, handler: Callable[[], None]) -> None:
@@ -74,21 +80,20 @@ class NoticeRecorder:
     actions: list[tuple[float, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.clock = Clock()
+        self.inbox = TimedInbox()
         self.notice = VmShutdownNotice(
-            self.clock,
+            self.inbox,
             Console(os.open(os.devnull, os.O_WRONLY)),
             self.reported_causes,
             request_save=self._request_save,
-            report=lambda cause: self.actions.append((self.clock.now - T0, f"reported {cause}")),
+            report=lambda cause: self.actions.append((self.inbox.now - T0, f"reported {cause}")),
             notice_s=self.notice_s,
             is_gang=self.is_gang,
-            clock=lambda: self.clock.now,
         )
 
     def _request_save(self) -> bool:
         if self.is_running:
-            self.actions.append((self.clock.now - T0, "save requested"))
+            self.actions.append((self.inbox.now - T0, "save requested"))
         return self.is_running
 
     def upcoming(self, window_s: float) -> None:
@@ -128,10 +133,10 @@ def test_gang_has_the_rest_of_a_preemptions_notice_to_save() -> None:
     assert recorder.notice.gives_up_s == PREEMPTION_NOTICE_S - LAST_S
     recorder.notice.on_shutdown()
     assert (recorder.notice.save_s, recorder.notice.within(25)) == (SAVE_S, 25)
-    recorder.clock.advance_to(T0 + SAVE_S)
+    recorder.inbox.advance_to(T0 + SAVE_S)
     assert (recorder.notice.save_s, recorder.notice.within(25)) == (0, LAST_S)
     assert not recorder.notice.is_given_up
-    recorder.clock.advance_to(T0 + 60)
+    recorder.inbox.advance_to(T0 + 60)
     assert recorder.actions == [(0, "save requested"), (25, "reported preemption")]
     assert recorder.notice.is_given_up
 
@@ -144,7 +149,7 @@ def test_gang_has_the_notice_of_maintenance_less_what_a_replacement_takes(
 ) -> None:
     recorder = NoticeRecorder(is_gang=True, notice_s=notice_s)
     recorder.notice.on_maintenance_event("TERMINATE_ON_HOST_MAINTENANCE")
-    recorder.clock.advance_to(T0 + notice_s)
+    recorder.inbox.advance_to(T0 + notice_s)
     assert recorder.actions == [(0, "save requested"), (reported_at, "reported maintenance")]
 
 
@@ -168,7 +173,7 @@ def test_shutdown_without_notice_waits_a_moment_for_the_notice_and_other_jobs_do
 def test_long_notice_is_reported_just_in_time_for_the_replacement() -> None:
     recorder = NoticeRecorder(notice_s=GPU_NOTICE_S)
     recorder.notice.on_maintenance_event("TERMINATE_ON_HOST_MAINTENANCE")
-    recorder.clock.advance_to(T0 + GPU_NOTICE_S)
+    recorder.inbox.advance_to(T0 + GPU_NOTICE_S)
     assert recorder.actions == [
         (0, "save requested"),
         (GPU_NOTICE_S - REPLACEMENT_S, "reported maintenance"),
@@ -178,10 +183,10 @@ def test_long_notice_is_reported_just_in_time_for_the_replacement() -> None:
 def test_maintenance_is_reported_when_the_program_ends_early() -> None:
     recorder = NoticeRecorder(notice_s=GPU_NOTICE_S)
     recorder.notice.on_maintenance_event("TERMINATE_ON_HOST_MAINTENANCE")
-    recorder.clock.advance_to(T0 + 40)
+    recorder.inbox.advance_to(T0 + 40)
     assert recorder.notice.is_announced
     recorder.notice.on_idle()
-    recorder.clock.advance_to(T0 + GPU_NOTICE_S)
+    recorder.inbox.advance_to(T0 + GPU_NOTICE_S)
     assert recorder.actions == [(0, "save requested"), (40, "reported maintenance")]
 
 
@@ -196,7 +201,7 @@ def test_window_days_ahead_is_announced_an_hour_before() -> None:
     recorder.upcoming(3 * 86_400)
     recorder.notice.on_idle()
     assert not recorder.notice.is_announced
-    recorder.clock.advance_to(T0 + 3 * 86_400)
+    recorder.inbox.advance_to(T0 + 3 * 86_400)
     assert recorder.actions == [
         (3 * 86_400 - ANNOUNCE_BEFORE_S, "save requested"),
         (3 * 86_400 - REPLACEMENT_S, "reported maintenance"),
@@ -207,12 +212,12 @@ def test_moved_window_replaces_the_earlier_one() -> None:
     recorder = NoticeRecorder()
     recorder.upcoming(86_400)
     recorder.upcoming(2 * 86_400)
-    recorder.clock.advance_to(T0 + 2 * 86_400)
+    recorder.inbox.advance_to(T0 + 2 * 86_400)
     assert recorder.actions[0] == (2 * 86_400 - ANNOUNCE_BEFORE_S, "save requested")
     recorder = NoticeRecorder()
     recorder.upcoming(3_000)
     recorder.upcoming(1_500)
-    recorder.clock.advance_to(T0 + 3_000)
+    recorder.inbox.advance_to(T0 + 3_000)
     assert recorder.actions == [(0, "save requested"), (900, "reported maintenance")]
 
 
@@ -220,7 +225,7 @@ def test_earlier_of_two_windows_counts_and_save_is_requested_once() -> None:
     recorder = NoticeRecorder(notice_s=GPU_NOTICE_S)
     recorder.upcoming(3_000)
     recorder.notice.on_maintenance_event("TERMINATE_ON_HOST_MAINTENANCE")
-    recorder.clock.advance_to(T0 + 4_000)
+    recorder.inbox.advance_to(T0 + 4_000)
     assert recorder.actions == [
         (0, "save requested"),
         (3_000 - REPLACEMENT_S, "reported maintenance"),
@@ -234,7 +239,7 @@ def test_cancelled_maintenance_is_not_reported_until_announced_again() -> None:
     recorder.notice.on_maintenance_event("NONE")
     assert not recorder.notice.is_announced
     recorder.notice.on_idle()
-    recorder.clock.advance_to(T0 + 2 * GPU_NOTICE_S)
+    recorder.inbox.advance_to(T0 + 2 * GPU_NOTICE_S)
     assert recorder.actions == [(0, "save requested")]
     recorder.notice.on_maintenance_event("TERMINATE_ON_HOST_MAINTENANCE")
     recorder.notice.on_idle()
@@ -249,7 +254,7 @@ def test_upcoming_maintenance_is_cancelled_by_an_empty_answer(nothing: str) -> N
     recorder = NoticeRecorder()
     recorder.upcoming(3_000)
     recorder.notice.on_upcoming_maintenance(nothing)
-    recorder.clock.advance_to(T0 + 3_000)
+    recorder.inbox.advance_to(T0 + 3_000)
     assert recorder.actions == [(0, "save requested")]
 
 
@@ -261,7 +266,7 @@ def test_source_without_information_cancels_nothing() -> None:
         '{"error": "no notifications have been received yet, try again later"}'
     )
     assert recorder.notice.is_announced
-    recorder.clock.advance_to(T0 + 3_000)
+    recorder.inbox.advance_to(T0 + 3_000)
     assert recorder.actions[-1] == (3_000 - REPLACEMENT_S, "reported maintenance")
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from trainmaster.agent.control.stall_watch import StallWatch
 from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.model.clock import Clock
 from trainmaster.agent.model.inbox import Inbox
 from trainmaster.agent.model.vm_config import IncarnationKey, SliceHost
 from trainmaster.agent.reporting.serial_console import Console
@@ -122,6 +123,11 @@ def test_output_without_line_ends_is_not_a_stall(cloud: Cloud, vm: Vm) -> None:
     assert (body["cause"], body["exit_status"]) == ("process", 0)
 
 
+class StoppedClock(Clock):
+    def monotonic_s(self) -> float:
+        return 100.0
+
+
 class Stalls:
     """A program that has been silent for a time, and its launcher."""
 
@@ -141,11 +147,11 @@ class Stalls:
 def test_only_the_first_host_is_watched_and_only_the_limit_counts(
     host: int | None, silent_s: float, *, has_ended: bool
 ) -> None:
-    inbox = Inbox(MetadataServer("127.0.0.1:9"))
+    inbox = Inbox(MetadataServer("127.0.0.1:9"), StoppedClock())
     slice_host = None if host is None else SliceHost(host, ("10.0.0.1", "10.0.0.2"))
     program, key = Stalls(silent_s), IncarnationKey(1, 1)
     identity = agent_identity(slice_host, stall_timeout_s=0.25)
-    watch = StallWatch(identity, inbox, Console(), cast("Any", program), clock=lambda: 100.0)
+    watch = StallWatch(identity, inbox, Console(), cast("Any", program))
     watch.start(key, cast("Any", program))
     if host != 1:
         inbox.handle_next()

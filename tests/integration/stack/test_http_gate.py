@@ -173,19 +173,19 @@ def infra_without(folder: Path, account: str, permission: str, path: str) -> Pat
         shutil.copy(INFRA / name, folder / name)
     topic = path.rpartition("/trainmaster-")[2].removesuffix(":publish")
     roles = {
-        "pubsub.topics.publish": f"`roles/pubsub.publisher` | topic {topic} ",
-        "logging.logEntries.create": "`roles/logging.logWriter`",
-        "logging.logEntries.list": "`roles/logging.viewer`",
-        "monitoring.timeSeries.create": "`roles/monitoring.metricWriter`",
-        "tpu.nodes.delete": "`trainmasterTpuFuse (iam.tf)`",
-        "tpu.nodes.list": "`roles/tpu.admin`",
-        "iam.serviceAccounts.actAs": "`roles/iam.serviceAccountUser`",
+        "pubsub.topics.publish": f"roles/pubsub.publisher,topic {topic},",
+        "logging.logEntries.create": "roles/logging.logWriter,",
+        "logging.logEntries.list": "roles/logging.viewer,",
+        "monitoring.timeSeries.create": "roles/monitoring.metricWriter,",
+        "tpu.nodes.delete": "trainmasterTpuFuse (iam.tf),",
+        "tpu.nodes.list": "roles/tpu.admin,",
+        "iam.serviceAccounts.actAs": "roles/iam.serviceAccountUser,",
     }
     if permission.startswith("monitoring.") and account == "console":
-        roles[permission] = "`roles/monitoring.viewer`"
+        roles[permission] = "roles/monitoring.viewer,"
     file = TABLE_FILE if permission in roles else ROLES_FILE
     lines = (folder / file).read_text(encoding="utf-8").splitlines(keepends=True)
-    row = f"{account} | {roles[permission]}" if permission in roles else f'"{permission}",'
+    row = f"{account},{roles[permission]}" if permission in roles else f'"{permission}",'
     left = [line for line in lines if row not in line]
     assert len(left) == len(lines) - 1, f"{row} is not in exactly one line of {file}"
     (folder / file).write_text("".join(left), encoding="utf-8")

@@ -13,6 +13,8 @@ from typing import Any
 
 import yaml
 
+from tests.support.pages import read_page
+
 ROOT = Path(__file__).parents[3]
 FOLDERS = ("docs", "infra", "examples", "shared")
 PAGES = sorted(
@@ -31,7 +33,8 @@ UPPER_CASE_PART = re.compile(r"(?:^|/)[A-Z]{3,}(?:[./]|$)")
 
 @cache
 def text_of(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
+    """Return the text of a source, or that of a page as the site has it."""
+    return read_page(path) if path.suffix == ".md" else path.read_text(encoding="utf-8")
 
 
 @cache

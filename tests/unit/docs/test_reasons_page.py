@@ -1,4 +1,4 @@
-"""docs/reasons.md explains every reason of a decision, with the rules that use it."""
+"""Every reason of a decision is explained, with the rules that use it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import trainmaster.core.rules
-from tests.unit.docs.reasons_page import PAGE, page
+from tests.support.pages.reasons import sections
 from trainmaster.core.decisions import Reason, Rule
 from trainmaster.presentation.reasons import explanation, reasons_by_topic
 
@@ -25,11 +25,6 @@ RULE_OF_HELPER = {
     "_continue": Rule.CAPACITY,
 }
 """Functions of the rules that decide by one rule, with a reason that they are given."""
-
-
-def test_page_equals_the_text() -> None:
-    """To update it: python -m tests.unit.docs.reasons_page."""
-    assert PAGE.read_text(encoding="utf-8") == page().rstrip() + "\n"
 
 
 def test_every_reason_is_explained_once() -> None:
@@ -75,9 +70,9 @@ def test_explanation_is_whole_sentences(reason: Reason) -> None:
 
 def test_links_within_the_page_lead_to_its_headings() -> None:
     headings = {
-        heading.lower().replace(" ", "-") for heading in re.findall(r"(?m)^##+ (.*)", page())
+        heading.lower().replace(" ", "-") for heading in re.findall(r"(?m)^##+ (.*)", sections())
     }
-    assert set(re.findall(r"\]\(#([^)]+)\)", page())) <= headings
+    assert set(re.findall(r"\]\(#([^)]+)\)", sections())) <= headings
 
 
 def test_explanation_of_a_reason_says_what_it_means_and_what_to_do() -> None:

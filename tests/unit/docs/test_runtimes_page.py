@@ -1,4 +1,4 @@
-"""docs/runtimes.md and the local requirements agree with the tables of runtimes."""
+"""The local requirements agree with the tables of runtimes, which have no gap."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.docs.runtimes_page import PAGE, page
 from trainmaster.core.rules.migration_advice import PACKAGES
 from trainmaster.jobspec.catalog.runtimes import PAST_RUNTIMES, RUNTIMES, Runtime
 from trainmaster.jobspec.catalog.service_packages import SERVICE_PACKAGES, package_name
@@ -14,11 +13,6 @@ from trainmaster.presentation.runtime_table import past_rows
 
 REQUIREMENTS = Path(__file__).parents[3] / "requirements"
 LOCAL = sorted(REQUIREMENTS.glob("runtime-*.in"))
-
-
-def test_page_equals_the_tables() -> None:
-    """To update it: python -m tests.unit.docs.runtimes_page."""
-    assert PAGE.read_text(encoding="utf-8") == page()
 
 
 def test_local_stack_installs_the_same_packages() -> None:

@@ -19,11 +19,10 @@ from tests.unit.cost.price_lists import price_list
 from trainmaster.core.decisions import Reason
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.intake.bucket_places import BucketPlace
-from trainmaster.core.model.job import Job, JobState
+from trainmaster.core.model.job import Job
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.core.reporting.explain import next_steps
 from trainmaster.core.reporting.phases import PAID, replica_spans
-from trainmaster.core.rules.admission_queue import queued_jobs, resource_needs
 from trainmaster.core.timeouts import BLOCKED_MAX, EARLY_LOSS_AGE_MAX, PARTIAL_GANG_WAIT_MAX_S
 from trainmaster.cost.job_cost import hourly_cost, job_cost, ranked_by_price, transfer_price
 from trainmaster.cost.sku import Unknown
@@ -338,15 +337,6 @@ def test_cancelled_job_leaves_no_vm_in_any_place_that_it_has_left(
     world.deliver()
     assert (world.state, world.vms) == ("CANCELLED", ())
     world.check()
-
-
-def test_limits_count_the_largest_alternative_until_the_job_runs(world: World) -> None:
-    submit(world, {"zones": [A]}, {"zones": [B], "machineSpec": BIG})
-    assert resource_needs(world.job.plan)["vcpus"] == 24
-    queued = replace(world.job, job_id="digits_2", state=JobState.QUEUED)
-    assert queued_jobs([world.job, queued], {"vcpus": 36})
-    world.report_all_ready()
-    assert not queued_jobs([world.job, queued], {"vcpus": 36}), "it runs on 12 vCPUs"
 
 
 def test_describe_names_the_candidate_and_returns_the_spec_as_submitted(world: World) -> None:

@@ -23,7 +23,6 @@ import functools
 import math
 import socket
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -62,6 +61,7 @@ class PeerChannel:
         """This agent's number among the members."""
         self._job_id = identity.config.job_id
         self._inbox = inbox
+        self._clock = inbox.clock
         self._console = console
         self._running = running
         self.absent: Sequence[int] = ()
@@ -101,10 +101,10 @@ class PeerChannel:
         for _ in range(WINDOW_MAX):
             with contextlib.suppress(OSError):  # ICMP: the port of a peer is closed
                 self._receive(*self._socket.recvfrom(BYTES_MAX + 1))
-            end = min(end, time.monotonic() + WINDOW_S)
-            if time.monotonic() >= end:
+            end = min(end, self._clock.monotonic_s() + WINDOW_S)
+            if self._clock.monotonic_s() >= end:
                 return
-        time.sleep(max(0.0, end - time.monotonic()))
+        self._clock.sleep(max(0.0, end - self._clock.monotonic_s()))
 
     def ask(
         self,
@@ -134,17 +134,17 @@ class PeerChannel:
         until_s: float,
         done: Callable[[Sequence[int]], None],
     ) -> None:
-        end = time.monotonic() + until_s
+        end = self._clock.monotonic_s() + until_s
         resolved: dict[int, Address] = {}
         not_asked = (self.number, *self.absent)
         silent = [number for number in range(len(self._members)) if number not in not_asked]
-        while silent and time.monotonic() < end and self._is_latest(asked):
+        while silent and self._clock.monotonic_s() < end and self._is_latest(asked):
             for number in silent:
                 with contextlib.suppress(OSError):  # its name is not known yet, or no port is open
                     if number not in resolved:
-                        resolved[number] = resolve(self._members[number])
+                        resolved[number] = self.resolve(self._members[number])
                     self._send(replace(asked, seconds=seconds()), resolved[number])
-            time.sleep(RESEND_S)
+            self._clock.sleep(RESEND_S)
             with self._lock:
                 answered = self._answers.get(asked.kind, set())
                 silent = [number for number in silent if number not in answered]
@@ -212,22 +212,22 @@ class PeerChannel:
         for wait in backoffs(BIND_RETRY_MAX_S):
             channel = socket.socket(type=socket.SOCK_DGRAM)
             try:
-                channel.bind(resolve(self._members[self.number]))
+                channel.bind(self.resolve(self._members[self.number]))
             except OSError as error:
                 channel.close()
                 if not has_failed:
                     self._console.log(f"The port of the peer channel cannot be opened yet: {error}")
                 has_failed = True
-                time.sleep(wait)
+                self._clock.sleep(wait)
                 continue
             self._socket = channel
             return
 
+    @staticmethod
+    def resolve(address: str) -> Address:
+        """Return the IPv4 address and the port of `HOST:PORT`.
 
-def resolve(address: str) -> Address:
-    """Return the IPv4 address and the port of `HOST:PORT`.
-
-    Raises OSError if the name is not known.
-    """
-    host, _, port = address.rpartition(":")
-    return socket.gethostbyname(host), int(port)
+        Raises OSError if the name is not known.
+        """
+        host, _, port = address.rpartition(":")
+        return socket.gethostbyname(host), int(port)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import signal
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -92,7 +91,7 @@ class Agent:
             config, inbox, console, launcher, run_state, channel, enter=self._enter_saving
         )
         self._stall_watch = StallWatch(identity, inbox, console, launcher, channel, surroundings)
-        self._start_delay = StartDelay(config)
+        self._start_delay = StartDelay(config, inbox.clock.monotonic_s)
         self._state = AgentState.IDLE
         self._program: Program | None = None
         """The program of the incarnation that was started last, while it runs."""
@@ -316,7 +315,7 @@ class Agent:
             or program_exit.exit_status in STATUSES_AFTER_SIGTERM
         )
         if may_be_shutdown and not program.is_ending:
-            time.sleep(SIGNAL_SKEW_MAX_S)
+            self._inbox.clock.sleep(SIGNAL_SKEW_MAX_S)
         self._inbox.post(self._on_program_ended, key, program_exit)
 
     def _set_up(self, *, is_installed: bool) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from trainmaster.agent.control.state_file import StoredState
 from trainmaster.agent.model.results import ProgramExit
 from trainmaster.agent.model.vm_config import IncarnationKey, ReceivedDirective, supersedes
-from trainmaster.agent.reporting.events import EventReporter, utc_now
+from trainmaster.agent.reporting.events import EventReporter
 from trainmaster.agent.reporting.serial_console import Console
 
 
@@ -156,7 +156,7 @@ class RunState:
         if unstarted is not None:
             self._state.started = unstarted
             self._state.closed = False
-        body = {"at": utc_now(), **asdict(program_exit)}
+        body = {"at": self._reporter.now_text(), **asdict(program_exit)}
         metric = body.pop("measurement")
         if metric:
             if not metric["earlier"]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 from collections.abc import Callable
 
 from trainmaster.agent.channel.datagrams import Datagram
@@ -46,7 +45,7 @@ AHEAD_MAX_S = 3600.0
 class Saving:
     """Use it on the main thread only."""
 
-    def __init__(  # noqa: PLR0913 - the parts that it uses
+    def __init__(
         self,
         config: VmConfig,
         inbox: Inbox,
@@ -56,7 +55,6 @@ class Saving:
         channel: PeerChannel | None,
         *,
         enter: Callable[[], None],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`enter` is called when the program is asked to save."""
         self._config = config
@@ -66,7 +64,7 @@ class Saving:
         self._run_state = run_state
         self._channel = channel if config.saves_together else None
         self._enter = enter
-        self._clock = clock
+        self._clock = inbox.clock.monotonic_s
         self._key: IncarnationKey | None = None
         """The round that a moment was chosen for."""
         self._asked: IncarnationKey | None = None
@@ -106,7 +104,7 @@ class Saving:
         elif directive.action == "save" and (
             self._channel is not None or self._launcher.prepare_save()
         ):
-            self._choose(directive.key, 0.0, directive.gives_up_at - time.time())
+            self._choose(directive.key, 0.0, directive.gives_up_at - self._inbox.clock.now_s())
 
     def _grow(self, channel: PeerChannel, key: IncarnationKey) -> None:
         """Ask all members to save, so that more can join, or the job ends.

@@ -15,7 +15,6 @@ docs/decisions/0142-hung-programs.md.
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -67,7 +66,6 @@ class StallWatch:
         launcher: Launcher,
         channel: PeerChannel | None = None,
         machine: Surroundings | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         is_watched = identity.host is None or identity.host.number == 0
         self._timeout_s = identity.config.stall_timeout_s if is_watched else None
@@ -79,7 +77,7 @@ class StallWatch:
         self._launcher = launcher
         self._channel = channel
         self._machine = machine or Surroundings()
-        self._clock = clock
+        self._clock = inbox.clock.monotonic_s
         self._watched: IncarnationKey | None = None
         self._program: Program | None = None
         self._stillness: Stillness | None = None
@@ -151,7 +149,7 @@ class StallWatch:
             )
             if stillness.is_still:
                 self._inbox.post(self._on_still, key)
-            time.sleep(min(SAMPLE_S, stillness.limit_s / 4))
+            self._inbox.clock.sleep(min(SAMPLE_S, stillness.limit_s / 4))
 
     def _on_still(self, key: IncarnationKey) -> None:
         """Let member 0 ask the others: if it is not still, their answers make no difference."""

@@ -14,7 +14,6 @@ ports. The host therefore waits::
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from trainmaster.agent.model.vm_config import IncarnationKey, ReceivedDirective, VmConfig
@@ -29,7 +28,7 @@ class StartDelay:
     from the directive that orders it.
     """
 
-    def __init__(self, config: VmConfig, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, config: VmConfig, clock: Callable[[], float]) -> None:
         self._peers_s = 0.0
         """The longest time that the other hosts need to stop their programs."""
         if config.hosts > 1:

@@ -6,7 +6,6 @@ import functools
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable
 from http import HTTPStatus
 from queue import SimpleQueue
@@ -14,13 +13,16 @@ from typing import NoReturn
 
 from trainmaster.agent.google_http.http_call import HttpError, backoffs
 from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.model.clock import Clock
 
 
 class Inbox:
     """Runs handlers on the main thread, in the order in which they were posted."""
 
-    def __init__(self, metadata: MetadataServer) -> None:
+    def __init__(self, metadata: MetadataServer, clock: Clock | None = None) -> None:
         self._metadata = metadata
+        self.clock = clock or Clock()
+        """The time of this agent."""
         self._handlers: SimpleQueue[Callable[[], None]] = SimpleQueue()
 
     def post(self, handler: Callable[..., None], *arguments: object) -> None:
@@ -55,6 +57,10 @@ class Inbox:
 
         threading.Thread(target=run_guarded, daemon=True).start()
 
+    def new_condition(self) -> threading.Condition:
+        """Return a condition by which threads of this agent wait for each other."""
+        return threading.Condition()
+
     def watch(
         self, path: str, handler: Callable[[str], None], *, is_optional: bool = False
     ) -> None:
@@ -87,14 +93,14 @@ class Inbox:
                 if is_optional and error.status == HTTPStatus.NOT_FOUND:
                     return
                 etag = None
-                time.sleep(next(waits))
+                self.clock.sleep(next(waits))
                 continue
             waits = backoffs(5.0)
             if value != last:
                 last = value
                 self.post(handler, value.strip())
             if etag is None:  # this server has no long polls
-                time.sleep(1.0)
+                self.clock.sleep(1.0)
 
     def _watch_signals(self, pipe: int, handler: Callable[[], None]) -> None:
         while os.read(pipe, 1):

@@ -35,9 +35,12 @@ class EventReporter:
         self._identity = identity
         self._index = identity.index
         self._inbox = inbox
-        self._incarnation_events = Outbox(publisher, console)  # vm-ready and replica-exit
-        self._maintenance_events = Outbox(publisher, console)  # must not wait for the others
-        self._started_at = utc_now()
+        self._clock = inbox.clock
+        # vm-ready and replica-exit
+        self._incarnation_events = Outbox(publisher, console, inbox.new_condition())
+        # must not wait for the others
+        self._maintenance_events = Outbox(publisher, console, inbox.new_condition())
+        self._started_at = self.now_text()
         self.finding = ""  # what the preflight has found
 
     def start(self) -> None:
@@ -87,7 +90,7 @@ class EventReporter:
         """
         details = {
             "cause": "notice",
-            "gives_up_at": utc_text(time.time() + gives_up_s),
+            "gives_up_at": utc_text(self._clock.now_s() + gives_up_s),
             "unanswered": list(unanswered),
         }
         self._maintenance_events.put(self._event("maintenance", key, details, lambda: None))
@@ -107,6 +110,10 @@ class EventReporter:
         """Wait until the incarnation events are accepted, at most `timeout` seconds."""
         self._incarnation_events.flush(timeout)
 
+    def now_text(self) -> str:
+        """Return the time in RFC 3339 with milliseconds."""
+        return utc_text(self._clock.now_s())
+
     def _event(
         self,
         topic: str,
@@ -125,7 +132,7 @@ class EventReporter:
             "incarnation": key.incarnation,
             "vm_generation": config.vm_generation,
             "vm": asdict(self._identity.vm),
-            "at": utc_now(),
+            "at": self.now_text(),
         }
         if self._identity.host is not None:
             body["host"] = self._identity.host.number
@@ -147,11 +154,6 @@ class EventReporter:
             repeat_s=repeats_s[0],
             repeat_max_s=repeats_s[1],
         )
-
-
-def utc_now() -> str:
-    """Return the time in RFC 3339 with milliseconds."""
-    return utc_text(time.time())
 
 
 def utc_text(at: float) -> str:

@@ -96,10 +96,13 @@ class Outbox:
     answers it, if it has a `repeat_s`. A repeated event costs the control plane one read.
     """
 
-    def __init__(self, publisher: Publisher, console: Console) -> None:
+    def __init__(
+        self, publisher: Publisher, console: Console, changed: threading.Condition
+    ) -> None:
+        """`changed` is notified whenever the events change."""
         self._publisher = publisher
         self._console = console
-        self._changed = threading.Condition()
+        self._changed = changed
         self._events: deque[Event] = deque()
         self._latest: Event | None = None
         """The latest accepted event, until a directive of a later incarnation answers it."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta, timezone
 
@@ -60,7 +59,7 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|([+-])(\d\d)
 class VmShutdownNotice:
     """Use it on the main thread only."""
 
-    def __init__(  # noqa: PLR0913 - two kinds of parameters, all by name
+    def __init__(
         self,
         inbox: Inbox,
         console: Console,
@@ -70,7 +69,6 @@ class VmShutdownNotice:
         report: Callable[[str], None],
         notice_s: float,
         is_gang: bool = False,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         """`reported_causes`: reported by an earlier agent on this VM.
 
@@ -85,7 +83,7 @@ class VmShutdownNotice:
         self._report = report
         self._notice_s = notice_s
         self._is_gang = is_gang
-        self._clock = clock
+        self._clock = inbox.clock.now_s
         self._windows: dict[str, float] = {}
         """For each source, the time from which the VM may stop."""
         self._upcoming = ""

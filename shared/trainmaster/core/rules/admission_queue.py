@@ -90,8 +90,8 @@ class AdmissionQueue:
 
 
 def resource_needs(plan: Plan) -> Counter[str]:
-    """Return what a job uses while it runs, by resource; with alternatives, the most of each that
-    one of them uses.
+    """Return what a job may use, by resource; with alternatives, the most of each that one of them
+    uses.
     """
     needs: Counter[str] = Counter({USD_PER_HOUR: plan.usd_per_hour})
     if plan.options:
@@ -230,13 +230,12 @@ def _team_of(job: Job, limits: Limits) -> str:
 
 
 def _needs(job: Job) -> Counter[str]:
-    """Return what a job uses while it runs: once it has, on the machines of its alternative.
+    """Return what a job may use until it ends.
 
-    A tuning job has no VMs of its own.
+    With alternatives it is the most of all of them: a running job that loses its VMs may move to
+    another one, and is not admitted again. A tuning job has no VMs of its own.
     """
-    return (
-        Counter() if job.tuning else resource_needs(job.placed.plan if job.started_at else job.plan)
-    )
+    return Counter() if job.tuning else resource_needs(job.plan)
 
 
 def _accelerators(group: TaskGroup) -> list[tuple[str, int]]:

@@ -52,9 +52,11 @@ class Gang:
             save_on_notice=self.mode,
             checkpoint_signal=SimpleNamespace(name="SIGUSR1"),
         )
+        clock = SimpleNamespace(monotonic_s=lambda: self.now, now_s=lambda: self.now)
+        inbox = SimpleNamespace(post_later=self.post_later, clock=clock)
         self.saving = Saving(
             cast("Any", config),
-            cast("Any", SimpleNamespace(post_later=self.post_later)),
+            cast("Any", inbox),
             cast("Any", SimpleNamespace(log=lambda text: None)),
             cast("Any", self.launcher),
             cast("Any", self.run_state),
@@ -65,7 +67,6 @@ class Gang:
                 ),
             ),
             enter=lambda: self.note("saving"),
-            clock=lambda: self.now,
         )
 
     def note(self, fact: str) -> None:

@@ -58,6 +58,7 @@ class Gang:
         inbox = SimpleNamespace(
             start_thread=lambda work: work() if work.func is launcher.end_stalled else None,
             post_later=lambda *_: None,
+            clock=SimpleNamespace(monotonic_s=lambda: self.now),
         )
         console = SimpleNamespace(log=lambda _: None)
         parts = cast("tuple[Any, Any, Any]", (inbox, console, launcher))
@@ -65,7 +66,6 @@ class Gang:
             agent_identity(**config),
             *parts,
             cast("Any", channel) if has_channel else None,
-            clock=lambda: self.now,
         )
 
     def _note(self, number: int, in_s: float) -> None:

@@ -1,11 +1,8 @@
-"""The table of docs/settings.md, from trainmaster.settings: `python -m tests.infra.settings_table`
-prints it.
-"""
+"""The table of docs/settings.md, from trainmaster.settings."""
 
 from __future__ import annotations
 
 import re
-import sys
 from enum import StrEnum
 from typing import Any, Final, get_args
 
@@ -14,11 +11,7 @@ from pydantic.fields import FieldInfo
 from tests.infra import iam_table
 from trainmaster.presentation.price import Price
 from trainmaster.settings import PREFIX, Settings
-from trainmaster_emulators.process.state import ROOT
 
-PAGE: Final = ROOT / "docs" / "settings.md"
-BEGIN: Final = "<!-- made of shared/trainmaster/settings.py by tests/infra/settings_table.py -->\n"
-END: Final = "<!-- end -->"
 UNITS: Final = {"_s": "seconds", "_per_minute": "per minute"}
 """Suffix of a setting's name → unit."""
 WORDS: Final[dict[Any, str]] = {
@@ -91,7 +84,3 @@ def _default(field: FieldInfo) -> str:
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     return f"`{value}`" if value or value == 0 else "empty"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(table())

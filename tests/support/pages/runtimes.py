@@ -1,27 +1,13 @@
-"""docs/runtimes.md, from the tables of runtimes: `python -m tests.unit.docs.runtimes_page` writes
-it.
-"""
+"""The tables of docs/runtimes.md, from the tables of runtimes."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Final
 
 from trainmaster.jobspec.catalog.runtimes import TPU_PYTHON
 from trainmaster.presentation.runtime_table import package_rows, past_rows, runtime_rows
 
-PAGE: Final = Path(__file__).parents[3] / "docs" / "runtimes.md"
-
-_HEAD: Final = """# Runtimes
-
-`runtimeVersion` selects the Python and the packages of a job's VMs. `trainmaster runtimes` prints
-the same tables. The local stack has the same packages in one environment per runtime, with the
-Python of your machine. To add or change a runtime, edit
-[runtimes.py](../shared/trainmaster/jobspec/catalog/runtimes.py), and write this page again with
-`python -m tests.unit.docs.runtimes_page`.
-"""
 _PACKAGES: Final = """## Packages of every runtime
 
 The old service's runtimes brought them, and programs import them without declaring them
@@ -44,8 +30,8 @@ _COLUMNS: Final = (
 )
 
 
-def page() -> str:
-    """Return the text of the page."""
+def tables() -> str:
+    """Return the tables of runtimes, packages and past versions."""
     runtimes = [
         [
             f"`{row.version}`" + (", the default" if row.is_default else ""),
@@ -63,7 +49,6 @@ def page() -> str:
     ]
     return "\n".join(
         (
-            _HEAD,
             *_table(_COLUMNS, runtimes),
             "",
             _PACKAGES,
@@ -83,8 +68,3 @@ def _codes(requirements: Iterable[str]) -> str:
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     lines = [columns, ["---"] * len(columns), *rows]
     return [f"| {' | '.join(line)} |" for line in lines]
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
-    sys.exit(0)

@@ -1,10 +1,7 @@
-"""The tables of arguments in docs/algorithms.md: `python -m tests.unit.algorithms.argument_page`
-writes them.
-"""
+"""The tables of arguments in docs/algorithms.md, from the arguments of the algorithms."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
 from trainmaster.algorithms.arguments.argument import Argument, Source
@@ -12,12 +9,6 @@ from trainmaster.algorithms.arguments.common import TABULAR
 from trainmaster.algorithms.arguments.keras import TRAINING
 from trainmaster.algorithms.arguments.tables import TABLES
 
-PAGE: Final = Path(__file__).parents[3] / "docs" / "algorithms.md"
-BEGIN: Final = (
-    "<!-- made of shared/trainmaster/algorithms/arguments by tests/unit/algorithms/argument_page.py"
-    " -->\n"
-)
-END: Final = "<!-- end -->"
 HEAD: Final = (
     "\n| argument | values | default | default of | meaning |\n| --- | --- | --- | --- | --- |\n"
 )
@@ -92,14 +83,3 @@ def _text(argument: Argument) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def written() -> str:
-    """Return the part of the page between the two marks."""
-    return PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
-
-
-if __name__ == "__main__":
-    text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}{sections()}{END}{rest.partition(END)[2]}", encoding="utf-8")
