@@ -34,6 +34,7 @@ from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.capacity import Outcome, Prospect, candidate_keys, machine_kind
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.plan import Accelerator, Candidate, Option, Plan, Program, TaskGroup
+from trainmaster.core.model.purchase import Purchase, Spot
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.rules.capacity_backoff import is_too_early
 from trainmaster.core.rules.judge import judge
@@ -66,8 +67,8 @@ ZONES: Final = (
 )
 ONE_REGION: Final = ZONES[:3]
 GROUPS: Final = tuple(
-    TaskGroup(TaskType.WORKER, GANG, machine_type, Accelerator(accelerator, 1), spot=spot)
-    for spot in (True, False)
+    TaskGroup(TaskType.WORKER, GANG, machine_type, Accelerator(accelerator, 1), purchase=purchase)
+    for purchase in (Purchase(Spot()), Purchase())
     for machine_type, accelerator in (
         ("a2-highgpu-1g", "nvidia-tesla-a100"),
         ("g2-standard-4", "nvidia-l4"),
@@ -121,7 +122,7 @@ def anywhere(seed: int) -> Market:
     }
     found = [(group, zone, *machines[group.machine_type]) for group in GROUPS for zone in ZONES]
     prices = [
-        base * (share if group.spot else 1) * factors[zone[:-2]]
+        base * (share if group.purchase.price.is_preemptible else 1) * factors[zone[:-2]]
         for group, zone, base, share in found
     ]
     ranks = [1 + int(log(price / min(prices), BAND)) for price in prices]
@@ -156,7 +157,9 @@ class Search:
 
     def room(self, number: int, at_s: float) -> int:
         zone, group = self.market.pools[number]
-        return self.weather.room(zone, at_s, group.machine_type, spot=group.spot)
+        return self.weather.room(
+            zone, at_s, group.machine_type, spot=group.purchase.price.is_preemptible
+        )
 
     def request(self, number: int) -> tuple[str, ...] | None:
         """Request the gang. Return None if it is ready, else the zones that Google names."""
@@ -173,7 +176,11 @@ class Search:
             self.now_s += rng.uniform(*CREATION_S) + READY_S
             return None
         named = self.weather.named(
-            zone, self.market.plan.zones, self.now_s, group.machine_type, spot=group.spot
+            zone,
+            self.market.plan.zones,
+            self.now_s,
+            group.machine_type,
+            spot=group.purchase.price.is_preemptible,
         )
         self.now_s += 1.0 if rng.random() < 0.2 else min(rng.lognormvariate(log(8), 0.8), 120.0)  # noqa: PLR2004
         self._failed[number] = self.now_s
@@ -194,7 +201,10 @@ class Search:
             is_created = own_s <= visit_s and self.room(number, visit_s) > 0
             found.append(
                 Outcome(
-                    zone, machine_kind(group, spot=group.spot), at(max(own_s, visit_s)), is_created
+                    zone,
+                    machine_kind(group, group.purchase.price),
+                    at(max(own_s, visit_s)),
+                    is_created,
                 )
             )
         return found
@@ -204,9 +214,13 @@ class Search:
         asked_s = self.now_s // ADVICE_KEPT.total_seconds() * ADVICE_KEPT.total_seconds()
         said = self.weather.advice
         opinion = self.opinion
-        pools = [(zone, group) for zone, group in self.market.pools if opinion and group.spot]
+        pools = [
+            (zone, group)
+            for zone, group in self.market.pools
+            if opinion and group.purchase.price.has_advice
+        ]
         return {
-            (zone, machine_kind(group, spot=True)): opinion(
+            (zone, machine_kind(group, group.purchase.price)): opinion(
                 said(zone, GANG, asked_s, group.machine_type)
             )
             for zone, group in pools

@@ -54,7 +54,7 @@ class ExploredVm:
         self.instance_id = str(cloud.count)
         self.replica_id = replica_id_from_vm_name(name)
         self.is_tpu = create.group.tpu is not None
-        self.is_spot = create.spot
+        self.is_spot = create.price.is_preemptible
         self.hosts = create.group.hosts
         self.directive, self.fingerprint = directive, 1
         self.per_hour = 0.0
@@ -269,7 +269,7 @@ class Cloud:
         for vm in vms:
             if job.plan.cap:
                 placed = job.plan.at(job.placement.zone_index)
-                price = machine_price(placed, create.group, price_list(), is_spot=create.spot)
+                price = machine_price(placed, create.group, price_list(), at=create.price)
                 vm.per_hour = float(cast("Decimal", price)) * create.group.hosts
             self.present[vm.name, vm.zone] = vm
             explored.note_created(vm)

@@ -62,7 +62,9 @@ class AlternativesFleet(MemoryFleet):
             return Pending()
         self.open_in.pop(names, None)
         now_s = (self.world.now - START).total_seconds()
-        if self.weather.room(create.zone, now_s, spot=create.spot) < len(create.names):
+        if self.weather.room(create.zone, now_s, spot=create.price.is_preemptible) < len(
+            create.names
+        ):
             is_quota = self.rng.random() < 0.1
             kind = CapacityErrorKind.QUOTA if is_quota else CapacityErrorKind.STOCKOUT
             return NotCreated(kind, kind.upper(), "no capacity")

@@ -36,9 +36,13 @@ class PlainSearch(arena.Search):
 
     def request(self, number: int) -> tuple[str, ...] | None:
         zone, group = self.market.pools[number]
-        self.requested.append((zone, group.machine_type, group.spot))
+        self.requested.append((zone, group.machine_type, group.purchase.price.is_preemptible))
         named = self.weather.named(
-            zone, arena.ZONES, self.now_s, group.machine_type, spot=group.spot
+            zone,
+            arena.ZONES,
+            self.now_s,
+            group.machine_type,
+            spot=group.purchase.price.is_preemptible,
         )
         if self.room(number, self.now_s) >= arena.GANG:
             return None
@@ -51,7 +55,7 @@ class PlainSearch(arena.Search):
         return [
             Outcome(
                 pools[number][0],
-                machine_kind(pools[number][1], spot=pools[number][1].spot),
+                machine_kind(pools[number][1], pools[number][1].purchase.price),
                 arena.at(failed_s),
             )
             for number, failed_s in self._failed.items()
@@ -70,11 +74,13 @@ class WeatherFleet(MemoryFleet):
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         assert self.world is not None
         now_s, machine_type = (self.world.now - START).total_seconds(), create.group.machine_type
-        self.requested.append((create.zone, machine_type, create.spot))
-        named = self.weather.named(create.zone, arena.ZONES, now_s, machine_type, spot=create.spot)
-        if self.weather.room(create.zone, now_s, machine_type, spot=create.spot) >= len(
-            create.names
-        ):
+        self.requested.append((create.zone, machine_type, create.price.is_preemptible))
+        named = self.weather.named(
+            create.zone, arena.ZONES, now_s, machine_type, spot=create.price.is_preemptible
+        )
+        if self.weather.room(
+            create.zone, now_s, machine_type, spot=create.price.is_preemptible
+        ) >= len(create.names):
             return super().create(job, create, metadata)
         self.world.wait(self.answer_s)
         return NotCreated(
@@ -96,7 +102,7 @@ class WeatherAdvisor:
             self.weather.advice,
         )
         return {
-            (zone, machine_kind(group, spot=True)): said(
+            (zone, machine_kind(group, group.purchase.price)): said(
                 zone, group.count, asked_s, group.machine_type
             )
             for zone, group in requests

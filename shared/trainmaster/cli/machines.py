@@ -11,7 +11,7 @@ import typer
 from trainmaster.cli.installation import choose_installation
 from trainmaster.cli.options import DEFAULT_REGION, OutputFormat
 from trainmaster.cli.output import Format, complain, print_json, print_table, say
-from trainmaster.core.machines.families import FAMILIES, Sale
+from trainmaster.core.machines.families import FAMILIES
 from trainmaster.core.machines.gpus import GPUS
 from trainmaster.core.machines.machine_types import (
     MACHINE_TYPES,
@@ -20,15 +20,14 @@ from trainmaster.core.machines.machine_types import (
     refusal_of,
 )
 from trainmaster.core.machines.tpus import GENERATIONS
+from trainmaster.core.model.purchase import OnDemand, Pricing, Reserved, Spot
 from trainmaster.cost.machine_price import list_price
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
-from trainmaster.cost.sku_resources import Pricing
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec.catalog.machine_types import GPU_NAMES, RETIRED_GPUS
 from trainmaster.jobspec.catalog.regions import REGION_ZONES
 
-_SALES: Final = {Sale.ON_DEMAND: "on demand", Sale.SPOT: "Spot", Sale.RESERVATION: "reservation"}
 _ATTACHED: Final = "n1 + "
 Row = dict[str, Any]
 """One kind of machine, by column of the JSON output."""
@@ -107,7 +106,7 @@ def _row(machine: MachineType) -> Row:
     row = _cells(
         machine.name, gpus, machine.vcpus, memory, machine.local_ssd_gib or None, family.nics
     )
-    return row | {"sold": [_SALES[sale] for sale in family.sales]}
+    return row | {"sold": [price.label for price in family.sales]}
 
 
 def _cells(
@@ -127,7 +126,7 @@ def _cells(
         "accelerators": accelerators,
         "localSsdGib": ssd_gib,
         "networkInterfaces": nics,
-        "sold": list(_SALES.values()),
+        "sold": [OnDemand.label, Spot.label, Reserved.label],
         "onDemand": None,
         "spot": None,
         "zones": zones,
@@ -192,7 +191,7 @@ def _add_prices_and_zones(
 ) -> None:
     offer = row["machine"].removeprefix(_ATTACHED)
     for key, pricing in {"onDemand": Pricing.ON_DEMAND, "spot": Pricing.SPOT}.items():
-        is_sold = key == "spot" or _SALES[Sale.ON_DEMAND] in row["sold"]
+        is_sold = key == "spot" or OnDemand.label in row["sold"]
         if isinstance(prices, Unknown) or not is_sold:
             continue
         price = list_price(offer, regions[0], prices, pricing)

@@ -11,10 +11,10 @@ from trainmaster.cli.installation import choose_installation
 from trainmaster.cli.options import DEFAULT_REGION, OutputFormat, given
 from trainmaster.cli.output import Format, complain, print_json, print_table, say
 from trainmaster.core.machines.machine_types import MACHINE_TYPES
+from trainmaster.core.model.purchase import Pricing
 from trainmaster.cost.machine_price import list_price
 from trainmaster.cost.price_list import PriceList, make_price_file, write_price_list
 from trainmaster.cost.sku import Sku, Unknown
-from trainmaster.cost.sku_resources import Pricing
 from trainmaster.errors import PermanentError
 from trainmaster.presentation.cost_view import money_words
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from decimal import Decimal
 from itertools import groupby, takewhile
 from math import ceil, inf
 from typing import Final
@@ -101,32 +100,30 @@ def _rates(plan: Plan, prices: PriceList) -> tuple[tuple[Rate, ...], float, floa
         most_here = 0.0
         least_here = 0.0
         for group in placed.groups:
-            rate = _rate(placed, group, candidate, prices)
-            if isinstance(rate, Unknown):
-                return rate
-            rates.append(rate)
-            possible = [price for price in (rate.on_demand, rate.spot) if price]
-            most_here += max(possible, default=0.0) * group.count
-            least_here += min(possible, default=0.0) * group.count
+            rates_of_role = _rates_of_role(placed, group, candidate, prices)
+            if isinstance(rates_of_role, Unknown):
+                return rates_of_role
+            rates += rates_of_role
+            hourly = [rate.per_hour for rate in rates_of_role]
+            most_here += max(hourly) * group.count
+            least_here += min(hourly) * group.count
         per_hour = max(per_hour, most_here)
         least_per_hour = min(least_per_hour, least_here)
     return tuple(rates), per_hour, least_per_hour
 
 
-def _rate(placed: Plan, group: TaskGroup, candidate: int, prices: PriceList) -> Rate | Unknown:
-    """Return the prices per hour of a replica; 0: it is not bought in this way."""
-    on_demand: Decimal | Unknown = Decimal(0)
-    if not group.spot or placed.on_demand_after is not None:
-        on_demand = machine_price(placed, group, prices, is_spot=False)
-    spot: Decimal | Unknown = Decimal(0)
-    if group.spot and placed.on_demand_after != 0:
-        spot = machine_price(placed, group, prices, is_spot=True)
-    if isinstance(on_demand, Unknown):
-        return on_demand
-    if isinstance(spot, Unknown):
-        return spot
-    hosts = group.hosts
-    return Rate(candidate, group.task_type, float(on_demand) * hosts, float(spot) * hosts)
+def _rates_of_role(
+    placed: Plan, group: TaskGroup, candidate: int, prices: PriceList
+) -> list[Rate] | Unknown:
+    """Return the rate of each way in which the role's VMs may be bought."""
+    rates: list[Rate] = []
+    for price in group.purchase.prices:
+        hourly = machine_price(placed, group, prices, at=price)
+        if isinstance(hourly, Unknown):
+            return hourly
+        per_hour = float(hourly) * group.hosts
+        rates.append(Rate(candidate, group.task_type, price.kind, per_hour))
+    return rates
 
 
 def spent_at_most(cap: Cap, entries: Sequence[LedgerEntry], now: datetime) -> float:
@@ -137,7 +134,7 @@ def spent_at_most(cap: Cap, entries: Sequence[LedgerEntry], now: datetime) -> fl
     history = read_history(entries)
     if history is None:
         return 0.0
-    rates = {(rate.candidate, rate.task_type): rate for rate in cap.rates}
+    rates = {(rate.candidate, rate.task_type, rate.bought): rate.per_hour for rate in cap.rates}
     refused = _refusals(entries)
     rounds_begun = [
         entry.at for entry in entries if isinstance(entry.event, AllReady) and entry.event.round
@@ -151,10 +148,9 @@ def spent_at_most(cap: Cap, entries: Sequence[LedgerEntry], now: datetime) -> fl
         if charged_s is None:
             continue
         last = spans[-1]
-        task_type = last.replica_id.task_type
-        # A job without alternatives has one rate for all zones.
-        rate = rates.get((last.candidate, task_type)) or rates[0, task_type]
-        per_hour = rate.spot if last.is_spot else rate.on_demand
+        # A job without alternatives has the same rates in all zones.
+        candidate = last.candidate if history.state.job.plan.options else 0
+        per_hour = rates[candidate, last.replica_id.task_type, last.price.kind]
         spent += per_hour * charged_s / 3600
     return spent
 

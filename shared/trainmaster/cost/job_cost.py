@@ -18,13 +18,14 @@ from typing import Final
 from trainmaster.core.intake.bucket_places import BucketPlace
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.plan import Candidate, Plan
+from trainmaster.core.model.purchase import PriceClass, Pricing, Reserved
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.reporting.lost_work import WrittenObjects, losses, lost_work
 from trainmaster.core.reporting.phases import PAID, Phase, Span
 from trainmaster.cost.machine_price import machine_price
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
-from trainmaster.cost.sku_resources import CONTINENTS, GIB, Pricing, Resource
+from trainmaster.cost.sku_resources import CONTINENTS, GIB, Resource
 
 SECONDS_PER_HOUR: Final = Decimal(3600)
 RUN_HOURS: Final = 24
@@ -67,18 +68,18 @@ def job_cost(
 
     Unknown: the price of a machine that the job had is unknown.
     """
-    hourly: dict[tuple[TaskType, bool, int], Decimal | Unknown] = {}
+    hourly: dict[tuple[TaskType, PriceClass, int], Decimal | Unknown] = {}
     by_attempt: dict[int, dict[Phase, Decimal]] = {}
     price_per_s: dict[tuple[ReplicaId, int, int], Decimal] = {}
     for span in spans:
         if span.phase not in PAID:
             continue
         task_type = span.replica_id.task_type
-        key = (task_type, span.is_spot, span.candidate)
+        key = (task_type, span.price, span.candidate)
         if key not in hourly:
             placed = job.plan.at(span.candidate)
             group = placed.group(task_type)
-            hourly[key] = machine_price(placed, group, prices, is_spot=span.is_spot)
+            hourly[key] = machine_price(placed, group, prices, at=span.price)
         price = hourly[key]
         if isinstance(price, Unknown):
             return price
@@ -101,7 +102,7 @@ def hourly_cost(plan: Plan, prices: PriceList) -> Decimal | Unknown:
     """Return the price per hour of all machines that the job requests first."""
     total = Decimal(0)
     for group in plan.groups:
-        price = machine_price(plan, group, prices, is_spot=group.spot and plan.on_demand_after != 0)
+        price = machine_price(plan, group, prices, at=group.purchase.price)
         if isinstance(price, Unknown):
             return price
         total += price * group.count * group.hosts
@@ -157,7 +158,8 @@ def ranked_by_price(
     )
 
     def rank_of(candidate: Candidate, price: Decimal | Unknown) -> int:
-        if plan.options[candidate.option].reservation:
+        option = plan.options[candidate.option]
+        if any(isinstance(group.purchase.price, Reserved) for group in option.groups):
             return 0
         if isinstance(price, Unknown):
             return LAST

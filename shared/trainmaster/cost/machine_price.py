@@ -12,10 +12,11 @@ from typing import Final
 from trainmaster.core.machines.machine_types import find_machine_type
 from trainmaster.core.machines.tpus import TPU_VMS, Generation, generation_of
 from trainmaster.core.model.plan import Accelerator, Plan, TaskGroup, Tpu
+from trainmaster.core.model.purchase import PriceClass, Pricing
 from trainmaster.core.reconcile.machine_families import boot_disk_type
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
-from trainmaster.cost.sku_resources import GIB_HOUR, GIB_MONTH, HOUR, RESOURCES, Pricing, Resource
+from trainmaster.cost.sku_resources import GIB_HOUR, GIB_MONTH, HOUR, RESOURCES, Resource
 
 HOURS_PER_MONTH: Final = 730
 """A price per month is charged per second, with 730 hours in a month. Source: Google's pages."""
@@ -25,10 +26,13 @@ Part = tuple[Resource, Decimal, Pricing]
 
 
 def machine_price(
-    plan: Plan, group: TaskGroup, prices: PriceList, *, is_spot: bool
+    plan: Plan, group: TaskGroup, prices: PriceList, *, at: PriceClass
 ) -> Decimal | Unknown:
-    """Return the price of one machine of the role per hour; for a slice, of one of its hosts."""
-    parts = machine_parts(plan, group, is_spot=is_spot)
+    """Return the price of one machine of the role per hour; for a slice, of one of its hosts.
+
+    `at`: how it is bought.
+    """
+    parts = machine_parts(group, at)
     return parts if isinstance(parts, Unknown) else sum_of_parts(parts, plan.region, prices)
 
 
@@ -60,17 +64,13 @@ def list_price(name: str, region: str, prices: PriceList, pricing: Pricing) -> D
     return parts if isinstance(parts, Unknown) else sum_of_parts(parts, region, prices)
 
 
-def machine_parts(plan: Plan, group: TaskGroup, *, is_spot: bool) -> tuple[Part, ...] | Unknown:
+def machine_parts(group: TaskGroup, price: PriceClass) -> tuple[Part, ...] | Unknown:
     """Return what one machine of the role consists of."""
-    if plan.reservation is not None:
-        return Unknown(
-            f"the job uses the reservation {plan.reservation}, which is paid for whether or not it"
-            " is used"
-        )
-    pricing = Pricing.SPOT if is_spot else Pricing.ON_DEMAND
+    if price.unpriced:
+        return Unknown(price.unpriced)
     if group.tpu is not None:
-        return _parts_of_slice(group.tpu, pricing)
-    parts = vm_parts(group.machine_type, group.accelerator, pricing)
+        return _parts_of_slice(group.tpu, price.pricing)
+    parts = vm_parts(group.machine_type, group.accelerator, price.pricing)
     if isinstance(parts, Unknown):
         return parts
     disk = Resource(boot_disk_type(group.machine_type, group.boot_disk_type), GIB_MONTH)
@@ -117,10 +117,6 @@ def vm_parts(
 
 def _parts_of_slice(tpu: Tpu, pricing: Pricing) -> tuple[Part, ...] | Unknown:
     """Return the chips of one host."""
-    if tpu.queue is not None and tpu.queue.value == "flex_start":
-        return Unknown(
-            "flex-start slices have a price of their own, which the price list does not have"
-        )
     generation = generation_of(tpu.type)
     if generation is None:
         return Unknown(f"Trainmaster does not know TPUs of the type {tpu.type}")

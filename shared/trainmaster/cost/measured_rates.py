@@ -84,7 +84,9 @@ def measure(
     )
     spreads = [(end - start).total_seconds() for start, end in moments if end > start]
     intervals = _intervals(moments, [start for start, _ in incidents])
-    spot_s = sum(span.seconds(now) for span in spans if span.is_spot and span.phase in PAID)
+    spot_s = sum(
+        span.seconds(now) for span in spans if span.price.is_preemptible and span.phase in PAID
+    )
     return MeasuredRates(
         interruptions=len(incidents),
         running_s=running_s,
@@ -154,7 +156,8 @@ def _spot_losses(spans: Iterable[Span]) -> int:
     last: dict[object, Span] = {}
     for span in spans:
         previous = last.get(span.replica_id)
-        if span.phase is Phase.REPLACING and previous is not None and previous.is_spot:
+        was_spot = previous is not None and previous.price.is_preemptible
+        if span.phase is Phase.REPLACING and was_spot:
             count += 1
         last[span.replica_id] = span
     return count

@@ -15,8 +15,9 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
+from trainmaster.core.model.purchase import Pricing
 from trainmaster.cost.sku import Sku, Unknown, list_price
-from trainmaster.cost.sku_resources import Pricing, Resource, resource_of
+from trainmaster.cost.sku_resources import Resource, resource_of
 from trainmaster.errors import PermanentError
 
 VERSION: Final = 1

@@ -13,20 +13,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from trainmaster.core.machines.families import FAMILIES
 from trainmaster.core.machines.gpus import GPUS
 from trainmaster.core.machines.tpus import GENERATIONS
+from trainmaster.core.model.purchase import Pricing
 from trainmaster.cost.sku import Sku
-
-
-class Pricing(StrEnum):
-    """How a resource is bought."""
-
-    ON_DEMAND = "on-demand"
-    SPOT = "spot"
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -60,7 +60,7 @@ def labels(job: Job, create: Create) -> dict[str, str]:
         LABEL_VM_GENERATION: str(create.vm_generation),
         LABEL_DIRECTIVE: directive_label(create.directive),
     }
-    if create.group.tpu is not None and create.group.tpu.queue is not None:
+    if create.group.purchase.is_queued:
         ours[LABEL_ROUND] = str(create.round)
     legal = [label for label in job.labels if is_legal_job_label(label.key, label.value)]
     kept = legal[: LABELS_MAX - len(ours)]

@@ -17,7 +17,7 @@ from typing import Final
 
 from trainmaster.core.intake.named_resources import NamedResource
 from trainmaster.core.model.exit_policy import ExitPolicy
-from trainmaster.core.model.plan import Container, Plan, Program, Substitution, TaskGroup, TpuQueue
+from trainmaster.core.model.plan import Container, Plan, Program, Substitution, TaskGroup
 from trainmaster.core.model.tuning import Tuning
 from trainmaster.jobspec.catalog.runtimes import OWN_IMAGE
 from trainmaster.jobspec.fields.environment_size import check_environment_size
@@ -61,7 +61,8 @@ from trainmaster.jobspec.resolve.alternatives import with_alternatives
 from trainmaster.jobspec.resolve.custom_job import resolve_custom_job
 from trainmaster.jobspec.resolve.gcs_folder import resolve_gcs_folder
 from trainmaster.jobspec.resolve.named_resources import named_resources
-from trainmaster.jobspec.resolve.resolved_spec import ResolvedSpec, is_spot
+from trainmaster.jobspec.resolve.purchases import with_purchases
+from trainmaster.jobspec.resolve.resolved_spec import ResolvedSpec
 from trainmaster.jobspec.resolve.study_spec import resolve_study
 from trainmaster.jobspec.resolve.tpu_queue import resolve_queue
 from trainmaster.jobspec.resolve.training_input import resolve_training_input
@@ -196,14 +197,10 @@ def _plan(
     queue = resolve_queue(extension, spec, groups, problems)
     # With TPUs, `extension.image` is the software version of the TPU VMs.
     image = extension.image if extension.image is not None and not tpus else spec.runtime.image
-    groups = tuple(_complete_group(group, program, spec, extension, queue) for group in groups)
+    groups = tuple(_complete_group(group, program, spec, extension.image) for group in groups)
+    groups = with_purchases(groups, extension.spot, spec.spot, extension.reservation, queue)
     if extension.placement is None:  # else `with_alternatives` checks the machines of each
-        request = Request(
-            image,
-            is_own_image=extension.image is not None,
-            has_reservation=extension.reservation is not None,
-            has_on_demand_fallback=extension.spot.on_demand_after is not None,
-        )
+        request = Request(image, is_own_image=extension.image is not None)
         check_machines(spec.roles, groups, request, problems)
     groups = with_disks_for_image(spec.roles, groups, image, problems)
     disable_retries = spec.disable_retries or extension.disable_retries
@@ -229,8 +226,6 @@ def _plan(
         network=spec.network,
         packages=() if has_bare_image else spec.runtime.packages,
         gpu_packages=() if has_bare_image else spec.runtime.gpu_packages,
-        on_demand_after=extension.spot.on_demand_after,
-        reservation=extension.reservation,
         cap=resolve_cap(extension.max_cost, problems),
         kms_key=spec.kms_key,
         checkpoint_signal=(extension.checkpoint_signal or CheckpointSignal.SIGTERM).value,
@@ -257,21 +252,16 @@ def _listed_substitutions(extension: Extension) -> tuple[Substitution, ...]:
 
 
 def _complete_group(
-    group: TaskGroup,
-    common: Program,
-    spec: ResolvedSpec,
-    extension: Extension,
-    queue: TpuQueue | None,
+    group: TaskGroup, common: Program, spec: ResolvedSpec, image: str | None
 ) -> TaskGroup:
-    """Add program, use of Spot VMs, and TPU software and queue to a group with hardware alone.
+    """Add program and TPU software to a group with hardware alone.
 
-    `common`: the program of the plan, which a group does not repeat.
+    `common`: the program of the plan, which a group does not repeat. `image`: that of the job file.
     """
     program: Program | None = spec.programs.get(group.task_type, common)
     if program == common:
         program = None
     tpu = group.tpu
     if tpu is not None:
-        tpu = replace(tpu, runtime=extension.image or tpu.runtime, queue=queue)
-    spot = is_spot(extension.spot.use or spec.spot, group.task_type)
-    return replace(group, tpu=tpu, program=program, spot=spot)
+        tpu = replace(tpu, runtime=image or tpu.runtime)
+    return replace(group, tpu=tpu, program=program)

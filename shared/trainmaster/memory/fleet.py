@@ -100,7 +100,7 @@ class MemoryFleet:
         key = create.request_key(job.job_id)
         self._must_reach(create.zone)
         with self._lock:
-            if create.group.tpu is not None and create.group.tpu.queue is not None:
+            if create.group.purchase.is_queued:
                 return self._request_queued(job, create, metadata)
             if key in self._outcomes:
                 return self._outcomes[key]

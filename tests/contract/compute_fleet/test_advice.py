@@ -13,15 +13,26 @@ from tests.contract.compute_fleet.answers import a_response
 from tests.integration.compute.emulator import PROJECT, Emulator
 from tests.support.jobs import START
 from trainmaster.core.model.plan import Accelerator, TaskGroup
+from trainmaster.core.model.purchase import Purchase, Spot
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.timeouts import ADVICE_KEPT, ADVICE_REFUSED
 from trainmaster.gcp.compute_fleet.advice import CapacityAdvisor
 from trainmaster.ports import Advisor
 
 A, B, FAR = "us-central1-a", "us-central1-b", "us-east1-b"
-GPU = TaskGroup(TaskType.WORKER, 4, "n1-standard-8", Accelerator("nvidia-tesla-t4", 2), spot=True)
+GPU = TaskGroup(
+    TaskType.WORKER,
+    4,
+    "n1-standard-8",
+    Accelerator("nvidia-tesla-t4", 2),
+    purchase=Purchase(Spot()),
+)
 BUILT_IN = TaskGroup(
-    TaskType.CHIEF, 1, "a2-highgpu-1g", Accelerator("nvidia-tesla-a100", 1), spot=True
+    TaskType.CHIEF,
+    1,
+    "a2-highgpu-1g",
+    Accelerator("nvidia-tesla-a100", 1),
+    purchase=Purchase(Spot()),
 )
 KIND = "Spot n1-standard-8 with 2 x nvidia-tesla-t4"
 NOWHERE = "http://127.0.0.1:9"

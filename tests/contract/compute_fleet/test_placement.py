@@ -16,6 +16,7 @@ from tests.support.stack import eventually
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.job import Job, Placement
 from trainmaster.core.model.plan import Candidate, Option
+from trainmaster.core.model.purchase import Purchase, Reserved, Spot
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.reconcile.plan import plan
 from trainmaster.core.reconcile.steps import Create
@@ -105,9 +106,12 @@ def with_alternatives(job: Job) -> Job:
     us-east1.
     """
     big = tuple(
-        replace(group, machine_type="a2-highgpu-1g", spot=True) for group in job.plan.groups
+        replace(group, machine_type="a2-highgpu-1g", purchase=Purchase(Spot()))
+        for group in job.plan.groups
     )
-    options = (Option(job.plan.groups, reservation="my-reservation"), Option(big))
+    reserved = Purchase(Reserved("my-reservation"))
+    own = tuple(replace(group, purchase=reserved) for group in job.plan.groups)
+    options = (Option(own), Option(big))
     zones = (ZONE, "us-east1-b", "us-west1-a")
     candidates = (Candidate(0, 0), Candidate(1, 1), Candidate(1, 1))
     changed = replace(job.plan, zones=zones, options=options, candidates=candidates)

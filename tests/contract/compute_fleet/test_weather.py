@@ -32,7 +32,7 @@ class OverEmulator(WeatherFleet):
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         assert self.compute is not None
-        self.requested.append((create.zone, create.group.machine_type, create.spot))
+        self.requested.append((create.zone, create.group.machine_type, create.price.is_preemptible))
         outcome = self.compute.create(job, create, {})
         return MemoryFleet.create(self, job, create, metadata) if outcome == Created() else outcome
 

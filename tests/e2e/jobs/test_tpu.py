@@ -16,7 +16,8 @@ from tests.e2e.conftest import MANY_STEPS, Lab
 from tests.integration.tpu.slices import logs_of
 from trainmaster.core.decisions import Reason
 from trainmaster.core.events import JobSubmitted
-from trainmaster.core.model.plan import TaskGroup, Tpu, TpuQueue
+from trainmaster.core.model.plan import TaskGroup, Tpu
+from trainmaster.core.model.purchase import Purchase
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm import LossCause, Vm
@@ -260,7 +261,7 @@ def test_slices_get_each_others_addresses_after_a_replacement(tpus: TpuLab) -> N
 
 
 def test_queued_resource_waits_until_capacity_is_available(tpus: TpuLab) -> None:
-    waiting = TaskGroup(SLICE.task_type, 1, "", tpu=replace(ONE_HOST, queue=TpuQueue.STANDARD))
+    waiting = TaskGroup(SLICE.task_type, 1, "", tpu=ONE_HOST, purchase=Purchase(is_queued=True))
     tpus.faults.change(stockout_zones=list(ZONES))
     try:
         job_id = tpus.scripted_on_slice(2, group=waiting)

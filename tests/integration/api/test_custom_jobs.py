@@ -12,6 +12,7 @@ from tests.support.jobs import CHIEF, a_spec
 from tests.support.world import World
 from trainmaster.api import enum_numbers
 from trainmaster.core.model.job import public_id
+from trainmaster.core.model.purchase import Purchase, Spot
 from trainmaster.core.model.vm_names import vm_name
 
 GCLOUD = "gcloud/528.0.0 command/gcloud.ai.custom-jobs.create invocation-id/{} environment/None"
@@ -247,7 +248,8 @@ def test_enum_numbers_are_replaced_by_names(api: Api, world: World) -> None:
     }
     assert shown["scheduling"] == {"strategy": "SPOT"}
     group = world.job.plan.groups[0]
-    assert (group.accelerator and group.accelerator.type, group.spot) == ("nvidia-tesla-t4", True)
+    assert (group.accelerator and group.accelerator.type) == "nvidia-tesla-t4"
+    assert group.purchase == Purchase(Spot())
 
 
 @pytest.mark.parametrize("number", [99, True, -1, 2.5])

@@ -9,6 +9,7 @@ import pytest
 from tests.integration.api.client import CUSTOM_JOBS, PIPELINES, PROJECT, UNPRIVILEGED, VIEWER, Api
 from tests.support.jobs import CHIEF
 from tests.support.world import World
+from trainmaster.core.model.purchase import Purchase, Spot
 from trainmaster.jobspec.formats.vertex import CUSTOM_TASK
 
 IMAGE: Final = "us-docker.pkg.dev/my-project/training/trainer:1"
@@ -88,9 +89,9 @@ def test_pipeline_runs_as_a_custom_job_of_the_same_number(api: Api, world: World
     shown = api.send_ok("GET", f"/v1/{custom_job}", schema="CustomJob")
     assert (shown["displayName"], shown["jobSpec"]) == ("c", created["trainingTaskInputs"])
     plan = world.job.plan
-    assert [(group.task_type, group.count, group.spot) for group in plan.groups] == [
-        ("chief", 1, True),
-        ("worker", 2, True),
+    assert [(group.task_type, group.count, group.purchase) for group in plan.groups] == [
+        ("chief", 1, Purchase(Spot())),
+        ("worker", 2, Purchase(Spot())),
     ]
     assert (plan.max_running_s, plan.disable_retries) == (3600, True)
 

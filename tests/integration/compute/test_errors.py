@@ -23,6 +23,7 @@ from trainmaster.gcp.compute_fleet.errors import FLEET_CHANGE, problem_of
 from trainmaster.gcp.compute_fleet.hardware import scheduling
 from trainmaster.gcp.compute_fleet.placement import Placements, policy_name
 from trainmaster.gcp.compute_fleet.properties import resource
+from trainmaster.gcp.compute_fleet.purchase_requests import PurchaseRequest
 from trainmaster.gcp.vm_defaults import VmDefaults
 
 DAY_S = 24 * 3600
@@ -58,7 +59,7 @@ def test_changes_that_a_rate_limit_refuses_are_sent_again_after_1_2_4_and_8_seco
 )
 def test_vm_deletes_itself_within_the_120_days_that_compute_allows(days: int, seconds: int) -> None:
     plan = a_plan(max_running_s=days * DAY_S, max_wait_s=0)
-    request = scheduling(plan, a_create(a_job(plan=plan)), is_reserved=False)
+    request = scheduling(plan, a_create(a_job(plan=plan)), PurchaseRequest("STANDARD"))
     assert request.max_run_duration.seconds == seconds
 
 

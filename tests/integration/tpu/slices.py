@@ -19,6 +19,7 @@ from tests.support.jobs import a_job, a_plan
 from tests.support.stack import eventually
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.plan import TaskGroup, Tpu
+from trainmaster.core.model.purchase import Purchase
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm import Directive, DirectiveAction
 from trainmaster.core.model.vm_names import vm_name
@@ -162,10 +163,12 @@ def parent(zone: str = ZONE) -> str:
     return f"projects/{PROJECT}/locations/{zone}"
 
 
-def a_tpu_job(tpu: Tpu = FOUR_HOSTS, count: int = 1, **plan: Any) -> Job:
+def a_tpu_job(
+    tpu: Tpu = FOUR_HOSTS, count: int = 1, purchase: Purchase | None = None, **plan: Any
+) -> Job:
     """Return a job with a new id. One slice is the chief, several are workers."""
     task_type = TaskType.CHIEF if count == 1 else TaskType.WORKER
-    group = TaskGroup(task_type, count, "", tpu=tpu)
+    group = TaskGroup(task_type, count, "", tpu=tpu, purchase=purchase or Purchase())
     values = {"groups": (group,), "zones": (ZONE, OTHER_ZONE), **plan}
     return replace(a_job(plan=a_plan(**values)), job_id=f"slices_{uuid.uuid4().hex[:8]}")
 
@@ -174,7 +177,7 @@ def a_create(job: Job, **changes: Any) -> Create:
     group = job.plan.groups[0]
     replica_ids = tuple(ReplicaId(group.task_type, index) for index in range(group.count))
     names = tuple(vm_name(job.job_id, replica_id) for replica_id in replica_ids)
-    create = Create(group, ZONE, 1, RUN, replica_ids, names, 0)
+    create = Create(group, ZONE, 1, RUN, replica_ids, names, 0, group.purchase.price)
     return replace(create, **changes)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, Final
@@ -18,7 +17,7 @@ from tests.integration.tpu.slices import ONE_HOST, RUN, ZONE, a_create, a_metada
 from tests.support.captured_logs import CapturedLogs
 from tests.support.jobs import START
 from trainmaster.core.events import CapacityErrorKind
-from trainmaster.core.model.plan import TpuQueue
+from trainmaster.core.model.purchase import Purchase
 from trainmaster.core.model.vm import Vm
 from trainmaster.core.model.vm_names import job_label
 from trainmaster.errors import PermanentError, TemporaryError
@@ -318,9 +317,8 @@ def test_queue_that_cannot_be_listed_is_an_error_for_one_job_only(
 def test_failed_request_has_the_reason_that_cloud_tpu_gives(
     monkeypatch: pytest.MonkeyPatch, error: Answer, kind: CapacityErrorKind, code: str
 ) -> None:
-    job = a_tpu_job(ONE_HOST)
-    tpu = replace(ONE_HOST, queue=TpuQueue.STANDARD)
-    waiting = a_create(job, group=replace(job.plan.groups[0], tpu=tpu))
+    job = a_tpu_job(ONE_HOST, purchase=Purchase(is_queued=True))
+    waiting = a_create(job)
     labels = {
         "trainmaster-job": job_label(job.job_id),
         "trainmaster-vm-generation": "1",

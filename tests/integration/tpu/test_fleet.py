@@ -32,7 +32,7 @@ from tests.support.captured_logs import CapturedLogs
 from tests.support.stack import eventually
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.job import Job
-from trainmaster.core.model.plan import TpuQueue
+from trainmaster.core.model.purchase import Purchase, Reserved
 from trainmaster.core.model.vm import Directive, DirectiveAction, LabelledVm, Vm, VmStatus
 from trainmaster.core.model.vm_names import job_label
 from trainmaster.errors import PermanentError, TemporaryError
@@ -121,16 +121,15 @@ def test_created_slice_is_listed(world: World, job: Job) -> None:
     assert LabelledVm(vm, job_label(job.job_id)) in world.fleet.list_all()
 
 
-@pytest.mark.parametrize("queue", [None, TpuQueue.STANDARD], ids=["node", "queued"])
+@pytest.mark.parametrize("is_queued", [False, True], ids=["node", "queued"])
 def test_slices_of_another_installation_are_not_listed(
-    slices: Slices, queue: TpuQueue | None, monkeypatch: pytest.MonkeyPatch
+    slices: Slices, is_queued: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both have a job of the same id."""
-    own, fleet, job = (
-        {},
-        slices.fleet(),
-        replace(a_tpu_job(replace(ONE_HOST, queue=queue)), started_at=datetime.now(UTC)),
-    )
+    own = {}
+    fleet = slices.fleet()
+    job = a_tpu_job(ONE_HOST, purchase=Purchase(is_queued=is_queued))
+    job = replace(job, started_at=datetime.now(UTC))
     for name in ("", "staging"):
         monkeypatch.setenv("TRAINMASTER_INSTALLATION", name)
         create = a_create(job)
@@ -300,7 +299,7 @@ def test_exhausted_quota_and_invalid_runtime_have_different_kinds(
 
 
 def test_exhausted_reservation_is_a_stockout(tpus: EmulatorWorld) -> None:
-    job = a_tpu_job(ONE_HOST, reservation="ours")
+    job = a_tpu_job(ONE_HOST, purchase=Purchase(Reserved("ours")))
     tpus.stock_out(ZONE)
     outcome = tpus.fleet.create(job, a_create(job), a_metadata())
     assert isinstance(outcome, NotCreated)

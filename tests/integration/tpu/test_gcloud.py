@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,9 @@ from tests.integration.compute.emulator import PROJECT
 from tests.integration.tpu.slices import ONE_HOST, ZONE, Slices, a_create, a_tpu_job, parent
 from tests.support.gcloud import gcloud_environment, run_gcloud
 from tests.support.stack import eventually
-from trainmaster.core.model.plan import TpuQueue
+from trainmaster.core.model.purchase import FlexStart, Purchase
 from trainmaster.gcp.tpu_fleet.nodes import resource
-from trainmaster.gcp.tpu_fleet.queued_resource_spec import flex_start, request
+from trainmaster.gcp.tpu_fleet.queued_resource_spec import alpha_request, request
 from trainmaster.gcp.vm_defaults import VmDefaults
 
 
@@ -123,11 +122,12 @@ def test_flex_start_request_has_the_fields_of_gclouds_request(
     )
     assert gcloud.run(*create, track=("alpha",)).returncode == 0
     by_gcloud = slices.compute.call(f"/v2alpha1/{parent()}/queuedResources/mine")
-    job = a_tpu_job(replace(ONE_HOST, queue=TpuQueue.FLEX_START), max_running_s=7200)
+    job = a_tpu_job(ONE_HOST, purchase=Purchase(FlexStart(), is_queued=True), max_running_s=7200)
     queued_resource = request(
         parent(), job, a_create(job), resource(job, a_create(job), VmDefaults("p", "", "n", ""), {})
     )
-    ours = flex_start(queued_resource, job.plan)
+    ours = alpha_request(queued_resource, FlexStart(), job.plan)
+    assert ours is not None
     assert {name: by_gcloud[name] for name in ("provisioningModel", "runDuration")} == {
         name: ours[name] for name in ("provisioningModel", "runDuration")
     }

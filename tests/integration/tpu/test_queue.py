@@ -32,7 +32,14 @@ from trainmaster.core.decisions import Reason
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.job import Job, JobState, Label
 from trainmaster.core.model.label_rules import LABELS_MAX
-from trainmaster.core.model.plan import TpuQueue
+from trainmaster.core.model.purchase import (
+    FlexStart,
+    OnDemand,
+    PriceClass,
+    Purchase,
+    Reserved,
+    Spot,
+)
 from trainmaster.core.model.vm import LossCause as Loss
 from trainmaster.core.model.vm import Vm, VmStatus
 from trainmaster.core.model.vm_names import job_label
@@ -40,18 +47,18 @@ from trainmaster.flows.provisioning import orphans
 from trainmaster.gcp.fleets import Fleets
 from trainmaster.gcp.tpu_fleet.nodes import resource
 from trainmaster.gcp.tpu_fleet.operations import Operation
-from trainmaster.gcp.tpu_fleet.queued_resource_spec import flex_start, request, vm_of
+from trainmaster.gcp.tpu_fleet.queued_resource_spec import alpha_request, request, vm_of
 from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.ports import Fleet, NotCreated, Pending
 
-WAITING = replace(ONE_HOST, queue=TpuQueue.STANDARD)
 DEFAULTS = VmDefaults("p", "", "global/networks/default", "")
 
 
-def a_job(**plan: Any) -> Job:
+def a_job(price: PriceClass | None = None, **plan: Any) -> Job:
     """Return a job that may wait in the queue for an hour."""
-    job = a_tpu_job(WAITING, **{"max_wait_s": 3600, **plan})
+    purchase = Purchase(price or OnDemand(), is_queued=True)
+    job = a_tpu_job(ONE_HOST, purchase=purchase, **{"max_wait_s": 3600, **plan})
     return replace(job, state=JobState.PREPARING, started_at=None, created_at=datetime.now(UTC))
 
 
@@ -203,8 +210,8 @@ def test_failed_request_is_reported_in_its_round_and_replaced_in_the_next(world:
 
 
 def test_preempted_slice_is_stopped_and_deleted_with_its_request(world: World) -> None:
-    job = a_job()
-    name = enqueue(world.fleet, job, spot=True).name
+    job = a_job(Spot())
+    name = enqueue(world.fleet, job).name
     world.admit(name)
     world.preempt(name)
     vm = listed(world.fleet, job)
@@ -242,7 +249,7 @@ def test_slice_deleted_by_a_user_is_stopped_and_its_request_can_be_deleted(
 
 
 def test_flex_start_has_the_run_limit_of_the_job(tpus: EmulatorWorld) -> None:
-    job = a_tpu_job(replace(ONE_HOST, queue=TpuQueue.FLEX_START), max_running_s=7200)
+    job = a_tpu_job(ONE_HOST, purchase=Purchase(FlexStart(), is_queued=True), max_running_s=7200)
     job = replace(job, created_at=datetime.now(UTC), started_at=None)
     name = enqueue(tpus.fleet, job).name
     shown = tpus.slices.compute.call(f"/v2alpha1/{parent()}/queuedResources/{name}")
@@ -256,7 +263,7 @@ def test_flex_start_has_the_run_limit_of_the_job(tpus: EmulatorWorld) -> None:
 
 def test_invalid_request_is_denied_and_foreign_requests_stay(tpus: EmulatorWorld) -> None:
     invalid = a_job()
-    group = replace(invalid.plan.groups[0], tpu=replace(WAITING, runtime="v1-never"))
+    group = replace(invalid.plan.groups[0], tpu=replace(ONE_HOST, runtime="v1-never"))
     outcome = tpus.fleet.create(invalid, a_create(invalid, group=group), a_metadata())
     assert isinstance(outcome, NotCreated)
     assert outcome.kind is CapacityErrorKind.BLOCKED, (
@@ -396,23 +403,22 @@ def test_request_has_at_most_the_allowed_number_of_labels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plan", "spot", "tier", "reservation"),
+    ("price", "tier", "reservation"),
     [
-        ({}, True, "spot", ""),
-        ({"reservation": "ours"}, False, None, f"{parent()}/reservations/ours"),
+        (Spot(), "spot", ""),
+        (Reserved("ours"), None, f"{parent()}/reservations/ours"),
         (
-            {"reservation": "projects/q/reservations/theirs"},
-            False,
+            Reserved("projects/q/reservations/theirs"),
             None,
             f"projects/q/locations/{ZONE}/reservations/theirs",
         ),
-        ({"reservation": "ours"}, True, "spot", ""),
+        (Spot(1, Reserved("ours")), "spot", ""),
     ],
 )
 def test_request_has_tier_and_reservation_instead_of_the_node(
-    plan: dict[str, Any], spot: bool, tier: str | None, reservation: str
+    price: PriceClass, tier: str | None, reservation: str
 ) -> None:
-    queued = a_request(a_job(**plan), spot=spot)
+    queued = a_request(a_job(price))
     assert tpu_v2.QueuedResource.pb(queued).WhichOneof("tier") == tier
     assert queued.reservation_name == reservation
     assert "scheduling_config" not in queued.tpu.node_spec[0].node
@@ -433,7 +439,8 @@ def test_request_is_valid_until_the_end_of_the_jobs_wait() -> None:
 @pytest.mark.parametrize(("max_running_s", "run"), [(7200, "10800s"), (7 * 24 * 3600, "604800s")])
 def test_flex_start_adds_the_fields_of_the_alpha_api(max_running_s: int, run: str) -> None:
     job = a_job(max_running_s=max_running_s)
-    body = flex_start(a_request(job), job.plan)
+    body = alpha_request(a_request(job), FlexStart(), job.plan)
+    assert body is not None
     assert body.pop("provisioningModel") == "FLEX_START"
     assert body.pop("runDuration") == {"maxRunDuration": run}
     assert body["tpu"]["nodeSpec"][0]["nodeId"] == a_create(job).names[0]

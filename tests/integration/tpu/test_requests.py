@@ -12,6 +12,7 @@ from tests.integration.tpu.slices import a_create, a_tpu_job
 from tests.support.jobs import a_plan
 from trainmaster.core.model.job import Job, Label
 from trainmaster.core.model.plan import Tpu
+from trainmaster.core.model.purchase import PriceClass, Purchase, Reserved, Spot
 from trainmaster.core.model.vm import LossCause as Loss
 from trainmaster.core.model.vm import VmStatus
 from trainmaster.core.model.vm_names import job_label
@@ -100,18 +101,18 @@ def test_topology_of_an_unknown_generation_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reservation", "spot", "scheduling"),
+    ("price", "scheduling"),
     [
-        (None, True, tpu_v2.SchedulingConfig(spot=True, reserved=False)),
-        ("ours", False, tpu_v2.SchedulingConfig(spot=False, reserved=True)),
-        ("ours", True, tpu_v2.SchedulingConfig(spot=True, reserved=False)),
+        (Spot(), tpu_v2.SchedulingConfig(spot=True, reserved=False)),
+        (Reserved("ours"), tpu_v2.SchedulingConfig(spot=False, reserved=True)),
+        (Spot(1, Reserved("ours")), tpu_v2.SchedulingConfig(spot=True, reserved=False)),
     ],
 )
 def test_spot_precedes_a_reservation(
-    reservation: str | None, spot: bool, scheduling: tpu_v2.SchedulingConfig
+    price: PriceClass, scheduling: tpu_v2.SchedulingConfig
 ) -> None:
-    job = a_tpu_job(reservation=reservation)
-    node = resource(job, a_create(job, spot=spot), DEFAULTS, {"key": "value"})
+    job = a_tpu_job(purchase=Purchase(price))
+    node = resource(job, a_create(job), DEFAULTS, {"key": "value"})
     kind = {"accelerator_type": "v5litepod-16", "scheduling_config": scheduling}
     assert node == a_node(job, "v2-alpha-tpuv5-lite", **kind)
 

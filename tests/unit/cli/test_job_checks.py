@@ -19,6 +19,7 @@ from trainmaster.cli.doctor.findings import Finding, Status, ok
 from trainmaster.cli.main import app
 from trainmaster.core.intake.bucket_places import BucketPlace
 from trainmaster.core.model.plan import Accelerator, TaskGroup
+from trainmaster.core.model.purchase import Purchase, Spot
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
@@ -156,7 +157,11 @@ def test_region_without_an_installation_is_a_problem() -> None:
 
 def test_needs_are_counted_by_the_metric_of_their_quota() -> None:
     gpus = TaskGroup(
-        TaskType.WORKER, 3, "n1-standard-8", Accelerator("nvidia-tesla-t4", 2), spot=True
+        TaskType.WORKER,
+        3,
+        "n1-standard-8",
+        Accelerator("nvidia-tesla-t4", 2),
+        purchase=Purchase(Spot()),
     )
     plan = replace(a_plan(0), groups=(TaskGroup(TaskType.CHIEF, 1, "n2-standard-4"), gpus))
     needs = job_checks.quota_needs(plan)

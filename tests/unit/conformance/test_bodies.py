@@ -108,7 +108,9 @@ def bodies(training_input: dict[str, Any], sale: dict[str, Any]) -> Iterator[Exc
         )
         names = tuple(vm_name(job.job_id, replica_id) for replica_id in replica_ids)
         directive = Directive(1, 1, DirectiveAction.RUN)
-        create = Create(group, job.plan.zones[0], 1, directive, replica_ids, names, 0, group.spot)
+        create = Create(
+            group, job.plan.zones[0], 1, directive, replica_ids, names, 0, group.purchase.price
+        )
         metadata = vm_metadata(job, create, PROJECT, DnsAddresses(PROJECT), {"startup-script": "x"})
         yield from _calls(job, create, metadata)
 
@@ -124,12 +126,13 @@ def _calls(job: Job, create: Create, metadata: dict[str, str]) -> Iterator[Excha
         )
         return
     node = nodes.resource(job, create, DEFAULTS, metadata)
-    if not queued_resource_spec.is_queued(create):
+    if not create.group.purchase.is_queued:
         yield _post(f"/v2/{parent}/nodes", "nodeId=n", tpu_v2.Node.pb(node))
         return
     queued = queued_resource_spec.request(parent, job, create, node)
-    if queued_resource_spec.is_flex_start(create):
-        body = json.dumps(queued_resource_spec.flex_start(queued, job.plan))
+    alpha = queued_resource_spec.alpha_request(queued, create.price, job.plan)
+    if alpha is not None:
+        body = json.dumps(alpha)
         yield Exchange(
             "POST", f"/v2alpha1/{parent}/queuedResources", "queuedResourceId=n", body, 200, "{}"
         )

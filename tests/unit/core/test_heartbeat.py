@@ -140,10 +140,12 @@ def test_heartbeat_of_a_replica_is_read_if_its_vm_is_known_and_it_has_not_comple
     )
 
 
-@pytest.mark.parametrize("state", [JobState.PREPARING, JobState.SUCCEEDED])
-def test_heartbeats_of_a_job_that_does_not_run_are_not_read(state: JobState) -> None:
+@pytest.mark.parametrize(
+    ("state", "is_read"), [(JobState.PREPARING, True), (JobState.SUCCEEDED, False)]
+)
+def test_heartbeats_are_read_until_the_job_ends(state: JobState, *, is_read: bool) -> None:
     changed = State(replace(RUNNING.job, state=state), RUNNING.replicas)
-    assert heartbeats_to_read(changed, vms_of(changed), NOW) == ()
+    assert bool(heartbeats_to_read(changed, vms_of(changed), NOW)) is is_read
 
 
 def test_node_that_hangs_while_its_slice_waits_for_the_next_attempt_is_looked_at() -> None:

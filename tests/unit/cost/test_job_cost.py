@@ -20,6 +20,7 @@ from tests.support.jobs import a_spec, a_tuning_spec
 from tests.support.world import World
 from tests.unit.cost.price_lists import price_list
 from trainmaster.console.cost_bar import ORDER, draw_cost
+from trainmaster.core.model.purchase import OnDemand, Spot
 from trainmaster.core.reporting.phases import PAID, Phase
 from trainmaster.cost.checkpoint_times import OBJECTS_MAX, CheckpointTimes
 from trainmaster.cost.job_cost import JobCost
@@ -55,7 +56,9 @@ def report_of(world: World, objects: ObjectTimes | None = None, **sources: Any) 
 
 
 def n1_price(*, is_spot: bool, world: World) -> Decimal:
-    price = machine_price(world.job.plan, world.job.plan.groups[0], price_list(), is_spot=is_spot)
+    plan = world.job.plan
+    bought = Spot() if is_spot else OnDemand()
+    price = machine_price(plan, plan.groups[0], price_list(), at=bought)
     assert isinstance(price, Decimal)
     return price
 

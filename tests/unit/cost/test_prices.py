@@ -12,13 +12,22 @@ import pytest
 from tests.support.jobs import a_plan
 from tests.unit.cost.price_lists import FETCHED_AT, emulated_skus, price_file, price_list
 from trainmaster.core.machines.machine_types import MACHINE_TYPES
-from trainmaster.core.model.plan import Accelerator, Plan, TaskGroup, Tpu, TpuQueue
+from trainmaster.core.model.plan import Accelerator, Plan, TaskGroup, Tpu
+from trainmaster.core.model.purchase import (
+    FlexStart,
+    OnDemand,
+    PriceClass,
+    Pricing,
+    Purchase,
+    Reserved,
+    Spot,
+)
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.cost.job_cost import hourly_cost
 from trainmaster.cost.machine_price import Part, machine_price, vm_parts
 from trainmaster.cost.price_list import make_price_file, read_price_list, write_price_list
 from trainmaster.cost.sku import Unknown
-from trainmaster.cost.sku_resources import RESOURCES, Pricing, Resource
+from trainmaster.cost.sku_resources import RESOURCES, Resource
 from trainmaster.errors import PermanentError
 
 
@@ -31,8 +40,10 @@ def a_group(machine_type: str = "n1-standard-4", **changes: object) -> TaskGroup
     return TaskGroup(TaskType.CHIEF, 1, machine_type, **values)  # type: ignore[arg-type]
 
 
-def price_of(group: TaskGroup, *, is_spot: bool = False, **changes: Any) -> Decimal | Unknown:
-    return machine_price(plan_of(group, **changes), group, price_list(), is_spot=is_spot)
+def price_of(
+    group: TaskGroup, price: PriceClass | None = None, **changes: Any
+) -> Decimal | Unknown:
+    return machine_price(plan_of(group, **changes), group, price_list(), at=price or OnDemand())
 
 
 DISK = 100 * Decimal("0.17") / 730
@@ -86,7 +97,8 @@ DISK = 100 * Decimal("0.17") / 730
 def test_price_of_a_machine_is_the_sum_of_its_parts(
     group: TaskGroup, is_spot: bool, expected: Decimal
 ) -> None:
-    assert price_of(group, is_spot=is_spot) == pytest.approx(expected, rel=Decimal("1e-20"))
+    price = Spot() if is_spot else OnDemand()
+    assert price_of(group, price) == pytest.approx(expected, rel=Decimal("1e-20"))
 
 
 def test_price_of_a_worked_example_equals_the_published_one() -> None:
@@ -108,14 +120,14 @@ def test_price_of_a_worked_example_equals_the_published_one() -> None:
             {"region": "me-west1"},
             "no on-demand price of n1 core in me-west1",
         ),
-        (a_group("n1-standard-4"), {"reservation": "mine"}, "reservation mine"),
+        (a_group("n1-standard-4"), {"price": Reserved("mine")}, "reservation mine"),
         (
             a_group("n1-standard-4", accelerator=Accelerator("nvidia-tesla-k80", 1)),
             {},
             "nvidia-tesla-k80",
         ),
         (a_group("", tpu=Tpu("v2-8", "r")), {}, "chips of v2"),
-        (a_group("", tpu=Tpu("v6e-8", "r", queue=TpuQueue.FLEX_START)), {}, "flex-start"),
+        (a_group("", tpu=Tpu("v6e-8", "r")), {"price": FlexStart()}, "flex-start"),
     ],
 )
 def test_price_that_is_not_certain_is_unknown_with_a_reason(
@@ -191,14 +203,15 @@ def test_machine_type_without_certain_skus_has_no_price(name: str) -> None:
 
 def test_hourly_cost_of_a_job_counts_all_machines_and_uses_spot_prices() -> None:
     plan = a_plan(workers=3)
-    spot = replace(plan, groups=(plan.groups[0], replace(plan.groups[1], spot=True)))
-    chief = machine_price(plan, plan.groups[0], price_list(), is_spot=False)
-    worker = machine_price(plan, plan.groups[1], price_list(), is_spot=True)
+    spot = replace(
+        plan, groups=(plan.groups[0], replace(plan.groups[1], purchase=Purchase(Spot())))
+    )
+    chief = machine_price(plan, plan.groups[0], price_list(), at=OnDemand())
+    worker = machine_price(plan, plan.groups[1], price_list(), at=Spot())
     assert isinstance(chief, Decimal)
     assert isinstance(worker, Decimal)
     assert hourly_cost(plan, price_list()) == 4 * chief
     assert hourly_cost(spot, price_list()) == chief + 3 * worker
-    assert hourly_cost(replace(spot, on_demand_after=0), price_list()) == 4 * chief
 
 
 def test_two_prices_of_one_resource_leave_it_without_a_price() -> None:

@@ -6,8 +6,9 @@ from decimal import Decimal
 
 import pytest
 
+from trainmaster.core.model.purchase import Pricing
 from trainmaster.cost.sku import Sku, Tier, Unknown, amount, list_price
-from trainmaster.cost.sku_resources import Pricing, resource_of
+from trainmaster.cost.sku_resources import resource_of
 
 
 def a_sku(

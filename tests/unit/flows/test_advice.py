@@ -45,7 +45,10 @@ class FixedAdvisor:
     ) -> dict[tuple[str, str], float]:
         self.asked.append({zone for zone, _ in requests})
         known = [(zone, group) for zone, group in requests if zone in self.chances]
-        return {(zone, machine_kind(group, spot=True)): self.chances[zone] for zone, group in known}
+        return {
+            (zone, machine_kind(group, group.purchase.price)): self.chances[zone]
+            for zone, group in known
+        }
 
 
 def a_search(spot: str, advisor: FixedAdvisor | None) -> tuple[World, FullFleet]:

@@ -15,6 +15,7 @@ from trainmaster.core.events import CapacityErrorKind, JobSubmitted
 from trainmaster.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.purchase import Purchase, Spot
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.reconcile.steps import Create
@@ -51,7 +52,11 @@ class RecordingFleet(MemoryFleet):
 
     def spot_requests(self, replica_id: ReplicaId) -> list[bool]:
         """Return for each requested VM of the replica whether it was a Spot VM."""
-        return [create.spot for create in self.requested if replica_id in create.replica_ids]
+        return [
+            create.price.is_preemptible
+            for create in self.requested
+            if replica_id in create.replica_ids
+        ]
 
 
 @pytest.fixture
@@ -70,10 +75,10 @@ def submit(world: World, plan: Plan) -> None:
     world.deliver()
 
 
-def spot_plan(workers: int = 2, **changes: object) -> Plan:
-    plan = a_plan(workers, **changes)
-    groups = tuple(replace(group, spot=group.task_type is TaskType.WORKER) for group in plan.groups)
-    return replace(plan, groups=groups)
+def spot_plan(workers: int = 2, losses_max: int | None = None) -> Plan:
+    plan = a_plan(workers)
+    chief, group = plan.groups
+    return replace(plan, groups=(chief, replace(group, purchase=Purchase(Spot(losses_max)))))
 
 
 def preempt(world: World, replica_id: ReplicaId) -> None:
@@ -87,7 +92,7 @@ def preempt(world: World, replica_id: ReplicaId) -> None:
 def test_replica_gets_an_on_demand_vm_after_losing_its_spot_vms(
     world: World, fleet: RecordingFleet
 ) -> None:
-    submit(world, spot_plan(on_demand_after=2))
+    submit(world, spot_plan(losses_max=2))
     world.report_all_ready()
     for _ in range(3):
         preempt(world, WORKER_0)
@@ -101,7 +106,7 @@ def test_replica_gets_an_on_demand_vm_after_losing_its_spot_vms(
 
 def test_rerun_keeps_on_demand_vms(world: World, fleet: RecordingFleet) -> None:
     rerun = ExitPolicy(rules=(ExitRule(134, 134, ExitAction.RERUN),))
-    submit(world, spot_plan(on_demand_after=1, exit_policy=rerun))
+    submit(world, spot_plan(losses_max=1, exit_policy=rerun))
     world.report_all_ready()
     preempt(world, WORKER_0)
     world.kill(WORKER_0, signal=6)
@@ -314,9 +319,9 @@ def test_only_lost_vms_are_replaced_in_the_zone_of_the_gang(
     for replica_id in lost:
         world.send("maintenance", replica_id, cause="preemption")
     world.deliver()
-    assert [(create.replica_ids, create.zone, create.spot) for create in fleet.requested] == [
-        (tuple(lost), A, True)
-    ]
+    assert [
+        (create.replica_ids, create.zone, create.price.is_preemptible) for create in fleet.requested
+    ] == [(tuple(lost), A, True)]
     assert sum(kept.get(vm.name) == vm.instance_id for vm in world.vms) == 2
     for replica_id in lost:
         world.send("vm-ready", replica_id)

@@ -18,6 +18,7 @@ from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.plan import Cap
+from trainmaster.core.model.purchase import Spot
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm import Vm
 from trainmaster.core.model.vm_names import vm_name
@@ -51,7 +52,7 @@ class BilledFleet(MemoryFleet):
         outcome = super().create(job, create, metadata)
         self.lifetimes.append(job.plan.fuse_s)
         for vm in self.list_vms(job.job_id):
-            self.born.setdefault(vm.instance_id, (self.clock(), create.spot))
+            self.born.setdefault(vm.instance_id, (self.clock(), create.price.is_preemptible))
         return outcome
 
     def delete(self, vm: Vm) -> bool:
@@ -79,14 +80,18 @@ class BilledFleet(MemoryFleet):
         return self.billed + sum(running) / 3600
 
 
+def prices_of(cap: Cap) -> dict[bool, float]:
+    """Return the price of each replica per hour, by whether its VM is a Spot VM."""
+    return {rate.bought == Spot().kind: rate.per_hour for rate in cap.rates}
+
+
 def a_world(**extension: object) -> tuple[World, BilledFleet]:
     fleet = BilledFleet()
     world = World(fleet=fleet, prices=price_list(), now=FETCHED_AT + timedelta(days=1))
     world.submit({**a_spec(), "trainmaster": extension})
     world.deliver()
     if cap := world.job.plan.cap:
-        rate = cap.rates[0]
-        fleet.price = {False: rate.on_demand, True: rate.spot}
+        fleet.price = prices_of(cap)
     return world, fleet
 
 
@@ -101,7 +106,7 @@ def test_job_without_faults_is_cancelled_within_the_reserve_of_its_cap() -> None
     world, fleet = a_world(maxCost="2 USD")
     cap = world.job.plan.cap
     assert cap is not None
-    assert cap.per_hour == pytest.approx(3 * cap.rates[0].on_demand)
+    assert cap.per_hour == pytest.approx(3 * prices_of(cap)[False])
     world.report_all_ready()
     while not world.has_ended:
         next_minute(world)
@@ -187,8 +192,8 @@ def test_no_vm_ends_before_the_job_can_have_cost_its_cap() -> None:
     world, fleet = a_world(maxCost="2 USD", spot={"use": "all", "onDemandAfter": 3})
     cap = world.job.plan.cap
     assert cap is not None
-    assert cap.per_hour == pytest.approx(3 * cap.rates[0].on_demand)
-    assert min(fleet.lifetimes) > 2 / (3 * cap.rates[0].spot) * 3600
+    assert cap.per_hour == pytest.approx(3 * prices_of(cap)[False])
+    assert min(fleet.lifetimes) > 2 / (3 * prices_of(cap)[True]) * 3600
 
 
 @dataclass
@@ -213,7 +218,7 @@ def test_vm_that_an_earlier_delivery_created_is_paid_when_the_gang_moves_on() ->
     world.deliver()
     cap = world.job.plan.cap
     assert cap is not None
-    fleet.is_pending, fleet.price = False, {False: cap.rates[0].on_demand}
+    fleet.is_pending, fleet.price = False, prices_of(cap)
     next_minute(world)
     assert world.job.placement.round > 0
     assert spent_at_most(cap, world.ledger, world.now) >= fleet.bill > 0
@@ -316,7 +321,7 @@ def until_near_the_cap(spec: Mapping[str, object], extension: Mapping[str, objec
     world.deliver()
     cap = world.job.plan.cap
     assert cap is not None
-    fleet.price = {False: cap.rates[0].on_demand}
+    fleet.price = prices_of(cap)
     world.report_all_ready()
     while not (world.has_ended or world.job.round.ends_job):
         next_minute(world)

@@ -60,7 +60,7 @@ class PlacedFleet(MemoryFleet):
         self.requested.append((job, create))
         self.configs[create.zone] = json.loads(metadata["trainmaster-vm-config"])
         for place in (create.zone, create.zone.rpartition("-")[0]):
-            if outcome := self.failures.get((place, create.spot)):
+            if outcome := self.failures.get((place, create.price.is_preemptible)):
                 self.open_operations = {create.zone} if isinstance(outcome, Pending) else set()
                 return outcome
         outcome = super().create(job, create, metadata)
@@ -71,7 +71,10 @@ class PlacedFleet(MemoryFleet):
         """Return zone, machine and pricing of the requests for the chief, and forget all."""
         chiefs = [create for _, create in self.requested if create.group.task_type == "chief"]
         self.requested.clear()
-        return [(create.zone, create.group.machine_type, create.spot) for create in chiefs]
+        return [
+            (create.zone, create.group.machine_type, create.price.is_preemptible)
+            for create in chiefs
+        ]
 
 
 @pytest.fixture
@@ -235,7 +238,7 @@ def test_used_up_global_quota_of_gpus_covers_all_candidates_with_gpus(
         {"machineSpec": {"machineType": "n1-highmem-8"}, "roles": ["worker"], "spot": "all"},
     )
     workers = [
-        (c.zone, c.group.machine_type, c.spot)
+        (c.zone, c.group.machine_type, c.price.is_preemptible)
         for _, c in fleet.requested
         if c.group.task_type == "worker"
     ]
@@ -275,7 +278,10 @@ def test_vms_stay_where_only_the_pricing_of_the_others_changes(
     world.wait(EARLY_LOSS_AGE_MAX.total_seconds())
     world.send("maintenance", WORKER_0, cause="preemption")
     world.deliver()
-    assert [(create.zone, create.spot, create.replica_ids) for _, create in fleet.requested] == [
+    assert [
+        (create.zone, create.price.is_preemptible, create.replica_ids)
+        for _, create in fleet.requested
+    ] == [
         (A, True, (WORKER_0,)),
         (A, False, (WORKER_0,)),
     ]
@@ -283,7 +289,7 @@ def test_vms_stay_where_only_the_pricing_of_the_others_changes(
     world.deliver()
     assert (world.vm(CHIEF).instance_id, world.job.attempt, world.state) == (kept, 1, "RUNNING")
     spans = replica_spans(world.history)
-    pricing = {(span.replica_id, span.is_spot) for span in spans if span.phase in PAID}
+    pricing = {(span.replica_id, span.price.is_preemptible) for span in spans if span.phase in PAID}
     assert pricing == {(CHIEF, True), (WORKER_0, True), (WORKER_0, False), (WORKER_1, True)}
     world.check()
 

@@ -16,6 +16,7 @@ from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.job import JobState, Placement, State
 from trainmaster.core.model.members import recall
 from trainmaster.core.model.plan import TaskGroup, Tpu
+from trainmaster.core.model.purchase import Pricing
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.reporting.goodput import goodput_of
@@ -24,7 +25,6 @@ from trainmaster.core.rules.judge import judge
 from trainmaster.cost.job_cost import job_cost
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
-from trainmaster.cost.sku_resources import Pricing
 from trainmaster.jobspec import accept
 from trainmaster.ports import NotCreated
 from trainmaster.presentation.job_view import job_view

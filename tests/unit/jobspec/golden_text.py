@@ -73,7 +73,8 @@ def _entry(name: str, item: object, indent: str) -> Iterator[str]:
             yield f"{indent}{name}:"
             yield from _lines(part, f"{indent}  ")
     elif dataclasses.is_dataclass(item):
-        yield f"{indent}{name}:"
+        kind = getattr(item, "kind", None)
+        yield f"{indent}{name}: {kind}" if kind else f"{indent}{name}:"
         yield from _lines(item, f"{indent}  ")
     elif isinstance(item, tuple):
         yield f"{indent}{name}: {' '.join(map(str, item))}"

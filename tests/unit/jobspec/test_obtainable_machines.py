@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit.jobspec.bodies import custom, gpus
 from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.purchase import Purchase, Reserved, Spot
 from trainmaster.jobspec import InvalidJob, Problem, accept, read_document
 
 OWN_IMAGE = "projects/my-project/global/images/with-driver-535"
@@ -92,12 +93,14 @@ def test_machine_that_is_not_sold_on_demand_is_refused_without_spot(machine: str
     "machine", ["a3-highgpu-1g", "a3-ultragpu-8g", "a4-highgpu-8g", "a3-highgpu-8g"]
 )
 def test_machine_that_is_not_sold_on_demand_is_accepted_on_spot_vms(machine: str) -> None:
-    assert plan_of(custom(masterType=machine), spot="all").groups[0].spot
+    (group,) = plan_of(custom(masterType=machine), spot="all").groups
+    assert group.purchase == Purchase(Spot())
 
 
 @pytest.mark.parametrize("machine", ["a3-ultragpu-8g", "a4-highgpu-8g"])
 def test_reservation_makes_the_largest_machines_available(machine: str) -> None:
-    assert plan_of(custom(masterType=machine), reservation="gpus").reservation == "gpus"
+    (group,) = plan_of(custom(masterType=machine), reservation="gpus").groups
+    assert group.purchase == Purchase(Reserved("gpus"))
 
 
 def test_reservation_does_not_make_small_a3_machines_available() -> None:

@@ -288,12 +288,12 @@ def _cpu_metric(group: TaskGroup) -> str:
 def _gpu_metric(group: TaskGroup) -> str:
     """Return the quota metric of a GPU: `NVIDIA_T4_GPUS` for `nvidia-tesla-t4`.
 
-    Spot VMs use the preemptible quota.
+    Spot VMs use the preemptible quota, for example.
     """
     gpu_type = group.accelerator.type if group.accelerator else ""
     name = gpu_type.removeprefix("nvidia-").removeprefix("tesla-")
     metric = f"NVIDIA_{name.upper().replace('-', '_')}_GPUS"
-    return f"PREEMPTIBLE_{metric}" if group.spot else metric
+    return group.purchase.price.quota_prefix + metric
 
 
 def _machines(plan: Plan) -> str:

@@ -199,4 +199,5 @@ def _group_words(group: TaskGroup) -> str:
     gpus = (
         f" with {group.accelerator.count} x {group.accelerator.type}" if group.accelerator else ""
     )
-    return f"{group.count} x {group.machine_type}{gpus}{', Spot' if group.spot else ''}"
+    bought = group.purchase.price.prefix
+    return f"{group.count} x {group.machine_type}{gpus}{f', {bought}' if bought else ''}"

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from enum import StrEnum
 from typing import Any, Final
+
+from trainmaster.core.model.purchase import OnDemand, PriceClass, Reserved, Spot
 
 PD_STANDARD: Final = "pd-standard"
 PD_BALANCED: Final = "pd-balanced"
@@ -23,17 +24,6 @@ HYPERDISK_BALANCED: Final = "hyperdisk-balanced"
 _ANY_PERSISTENT_DISK: Final = (PD_BALANCED, PD_STANDARD, PD_SSD)
 _ALSO_HYPERDISK: Final = (PD_BALANCED, PD_SSD, HYPERDISK_BALANCED)
 _ONLY_HYPERDISK: Final = (HYPERDISK_BALANCED,)
-
-
-class Sale(StrEnum):
-    """A way in which Compute Engine sells a machine type.
-
-    Flex-start is left out: it is not supported for VMs.
-    """
-
-    ON_DEMAND = "on demand"
-    SPOT = "as Spot VMs"
-    RESERVATION = "from a reservation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +49,8 @@ class Family:
     sizes_without_gpus: tuple[int, ...] = ()
     boot_disks: tuple[str, ...] = _ANY_PERSISTENT_DISK
     """Disk types that it can boot from, the default first."""
-    sales: tuple[Sale, ...] = tuple(Sale)
+    sales: tuple[type[PriceClass], ...] = (OnDemand, Spot, Reserved)
+    """The ways in which Compute Engine sells it."""
     is_reservation_bound: bool = False
     """Whether a VM in a reservation needs the provisioning model RESERVATION_BOUND, and ends with
     the reservation. Source: "About reservation-bound VMs".
@@ -119,7 +110,7 @@ _A3: Final = {"local_ssd_gib": 750, "boot_disks": _ALSO_HYPERDISK, "needs_compac
 _NEVER_ON_DEMAND: Final = {
     "local_ssd_gib": 1500,
     "boot_disks": _ONLY_HYPERDISK,
-    "sales": (Sale.SPOT, Sale.RESERVATION),
+    "sales": (Spot, Reserved),
     "is_reservation_bound": True,
     "needs_compact_placement": True,
     "nics": 10,
@@ -174,7 +165,7 @@ FAMILIES: Final = (
         (1, 2, 4),
         26,
         234,
-        sales=(Sale.SPOT,),
+        sales=(Spot,),
         sku="A3 Instance",
         **_A3,
     ),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from trainmaster.core.model.plan import Plan, TaskGroup
+from trainmaster.core.model.purchase import PriceClass
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +38,12 @@ class Prospect:
     """Latest stockout, if no request has succeeded since."""
 
 
-def machine_kind(group: TaskGroup, *, spot: bool) -> str:
+def machine_kind(group: TaskGroup, price: PriceClass) -> str:
     """Return what a group's VMs are, in words: `Spot n1-standard-8 with 2 x nvidia-tesla-t4`."""
     words = group.tpu.type if group.tpu else group.machine_type
     if group.accelerator:
         words += f" with {group.accelerator.count} x {group.accelerator.type}"
-    return f"Spot {words}" if spot else words
+    return f"{price.prefix} {words}" if price.prefix else words
 
 
 def candidate_words(plan: Plan, candidate: int) -> str:
@@ -65,16 +66,15 @@ def candidate_keys(plan: Plan) -> list[list[tuple[str, str]]]:
 
 
 def advisable(plan: Plan) -> list[tuple[str, TaskGroup]]:
-    """Return zone and role of each request about which Google gives advice: Spot VMs of decisive
-    roles with GPUs.
+    """Return zone and role of each request about which Google gives advice: those of decisive
+    roles with GPUs, at a price class that has advice.
     """
     requests: list[tuple[str, TaskGroup]] = []
     for number, zone in enumerate(plan.zones):
-        placed = plan.at(number)
-        if placed.on_demand_after == 0:  # only on demand from the start
-            continue
         requests.extend(
-            (zone, group) for group in _decisive_groups(placed) if group.accelerator and group.spot
+            (zone, group)
+            for group in _decisive_groups(plan.at(number))
+            if group.accelerator and group.purchase.price.has_advice
         )
     return requests
 
@@ -83,26 +83,24 @@ def shares_quota(plan: Plan, one: int, other: int, message: str) -> bool:
     """Whether the quota that candidate `one` has used up, by Google's message, covers the candidate
     `other`, too.
 
-    Quotas of GPUs, TPU generations, and machine families are per region and pricing; one counts all
-    GPUs.
+    Quotas of GPUs, TPU generations, and machine families are per region and price class; one counts
+    all GPUs.
     """
     if "GPUS_ALL_REGIONS" in message:
         return any(group.accelerator for group in plan.at(other).groups)
     return not _quotas(plan.at(one)).isdisjoint(_quotas(plan.at(other)))
 
 
-def _quotas(plan: Plan) -> set[tuple[str, str, bool]]:
-    """Return what the decisive roles of a placed plan count against: region, GPU or family of
-    machines, Spot.
+def _quotas(plan: Plan) -> set[tuple[str, str, str]]:
+    """Return what the decisive roles of a placed plan count against: region, price class, and GPU
+    or family of machines.
     """
-    kinds = [
-        (group.accelerator, group.tpu.type if group.tpu else group.machine_type, group.spot)
-        for group in _decisive_groups(plan)
-    ]
-    return {
-        (plan.region, gpu.type if gpu else machine.partition("-")[0], spot)
-        for gpu, machine, spot in kinds
-    }
+    quotas = set()
+    for group in _decisive_groups(plan):
+        machine = group.tpu.type if group.tpu else group.machine_type
+        counted = group.accelerator.type if group.accelerator else machine.partition("-")[0]
+        quotas.add((plan.region, group.purchase.price.quota_prefix, counted))
+    return quotas
 
 
 def _decisive_groups(plan: Plan) -> Sequence[TaskGroup]:
@@ -113,8 +111,5 @@ def decisive_kinds(plan: Plan) -> tuple[str, ...]:
     """Return the kinds of VMs whose capacity decides where the job can run: those with
     accelerators, else all.
     """
-    kinds = (
-        machine_kind(group, spot=group.spot and plan.on_demand_after != 0)
-        for group in _decisive_groups(plan)
-    )
+    kinds = (machine_kind(group, group.purchase.price) for group in _decisive_groups(plan))
     return tuple(dict.fromkeys(kinds))

@@ -17,9 +17,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
 from math import inf
-from typing import Final
 
 from trainmaster.core.model.exit_policy import ExitPolicy
+from trainmaster.core.model.purchase import Purchase
 from trainmaster.core.model.replica_id import PRIMARY_TYPES, ReplicaId, TaskType
 from trainmaster.core.timeouts import (
     COST_CHECK_MIN_S,
@@ -40,17 +40,6 @@ class Accelerator:
     """Number per VM."""
 
 
-class TpuQueue(StrEnum):
-    """Kind of a queued resource: how a slice is requested through Cloud TPU's own queue."""
-
-    STANDARD = "standard"  # on demand, Spot or reserved, like a request without the queue
-    FLEX_START = "flex_start"  # for a bounded time, at its own price
-
-
-FLEX_START_MAX_S: Final = 7 * 24 * 3600
-"""Longest time that a flex-start slice may run. Source: "Request Cloud TPUs using Flex-start"."""
-
-
 @dataclass(frozen=True, slots=True)
 class Tpu:
     """A Cloud TPU slice. One slice is one replica, and each of its hosts runs the program."""
@@ -62,9 +51,6 @@ class Tpu:
     hosts: int = 1
     topology: str | None = None
     """Chip topology, such as `4x4`; None if the type implies it."""
-    queue: TpuQueue | None = None
-    """Kind of its queued resource; None: no queue, Cloud TPU creates the slice at once or refuses.
-    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +105,7 @@ class TaskGroup:
     tpu: Tpu | None = None
     program: Program | None = None
     """The program of this role; None: the program of the job."""
-    spot: bool = False
-    """Whether its VMs are Spot VMs, at least at first (`Plan.on_demand_after`)."""
+    purchase: Purchase = field(default_factory=Purchase)
 
     @property
     def hosts(self) -> int:
@@ -190,8 +175,6 @@ class Option:
 
     Without programs.
     """
-    on_demand_after: int | None = None
-    reservation: str | None = None
     environment: tuple[Variable, ...] = ()
     """Variables that replace those of the same name in every program."""
     after_s: int = 0
@@ -212,12 +195,13 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """The list price of one replica of a role per hour, as one candidate has it."""
+    """The list price of one replica of a role per hour, bought in one of its ways."""
 
     candidate: int
     task_type: TaskType
-    on_demand: float
-    spot: float
+    bought: str
+    """Kind of the price class."""
+    per_hour: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,10 +296,6 @@ class Plan:
     """Packages that pip adds to the image, so that the runtime has all packages of its version."""
     gpu_packages: tuple[str, ...] = ()
     """Packages that pip adds instead on VMs with GPUs; empty: the same as `packages`."""
-    on_demand_after: int | None = None
-    """Number of Spot VMs a replica may lose before it gets an on-demand VM; None: any number."""
-    reservation: str | None = None
-    """Name of the reservation to use."""
     kms_key: str | None = None
     """Key that encrypts the boot disks."""
     checkpoint_signal: str = "SIGTERM"
@@ -462,8 +442,6 @@ class Plan:
             ),
             program=with_environment(self.program),
             region=self.zones[candidate].rpartition("-")[0],
-            on_demand_after=option.on_demand_after,
-            reservation=option.reservation,
             options=(),
             candidates=(),
         )
@@ -476,7 +454,7 @@ class Plan:
             return one == other
         first = self.options[self.candidates[one].option]
         second = self.options[self.candidates[other].option]
-        are_same_machines = _without_pricing(first.groups) == _without_pricing(second.groups)
+        are_same_machines = _without_purchase(first.groups) == _without_purchase(second.groups)
         return are_same_machines and first.environment == second.environment
 
     def group(self, task_type: TaskType) -> TaskGroup:
@@ -531,6 +509,6 @@ class Plan:
         return self.group(task_type).program or self.program
 
 
-def _without_pricing(groups: tuple[TaskGroup, ...]) -> tuple[TaskGroup, ...]:
+def _without_purchase(groups: tuple[TaskGroup, ...]) -> tuple[TaskGroup, ...]:
     """Return the groups without how their VMs are bought."""
-    return tuple(replace(group, spot=False) for group in groups)
+    return tuple(replace(group, purchase=Purchase()) for group in groups)

@@ -70,7 +70,7 @@ class Replica:
     vms_lost: int = 0
     """VMs that were taken away from it, over all attempts.
 
-    Spot VMs are requested until `Plan.on_demand_after`.
+    It decides how the next VM is bought (`Purchase.price_after`).
     """
     startup_timeouts: int = 0
     """Startup timeouts since the agent last reported."""

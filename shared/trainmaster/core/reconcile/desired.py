@@ -10,6 +10,7 @@ from trainmaster.core.model.installation import own
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.members import channel_members, current_incarnation, is_held, is_member
 from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.purchase import PriceClass
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.vm import Directive, DirectiveAction, Vm
 from trainmaster.core.model.vm_names import named
@@ -99,14 +100,11 @@ def _is_other_vm(vm: Vm, replica: Replica) -> bool:
     return vm.instance_id != replica.instance_id
 
 
-def is_spot(plan: Plan, replica: Replica) -> bool:
-    """Whether the replica's current VM is a Spot VM.
+def price_of_vm(plan: Plan, replica: Replica) -> PriceClass:
+    """Return how the replica's current VM is bought.
 
-    A replica that lost `on_demand_after` Spot VMs gets the next one on demand. The number of lost
-    VMs changes only together with the VM generation, so every repetition of an insert requests the
-    same kind of VM.
+    The number of lost VMs changes only together with the VM generation, so every repetition of an
+    insert requests the same kind of VM.
     """
-    limit = plan.on_demand_after
-    return plan.group(replica.replica_id.task_type).spot and (
-        limit is None or replica.vms_lost < limit
-    )
+    group = plan.group(replica.replica_id.task_type)
+    return group.purchase.price_after(replica.vms_lost)

@@ -22,7 +22,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypeGuard, TypeVar
 
-from trainmaster.core.model.job import Job, JobState, State
+from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import is_held, is_ready
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
@@ -60,7 +60,7 @@ def watched(state: State, vms: tuple[Vm, ...], now: datetime) -> Watched:
     what an earlier boot wrote stays readable.
     """
     job = state.job
-    if job.state is not JobState.RUNNING and not job.round.is_held:
+    if job.state.is_terminal:
         return ()
     vm_by_name = {vm.name: vm for vm in vms if vm.status is VmStatus.RUNNING}
     watched = []

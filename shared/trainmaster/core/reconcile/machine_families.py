@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from trainmaster.core.machines.machine_types import family_of
-from trainmaster.core.model.plan import Plan, TaskGroup
+from trainmaster.core.model.plan import TaskGroup
+from trainmaster.core.model.purchase import PriceClass, Reserved
 
 
 def has_gpus(group: TaskGroup) -> bool:
@@ -11,16 +12,16 @@ def has_gpus(group: TaskGroup) -> bool:
     return group.accelerator is not None or bool(family_of(group.machine_type).gpu)
 
 
-def supports_live_migration(group: TaskGroup, *, spot: bool) -> bool:
+def supports_live_migration(group: TaskGroup, price: PriceClass) -> bool:
     """Whether host maintenance moves a VM of the group live instead of stopping it.
 
     Source: "Set VM host maintenance policy": VMs with GPUs and Spot VMs can only stop, E2 VMs can
     only migrate.
     """
-    return not spot and not has_gpus(group)
+    return not price.is_preemptible and not has_gpus(group)
 
 
-def needs_compact_placement(plan: Plan, group: TaskGroup) -> bool:
+def needs_compact_placement(group: TaskGroup) -> bool:
     """Whether the group's VMs are placed close to each other.
 
     A reservation has its own placement.
@@ -28,7 +29,7 @@ def needs_compact_placement(plan: Plan, group: TaskGroup) -> bool:
     return (
         group.count > 1
         and family_of(group.machine_type).needs_compact_placement
-        and plan.reservation is None
+        and not any(isinstance(price, Reserved) for price in group.purchase.prices)
     )
 
 

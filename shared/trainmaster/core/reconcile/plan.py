@@ -19,11 +19,12 @@ from typing import Final
 from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import current_incarnation, goes_on, is_held
+from trainmaster.core.model.purchase import PriceClass
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.model.vm import Directive, DirectiveAction, Vm, VmStatus
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster.core.reconcile.desired import DesiredVm, desired_vms, is_spot, match_vms
+from trainmaster.core.reconcile.desired import DesiredVm, desired_vms, match_vms, price_of_vm
 from trainmaster.core.reconcile.rounds import growth, missing_members, readiness
 from trainmaster.core.reconcile.slice_addresses import with_slice_addresses
 from trainmaster.core.reconcile.startup_timeout import find_startup_timeouts
@@ -60,7 +61,7 @@ def plan(
     if not is_too_early(job, now):
         return Steps(steps, readiness=ready)
     allowed = tuple(step for step in steps if not isinstance(step, Create) or _is_urgent(job, step))
-    return Steps(allowed, creates_postponed=len(allowed) < len(steps), readiness=ready)
+    return Steps(allowed, readiness=ready)
 
 
 def _is_urgent(job: Job, create: Create) -> bool:
@@ -132,7 +133,7 @@ def vm_steps(
         )
     ]
     waiting: list[Step] = []
-    missing: dict[tuple[TaskType, int, Directive, bool, bool], list[DesiredVm]] = {}
+    missing: dict[tuple[TaskType, int, Directive, PriceClass, bool], list[DesiredVm]] = {}
     # The held round begins without the missing members.
     goes = job.round.refused_at is not None and goes_on(State(job, replicas))
     for target in desired:
@@ -143,7 +144,7 @@ def vm_steps(
                 replica.replica_id.task_type,
                 replica.vm_generation,
                 target.directive,
-                is_spot(job.plan, replica),
+                price_of_vm(job.plan, replica),
                 not goes and _is_required(job, replica),
             )
             missing.setdefault(key, []).append(target)
@@ -222,7 +223,7 @@ def _create(job: Job, targets: list[DesiredVm], *, partial: bool) -> Create:
         replica_ids=tuple(target.replica.replica_id for target in targets),
         names=tuple(target.name for target in targets),
         round=job.placement.round,
-        spot=is_spot(job.plan, first.replica),
+        price=price_of_vm(job.plan, first.replica),
         partial=partial,
     )
 

@@ -8,11 +8,12 @@ Each step may be repeated, executed late, or executed by two deliveries at once.
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum, auto
 
 from trainmaster.core.model.plan import TaskGroup
+from trainmaster.core.model.purchase import OnDemand, PriceClass
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import Directive, LossCause, Vm, VmStatus
@@ -35,9 +36,8 @@ class Create:
     """VM names, in the order of `replica_ids`."""
     round: int
     """The job's placement round."""
-    spot: bool = False
-    """Whether the VMs are Spot VMs. All VMs of one insert are, or none is."""
-
+    price: PriceClass = field(default_factory=OnDemand)
+    """The price class of all of the VMs."""
     partial: bool = False
     """Whether fewer VMs, but at least one, may be created if the zone has no capacity for all of
     them.
@@ -49,8 +49,8 @@ class Create:
         """
         incarnation = f"{self.directive.attempt}/{self.directive.incarnation}"
         which = f"{self.zone}/{self.round}/{self.vm_generation}/{incarnation}"
-        pricing = "spot/" if self.spot else ""
-        return f"{job_id}/{which}/{pricing}" + ",".join(self.names)
+        bought = f"{self.price.prefix.lower()}/" if self.price.prefix else ""
+        return f"{job_id}/{which}/{bought}" + ",".join(self.names)
 
     def without(self, names: Container[str]) -> Create:
         """Return the request without the VMs of these names, which exist."""
@@ -133,19 +133,16 @@ class Steps:
     """
 
     steps: tuple[Step, ...]
-    creates_postponed: bool = False
-    """Whether VMs are missing that may not be requested before the placement's `next_at`."""
     readiness: Readiness = Readiness.NOT_HELD
 
     @property
     def is_done(self) -> bool:
-        """True if the observed VMs equal the desired ones."""
-        return self.is_quiet and self.readiness is Readiness.NOT_HELD
+        """True if no step is left that may be taken now.
 
-    @property
-    def is_quiet(self) -> bool:
-        """True if the observed VMs equal the desired ones, though agents may have to report."""
-        return not self.steps and not self.creates_postponed
+        VMs may still be missing, agents may have to report, and slices may be queued. All of that
+        can last for days, and the sweep looks at such a job every minute.
+        """
+        return not self.steps or bool(self.queued_vms)
 
     @property
     def waits(self) -> bool:

@@ -9,7 +9,7 @@ such time is known, STARTING and REPLACING contain both.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -19,9 +19,10 @@ from trainmaster.core.events import Event, VmReady
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.members import current_incarnation, is_held
 from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.purchase import OnDemand, PriceClass
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
-from trainmaster.core.reconcile.desired import is_spot
+from trainmaster.core.reconcile.desired import price_of_vm
 from trainmaster.core.reporting.history import History, Step
 
 
@@ -74,8 +75,8 @@ class Span:
     start: datetime
     end: datetime | None = None
     """None: it has not ended."""
-    is_spot: bool = False
-    """Whether the replica's VM is a Spot VM."""
+    price: PriceClass = field(default_factory=OnDemand)
+    """How the replica's VM is bought."""
     candidate: int = 0
     """Candidate of the plan that the VM was requested as."""
 
@@ -182,11 +183,11 @@ def _new_spans(
         start = at if last is None else max(at, last.start)
         incarnation = current_incarnation(job, replica)
         generation = replica.vm_generation
-        spot = is_spot(placed, replica)
+        price = price_of_vm(placed, replica)
         candidate = job.placement.zone_index
         if last is not None and last.vm_generation == generation and last.phase in PAID:
             # It keeps its VM, also if others are bought otherwise now.
-            spot = last.is_spot
+            price = last.price
             candidate = last.candidate
         span = Span(
             replica.replica_id,
@@ -195,20 +196,20 @@ def _new_spans(
             generation,
             phase,
             start,
-            is_spot=spot,
+            price=price,
             candidate=candidate,
         )
         if last is not None:
             if _what(last) == _what(span):
                 continue
             if last.phase in _SEARCHES:  # a gang that has moved gets the VM that it requested last
-                last = replace(last, is_spot=spot, candidate=candidate)
+                last = replace(last, price=price, candidate=candidate)
             closed += _split_span(replace(last, end=start), step.entry.event)
         yield replica.replica_id, span
 
 
-def _what(span: Span) -> tuple[int, int, int, Phase, bool]:
-    return span.attempt, span.incarnation, span.vm_generation, span.phase, span.is_spot
+def _what(span: Span) -> tuple[int, int, int, Phase, PriceClass]:
+    return span.attempt, span.incarnation, span.vm_generation, span.phase, span.price
 
 
 def _split_span(span: Span, event: Event) -> Iterator[Span]:

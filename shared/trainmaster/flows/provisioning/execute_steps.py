@@ -100,12 +100,13 @@ def record_queued_vms(vms: Sequence[Vm], job: Job, deps: Deps) -> None:
     """
     for vm in vms:
         group = job.plan.group(vm.replica_id.task_type)
+        kind = machine_kind(group, group.purchase.price)
         queued = VmsQueued(
             job_id=job.job_id,
             attempt=job.attempt,
             zone=vm.zone,
             round=job.placement.round,
-            requested=f"1 x {machine_kind(group, spot=group.spot)} ({vm.replica_id.task_type})",
+            requested=f"1 x {kind} ({vm.replica_id.task_type})",
             at=deps.clock(),
         )
         record(queued, deps)
@@ -198,7 +199,7 @@ def _record_capacity_error(
 
     `others`, `required`: which VMs the zone has.
     """
-    kind = machine_kind(create.group, spot=create.spot)
+    kind = machine_kind(create.group, create.price)
     now = deps.clock()
     if outcome.kind is CapacityErrorKind.BLOCKED:
         _log.warning(

@@ -40,7 +40,7 @@ def gather_outlook(job: Job, deps: Deps) -> tuple[Prospect, ...]:
 
 def note_outcome(create: Create, deps: Deps, *, is_created: bool) -> None:
     """Note how a request ended. Jobs go on without the note if it cannot be written."""
-    kind = machine_kind(create.group, spot=create.spot)
+    kind = machine_kind(create.group, create.price)
     try:
         deps.store.note_outcome(Outcome(create.zone, kind, deps.clock(), is_created))
     except TemporaryError as error:

@@ -9,8 +9,9 @@
 
 A reconciliation is level-triggered: it compares the stored state with the listed VMs, so it may run
 twice, late, concurrently, or stop halfway. It is done only when VMs that were listed after its last
-step need no further step, and no entry was committed since the state was loaded. Until then it
-keeps that state: reading a gang again is expensive.
+step need no further step that may be taken now, and no entry was committed since the state was
+loaded. Until then it keeps that state: reading a gang again is expensive. VMs may still be missing
+then, for lack of capacity, or agents may have to report: the sweep continues.
 
 The lease saves work: of many requests about one job, one lists and plans, and the others end after
 two reads. It is not needed for safety. A request that met the lease is not lost, because its ledger
@@ -138,7 +139,7 @@ class _Next(Enum):
     """The reaction to a round."""
 
     ROUND = auto()  # another round
-    END = auto()  # the VMs equal the stored state
+    END = auto()  # no step is left that may be taken now
     SWEEP = auto()  # only time can help: the next sweep continues
 
 
@@ -257,10 +258,12 @@ class _Delivery:
                     job.job_id, refusal or f"Google cannot reach {job.zone}", self.deps
                 )
         steps = suspend_timeouts(steps, state, vms, fleet_deps, now, self.heartbeats)
-        if steps.is_quiet and self.request.entry_key is None and not self.has_read_heartbeats:
+        if steps.queued_vms:
+            record_queued_vms(steps.queued_vms, job, self.deps)
+        if steps.is_done and self.request.entry_key is None and not self.has_read_heartbeats:
             self.has_read_heartbeats = True  # once, if the sweep requested this delivery
             silent = find_silent(state, vms, fleet_deps, self.deps.clock())
-            steps = Steps(silent) if silent else steps
+            steps = replace(steps, steps=silent) if silent else steps
         if steps.is_done:
             # An unreachable zone may have VMs to delete. The deletion of placement policies may
             # take long.
@@ -294,13 +297,6 @@ class _Delivery:
     def _progress(self, steps: Steps, loaded: Loaded) -> _Next:
         """Execute the steps, or wait for VMs."""
         job = loaded.state.job
-        if (
-            not steps.steps
-        ):  # VMs may not be requested now, or agents must report: the last one requests a delivery
-            return _Next.SWEEP
-        if steps.queued_vms:  # Cloud TPU's queue may take days
-            record_queued_vms(steps.queued_vms, job, self.deps)
-            return _Next.SWEEP
         is_recorded = steps.waits or self._execute(steps, job)
         if not is_recorded or steps.waits or all(isinstance(step, Direct) for step in steps.steps):
             self.deps.sleep(min(WAIT_MIN_S * 2**self.waits, WAIT_MAX_S))
@@ -398,18 +394,23 @@ class _Delivery:
     def _finish(self, loaded: Loaded, keys: Sequence[str], *, is_done: bool) -> None:
         """Confirm the effects of these ledger entries if nothing is left to do, and release the
         lease.
+
+        While a held round waits for reports, the first entry stays pending: it names the request
+        that begins the round, so a second such request costs one read.
         """
         store = self.deps.store
         job = loaded.state.job
-        if is_done and keys:
+        waiting = [member for member in members(loaded.state) if not is_ready(job, member)]
+        is_awaited = job.round.is_held and bool(waiting)
+        confirmed = keys[1:] if is_awaited else keys
+        if is_done and confirmed:
             expire_history(job, store)
-            store.mark_done(job.job_id, keys, self.deps.clock())
+            store.mark_done(job.job_id, confirmed, self.deps.clock())
         store.release_lease(self.lease)
         late = sorted(set(store.pending_keys(job.job_id)) - set(keys))
         if late:
             # Their own requests may have met the lease.
             self._publish(ProvisionRequest(job.job_id, late[0]))
-        waiting = [member for member in members(loaded.state) if not is_ready(job, member)]
         if waiting:
             # The request of the last member to report may have met the lease, too.
             is_some_vm_silent = not all(member.awaits_vm for member in waiting)

@@ -22,6 +22,7 @@ from trainmaster.errors import PermanentError, RefusedError, TemporaryError
 from trainmaster.gcp import clients
 from trainmaster.gcp.compute_fleet.errors import compute_errors
 from trainmaster.gcp.compute_fleet.hardware import accelerators
+from trainmaster.gcp.compute_fleet.purchase_requests import purchase_request
 
 AT_ONCE: Final = 24
 CALL_S: Final = 5.0
@@ -62,7 +63,7 @@ class CapacityAdvisor:
     ) -> dict[tuple[str, str], float]:
         """Several roles of one kind have the chance of the largest."""
         questions = {
-            _Question(zone, machine_kind(group, spot=True), group.count): group
+            _Question(zone, machine_kind(group, group.purchase.price), group.count): group
             for zone, group in requests
         }
         kept = {
@@ -82,6 +83,7 @@ class CapacityAdvisor:
 
     def _ask(self, question: _Question, group: TaskGroup, now: datetime) -> _Answer:
         zone = question.zone
+        purchase = purchase_request(group.purchase.price, group.machine_type)
         selection = {
             "machine_types": [group.machine_type],
             "guest_accelerators": accelerators(group),
@@ -93,7 +95,9 @@ class CapacityAdvisor:
                 "zones": [{"zone": f"zones/{zone}"}],
             },
             "instance_flexibility_policy": {"instance_selections": {"replicas": selection}},
-            "instance_properties": {"scheduling": {"provisioning_model": "SPOT"}},
+            "instance_properties": {
+                "scheduling": {"provisioning_model": purchase.provisioning_model}
+            },
         }
         request = {
             "project": self._project,

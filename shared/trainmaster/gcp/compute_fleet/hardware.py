@@ -17,17 +17,12 @@ from trainmaster.core.reconcile.machine_families import (
     supports_live_migration,
 )
 from trainmaster.core.reconcile.steps import Create
+from trainmaster.gcp.compute_fleet.purchase_requests import PurchaseRequest
 
 FUSE_S_MAX: Final = 120 * 24 * 3600
 """Longest maxRunDuration.
 
 Source: https://cloud.google.com/compute/docs/instances/limit-vm-runtime.
-"""
-PREEMPTION_NOTICE_S: Final = 120
-"""Time between the preemption notice in the metadata and the shutdown.
-
-Without it, only the 30 s of the shutdown are left. Source: "Create and use Spot VMs",
-preemptionNoticeDuration; no other value is allowed.
 """
 DRIVER_KEY: Final = "install-nvidia-driver"
 _DEEP_LEARNING: Final = "projects/deeplearning-platform-release/"
@@ -72,30 +67,23 @@ def driver_metadata(plan: Plan, group: TaskGroup) -> dict[str, str]:
     return {DRIVER_KEY: "True"} if has_gpus(group) and lacks_driver else {}
 
 
-def scheduling(plan: Plan, create: Create, *, is_reserved: bool) -> compute_v1.Scheduling:
+def scheduling(plan: Plan, create: Create, purchase: PurchaseRequest) -> compute_v1.Scheduling:
     """Return the scheduling options of the VMs.
 
     Maintenance migrates VMs that can be migrated, and terminates the others. Only Trainmaster
     restarts a VM.
     """
-    migrates = supports_live_migration(create.group, spot=create.spot)
+    migrates = supports_live_migration(create.group, create.price)
     request = compute_v1.Scheduling(
         on_host_maintenance="MIGRATE" if migrates else "TERMINATE",
         automatic_restart=False,
-        provisioning_model=_provisioning_model(create, is_reserved=is_reserved),
+        provisioning_model=purchase.provisioning_model,
         max_run_duration=compute_v1.Duration(seconds=min(plan.fuse_s, FUSE_S_MAX)),
         instance_termination_action="DELETE",
     )
-    if create.spot:
-        request.preemption_notice_duration = compute_v1.Duration(seconds=PREEMPTION_NOTICE_S)
+    if purchase.notice_s is not None:
+        request.preemption_notice_duration = compute_v1.Duration(seconds=purchase.notice_s)
     return request
-
-
-def _provisioning_model(create: Create, *, is_reserved: bool) -> str:
-    if create.spot:
-        return "SPOT"
-    is_bound = is_reserved and family_of(create.group.machine_type).is_reservation_bound
-    return "RESERVATION_BOUND" if is_bound else "STANDARD"
 
 
 def shielded_options(plan: Plan, group: TaskGroup) -> compute_v1.ShieldedInstanceConfig | None:

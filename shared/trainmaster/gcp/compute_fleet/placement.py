@@ -41,7 +41,7 @@ _IN_USE: Final = "resourceInUseByAnotherResource"
 
 def policy_name(job: Job, group: TaskGroup, zone: str) -> str | None:
     """Return the name of the group's policy in that zone. None: its VMs need none."""
-    if not needs_compact_placement(job.plan, group):
+    if not needs_compact_placement(group):
         return None
     head = own("tm-")
     tail = f"-{job_hash(job.job_id)}-{group.task_type}-{zone.rpartition('-')[2]}"

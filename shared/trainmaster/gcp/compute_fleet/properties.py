@@ -14,10 +14,10 @@ from google.cloud import compute_v1
 
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.plan import Plan
-from trainmaster.core.reconcile.machine_families import has_gpus
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.gcp.compute_fleet import hardware
 from trainmaster.gcp.compute_fleet.placement import policy_name
+from trainmaster.gcp.compute_fleet.purchase_requests import purchase_request
 from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster.gcp.vm_labels import labels
 
@@ -59,7 +59,7 @@ def _properties(
     """
     plan = job.plan
     group = create.group
-    is_reserved = plan.reservation is not None and _is_reserved(plan, create)
+    purchase = purchase_request(create.price, group.machine_type)
     all_metadata = {**metadata, **hardware.driver_metadata(plan, group)}
     properties = compute_v1.InstanceProperties(
         machine_type=group.machine_type,
@@ -68,34 +68,22 @@ def _properties(
         disks=[hardware.boot_disk(plan, group, defaults.images)],
         network_interfaces=[_network_interface(plan, defaults)],
         guest_accelerators=hardware.accelerators(group),
-        scheduling=hardware.scheduling(plan, create, is_reserved=is_reserved),
+        scheduling=hardware.scheduling(plan, create, purchase),
         shielded_instance_config=hardware.shielded_options(plan, group),
     )
     email = plan.service_account or defaults.service_account
     if email:
         properties.service_accounts = [compute_v1.ServiceAccount(email=email, scopes=[SCOPE])]
-    if is_reserved:
+    if purchase.reservation is not None:
         properties.reservation_affinity = compute_v1.ReservationAffinity(
             consume_reservation_type="SPECIFIC_RESERVATION",
             key=RESERVATION_KEY,
-            values=[plan.reservation or ""],
+            values=[purchase.reservation],
         )
     policy = policy_name(job, group, create.zone)
     if policy is not None:
         properties.resource_policies = [policy]
     return properties
-
-
-def _is_reserved(plan: Plan, create: Create) -> bool:
-    """Whether the VM uses the job's reservation.
-
-    Spot VMs cannot use one. A reservation is for one machine type: in a job with GPUs, for the
-    machines that have them.
-    """
-    if create.spot:
-        return False
-    job_has_gpus = any(has_gpus(group) for group in plan.groups)
-    return has_gpus(create.group) or not job_has_gpus
 
 
 def _network_interface(plan: Plan, defaults: VmDefaults) -> compute_v1.NetworkInterface:

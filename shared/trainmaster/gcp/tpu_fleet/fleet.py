@@ -38,7 +38,6 @@ from trainmaster.gcp.tpu_fleet.listing import Listing
 from trainmaster.gcp.tpu_fleet.node_creation import NodeCreation
 from trainmaster.gcp.tpu_fleet.nodes import fingerprint, resource
 from trainmaster.gcp.tpu_fleet.operations import Operations
-from trainmaster.gcp.tpu_fleet.queued_resource_spec import is_queued
 from trainmaster.gcp.tpu_fleet.queued_resources import QueuedResources
 from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster.gcp.vm_labels import (
@@ -116,7 +115,7 @@ class TpuFleet:
         parent = self._parent(create.zone)
         with tpu_errors(f"create {create.group.task_type} TPU nodes in {create.zone}"):
             node = resource(job, create, self._defaults, metadata)
-            if is_queued(create):
+            if create.group.purchase.is_queued:
                 return self._queued_resources.create(parent, job, create, node)
             outcome = self._creation.create(parent, job, create, node, deadline)
         if isinstance(outcome, NotCreated):

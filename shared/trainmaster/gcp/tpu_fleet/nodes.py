@@ -16,6 +16,7 @@ from trainmaster.core.model.plan import Plan, Tpu
 from trainmaster.core.model.vm import LossCause, Vm, VmStatus
 from trainmaster.core.model.vm_names import replica_id_from_vm_name
 from trainmaster.core.reconcile.steps import Create
+from trainmaster.gcp.tpu_fleet.purchase_requests import node_scheduling
 from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster.gcp.vm_labels import LABEL_VM_GENERATION, directive_of, labels
 
@@ -70,7 +71,7 @@ def resource(
     node = tpu_v2.Node(
         runtime_version=tpu.runtime,
         network_config=_network(job.plan, defaults),
-        scheduling_config=_scheduling(job.plan, create),
+        scheduling_config=node_scheduling(create.price),
         labels=labels(job, create),
         metadata=metadata,
     )
@@ -82,15 +83,6 @@ def resource(
     if email:
         node.service_account = tpu_v2.ServiceAccount(email=email, scope=[SCOPE])
     return node
-
-
-def _scheduling(plan: Plan, create: Create) -> tpu_v2.SchedulingConfig:
-    """Return the scheduling options.
-
-    A TPU reservation is matched by zone and type, not by name; Spot nodes cannot use one.
-    """
-    is_reserved = plan.reservation is not None and not create.spot
-    return tpu_v2.SchedulingConfig(spot=create.spot, reserved=is_reserved)
 
 
 def _accelerator(tpu: Tpu, topology: str) -> tpu_v2.AcceleratorConfig:

@@ -16,13 +16,15 @@ from google.cloud import tpu_v2
 from google.protobuf import duration_pb2, json_format
 
 from trainmaster.core.model.job import Job
-from trainmaster.core.model.plan import FLEX_START_MAX_S, Plan, TpuQueue
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.purchase import PriceClass
 from trainmaster.core.model.vm import LossCause, Vm, VmStatus
 from trainmaster.core.model.vm_names import replica_id_from_vm_name
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.core.rules.capacity import provisioning_deadline
-from trainmaster.core.timeouts import FUSE_SLACK_S, PROVISIONING_MAX_S
+from trainmaster.core.timeouts import PROVISIONING_MAX_S
 from trainmaster.gcp.rest_api import Json
+from trainmaster.gcp.tpu_fleet.purchase_requests import add_purchase, alpha_fields
 from trainmaster.gcp.vm_labels import LABEL_VM_GENERATION, directive_of
 
 _State = tpu_v2.QueuedResourceState.State
@@ -48,32 +50,16 @@ def request(parent: str, job: Job, create: Create, node: tpu_v2.Node) -> tpu_v2.
         tpu=tpu_v2.QueuedResource.Tpu(node_spec=[spec]),
         queueing_policy=_policy(provisioning_deadline(job)),
     )
-    if create.spot:
-        queued.spot = tpu_v2.QueuedResource.Spot()
-    elif job.plan.reservation:
-        queued.reservation_name = _reservation(job.plan.reservation, parent)
+    add_purchase(queued, create.price, parent)
     return queued
 
 
-def flex_start(queued: tpu_v2.QueuedResource, plan: Plan) -> Json:
-    """Return the request in v2alpha1, for a bounded time: as long as the job may run, plus the time
-    to start.
-    """
-    run_s = min(plan.max_running_s + FUSE_SLACK_S, FLEX_START_MAX_S)
-    body: Json = json_format.MessageToDict(tpu_v2.QueuedResource.pb(queued))
-    return {
-        **body,
-        "provisioningModel": "FLEX_START",
-        "runDuration": {"maxRunDuration": f"{run_s}s"},
-    }
-
-
-def is_queued(create: Create) -> bool:
-    return create.group.tpu is not None and create.group.tpu.queue is not None
-
-
-def is_flex_start(create: Create) -> bool:
-    return create.group.tpu is not None and create.group.tpu.queue is TpuQueue.FLEX_START
+def alpha_request(queued: tpu_v2.QueuedResource, price: PriceClass, plan: Plan) -> Json | None:
+    """Return the request in v2alpha1, if only that API has the price class; else None."""
+    added = alpha_fields(price, plan)
+    if added is None:
+        return None
+    return {**json_format.MessageToDict(tpu_v2.QueuedResource.pb(queued)), **added}
 
 
 def node_of(queued: tpu_v2.QueuedResource) -> tpu_v2.Node:
@@ -122,15 +108,3 @@ def _policy(until: datetime | None) -> tpu_v2.QueuedResource.QueueingPolicy:
         week = duration_pb2.Duration(seconds=PROVISIONING_MAX_S)
         return tpu_v2.QueuedResource.QueueingPolicy(valid_until_duration=week)
     return tpu_v2.QueuedResource.QueueingPolicy(valid_until_time=until)
-
-
-def _reservation(name: str, parent: str) -> str:
-    """Return the full name of a reservation, in the zone of `parent`.
-
-    `name`: `projects/P/reservations/NAME`, or the name alone if the project is that of `parent`.
-    Source: QueuedResource.reservation_name.
-    """
-    _, project, _, zone = parent.split("/")
-    if name.startswith("projects/"):
-        _, project, _, name = name.split("/")
-    return f"projects/{project}/locations/{zone}/reservations/{name}"

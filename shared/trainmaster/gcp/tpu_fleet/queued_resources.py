@@ -41,9 +41,8 @@ from trainmaster.gcp.tpu_fleet.errors import (
 )
 from trainmaster.gcp.tpu_fleet.operations import Operations
 from trainmaster.gcp.tpu_fleet.queued_resource_spec import (
-    flex_start,
+    alpha_request,
     identity,
-    is_flex_start,
     node_of,
     request,
     vm_of,
@@ -137,11 +136,11 @@ class QueuedResources:
     ) -> str:
         """Return the name of the operation.
 
-        Flex-start is in no client library yet, only in the API v2alpha1.
+        The client library has the API v2. Some price classes are only in v2alpha1.
         """
-        if is_flex_start(create):
+        body = alpha_request(queued, create.price, job.plan)
+        if body is not None:
             path = f"/v2alpha1/{parent}/queuedResources"
-            body = flex_start(queued, job.plan)
             answer = self._api.call("POST", path, body, queuedResourceId=name)
             return str(answer["name"])
         creation = tpu_v2.CreateQueuedResourceRequest(

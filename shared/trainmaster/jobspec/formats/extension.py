@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Final
 
+from pydantic import WithJsonSchema
+
 from trainmaster.core.model.exit_policy import Preset
+from trainmaster.core.model.purchase import QUEUED_PRICES
 from trainmaster.jobspec.formats.base_model import WireModel, wire_field
 from trainmaster.jobspec.formats.placement import PlacementSpec, SpotSpec
 from trainmaster.jobspec.formats.scalars import (
@@ -17,6 +20,7 @@ from trainmaster.jobspec.formats.scalars import (
     OptionalString,
     String,
     duration,
+    one_name_of,
     one_of,
 )
 
@@ -32,12 +36,15 @@ STILL_S: Final = 600
 """How long programs must be still before `stallTimeout: auto` ends them."""
 
 
-class QueueMode(StrEnum):
-    """Whether a TPU slice is requested as a queued resource of Cloud TPU, and of which kind."""
-
-    NONE = "none"
-    STANDARD = "standard"
-    FLEX_START = "flex_start"
+STANDARD_QUEUE: Final = "STANDARD"
+"""Cloud TPU queues the request for a slice, which costs what it costs without the queue."""
+NO_QUEUE: Final = "NONE"
+_QUEUES: Final = (NO_QUEUE, STANDARD_QUEUE, *QUEUED_PRICES)
+QueueName = Annotated[
+    str | None,
+    one_name_of(_QUEUES),
+    WithJsonSchema({"type": "string", "enum": [name.lower() for name in _QUEUES]}),
+]
 
 
 class TrackingRun(StrEnum):
@@ -165,7 +172,7 @@ class Extension(WireModel):
         "Boot image of the VMs, or software version of TPU VMs.",
     )
     spot: SpotSpec = wire_field("workers", "Use of Spot VMs.", factory=SpotSpec)
-    queue: Annotated[QueueMode | None, one_of(QueueMode)] = wire_field(
+    queue: QueueName = wire_field(
         "standard", "For a job that is one TPU slice: request it as a queued resource of Cloud TPU."
     )
     max_cost: GivenString = wire_field(

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from trainmaster.core.machines.families import Sale
 from trainmaster.core.machines.gpus import GPUS
 from trainmaster.core.machines.machine_types import family_of
 from trainmaster.core.model.plan import TaskGroup
+from trainmaster.core.model.purchase import OnDemand, Reserved
 from trainmaster.jobspec.catalog.machine_types import LEGACY_MACHINES
 from trainmaster.jobspec.catalog.runtimes import DEEP_LEARNING_IMAGES
 from trainmaster.jobspec.machines.role_request import RoleRequest
@@ -37,9 +37,6 @@ class Request:
     """Boot image."""
     is_own_image: bool
     """Whether the job names the image; it then has the driver that the job needs."""
-    has_reservation: bool
-    has_on_demand_fallback: bool
-    """Whether a replica that has lost Spot VMs gets one on demand."""
     path: FieldPath = (EXTENSION,)
     """Path of the object that requests this: `trainmaster`, or one of its alternatives."""
 
@@ -101,17 +98,16 @@ def _check_driver(role: RoleRequest, group: TaskGroup, problems: Problems) -> No
 def _check_offer(role: RoleRequest, group: TaskGroup, request: Request, problems: Problems) -> None:
     machine = group.machine_type
     sales = family_of(machine).sales
-    is_reserved = request.has_reservation and Sale.RESERVATION in sales
-    if Sale.ON_DEMAND in sales:
+    prices = group.purchase.prices
+    if all(isinstance(price, sales) for price in prices) or OnDemand in sales:
         return
-    if group.spot and request.has_on_demand_fallback:
+    if len(prices) > 1:
         problem = f"cannot be used with {machine}, which Compute Engine does not sell on demand"
         problems.add_text((*request.path, "spot", "onDemandAfter"), problem, "leave it out")
-    elif not group.spot and not is_reserved:
-        problem = (
-            f"cannot be {machine} on demand: Compute Engine sells it {' and '.join(sales)} only"
-        )
+    else:
+        sold = " and ".join(price.sold for price in sales)
+        problem = f"cannot be {machine} on demand: Compute Engine sells it {sold} only"
         instead = f"{problems.spelled_path((*request.path, 'spot'))}: all"
-        if Sale.RESERVATION in sales:
+        if Reserved in sales:
             instead += f", or {problems.spelled_path((*request.path, 'reservation'))}: NAME"
         problems.add_text(role.paths.machine, problem, instead)

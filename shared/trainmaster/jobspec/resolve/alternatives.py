@@ -27,7 +27,8 @@ from trainmaster.jobspec.machines.task_groups import resolve_task_groups
 from trainmaster.jobspec.problems import FieldPath, Problems
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
 from trainmaster.jobspec.resolve.named_resources import KMS_KEYS
-from trainmaster.jobspec.resolve.resolved_spec import ResolvedSpec, is_spot
+from trainmaster.jobspec.resolve.purchases import with_purchases
+from trainmaster.jobspec.resolve.resolved_spec import ResolvedSpec
 
 ALTERNATIVES_MAX: Final = 16
 CANDIDATES_MAX: Final = 64
@@ -55,8 +56,8 @@ def with_alternatives(
         problems.add(
             (*PLACEMENT, "data", "uri"), "must be an address in Cloud Storage", "gs://my-data/set"
         )
-    if any(group.tpu and group.tpu.queue for group in plan.groups):
-        queue_path: FieldPath = spec.flex_start_path or (EXTENSION, "queue")
+    if any(group.purchase.is_queued for group in plan.groups):
+        queue_path: FieldPath = spec.queue_path or (EXTENSION, "queue")
         problem = "cannot be combined with placement: a queued request waits in one zone"
         problems.add_text(queue_path, problem, "leave out one of them")
     name, alternatives = listed
@@ -233,22 +234,17 @@ class _Resolver:
         if own:
             check_extension(merged, self.problems, self.path)
         roles, groups = self._machines()
-        use = merged.spot.use or self.spec.spot
-        groups = tuple(
-            replace(group, program=None, spot=is_spot(use, group.task_type)) for group in groups
-        )
+        groups = tuple(replace(group, program=None) for group in groups)
+        groups = with_purchases(groups, merged.spot, self.spec.spot, merged.reservation)
         tpu_software = self.extension.image
         if tpu_software:
             groups = tuple(
                 replace(group, tpu=group.tpu and replace(group.tpu, runtime=tpu_software))
                 for group in groups
             )
-        on_demand_after = merged.spot.on_demand_after
         request = Request(
             self.plan.image,
             is_own_image=self.extension.image is not None,
-            has_reservation=merged.reservation is not None,
-            has_on_demand_fallback=on_demand_after is not None,
             path=self.path,
         )
         check_machines(roles, groups, request, self.problems)
@@ -256,9 +252,7 @@ class _Resolver:
         variables = resolve_option_variables(
             alternative.env, self.plan, (*self.path, "env"), self.problems
         )
-        return Option(
-            groups, on_demand_after, merged.reservation, variables, alternative.after or 0
-        )
+        return Option(groups, variables, alternative.after or 0)
 
     def _machines(self) -> tuple[Sequence[RoleRequest], tuple[TaskGroup, ...]]:
         """Return the roles, with paths of the alternative, and the hardware of each."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from trainmaster.core.model.plan import Dialect, Variable
+from trainmaster.core.model.purchase import QUEUED_PRICES
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.catalog.machine_types import VERTEX_TPU_TYPES
 from trainmaster.jobspec.fields.google_resources import (
@@ -56,7 +57,8 @@ def resolve_custom_job(
     for index, pool in enumerate(spec.worker_pool_specs[: len(_POOL_TYPES)]):
         if not _is_empty(pool):
             programs.add(pool, _POOL_TYPES[index], (*POOLS_PATH, index))
-    flex_start_path: FieldPath = (JOB_SPEC, "scheduling", "strategy")
+    strategy = scheduling.strategy
+    queue = strategy.name if strategy is not None and strategy.name in QUEUED_PRICES else None
     return ResolvedSpec(
         dialect=Dialect.VERTEX,
         roles=roles,
@@ -70,8 +72,9 @@ def resolve_custom_job(
         service_account=spec.service_account,
         network=spec.network,
         kms_key=key,
-        spot=SpotUse.ALL if scheduling.strategy in _SPOT_STRATEGIES else None,
-        flex_start_path=flex_start_path if scheduling.strategy is Strategy.FLEX_START else None,
+        spot=SpotUse.ALL if strategy in _SPOT_STRATEGIES else None,
+        queue=queue,
+        queue_path=(JOB_SPEC, "scheduling", "strategy") if queue else (),
         restart_job_on_worker_restart=scheduling.restart_job_on_worker_restart,
         disable_retries=scheduling.disable_retries,
         output_directory=directory,

@@ -43,8 +43,10 @@ class ResolvedSpec:
     """Position in the admission queue: larger first."""
     spot: SpotUse | None = None
     """Use of Spot VMs by the format's own field; `trainmaster.spot` overrides it."""
-    flex_start_path: FieldPath | None = None
-    """Path of the format's own field that requests flex-start; None: it does not."""
+    queue: str | None = None
+    """Queue that the format's own field names, such as `FLEX_START`; None: it names none."""
+    queue_path: FieldPath = ()
+    """Path of that field; empty: no field of the format names a queue."""
     restart_job_on_worker_restart: bool = False
     disable_retries: bool = False
     output_directory: str | None = None
@@ -53,7 +55,3 @@ class ResolvedSpec:
     """The built-in algorithm that the job runs."""
     tuning: Tuning | None = None
     """The tuning of a tuning job; the rest of the spec is then that of each trial."""
-
-
-def is_spot(use: SpotUse | None, task_type: TaskType) -> bool:
-    return use is SpotUse.ALL or (use is SpotUse.WORKERS and task_type is TaskType.WORKER)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainmaster.core.model.plan import FLEX_START_MAX_S, TaskGroup, TpuQueue
-from trainmaster.jobspec.formats.extension import Extension, QueueMode
+from trainmaster.core.model.plan import TaskGroup
+from trainmaster.core.model.purchase import QUEUED_PRICES
+from trainmaster.jobspec.formats.extension import NO_QUEUE, Extension
 from trainmaster.jobspec.formats.placement import SpotUse
 from trainmaster.jobspec.problems import FieldPath, Problems
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
@@ -21,27 +22,25 @@ def resolve_queue(
     spec: ResolvedSpec,
     groups: Sequence[TaskGroup],
     problems: Problems,
-) -> TpuQueue | None:
-    """Return how the job's TPU slice is queued; None: it is not, or that is a problem."""
+) -> str | None:
+    """Return the name of the queue of the job's TPU slice; None: none, or that is a problem."""
     requested = extension.queue
-    strategy_path = spec.flex_start_path
-    path: FieldPath = strategy_path or (EXTENSION, "queue")
-    if strategy_path and requested not in (None, QueueMode.FLEX_START):
-        problem = f"contradicts {problems.spelled_path(strategy_path)}, which is FLEX_START"
-        problems.add((EXTENSION, "queue"), problem, "FLEX_START")
+    path: FieldPath = spec.queue_path or (EXTENSION, "queue")
+    if spec.queue and requested not in (None, spec.queue):
+        problem = f"contradicts {problems.spelled_path(spec.queue_path)}, which is {spec.queue}"
+        problems.add((EXTENSION, "queue"), problem, spec.queue)
         return None
-    if strategy_path or requested is QueueMode.FLEX_START:
-        _check_single_slice(TpuQueue.FLEX_START, path, spec, groups, problems)
-        _check_flex_start(path, extension, spec, problems)
-        return TpuQueue.FLEX_START
-    if requested is QueueMode.STANDARD:
-        _check_single_slice(TpuQueue.STANDARD, path, spec, groups, problems)
-        return TpuQueue.STANDARD
-    return None
+    queue = spec.queue or requested
+    if queue is None or queue == NO_QUEUE:
+        return None
+    _check_single_slice(queue, path, spec, groups, problems)
+    if queue in QUEUED_PRICES:
+        _check_price(queue, path, extension, spec, problems)
+    return queue
 
 
 def _check_single_slice(
-    queue: TpuQueue,
+    queue: str,
     path: FieldPath,
     spec: ResolvedSpec,
     groups: Sequence[TaskGroup],
@@ -53,14 +52,12 @@ def _check_single_slice(
     replicas = sum(group.count for group in groups)
     if not any(group.tpu for group in groups):
         offered = "only TPU slices wait in a queue"
-        if queue is TpuQueue.FLEX_START:
-            offered = (
-                "Compute Engine offers flex-start for VMs that are created one by one, or by a"
-                " managed instance group, and not for those of a job, which are created together"
-                " under fixed names"
-            )
+        if queue in QUEUED_PRICES:
+            offered = QUEUED_PRICES[queue].not_for_vms
+        if not offered:
+            return
         problem = (
-            f"cannot be {queue.name} for a job of VMs: {offered}. VMs are requested in one zone"
+            f"cannot be {queue} for a job of VMs: {offered}. VMs are requested in one zone"
             " after the other until there is capacity, for as long as the job may wait; Spot VMs"
             " (trainmaster.spot) or a reservation (trainmaster.reservation), also a future one in"
             " calendar mode, get GPUs sooner"
@@ -68,25 +65,24 @@ def _check_single_slice(
         problems.add_text(path, problem, example)
     elif replicas > 1:
         problem = (
-            f"cannot be {queue.name} for a job of {replicas} replicas: only a job of one TPU slice"
+            f"cannot be {queue} for a job of {replicas} replicas: only a job of one TPU slice"
             " can wait in a queue"
         )
         problems.add_text(path, problem, example)
 
 
-def _check_flex_start(
-    path: FieldPath, extension: Extension, spec: ResolvedSpec, problems: Problems
+def _check_price(
+    queue: str, path: FieldPath, extension: Extension, spec: ResolvedSpec, problems: Problems
 ) -> None:
+    """Check a queue that sells at a price of its own."""
     if (extension.spot.use or spec.spot) not in (None, SpotUse.NONE):
-        problems.add_text(
-            path, "cannot combine FLEX_START with Spot", "leave out spot, or use the queue STANDARD"
-        )
+        problem = f"cannot combine {queue} with Spot"
+        problems.add_text(path, problem, "leave out spot, or use the queue STANDARD")
     if extension.reservation:
         example = "leave out the reservation, or use the queue STANDARD"
-        problems.add_text(path, "cannot combine FLEX_START with a reservation", example)
-    if spec.max_running_s > FLEX_START_MAX_S:
-        days = FLEX_START_MAX_S // 86400
-        example = f'a running time of at most "{FLEX_START_MAX_S}s"'
-        problems.add_text(
-            path, f"cannot be FLEX_START for a job that may run more than {days} days", example
-        )
+        problems.add_text(path, f"cannot combine {queue} with a reservation", example)
+    run_s_max = QUEUED_PRICES[queue].run_s_max
+    if run_s_max is not None and spec.max_running_s > run_s_max:
+        days = run_s_max // 86400
+        problem = f"cannot be {queue} for a job that may run more than {days} days"
+        problems.add_text(path, problem, f'a running time of at most "{run_s_max}s"')

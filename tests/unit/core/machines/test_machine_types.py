@@ -13,10 +13,11 @@ import pytest
 from google.cloud import compute_v1
 
 from tests.unit.core.machines.recorded_machine_types import LISTED, NEWER
-from trainmaster.core.machines.families import FAMILIES, HYPERDISK_BALANCED, Family, Sale
+from trainmaster.core.machines.families import FAMILIES, HYPERDISK_BALANCED, Family
 from trainmaster.core.machines.gpus import GPUS
 from trainmaster.core.machines.machine_types import MACHINE_TYPES, find_machine_type, refusal_of
 from trainmaster.core.machines.tpus import CHIPS_PER_HOST, GENERATIONS
+from trainmaster.core.model.purchase import OnDemand, Reserved, Spot
 from trainmaster_emulators.machines import scheduling
 from trainmaster_emulators.machines.catalog import ACCELERATOR_TYPES, Catalog, Links
 
@@ -102,7 +103,7 @@ def test_listed_machine_type_is_in_the_emulator_and_sold_in_the_same_ways(
     names: Sequence[str],
 ) -> None:
     """The emulator has its own table, so that a wrong figure here cannot agree with itself."""
-    words = {Sale.ON_DEMAND: "STANDARD", Sale.SPOT: "SPOT", Sale.RESERVATION: "RESERVATION_BOUND"}
+    words = {OnDemand: "STANDARD", Spot: "SPOT", Reserved: "RESERVATION_BOUND"}
     for name in names:
         assert name in EMULATED, (
             f"{name} is missing in emulators/trainmaster_emulators/machines/catalog.py"
@@ -110,7 +111,7 @@ def test_listed_machine_type_is_in_the_emulator_and_sold_in_the_same_ways(
         sales = MACHINE_TYPES[name].family.sales
         sold = scheduling.MODELS.get(name, tuple(words.values()))
         remedy = f"{name}: compare machines/scheduling.py of the emulator"
-        assert sold == tuple(words[sale] for sale in Sale if sale in sales), remedy
+        assert sold == tuple(word for price, word in words.items() if price in sales), remedy
 
 
 def test_every_gpu_of_the_table_is_in_the_emulator() -> None:

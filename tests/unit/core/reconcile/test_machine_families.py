@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.jobs import a_plan
 from trainmaster.core.machines.machine_types import family_of
 from trainmaster.core.model.plan import Accelerator, TaskGroup
+from trainmaster.core.model.purchase import OnDemand, PriceClass, Purchase, Reserved, Spot
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.reconcile.machine_families import (
     boot_disk_type,
@@ -64,8 +64,8 @@ def test_only_on_demand_vms_without_gpus_support_live_migration(
     group: TaskGroup, *, gpus: bool
 ) -> None:
     assert has_gpus(group) is gpus
-    assert supports_live_migration(group, spot=False) is not gpus
-    assert not supports_live_migration(group, spot=True)
+    assert supports_live_migration(group, OnDemand()) is not gpus
+    assert not supports_live_migration(group, Spot())
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,12 @@ def test_only_on_demand_vms_without_gpus_support_live_migration(
 def test_gangs_of_machine_types_with_a_fast_network_need_compact_placement(
     group: TaskGroup, *, compact: bool
 ) -> None:
-    plan = replace(a_plan(), groups=(group,))
-    assert needs_compact_placement(plan, group) is compact
-    assert not needs_compact_placement(replace(plan, reservation="r"), group), (
-        "a reservation has its own placement"
-    )
+    assert needs_compact_placement(group) is compact
+    on_spot_vms = replace(group, purchase=Purchase(Spot()))
+    assert needs_compact_placement(on_spot_vms) is compact
+
+
+@pytest.mark.parametrize("price", [Reserved("r"), Spot(1, Reserved("r"))])
+def test_reservation_has_its_own_placement(price: PriceClass) -> None:
+    gang = a_group("a2-highgpu-8g")
+    assert not needs_compact_placement(replace(gang, purchase=Purchase(price)))

@@ -12,13 +12,14 @@ import pytest
 from tests.support import alone
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at
 from trainmaster.core.model.job import Job, JobState, Placement, State
-from trainmaster.core.model.plan import TaskGroup, Tpu, TpuQueue
+from trainmaster.core.model.plan import TaskGroup, Tpu
+from trainmaster.core.model.purchase import OnDemand, Purchase, Spot
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.round import Round, Saving
 from trainmaster.core.model.vm import Directive, DirectiveAction, LossCause, Vm, VmStatus
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster.core.reconcile.desired import is_spot
+from trainmaster.core.reconcile.desired import price_of_vm
 from trainmaster.core.reconcile.plan import CREATED_ANSWERS_MAX, delete_newer, plan
 from trainmaster.core.reconcile.steps import (
     Await,
@@ -179,15 +180,14 @@ def test_request_key_is_the_same_for_a_repetition_and_differs_for_every_other_in
 def test_creates_wait_for_the_backoff_after_a_capacity_error() -> None:
     state = preparing(placement=Placement(0, 2, since=at(0), next_at=at(101)))
     waiting = plan(state, (), at(100))
-    assert (waiting.steps, waiting.creates_postponed, waiting.is_done) == ((), True, False)
+    assert (waiting.steps, waiting.is_done) == ((), True)
     assert [type(step) for step in plan(state, (), at(101)).steps] == [Create, Create]
 
 
 def test_other_steps_do_not_wait_for_the_backoff() -> None:
     state = preparing(placement=Placement(1, 2, since=at(0), next_at=at(101)))
     round_ = plan(state, (a_vm(CHIEF),), at(100))
-    assert (round_.steps, round_.creates_postponed) == ((Delete(a_vm(CHIEF)),), True)
-    assert round_.steps
+    assert (round_.steps, round_.is_done) == ((Delete(a_vm(CHIEF)),), False)
 
 
 # Directives
@@ -303,7 +303,9 @@ def test_insert_that_created_vms_which_vanished_since_reports_them_lost() -> Non
 
 def steps_for_request(status: VmStatus = VmStatus.QUEUED, **changes: Any) -> tuple[Step, ...]:
     """Return the steps for a job of one slice that exists only as a request."""
-    group = TaskGroup(TaskType.CHIEF, 1, "", tpu=Tpu("v5litepod-16", "r", queue=TpuQueue.STANDARD))
+    group = TaskGroup(
+        TaskType.CHIEF, 1, "", tpu=Tpu("v5litepod-16", "r"), purchase=Purchase(is_queued=True)
+    )
     job = a_job(JobState.PREPARING, a_plan(groups=(group,)))
     return steps(
         a_state(a_replica(CHIEF, ReplicaState.WAITING), job=job), a_vm(status=status, **changes)
@@ -344,24 +346,25 @@ def test_refused_request_of_an_ended_job_is_deleted() -> None:
 # Spot VMs
 
 
-def with_spot_workers(on_demand_after: int | None) -> Job:
-    job_plan = a_plan(on_demand_after=on_demand_after)
-    groups = tuple(
-        replace(group, spot=group.task_type is TaskType.WORKER) for group in job_plan.groups
-    )
-    return a_job(JobState.PREPARING, replace(job_plan, groups=groups))
+def with_spot_workers(losses_max: int | None) -> Job:
+    job_plan = a_plan()
+    chief, workers = job_plan.groups
+    workers = replace(workers, purchase=Purchase(Spot(losses_max)))
+    return a_job(JobState.PREPARING, replace(job_plan, groups=(chief, workers)))
 
 
 @pytest.mark.parametrize(
-    ("on_demand_after", "vms_lost", "spot"),
+    ("losses_max", "vms_lost", "spot"),
     [(None, 0, True), (None, 98, True), (2, 1, True), (2, 2, False), (2, 8, False), (0, 0, False)],
 )
 def test_vm_is_on_demand_after_the_allowed_number_of_lost_spot_vms(
-    on_demand_after: int | None, vms_lost: int, *, spot: bool
+    losses_max: int | None, vms_lost: int, *, spot: bool
 ) -> None:
-    job_plan = with_spot_workers(on_demand_after).plan
-    assert is_spot(job_plan, a_replica(WORKER_0, vms_lost=vms_lost, vm_generation=9)) is spot
-    assert not is_spot(job_plan, a_replica(CHIEF, vms_lost=vms_lost)), "role without Spot VMs"
+    job_plan = with_spot_workers(losses_max).plan
+    worker = a_replica(WORKER_0, vms_lost=vms_lost, vm_generation=9)
+    chief = a_replica(CHIEF, vms_lost=vms_lost)
+    assert price_of_vm(job_plan, worker) == (Spot(losses_max) if spot else OnDemand())
+    assert price_of_vm(job_plan, chief) == OnDemand(), "role without Spot VMs"
 
 
 def test_spot_and_on_demand_vms_of_one_role_are_created_by_separate_inserts() -> None:
@@ -371,15 +374,15 @@ def test_spot_and_on_demand_vms_of_one_role_are_created_by_separate_inserts() ->
         a_replica(WORKER_1, ReplicaState.REPLACING, vms_lost=1),
     ]
     inserts = creates(a_state(*waiting, job=with_spot_workers(1)))
-    assert [(create.replica_ids, create.spot) for create in inserts] == [
+    assert [(create.replica_ids, create.price.is_preemptible) for create in inserts] == [
         ((CHIEF,), False),
         ((WORKER_0,), True),
         ((WORKER_1,), False),
     ]
     keys = {
-        replace(create, spot=spot).request_key("digits_1")
+        replace(create, price=price).request_key("digits_1")
         for create in inserts
-        for spot in (False, True)
+        for price in (OnDemand(), Spot())
     }
     assert len(keys) == 6, "the pricing is part of the request key"
 

@@ -154,7 +154,7 @@ def test_span_of_a_spot_vm_is_marked_until_the_replica_gets_one_on_demand() -> N
     world.deliver()
     world.send("vm-ready", WORKER_1)
     assert [
-        (span.phase, span.is_spot)
+        (span.phase, span.price.is_preemptible)
         for span in spans_of(world, WORKER_1)
         if span.phase is not Phase.QUEUED
     ] == [

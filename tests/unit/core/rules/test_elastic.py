@@ -35,6 +35,7 @@ from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.job import Job, JobState, Placement, State
 from trainmaster.core.model.members import can_spare
 from trainmaster.core.model.plan import Candidate, Elastic, Option, Plan
+from trainmaster.core.model.purchase import Purchase, Spot
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.round import Round
@@ -102,7 +103,7 @@ def test_any_refusal_of_a_spare_member_is_noted_and_keeps_the_zone(
 
 def test_alternatives_that_keep_the_other_vms_come_first() -> None:
     plan = elastic()
-    spot = tuple(replace(group, spot=True) for group in plan.groups)
+    spot = tuple(replace(group, purchase=Purchase(Spot())) for group in plan.groups)
     options = (Option(spot), Option(plan.groups))
     plan = replace(
         plan,

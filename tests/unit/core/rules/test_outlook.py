@@ -16,6 +16,7 @@ from trainmaster.core.model.capacity import (
     machine_kind,
 )
 from trainmaster.core.model.plan import Accelerator, TaskGroup, Tpu
+from trainmaster.core.model.purchase import OnDemand, Purchase, Spot
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.rules.outlook import in_order, is_fresh, look_out
 from trainmaster.core.timeouts import (
@@ -29,6 +30,8 @@ from trainmaster.core.timeouts import (
 CPU, GPU = "n1-standard-4", "n1-standard-4 with 1 x nvidia-l4"
 HALF_S = CAPACITY_HALF_LIFE.total_seconds()
 CHIEF, WORKER = (TaskGroup(task_type, 1, CPU) for task_type in (TaskType.CHIEF, TaskType.WORKER))
+SPOT = Purchase(Spot())
+SPOT_AT_FIRST = Purchase(Spot(2))
 WITH_GPU = replace(WORKER, accelerator=Accelerator("nvidia-l4", 1))
 
 
@@ -48,24 +51,21 @@ WITH_GPU = replace(WORKER, accelerator=Accelerator("nvidia-l4", 1))
 def test_machine_kind_names_pricing_machine_type_and_gpus(
     group: TaskGroup, words: str, *, spot: bool
 ) -> None:
-    assert machine_kind(group, spot=spot) == words
+    assert machine_kind(group, Spot() if spot else OnDemand()) == words
 
 
 @pytest.mark.parametrize(
-    ("groups", "on_demand_after", "kinds"),
+    ("groups", "kinds"),
     [
-        ((CHIEF, WORKER), None, (CPU,)),
-        ((CHIEF, WITH_GPU), None, (GPU,)),
-        ((replace(CHIEF, spot=True), WORKER), None, (f"Spot {CPU}", CPU)),
-        ((replace(CHIEF, spot=True), WORKER), 2, (f"Spot {CPU}", CPU)),
-        ((replace(CHIEF, spot=True), WORKER), 0, (CPU,)),
+        ((CHIEF, WORKER), (CPU,)),
+        ((CHIEF, WITH_GPU), (GPU,)),
+        ((replace(CHIEF, purchase=SPOT), WORKER), (f"Spot {CPU}", CPU)),
+        ((replace(CHIEF, purchase=SPOT_AT_FIRST), WORKER), (f"Spot {CPU}", CPU)),
     ],
-    ids=["one kind", "accelerators decide", "two pricings", "Spot first", "never Spot"],
+    ids=["one kind", "accelerators decide", "two pricings", "Spot first"],
 )
-def test_kinds_that_decide(
-    groups: tuple[TaskGroup, ...], on_demand_after: int | None, kinds: tuple[str, ...]
-) -> None:
-    assert decisive_kinds(a_plan(groups=groups, on_demand_after=on_demand_after)) == kinds
+def test_kinds_that_decide(groups: tuple[TaskGroup, ...], kinds: tuple[str, ...]) -> None:
+    assert decisive_kinds(a_plan(groups=groups)) == kinds
 
 
 @pytest.mark.parametrize(
@@ -132,26 +132,26 @@ def test_role_with_the_worst_advice_decides() -> None:
     assert look_out([[("z", GPU), ("z", CPU)]], [], at(0), advice) == (Prospect(0.36),)
 
 
-SPOT_GPU = replace(WITH_GPU, spot=True)
-TPU = TaskGroup(TaskType.WORKER, 1, "", spot=True, tpu=Tpu("v5litepod-16", "r", 4))
+SPOT_GPU = replace(WITH_GPU, purchase=SPOT)
+SPOT_AT_FIRST_GPU = replace(WITH_GPU, purchase=SPOT_AT_FIRST)
+TPU = TaskGroup(TaskType.WORKER, 1, "", tpu=Tpu("v5litepod-16", "r", 4), purchase=SPOT)
 
 
 @pytest.mark.parametrize(
-    ("groups", "on_demand_after", "advised"),
+    ("groups", "advised"),
     [
-        ((replace(CHIEF, spot=True), SPOT_GPU), None, [SPOT_GPU]),
-        ((SPOT_GPU,), 2, [SPOT_GPU]),
-        ((SPOT_GPU,), 0, []),
-        ((WITH_GPU,), None, []),
-        ((replace(CHIEF, spot=True),), None, []),
-        ((TPU,), None, []),
+        ((replace(CHIEF, purchase=SPOT), SPOT_GPU), [SPOT_GPU]),
+        ((SPOT_AT_FIRST_GPU,), [SPOT_AT_FIRST_GPU]),
+        ((WITH_GPU,), []),
+        ((replace(CHIEF, purchase=SPOT),), []),
+        ((TPU,), []),
     ],
-    ids=["Spot GPUs", "Spot at first", "never Spot", "on demand", "no GPU", "TPU"],
+    ids=["Spot GPUs", "Spot at first", "on demand", "no GPU", "TPU"],
 )
 def test_advice_is_asked_for_about_spot_vms_with_gpus(
-    groups: tuple[TaskGroup, ...], on_demand_after: int | None, advised: list[TaskGroup]
+    groups: tuple[TaskGroup, ...], advised: list[TaskGroup]
 ) -> None:
-    plan = a_plan(groups=groups, on_demand_after=on_demand_after, zones=("a-a", "a-b"))
+    plan = a_plan(groups=groups, zones=("a-a", "a-b"))
     assert advisable(plan) == [(zone, group) for zone in plan.zones for group in advised]
 
 

@@ -1,0 +1,54 @@
+"""How the VMs of each role are bought, by the job file's `spot`, `reservation` and `queue`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from trainmaster.core.model.plan import TaskGroup
+from trainmaster.core.model.purchase import (
+    QUEUED_PRICES,
+    OnDemand,
+    PriceClass,
+    Purchase,
+    Reserved,
+    Spot,
+)
+from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.reconcile.machine_families import has_gpus
+from trainmaster.jobspec.formats.placement import SpotSpec, SpotUse
+
+
+def with_purchases(
+    groups: Sequence[TaskGroup],
+    spot: SpotSpec,
+    spot_use: SpotUse | None,
+    reservation: str | None,
+    queue: str | None = None,
+) -> tuple[TaskGroup, ...]:
+    """Return the groups with how their VMs are bought.
+
+    `spot_use`: use of Spot VMs by the format's own field, which `spot` overrides. `queue`: name of
+    the queue of a TPU slice; None: none.
+
+    A reservation is for one machine type: in a job with GPUs, for the machines that have them.
+    """
+    use = spot.use or spot_use
+    job_has_gpus = any(has_gpus(group) for group in groups)
+    bought = []
+    for group in groups:
+        steady: OnDemand | Reserved = OnDemand()
+        if reservation is not None and (has_gpus(group) or not job_has_gpus):
+            steady = Reserved(reservation)
+        price: PriceClass = steady
+        if _is_spot(use, group.task_type):
+            price = Spot(spot.on_demand_after, steady)
+        if queue is not None and queue in QUEUED_PRICES:
+            price = QUEUED_PRICES[queue]
+        is_queued = queue is not None and group.tpu is not None
+        bought.append(replace(group, purchase=Purchase(price, is_queued)))
+    return tuple(bought)
+
+
+def _is_spot(use: SpotUse | None, task_type: TaskType) -> bool:
+    return use is SpotUse.ALL or (use is SpotUse.WORKERS and task_type is TaskType.WORKER)
