@@ -1,5 +1,5 @@
 # Beginnings of the names of everything that must be unique in the project. None of them, with its hyphen, is the beginning of another one.
-# docs/decisions/0179-installations.md
+# docs/decisions/console-and-local-stack.md#decision-179
 locals {
   name  = var.installation == "" ? "trainmaster" : "tm${var.installation}"
   vms   = var.installation == "" ? "tm-" : "${local.name}-"

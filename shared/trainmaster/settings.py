@@ -327,6 +327,11 @@ class Settings(BaseSettings):
         ),
     )
 
+    @property
+    def log_project(self) -> str:
+        """Project whose logs Google's console shows; empty on the local stack."""
+        return "" if self.addressing is Addressing.EMULATOR else self.project
+
 
 def read_settings() -> Settings:
     """Read the environment. Raises pydantic's ValidationError."""

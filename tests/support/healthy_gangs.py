@@ -4,7 +4,8 @@
 limit of silence alone would have ended.
 
 A job is a list of phases. In each one every member prints, computes and moves bytes as such a phase
-does, or waits for another member. Sources of the figures: docs/decisions/0143-stalls-by-default.md.
+does, or waits for another member. Sources of the figures:
+docs/decisions/events-and-restarts.md#decision-143.
 """
 
 from __future__ import annotations

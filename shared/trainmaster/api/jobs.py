@@ -170,7 +170,7 @@ def _view(
     job: Job, service: Service, read_queue: Callable[[], AdmissionQueue] | None = None
 ) -> Json:
     wait = wait_of_job(job, read_queue or service.deps.store.queue, service.deps.limits)
-    return service_view(job, wait.position if wait else 0, service.project)
+    return service_view(job, wait.position if wait else 0, service.log_project)
 
 
 def _is_listed(job: Job) -> bool:

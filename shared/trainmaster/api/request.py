@@ -100,6 +100,8 @@ class Service:
     """Quota of creations; 0: no limit."""
     log_delay_s: float = LOG_DELAY_S
     """How long after a job's end every gcloud that streams its log has the last line."""
+    log_project: str = ""
+    """Project whose logs Google's console shows; empty: messages of jobs do not link to logs."""
     requests: Bucket | None = None
     """Counts this instance's requests that create no job; None: no limit."""
     shares: Shares = field(default_factory=lambda: Shares(time.monotonic))

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from trainmaster.api.errors import Json
-from trainmaster.api.request import Call
+from trainmaster.api.request import Call, Service
 from trainmaster.api.vertex_resource import STATES, VertexResource, get_field
 from trainmaster.core.model.job import Job, JobState, public_id
 from trainmaster.jobspec.reading.document_kinds import VERTEX_PIPELINE, DocumentKind
@@ -43,10 +43,13 @@ class TrainingPipelines(VertexResource):
             return False
         return get_field(json.loads(job.spec_json), DEFINITION) is not None
 
-    def view(self, job: Job, call: Call) -> Json:
+    def view(self, job: Job, call: Call, service: Service) -> Json:
         parent = f"projects/{call.project}/locations/{call.params['location']}"
         custom_job = f"{parent}/customJobs/{public_id(job.job_id)}"
-        return {**super().view(job, call), "trainingTaskMetadata": {"backingCustomJob": custom_job}}
+        return {
+            **super().view(job, call, service),
+            "trainingTaskMetadata": {"backingCustomJob": custom_job},
+        }
 
 
 TRAINING_PIPELINES: Final = TrainingPipelines()

@@ -104,10 +104,12 @@ class VertexResource(ABC):
             )
         document["trainmaster"] = _with_region(document.get("trainmaster"), call.params["location"])
         job_id = f"{CUSTOM_JOB_PREFIX}{_number(call.idempotency_key)}"
-        return self.view(create_job(document, job_id, call, service, is_default_id=True), call)
+        return self.view(
+            create_job(document, job_id, call, service, is_default_id=True), call, service
+        )
 
     def get(self, call: Call, service: Service) -> Json:
-        return self.view(self.find(call, service), call)
+        return self.view(self.find(call, service), call, service)
 
     def explain(self, call: Call, service: Service) -> Json:
         return explain_job(self.find(call, service), service)
@@ -119,8 +121,8 @@ class VertexResource(ABC):
             call,
             service,
             self.kind.collection,
-            lambda job: self._is_listed(job, call) and matches(self.view(job, call)),
-            lambda job: self.view(job, call),
+            lambda job: self._is_listed(job, call) and matches(self.view(job, call, service)),
+            lambda job: self.view(job, call, service),
         )
 
     def cancel(self, call: Call, service: Service) -> Json:
@@ -164,7 +166,7 @@ class VertexResource(ABC):
             raise errors.not_found(f"{_parent(call)}/{self.kind.collection}/{name}")
         return loaded.state.job
 
-    def view(self, job: Job, call: Call) -> Json:
+    def view(self, job: Job, call: Call, service: Service) -> Json:
         """Return the job as the API shows it.
 
         Without a displayName in its document, its name is its id.
@@ -173,7 +175,7 @@ class VertexResource(ABC):
             "name": f"{_parent(call)}/{self.kind.collection}/{public_id(job.job_id)}",
             "displayName": job.job_id,
             **self.specification(job),
-            **_status(job, call),
+            **_status(job, service),
             "state": self.states[job.state],
         }
 
@@ -188,7 +190,7 @@ def get_field(document: Mapping[str, object], name: str) -> object:
     return document.get(name, document.get(snake_case(name)))
 
 
-def _status(job: Job, call: Call) -> Json:
+def _status(job: Job, service: Service) -> Json:
     """Return times, labels and error."""
     times = [time for time in (job.created_at, job.started_at, job.ended_at) if time]
     status: Json = {
@@ -199,7 +201,9 @@ def _status(job: Job, call: Call) -> Json:
     if job.labels:
         status["labels"] = {label.key: label.value for label in job.labels}
     if job.error_message:
-        message = with_log_link(job.error_message, call.project, job.job_id)
+        message = job.error_message
+        if service.log_project:
+            message = with_log_link(message, service.log_project, job.job_id)
         status["error"] = {"code": _error_code(job), "message": message}
     return status
 

@@ -104,7 +104,7 @@ def list_jobs(
     jobs = store.recent_jobs(limit + 1, position, only)
     has_more = len(jobs) > limit
     jobs = jobs[:limit]
-    failing = failing_jobs(store, jobs, datetime.now(UTC))
+    failing = failing_jobs(store, jobs, datetime.now(UTC), complain)
     columns = ["job_id", "name", "status", "created", "user"]
     rows = [
         [job.job_id, display_name(job), _status(job), timestamp(job.created_at), owner(job).words]
@@ -116,7 +116,7 @@ def list_jobs(
             row.append(failing[job.job_id].words if job.job_id in failing else "")
     # Only the JSON form needs them, and with them the name of the project.
     views = (
-        with_failing(job_view(job, project=settings().project), failing.get(job.job_id))
+        with_failing(job_view(job, project=settings().log_project), failing.get(job.job_id))
         for job in jobs
     )
     print_result(form, views, columns, rows)
@@ -289,7 +289,7 @@ def _view(
     state: State, report: CostReport | None, failing: Failing | None = None
 ) -> dict[str, Any]:
     used = _usage_of(state.job)
-    view = job_view(state.job, state.replicas, settings().project, used)
+    view = job_view(state.job, state.replicas, settings().log_project, used)
     view = with_failing(view, failing)
     if report is not None:
         view[EXTENSION] |= report_view(report)

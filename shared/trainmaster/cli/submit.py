@@ -350,7 +350,7 @@ def _print_hints(job_id: str) -> None:
 
 
 def _print_job(job: Job, form: Format) -> None:
-    view = job_view(job, project=settings().project)
+    view = job_view(job, project=settings().log_project)
     link = console_link(settings().console_address, job.job_id)
     if link:
         view[EXTENSION]["console"] = link

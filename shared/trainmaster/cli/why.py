@@ -12,31 +12,32 @@ import typer
 from trainmaster.cli.installation import open_store
 from trainmaster.cli.job_output import find_job
 from trainmaster.cli.metrics import read_metrics
-from trainmaster.cli.options import JobId, complete_job_id, parse_replica
-from trainmaster.cli.output import say, warn
+from trainmaster.cli.options import JobId, OutputFormat, complete_job_id, parse_replica
+from trainmaster.cli.output import Format, print_json, say, warn
 from trainmaster.core.decisions import Reason, Rule
 from trainmaster.core.ledger import LedgerEntry, fold
-from trainmaster.core.model.job import JobState, State
+from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.replica import Replica
+from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.reporting.explain import (
     budget_changes,
     differences,
-    final_entry,
     next_steps,
     rules_passed_over,
     shown_entries,
 )
 from trainmaster.core.reporting.submission_origin import describe_origin
-from trainmaster.core.rules.admission_queue import wait_of_job
+from trainmaster.core.rules.admission_queue import Wait, wait_of_job
 from trainmaster.core.rules.messages import summary
 from trainmaster.core.transitions.change import Effect
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec import InvalidJob, parse_document, read_exit_policy
 from trainmaster.ports import Store
+from trainmaster.presentation.explanation import explanation
 from trainmaster.presentation.failing import Failing, failing_of, with_failures
 from trainmaster.presentation.progress import read_progress
-from trainmaster.presentation.reasons import explanation
-from trainmaster.presentation.remedies import advice
+from trainmaster.presentation.reasons import reason_lines
+from trainmaster.presentation.remedies import ending_of
 from trainmaster.settings import settings
 
 
@@ -59,6 +60,7 @@ def why(
         Reason | None,
         typer.Option(help="Explain this reason of decisions, without a job.", metavar="NAME"),
     ] = None,
+    form: OutputFormat = Format.TABLE,
 ) -> None:
     """Explain a job: what happened, which rule decided and why, and what comes next."""
     if job_id is None:
@@ -68,6 +70,9 @@ def why(
     state = find_job(store, job_id)
     replica_id = parse_replica(replica, state) if replica else None
     ledger = store.ledger(job_id)
+    if form is Format.JSON:
+        _print_as_json(store, state, ledger, replica_id, everything=everything)
+        return
     if replica_id is None:
         say(f"{state.job.job_id} was submitted {describe_origin(state.job)}.")
         if state.job.error_message:
@@ -80,9 +85,38 @@ def why(
     replicas = [entry for entry in state.replicas if replica_id in (None, entry.replica_id)]
     failing = _print_situation(state, replicas)
     _print_next_steps(store, state, replicas, ledger, failing)
-    final = final_entry(state.job, ledger) if state.job.error_message else None
-    if final:
-        say(f"What to do: {advice(final.decision.reason, final.event, state.job.plan)}")
+    ending = ending_of(state.job, ledger)
+    if ending:
+        say(f"What to do: {ending.advice}")
+
+
+def _print_as_json(
+    store: Store,
+    state: State,
+    ledger: Sequence[LedgerEntry],
+    replica_id: ReplicaId | None,
+    *,
+    everything: bool,
+) -> None:
+    view = explanation(
+        state,
+        ledger,
+        store.pending_keys(state.job.job_id),
+        datetime.now(UTC),
+        _wait_of(store, state.job),
+        replica_id=replica_id,
+        everything=everything,
+    )
+    progress = None
+    if state.job.started_at is not None:
+        progress = read_metrics(read_progress, state.job, "how far the job is")
+    print_json({**view, **({"progress": progress.view()} if progress else {})})
+
+
+def _wait_of(store: Store, job: Job) -> Wait | None:
+    """Return why the job is not admitted; None if it waits for nothing."""
+    limits = settings().limits if job.state is JobState.QUEUED else {}
+    return wait_of_job(job, store.queue, limits)
 
 
 def _print_situation(state: State, replicas: Sequence[Replica]) -> Failing | None:
@@ -107,7 +141,7 @@ def _print_situation(state: State, replicas: Sequence[Replica]) -> Failing | Non
 def _explain_reason(reason: Reason | None) -> None:
     if reason is None:
         raise PermanentError("no job is given: name a job, or a reason with --reason NAME")
-    say(explanation(reason))
+    say(reason_lines(reason))
 
 
 def _print_next_steps(
@@ -118,8 +152,7 @@ def _print_next_steps(
     failing: Failing | None,
 ) -> None:
     """Print what the job waits for. `replicas`: those to look at."""
-    limits = settings().limits if state.job.state is JobState.QUEUED else {}
-    wait = wait_of_job(state.job, store.queue, limits)
+    wait = _wait_of(store, state.job)
     for sentence in with_failures(failing, next_steps(state.job, replicas, ledger, wait)):
         say(f"Next: {sentence}")
     pending = store.pending_keys(state.job.job_id)

@@ -48,17 +48,28 @@ class Explanation:
     """One sentence for each thing that the job waits for; empty: it has ended."""
     failing: Failing | None = None
     """Set if the job keeps failing."""
+    notes: tuple[str, ...] = ()
+    """What makes a success look like none."""
+    error: str = ""
+    """What ended the job, in one line; empty if it runs or has succeeded."""
+    what_to_do: str = ""
+    """What to do about the end of the job; empty if nothing is known."""
 
     def __str__(self) -> str:
         lines = [
             f"{decision.time:%H:%M:%S}  {decision.text}{_rule(decision)}"
             for decision in self.decisions
         ]
-        lines.append(f"Now: {self.state}.")
+        notes = f", but: {'; '.join(self.notes)}" if self.notes else ""
+        lines.append(f"Now: {self.state}{notes}.")
+        if self.error:
+            lines.append(f"Error: {self.error}")
         if self.failing is not None:
             row = self.failing
             lines.append(f"Failing: {row.failures} in a row, last {row.last_failure}.")
         lines += [f"Next: {step}" for step in self.next_steps]
+        if self.what_to_do:
+            lines.append(f"What to do: {self.what_to_do}")
         return "\n".join(lines)
 
 
@@ -73,6 +84,9 @@ def explanation_of(document: Mapping[str, Any]) -> Explanation:
         tuple(map(_decision, document["decisions"])),
         tuple(document["nextSteps"]),
         _failing(document["failing"]) if "failing" in document else None,
+        tuple(document.get("notes", ())),
+        document.get("error", ""),
+        document.get("whatToDo", ""),
     )
 
 

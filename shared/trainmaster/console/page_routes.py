@@ -90,7 +90,7 @@ def jobs_json() -> dict[str, Any]:
     page = read_job_list(console, _job_filters())
     return {
         "jobs": [
-            with_failing(job_view(row.job, project=console.project), row.failing)
+            with_failing(job_view(row.job, project=console.log_project), row.failing)
             for row in page.rows
         ],
         "nextPage": page.next_page,
@@ -155,7 +155,7 @@ def job_json(job_id: str) -> dict[str, Any]:
     loaded = console.store.load_attempt(job_id)
     replicas = loaded.state.replicas if loaded else ()
     failing = failing_of(found, replicas, console.now)
-    return with_failing(job_view(found, replicas, console.project), failing)
+    return with_failing(job_view(found, replicas, console.log_project), failing)
 
 
 @routes.get("/jobs/<job_id>/logs")

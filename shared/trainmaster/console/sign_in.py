@@ -6,7 +6,7 @@ Other users and web pages on the same machine reach the port, too. The address w
 once and sets a cookie that no script and no form or frame of another site can use. The console has
 a random name, which other servers of the machine do not share, and so do not receive the cookie.
 Requests with another `Host` are refused, so that a page cannot reach the console under its own name
-(DNS rebinding). docs/decisions/0120-console-on-a-shared-machine.md
+(DNS rebinding). docs/decisions/console-and-local-stack.md#decision-120
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `make stage` builds it, and infra/ stores it as `algorithms/SHA256/NAME.whl`. Jobs name it with its
 hash, and the agent installs it only if its content has that hash. pip requires the file name of a
-wheel. docs/decisions/0081.
+wheel. docs/decisions/vms-and-programs.md#decision-81.
 """
 
 from __future__ import annotations

@@ -209,8 +209,8 @@ class JobQueries(Protocol):
         """Return the replicas of the current attempts of these jobs that have failed several times
         in a row (`FailureRow.is_shown`), by job id.
 
-        Jobs that have none are left out. At most the first `FAILING_READ` of `FAILING_JOBS` jobs
-        are read: one query for so many jobs, which reads nothing else.
+        Jobs that have none are left out. One query for `FAILING_JOBS` jobs reads these replicas and
+        nothing else. Of a job with more than `FAILING_READ`, some may be left out, but never all.
         """
         ...
 

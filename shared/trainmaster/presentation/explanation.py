@@ -8,16 +8,18 @@ from typing import Any
 
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import State
+from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.reporting.explain import (
     budget_changes,
-    condense,
     next_steps,
-    one_per_round,
     replica_of,
+    shown_entries,
 )
 from trainmaster.core.rules.admission_queue import Wait
+from trainmaster.core.rules.messages import summary
 from trainmaster.presentation.failing import failing_of, with_failures
 from trainmaster.presentation.job_view import timestamp
+from trainmaster.presentation.remedies import ending_of
 
 Json = dict[str, Any]
 
@@ -28,21 +30,29 @@ def explanation(
     pending: Sequence[str],
     now: datetime,
     wait: Wait | None = None,
+    *,
+    replica_id: ReplicaId | None = None,
+    everything: bool = False,
 ) -> Json:
     """Return the explanation of a job.
 
     `state`: the job and the replicas of its current attempt. `entries`: its ledger. `pending`: keys
-    of the entries whose effects are not confirmed. `wait`: why the job is not admitted. Ignored
-    events and long series of capacity errors are left out, and each round has one decision, as
+    of the entries whose effects are not confirmed. `wait`: why the job is not admitted.
+    `replica_id`: the only replica whose decisions are shown. Without `everything`, ignored events
+    and long series of capacity errors are left out, and each round has one decision, as
     `trainmaster why` leaves them out.
     """
-    condensed = condense(one_per_round(entries))
+    shown = shown_entries(entries, replica_id, everything=everything)
+    ending = ending_of(state.job, entries)
     failing = failing_of(state.job, state.replicas, now)
     steps = next_steps(state.job, state.replicas, entries, wait)
     return {
         "state": state.job.state.value,
+        **({"notes": list(state.job.notes)} if state.job.notes else {}),
+        **({"error": summary(state.job.error_message)} if state.job.error_message else {}),
+        **(ending.view() if ending else {}),
         **({"failing": failing.view()} if failing else {}),
-        "decisions": [_decision(entry, omitted) for entry, omitted in condensed],
+        "decisions": [_decision(entry, omitted) for entry, omitted in shown],
         "nextSteps": list(with_failures(failing, steps)),
         "unconfirmedEffects": list(pending),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,6 +12,7 @@ from trainmaster.core.model.members import is_member
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.reporting.explain import EVERY_REPLICA_RUNS
 from trainmaster.core.rules.failure_row import current_row, failing_words, following_words
+from trainmaster.errors import PermanentError
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
 from trainmaster.ports.store import JobQueries
 from trainmaster.presentation.job_view import View, timestamp
@@ -69,14 +70,21 @@ def with_failures(failing: Failing | None, next_steps: Sequence[str]) -> tuple[s
     return (failing.next_step, *(step for step in next_steps if step != EVERY_REPLICA_RUNS))
 
 
-def failing_jobs(store: JobQueries, jobs: Sequence[Job], now: datetime) -> dict[str, Failing]:
+def failing_jobs(
+    store: JobQueries, jobs: Sequence[Job], now: datetime, warn: Callable[[str], object]
+) -> dict[str, Failing]:
     """Return those of these jobs that keep failing, by job id.
 
     The document of a gang has the row. For other jobs, one query reads the replicas that fail;
-    without such jobs, nothing is read.
+    without such jobs, nothing is read. If Firestore refuses the query, because its index is
+    missing, `warn` gets the reason, and only gangs are returned.
     """
     asked = [job for job in jobs if _has_replicas_judged_alone(job)]
-    replicas = store.failing_replicas(asked) if asked else {}
+    replicas: Mapping[str, Sequence[Replica]] = {}
+    try:
+        replicas = store.failing_replicas(asked) if asked else {}
+    except PermanentError as error:
+        warn(f"Cannot find out which of the jobs keep failing: {error}")
     rows = {job.job_id: failing_of(job, replicas.get(job.job_id, ()), now) for job in jobs}
     return {job_id: failing for job_id, failing in rows.items() if failing is not None}
 

@@ -150,16 +150,16 @@ def read_progress(reader: MetricReader, job: Job, now: datetime) -> Progress | N
     if job.started_at is None or job.tuning is not None:
         return None
     if job.last_progress is not None and job.ended_at is not None:
-        return _final_progress(job.last_progress, job.ended_at)
+        return _final_progress(job, job.last_progress, job.ended_at)
     end = metrics_end(job, now)
     query = MetricQuery(job.job_id, Metric.PROGRESS, end - WINDOW, end)
     return progress_of(job, reader.read(query), now)
 
 
-def _final_progress(last: LastProgress, ended_at: datetime) -> Progress:
+def _final_progress(job: Job, last: LastProgress, ended_at: datetime) -> Progress:
     """Return what the agent reported with the exit of the program."""
     return Progress(
-        share=last.share,
+        share=None if last.share is None else _shown_share(last.share, job),
         step=last.step,
         steps=last.steps,
         remaining_s=None,

@@ -17,6 +17,7 @@ import yaml
 from trainmaster.core.decisions import Reason
 
 PAGE: Final = "docs/reasons.md"
+_LINK: Final = re.compile(r"\[([^]]+)\]\((?:\w+/)*([\w-]+)\.md[^)]*\)")
 _TEXT: Final = Path(__file__).with_suffix(".yaml")
 
 
@@ -51,10 +52,10 @@ def help_on(reason: Reason) -> ReasonHelp:
 
 def without_links(text: str) -> str:
     """Return the text for a terminal or the console: the page of a link is in brackets."""
-    return re.sub(r"\[([^]]+)\]\(([^)]+)\)", r"\1 (docs/\2)", text)
+    return _LINK.sub(r'\1 (page "\2" of the documentation)', text)
 
 
-def explanation(reason: Reason) -> str:
+def reason_lines(reason: Reason) -> str:
     """Return what a reason means, by which rules, and what to do, in lines for a terminal."""
     reason_help = help_on(reason)
     rules = ", ".join(str(rule) for rule in reason_help.rules if rule)

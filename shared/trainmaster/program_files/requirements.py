@@ -11,10 +11,11 @@ from typing import Final
 from packaging.requirements import InvalidRequirement, Requirement
 
 from trainmaster.agent.setup.framework_builds import FRAMEWORKS, normalize
+from trainmaster.core.rules.module_packages import package_of
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES
 from trainmaster.jobspec.catalog.service_packages import package_name
 from trainmaster.program_files.findings import ProgramFiles, ProgramFinding, may_fail, must_fail
-from trainmaster.program_files.import_names import is_in_runtime, package_of, packages_with
+from trainmaster.program_files.import_names import is_in_runtime, packages_with
 from trainmaster.program_files.source_files import Entry, Import, Sources
 
 _PATCH_RELEASES: Final = 100

@@ -42,6 +42,7 @@ def service() -> Service:
         new_id=lambda: uuid.uuid4().hex,
         service_account=values.worker_service_account,
         jobs_per_minute=values.jobs_per_minute,
+        log_project=values.log_project,
         log_delay_s=LOCAL_LOG_DELAY_S if values.logging_endpoint else LOG_DELAY_S,
         requests=requests(),
     )

@@ -72,6 +72,7 @@ def console(
         ml_unit_price=values.ml_unit_price,
         actions=Actions(core_services.deps, denied or by_credentials),
         version=version,
+        log_project=values.log_project,
         cost_sources=cost_sources or CostSources(),
         bucket_browser="" if has_emulators else "https://console.cloud.google.com/storage/browser/",
     )

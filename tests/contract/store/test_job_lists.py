@@ -212,6 +212,18 @@ def test_failing_replicas_are_those_of_the_jobs_and_their_current_attempts(store
     assert store.failing_replicas([moved]) == {}, "the next VM of the replica begins anew"
 
 
+def test_job_with_many_failing_replicas_does_not_hide_another_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainmaster.gcp.firestore.job_queries.FAILING_READ", 2)
+    jobs = [submit_failing(store, number) for number in range(3)]
+    for job in jobs[:2]:
+        loaded = must(store.load(job.job_id, "1-worker-1"))
+        (replica,) = loaded.state.replicas
+        write_replica(store, loaded, replace(replica, failing=ROW), "second")
+    assert set(store.failing_replicas(jobs)) == {job.job_id for job in jobs}
+
+
 def test_replica_is_not_failing_after_its_row_has_ended(store: Store) -> None:
     job = submit_failing(store, 0)
     loaded = must(store.load(job.job_id, "1-worker-0"))

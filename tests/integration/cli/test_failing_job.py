@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from types import SimpleNamespace
@@ -17,6 +18,9 @@ from tests.support.world import World
 from trainmaster.cli import wait
 from trainmaster.cli.job_output import find_job
 from trainmaster.cli.main import app
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.replica import Replica
+from trainmaster.errors import PermanentError
 
 FAILING = f"failing: 3 in a row, last {LAST}"
 
@@ -49,6 +53,27 @@ def test_why_says_that_the_job_fails_and_what_follows(world: World) -> None:
     assert first.startswith("Next: Restart 3 of 5")
     assert "after a pause of 2 s. " in first
     assert "Next: Every replica runs." not in others
+
+
+def test_list_names_a_missing_index_and_shows_the_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = show(failing_world(datetime.now(UTC), 3), monkeypatch)
+
+    def refuse(jobs: Sequence[Job]) -> Mapping[str, tuple[Replica, ...]]:
+        raise PermanentError("Firestore: query: The query requires an index.")
+
+    monkeypatch.setattr(world.store, "failing_replicas", refuse)
+    result = CliRunner().invoke(app, ["jobs", "list"])
+    assert result.exit_code == 0
+    assert world.job_id in result.stdout
+    assert "keep failing: Firestore: query: The query requires an index." in result.stderr
+
+
+def test_why_as_json_has_the_row_and_the_decisions(world: World) -> None:
+    document = json.loads(run("why", world.job_id, "--format", "json"))
+    assert document["failing"]["failures"] == 3
+    assert [decision["attempt"] for decision in document["decisions"]]
+    only = json.loads(run("why", world.job_id, "chief-0", "--format", "json"))
+    assert {decision.get("replica") for decision in only["decisions"]} <= {None, "chief-0"}
 
 
 def test_list_has_a_column_for_jobs_that_fail_and_none_without_them(

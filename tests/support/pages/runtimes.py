@@ -11,9 +11,9 @@ from trainmaster.presentation.runtime_table import package_rows, past_rows, runt
 _PACKAGES: Final = """## Packages of every runtime
 
 The old service's runtimes brought them, and programs import them without declaring them
-([decision 85](decisions/0085-packages-of-runtimes.md)). XGBoost is the build for CPUs; a program
-that trains it on GPUs declares `xgboost`. On TPU VMs, `pillow`, `pandas` and `scikit-learn` have
-the last versions for Python 3.10.
+([decision 85](decisions/jobs-and-entrances.md#decision-85)). XGBoost is the build for CPUs; a
+program that trains it on GPUs declares `xgboost`. On TPU VMs, `pillow`, `pandas` and `scikit-learn`
+have the last versions for Python 3.10.
 """
 _PAST: Final = """## Past versions
 

@@ -13,7 +13,7 @@ import pytest
 import trainmaster.core.rules
 from tests.support.pages.reasons import sections
 from trainmaster.core.decisions import Reason, Rule
-from trainmaster.presentation.reasons import explanation, reasons_by_topic
+from trainmaster.presentation.reasons import reason_lines, reasons_by_topic
 
 TEXTS = {
     reason: text for reasons in reasons_by_topic().values() for reason, text in reasons.items()
@@ -76,13 +76,15 @@ def test_links_within_the_page_lead_to_its_headings() -> None:
 
 
 def test_explanation_of_a_reason_says_what_it_means_and_what_to_do() -> None:
-    means, rules, do = explanation(Reason.OUT_OF_MEMORY).splitlines()
+    means, rules, do = reason_lines(Reason.OUT_OF_MEMORY).splitlines()
     assert means.startswith("out_of_memory: The kernel")
     assert rules == "Rules: 8"
     assert do.startswith("What to do: Choose a machine type with more memory")
-    assert "What to do" not in explanation(Reason.CANCELLED_BY_USER)
+    assert "What to do" not in reason_lines(Reason.CANCELLED_BY_USER)
 
 
 def test_explanation_in_a_terminal_names_pages_instead_of_linking_to_them() -> None:
-    assert not [reason for reason in Reason if "](" in explanation(reason)]
-    assert "What a program must do (docs/save-on-notice.md)." in explanation(Reason.MEMBERS_SAVE)
+    assert not [reason for reason in Reason if "](" in reason_lines(reason)]
+    assert 'must do (page "save-on-notice" of the documentation).' in reason_lines(
+        Reason.MEMBERS_SAVE
+    )

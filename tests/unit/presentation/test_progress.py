@@ -213,6 +213,14 @@ def test_ended_job_shows_what_its_agent_reported_with_the_exit(
     assert progress.words(NOW + timedelta(hours=1)) == words
 
 
+def test_failed_job_shows_its_last_report_and_never_the_whole_work() -> None:
+    last = LastProgress(share=1.0, step=300, steps=300)
+    job = replace(a_job(JobState.FAILED), started_at=START, ended_at=NOW, last_progress=last)
+    progress = read_progress(NoMetrics(), job, NOW)
+    assert progress
+    assert progress.words(NOW) == "ended at 99 % (step 300 of 300)"
+
+
 class NoMetrics:
     """A reader that must not be used."""
 

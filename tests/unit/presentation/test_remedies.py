@@ -1,113 +1,72 @@
-"""Remedies fit the error, the runtime and the way of submission."""
+"""What to do about an end: the advice about the program's error, or that of the reason."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
+from tests.support.failing_world import MISSING_FILE, failing_world
 from tests.support.jobs import CHIEF, a_plan, exited
+from tests.support.world import World
+from trainmaster.client.explanation import explanation_of
 from trainmaster.core.decisions import Reason
-from trainmaster.core.events import ExitCause, ProgramError, ReplicaExited
-from trainmaster.core.model.plan import Plan, Program
-from trainmaster.jobspec.catalog.runtimes import RUNTIMES
+from trainmaster.core.events import ProgramError
+from trainmaster.core.model.job import JobState
+from trainmaster.core.rules.messages import summary
+from trainmaster.presentation.explanation import explanation
 from trainmaster.presentation.reasons import help_on, without_links
-from trainmaster.presentation.remedies import advice, remedy
-from trainmaster.wiring.folders import MODULE
+from trainmaster.presentation.remedies import ending_of, remedy
 
-FOLDER = "folder"
-PACKAGE = "package"
-
-
-def a_job_plan(entrance: str, runtime: str = "2.21") -> Plan:
-    module = MODULE if entrance == FOLDER else "trainer.task"
-    program = Program(("gs://b/a.whl",), module, ("python", "train.py"), None)
-    return a_plan(program=program, packages=RUNTIMES[runtime].packages)
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+ADVICE = "data/train.csv is not on the VM"
 
 
-def an_exit(error_type: str, message: str) -> ReplicaExited:
-    return exited(CHIEF, 1, error=ProgramError(error_type, message, "train.py:3 in <module>"))
-
-
-@pytest.mark.parametrize(
-    ("entrance", "error_type", "message", "expected"),
-    [
-        (
-            FOLDER,
-            "ModuleNotFoundError",
-            "No module named 'einops'",
-            "Add einops to requirements.txt",
-        ),
-        (
-            FOLDER,
-            "ModuleNotFoundError",
-            "No module named 'cv2'",
-            "opencv-python to requirements.txt",
-        ),
-        (
-            FOLDER,
-            "ModuleNotFoundError",
-            "No module named 'torch'",
-            "`--runtime-version pytorch-2.13`",
-        ),
-        (
-            PACKAGE,
-            "ModuleNotFoundError",
-            "No module named 'torch.nn'",
-            "torch to `install_requires`",
-        ),
-        (
-            PACKAGE,
-            "ModuleNotFoundError",
-            "No module named 'trainer.task.py'",
-            "write trainer.task.",
-        ),
-        (FOLDER, "SyntaxError", "invalid syntax (train.py, line 3)", "Correct the line"),
-        (
-            PACKAGE,
-            "ModuleNotFoundError",
-            "No module named 'einops'",
-            "einops to `install_requires`",
-        ),
-        (PACKAGE, "IndentationError", "unexpected indent (train.py, line 3)", "Correct the line"),
-    ],
-)
-def test_remedy_names_the_file_or_the_runtime_to_change(
-    entrance: str, error_type: str, message: str, expected: str
-) -> None:
-    event = an_exit(error_type, message)
-    text = remedy(Reason.INSTALL_FAILED, event, a_job_plan(entrance))
-    assert expected in text
-    assert ("install_requires" in text) == ("install_requires" in expected)
-
-
-def test_remedy_of_a_folders_installation_names_requirements_txt() -> None:
-    event = exited(CHIEF, 1, cause=ExitCause.INSTALL)
-    text = remedy(Reason.INSTALL_FAILED, event, a_job_plan(FOLDER))
-    assert text.startswith("Correct requirements.txt in your folder")
-
-
-@pytest.mark.parametrize(
-    ("status", "tail", "expected"),
-    [
-        (2, "train.py: error: unrecognized arguments: --epoch-count 3\n", "--epoch-count 3"),
-        (2, "python: can't open file '/run/trian.py': [Errno 2] No such file", "/run/trian.py"),
-        (127, "nosuchprog cannot be started: No such file or directory\n", "nosuchprog"),
-    ],
-)
-def test_remedy_of_wrong_usage_names_the_argument_or_the_file(
-    status: int, tail: str, expected: str
-) -> None:
-    event = exited(CHIEF, status, tail=tail)
-    assert expected in remedy(Reason.COMMON_ERROR, event, a_job_plan(FOLDER))
+def failed_world(*, workers: int) -> World:
+    """Return a job that the same missing file has ended at its second occurrence."""
+    world = failing_world(NOW, 1, workers=workers)
+    world.exit_program(CHIEF, error=MISSING_FILE, ran_s=5.0, tail="Traceback …")
+    world.deliver()
+    return world
 
 
 def test_remedy_of_any_other_end_is_that_of_its_reason() -> None:
-    event = an_exit("ValueError", "No module named 'x'")
-    text = remedy(Reason.SAME_FAILURE_AGAIN, event, a_job_plan(FOLDER))
+    event = exited(CHIEF, 1, error=ProgramError("ValueError", "No module named 'x'", ""))
+    text = remedy(Reason.SAME_FAILURE_AGAIN, event, a_plan())
     assert text == without_links(help_on(Reason.SAME_FAILURE_AGAIN).do)
 
 
+@pytest.mark.parametrize("workers", [0, 2], ids=["judged alone", "gang"])
+def test_error_message_and_explanation_have_the_same_advice(workers: int) -> None:
+    world = failed_world(workers=workers)
+    loaded = world.store.load_attempt(world.job_id)
+    assert loaded is not None
+    job = loaded.state.job
+    assert job.state is JobState.FAILED
+    ending = ending_of(job, world.ledger)
+    assert ending is not None
+    assert ending.remedy.startswith(ADVICE)
+    assert ending.remedy in summary(job.error_message or "")
+    document = explanation(loaded.state, world.ledger, (), world.now)
+    assert document["whatToDo"] == ending.remedy
+    assert document["reason"] == ending.reason
+    explained = explanation_of(document)
+    assert explained.what_to_do == ending.remedy
+    assert "Error: The replica chief 0 exited with a non-zero status of 1." in str(explained)
+    assert f"What to do: {ADVICE}" in str(explained)
+
+
 def test_advice_ends_with_a_command_that_explains_the_reason() -> None:
-    event = exited(CHIEF, 1, tail="")
-    text = advice(Reason.CANCELLED_BY_USER, event, a_job_plan(FOLDER))
-    assert text.startswith("Someone cancelled the job.")
-    assert text.endswith("More: `trainmaster why --reason cancelled_by_user`")
+    world = failed_world(workers=0)
+    loaded = world.store.load_attempt(world.job_id)
+    assert loaded is not None
+    ending = ending_of(loaded.state.job, world.ledger)
+    assert ending is not None
+    assert ending.advice.endswith(f"More: `trainmaster why --reason {ending.reason}`")
+
+
+def test_job_that_runs_has_no_ending() -> None:
+    world = failing_world(NOW, 1)
+    loaded = world.store.load_attempt(world.job_id)
+    assert loaded is not None
+    assert ending_of(loaded.state.job, world.ledger) is None

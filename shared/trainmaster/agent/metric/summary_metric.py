@@ -5,7 +5,8 @@ way.
         ──► the latest measurements of a trial, or the latest value of each tag
 
 While the program runs, the agent lists the files about once a minute and reads what was added to
-them. After the program has completed, it does so once more. docs/decisions/0092-summary-events.md.
+them. After the program has completed, it does so once more.
+docs/decisions/vms-and-programs.md#decision-92.
 """
 
 from __future__ import annotations

@@ -104,7 +104,8 @@ def _findings(region: str | None, before_install: bool) -> Iterator[Finding]:
     except ValidationError as error:
         for text in settings_problems(error):
             yield problem(
-                f"settings: {text}", "correct it; docs/settings.md describes all settings"
+                f"settings: {text}",
+                'correct it; the page "settings" of the documentation describes all settings',
             )
         return
     yield ok(f"settings of project {values.project}")

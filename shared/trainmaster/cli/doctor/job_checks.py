@@ -40,7 +40,7 @@ from trainmaster.ports import Objects
 from trainmaster.presentation.cost_view import money_words
 from trainmaster.settings import Settings
 
-SEE: Final = "see docs/job-format.md"
+SEE: Final = 'see the page "job-format" of the documentation'
 UPDATE: Final = "run `trainmaster prices update`"
 SUBMIT_PERMISSIONS: Final = ("aiplatform.customJobs.create",)
 """Permission on the project that a caller of the API needs to create a job."""

@@ -4,6 +4,7 @@ its rows.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -32,6 +33,8 @@ from trainmaster.ports import JobFilter, JobPosition
 from trainmaster.presentation.cost_view import money_words
 from trainmaster.presentation.durations import duration_words
 from trainmaster.presentation.failing import Failing, failing_jobs
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,7 @@ def read_job_list(console: Console, filters: Filters) -> JobList:
     read_queue = cache(console.store.queue)
     now = console.now
     prices = console.cost_sources.prices()
-    failing = failing_jobs(console.store, shown, now)
+    failing = failing_jobs(console.store, shown, now, _log.warning)
     rows = tuple(
         _job_row(
             job,

@@ -18,15 +18,14 @@ from trainmaster.console.pages.view import View
 from trainmaster.console.svg import DrawnTimeline, draw
 from trainmaster.console.timeline import LANES_MAX, Timeline, read_timeline, zoom
 from trainmaster.core.decisions import Rule
-from trainmaster.core.events import ReplicaExited
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, Job, State
-from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.tuning import tuning_job_id
 from trainmaster.core.reporting.explain import (
     budget_changes,
     final_entry,
+    final_exit,
     next_steps,
     replica_of,
     rules_passed_over,
@@ -41,7 +40,7 @@ from trainmaster.presentation.durations import duration_words
 from trainmaster.presentation.failing import Failing, failing_of, with_failures
 from trainmaster.presentation.job_view import timestamp
 from trainmaster.presentation.ml_units import Usage, usage
-from trainmaster.presentation.remedies import remedy
+from trainmaster.presentation.remedies import ending_of
 
 DECISIONS_MAX: Final = 400
 """Decisions on the page. A note has the number of older ones."""
@@ -52,22 +51,16 @@ class Failure:
     """The exit or event that ended a failed job."""
 
     headline: str
-    plan: Plan
     entry: LedgerEntry | None
     """The decision; None if the ledger has expired."""
+    remedy: str = ""
+    """What the user does about it; empty if nothing is known."""
     replica: str = ""
     """The replica it was about; empty for the job as a whole."""
     error: str = ""
     """The program's own error in one line."""
     tail: str = ""
     """End of the program's output."""
-
-    @property
-    def remedy(self) -> str:
-        """What the user does about it; empty if nothing is known."""
-        if self.entry is None:
-            return ""
-        return remedy(self.entry.decision.reason, self.entry.event, self.plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,14 +184,16 @@ def _failure(job: Job, entries: tuple[LedgerEntry, ...]) -> Failure | None:
     """Return what ended a job that did not succeed; the tail is that of the exit in the ledger."""
     if not job.error_message:
         return None
-    entry = final_entry(job, entries)
     headline = summary(job.error_message)
-    if entry is None or not isinstance(entry.event, ReplicaExited):
-        return Failure(headline, job.plan, entry)
-    subject = (
-        f"{entry.event.subject.replica_id.words}, incarnation {entry.event.subject.incarnation}"
-    )
-    return Failure(headline, job.plan, entry, subject, cause(entry.event), entry.event.tail.strip())
+    ending = ending_of(job, entries)
+    entry = final_entry(job, entries)
+    if ending is None:
+        return Failure(headline, entry)
+    event = final_exit(job, entries)
+    if event is None:
+        return Failure(headline, entry, ending.remedy)
+    subject = f"{event.subject.replica_id.words}, incarnation {event.subject.incarnation}"
+    return Failure(headline, entry, ending.remedy, subject, cause(event), event.tail.strip())
 
 
 def _decisions(

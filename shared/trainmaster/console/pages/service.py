@@ -44,6 +44,8 @@ class Console:
     ml_unit_price: Price | None
     actions: Actions
     version: str = ""
+    log_project: str = ""
+    """Project whose logs Google's console shows; empty: messages of jobs do not link to logs."""
     cost_sources: CostSources = field(default_factory=CostSources)
     bucket_browser: str = ""
     """Address that `BUCKET/FOLDER` is appended to; empty: nobody shows these buckets in a browser.

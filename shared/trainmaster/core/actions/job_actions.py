@@ -183,6 +183,8 @@ class FailJob:
     """The job's errorMessage, in the service's words."""
     replica: str | None = None
     """The replica whose exit ended the job, if one did."""
+    progress: LastProgress | None = None
+    """How far the primary's program was at its last end; None: unknown."""
     kind: Literal["fail_job"] = "fail_job"
 
 

@@ -36,7 +36,7 @@ from trainmaster.core.model.capacity import candidate_words
 from trainmaster.core.model.exit_policy import ExitPolicy
 from trainmaster.core.model.job import Job, JobState, State, tuning_of
 from trainmaster.core.model.members import channel_members, is_ready, members
-from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.model.replica import Replica, ReplicaState, replica_key
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.tuning import trial_id
 from trainmaster.core.rules.admission_queue import Wait
@@ -99,6 +99,31 @@ def final_entry(job: Job, entries: Sequence[LedgerEntry]) -> LedgerEntry | None:
     return next(
         (entry for entry in reversed(entries) if entry.at == job.ended_at and is_news(entry)), None
     )
+
+
+def final_exit(job: Job, entries: Sequence[LedgerEntry]) -> ReplicaExited | None:
+    """Return the exit that ended the job; None if something else did, or if it is not known.
+
+    A verdict about a round ends the job for the exit of one member, which is in the ledger.
+    """
+    final = final_entry(job, entries)
+    if final is None:
+        return None
+    if isinstance(final.event, ReplicaExited):
+        return final.event
+    action = final.decision.action
+    if not isinstance(action, FailJob):
+        return None
+    exits = (
+        entry.event
+        for entry in reversed(entries)
+        if isinstance(entry.event, ReplicaExited) and entry.before.attempt == job.attempt
+    )
+    return next((event for event in exits if _replica_key(event) == action.replica), None)
+
+
+def _replica_key(event: ReplicaExited) -> str:
+    return replica_key(event.subject.attempt, event.subject.replica_id)
 
 
 def shown_entries(

@@ -15,9 +15,10 @@ from urllib.parse import quote
 
 from trainmaster.core.events import CapacityErrorKind, ExitCause, ReplicaExited, VmsNotCreated
 from trainmaster.core.model.job import public_id
+from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.tuning import Trial, TrialState, Tuning
-from trainmaster.core.rules.migration_advice import advice
+from trainmaster.core.rules.remedies import remedy_of_exit
 
 CONSOLE_LOGS: Final = "https://console.cloud.google.com/logs/viewer"
 CANCELLED_BY_USER: Final = "Job is cancelled by the user"
@@ -194,7 +195,7 @@ def short_failure(event: ReplicaExited) -> str:
     return f"it {exit_outcome(event)}"
 
 
-def replica_failed(event: ReplicaExited) -> str:
+def replica_failed(event: ReplicaExited, plan: Plan) -> str:
     """Return the errorMessage of a job that this exit ended: what happened, its cause, what to do,
     the last output.
     """
@@ -213,7 +214,9 @@ def replica_failed(event: ReplicaExited) -> str:
     else:
         message = f"{who} exited with a non-zero status of {exit_status(event)}."
     tail = event.tail.strip()
-    lines = [line for line in (cause(event) or _stderr_end(event), advice(event)) if line]
+    lines = [
+        line for line in (cause(event) or _stderr_end(event), remedy_of_exit(event, plan)) if line
+    ]
     if tail:
         lines += ["", tail] if lines else [tail]
     return f"{message} \n" + "\n".join(lines) if lines else message

@@ -33,6 +33,7 @@ from trainmaster.core.events import ExitCause, ReplicaExited
 from trainmaster.core.model.exit_policy import ExitAction, Preset
 from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import RERUNS_MAX, RESTARTS_MAX, State
+from trainmaster.core.model.last_progress import LastProgress
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.rules import exit_texts, messages
 from trainmaster.core.rules.exit_case import Case
@@ -335,8 +336,16 @@ def _fail(case: Case, rule: Rule, reason: Reason, consequence: str) -> Decision:
         consequence = f"{consequence} The job continues without {case.who}."
         text = exit_texts.with_consequence(case, consequence)
         return Decision(rule, reason, text, RecordCompletion(key, case.event.at))
-    action = FailJob(messages.replica_failed(case.event), key)
+    message = messages.replica_failed(case.event, case.job.plan)
+    action = FailJob(message, key, _progress_of_primary(case))
     return Decision(rule, reason, exit_texts.with_consequence(case, consequence), action)
+
+
+def _progress_of_primary(case: Case) -> LastProgress | None:
+    """Return how far the primary's program was; None: its end is not among those that decide."""
+    exits = (end for end in (case.event, *case.ends) if isinstance(end, ReplicaExited))
+    primary = case.job.plan.primary
+    return next((end.progress for end in exits if end.subject.replica_id == primary), None)
 
 
 def _failures_left_after_rerun(case: Case) -> int | None:

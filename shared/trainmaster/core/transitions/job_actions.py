@@ -90,7 +90,8 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
         case SucceedJob():
             return _succeed(state, action, now)
         case FailJob():
-            ended = move_job(job, JobState.FAILED, ended_at=now, error_message=action.message)
+            noted = replace(job, last_progress=action.progress)
+            ended = move_job(noted, JobState.FAILED, ended_at=now, error_message=action.message)
             replicas = (
                 (with_next_version(find_replica(state, action.replica)),) if action.replica else ()
             )

@@ -4,7 +4,7 @@ the algorithms.
 A program of another job may be able to replace an object. Without the generation, every VM that
 starts later would install the replacement. docs/decisions/0036-code-integrity.md. The package of
 built-in algorithms is named by its hash, which the agent verifies: a job runs the release that
-accepted it. docs/decisions/0081-built-in-algorithms.md.
+accepted it. docs/decisions/vms-and-programs.md#decision-81.
 """
 
 from __future__ import annotations

@@ -118,13 +118,19 @@ class JobQueries(Database):
         replicas = self._client.collection_group(REPLICAS)
         found: defaultdict[str, list[Replica]] = defaultdict(list)
         for start in range(0, len(keys), FAILING_JOBS):
-            some_keys = keys[start : start + FAILING_JOBS]
-            query = replicas.where(filter=FieldFilter(FAILING, "in", some_keys))
-            for snapshot in self._find(query.limit(FAILING_READ)):
-                job = by_key[snapshot.get(FAILING)]
-                replica = read(Replica, snapshot.to_dict())
-                if not is_below_floor(job, replica):
-                    found[job.job_id].append(replica)
+            unread = keys[start : start + FAILING_JOBS]
+            while unread:
+                query = replicas.where(filter=FieldFilter(FAILING, "in", unread))
+                snapshots = self._find(query.limit(FAILING_READ))
+                for snapshot in snapshots:
+                    job = by_key[snapshot.get(FAILING)]
+                    replica = read(Replica, snapshot.to_dict())
+                    if not is_below_floor(job, replica):
+                        found[job.job_id].append(replica)
+                # A huge job may have used up the limit: the others are asked for again without it.
+                seen = {snapshot.get(FAILING) for snapshot in snapshots}
+                is_complete = len(snapshots) < FAILING_READ
+                unread = [] if is_complete else [key for key in unread if key not in seen]
         return {job_id: tuple(replicas) for job_id, replicas in found.items()}
 
     def count_by_state(self, label: Label | None = None) -> dict[JobState, int]:

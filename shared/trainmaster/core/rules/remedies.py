@@ -1,0 +1,208 @@
+"""What a user changes in a program, by the error that it ended with.
+
+The advice fits the runtime and the way of submission: a folder has requirements.txt, a package
+has setup.py, a container has its image. The `errorMessage` of the job has it, and so has whatever
+else shows how the job ended. docs/migrating.md says more about programs of the service's past
+runtimes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from trainmaster.core.events import ExitCause, ReplicaExited
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.rules.module_packages import package_of
+
+FOLDER_MODULE: Final = "trainmaster_folder"
+"""The job's `pythonModule` if its program is a folder."""
+RUNTIMES_WITH: Final = {
+    "tensorflow": "2.21",
+    "torch": "pytorch-2.13",
+    "torchaudio": "pytorch-2.13",
+    "torchvision": "pytorch-2.13",
+    "xgboost": "xgboost-3.2",
+}
+"""Module → the newest `runtimeVersion` that has it, of those modules that other runtimes lack."""
+OWN_IMAGE: Final = (
+    "An image of your own still runs it as it is: build it FROM"
+    " us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-11.py310 with your package, and name it in"
+    " `masterConfig.imageUri`."
+)
+
+_SYNTAX_ERRORS: Final = ("SyntaxError", "IndentationError", "TabError")
+_IMPORT_ERRORS: Final = ("ModuleNotFoundError", "ImportError")
+_NO_MODULE: Final = re.compile(r"No module named '?([\w.]+)'?")
+_NO_SUCH_FILE: Final = re.compile(r"No such file or directory: '([^']+)'")
+_NOT_ACCEPTED: Final = re.compile(r"error: unrecognized arguments: (.+)")
+_NO_FILE: Final = re.compile(r"can't open file '([^']+)'|^(\S+) cannot be started", re.MULTILINE)
+_USAGE_STATUS: Final = 2
+"""Exit status of argparse for arguments, and of Python for a file that it cannot open."""
+_NOT_FOUND_STATUS: Final = 127
+
+_PROGRAM_FAILURES: Final = {
+    r"sklearn\.externals": (
+        "scikit-learn 0.23 removed `sklearn.externals`: write `import joblib` and `import six`, and"
+        " add both to {requirements}."
+    ),
+    r"has no attribute 'estimator'"
+    r"|No module named '?tensorflow_estimator"
+    r"|tensorflow\.python\.estimator": (
+        "TensorFlow 2.16 removed `tf.estimator`: train with `model.fit` of Keras, whose"
+        f" BackupAndRestore callback continues after a restart. {OWN_IMAGE}"
+    ),
+    r"tensorflow\.contrib|module 'tensorflow' has no attribute 'contrib'": (
+        "TensorFlow 2 has no `tf.contrib`: its parts are in Keras, tf.data and separate packages."
+        f" {OWN_IMAGE}"
+    ),
+    r"module 'tensorflow' has no attribute"
+    r" '(?:ConfigProto|GPUOptions|Session|app|flags|get_variable|gfile"
+    r"|global_variables_initializer|layers|logging|log|placeholder|python_io|set_random_seed"
+    r"|variable_scope)'": (
+        "This is the API of TensorFlow 1: write `import tensorflow.compat.v1 as tf` and"
+        f" `tf.disable_v2_behavior()`, or rewrite the model with Keras. {OWN_IMAGE}"
+    ),
+    r"PerReplica:|\bKeras 3\b|Argument\(s\) not recognized: \{'lr'|has no attribute"
+    r" '(?:lr|fit_generator)'"
+    r"|Invalid filepath extension for saving|must end in `\.(?:keras|weights\.h5)`|KerasTensor"
+    r" cannot be used"
+    r"|Unrecognized keyword arguments passed to|fit\(\) got an unexpected keyword argument"
+    r"|module 'keras(?:\.[\w.]+)?' has no attribute": (
+        'This is the API of Keras 2: set `trainmaster: {{env: {{TF_USE_LEGACY_KERAS: "1"}}}}` in'
+        " the job file, which makes `tf.keras` Keras 2, or change the program for Keras 3."
+    ),
+    r"module 'numpy' has no attribute '(?:bool|complex|float|int|object|str)'": (
+        "NumPy 1.24 removed its names of Python's own types: write `float` instead of `np.float`."
+    ),
+    r"Distributed package doesn't have NCCL built in|Torch not compiled with CUDA"
+    r"|No CUDA GPUs are available|Found no NVIDIA driver": (
+        "The job's machines have no GPU: request GPUs, or let the program use the CPU and the"
+        ' backend "gloo".'
+    ),
+    r"No valid checkpoint found in output directory": (
+        "`resume_from_checkpoint=True` needs a checkpoint in the first run, too: pass"
+        " `get_last_checkpoint(output_dir)` of `transformers.trainer_utils`, which returns None"
+        " from an empty folder."
+    ),
+}
+"""Advice by a pattern of the error's message."""
+_INSTALL_FAILURES: Final = {
+    r"The user requested \(constraint\) [\w.-]+==": (
+        "The runtime's build of this framework drives the VM's accelerator, so no package replaces"
+        " it: remove the pin from {requirements}, or request another `runtimeVersion`."
+    ),
+    r"requires a different Python": (
+        "The package excludes the runtime's Python: widen its `python_requires`, or choose another"
+        " version of it."
+    ),
+    r"No matching distribution found for \S*[=<]=?[\d.*]+": (
+        "{requirements} pins a version that does not exist for the Python of the runtime, or a name"
+        " that does not exist at all: correct the line. The runtime has its framework already."
+    ),
+    r"No matching distribution found for (?P<name>[\w.-]+)": (
+        "The package index has no package {name} for the Python of the runtime: correct its name in"
+        " {requirements}."
+    ),
+    r"Invalid requirement:": "pip cannot read a line of {requirements}: correct it.",
+}
+"""The same by a pattern of pip's output."""
+
+
+def remedy_of_exit(event: ReplicaExited, plan: Plan) -> str:
+    """Return what to change in a program that ended like this; empty if nothing is known."""
+    if event.cause is ExitCause.INSTALL:
+        return _remedy_of_installation(event, plan)
+    if event.error is None:
+        return _remedy_of_usage(event) if event.cause is ExitCause.PROCESS else ""
+    if event.error.type in _SYNTAX_ERRORS:
+        return "Correct the line that the error names: Python cannot read it."
+    if event.error.type == "FileNotFoundError":
+        return _remedy_of_file(event.error.message, plan)
+    known = _find(_PROGRAM_FAILURES, event.error.message, plan)
+    missing = _NO_MODULE.search(event.error.message)
+    if known or not missing or event.error.type not in _IMPORT_ERRORS:
+        return known
+    return _remedy_of_module(missing[1], plan)
+
+
+def _remedy_of_installation(event: ReplicaExited, plan: Plan) -> str:
+    known = _find(_INSTALL_FAILURES, event.tail, plan)
+    if known or not _is_folder(plan):
+        return known
+    return (
+        "Correct requirements.txt in your folder: the error has the words of pip about the line."
+        " `trainmaster submit --check` compares it with the runtime."
+    )
+
+
+def _find(failures: Mapping[str, str], text: str, plan: Plan) -> str:
+    """Return the advice of the first pattern that the text matches, with the pattern's groups."""
+    for pattern, words in failures.items():
+        match = re.search(pattern, text)
+        if match:
+            sentence = words.format(requirements=_requirements(plan), **match.groupdict())
+            return f"{sentence[0].upper()}{sentence[1:]}" if words[0] == "{" else sentence
+    return ""
+
+
+def _remedy_of_usage(event: ReplicaExited) -> str:
+    if event.exit_status not in (_USAGE_STATUS, _NOT_FOUND_STATUS):
+        return ""
+    unknown = _NOT_ACCEPTED.search(event.tail)
+    if unknown:
+        return (
+            f"The program does not accept the arguments {unknown[1].strip()}: correct them in the"
+            " command or in `args`."
+        )
+    no_file = _NO_FILE.search(event.tail)
+    if no_file:
+        name = no_file[1] or no_file[2]
+        return f"Correct the command: {name} is not among the files of the job, or no program."
+    return ""
+
+
+def _remedy_of_file(message: str, plan: Plan) -> str:
+    """Return how the job gets a file; empty if the program that wants it may have written it."""
+    path = _NO_SUCH_FILE.search(message)
+    if path is None or path[1].startswith("/"):
+        return ""
+    ways = "add it to your folder" if _is_folder(plan) else "pack it with the program"
+    return f"{path[1]} is not on the VM: {ways}, or read it below /gcs/BUCKET/."
+
+
+def _remedy_of_module(module: str, plan: Plan) -> str:
+    """Return how the job gets a module that Python did not find."""
+    name, _, suffix = module.rpartition(".")
+    if suffix == "py" and name:
+        return f"`pythonModule` is a module, and not a file: write {name}."
+    top = module.partition(".")[0]
+    package = package_of(module)
+    where = _requirements(plan)
+    runtime = RUNTIMES_WITH.get(top)
+    if runtime is not None and plan.program.container is None and not _has_module(plan, top):
+        return (
+            f"Choose the runtime that has {package}: `--runtime-version {runtime}`. Or add"
+            f" {package} to {where}."
+        )
+    return f"Add {package} to {where}, or add the file if {top} is a module of your own."
+
+
+def _has_module(plan: Plan, module: str) -> bool:
+    """Return whether the runtime names the module's package: `torch==2.13.*`."""
+    names = (re.split(r"[=\[<>~]", package, maxsplit=1)[0] for package in plan.packages)
+    return any(name in (module, f"{module}-cpu") for name in names)
+
+
+def _requirements(plan: Plan) -> str:
+    """Return where the job names the packages that it needs."""
+    if plan.program.container is not None:
+        return "the container image"
+    if _is_folder(plan):
+        return "requirements.txt in your folder"
+    return "`install_requires` in setup.py"
+
+
+def _is_folder(plan: Plan) -> bool:
+    return plan.program.python_module == FOLDER_MODULE

@@ -1,0 +1,45 @@
+"""Each broken program's cause is shown by one command, with type, message, file and line."""
+
+from __future__ import annotations
+
+import subprocess
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.broken.programs import PROGRAMS, SUBMIT, BrokenProgram
+from tests.e2e.broken.walk import walk
+from tests.e2e.conftest import Lab
+from trainmaster_emulators.process.state import ROOT
+
+HEAVY = pytest.mark.heavy(
+    fact="one command shows the cause of each of 41 broken programs, after two lives at most",
+    quick="`unit/core/rules/test_remedies.py`, `unit/presentation/test_remedies.py`,"
+    " `e2e/broken/test_broken_programs.py`",
+)
+QUICK = ("missing_file", "wrong_argument", "wrong_file_name")
+"""One of each way: a traceback, a last line, and a refusal."""
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+
+def stories() -> list[object]:
+    return [
+        pytest.param(program, id=program.name, marks=() if program.name in QUICK else (HEAVY,))
+        for program in PROGRAMS
+    ]
+
+
+@pytest.mark.parametrize("program", stories())
+def test_one_command_shows_the_cause(program: BrokenProgram, lab: Lab, tmp_path: Path) -> None:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = str(ROOT / ".venv" / "bin" / "trainmaster")
+        return lab.stack.run(command, *arguments, home=tmp_path, timeout_s=240)
+
+    seen = walk(program, f"{program.name}_{uuid.uuid4().hex[:8]}", run, tmp_path)
+    assert seen.missing == (), seen.output
+    if program.seen_in == SUBMIT:
+        return
+    assert seen.state == program.ends
+    assert seen.lives <= program.lives_max * (1 + program.workers)

@@ -1,0 +1,345 @@
+"""Advice about programs, by the messages that Python, TensorFlow, scikit-learn and pip print.
+
+It fits the error, the runtime and the way of submission.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.jobs import CHIEF, a_plan, exited
+from trainmaster.core.events import ExitCause, ProgramError, ReplicaExited
+from trainmaster.core.model.plan import Container, Plan, Program
+from trainmaster.core.rules.messages import replica_failed, summary
+from trainmaster.core.rules.remedies import FOLDER_MODULE, RUNTIMES_WITH, remedy_of_exit
+from trainmaster.jobspec.catalog.runtimes import RUNTIMES
+from trainmaster.jobspec.catalog.service_packages import package_name
+from trainmaster.wiring.folders import MODULE
+
+FOLDER = "folder"
+PACKAGE = "package"
+CONTAINER = "container"
+NO_FILE = "[Errno 2] No such file or directory: 'data/a.csv'"
+
+
+def a_job_plan(entrance: str = PACKAGE, runtime: str = "2.21") -> Plan:
+    module = {FOLDER: FOLDER_MODULE, PACKAGE: "trainer.task"}.get(entrance, "")
+    container = Container("eu-docker.pkg.dev/p/r/i") if entrance == CONTAINER else None
+    program = Program(("gs://b/a.whl",), module, ("python", "train.py"), None, container)
+    return a_plan(program=program, packages=RUNTIMES[runtime].packages)
+
+
+def advice(event: ReplicaExited) -> str:
+    return remedy_of_exit(event, a_job_plan())
+
+
+def error(type_: str, message: str) -> ProgramError:
+    return ProgramError(
+        type_, message, "trainer/task.py:3 in <module>", "trainer/task.py:3 in <module>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (
+            error("ModuleNotFoundError", "No module named 'pandas'"),
+            "Add pandas to `install_requires`",
+        ),
+        (
+            error("ModuleNotFoundError", "No module named 'hypertune'"),
+            "Add cloudml-hypertune to",
+        ),
+        (
+            error("ModuleNotFoundError", "No module named 'google.cloud.storage'"),
+            "Add google-cloud-storage to",
+        ),
+        (
+            error("ModuleNotFoundError", "No module named 'PIL.Image'"),
+            "Add pillow to",
+        ),
+        (
+            error("ModuleNotFoundError", "No module named 'sklearn.externals.joblib'"),
+            "import joblib",
+        ),
+        (
+            error("ImportError", "cannot import name 'joblib' from 'sklearn.externals' (/x)"),
+            "import joblib",
+        ),
+        (
+            error("AttributeError", "module 'tensorflow' has no attribute 'estimator'"),
+            "removed `tf.estimator`",
+        ),
+        (
+            error(
+                "AttributeError",
+                "module 'tensorflow._api.v2.compat.v1' has no attribute 'estimator'",
+            ),
+            "tf.estimator",
+        ),
+        (
+            error("AttributeError", "module 'tensorflow' has no attribute 'Session'"),
+            "tensorflow.compat.v1",
+        ),
+        (
+            error("AttributeError", "module 'tensorflow' has no attribute 'placeholder'"),
+            "tensorflow.compat.v1",
+        ),
+        (error("ModuleNotFoundError", "No module named 'tensorflow.contrib'"), "no `tf.contrib`"),
+        (
+            error("ValueError", "No valid checkpoint found in output directory (/gcs/b/x)"),
+            "`get_last_checkpoint(",
+        ),
+        (
+            error("AttributeError", "module 'numpy' has no attribute 'float'.\n`np.float` was"),
+            "write `float`",
+        ),
+        *(
+            (error(type_, message), "TF_USE_LEGACY_KERAS")
+            for type_, message in (
+                (
+                    "ValueError",
+                    (
+                        "Attempt to convert a value (PerReplica:{\n  0: tf.Tensor(1.0)\n}) with an"
+                        " unsupported type"
+                    ),
+                ),
+                ("ValueError", "Argument(s) not recognized: {'lr': 0.1}"),
+                (
+                    "ImportError",
+                    (
+                        "`keras.optimizers.legacy` is not supported in Keras 3. When using"
+                        " `tf.keras`, to"
+                    ),
+                ),
+                (
+                    "ValueError",
+                    (
+                        "The `save_format` argument is deprecated in Keras 3. Please remove this"
+                        " argument"
+                    ),
+                ),
+                (
+                    "ValueError",
+                    (
+                        "File format not supported: filepath=/m. Keras 3 only supports V3 `.keras`"
+                        " files"
+                    ),
+                ),
+                (
+                    "ValueError",
+                    "Invalid filepath extension for saving. Please add either a `.keras` extension",
+                ),
+                (
+                    "ValueError",
+                    (
+                        "The filepath provided must end in `.keras` (Keras model format). Received:"
+                        " /tmp/ck"
+                    ),
+                ),
+                ("ValueError", "The filename must end in `.weights.h5`. Received: filepath=/tmp/w"),
+                (
+                    "ValueError",
+                    (
+                        "Unrecognized keyword arguments passed to Dense: {'batch_input_shape':"
+                        " (None, 2)}"
+                    ),
+                ),
+                (
+                    "ValueError",
+                    (
+                        "A KerasTensor cannot be used as input to a TensorFlow function. A"
+                        " KerasTensor is"
+                    ),
+                ),
+                (
+                    "TypeError",
+                    "TensorFlowTrainer.fit() got an unexpected keyword argument 'workers'",
+                ),
+                ("AttributeError", "'Sequential' object has no attribute 'fit_generator'"),
+                ("AttributeError", "'Adam' object has no attribute 'lr'"),
+                (
+                    "AttributeError",
+                    "module 'keras._tf_keras.keras.layers' has no attribute 'experimental'",
+                ),
+                ("AttributeError", "module 'keras.utils' has no attribute 'multi_gpu_model'"),
+            )
+        ),
+    ],
+)
+def test_failure_of_a_program_of_the_past_is_answered_with_the_change(
+    raised: ProgramError, expected: str
+) -> None:
+    assert expected in advice(exited(CHIEF, 1, error=raised))
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ("ERROR: No matching distribution found for tensorflow==2.11.0", "correct the line"),
+        (
+            "    The user requested (constraint) tensorflow==2.20.1\nERROR: ResolutionImpossible",
+            "runtimeVersion",
+        ),
+        (
+            "ERROR: Package 'trainer' requires a different Python: 3.12.3 not in '<3.8,>=3.6'",
+            "python_requires",
+        ),
+    ],
+)
+def test_pin_of_the_past_is_answered_with_the_change(output: str, expected: str) -> None:
+    assert expected in advice(exited(CHIEF, 1, cause=ExitCause.INSTALL, tail=output))
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        None,
+        error("AttributeError", "'NoneType' object has no attribute 'estimator_name'"),
+        error("ValueError", "bad shape"),
+    ],
+)
+def test_other_failure_has_no_advice(raised: ProgramError | None) -> None:
+    assert advice(exited(CHIEF, 1, error=raised)) == ""
+
+
+def test_error_message_names_the_cause_and_the_change_before_the_output() -> None:
+    raised = error("ModuleNotFoundError", "No module named 'pandas'")
+    lines = replica_failed(
+        exited(CHIEF, 1, error=raised, tail="start\nTraceback …"), a_job_plan()
+    ).splitlines()
+    assert lines[0] == "The replica chief 0 exited with a non-zero status of 1. "
+    assert (
+        lines[1] == "ModuleNotFoundError: No module named 'pandas' (trainer/task.py:3 in <module>)"
+    )
+    assert lines[2].startswith("Add pandas to `install_requires` in setup.py")
+    assert lines[3:] == ["", "start", "Traceback …"]
+
+
+def test_summary_of_an_error_message_has_no_output_of_the_program() -> None:
+    raised = error("ValueError", "bad shape")
+    with_cause = replica_failed(
+        exited(CHIEF, 1, error=raised, tail="start\n\nTraceback …"), a_job_plan()
+    )
+    assert (
+        summary(with_cause)
+        == "The replica chief 0 exited with a non-zero status of 1. ValueError: bad shape"
+        " (trainer/task.py:3 in <module>)"
+    )
+    without_cause = replica_failed(exited(CHIEF, 1, tail="start\nend"), a_job_plan())
+    assert summary(without_cause) == "The replica chief 0 exited with a non-zero status of 1."
+
+
+@pytest.mark.parametrize(
+    ("entrance", "error_type", "message", "expected"),
+    [
+        (
+            FOLDER,
+            "ModuleNotFoundError",
+            "No module named 'einops'",
+            "Add einops to requirements.txt",
+        ),
+        (
+            FOLDER,
+            "ModuleNotFoundError",
+            "No module named 'cv2'",
+            "opencv-python to requirements.txt",
+        ),
+        (
+            FOLDER,
+            "ModuleNotFoundError",
+            "No module named 'torch'",
+            "`--runtime-version pytorch-2.13`",
+        ),
+        (
+            PACKAGE,
+            "ModuleNotFoundError",
+            "No module named 'torch.nn'",
+            "torch to `install_requires`",
+        ),
+        (
+            PACKAGE,
+            "ModuleNotFoundError",
+            "No module named 'trainer.task.py'",
+            "write trainer.task.",
+        ),
+        (FOLDER, "SyntaxError", "invalid syntax (train.py, line 3)", "Correct the line"),
+        (
+            PACKAGE,
+            "ModuleNotFoundError",
+            "No module named 'einops'",
+            "einops to `install_requires`",
+        ),
+        (
+            CONTAINER,
+            "ModuleNotFoundError",
+            "No module named 'torch'",
+            "Add torch to the container image",
+        ),
+        (FOLDER, "FileNotFoundError", NO_FILE, "data/a.csv is not on the VM: add it to your"),
+        (PACKAGE, "FileNotFoundError", NO_FILE, "data/a.csv is not on the VM: pack it with"),
+        (PACKAGE, "IndentationError", "unexpected indent (train.py, line 3)", "Correct the line"),
+    ],
+)
+def test_remedy_names_the_file_or_the_runtime_to_change(
+    entrance: str, error_type: str, message: str, expected: str
+) -> None:
+    event = exited(CHIEF, 1, error=error(error_type, message))
+    text = remedy_of_exit(event, a_job_plan(entrance))
+    assert expected in text
+    assert ("install_requires" in text) == ("install_requires" in expected)
+
+
+def test_remedy_of_a_folders_installation_names_requirements_txt() -> None:
+    event = exited(CHIEF, 1, cause=ExitCause.INSTALL)
+    text = remedy_of_exit(event, a_job_plan(FOLDER))
+    assert text.startswith("Correct requirements.txt in your folder")
+
+
+@pytest.mark.parametrize(
+    ("status", "tail", "expected"),
+    [
+        (2, "train.py: error: unrecognized arguments: --epoch-count 3\n", "--epoch-count 3"),
+        (2, "python: can't open file '/run/trian.py': [Errno 2] No such file", "/run/trian.py"),
+        (127, "nosuchprog cannot be started: No such file or directory\n", "nosuchprog"),
+    ],
+)
+def test_remedy_of_wrong_usage_names_the_argument_or_the_file(
+    status: int, tail: str, expected: str
+) -> None:
+    event = exited(CHIEF, status, tail=tail)
+    assert expected in remedy_of_exit(event, a_job_plan(FOLDER))
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ("ERROR: No matching distribution found for torchmetrix==1.4", "requirements.txt in your"),
+        ("ERROR: No matching distribution found for torchmetrix", "no package torchmetrix"),
+        ("ERROR: Invalid requirement: 'numpy=2'", "pip cannot read a line of requirements.txt"),
+    ],
+)
+def test_remedy_of_a_folders_requirement_names_requirements_txt(output: str, expected: str) -> None:
+    event = exited(CHIEF, 1, cause=ExitCause.INSTALL, tail=output)
+    assert expected in remedy_of_exit(event, a_job_plan(FOLDER)).replace("Requ", "requ")
+
+
+def test_file_that_the_program_itself_names_absolutely_has_no_advice() -> None:
+    message = "[Errno 2] No such file or directory: '/gcs/bucket/model.pt'"
+    event = exited(CHIEF, 1, error=error("FileNotFoundError", message))
+    assert remedy_of_exit(event, a_job_plan(FOLDER)) == ""
+
+
+def test_folders_have_the_module_that_the_rules_expect() -> None:
+    assert MODULE == FOLDER_MODULE
+
+
+@pytest.mark.parametrize(("module", "version"), RUNTIMES_WITH.items())
+def test_runtime_of_a_module_is_the_newest_that_names_it(module: str, version: str) -> None:
+    having = [
+        name
+        for name, runtime in RUNTIMES.items()
+        if {module, f"{module}-cpu"} & {package_name(package) for package in runtime.packages}
+    ]
+    own = [name for name in having if len(having) < len(RUNTIMES)] or [version]
+    assert version == own[-1]
