@@ -203,10 +203,11 @@ ADVICE_DOUBTED: Final = timedelta(minutes=30)
 Advice knows the zone, and not what was refused.
 """
 
-BLOCKED_MAX: Final = timedelta(hours=1)
-"""How long a job that has not run yet waits while Google refuses its VMs for something that an
-operator can repair. A changed permission takes minutes to spread, and an operator has read the
-alert; a job that names a missing network or account should not wait longer.
+REFUSED_MAX: Final = timedelta(hours=1)
+"""How long VMs are requested for a job of which nothing runs while Google refuses them for
+something that an operator can repair, or fails. A changed permission takes minutes to spread, and
+an operator has read the alert; most outages are shorter; and a job that names a missing network or
+account should not wait longer.
 """
 
 # Stored documents

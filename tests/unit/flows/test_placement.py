@@ -23,7 +23,7 @@ from trainmaster.core.model.job import Job
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.core.reporting.explain import next_steps
 from trainmaster.core.reporting.phases import PAID, replica_spans
-from trainmaster.core.timeouts import BLOCKED_MAX, EARLY_LOSS_AGE_MAX, PARTIAL_GANG_WAIT_MAX_S
+from trainmaster.core.timeouts import EARLY_LOSS_AGE_MAX, PARTIAL_GANG_WAIT_MAX_S, REFUSED_MAX
 from trainmaster.cost.job_cost import hourly_cost, job_cost, ranked_by_price, transfer_price
 from trainmaster.cost.sku import Unknown
 from trainmaster.errors import PermanentError
@@ -245,7 +245,9 @@ def test_used_up_global_quota_of_gpus_covers_all_candidates_with_gpus(
     assert workers == [(A, "n1-standard-8", False), (A, "n1-highmem-8", True)]
 
 
-@pytest.mark.parametrize("kind", [CapacityErrorKind.DENIED, CapacityErrorKind.BLOCKED])
+@pytest.mark.parametrize(
+    "kind", [CapacityErrorKind.DENIED, CapacityErrorKind.BLOCKED, CapacityErrorKind.INTERNAL]
+)
 def test_refused_region_is_left_and_a_job_that_is_refused_everywhere_fails_after_an_hour(
     world: World, fleet: PlacedFleet, kind: CapacityErrorKind
 ) -> None:
@@ -262,8 +264,8 @@ def test_refused_region_is_left_and_a_job_that_is_refused_everywhere_fails_after
         world.deliver()
         world.wait(60)
         world.provision()
-        assert world.now - began_at < 2 * BLOCKED_MAX
-    assert (world.state, world.now - began_at >= BLOCKED_MAX) == ("FAILED", True)
+        assert world.now - began_at < 2 * REFUSED_MAX
+    assert (world.state, world.now - began_at >= REFUSED_MAX) == ("FAILED", True)
     world.check()
 
 

@@ -85,8 +85,8 @@ class Placement:
     unknown.
     """
     blocked_since: datetime | None = None
-    """First of the latest capacity errors that only an operator can repair; None: the last one was
-    of another kind.
+    """First of the latest refusals or failures of Google; None: the last capacity error was another
+    one.
     """
     floor: int = 0
     """Lowest VM generation that counts.

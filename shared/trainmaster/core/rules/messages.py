@@ -54,6 +54,8 @@ def member_names(members: Sequence[ReplicaId]) -> str:
 
 def capacity_problem(event: VmsNotCreated) -> str:
     """Return which quota was used up, or where there was no capacity."""
+    if event.error_kind is CapacityErrorKind.INTERNAL:
+        return f"Google fails to create VMs ({event.code})"
     if event.error_kind in (CapacityErrorKind.BLOCKED, CapacityErrorKind.DENIED):
         return f"Google refuses the request ({event.code})"
     if event.error_kind is not CapacityErrorKind.QUOTA:

@@ -86,7 +86,7 @@ def after(state: State, event: Any) -> State:
         (CapacityErrorKind.QUOTA, "quota"),
         (CapacityErrorKind.BLOCKED, "blocked"),
         (CapacityErrorKind.DENIED, "blocked"),
-        (CapacityErrorKind.INTERNAL, "stockout"),
+        (CapacityErrorKind.INTERNAL, "blocked"),
     ],
 )
 def test_any_refusal_of_a_spare_member_is_noted_and_keeps_the_zone(
