@@ -35,6 +35,8 @@ CREATE_S: Final = (5.0, 25.0)
 SLOW_CREATE_S: Final = (30.0, 150.0)
 INSERT_WAIT_S: Final = 20.0
 DELETE_WAIT_S: Final = 3.0
+FIRST_ID: Final = 1000
+"""The ids of VMs follow this number."""
 UP: Final = (VmStatus.CREATING, VmStatus.RUNNING)
 
 
@@ -215,7 +217,7 @@ class Cloud:
         self.world, self.job_of = world, job_of
         self.present: dict[tuple[str, str], ExploredVm] = {}
         self.publish: Callable[[str, bytes, Mapping[str, str]], None] = lambda *_: None
-        self.count = 1000
+        self.count = FIRST_ID
         self._requests: dict[str, Callable[[], CreateOutcome]] = {}
 
     def list_vms(

@@ -19,7 +19,6 @@ class Rule(IntEnum):
     PRIMARY_DONE = 2
     REPLICA_DONE = 3
     VM_LOST = 4
-    INTERNAL = 5
     RETRIES_DISABLED = 6
     ROUND = 7
     PERMANENT = 8
@@ -57,7 +56,6 @@ class Reason(StrEnum):
     GONE = "gone"
     STARTUP_TIMEOUT = "startup_timeout"
     AGENT_SILENT = "agent_silent"
-    VMS_LOST_EARLY = "vms_lost_early"
     VM_STOPPING = "vm_stopping"
     UNFIT = "unfit"
     MEMBERS_SAVE = "members_save"

@@ -29,8 +29,6 @@ class Counters:
     attempt: int = 0
     reruns_used: int = 0
     """Charged reruns of the job."""
-    internal_used: int = 0
-    """Internal retries of the job."""
     restarts_used: int = 0
     """Charged restarts of the replica in this attempt."""
     replaced: int = 0
@@ -96,7 +94,6 @@ def counters(state: State | None, replica_key: str | None) -> Counters:
     return Counters(
         attempt=state.job.attempt,
         reruns_used=budgets.reruns_used,
-        internal_used=budgets.internal_used,
         restarts_used=replica.restarts_used if replica else 0,
         replaced=replica.replaced if replica else 0,
     )

@@ -82,20 +82,25 @@ Compute Engine's default limit of 1,500 reads per minute allows. A larger gang i
 reconciliations.
 """
 
-EARLY_LOSS_AGE_MAX: Final = timedelta(minutes=10)
-"""A VM that is lost earlier after its agent's first report counts as an early loss, too: a program
-rarely saves a checkpoint earlier (`QUICK_FAILURE_MAX_S`), so such VMs are paid without progress.
+USEFUL_LIFE_MIN: Final = timedelta(minutes=10)
+"""A VM that ends earlier after its agent's first report is wasted: a program rarely saves a
+checkpoint earlier (`QUICK_FAILURE_MAX_S`), so it is paid without progress.
 """
 
-EARLY_LOSSES_PER_ZONE: Final = 3
-"""VMs of a replica that may be lost early in a row until the next zone is tried. The first loss
-may be chance; after three, the zone takes Spot VMs away as fast as it creates them."""
+WASTED_PER_ZONE: Final = 3
+"""Wasted machines of a replica in a row until the next zone is tried. The first one may be chance;
+after three, the zone takes Spot VMs away as fast as it creates them."""
 
-EARLY_LOSSES_MAX: Final = 30
-"""VMs of a replica that may be lost early in a row, in all zones, until the job fails.
+WASTED_MAX: Final = 30
+"""Wasted machines of a replica in a row, in all zones, until the job fails.
 
 With the pauses between them that is at least six hours: longer than most shortages, and at most 30
 boots are paid.
+"""
+
+SETUP_PAUSES: Final = (timedelta(minutes=5), timedelta(hours=1))
+"""Pauses after set-ups of a replica that failed: with three tries, as the service had, they outlast
+an outage of an hour of what the set-up downloads. Most outages end within the first one.
 """
 
 # Rule 7: rounds

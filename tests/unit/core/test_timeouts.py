@@ -21,7 +21,7 @@ SECONDS = {
     "ADVICE_KEPT": 600,
     "ADVICE_REFUSED": 3_600,
     "ADVICE_DOUBTED": 1_800,
-    "EARLY_LOSS_AGE_MAX": 600,
+    "USEFUL_LIFE_MIN": 600,
     "MISSING_VM_MAX": 120,
     "GROWTH_MIN": 600,
     "QUICK_FAILURE_MAX_S": 600,
@@ -44,11 +44,12 @@ SECONDS = {
     "COST_SAVE_S": 120,
     "SAVE_AGAIN_MIN": 600,
 }
-NUMBERS = {
+NUMBERS: dict[str, object] = {
     "HEARTBEATS_READ_MAX": 500,
     "SILENT_JOBS_MAX": 20,
-    "EARLY_LOSSES_PER_ZONE": 3,
-    "EARLY_LOSSES_MAX": 30,
+    "WASTED_PER_ZONE": 3,
+    "WASTED_MAX": 30,
+    "SETUP_PAUSES": (timedelta(minutes=5), timedelta(hours=1)),
     "LIKELY_BUG_FAILURES": 3,
     "CAPACITY_ERRORS_MIN": 100,
     "RETRY_SHARE": 1 / 30,

@@ -231,7 +231,7 @@ def test_events_of_two_vm_generations_have_different_keys() -> None:
 
 def test_only_vms_that_were_taken_away_count_for_on_demand_vms() -> None:
     taken = after(a_state(), ReplaceVm("1-worker-0", is_vm_taken=True))
-    given_up = after(taken, ReplaceVm("1-worker-0", is_startup_timeout=True))
+    given_up = after(taken, ReplaceVm("1-worker-0", wasted=3))
     moved = after(given_up, RerunJob(Budget.FREE, zone_index=1))
     assert [replica.vms_lost for replica in moved.replicas] == [0, 1, 0]
     again = after(moved, RerunJob(Budget.FREE, lost="2-worker-0", is_vm_taken=True))

@@ -19,7 +19,7 @@ from trainmaster.core.model.purchase import Purchase, Spot
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.reconcile.steps import Create
-from trainmaster.core.timeouts import EARLY_LOSS_AGE_MAX
+from trainmaster.core.timeouts import USEFUL_LIFE_MIN
 from trainmaster.errors import TemporaryError
 from trainmaster.flows.commit.record import record
 from trainmaster.memory.fleet import MemoryFleet
@@ -85,7 +85,7 @@ def spot_plan(
 
 def preempt(world: World, replica_id: ReplicaId) -> None:
     """Preempt a VM that has lived too long for an early loss."""
-    world.wait(EARLY_LOSS_AGE_MAX.total_seconds())
+    world.wait(USEFUL_LIFE_MIN.total_seconds())
     world.send("maintenance", replica_id, cause="preemption")
     world.deliver()
     world.send("vm-ready", replica_id)
@@ -247,7 +247,7 @@ def test_gang_that_loses_all_its_vms_runs_in_the_next_zone_without_a_wait(
 ) -> None:
     world.is_independent = is_independent
     world.start_running()
-    world.wait(EARLY_LOSS_AGE_MAX.total_seconds())
+    world.wait(USEFUL_LIFE_MIN.total_seconds())
     fleet.stockout_zones = {A}
     for replica_id in (CHIEF, WORKER_0, WORKER_1):
         world.send("maintenance", replica_id, cause="preemption")

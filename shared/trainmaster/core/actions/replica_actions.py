@@ -20,7 +20,6 @@ class Budget(StrEnum):
     FREE = "free"
     RESTARTS = "restarts"
     RERUNS = "reruns"
-    INTERNAL = "internal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +95,6 @@ class RestartReplica:
     """
     is_quick_failure: bool = False
     """Whether the program failed soon after its start."""
-    is_reboot: bool = False
-    """Whether the VM rebooted under the program."""
     bug: str | None = None
     """Signature that the next exit must repeat to prove a bug."""
     measurement: Measurement | None = None
@@ -116,16 +113,12 @@ class ReplaceVm:
     replica: str
     charge: Budget = Budget.FREE
     """Limit that the replacement is charged to."""
-    is_startup_timeout: bool = False
-    """Whether the VM is replaced because its agent never reported."""
     is_vm_taken: bool = False
-    """Whether the VM was lost; False: Trainmaster gave it up, because its agent did not report."""
-    is_early: bool = False
-    """Whether the VM was lost before its agent reported, or soon after."""
+    """Whether the VM was lost; False: Trainmaster gave it up."""
+    wasted: int = 0
+    """`Replica.wasted` from now on; 0: the VM lived long enough, which ends the series."""
     next_at: datetime | None = None
-    """Earliest time of the next request for VMs, after several early losses in a row; None: it
-    stays.
-    """
+    """Earliest time of the next request for VMs, after several wasted machines; None: it stays."""
     measurement: Measurement | None = None
     """In a trial, the last measurement that the program reported."""
     kind: Literal["replace_vm"] = "replace_vm"

@@ -28,8 +28,6 @@ Source: the service's fault tolerance rules (5 per worker).
 """
 RERUNS_MAX: Final = 3
 """Charged reruns of a job. Source: the same rules (whole-job retry at most 3 times)."""
-INTERNAL_RETRIES_MAX: Final = 2
-"""Reruns of a job after internal errors. Source: the same rules (3 attempts in all)."""
 
 CUSTOM_JOB_PREFIX: Final = "custom_"
 """Prefix of the ids of custom jobs made by the API. Vertex AI gives jobs numbers, and our ids begin
@@ -57,8 +55,6 @@ class Budgets:
     """Reruns that the job has used. Restarts are counted per replica."""
 
     reruns_used: int = 0
-    internal_used: int = 0
-    """Internal retries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +66,7 @@ class Placement:
     round: int = 0
     """Number of the placement round: one request for VMs in one zone.
 
-    The next one begins after a capacity error, an early loss of a VM, or a move to another zone.
+    The next one begins after a capacity error, wasted machines, or a move to another zone.
     """
     since: datetime | None = None
     """First capacity error of the current search for capacity."""

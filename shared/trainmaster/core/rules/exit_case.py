@@ -68,6 +68,11 @@ class Case:
         return self.is_hung or self.event.subject.vm_generation == self.replica.vm_generation
 
     @property
+    def program_began_at(self) -> datetime | None:
+        """When the program that exited began; None: unknown."""
+        return self.job.round.began_at if self.is_verdict else self.replica.ready_at
+
+    @property
     def restarts_used(self) -> int:
         """Restarts of the replica that were charged, and count."""
         return len(self.policy.counted(self.replica.restarts, self.now))

@@ -34,6 +34,7 @@ from trainmaster.core.model.exit_policy import ExitAction, Preset
 from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import RERUNS_MAX, RESTARTS_MAX, State
 from trainmaster.core.model.last_progress import LastProgress
+from trainmaster.core.model.members import can_spare
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.rules import exit_texts, messages
 from trainmaster.core.rules.exit_case import Case
@@ -41,7 +42,8 @@ from trainmaster.core.rules.failure_row import Following, continued
 from trainmaster.core.rules.messages import has_image_error
 from trainmaster.core.rules.success_notes import success_notes
 from trainmaster.core.rules.user_requests import cancel_at_cap
-from trainmaster.core.rules.vm_loss import internal_error, replace_vm
+from trainmaster.core.rules.vm_loss import VmEnd, replace_vm
+from trainmaster.core.rules.wasted import is_short_life
 from trainmaster.core.timeouts import QUICK_FAILURE_MAX_S
 
 IMPORT_ERRORS: Final = (
@@ -109,15 +111,8 @@ def judge_vm_stopping(case: Case) -> Decision | None:
     if case.event.cause is not ExitCause.VM_STOPPING:
         return None
     cause = f"The VM of {case.who} was shutting down when its program exited"
-    return replace_vm(
-        case.state,
-        case.replica,
-        cause,
-        Reason.VM_STOPPING,
-        case.event.at,
-        case.now,
-        measurement=case.event.measurement,
-    )
+    end = VmEnd(cause, Reason.VM_STOPPING, case.event.at, case.event.measurement)
+    return replace_vm(case.state, case.replica, end, case.now)
 
 
 def judge_unfit(case: Case) -> Decision | None:
@@ -129,19 +124,25 @@ def judge_unfit(case: Case) -> Decision | None:
         f"The VM of {case.who} failed the preflight ({found}; `trainmaster.preflight: report` keeps"
         " such VMs)"
     )
-    return replace_vm(case.state, case.replica, cause, Reason.UNFIT, case.event.at, case.now)
+    end = VmEnd(cause, Reason.UNFIT, case.event.at)
+    return replace_vm(case.state, case.replica, end, case.now)
 
 
 def _vm_restarted(case: Case) -> Decision | None:
-    """Restart free of charge.
-
-    The second reboot of a VM is charged: the program may bring its VM down.
+    """Restart in the same VM, free of charge; on another one if the program had just started: the
+    program, or a fault of the machine, may bring the VM down at each start.
     """
-    if case.event.cause is not ExitCause.VM_RESTARTED or (
-        case.replica.reboots and case.is_on_current_vm
-    ):
+    if case.event.cause is not ExitCause.VM_RESTARTED:
         return None
     cause = f"the VM of {case.who} rebooted under its program"
+    if case.is_on_current_vm and is_short_life(case.program_began_at, case.event.at):
+        end = VmEnd(
+            f"{cause[0].upper()}{cause[1:]}",
+            Reason.VM_RESTARTED,
+            case.event.at,
+            is_verdict=case.is_verdict,
+        )
+        return replace_vm(case.state, case.replica, end, case.now)
     rerun = case.job.plan.restart_job_on_worker_restart
     consequence = (
         "the whole job is rerun (restartJobOnWorkerRestart)"
@@ -154,21 +155,21 @@ def _vm_restarted(case: Case) -> Decision | None:
 
 
 def judge_setup_failure(case: Case) -> Decision | None:
-    """Decide about a set-up that failed (rule 5); None: the exit is another one."""
+    """Decide by rule 4 about a set-up that failed; None: the exit is another one."""
     if case.event.cause is not ExitCause.SETUP:
         return None
-    cause = case.event.tail.strip() or (
+    found = case.event.tail.strip() or (
         case.event.error.message if case.event.error else "no cause given"
     )
-    text = f"{case.who} could not be set up: {cause}"
-    return internal_error(
-        case.job,
-        text,
-        Reason.SETUP_FAILED,
-        case.replica.key,
-        case.event.subject.vm.instance_id,
-        replaces_vm=True,
-    )
+    cause = f"{case.who} could not be set up: {found}"
+    is_spared = can_spare(case.state, case.replica.replica_id)
+    is_needed = is_required(case.job.plan, case.replica.replica_id) and not is_spared
+    if case.job.plan.disable_retries and is_needed:
+        failure = FailJob(messages.internal_error(cause), case.replica.key)
+        text = f"{cause}: retries are disabled."
+        return Decision(Rule.RETRIES_DISABLED, Reason.RETRIES_DISABLED, text, failure)
+    end = VmEnd(cause, Reason.SETUP_FAILED, case.event.at)
+    return replace_vm(case.state, case.replica, end, case.now)
 
 
 def _retries_disabled(case: Case) -> Decision | None:
@@ -235,8 +236,7 @@ def _restart(case: Case) -> Decision:
     if case.restarts_used >= RESTARTS_MAX:
         after = f"after {RESTARTS_MAX} restarts, "
         return _rerun(case, Rule.RESTART, Reason.RESTARTS_SPENT, after, replaces_vm=True)
-    is_setup = case.is_verdict and case.event.cause is ExitCause.INSTALL
-    replaces_vm = is_setup or case.event.cause is ExitCause.VM_RESTARTED
+    replaces_vm = case.is_verdict and case.event.cause is ExitCause.INSTALL
     where = "on another VM" if replaces_vm else f"in the same VM{exit_texts.after_pause(case)}"
     number = f"restart {case.restarts_used + 1} of {RESTARTS_MAX}"
     restarts = (
@@ -269,7 +269,6 @@ def _restart_action(
     event = case.event
     is_failure = charge is Budget.RESTARTS
     is_quick = is_failure and bool(case.quick_failures)
-    is_reboot = event.cause is ExitCause.VM_RESTARTED and case.is_on_current_vm
     failing = continued(case.record.failing, event, following, case.now) if following else None
     if case.is_verdict:
         return BeginRound(
@@ -277,7 +276,6 @@ def _restart_action(
             key,
             charge,
             is_quick_failure=is_quick,
-            is_reboot=is_reboot,
             bug=bug,
             failing=failing,
         )
@@ -286,7 +284,6 @@ def _restart_action(
         charge,
         event.subject.vm.instance_id,
         is_quick_failure=is_quick,
-        is_reboot=is_reboot,
         bug=bug,
         measurement=event.measurement,
         failing=failing,
@@ -294,7 +291,12 @@ def _restart_action(
 
 
 def _replace_action(case: Case) -> Action:
-    replacement = ReplaceVm(case.replica.key, Budget.RESTARTS, measurement=case.event.measurement)
+    replacement = ReplaceVm(
+        case.replica.key,
+        Budget.RESTARTS,
+        wasted=case.replica.wasted,
+        measurement=case.event.measurement,
+    )
     return (
         StopRound(case.job.round.number, case.replica.key, replacement)
         if case.is_verdict
@@ -364,6 +366,7 @@ def _rerun_action(
     return RerunJob(
         charge,
         lost=key if replaces_vm else None,
+        wasted=case.replica.wasted if replaces_vm else 0,
         reporter=key,
         reporter_vm=(
             case.event.subject.vm.instance_id
@@ -392,7 +395,7 @@ ROWS: Final = (
     Row(Rule.VM_LOST, judge_vm_stopping, "its VM was shutting down"),
     Row(Rule.VM_LOST, judge_unfit, "its machine failed the preflight"),
     Row(Rule.VM_LOST, _vm_restarted, "its VM rebooted"),
-    Row(Rule.INTERNAL, judge_setup_failure, "the agent could not set up"),
+    Row(Rule.VM_LOST, judge_setup_failure, "the agent could not set up"),
     Row(Rule.RETRIES_DISABLED, _retries_disabled, "the job disables retries"),
     Row(
         Rule.PERMANENT,

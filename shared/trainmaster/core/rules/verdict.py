@@ -77,10 +77,7 @@ def _verdict(state: State, event: AllReady, now: datetime) -> Decision:
         return Decision(
             Rule.VM_LOST, Reason.ROUND_BEGINS, text, BeginRound(event.round, replica.key)
         )
-    # A reboot is a row of the rule table: the second one is charged.
-    if isinstance(end, ReplicaExited) and (
-        end.cause is ExitCause.VM_RESTARTED or rank_of(end) is not Rank.MACHINE
-    ):
+    if isinstance(end, ReplicaExited) and not _is_decided(end):
         is_stall = end.cause is ExitCause.STALLED
         hung = (
             find_stalled_member(state, event.ends)
@@ -93,6 +90,17 @@ def _verdict(state: State, event: AllReady, now: datetime) -> Decision:
     return Decision(Rule.VM_LOST, Reason.ROUND_BEGINS, text, BeginRound(event.round, replica.key))
 
 
+def _is_decided(end: ReplicaExited) -> bool:
+    """Whether a machine ended the round, and nothing else follows from that.
+
+    A reboot is a row of the rule table: the VM may be replaced. A VM that could not be set up has
+    been.
+    """
+    is_reboot = end.cause is ExitCause.VM_RESTARTED
+    is_setup = end.cause is ExitCause.SETUP
+    return is_setup or (rank_of(end) is Rank.MACHINE and not is_reboot)
+
+
 def _describe(end: End) -> str:
     """Return what happened to the machine, as the begin of a sentence."""
     if isinstance(end, MemberMissing):
@@ -100,6 +108,9 @@ def _describe(end: End) -> str:
     if isinstance(end, ReplicaExited) and end.cause is ExitCause.SAVED:
         return f"{end.subject.replica_id.words} ended after all members were asked to save"
     if isinstance(end, ReplicaExited):
-        happened = "failed the preflight" if end.cause is ExitCause.UNFIT else "was shutting down"
+        happened = {
+            ExitCause.UNFIT: "failed the preflight",
+            ExitCause.SETUP: "could not be set up",
+        }.get(end.cause, "was shutting down")
         return f"The VM of {end.subject.replica_id.words} {happened}"
     return describe_loss(end)

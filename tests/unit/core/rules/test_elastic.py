@@ -169,11 +169,11 @@ def with_spare(replica: Replica, **round_: Any) -> State:
     ("replica", "event"),
     [
         (
-            spare(startup_timeouts=1),
+            spare(wasted=27),
             lost(WORKER_1, LossCause.STARTUP_TIMEOUT, incarnation=3, vm_generation=2),
         ),
         (
-            spare(early_losses=29, early_losses_in_zone=2),
+            spare(wasted=29),
             lost(WORKER_1, incarnation=3, vm_generation=2),
         ),
         (spare(), exited(WORKER_1, cause=ExitCause.SETUP, incarnation=3, vm_generation=2)),

@@ -34,7 +34,7 @@ from tests.support.jobs import (
     lost,
     ready,
 )
-from trainmaster.core.actions import BeginRound, Budget, RerunJob, StopRound
+from trainmaster.core.actions import BeginRound, Budget, RerunJob
 from trainmaster.core.decisions import Reason
 from trainmaster.core.events import End, ExitCause, ProgramError, ReplicaExited
 from trainmaster.core.evolve import apply, evolve
@@ -179,7 +179,7 @@ def test_round_begins_after_a_rerun_without_a_verdict() -> None:
             "Round 1 ended: the VM of worker 0 was preempted. Free of charge.",
         ),
         (
-            (exited(WORKER_0, cause=ExitCause.VM_RESTARTED),),
+            (exited(WORKER_0, cause=ExitCause.VM_RESTARTED, seconds=610),),
             "Round 1 ended: the VM of worker 0 rebooted under its program. Free of charge.",
         ),
         (
@@ -274,18 +274,28 @@ def test_restarts_that_are_older_than_the_window_do_not_count() -> None:
     assert begun.replicas[1].restarts == (at(3), at(4), NOW)
 
 
-def test_second_reboot_of_a_vm_costs_a_restart_and_the_member_gets_another_vm() -> None:
+def test_reboot_soon_after_the_begin_of_the_round_is_free_and_the_member_gets_another_vm() -> None:
     reboot = exited(WORKER_0, cause=ExitCause.VM_RESTARTED)
-    once = apply(held(), evolve(held(), judge_held(held(), reboot), NOW))
-    assert once.replicas[1].reboots == 1
-    state = held(2, a_replica(WORKER_0, incarnation=2, reboots=1))
-    decision = judge_held(state, reboot)
-    action = action_of(decision, StopRound)
-    assert action.replacement is not None
-    assert action.replacement.charge is Budget.RESTARTS
-    following = apply(state, evolve(state, decision, NOW))
+    assert summarize(judge_held(held(), replace(reboot, at=at(610)))) == (
+        "4 begin_round vm_restarted"
+    )
+    decision = judge_held(held(), replace(reboot, at=at(609)))
+    assert decision.text == (
+        "Round 1 ended: the VM of worker 0 rebooted under its program. Free of charge. Round 3"
+        " waits for another VM of worker 0."
+    )
+    following = apply(held(), evolve(held(), decision, NOW))
     assert (following.job.round.number, following.job.round.is_held) == (3, True)
-    assert (following.replicas[1].vm_generation, following.replicas[1].restarts_used) == (2, 1)
+    worker = following.replicas[1]
+    assert (worker.vm_generation, worker.restarts_used, worker.wasted) == (2, 0, 1)
+
+
+def test_third_reboot_soon_after_the_begin_of_a_round_reruns_the_job_in_the_next_zone() -> None:
+    state = held(2, a_replica(WORKER_0, incarnation=2, wasted=2))
+    decision = judge_held(state, exited(WORKER_0, cause=ExitCause.VM_RESTARTED))
+    assert summarize(decision) == "4 rerun_job vm_restarted"
+    rerun = apply(state, evolve(state, decision, NOW)).job
+    assert (rerun.attempt, rerun.zone, rerun.budgets) == (2, "us-central1-b", Budgets())
 
 
 def test_quick_failures_and_bugs_count_for_the_job() -> None:
@@ -318,10 +328,10 @@ def test_fourth_rerun_ends_the_job() -> None:
 
 
 def test_reboot_of_a_vm_that_was_replaced_since_does_not_count_for_its_successor() -> None:
-    state = held(2, a_replica(WORKER_0, incarnation=2, vm_generation=2, reboots=1))
+    state = held(2, a_replica(WORKER_0, incarnation=2, vm_generation=2))
     decision = judge_held(state, exited(WORKER_0, cause=ExitCause.VM_RESTARTED))
     action = action_of(decision, BeginRound)
-    assert (action.charge, action.is_reboot) == (Budget.FREE, False)
+    assert action.charge is Budget.FREE
 
 
 def test_rerun_keeps_the_vm_that_replaced_the_one_on_which_the_member_failed() -> None:
@@ -333,3 +343,39 @@ def test_rerun_keeps_the_vm_that_replaced_the_one_on_which_the_member_failed() -
     rerun = apply(state, evolve(state, decision, NOW))
     (worker,) = (replica for replica in rerun.replicas if replica.replica_id == WORKER_0)
     assert (worker.attempt, worker.vm_generation, worker.instance_id) == (2, 2, "2002")
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        (exited(CHIEF, 1, error=PEER_LOSS), "4 begin_round round_begins"),
+        (exited(CHIEF, 1, error=BUG), "10 begin_round non_zero_exit"),
+        (exited(CHIEF, 1), "10 begin_round non_zero_exit"),
+    ],
+    ids=["lost peer", "own failure", "no traceback"],
+)
+def test_member_that_could_not_be_set_up_again_excuses_only_those_that_lost_a_peer(
+    other: ReplicaExited, expected: str
+) -> None:
+    """It has not reported how the round ended on its VM."""
+    setup = exited(WORKER_0, cause=ExitCause.SETUP, incarnation=2, seconds=200)
+    ends = sorted((setup, other), key=lambda end: (rank_of(end), end.at))
+    assert summarize(judge_held(held(), *ends)) == expected
+
+
+@pytest.mark.parametrize("cause", [ExitCause.UNFIT, ExitCause.SETUP])
+def test_vm_given_up_in_a_hold_is_evidence_until_it_reports_how_the_round_ended(
+    cause: ExitCause,
+) -> None:
+    event = exited(WORKER_0, cause=cause, incarnation=2, seconds=95)
+    kept = a_replica(WORKER_0, ordered_at=at(10))
+    end = round_end(held(2, kept), event)
+    assert end is not None
+    assert end.round == "1-1"
+    for unrelated in (
+        a_replica(WORKER_0, incarnation=2, ordered_at=at(10)),
+        a_replica(WORKER_0, ReplicaState.REPLACING, vm_generation=2, ordered_at=at(95)),
+    ):
+        other = round_end(held(2, unrelated), event)
+        assert other is not None
+        assert other.round == "1-2-held"
