@@ -10,13 +10,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from trainmaster.core.actions import AcceptJob, ReplicaAction
+from trainmaster.core.actions import AcceptJob, Ignore, ReplicaAction
 from trainmaster.core.decisions import Decision
 from trainmaster.core.events import End, Event, ReplicaExited, VmLost, VmReady
 from trainmaster.core.evolve import evolve, store
 from trainmaster.core.model.job import JobState, State
 from trainmaster.core.model.members import recall
-from trainmaster.core.rules.evidence import end_in
+from trainmaster.core.model.replica import Replica
+from trainmaster.core.rules.evidence import Rank, end_in, rank_of, replica_of, reports_lost_peer
+from trainmaster.core.timeouts import EXCUSE_MAX
 from trainmaster.core.transitions.change import Effect
 
 
@@ -83,6 +85,39 @@ def ends_of(entries: Iterable[LedgerEntry]) -> tuple[End, ...]:
     """Return the ends of members that these entries report."""
     ends = (end_in(entry.event) for entry in entries)
     return tuple(end for end in ends if end is not None)
+
+
+def excused_restarts(replica: Replica, entries: Iterable[LedgerEntry]) -> tuple[datetime, ...]:
+    """Return the charged restarts of a replica that is judged alone that do not count: its program
+    reported a lost peer as a VM of the cluster was lost.
+
+    `entries`: of its job, from `EXCUSE_MAX` before its first restart.
+    """
+    known = list(entries)
+    losses = [at for entry in known if (at := _machine_loss(entry)) is not None]
+    return tuple(
+        entry.at
+        for entry in known
+        if entry.at in replica.restarts
+        and isinstance(entry.event, ReplicaExited)
+        and entry.event.subject.replica_id == replica.replica_id
+        and reports_lost_peer(entry.event)
+        and any(abs(entry.event.at - at) <= EXCUSE_MAX for at in losses)
+    )
+
+
+def _machine_loss(entry: LedgerEntry) -> datetime | None:
+    """Return when the entry says that a machine of the cluster was lost; None: it says no such
+    thing.
+    """
+    end = end_in(entry.event)
+    if (
+        end is None
+        or isinstance(entry.decision.action, Ignore)
+        or not replica_of(end).is_in_cluster
+    ):
+        return None
+    return end.at if rank_of(end) is Rank.MACHINE else None
 
 
 def counters(state: State | None, replica_key: str | None) -> Counters:

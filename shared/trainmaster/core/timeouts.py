@@ -137,6 +137,13 @@ LIKELY_BUG_FAILURES: Final = 3
 Two may be chance.
 """
 
+# Rule 10: restarts
+
+EXCUSE_MAX: Final = timedelta(minutes=2)
+"""Time between the report of a lost peer and that of a lost VM in which the VM explains it. A
+program notices within seconds; the loss itself is reported at the next look at the VMs.
+"""
+
 # Rule 11: capacity
 
 PARTIAL_GANG_WAIT_MAX_S: Final = 900

@@ -101,6 +101,8 @@ class RestartReplica:
     """In a trial, the last measurement that the program reported."""
     failing: FailureRow | None = None
     """Failures in a row, with this one; None: the exit was no failure of the program."""
+    excused: tuple[datetime, ...] = ()
+    """Earlier restarts that no longer count: they were beside losses of VMs."""
     kind: Literal["restart_replica"] = "restart_replica"
 
 

@@ -201,6 +201,11 @@ class State:
     replicas: tuple[Replica, ...] = ()
     whole: bool = False
     """Whether all replicas of the current attempt are loaded."""
+    excused: tuple[datetime, ...] = ()
+    """Restarts of the replica that exited that do not count (`core.ledger.excused_restarts`).
+
+    They are only read once its restarts are spent.
+    """
 
     def find(self, attempt: int, replica_id: ReplicaId) -> Replica | None:
         """Return the replica of this attempt; None if it does not exist or was not loaded."""

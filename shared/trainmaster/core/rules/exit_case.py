@@ -75,7 +75,8 @@ class Case:
     @property
     def restarts_used(self) -> int:
         """Restarts of the replica that were charged, and count."""
-        return len(self.policy.counted(self.replica.restarts, self.now))
+        counted = self.policy.counted(self.replica.restarts, self.now)
+        return sum(at not in self.state.excused for at in counted)
 
     @property
     def policy(self) -> ExitPolicy:

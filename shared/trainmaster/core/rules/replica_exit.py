@@ -239,6 +239,9 @@ def _restart(case: Case) -> Decision:
     replaces_vm = case.is_verdict and case.event.cause is ExitCause.INSTALL
     where = "on another VM" if replaces_vm else f"in the same VM{exit_texts.after_pause(case)}"
     number = f"restart {case.restarts_used + 1} of {RESTARTS_MAX}"
+    excused = len(case.state.excused)
+    if excused:
+        number += f"; {excused} beside losses of VMs do not count"
     restarts = (
         f"{number} of {case.who}, {where}" if case.is_verdict else f"it restarts {where} ({number})"
     )
@@ -287,6 +290,7 @@ def _restart_action(
         bug=bug,
         measurement=event.measurement,
         failing=failing,
+        excused=case.state.excused,
     )
 
 

@@ -36,6 +36,8 @@ class BudgetCount:
         charged = action.replacement if isinstance(action, StopRound) else action
         if isinstance(charged, RestartReplica | ReplaceVm | BeginRound) and charged.replica:
             self._restarts[charged.replica] += charged.charge is Budget.RESTARTS
+            excused = charged.excused if isinstance(charged, RestartReplica) else ()
+            self._restarts[charged.replica] -= len(excused)
             self._replaced[charged.replica] += isinstance(charged, ReplaceVm)
         if isinstance(action, ContinueProvisioning) and action.replacement:
             self._replaced[action.replacement.replica] += 1
