@@ -126,7 +126,7 @@ stage: $(INSTALLED) ## build the source archive of each function, the agent and 
 	@$(BIN)/python -m infra.stage
 
 .PHONY: bench
-bench: $(INSTALLED) ## measure gangs, queues and costs on the Firestore emulator; write docs/benchmarks.json and docs/benchmarks.md
+bench: $(INSTALLED) ## measure gangs, queues and costs on the Firestore emulator; write docs/benchmarks.json
 	@$(BIN)/python -m bench
 
 .PHONY: bench-quick
@@ -145,7 +145,7 @@ PEER_skypilot := skypilot[gcp]==0.14.*
 PEER_plots := matplotlib==3.*
 PEERS := $(foreach name,ray rayserver ftlauncher dlrover metaflow dbos dstack skypilot plots,build/peers/$(name)/.complete)
 .PHONY: bench-peers
-bench-peers: $(INSTALLED) $(call IMAGE,pytorch) $(call IMAGE,scikit-learn) $(PEERS) ## run the same programs on the local stack and on other systems, in about 40 minutes; write docs/benchmarks.json and docs/benchmarks.md
+bench-peers: $(INSTALLED) $(call IMAGE,pytorch) $(call IMAGE,scikit-learn) $(PEERS) ## run the same programs on the local stack and on other systems, in about 40 minutes; write docs/benchmarks.json
 	@$(BIN)/python -m bench.peers --page
 
 # make image RUNTIME=2.21 PROJECT=my-project ZONE=us-central1-a

@@ -6,5 +6,5 @@ control_plane   the real flows on several threads, the bus between them in memor
                 dictionary entries
 NAME            one group of measurements each: gangs, job_cost, many_jobs
 peers           the same programs on the local stack and on its peers
-report          the results as docs/benchmarks.json, and as docs/benchmarks.md with its plots
+report          the results as docs/benchmarks.json, as plots, and as the table of the page
 """

@@ -35,10 +35,12 @@ QUICK: Final[dict[str, Measure]] = {
 }
 
 
-def run(measurements: dict[str, Measure], cloud: Emulators, page: Path | None = None) -> Figures:
+def run(
+    measurements: dict[str, Measure], cloud: Emulators, data_file: Path | None = None
+) -> Figures:
     """Measure and print.
 
-    After each part, its figures replace those in the data file of the page.
+    After each part, its figures replace those in the data file.
     """
     figures: Figures = {}
     for name, measure in measurements.items():
@@ -46,8 +48,8 @@ def run(measurements: dict[str, Measure], cloud: Emulators, page: Path | None = 
         for measured in measure(cloud):
             figures |= measured
             _print(report.table(measured))
-            if page:
-                report.store(report.rows_of(measured), page=page)
+            if data_file:
+                report.store(report.rows_of(measured), data_file=data_file)
     return figures
 
 
@@ -59,7 +61,7 @@ def _print(lines: Iterable[str]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "--quick", action="store_true", help="one small size of everything, which no page shows"
+        "--quick", action="store_true", help="one small size of everything, which is not stored"
     )
     parser.add_argument(
         "--only", nargs="+", choices=FULL, default=list(FULL), help="measure only these"
@@ -68,7 +70,7 @@ def main() -> None:
     logging.disable(logging.WARNING)
     measurements = QUICK if arguments.quick else {name: FULL[name] for name in arguments.only}
     with tempfile.TemporaryDirectory() as folder, emulators(Path(folder)) as cloud:
-        run(measurements, cloud, None if arguments.quick else report.PAGE)
+        run(measurements, cloud, None if arguments.quick else report.DATA)
     report.draw()
 
 

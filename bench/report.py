@@ -1,6 +1,6 @@
-"""The rows of docs/benchmarks.md.
+"""The rows of docs/benchmarks.json, which has every value.
 
-The page and its plots are made of docs/benchmarks.json, which has every value.
+The table of docs/benchmarks.md and its plots are made of it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,9 @@ from typing import Any, Final
 from bench.figures import Figures
 
 ROOT: Final = Path(__file__).parents[1]
-PAGE: Final = ROOT / "docs" / "benchmarks.md"
+DATA: Final = ROOT / "docs" / "benchmarks.json"
 PLOTTER: Final = ROOT / "build" / "peers" / "plots" / "bin" / "python"
-MARK: Final = "<!-- table: made by `make bench-peers` and `make bench` -->"
 OURS: Final = "Trainmaster"
-PLOTS: Final = {
-    "bench-exit.svg": "SIGKILL of a process",
-    "bench-machine.svg": "Loss of a machine",
-    "bench-idle.svg": "What runs while no job does",
-    "bench-gang-time.svg": "Time until a job of N replicas is settled",
-    "bench-gang-reads.svg": "Firestore reads per replica",
-}
-"""File → title; `peers/programs/plots.py` draws them."""
 LARGEST: Final = re.compile(r"^(?P<name>.*) [NJ]=(?P<size>\d+)$")
 
 
@@ -72,14 +63,11 @@ def rows_of(figures: Figures) -> Iterator[Row]:
 
 
 def store(
-    measured: Iterable[Row], versions: Mapping[str, str] | None = None, page: Path = PAGE
+    measured: Iterable[Row], versions: Mapping[str, str] | None = None, data_file: Path = DATA
 ) -> None:
-    """Replace the cells of these rows and systems in the data file, keep the others, and make the
-    page of it.
-    """
-    path = page.with_suffix(".json")
+    """Replace the cells of these rows and systems in the data file, and keep the others."""
     data: dict[str, Any] = (
-        json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rows": []}
+        json.loads(data_file.read_text(encoding="utf-8")) if data_file.exists() else {"rows": []}
     )
     rows = {row["name"]: row for row in data.pop("rows")}
     for row in map(asdict, measured):
@@ -94,39 +82,26 @@ def store(
     machine = f"{os.cpu_count()} CPUs ({platform.machine()}), Python {platform.python_version()}"
     about = {"machine": machine, "versions": {**data.get("versions", {}), **(versions or {})}}
     lines = ",\n".join(map(json.dumps, rows.values()))
-    path.write_text(f'{json.dumps(about)[:-1]}, "rows": [\n{lines}\n]}}\n', encoding="utf-8")
-    write_page(page)
+    data_file.write_text(f'{json.dumps(about)[:-1]}, "rows": [\n{lines}\n]}}\n', encoding="utf-8")
 
 
-def draw(page: Path = PAGE) -> None:
+def draw(data_file: Path = DATA) -> None:
     """Draw the plots, if `make bench-peers` has installed what draws them."""
     if PLOTTER.exists():
         plotter = ROOT / "bench" / "peers" / "programs" / "plots.py"
-        subprocess.run(
-            [PLOTTER, plotter, page.with_suffix(".json"), page.parent / "images"], check=True
-        )
-        write_page(page)
+        subprocess.run([PLOTTER, plotter, data_file, data_file.parent / "images"], check=True)
 
 
-def write_page(page: Path) -> None:
-    """Replace the table in the page by one of the data file beside it."""
-    data = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
-    rows = [Row(**row) for row in data["rows"]]
-    text = page.read_text(encoding="utf-8").partition(MARK)[0]
-    page.write_text(
-        "\n".join([text + MARK, "", *_page(data, rows, page.parent / "images"), ""]),
-        encoding="utf-8",
-    )
+def page_part(data_file: Path = DATA) -> str:
+    """Return the versions and the table of the page in Markdown."""
+    data = json.loads(data_file.read_text(encoding="utf-8"))
+    return "\n".join(_part(data, [Row(**row) for row in data["rows"]]))
 
 
-def _page(data: Mapping[str, Any], rows: list[Row], images: Path) -> Iterator[str]:
+def _part(data: Mapping[str, Any], rows: list[Row]) -> Iterator[str]:
     versions = ", ".join(f"{system} {version}" for system, version in data["versions"].items())
     yield f"{data['machine']}. Versions: {versions}."
     yield ""
-    for file, title in PLOTS.items():
-        if (images / file).exists():
-            yield f"![{title}](images/{file})"
-            yield ""
     systems = list(
         dict.fromkeys([OURS, *(system for row in rows for system in (*row.values, *row.reasons))])
     )

@@ -2,5 +2,5 @@
 this machine.
 
 Each peer is installed from PyPI into an environment of its own, and used by its own commands. The
-result is docs/benchmarks.json with every single value, and the first table of docs/benchmarks.md.
+result is docs/benchmarks.json with every single value, of which docs/benchmarks.md has a table.
 """

@@ -117,7 +117,7 @@ def main() -> None:
         help="what a run leaves: moments and logs",
     )
     parser.add_argument(
-        "--page", action="store_true", help="write docs/benchmarks.json and docs/benchmarks.md"
+        "--page", action="store_true", help="write docs/benchmarks.json and the plots"
     )
     options = parser.parse_args()
     # SIGTERM ends what was started, as Ctrl-C does.

@@ -15,7 +15,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, cast
 
-from tests.explorer.agent import Agent
+from tests.explorer.agent_host import AgentHost
+from tests.explorer.causes import HANG, REBOOT, VM
 from tests.explorer.world import World
 from tests.unit.cost.price_lists import price_list
 from trainmaster.core.events import CapacityErrorKind
@@ -44,7 +45,12 @@ class ExploredVm:
     """One VM, or one TPU slice, whose hosts have an agent each."""
 
     def __init__(
-        self, cloud: Cloud, job: ExploredJob, create: Create, name: str, directive: Directive
+        self,
+        cloud: Cloud,
+        job: ExploredJob,
+        create: Create,
+        name: str,
+        metadata: Mapping[str, str],
     ) -> None:
         cloud.count += 1
         self.cloud = cloud
@@ -58,14 +64,17 @@ class ExploredVm:
         self.is_tpu = create.group.tpu is not None
         self.is_spot = create.price.is_preemptible
         self.hosts = create.group.hosts
-        self.directive, self.fingerprint = directive, 1
+        self.metadata = metadata
+        """Its entries when it was created."""
+        self.directive = Directive.from_metadata(json.loads(metadata["trainmaster-directive"]))
+        self.fingerprint = 1
         self.per_hour = 0.0
         """Its list price, if the job has a cap."""
         self.status = VmStatus.CREATING
         self.reason = LossCause.GONE
         self.created_at = self.world.clock()
         self.started_at: datetime | None = None
-        self.agents: list[Agent] = []
+        self.agents: list[AgentHost] = []
         self.is_gone = self.is_hung = False
         self.failed_s: float | None = None
         """When the machine failed, or its end was announced.
@@ -97,7 +106,8 @@ class ExploredVm:
         self.status = VmStatus.RUNNING
         self.started_at = world.clock()
         world.log("up", self, "generation", self.generation, self.zone)
-        self.agents = [Agent(self, host if self.hosts > 1 else None) for host in range(self.hosts)]
+        numbers = range(self.hosts) if self.hosts > 1 else (None,)
+        self.agents = [AgentHost(self, number) for number in numbers]
         for agent in self.agents:
             agent.boot()
         if world.chance(profile.early_loss):
@@ -126,17 +136,17 @@ class ExploredVm:
         elif draw < 0.92:
             agent = world.rng.choice(self.agents)
             world.log("reboot", self)
-            self.job.note_fault(self, "reboot")
-            agent.power_off("reboot")
+            self.job.note_fault(self, REBOOT)
+            agent.power_off(REBOOT)
             world.within((5.0, 40.0), agent.boot)
         else:
             self.hang()
 
     def hang(self) -> None:
         self.is_hung = True
-        self.fail("hang")
+        self.fail(HANG)
         for agent in self.agents:
-            agent.power_off("hang")
+            agent.power_off(HANG)
 
     def fail(self, kind: str) -> None:
         if self.failed_s is None:
@@ -149,7 +159,7 @@ class ExploredVm:
     ) -> None:
         self.fail(cause.value)
         for agent in self.agents:
-            self.world.within((0.1, 3.0), agent.notice, cause.value)
+            self.world.within((0.1, 3.0), agent.announce, cause.value)
         self.world.after(in_s, self.shut_down, self.world.between(within_s), stays)
 
     def vanish(self) -> None:
@@ -180,7 +190,7 @@ class ExploredVm:
                 self.per_hour * (self.world.clock() - self.created_at).total_seconds() / 3600
             )
         for agent in self.agents:
-            agent.power_off("vm")
+            agent.power_off(VM)
         self.status = VmStatus.STOPPED
         if not stays:
             self.remove()
@@ -188,7 +198,7 @@ class ExploredVm:
     def remove(self) -> None:
         if not self.is_gone:
             for agent in self.agents:
-                agent.power_off("vm")
+                agent.power_off(VM)
             self.is_gone = True
             self.world.log("removed", self, self.instance_id)
             self.cloud.present.pop((self.name, self.zone), None)
@@ -262,12 +272,11 @@ class Cloud:
     ) -> Callable[[], CreateOutcome]:
         world = self.world
         profile = world.profile
-        directive = Directive.from_metadata(json.loads(metadata["trainmaster-directive"]))
         names = [name for name in create.names if (name, create.zone) not in self.present]
         if create.partial and len(names) > 1 and world.chance(profile.partial):
             names = names[: world.rng.randrange(1, len(names))]
         explored = self.job_of(job.job_id)
-        vms = [ExploredVm(self, explored, create, name, directive) for name in names]
+        vms = [ExploredVm(self, explored, create, name, metadata) for name in names]
         for vm in vms:
             if job.plan.cap:
                 placed = job.plan.at(job.placement.zone_index)

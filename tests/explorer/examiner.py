@@ -17,13 +17,15 @@ ledger's replay.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from tests.explorer.programs import DONE, OWN, PEER, SAVED, STALLED, Program
+from tests.explorer.causes import DONE, OWN, PEER, REBOOT, SAVED, STALLED
+from tests.explorer.programs import Key, Program
 from trainmaster.core.actions import DeleteJob, Ignore
 from trainmaster.core.events import ExitCause, ReplicaExited, VmLost
 from trainmaster.core.ledger import LedgerEntry, fold
@@ -36,7 +38,6 @@ from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import VmStatus
 
 if TYPE_CHECKING:
-    from tests.explorer.agent import Key
     from tests.explorer.cloud import ExploredVm
     from tests.explorer.jobs import ExploredJob
     from trainmaster.memory.store import MemoryStore
@@ -44,9 +45,15 @@ if TYPE_CHECKING:
 RESTARTS_MAX: Final = 5
 RERUNS_MAX: Final = 3
 HELD_S: Final = 600.0
+NOTICE_S: Final = 25.0
+"""From the notice that a VM goes, until it is given up: the shortest such time."""
+ASKED_AGAIN_S: Final = 660.0
+"""How long a program that saves may have been asked for an earlier notice."""
 FIRST: Final = (1, 1)
 NAMED: Final = re.compile(r"\b(chief|master|worker|ps|evaluator) (\d+)")
 
+ANNOUNCED: Final = frozenset({"preemption", "maintenance"})
+"""Faults that are announced before."""
 HARD: Final = frozenset({"unfit", "lost", "hang", "gone", "unkillable", "interrupted"})
 """Faults after which a machine no longer takes part."""
 
@@ -112,6 +119,20 @@ class Examiner:
                     and other.agent.vm.zone == program.agent.vm.zone
                 ):
                     self._world.violate("F1 runs twice", program, other.agent.vm, program.agent.vm)
+
+    def on_stop(self, program: Program, action: str) -> None:
+        """A directive ends no program that saves, unless it stops the job, or a VM is given up."""
+        now_s = self._world.now_s
+        given_up_s = min(
+            (
+                at_s + NOTICE_S
+                for at_s, _, kind in self._job.faults
+                if kind in ANNOUNCED and at_s > now_s - ASKED_AGAIN_S
+            ),
+            default=math.inf,
+        )
+        if now_s < min(program.saves_until_s, given_up_s) and action != "stop":
+            self._world.violate("killed while it saves", program)
 
     def _examine_member_set(self, program: Program) -> None:
         """All members of a round have one member set, with the primary and at least
@@ -351,7 +372,7 @@ class Examiner:
             and at_s < min(first_s, done.get(vm, first_s))
             if kind != "unkillable" or at_s > began.get(vm, 0)  # a reboot repaired it
         }
-        if self._is_repeated(charge, ends):
+        if self._is_stalled(charge, ends):
             return
         unfound = self._unfound()
         if (
@@ -424,16 +445,8 @@ class Examiner:
         ]
         return [f"round {self.round.key}", *causes, *faults]
 
-    def _is_repeated(self, charge: Charge, ends: list[Program]) -> bool:
-        """Whether the charge is for another reboot of the member's VM, or for its stall."""
-        rebooted = {
-            program.agent.vm
-            for program in ends
-            if program.replica_id == charge.replica_id and program.cause == "reboot"
-        }
-        for program in self._job.programs.all:
-            if program.agent.vm in rebooted and program.cause == "reboot" and program not in ends:
-                return True
+    def _is_stalled(self, charge: Charge, ends: list[Program]) -> bool:
+        """Whether the charge is for a stall of the member, which its agent ended."""
         return any(
             program.cause == STALLED and program.replica_id == charge.replica_id for program in ends
         )
@@ -459,7 +472,7 @@ class Examiner:
         return faults + [
             (program.ended_s or 0, program.agent.vm, "interrupted")
             for program in ends
-            if program.cause == "reboot"
+            if program.cause == REBOOT
         ]
 
     # Replicas that are judged alone.
@@ -481,7 +494,7 @@ class Examiner:
         if (
             assertable
             and not causes & {OWN, PEER}
-            and not any(self._is_repeated(charge, ends) for charge in assertable)
+            and not any(self._is_stalled(charge, ends) for charge in assertable)
         ):
             self._world.violate("innocent charged alone", *assertable, *causes)
         assert self.state
@@ -582,7 +595,7 @@ class Examiner:
         job = self.state.job
         profile = self._world.profile
         had_failure = any(
-            program.cause in (OWN, PEER, STALLED, "reboot") for program in self._job.programs.all
+            program.cause in (OWN, PEER, STALLED, REBOOT) for program in self._job.programs.all
         )
         had_failure |= any(kind == "setup" for _, _, kind in self._job.faults)
         if not had_failure and not profile.internal and not profile.slow_setup and not job.tuning:

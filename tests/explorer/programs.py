@@ -7,22 +7,20 @@ last checkpoint is lost.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from tests.explorer.causes import DONE, OWN, PEER, SAVED, STOPPED, VM
+from tests.explorer.processes import Facts, Process
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 
 if TYPE_CHECKING:
-    from tests.explorer.agent import Agent, Facts, Key
+    from tests.explorer.agent_host import AgentHost
     from tests.explorer.jobs import ExploredJob
+    from tests.explorer.threads import Threads
 
-OWN: Final = "own"  # it failed by itself
-PEER: Final = "peer"  # it failed because a peer went
-DONE: Final = "done"  # it completed
-STOPPED: Final = "stopped"  # a directive ended it
-SAVED: Final = "saved"  # it saved with its peers, and exited
-STALLED: Final = "stalled"  # it printed nothing, and its agent ended it
-# Others: what happened to its machine, in the words of `ExploredVm`: vm, reboot, hang.
+Key = tuple[int, int]
+"""Attempt and incarnation. For members of a synchronous job, the incarnation is the round."""
 
 BUG: Final = {
     "type": "ValueError",
@@ -74,15 +72,25 @@ NOTICED_TOGETHER_S: Final = (0.0, 1.5)
 LAUNCHER_S: Final = (0.02, 0.4)
 """How long a launcher runs on after its worker: torchrun looks every tenth of a second."""
 JOIN_S: Final = (1.0, 5.0)
+SAVE_S: Final = (0.5, 20.0)
+SAVE_ALONE_S: Final = (0.5, 8.0)
+CATCHES: Final = 0.7
+"""Share of the programs that catch the signal that asks them to save."""
+SAVES: Final = 0.85
+"""Share of those that exit when they have saved. The others go on."""
 
 
 @dataclass(eq=False, slots=True)
 class Program:
     """One incarnation on one machine."""
 
-    agent: Agent
+    agent: AgentHost
+    """The machine that it runs on, with its agent."""
     key: Key
     started_s: float
+    process: Process = field(init=False)
+    catches: bool = False
+    """Whether it catches the signal that asks it to save."""
     ended_s: float | None = None
     cause: str = ""
     """Why it ended, in fact."""
@@ -134,12 +142,14 @@ class Programs:
         """Whether all members train together."""
         return bool(self._training)
 
-    def start(self, agent: Agent, key: Key) -> Program:
+    def start(
+        self, agent: AgentHost, key: Key, without: tuple[int, ...], threads: Threads
+    ) -> Program:
         world = self._world
         work_s = self._job.work_s
-        program = Program(
-            agent, key, world.now_s, without=agent.desired.without if agent.desired else ()
-        )
+        program = Program(agent, key, world.now_s, without=without)
+        program.process = agent.process = Process(agent, program, threads)
+        program.catches = world.rng.random() < CATCHES
         self._job.examiner.on_start(program)
         self.all.append(program)
         world.log("start", program, "on", agent.vm.instance_id)
@@ -191,32 +201,46 @@ class Programs:
                 world.within((0.0, most_s), self.exit, program, {"exit_status": 0}, DONE)
 
     def _freeze(self, program: Program) -> None:
-        """The program stops.
+        """The program stops, and nobody makes progress.
 
-        Its peers give it up, or none of them makes progress and their agents end them all.
+        Its peers give it up, or their agents end them all.
         """
         if program in self._training:
             training = self._interrupt()
             program.is_frozen = self._world.chance(0.5)
             for member in training:
+                member.process.fall_still()
+            for member in training:
                 if program.is_frozen and member is not program:
                     noticed_s = HEARTBEATS_S + self._world.between(NOTICED_TOGETHER_S)
                     self._world.after(noticed_s, self.exit, member, dict(SILENCE), PEER, program)
-                    continue
-                after_s = self._job.stall_timeout_s + self._world.between((0.0, 10.0))
-                self._world.after(
-                    after_s, self.exit, member, {"cause": "stalled", "signal": 9}, STALLED
-                )
 
     def exit(self, program: Program, facts: Facts, cause: str, root: Program | None = None) -> None:
         """The program exits, unless it has ended before. Its agent sees that."""
         if program.is_alive:
             program.facts = {"cause": "process", **facts}
-            self.end(program, cause if program.agent.is_open else STOPPED, root)
+            self.end(program, STOPPED if program.process.is_withdrawn else cause, root)
             if self._job.reactions == ("launcher",):
-                self._world.within(LAUNCHER_S, program.agent.on_exit, program, program.facts)
+                self._world.within(LAUNCHER_S, program.process.leave, facts)
             else:
-                program.agent.on_exit(program, program.facts)
+                program.process.leave(facts)
+
+    def save_together(self, program: Program) -> None:
+        """All members are asked to save. Some exit then, some go on, and some know no signal."""
+        world = self._world
+        program.was_asked = True
+        world.log("asked", program)
+        is_able = program.catches and not program.process.is_still
+        if is_able and program.saves_until_s <= world.now_s and world.rng.random() < SAVES:
+            saves_s = world.between(SAVE_S)
+            program.saves_until_s = world.now_s + saves_s
+            world.after(saves_s, self.exit, program, {"exit_status": 0}, SAVED)
+
+    def save_alone(self, program: Program) -> None:
+        """The program is asked to save, because its VM goes."""
+        is_able = program.catches and not program.process.is_still
+        if is_able and self._world.rng.random() < SAVES:
+            self._world.within(SAVE_ALONE_S, self.exit, program, {"exit_status": 0}, VM)
 
     def end(self, program: Program, cause: str, root: Program | None = None) -> None:
         """The program ends, with its machine or by itself."""
@@ -243,7 +267,9 @@ class Programs:
 
     def _break(self, peer: Program, root: Program) -> None:
         facts = REACTIONS[self._world.rng.choice(self._job.reactions)]
-        if facts is not None:
+        if facts is None:
+            peer.process.fall_still()
+        else:
             self._world.within(
                 self._world.profile.noticed_s, self.exit, peer, dict(facts), PEER, root
             )

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from tests.explorer.agent import Facts
+from tests.explorer.causes import OWN, REBOOT
 from tests.explorer.cloud import ExploredVm
 from tests.explorer.history import History
 from tests.explorer.jobs import job_document, slices_document
+from tests.explorer.processes import Facts
 from tests.explorer.profiles import Profile
-from tests.explorer.programs import BUG, OWN, Program
+from tests.explorer.programs import BUG, Program
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.vm import VmStatus
 
@@ -135,9 +136,9 @@ class Scripted(History):
 
     def reboot(self, name: str, after_s: float = 40.0) -> None:
         vm = self.vm(name)
-        self.explored.note_fault(vm, "reboot")
+        self.explored.note_fault(vm, REBOOT)
         for agent in vm.agents:
-            agent.power_off("reboot")
+            agent.power_off(REBOOT)
             self.world.after(after_s, agent.boot)
 
     @contextmanager

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.explorer.agent import Facts
-from tests.explorer.programs import BUG, DONE, OWN, Program
+from tests.explorer.causes import DONE, OWN
+from tests.explorer.processes import Facts
+from tests.explorer.programs import BUG, Program
 from tests.explorer.scripted import FAILURE, Scripted
 from trainmaster.core.model.job import JobState
 

@@ -10,15 +10,16 @@ from typing import Any
 import hypothesis
 import pytest
 
-from tests.explorer.agent import Agent
 from tests.explorer.history import History
 from tests.explorer.profiles import PROFILES
+from trainmaster.agent.control.run_state import RunState
+from trainmaster.agent.control.saving import Saving
+from trainmaster.agent.model.vm_config import ReceivedDirective
 from trainmaster.core.actions import DeleteJob
 from trainmaster.core.decisions import Decision, Reason, Rule
 from trainmaster.core.events import DeleteRequested, ExitCause, ReplicaExited
 from trainmaster.core.model import plan
 from trainmaster.core.model.members import is_member
-from trainmaster.core.model.vm import DirectiveAction
 from trainmaster.core.reconcile import desired
 from trainmaster.core.rules import judge as judging
 from trainmaster.memory.store import MemoryStore
@@ -50,15 +51,6 @@ def test_histories_violate_no_invariant(name: str) -> None:
         )
 
 
-def test_abort_in_a_later_round_of_a_job_that_waits_for_its_evaluator_is_charged() -> None:
-    """Every member had reported before that round began."""
-    assert not History(600623, PROFILES["every"]).run().violations
-
-
-def test_machine_that_reported_nothing_counts_though_an_earlier_request_was_refused() -> None:
-    assert not History(22244, PROFILES["caps"]).run().violations
-
-
 def forget_ends(patch: pytest.MonkeyPatch) -> None:
     """Report that an incarnation is ready, and not how the one before it ended."""
     decode = agent_messages.decode_vm_ready
@@ -69,20 +61,21 @@ def forget_ends(patch: pytest.MonkeyPatch) -> None:
 
 def report_before_the_stop(patch: pytest.MonkeyPatch) -> None:
     """Report that an incarnation is ready while an older program still runs."""
-    stop = Agent._stop
+    set_desired = RunState.set_desired
 
-    def report_and_stop(agent: Agent) -> None:
-        if agent.desired and agent.desired.action is DirectiveAction.HOLD:
-            agent.reported_ready = (agent.desired.attempt, agent.desired.incarnation)
-            agent._report_ready()
-        stop(agent)
+    def set_and_report(
+        run_state: RunState, directive: ReceivedDirective, *, is_running: bool
+    ) -> None:
+        set_desired(run_state, directive, is_running=is_running)
+        if directive.action == "hold":
+            run_state.report_ready(directive.key)
 
-    patch.setattr(Agent, "_stop", report_and_stop)
+    patch.setattr(RunState, "set_desired", set_and_report)
 
 
 def end_savers_at_once(patch: pytest.MonkeyPatch) -> None:
     """End a program that saves as soon as its round ends."""
-    patch.setattr(Agent, "_patience_s", lambda *_: 0.0)
+    patch.setattr(Saving, "patience_s", 0.0)
 
 
 def take_saves_for_ends(patch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.explorer.programs import OWN, PEER, REACTIONS
+from tests.explorer.causes import OWN, PEER
+from tests.explorer.programs import REACTIONS
 from tests.explorer.scripted import FAILURE, Scripted
 from trainmaster.core.model.job import JobState
 

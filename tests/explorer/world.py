@@ -11,16 +11,17 @@ import heapq
 import random
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
 from greenlet import getcurrent, greenlet
 
+from tests.explorer.channels import Network
 from tests.explorer.profiles import Profile
+from tests.explorer.threads import START
 from trainmaster.errors import TemporaryError
 
-START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 _Planned = tuple[float, int, Callable[[], object]]
 
 SUSPENDED_S: Final = (0.01, 12.0)
@@ -46,6 +47,7 @@ class World:
         """What was violated, and the facts."""
         self.notes: Counter[str] = Counter()
         self.trace: list[str] = []
+        self.network = Network(self)
         self._hub = getcurrent()
         self._planned: list[_Planned] = []
         self._count = 0
@@ -99,7 +101,11 @@ class World:
         current = getcurrent()
         if current is not self._hub:
             self.after(seconds, current.switch)
-            self._hub.switch()
+            self.park()
+
+    def park(self) -> None:
+        """Suspend what calls this until somebody switches to it."""
+        self._hub.switch()
 
 
 class Port:

@@ -25,6 +25,7 @@ from trainmaster.agent.model.vm_config import IncarnationKey
 from trainmaster.agent.reporting.events import EventReporter
 from trainmaster.agent.reporting.serial_console import Console, Stream
 from trainmaster.agent.setup.setup import Setup
+from trainmaster.agent.shutdown.vm_shutdown_notice import NOTICE_S
 
 RUN, RUN_AFTER_PAUSE, RUN_HELD, HOLD = (
     "run the next",
@@ -227,6 +228,7 @@ class ScriptedVm:
             setup=cast("Setup", self),
             launcher=cast("Launcher", self),
             console=self.console,
+            notice_s=NOTICE_S,
             channel=cast("PeerChannel", self) if self._is_gang else None,
         )
         self.agent.edges = set()

@@ -65,6 +65,7 @@ from trainmaster.agent.metric.trial_metric import TAG_VARIABLE, TrialMetric
 from trainmaster.agent.model.inbox import Inbox
 from trainmaster.agent.model.vm_config import AgentIdentity, VmConfig, VmRef
 from trainmaster.agent.program.container_engine import ContainerEngine
+from trainmaster.agent.program.devices import has_gpu
 from trainmaster.agent.progress.collector import ProgressCollector
 from trainmaster.agent.reporting.cloud_log import CloudLog, LogOrigin
 from trainmaster.agent.reporting.events import EventReporter
@@ -77,6 +78,7 @@ from trainmaster.agent.setup.machine_report import describe_machine
 from trainmaster.agent.setup.setup import Setup
 from trainmaster.agent.setup.setup_errors import Retrier
 from trainmaster.agent.shutdown.self_delete import SelfDelete
+from trainmaster.agent.shutdown.vm_shutdown_notice import GPU_NOTICE_S, NOTICE_S
 from trainmaster.agent.utilization.gpus import Gpus
 from trainmaster.agent.utilization.machine import EMULATED_VM
 from trainmaster.agent.utilization.monitor import configured_monitor, find_sources, point_writer
@@ -179,6 +181,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         setup=setup,
         launcher=launcher,
         console=console,
+        notice_s=GPU_NOTICE_S if has_gpu() else NOTICE_S,
         channel=channel,
         surroundings=find_surroundings(environ, console),
     ).run()

@@ -21,10 +21,9 @@ from bench.report import Row
     quick="`integration/cost`, `integration/bench/test_peers.py`",
 )
 def test_quick_benchmark_measures_everything(firestore_emulator: str, tmp_path: Path) -> None:
-    page = tmp_path / "benchmarks.md"
-    page.write_text("")
-    figures = run(QUICK, Emulators(firestore_emulator), page)
-    stored = json.loads((tmp_path / "benchmarks.json").read_text())
+    data_file = tmp_path / "benchmarks.json"
+    figures = run(QUICK, Emulators(firestore_emulator), data_file)
+    stored = json.loads(data_file.read_text())
     assert [row["name"] for row in stored["rows"]] == list(figures)
     groups = {name.partition(":")[0] for name in figures}
     assert groups == {"queue", "sweep", "start", "rerun", "restart", "loss", "end"}
@@ -48,8 +47,7 @@ def test_each_limit_of_a_figure_is_checked(figure: Figure, is_within: bool) -> N
 
 
 def test_measured_rows_replace_theirs_and_keep_the_others(tmp_path: Path) -> None:
-    page = tmp_path / "benchmarks.md"
-    page.write_text("# Benchmarks\n")
+    data_file = tmp_path / "benchmarks.json"
     exit_ = Row(
         "exit: next step",
         "s",
@@ -58,17 +56,15 @@ def test_measured_rows_replace_theirs_and_keep_the_others(tmp_path: Path) -> Non
         [0.5, 2.0],
     )
     sized = [Row(f"loss: time N={size}", "s", {"Trainmaster": [size / 50]}) for size in (1, 1000)]
-    report.store([exit_, *sized], {"torchrun": "2.13.0"}, page)
-    report.store([Row("loss: time N=1000", "s", {"Trainmaster": [7.0]})], page=page)
-    text = page.read_text()
-    assert text.startswith("# Benchmarks\n")
-    assert text.count(report.MARK) == 1
+    report.store([exit_, *sized], {"torchrun": "2.13.0"}, data_file)
+    report.store([Row("loss: time N=1000", "s", {"Trainmaster": [7.0]})], data_file=data_file)
+    text = report.page_part(data_file)
     assert "torchrun 2.13.0" in text
     assert "| | unit | Trainmaster | torchrun | Ray | n | load | on |" in text
     assert f"| exit: next step | s | 2 (1 to 4) | 3 | ends | 3 | 0.5 to 2 | {exit_.on} |" in text
     assert "| loss: time N=1000 | s | 7 |" in text
     assert "N=1 |" not in text, "of a row with sizes, the page shows the largest"
-    rows = json.loads((tmp_path / "benchmarks.json").read_text())["rows"]
+    rows = json.loads(data_file.read_text())["rows"]
     assert [row["name"] for row in rows] == [
         "exit: next step",
         "loss: time N=1",
@@ -78,20 +74,13 @@ def test_measured_rows_replace_theirs_and_keep_the_others(tmp_path: Path) -> Non
 
 
 def test_run_of_one_system_keeps_the_cells_and_loads_of_the_others(tmp_path: Path) -> None:
-    page = tmp_path / "benchmarks.md"
-    page.write_text("# Benchmarks\n")
-    report.store([Row("exit", "s", {"torchrun": [3.0]}, {"Ray": "ends"}, [2.0])], page=page)
-    report.store([Row("exit", "s", {"Ray": [5.0]}, loads=[0.5])], page=page)
-    assert "| exit | s |  | 3 | 5 | 1 | 0.5 to 2 |" in page.read_text()
-    report.store([Row("exit", "s", {"torchrun": [4.0], "Ray": [6.0]}, loads=[1.0])], page=page)
-    assert "| exit | s |  | 4 | 6 | 1 | 1 to 1 |" in page.read_text()
-
-
-def test_page_is_made_of_the_data_file(tmp_path: Path) -> None:
-    """The data file and the page beside it are committed together."""
-    page = tmp_path / "benchmarks.md"
-    (tmp_path / "images").symlink_to(report.PAGE.parent / "images")
-    for name in ("benchmarks.md", "benchmarks.json"):
-        (tmp_path / name).write_text((report.PAGE.parent / name).read_text())
-    report.write_page(page)
-    assert page.read_text() == report.PAGE.read_text()
+    data_file = tmp_path / "benchmarks.json"
+    report.store(
+        [Row("exit", "s", {"torchrun": [3.0]}, {"Ray": "ends"}, [2.0])], data_file=data_file
+    )
+    report.store([Row("exit", "s", {"Ray": [5.0]}, loads=[0.5])], data_file=data_file)
+    assert "| exit | s |  | 3 | 5 | 1 | 0.5 to 2 |" in report.page_part(data_file)
+    report.store(
+        [Row("exit", "s", {"torchrun": [4.0], "Ray": [6.0]}, loads=[1.0])], data_file=data_file
+    )
+    assert "| exit | s |  | 4 | 6 | 1 | 1 to 1 |" in report.page_part(data_file)

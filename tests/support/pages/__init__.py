@@ -17,12 +17,15 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from bench import report
 from tests.infra import iam_table
-from tests.support.pages import arguments, assumptions, reasons, runtimes, settings
+from tests.support.pages import arguments, assumptions, attacks, reasons, runtimes, settings
 
 PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "arguments": arguments.sections,
     "assumptions": assumptions.table,
+    "attacks": attacks.table,
+    "benchmarks": report.page_part,
     "grants": iam_table.table,
     "reasons": reasons.sections,
     "runtimes": runtimes.tables,

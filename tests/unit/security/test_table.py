@@ -1,4 +1,4 @@
-"""docs/security.md: the modules and tests in its table exist."""
+"""attacks.yaml, which docs/security.md shows: the modules and tests that it names exist."""
 
 from __future__ import annotations
 
@@ -7,20 +7,10 @@ import re
 from functools import cache
 from pathlib import Path
 
+from tests.support.pages.attacks import ATTACKS
+
 ROOT = Path(__file__).parents[3]
-PAGE = ROOT / "docs" / "security.md"
 MODULE = re.compile(r"(shared|functions|infra|cli|emulators)/[\w/.-]+")
-ROWS = [
-    [cell.strip() for cell in line.strip("|").split(" | ")]
-    for line in PAGE.read_text(encoding="utf-8")
-    .partition("| attack |")[2]
-    .partition("\n\n")[0]
-    .splitlines()[2:]
-]
-
-
-def quoted(cell: str) -> list[str]:
-    return re.findall(r"`([^`]+)`", cell)
 
 
 @cache
@@ -29,14 +19,15 @@ def functions(path: Path) -> frozenset[str]:
     return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
 
 
-def test_rows_name_existing_modules_and_tests() -> None:
-    assert ROWS
-    for attack, defence, tests in ROWS:
-        modules = [text for text in quoted(defence) if MODULE.fullmatch(text)]
-        assert modules, f"{attack}: no module"
-        assert [path for path in modules if not (ROOT / path).exists()] == [], attack
-        assert quoted(tests), f"{attack}: no test"
-        for test in quoted(tests):
+def test_attacks_name_existing_modules_and_tests() -> None:
+    assert ATTACKS
+    for row in ATTACKS:
+        quoted = re.findall(r"`([^`]+)`", row.defence)
+        modules = [text for text in quoted if MODULE.fullmatch(text)]
+        assert modules, f"{row.attack}: no module"
+        assert [path for path in modules if not (ROOT / path).exists()] == [], row.attack
+        assert row.tests, f"{row.attack}: no test"
+        for test in row.tests:
             path, _, function = test.partition("::")
             assert function.startswith("test_"), test
             assert function in functions(ROOT / path), test

@@ -30,12 +30,11 @@ from trainmaster.agent.model.vm_config import (
     parse_directive,
     supersedes,
 )
-from trainmaster.agent.program.devices import has_gpu
 from trainmaster.agent.program.program import Program
 from trainmaster.agent.reporting.events import EventReporter
 from trainmaster.agent.reporting.serial_console import Console
 from trainmaster.agent.setup.setup import Setup
-from trainmaster.agent.shutdown.vm_shutdown_notice import GPU_NOTICE_S, NOTICE_S, VmShutdownNotice
+from trainmaster.agent.shutdown.vm_shutdown_notice import VmShutdownNotice
 
 if TYPE_CHECKING:
     from trainmaster.agent.setup.setup import SetupResult
@@ -63,9 +62,11 @@ class Agent:
         setup: Setup,
         launcher: Launcher,
         console: Console,
+        notice_s: float,
         channel: PeerChannel | None = None,
         surroundings: Surroundings | None = None,
     ) -> None:
+        """`notice_s`: how long before its maintenance this machine learns of it."""
         config = identity.config
         self._config = config
         self._inbox = inbox
@@ -84,7 +85,7 @@ class Agent:
                 self._program, self._shutdown_notice.gives_up_s
             ),
             report=run_state.report_maintenance,
-            notice_s=GPU_NOTICE_S if has_gpu() else NOTICE_S,
+            notice_s=notice_s,
             is_gang=config.saves_together,
         )
         self._saving = Saving(

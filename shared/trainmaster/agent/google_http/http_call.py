@@ -13,7 +13,6 @@ from http import HTTPStatus
 from pathlib import Path
 
 PIECE_BYTES = 1 << 20
-_JITTER = random.Random()  # noqa: S311 - jitter need not be secret
 
 
 class HttpError(Exception):
@@ -81,5 +80,6 @@ def backoffs(cap_s: float, base_s: float = 0.5) -> Iterator[float]:
     """
     wait = base_s
     while True:
-        yield min(wait, cap_s) * _JITTER.uniform(0.5, 1.0)
+        jitter = random.uniform(0.5, 1.0)  # noqa: S311 - jitter need not be secret
+        yield min(wait, cap_s) * jitter
         wait = min(wait * 2, cap_s)

@@ -55,7 +55,11 @@ class Inbox:
             except Exception as error:  # noqa: BLE001 - handed over, not swallowed
                 self.post(_raise, error)
 
-        threading.Thread(target=run_guarded, daemon=True).start()
+        self.run_in_thread(run_guarded)
+
+    def run_in_thread(self, work: Callable[[], None]) -> None:
+        """Run `work`, which raises nothing, in a daemon thread."""
+        threading.Thread(target=work, daemon=True).start()
 
     def new_condition(self) -> threading.Condition:
         """Return a condition by which threads of this agent wait for each other."""

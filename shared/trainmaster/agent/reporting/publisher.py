@@ -25,7 +25,6 @@ ATTRIBUTE_BYTES = 1024
 LOG_FLUSH_S = 3.0
 """For the log before an exit is published; a shutdown leaves time for both."""
 RETRY_MAX_S = 30.0
-_JITTER = random.Random()  # noqa: S311 - jitter need not be secret
 
 
 @dataclass(frozen=True)
@@ -211,5 +210,5 @@ def repeat_intervals(first_s: float, max_s: float) -> Iterator[float]:
     """
     wait = first_s
     while True:
-        yield wait * _JITTER.uniform(0.8, 1.2)
+        yield wait * random.uniform(0.8, 1.2)  # noqa: S311 - jitter need not be secret
         wait = min(2 * wait, max_s)

@@ -1,0 +1,303 @@
+"""One machine with the product's own agent in virtual time: a VM, or one host of a TPU slice.
+
+What runs here is the agent's own code: the control loop, its state file, saves, stalls, the notice
+of a shutdown, the outbox and the peer channel. This module stands for what the agent works with:
+the metadata server, Pub/Sub, UDP, the set-up and the process of the program.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache, partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Final, cast
+
+from tests.explorer.causes import REBOOT, VM
+from tests.explorer.channels import VirtualChannel
+from tests.explorer.processes import Process, VirtualLauncher
+from tests.explorer.threads import Threads, VirtualInbox
+from trainmaster.agent.control.agent import Agent
+from trainmaster.agent.control.launcher import Launcher
+from trainmaster.agent.control.run_state import RunState
+from trainmaster.agent.control.state_file import StoredState
+from trainmaster.agent.model.results import SetupFailure
+from trainmaster.agent.model.vm_config import AgentIdentity, SliceHost, VmConfig, VmRef
+from trainmaster.agent.reporting.events import EventReporter
+from trainmaster.agent.reporting.publisher import Event, Publisher
+from trainmaster.agent.reporting.serial_console import Console, Stream
+from trainmaster.agent.setup.setup import Setup
+from trainmaster.agent.shutdown.vm_shutdown_notice import NOTICE_S
+from trainmaster.core.model.vm import VmStatus
+
+if TYPE_CHECKING:
+    from tests.explorer.cloud import ExploredVm
+    from tests.explorer.world import World
+
+DIRECTIVE: Final = "instance/attributes/trainmaster-directive"
+NOTICES: Final = {
+    "preemption": ("instance/preempted", "TRUE"),
+    "maintenance": ("instance/maintenance-event", "TERMINATE_ON_HOST_MAINTENANCE"),
+}
+"""Which metadata entry announces the end of a VM, and its value then."""
+NO_FILE: Final = Path("no-such-folder/state.json")
+BOOT_S: Final = (3.0, 15.0)
+RESTART_S: Final = (1.0, 15.0)
+"""From the crash of an agent to the next one: the startup script starts it again."""
+METADATA_S: Final = (0.02, 0.5)
+SIGTERM_S: Final = (0.0, 2.0)
+SIGNAL_SKEW_S: Final = (-0.25, 0.25)
+BOTH_SIGNALLED: Final = 0.3
+"""Share of the shutdowns that signal the program, too."""
+PUBLISH_S: Final = (0.01, 0.1)
+SETUP_S: Final = (1.0, 8.0)
+SETUP_AGAIN_S: Final = (0.05, 0.5)
+HEARTBEAT_S: Final = 30.0
+UNFIT: Final = {"type": "UnfitMachine", "message": "7 of 8 GPUs answer", "frame": ""}
+DOWNLOAD_FAILED: Final = {"type": "DownloadError", "message": "503", "frame": ""}
+
+
+class AgentHost:
+    """The machine. What stands on its disk survives crashes and reboots."""
+
+    def __init__(self, vm: ExploredVm, host: int | None) -> None:
+        self.vm = vm
+        self.host = host
+        """Number of this host of a slice; None if the slice has one, and for VMs."""
+        self.world: World = vm.world
+        profile = vm.world.profile
+        self.skew_s = self.world.between((-profile.agent_skew_s, profile.agent_skew_s))
+        if self.world.chance(profile.bad_clock):
+            self.skew_s = self.world.rng.choice((-1, 1)) * self.world.between((30.0, 120.0))
+        self.stored = StoredState("")
+        """The agent's state file."""
+        self.is_unfit = False
+        self.is_on = False
+        self.off_since_s = self.world.now_s
+        self.silent_since_s: float | None = None
+        """When the agent stopped its heartbeat, because it cannot end a program."""
+        self.is_vm_ending = False
+        """Whether the guest shuts down."""
+        self.process: Process | None = None
+        """The program that was started last, while its process exists."""
+        self.delivered: tuple[int, int, str] | None = None
+        """Attempt, incarnation and action of the latest directive that reached an agent here."""
+        self.channel: VirtualChannel | None = None
+        self._metadata: dict[str, str] = {}
+        self._watchers: dict[str, Callable[[str], None]] = {}
+        self._seen: dict[str, str] = {}
+        """The values that the running agent's watchers have received."""
+        self.on_sigterm: Callable[[], None] = lambda: None
+        self._threads = Threads(self.world, is_over=True)
+
+    # What happens to the machine.
+
+    def boot(self) -> None:
+        if self.vm.is_gone or self.vm.is_hung or self.vm.status is not VmStatus.RUNNING:
+            return
+        if not self.is_on:
+            self.is_on = True
+            self.silent_since_s = None
+            self._start_agent(BOOT_S)
+            rate = self.world.profile.agent_crash_per_hour
+            if rate and self.world.has_faults:
+                self.world.after(self.world.rng.expovariate(rate / 3600), self._crash)
+
+    def _start_agent(self, span_s: tuple[float, float]) -> None:
+        self._threads.is_over = True
+        self._threads = Threads(self.world)
+        self._watchers.clear()
+        self._seen.clear()
+        self.on_sigterm = lambda: None
+        threads = self._threads
+        self.world.within(span_s, lambda: threads.start(partial(self._run_agent, threads)))
+
+    def _crash(self) -> None:
+        """The agent's process ends. The program goes on until the next agent finds it."""
+        if self.world.has_faults and self.is_on and not self.is_vm_ending:
+            self.world.log("agent crash", self.vm)
+            self.vm.job.note_fault(self.vm, REBOOT)
+            self._start_agent(RESTART_S)
+
+    def power_off(self, cause: str) -> None:
+        if not self.is_on:
+            return
+        self.off_since_s = self.world.now_s
+        self.is_on = False
+        self._threads.is_over = True
+        if self.process is not None:
+            self.process.vanish(cause)
+
+    @property
+    def last_beat_s(self) -> float:
+        if not self.is_on:
+            return self.off_since_s
+        return self.silent_since_s if self.silent_since_s is not None else self.world.now_s
+
+    def announce(self, cause: str) -> None:
+        """The metadata server announces the end of the VM."""
+        path, value = NOTICES[cause]
+        self._metadata[path] = value
+        self._notify(path)
+
+    def shut_down(self) -> None:
+        """The guest shuts down: the agent gets SIGTERM, and maybe so does the program."""
+        if not self.is_on:
+            return
+        self.is_vm_ending = True
+        threads = self._threads
+        world = self.world
+        signal_s = world.between(SIGTERM_S)
+        world.after(signal_s, lambda: threads.is_over or self.on_sigterm())
+        if self.process is not None and world.rng.random() < BOTH_SIGNALLED:
+            program_s = signal_s + world.between(SIGNAL_SKEW_S)
+            exit_ = self.vm.job.programs.exit
+            world.after(program_s, exit_, self.process.program, {"signal": 15}, VM)
+
+    # The metadata server.
+
+    def watch(self, path: str, handler: Callable[[str], None]) -> None:
+        self._watchers[path] = handler
+        self.world.within(METADATA_S, self._notify_now, path, self._threads)
+
+    def wake(self) -> None:
+        """The directive has changed."""
+        self._notify(DIRECTIVE)
+
+    def _notify(self, path: str) -> None:
+        self.world.within(METADATA_S, self._notify_now, path, self._threads)
+
+    def _notify_now(self, path: str, threads: Threads) -> None:
+        if threads.is_over or path not in self._watchers:
+            return
+        value = self._metadata.get(path, "NONE")
+        if path == DIRECTIVE:
+            directive = self.vm.directive
+            value = json.dumps(directive.to_metadata())
+            self.delivered = (directive.attempt, directive.incarnation, directive.action.value)
+        if self._seen.get(path) != value:
+            self._seen[path] = value
+            self._watchers[path](value)
+
+    # The agent.
+
+    def _run_agent(self, threads: Threads) -> None:
+        try:
+            self._create_agent(threads).run()
+        except Exception as error:  # noqa: BLE001 - a bug of the agent, which is reported with its seed
+            where = traceback.format_exc(limit=-4)
+            self.world.violate("exception in an agent", self.vm, type(error).__name__, error, where)
+            self._start_agent(RESTART_S)
+
+    def _create_agent(self, threads: Threads) -> Agent:
+        identity = self._identity()
+        config = identity.config
+        console = VirtualConsole(self)
+        inbox = VirtualInbox(self, threads)
+        publisher = VirtualPublisher(self, threads)
+        reporter = EventReporter(identity, cast("Publisher", publisher), console, inbox)
+        run_state = VirtualRunState(self, identity.instance.instance_id, reporter, console)
+        self.channel = None
+        if config.channel is not None:
+            self.channel = VirtualChannel(
+                config.channel, identity, inbox, console, lambda: run_state.last_started
+            )
+            self.channel.connect(self, threads)
+        return Agent(
+            identity=identity,
+            inbox=inbox,
+            reporter=reporter,
+            run_state=run_state,
+            setup=cast("Setup", VirtualSetup(self, threads)),
+            launcher=cast("Launcher", VirtualLauncher(self, threads)),
+            console=console,
+            notice_s=NOTICE_S,
+            channel=self.channel,
+        )
+
+    def _identity(self) -> AgentIdentity:
+        vm = self.vm
+        config = _parse_config(vm.metadata["trainmaster-vm-config"])
+        node = VmRef(vm.name, vm.zone, vm.instance_id)
+        if self.host is None:
+            return AgentIdentity(node, config, node, project_number="1")
+        addresses = [f"{vm.name}-{number}" for number in range(vm.hosts)]
+        instance = VmRef(addresses[self.host], vm.zone, f"{vm.instance_id}-{self.host}")
+        return AgentIdentity(node, config, instance, SliceHost(self.host, addresses))
+
+
+@lru_cache(maxsize=64)
+def _parse_config(text: str) -> VmConfig:
+    return VmConfig.parse(text)
+
+
+class VirtualConsole(Console):
+    def __init__(self, host: AgentHost) -> None:
+        super().__init__(-1)
+        self._host = host
+
+    def log(self, text: str, stream: Stream = Stream.AGENT) -> None:
+        del stream
+        self._host.world.log("agent of", self._host.vm, text)
+
+
+class VirtualRunState(RunState):
+    """Keeps the contents of the state file in memory."""
+
+    def __init__(
+        self, host: AgentHost, instance_id: str, reporter: EventReporter, console: Console
+    ) -> None:
+        super().__init__(NO_FILE, instance_id, reporter, console)
+        self._host = host
+        if host.stored.instance_id == instance_id:
+            self._state = _copy(host.stored)
+
+    def _save(self) -> None:
+        self._host.stored = _copy(self._state)
+
+
+def _copy(state: StoredState) -> StoredState:
+    return replace(state, announced=list(state.announced))
+
+
+class VirtualPublisher:
+    """Pub/Sub accepts every event. The agent may crash before it knows."""
+
+    def __init__(self, host: AgentHost, threads: Threads) -> None:
+        self._host = host
+        self._threads = threads
+
+    def publish(self, event: Event) -> None:
+        topic = event.topic.rpartition("/")[2]
+        self._host.vm.cloud.publish(topic, json.dumps(event.body).encode(), {})
+        self._threads.pause(self._host.world.between(PUBLISH_S))
+
+
+class VirtualSetup:
+    def __init__(self, host: AgentHost, threads: Threads) -> None:
+        self._host = host
+        self._threads = threads
+        self.preflight = SimpleNamespace(finding="")
+
+    def cancel(self) -> None:
+        """A set-up that shuts down with its VM reports nothing."""
+
+    def prepare(self, *, is_installed: bool) -> Mapping[str, str] | SetupFailure:
+        host = self._host
+        world = host.world
+        profile = world.profile
+        span_s = SETUP_AGAIN_S if is_installed else SETUP_S
+        if not is_installed and world.chance(profile.slow_setup):
+            span_s = profile.slow_setup_s
+        self._threads.pause(world.between(span_s))
+        host.is_unfit |= world.chance(profile.unfit)
+        if host.is_unfit:
+            host.vm.job.note_fault(host.vm, "unfit")
+            return SetupFailure("setup", None, UNFIT, UNFIT["message"])
+        if not is_installed and world.chance(profile.setup_fail):
+            host.vm.job.note_fault(host.vm, "setup")
+            return SetupFailure("setup", None, DOWNLOAD_FAILED, "503")
+        return {}
