@@ -173,7 +173,7 @@ def round_end(state: State, event: Event) -> RoundEnd | None:
     if is_rerun or is_out:
         return None
     is_exit = isinstance(end, ReplicaExited) and not is_vm_lost
-    if is_exit and _round_of(end) != (job.attempt, number):
+    if is_exit and (job.attempt, number) != _round_of(end):
         return None
     at = max(end.at, job.round.began_at) if job.round.began_at else end.at
     return RoundEnd(round_key(job.attempt, number), rank_of(end), at)
@@ -181,14 +181,15 @@ def round_end(state: State, event: Event) -> RoundEnd | None:
 
 def _is_of_hold(job: Job, end: End) -> bool:
     """Whether the end gives up the VM of a member that was about to be ready for the held round."""
-    is_given_up = isinstance(end, ReplicaExited) and end.cause in _GIVES_UP_VM
-    return job.round.is_held and is_given_up and _round_of(end) == (job.attempt, job.round.number)
+    if not isinstance(end, ReplicaExited) or end.cause not in _GIVES_UP_VM:
+        return False
+    return job.round.is_held and _round_of(end) == (job.attempt, job.round.number)
 
 
-def _round_of(end: End) -> tuple[int, int]:
-    """Return attempt and round of the program that ended."""
-    if isinstance(end, MemberMissing):
-        return end.attempt, end.round
+def _round_of(end: End) -> tuple[int, int] | None:
+    """Return attempt and round of the program that exited; None: the end is no exit."""
+    if not isinstance(end, ReplicaExited):
+        return None
     return end.subject.attempt, end.subject.incarnation
 
 
