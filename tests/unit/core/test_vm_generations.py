@@ -146,7 +146,7 @@ def test_late_loss_of_a_vm_in_the_abandoned_zone_changes_nothing() -> None:
             replace(r, state=ReplicaState.RUNNING, instance_id="2002") for r in moved.replicas
         ),
     )
-    assert summarize(judge(running, lost(CHIEF), NOW)) == "1 ignore old_vm_generation"
+    assert summarize(judge(running, lost(CHIEF), NOW)) == "1 ignore outdated"
 
 
 def test_late_insert_in_the_abandoned_zone_is_deleted_and_its_reports_are_ignored() -> None:
@@ -158,7 +158,7 @@ def test_late_insert_in_the_abandoned_zone_is_deleted_and_its_reports_are_ignore
     others = (a_vm(WORKER_1, zone="us-central1-b", vm_generation=6),)
     assert Delete(late) in steps(moved, late, present, *others)
     assert Delete(present) not in steps(moved, late, present, *others)
-    assert summarize(judge(moved, ready(WORKER_0), NOW)) == "1 ignore old_vm_generation"
+    assert summarize(judge(moved, ready(WORKER_0), NOW)) == "1 ignore outdated"
 
 
 def test_delivery_with_an_older_state_leaves_the_vm_of_the_newer_zone_alone() -> None:

@@ -168,7 +168,7 @@ def test_messages_of_a_replaced_vm_change_nothing(running: World) -> None:
     world.send("replica-exit", WORKER_1, **old, cause="process", signal=15)
     world.send("maintenance", WORKER_1, **old, cause="preemption")
     assert world.replicas == state
-    assert world.ledger[-1].decision.reason is Reason.OLD_VM_GENERATION
+    assert world.ledger[-1].decision.reason is Reason.OUTDATED
     world.check()
 
 
@@ -432,7 +432,7 @@ def test_event_that_loses_a_race_is_judged_again_on_the_new_state(
     world.kill(WORKER_0)
     replica = world.replica(WORKER_0)
     assert (replica.vm_generation, replica.restarts_used) == (2, 0)
-    assert world.ledger[-1].decision.reason is Reason.OLD_VM_GENERATION
+    assert world.ledger[-1].decision.reason is Reason.OUTDATED
     world.check()
 
 

@@ -204,7 +204,7 @@ def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetim
         f"{problem} for {waited_s:.0f} s ({error}): the whole job moves to {zone}, free of charge."
     )
     rerun = RerunJob(Budget.FREE, turn.candidate, remaining=turn.remaining)
-    return Decision(Rule.CAPACITY, Reason.STOCKOUT_LASTS, text, rerun)
+    return Decision(Rule.CAPACITY, Reason.STOCKOUT, text, rerun)
 
 
 def _continue(

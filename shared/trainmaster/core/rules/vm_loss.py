@@ -59,7 +59,7 @@ def judge_vm_loss(state: State, replica: Replica, event: VmLost, now: datetime) 
     if not event.is_vm_loss and event.subject.incarnation != current_incarnation(
         state.job, replica
     ):
-        return stale(Reason.OLD_INCARNATION, "Another incarnation has been ordered since.")
+        return stale(Reason.OUTDATED, "Another incarnation has been ordered since.")
     if event.cause is LossCause.STARTUP_TIMEOUT and is_ready(state.job, replica):
         return stale(Reason.NOTHING_TO_DO, "The replica has reported since.")
     cause = describe_loss(event)

@@ -122,7 +122,7 @@ CASES: Final[dict[str, Case]] = {
     "lasting stockout while part of the gang runs": (
         MISSING_FOR_900_S,
         STOCKOUT,
-        "11 rerun_job stockout_lasts",
+        "11 rerun_job stockout",
     ),
 }
 

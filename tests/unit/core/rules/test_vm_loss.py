@@ -61,7 +61,7 @@ CASES: Final[dict[str, Case]] = {
         TIMEOUT_ON_SECOND_VM,
         "4 replace_vm startup_timeout",
     ),
-    "startup timeout of an older incarnation": (RESTARTING, TIMEOUT_1, "1 ignore old_incarnation"),
+    "startup timeout of an older incarnation": (RESTARTING, TIMEOUT_1, "1 ignore outdated"),
     "startup timeout of a running replica": (RUNNING, TIMEOUT_1, "1 ignore nothing_to_do"),
     "loss reported for an older incarnation": (
         RESTARTING,
@@ -69,7 +69,7 @@ CASES: Final[dict[str, Case]] = {
         "4 replace_vm preemption",
     ),
     "loss before the agent reported": (a_state(WAITING), lost(WORKER_0), "4 replace_vm preemption"),
-    "loss of an older VM": (REPLACED_AND_RUNNING, lost(WORKER_0), "1 ignore old_vm_generation"),
+    "loss of an older VM": (REPLACED_AND_RUNNING, lost(WORKER_0), "1 ignore outdated"),
     "loss of a completed replica's VM": (COMPLETED, lost(WORKER_0), "1 ignore nothing_to_do"),
     "exit while the VM shuts down": (RUNNING, STOPPING, "4 replace_vm vm_stopping"),
     "primary's exit 0 while its VM shuts down": (
