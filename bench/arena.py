@@ -33,7 +33,17 @@ from trainmaster.core.events import CapacityErrorKind, Event, ProvisioningStarte
 from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.capacity import Outcome, Prospect, candidate_keys, machine_kind
 from trainmaster.core.model.job import Job, JobState, State
-from trainmaster.core.model.plan import Accelerator, Candidate, Option, Plan, Program, TaskGroup
+from trainmaster.core.model.plan import (
+    Accelerator,
+    BootImage,
+    Candidate,
+    Limits,
+    Option,
+    Plan,
+    Program,
+    TaskGroup,
+    Where,
+)
 from trainmaster.core.model.purchase import Purchase, Spot
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.rules.capacity_backoff import is_too_early
@@ -90,7 +100,8 @@ class Market:
     @cached_property
     def pools(self) -> tuple[tuple[str, TaskGroup], ...]:
         return tuple(
-            (zone, self.plan.at(number).groups[0]) for number, zone in enumerate(self.plan.zones)
+            (zone, self.plan.at(number).groups[0])
+            for number, zone in enumerate(self.plan.where.zones)
         )
 
 
@@ -100,11 +111,9 @@ def one_region() -> Market:
     plan = Plan(
         GROUPS[:1],
         Program((), "trainer.task", (), None),
-        "us-central1",
-        ONE_REGION,
-        "pytorch",
-        "image",
-        604_800,
+        Where("us-central1", ONE_REGION),
+        BootImage("image", "pytorch"),
+        Limits(max_running_s=604_800),
     )
     return Market(plan, (1.0,) * len(ONE_REGION))
 
@@ -128,9 +137,9 @@ def anywhere(seed: int) -> Market:
     ranks = [1 + int(log(price / min(prices), BAND)) for price in prices]
     candidates = tuple(Candidate(number // len(ZONES), rank) for number, rank in enumerate(ranks))
     options = tuple(Option((group,)) for group in GROUPS)
-    plan = replace(
-        one_region().plan, zones=ZONES * len(GROUPS), options=options, candidates=candidates
-    )
+    plan = one_region().plan
+    where = replace(plan.where, zones=ZONES * len(GROUPS), options=options, candidates=candidates)
+    plan = replace(plan, where=where)
     return Market(plan, tuple(prices))
 
 
@@ -177,7 +186,7 @@ class Search:
             return None
         named = self.weather.named(
             zone,
-            self.market.plan.zones,
+            self.market.plan.where.zones,
             self.now_s,
             group.machine_type,
             spot=group.purchase.price.is_preemptible,

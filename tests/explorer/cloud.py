@@ -278,7 +278,7 @@ class Cloud:
         explored = self.job_of(job.job_id)
         vms = [ExploredVm(self, explored, create, name, metadata) for name in names]
         for vm in vms:
-            if job.plan.cap:
+            if job.plan.limits.cap:
                 placed = job.plan.at(job.placement.zone_index)
                 price = machine_price(placed, create.group, price_list(), at=create.price)
                 vm.per_hour = float(cast("Decimal", price)) * create.group.hosts

@@ -144,7 +144,7 @@ class Examiner:
             if other.key == program.key and other.without != program.without
         ]
         members = channel_members(self._job.plan)
-        elastic = self._job.plan.elastic
+        elastic = self._job.plan.restarts.elastic
         present = [member for rank, member in enumerate(members) if rank not in program.without]
         if others or (program.without and program.replica_id not in present):
             self._world.violate("several member sets", program, program.without, *others)
@@ -559,8 +559,8 @@ class Examiner:
             world.violate("reruns", job.budgets.reruns_used, self._reruns)
         if job.state is JobState.FAILED:
             self._examine_failure()
-        if job.plan.cap:
-            self._examine_cost(job.plan.cap, job.state)
+        if job.plan.limits.cap:
+            self._examine_cost(job.plan.limits.cap, job.state)
         world.notes[job.state.value] += 1
         world.notes.update(f"end {program.cause}" for program in self._job.programs.all)
         return None

@@ -75,7 +75,7 @@ class ExploredJob:
         """Learn what the platform made of the document."""
         self.plan = plan
         self.primary = plan.primary
-        self.stall_timeout_s = plan.stall_timeout_s or 0
+        self.stall_timeout_s = plan.watching.stall_timeout_s or 0
         self.members = sum(
             group.count * group.hosts for group in plan.groups if group.task_type != "evaluator"
         )
@@ -86,7 +86,7 @@ class ExploredJob:
         independent.
         """
         has_servers = any(group.task_type == "ps" for group in self.plan.groups)
-        return self.members > 1 and not has_servers and not self.plan.independent
+        return self.members > 1 and not has_servers and not self.plan.restarts.independent
 
     def is_member(self, replica_id: ReplicaId) -> bool:
         """Whether the replica runs in rounds."""

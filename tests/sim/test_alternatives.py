@@ -55,7 +55,10 @@ class AlternativesFleet(MemoryFleet):
         assert self.world is not None
         assert {zone for zone, _ in self.open_in.values()} <= {create.zone}, "(c)"
         assert f'"zone":"{create.zone}"' in metadata["trainmaster-vm-config"]
-        assert (job.plan.region, job.plan.options) == (create.zone.rpartition("-")[0], ())
+        assert (job.plan.where.region, job.plan.where.options) == (
+            create.zone.rpartition("-")[0],
+            (),
+        )
         names = ",".join(create.names)
         if names not in self.open_in and self.rng.random() < 0.1:
             self.open_in[names] = (create.zone, create.request_key(job.job_id))
@@ -114,7 +117,10 @@ def check_passes(world: World) -> None:
             eligible = {
                 number
                 for number, prospect in enumerate(event.outlook)
-                if world.job.plan.options[world.job.plan.candidates[number].option].after_s == 0
+                if world.job.plan.where.options[
+                    world.job.plan.where.candidates[number].option
+                ].after_s
+                == 0
                 and not (
                     prospect.failed_at and action.next_at - prospect.failed_at < CAPACITY_FRESH
                 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,17 +18,45 @@ from trainmaster.core.events import (
     VmRef,
 )
 from trainmaster.core.model.job import Job, JobState, State
-from trainmaster.core.model.plan import Plan, Program, TaskGroup
+from trainmaster.core.model.plan import (
+    Access,
+    BootImage,
+    Limits,
+    Origin,
+    Plan,
+    Program,
+    Restarts,
+    TaskGroup,
+    Where,
+)
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.saving import Saving
 from trainmaster.core.model.vm import LossCause
 from trainmaster.core.model.vm_names import vm_name
+from trainmaster.core.model.watching import Watching
 
 START = datetime(2026, 11, 21, 3, 0, 0, tzinfo=UTC)
 
 CHIEF = ReplicaId(TaskType.CHIEF, 0)
 WORKER_0 = ReplicaId(TaskType.WORKER, 0)
 WORKER_1 = ReplicaId(TaskType.WORKER, 1)
+
+GROUP_OF_FIELD = {
+    field.name: group
+    for group, kind in {
+        "where": Where,
+        "image": BootImage,
+        "limits": Limits,
+        "restarts": Restarts,
+        "saving": Saving,
+        "watching": Watching,
+        "access": Access,
+        "origin": Origin,
+    }.items()
+    for field in fields(kind)
+}
+"""Field of a group of the plan → the group."""
 
 
 def at(seconds: float) -> datetime:
@@ -66,14 +94,22 @@ def a_plan(workers: int = 2, **changes: object) -> Plan:
             ("--epochs", "5"),
             "gs://bucket/digits",
         ),
-        region="us-central1",
-        zones=("us-central1-a", "us-central1-b"),
-        runtime="tensorflow",
-        image="projects/p/global/images/family/tensorflow",
-        max_running_s=3600,
-        max_wait_s=1800,
+        where=Where("us-central1", ("us-central1-a", "us-central1-b")),
+        image=BootImage("projects/p/global/images/family/tensorflow", "tensorflow"),
+        limits=Limits(max_running_s=3600, max_wait_s=1800),
     )
-    return replace(plan, **changes)  # type: ignore[arg-type]
+    return change_plan(plan, **changes)
+
+
+def change_plan(plan: Plan, **changes: object) -> Plan:
+    """Return the plan with fields of it, or of its groups of fields, replaced."""
+    for name, value in changes.items():
+        group = GROUP_OF_FIELD.get(name)
+        change = {name: value}
+        if group is not None:
+            change = {group: replace(getattr(plan, group), **change)}
+        plan = replace(plan, **change)  # type: ignore[arg-type]
+    return plan
 
 
 def a_job(state: JobState = JobState.RUNNING, plan: Plan | None = None, **changes: object) -> Job:

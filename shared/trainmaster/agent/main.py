@@ -44,6 +44,7 @@ Guarantees:
 from __future__ import annotations
 
 import dataclasses
+import os
 import signal
 import sys
 import time
@@ -70,7 +71,7 @@ from trainmaster.agent.progress.collector import ProgressCollector
 from trainmaster.agent.reporting.cloud_log import CloudLog, LogOrigin
 from trainmaster.agent.reporting.events import EventReporter
 from trainmaster.agent.reporting.heartbeat import Heartbeat
-from trainmaster.agent.reporting.log_buffer import LogBuffer
+from trainmaster.agent.reporting.log_buffer import BUFFER_BYTES_MAX, LogBuffer
 from trainmaster.agent.reporting.publisher import Publisher
 from trainmaster.agent.reporting.serial_console import Console
 from trainmaster.agent.setup.cloud_storage import StorageReader
@@ -86,6 +87,7 @@ from trainmaster.agent.utilization.network import read_traffic
 from trainmaster.agent.workspace import Workspace
 
 LOG_WRITE_S = 10.0  # timeout of one write to Cloud Logging
+LOG_MEMORY_PARTS = 16  # lines that wait for Cloud Logging take at most this part of the memory
 METADATA_RETRY_MAX_S = 10.0  # longest wait between two tries to read the identity
 
 
@@ -113,7 +115,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     log = create_cloud_log(identity, api("logging", "TRAINMASTER_LOGGING_ENDPOINT"), run_state)
     if log is not None:
         console.copy_to(log)
-        inbox.start_thread(log.run)
+        log.start(inbox.start_thread)
     if config.fuse_s is not None:
         node = f"projects/{config.project}/locations/{identity.vm.zone}/nodes/{identity.vm.name}"
         inbox.start_thread(
@@ -210,7 +212,9 @@ def create_cloud_log(
     def post(body: bytes) -> None:
         logging.call("/v2/entries:write", timeout=LOG_WRITE_S, body=body)
 
-    return CloudLog(origin, post, LogBuffer(), lambda: run_state.last_started, Console().log)
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    buffer = LogBuffer(bytes_max=min(BUFFER_BYTES_MAX, memory_bytes // LOG_MEMORY_PARTS))
+    return CloudLog(origin, post, buffer, lambda: run_state.last_started, Console().log)
 
 
 def create_summary_metric(

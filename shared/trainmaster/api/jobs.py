@@ -178,7 +178,7 @@ def _is_listed(job: Job) -> bool:
 
     Vertex AI's jobs have other addresses, and trials are shown by their tuning job.
     """
-    is_of_service = job.plan.dialect is Dialect.AI_PLATFORM and job.trial_of is None
+    is_of_service = job.plan.origin.dialect is Dialect.AI_PLATFORM and job.trial_of is None
     return is_of_service and job.deleted_at is None
 
 

@@ -181,8 +181,8 @@ class VertexResource(ABC):
 
     def _is_listed(self, job: Job, call: Call) -> bool:
         """Return whether the job is of this kind, in the location of the path, and not deleted."""
-        is_vertex = job.plan.dialect is Dialect.VERTEX and job.deleted_at is None
-        return is_vertex and job.plan.region == call.params["location"] and self.includes(job)
+        is_vertex = job.plan.origin.dialect is Dialect.VERTEX and job.deleted_at is None
+        return is_vertex and job.plan.where.region == call.params["location"] and self.includes(job)
 
 
 def get_field(document: Mapping[str, object], name: str) -> object:

@@ -211,7 +211,7 @@ def _spot_advice(experiment: Experiment, spot: Forecast, prices: PriceList | Unk
 
 def _restart_advice(experiment: Experiment, now: Forecast) -> Advice:
     """Compare restarting one replica with restarting the whole job."""
-    reruns = experiment.job.plan.restart_job_on_worker_restart
+    reruns = experiment.job.plan.restarts.restart_job_on_worker_restart
     other = experiment.run({"restartJobOnWorkerRestart": not reruns})
     names = {True: "rerun the whole job", False: "restart only the lost replica"}
     figures = (

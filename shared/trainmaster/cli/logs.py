@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Annotated, Any, Final
 
 import typer
@@ -35,6 +36,8 @@ POLL_GOOGLE_S: Final = 5.0
 """Source: Cloud Logging allows 60 read requests per minute and project."""
 SETTLE_GOOGLE_S: Final = 5.0
 """Newer entries may be incomplete. Source: gcloud waits as long before it shows them."""
+TRIES: Final = 3
+"""Tries of one page of a log that is not followed, before the command ends with the error."""
 LATE_LINES_S: Final = 3.0
 """How long after a job's end its VMs may still write log lines."""
 
@@ -83,14 +86,15 @@ def logs(
     if severity is not None:
         filters.append(f"severity>={severity.upper()}")
     since_text = begin.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    reader = LogReader(with_retries(log_entries().page), public_id(job_id), filters, since_text)
+    read_page = with_retries(log_entries().page, tries=None if follow else TRIES)
+    reader = LogReader(read_page, public_id(job_id), filters, since_text)
     show = shower(form, raw=raw)
     for lines in reader.read_history(history_end(job, datetime.now(UTC))):
         show(lines)
     if follow:
         follow_log(reader, lambda: has_ended(store, job_id), show)
     else:
-        for lines in reader.read_new():
+        for lines in reader.read_new(is_followed=False):
             show(lines)
 
 
@@ -110,16 +114,27 @@ def history_end(job: Job, now: datetime) -> datetime | None:
     return now - timedelta(seconds=DELAY_MAX_S)
 
 
-def with_retries(page: ReadPage, sleep: Callable[[float], None] = time.sleep) -> ReadPage:
-    """Return a function that repeats `page` after transient errors, and reports each retry."""
+def with_retries(
+    page: ReadPage,
+    sleep: Callable[[float], None] = time.sleep,
+    *,
+    tries: int | None = None,
+) -> ReadPage:
+    """Return a function that repeats `page` after transient errors, and reports each retry.
+
+    It raises TemporaryError after so many `tries`; None: it never gives up.
+    """
 
     def page_with_retries(filter_text: str, token: str) -> tuple[Sequence[Mapping[str, Any]], str]:
-        while True:
+        for number in count(1):
             try:
                 return page(filter_text, token)
             except TemporaryError as error:
+                if number == tries:
+                    raise
                 complain(f"retrying: {error}")
                 sleep(POLL_GOOGLE_S)
+        raise AssertionError("count never ends")
 
     return page_with_retries
 
@@ -150,11 +165,12 @@ def follow_log(
         if ended_at is None and job_has_ended():
             ended_at = now
         has_lines = False
-        for lines in reader.read_new(now - settle if is_google else None):
-            show(lines)
-            has_lines = True
         late = settle + timedelta(seconds=LATE_LINES_S)
         is_complete = ended_at is not None and now - ended_at > late
+        until = now - settle if is_google else None
+        for lines in reader.read_new(until, is_followed=not is_complete):
+            show(lines)
+            has_lines = True
         if is_complete and not has_lines:
             return
         sleep(poll_s)

@@ -126,7 +126,7 @@ class Budget:
 
         Raises InvalidJob, and PermanentError if the budget is used up by now.
         """
-        cap = self._cap(accept(document, default_job_id="job").plan.cap, "the job")
+        cap = self._cap(accept(document, default_job_id="job").plan.limits.cap, "the job")
         labelled = with_field(document, ("labels",), {LABEL: self.name})
         with self._lock:
             before = self.jobs()
@@ -190,7 +190,7 @@ class Budget:
         """Return the job's cap, or what it has cost, which is not known of tuning jobs."""
         if job.job_id in self._costs:
             return self._costs[job.job_id]
-        cap = job.plan.cap
+        cap = job.plan.limits.cap
         amount = self._cap(cap, job.job_id)
         if cap is None or not cap.rates or job.tuning or not job.state.is_terminal:
             return amount
@@ -231,10 +231,10 @@ def read_budget(text: str, client: Client, store: Store, prices: PriceList | Unk
 
 def address_of(job: Job) -> str:
     """Return the job's address below the project, as the client has it."""
-    if job.plan.dialect is Dialect.AI_PLATFORM:
+    if job.plan.origin.dialect is Dialect.AI_PLATFORM:
         return f"jobs/{job.job_id}"
     kind = detect_kind(parse_document(job.spec_json.encode(), job.job_id))
-    return f"locations/{job.plan.region}/{kind.collection}/{public_id(job.job_id)}"
+    return f"locations/{job.plan.where.region}/{kind.collection}/{public_id(job.job_id)}"
 
 
 @dataclass(frozen=True)

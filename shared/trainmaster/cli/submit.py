@@ -123,7 +123,7 @@ def submit(
     refuse_used_id(job_id, store)
     stored = send(document, job_id, store)
     complain(f"Job [{job_id}] submitted successfully.")
-    for note in stored.plan.substitutions:
+    for note in stored.plan.origin.substitutions:
         complain(f"  {note.text}")
     _warn_of_joined_arguments(stored)
     if wait_for_end or stream_logs:

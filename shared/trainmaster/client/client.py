@@ -192,13 +192,11 @@ class Client:
                 if follow and ended_at is None and self.describe(job).has_ended:
                     ended_at = time.monotonic()
                 has_lines = False
-                for lines in reader.read_new():
+                is_late = ended_at is not None and time.monotonic() - ended_at > LATE_LINES_S
+                for lines in reader.read_new(is_followed=follow and not is_late):
                     has_lines = True
                     yield from lines
-                if not follow:
-                    return
-                is_complete = ended_at is not None and time.monotonic() - ended_at > LATE_LINES_S
-                if is_complete and not has_lines:
+                if not follow or (is_late and not has_lines):
                     return
                 time.sleep(min(self._poll_s, LATE_LINES_S))
 

@@ -47,20 +47,20 @@ def with_rates(
 
     Unknown: the cost of this job cannot be limited. `trials`: how many jobs share the cap.
     """
-    if plan.cap is None:
+    if plan.limits.cap is None:
         return plan
-    usable = _usable(prices, plan.cap, now)
+    usable = _usable(prices, plan.limits.cap, now)
     priced = usable if isinstance(usable, Unknown) else _rates(plan, usable)
     if isinstance(priced, Unknown):
         return priced
     rates, per_hour, least_per_hour = priced
-    cap = replace(plan.cap, per_hour=per_hour, least_per_hour=least_per_hour, rates=rates)
+    cap = replace(plan.limits.cap, per_hour=per_hour, least_per_hour=least_per_hour, rates=rates)
     if replace(cap, amount=cap.amount / trials).is_reached(0.0, COST_SAVE_S):
         end_s = COST_RESERVE_S + COST_SAVE_S
         end = f"{cap.per_hour * end_s / 3600:.2f} {cap.currency}"
         jobs = f"each of {trials} trials has machines that" if trials > 1 else "its machines"
         return Unknown(f"{jobs} cost {end} in the {end_s} s of their last save and their end")
-    return replace(plan, cap=cap)
+    return replace(plan, limits=replace(plan.limits, cap=cap))
 
 
 def _usable(prices: PriceList | Unknown, cap: Cap, now: datetime) -> PriceList | Unknown:
@@ -87,7 +87,8 @@ def with_hourly_cost(plan: Plan, prices: PriceList | Unknown) -> Plan | Unknown:
     if isinstance(priced, Unknown):
         return priced
     _, per_hour, _ = priced
-    return replace(plan, usd_per_hour=ceil(per_hour * 100) / 100)
+    limits = replace(plan.limits, usd_per_hour=ceil(per_hour * 100) / 100)
+    return replace(plan, limits=limits)
 
 
 def _rates(plan: Plan, prices: PriceList) -> tuple[tuple[Rate, ...], float, float] | Unknown:
@@ -95,7 +96,7 @@ def _rates(plan: Plan, prices: PriceList) -> tuple[tuple[Rate, ...], float, floa
     rates: list[Rate] = []
     per_hour = 0.0
     least_per_hour = inf
-    for candidate in range(max(len(plan.candidates), 1)):
+    for candidate in range(max(len(plan.where.candidates), 1)):
         placed = plan.at(candidate)
         most_here = 0.0
         least_here = 0.0
@@ -149,7 +150,7 @@ def spent_at_most(cap: Cap, entries: Sequence[LedgerEntry], now: datetime) -> fl
             continue
         last = spans[-1]
         # A job without alternatives has the same rates in all zones.
-        candidate = last.candidate if history.state.job.plan.options else 0
+        candidate = last.candidate if history.state.job.plan.where.options else 0
         per_hour = rates[candidate, last.replica_id.task_type, last.price.kind]
         spent += per_hour * charged_s / 3600
     return spent

@@ -100,9 +100,9 @@ class CheckpointTimes:
 
 def directory_of(plan: Plan) -> str | Unknown:
     """Return the directory in which programs save checkpoints; Unknown: the job names none."""
-    if plan.dialect is Dialect.VERTEX:
+    if plan.origin.dialect is Dialect.VERTEX:
         field = "baseOutputDirectory"
-        directory = plan.output_directory
+        directory = plan.origin.output_directory
     else:
         field = "jobDir"
         directory = plan.program.job_dir

@@ -147,8 +147,8 @@ def ranked_by_price(
     """
     if isinstance(prices, Unknown):
         return plan
-    hourly = [hourly_cost(plan.at(number), prices) for number in range(len(plan.candidates))]
-    for number, zone in enumerate(plan.zones):
+    hourly = [hourly_cost(plan.at(number), prices) for number in range(len(plan.where.candidates))]
+    for number, zone in enumerate(plan.where.zones):
         price = hourly[number]
         start = starts.get(zone.rpartition("-")[0])
         if isinstance(price, Decimal) and isinstance(start, Decimal):
@@ -158,7 +158,7 @@ def ranked_by_price(
     )
 
     def rank_of(candidate: Candidate, price: Decimal | Unknown) -> int:
-        option = plan.options[candidate.option]
+        option = plan.where.options[candidate.option]
         if any(isinstance(group.purchase.price, Reserved) for group in option.groups):
             return 0
         if isinstance(price, Unknown):
@@ -167,6 +167,6 @@ def ranked_by_price(
 
     ranked = tuple(
         replace(candidate, rank=rank_of(candidate, price))
-        for candidate, price in zip(plan.candidates, hourly, strict=True)
+        for candidate, price in zip(plan.where.candidates, hourly, strict=True)
     )
-    return replace(plan, candidates=ranked)
+    return replace(plan, where=replace(plan.where, candidates=ranked))

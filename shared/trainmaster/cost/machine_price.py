@@ -33,7 +33,7 @@ def machine_price(
     `at`: how it is bought.
     """
     parts = machine_parts(group, at)
-    return parts if isinstance(parts, Unknown) else sum_of_parts(parts, plan.region, prices)
+    return parts if isinstance(parts, Unknown) else sum_of_parts(parts, plan.where.region, prices)
 
 
 def sum_of_parts(parts: Iterable[Part], region: str, prices: PriceList) -> Decimal | Unknown:

@@ -70,7 +70,7 @@ def measure(
     `checkpoints`: objects that may belong to checkpoints, in the order of their creation.
     """
     incidents = [(loss.at, loss.resumed_at or now) for loss in losses]
-    if job.plan.independent:
+    if job.plan.restarts.independent:
         running_s = sum(span.seconds(now) for span in spans if span.phase is Phase.RUNNING)
     else:
         incidents = _merged(incidents)

@@ -73,8 +73,8 @@ def _record_deadlines(live_jobs: tuple[Job, ...], deps: Deps) -> None:
         try:
             if deadline := passed_deadline(job, now):
                 record(DeadlinePassed(job.job_id, deadline, now), deps)
-            elif job.plan.cap and must_check_cost(job, now):
-                spent = spent_at_most(job.plan.cap, deps.store.ledger(job.job_id), now)
+            elif job.plan.limits.cap and must_check_cost(job, now):
+                spent = spent_at_most(job.plan.limits.cap, deps.store.ledger(job.job_id), now)
                 record(CostChecked(job.job_id, spent, now), deps)
         except Exception:  # noqa: BLE001 - an error of one job stops no other
             _log.exception(

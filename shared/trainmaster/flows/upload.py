@@ -93,7 +93,7 @@ def _check(
         runnable = with_gcs_folder(with_algorithm_package(spec, deps.algorithms), deps)
         with_resources(runnable, deps.objects, deps.resources)
         if spec.tuning is not None:
-            resume_previous_tuning(spec.tuning, spec.plan.dialect, deps.store)
+            resume_previous_tuning(spec.tuning, spec.plan.origin.dialect, deps.store)
     return spec.job_id, submitted
 
 

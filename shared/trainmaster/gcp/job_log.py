@@ -123,10 +123,16 @@ class LogEntries:
     cannot reach the local stack's emulator.
     """
 
-    def __init__(self, project: str, endpoint: str, installation: str | None = None) -> None:
+    def __init__(
+        self,
+        project: str,
+        endpoint: str,
+        installation: str | None = None,
+        timeout_s: float = PAGE_TIMEOUT_S,
+    ) -> None:
         self._project = project
         self._log = f"projects/{project}/logs/{own(LOG_ID, installation)}"
-        self._api = RestApi(GOOGLE, endpoint, PAGE_TIMEOUT_S)
+        self._api = RestApi(GOOGLE, endpoint, timeout_s)
 
     def page(
         self,

@@ -36,13 +36,13 @@ class VmDefaults:
 
         An empty subnetwork means the network's own in that region.
         """
-        if plan.network:
-            return plan.network, self._subnetwork_of(plan.network, plan.region)
-        own = self.account_networks.get(plan.service_account or "")
+        if plan.access.network:
+            return plan.access.network, self._subnetwork_of(plan.access.network, plan.where.region)
+        own = self.account_networks.get(plan.access.service_account or "")
         if own:
             network = f"projects/{self.project}/global/networks/{own}"
-            return network, self._account_subnetwork(own, plan.region)
-        return self.network, self.subnetwork.replace("{region}", plan.region)
+            return network, self._account_subnetwork(own, plan.where.region)
+        return self.network, self.subnetwork.replace("{region}", plan.where.region)
 
     def _subnetwork_of(self, network: str, region: str) -> str:
         """Return the subnetwork of a network that the job names, `projects/P/…/networks/NAME`.

@@ -17,8 +17,22 @@ from typing import Final
 
 from trainmaster.core.intake.named_resources import NamedResource
 from trainmaster.core.model.exit_policy import ExitPolicy
-from trainmaster.core.model.plan import Container, Plan, Program, Substitution, TaskGroup
+from trainmaster.core.model.plan import (
+    Access,
+    BootImage,
+    Container,
+    Limits,
+    Origin,
+    Plan,
+    Program,
+    Restarts,
+    Substitution,
+    TaskGroup,
+    Where,
+)
+from trainmaster.core.model.saving import CheckpointSignal, Saving
 from trainmaster.core.model.tuning import Tuning
+from trainmaster.core.model.watching import Preflight, TrackingRun, Watching
 from trainmaster.jobspec.catalog.runtimes import OWN_IMAGE
 from trainmaster.jobspec.fields.environment_size import check_environment_size
 from trainmaster.jobspec.fields.environment_variables import check_lines, resolve_common_variables
@@ -37,12 +51,7 @@ from trainmaster.jobspec.fields.labels import check_labels
 from trainmaster.jobspec.fields.placement import resolve_zones
 from trainmaster.jobspec.fields.tuning_parameters import refuse_resumed_job
 from trainmaster.jobspec.formats.ai_platform import AiPlatformJob, TrainingInput
-from trainmaster.jobspec.formats.extension import (
-    CheckpointSignal,
-    Extension,
-    Preflight,
-    TrackingRun,
-)
+from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.formats.placement import DataSpec
 from trainmaster.jobspec.formats.unsupported import check_supported
 from trainmaster.jobspec.formats.vertex import VertexCustomJob
@@ -169,7 +178,8 @@ def _resolve(
     if plan.has_containers:
         check_lines(extension.env, ("trainmaster", "env"), problems)
     plan = with_elastic(plan, extension.elastic, problems)
-    plan = replace(plan, substitutions=(*_listed_substitutions(extension), *problems.substitutions))
+    substitutions = (*_listed_substitutions(extension), *problems.substitutions)
+    plan = replace(plan, origin=replace(plan.origin, substitutions=substitutions))
     problems.raise_if_any()
     if job_id is not None:
         check_environment_size(
@@ -205,39 +215,49 @@ def _plan(
     groups = with_disks_for_image(spec.roles, groups, image, problems)
     disable_retries = spec.disable_retries or extension.disable_retries
     restarts_job = spec.restart_job_on_worker_restart or extension.restart_job_on_worker_restart
+    stall_timeout = extension.stall_timeout
+    algorithm = spec.algorithm
     return Plan(
         groups=groups,
         program=program,
-        region=region,
-        zones=zones,
-        zones_listed=bool(extension.zones),
-        runtime=OWN_IMAGE if has_bare_image else spec.runtime.name,
-        image=image,
-        max_running_s=spec.max_running_s,
-        max_wait_s=spec.max_wait_s,
-        # Source: Vertex AI: disableRetries overrides restartJobOnWorkerRestart to false.
-        restart_job_on_worker_restart=restarts_job and not disable_retries,
-        disable_retries=disable_retries,
-        gang=extension.gang,
-        independent=extension.independent_replicas,
-        gcs=resolve_gcs_folder(extension, spec, problems),
-        exit_policy=exit_policy,
-        service_account=spec.service_account,
-        network=spec.network,
-        packages=() if has_bare_image else spec.runtime.packages,
-        gpu_packages=() if has_bare_image else spec.runtime.gpu_packages,
-        cap=resolve_cap(extension.max_cost, problems),
-        kms_key=spec.kms_key,
-        checkpoint_signal=(extension.checkpoint_signal or CheckpointSignal.SIGTERM).value,
-        tracking_run=(extension.tracking_run or TrackingRun.AUTO).value,
-        preflight=(extension.preflight or Preflight.ON).value,
-        stall_timeout_s=(
-            extension.stall_timeout if isinstance(extension.stall_timeout, int) else None
+        where=Where(region, zones, zones_listed=bool(extension.zones)),
+        image=BootImage(
+            image,
+            runtime=OWN_IMAGE if has_bare_image else spec.runtime.name,
+            packages=() if has_bare_image else spec.runtime.packages,
+            gpu_packages=() if has_bare_image else spec.runtime.gpu_packages,
         ),
-        dialect=spec.dialect,
-        output_directory=spec.output_directory,
-        priority=spec.priority,
-        algorithm=spec.algorithm and replace(spec.algorithm, python_version=spec.runtime.python),
+        limits=Limits(
+            max_running_s=spec.max_running_s,
+            max_wait_s=spec.max_wait_s,
+            priority=spec.priority,
+            cap=resolve_cap(extension.max_cost, problems),
+        ),
+        restarts=Restarts(
+            exit_policy=exit_policy,
+            # Source: Vertex AI: disableRetries overrides restartJobOnWorkerRestart to false.
+            restart_job_on_worker_restart=restarts_job and not disable_retries,
+            disable_retries=disable_retries,
+            gang=extension.gang,
+            independent=extension.independent_replicas,
+        ),
+        saving=Saving(signal=extension.checkpoint_signal or CheckpointSignal.SIGTERM),
+        watching=Watching(
+            preflight=extension.preflight or Preflight.ON,
+            stall_timeout_s=stall_timeout if isinstance(stall_timeout, int) else None,
+            tracking_run=extension.tracking_run or TrackingRun.AUTO,
+        ),
+        access=Access(
+            service_account=spec.service_account,
+            network=spec.network,
+            kms_key=spec.kms_key,
+            gcs=resolve_gcs_folder(extension, spec, problems),
+        ),
+        origin=Origin(
+            dialect=spec.dialect,
+            output_directory=spec.output_directory,
+            algorithm=algorithm and replace(algorithm, python_version=spec.runtime.python),
+        ),
     )
 
 

@@ -85,7 +85,7 @@ def authenticate(subject: IncarnationRef, message: Message, deps: AuthDeps | Non
         raise IdentityError(f"identity: there is no job {subject.job_id}")
     job = loaded.state.job
     replica = loaded.state.find(subject.attempt, subject.replica_id)
-    _check_account(claims, job.plan.service_account or deps.account)
+    _check_account(claims, job.plan.access.service_account or deps.account)
     _check_time(claims, message)
     hosts_max = _most_hosts(job.plan, subject.replica_id.task_type)
     if hosts_max is not None:
@@ -100,7 +100,7 @@ def _most_hosts(plan: Plan, task_type: TaskType) -> int | None:
     if the role has no TPUs.
     """
     groups = list(plan.groups)
-    for option in plan.options:
+    for option in plan.where.options:
         groups.extend(option.groups)
     hosts = [group.hosts for group in groups if group.task_type == task_type and group.tpu]
     return max(hosts, default=None)
@@ -192,9 +192,10 @@ def _check_vm(
         raise IdentityError(
             f"identity: the token belongs to VM {claimed}, but the event belongs to {expected}"
         )
-    if subject.vm.zone not in job.plan.zones:
+    zones = job.plan.where.zones
+    if subject.vm.zone not in zones:
         raise IdentityError(
-            f"identity: the token belongs to a VM in {subject.vm.zone}, not in {job.plan.zones}"
+            f"identity: the token belongs to a VM in {subject.vm.zone}, not in {zones}"
         )
     known = None
     if replica is not None and replica.vm_generation == subject.vm_generation:

@@ -168,17 +168,17 @@ def _extension_view(job: Job, replicas: Iterable[Replica]) -> View:
         "attempt": job.attempt,
         "zone": job.zone,
     }
-    if plan.options:
+    if plan.where.options:
         view["candidate"] = candidate_words(plan, job.placement.zone_index)
-    view["runtime"] = plan.runtime
+    view["runtime"] = plan.image.runtime
     view["budgets"] = {
         "reruns": _budget_view(job.budgets.reruns_used, RERUNS_MAX),
     }
     if job.notes:
         view["notes"] = list(job.notes)
     view["replicas"] = [_replica_view(job, replica) for replica in replicas]
-    if plan.substitutions:
-        view["substitutions"] = [asdict(substitution) for substitution in plan.substitutions]
+    if plan.origin.substitutions:
+        view["substitutions"] = [asdict(substitution) for substitution in plan.origin.substitutions]
     return view
 
 
@@ -230,7 +230,7 @@ def _algorithm_view(job: Job) -> View:
     not tuning jobs; a trial has the output only if it succeeded. Source: BuiltInAlgorithmOutput in
     the discovery document of `ml` v1.
     """
-    algorithm = job.plan.algorithm
+    algorithm = job.plan.origin.algorithm
     if algorithm is None:
         return {}
     has_model = job.state is JobState.SUCCEEDED and job.tuning is None
@@ -240,7 +240,7 @@ def _algorithm_view(job: Job) -> View:
 
 def _trial_algorithm_view(job: Job, trial: Trial) -> View:
     """Return the fields of a successful trial; empty for any other."""
-    algorithm = job.plan.algorithm
+    algorithm = job.plan.origin.algorithm
     job_dir = job.plan.program.job_dir
     if algorithm is None or job_dir is None or trial.state is not TrialState.SUCCEEDED:
         return {}

@@ -2,14 +2,18 @@
 
 Cloud Logging orders lines by time, and lines of different VMs arrive with different delays. A
 single position for all VMs, as gcloud keeps it, misses lines that arrive after later ones of
-another VM. This reader keeps a position per VM: a VM writes its lines in order and with different
-times, so its new lines are those after its position. The service's own lines come from many
-functions at once. They are read again for some time, and known ones are left out.
+another VM. This reader keeps a position per VM: the lines of a VM have different times, so its new
+lines are those after its position. A VM that prints faster than Cloud Logging accepts sends several
+batches at a time, which may arrive in another order; their entries name the oldest line that was
+not there when they were sent. Such an entry waits until a later one shows that all before it has
+arrived. The service's own lines come from many functions at once. They are read again for some
+time, and known ones are left out.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -19,6 +23,10 @@ JOB: Final = 'labels."ml.googleapis.com/job_id"'
 TASK: Final = 'labels."ml.googleapis.com/task_name"'
 TRIAL: Final = 'labels."ml.googleapis.com/trial_id"'
 VM: Final = 'labels."trainmaster/vm"'
+MISSING_LABEL: Final = "trainmaster/missing_lines"
+"""How many lines are missing where the entry stands. Source: the agent's `cloud_log`."""
+BEHIND_LABEL: Final = "trainmaster/behind"
+"""Time of the oldest line of the VM that was not stored when the entry was sent; none: all were."""
 
 DELAY_MAX_S: Final = 600.0
 """Lines of a VM that arrive later than this after those of other VMs are not shown.
@@ -27,6 +35,8 @@ A larger window makes each query slower.
 """
 SERVICE_OVERLAP_S: Final = 30.0
 """How far back the service's lines are read again; longer than a function runs."""
+PATIENCE_S: Final = 20.0
+"""How long a line waits for earlier ones of its VM; longer than a request of the agent takes."""
 POSITIONS_MAX: Final = 100
 """VMs with a position in one filter. Source: Cloud Logging accepts filters of 20,000 characters."""
 
@@ -54,6 +64,8 @@ class LogLine:
     """Fields of a structured line, without the message."""
     trial: str = ""
     """Trial number; empty outside tuning jobs."""
+    behind: str = ""
+    """Time of the oldest earlier line of the VM that may arrive later than this one."""
 
     @property
     def source(self) -> str:
@@ -74,6 +86,7 @@ def parse_entry(entry: Mapping[str, Any]) -> LogLine:
         message=json.dumps(payload) if message is None else str(message),
         payload=payload,
         trial=labels.get("ml.googleapis.com/trial_id", ""),
+        behind=labels.get(BEHIND_LABEL, ""),
     )
 
 
@@ -87,8 +100,13 @@ class LogReader:
     """Further conditions in the Logging query language, on other fields than the time."""
     since: str = ""
     """Time of the oldest line to read, in UTC: `2026-11-21T03:00:00Z`. Empty: all lines."""
+    clock: Callable[[], float] = time.monotonic
     _positions: dict[str, str] = field(default_factory=dict)
     """VM → time of its last line."""
+    _complete: dict[str, str] = field(default_factory=dict)
+    """VM → time before which all of its lines have arrived, the time itself included."""
+    _waiting_since: dict[str, float] = field(default_factory=dict)
+    """VM → time by `clock` from which its lines wait for earlier ones."""
     _service_ids: set[str] = field(default_factory=set)
     """insertIds of the service's lines, which are few."""
     _newest: str = ""
@@ -113,22 +131,38 @@ class LogReader:
             if not token:
                 return
 
-    def read_new(self, until: datetime | None = None) -> Iterator[list[LogLine]]:
+    def read_new(
+        self, until: datetime | None = None, *, is_followed: bool = True
+    ) -> Iterator[list[LogLine]]:
         """Yield pages of the lines that are new since the last call and older than `until`.
 
         Each page with new lines is followed by a new query. With the page's token, a line that a VM
-        writes during the query, at a position before the token's, would be missed.
+        writes during the query, at a position before the token's, would be missed. `is_followed`:
+        a later call returns the lines that wait for earlier ones.
         """
         token = ""
+        held: set[str] = set()  # VMs with lines before here that wait
+        known = dict(self._complete)
         while True:
             entries, token = self.read_page(self.filter(until), token)
-            lines = [line for line in map(parse_entry, entries) if self._accept(line)]
+            page = [parse_entry(entry) for entry in entries]
+            for line in page:
+                self._note_complete(line)
+            lines: list[LogLine] = []
+            for line in page:
+                if is_followed and (line.vm in held or self._must_wait(line)):
+                    held.add(line.vm)
+                elif self._accept(line):
+                    lines.append(line)
             if lines:
                 yield lines
-            if not token:
+            need_not_wait = bool(held) and self._complete != known
+            if not token and not need_not_wait:
                 return
-            if lines:
+            if lines or not token:
                 token = ""
+                held.clear()
+                known = dict(self._complete)
 
     def filter(self, until: datetime | None) -> str:
         parts = [f'{JOB}="{self.job_id}"', *self.conditions]
@@ -154,6 +188,21 @@ class LogReader:
         parts.append(f"NOT {VM}=({vms})" if vms else f'timestamp>="{oldest}"')
         return [f'timestamp>="{oldest}"', f"({' OR '.join(parts)})"]
 
+    def _note_complete(self, line: LogLine) -> None:
+        """Record up to which time all lines of the VM have arrived, as this line shows."""
+        if line.vm:
+            # The line that it names has not arrived: all lines before it have.
+            known = line.timestamp if not line.behind else _just_before(line.behind)
+            self._complete[line.vm] = max(self._complete.get(line.vm, ""), known)
+
+    def _must_wait(self, line: LogLine) -> bool:
+        """Whether earlier lines of the VM may arrive later than this one."""
+        if not line.vm or line.timestamp <= self._complete[line.vm]:
+            self._waiting_since.pop(line.vm, None)
+            return False
+        since = self._waiting_since.setdefault(line.vm, self.clock())
+        return self.clock() - since < PATIENCE_S
+
     def _accept(self, line: LogLine) -> bool:
         """Record the line as read. Return False if it had been read before."""
         self._newest = max(self._newest, line.timestamp)
@@ -166,6 +215,14 @@ class LogReader:
             return False
         self._service_ids.add(line.insert_id)
         return True
+
+
+def _just_before(timestamp: str) -> str:
+    """Return a time that sorts just before this one, and after all earlier ones.
+
+    No time of a VM ends in 0.
+    """
+    return f"{timestamp[:-2]}0Z"
 
 
 def _earlier(timestamp: str, seconds: float) -> str:

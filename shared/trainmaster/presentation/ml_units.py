@@ -102,7 +102,7 @@ def _ml_units(job: Job, hours: float) -> float | None:
 
     None: a machine has no ML units, or the alternatives have different ones.
     """
-    alternatives = {option.groups for option in job.plan.options} or {job.plan.groups}
+    alternatives = {option.groups for option in job.plan.where.options} or {job.plan.groups}
     per_hour = {tuple(map(ml_units_per_hour, groups)) for groups in alternatives}
     if len(per_hour) > 1:
         return None

@@ -63,7 +63,7 @@ def forecast_scenario(spec: AcceptedSpec, document: bytes, assumptions: Assumpti
 
     It stops one day after the job's deadlines.
     """
-    limit_s = spec.plan.max_running_s + (spec.plan.max_wait_s or 0) + DAY_S
+    limit_s = spec.plan.limits.max_running_s + (spec.plan.limits.max_wait_s or 0) + DAY_S
     job = SimJob(
         spec.job_id or "job", document, spec.plan, assumptions.duration_s, assumptions.checkpoint_s
     )

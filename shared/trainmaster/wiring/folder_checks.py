@@ -63,4 +63,4 @@ def _runtime_of(document: Mapping[str, Any], plan: Plan) -> RuntimePackages:
     version = requested if requested in RUNTIMES else RUNTIME_DEFAULT
     on_tpu = any(group.tpu for group in plan.groups)
     python = TPU_PYTHON if on_tpu else RUNTIMES[version].python
-    return RuntimePackages(version, python, plan.packages)
+    return RuntimePackages(version, python, plan.image.packages)

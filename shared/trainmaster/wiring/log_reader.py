@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 
-from trainmaster.gcp.job_log import LogEntries
+from trainmaster.gcp.job_log import PAGE_TIMEOUT_S, LogEntries
 from trainmaster.settings import settings
 
 
 @cache
-def log_entries() -> LogEntries:
+def log_entries(timeout_s: float = PAGE_TIMEOUT_S) -> LogEntries:
+    """`timeout_s`: deadline of one page."""
     values = settings()
-    return LogEntries(values.project, values.logging_endpoint)
+    return LogEntries(values.project, values.logging_endpoint, timeout_s=timeout_s)

@@ -15,7 +15,7 @@ from google.cloud import compute_v1
 from tests.contract.compute_fleet.answers import a_response
 from tests.contract.fleets import OTHER_ZONE, EmulatorWorld, a_create, a_fleet, gone, metadata, sole
 from tests.integration.compute.emulator import PROJECT, ZONE, Emulator
-from tests.support.jobs import a_job, a_plan
+from tests.support.jobs import a_job, a_plan, change_plan
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.plan import Accelerator
@@ -116,9 +116,8 @@ def test_created_vm_has_the_settings_of_job_and_installation(emulator: Emulator)
     gpu = Accelerator("nvidia-tesla-t4", 2)
     plan = a_plan(max_running_s=1000, max_wait_s=500)
     image = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64"
-    plan = replace(
-        plan, image=image, groups=tuple(replace(group, accelerator=gpu) for group in plan.groups)
-    )
+    groups = tuple(replace(group, accelerator=gpu) for group in plan.groups)
+    plan = change_plan(plan, source=image, groups=groups)
     job = a_job(plan=plan, job_id=f"Digits_{uuid.uuid4().hex[:8]}")
     defaults = VmDefaults(
         PROJECT,

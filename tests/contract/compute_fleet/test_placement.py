@@ -11,7 +11,7 @@ import requests
 from tests.contract.compute_fleet.answers import a_response
 from tests.contract.fleets import OTHER_ZONE, EmulatorWorld, a_create, gone, metadata
 from tests.integration.compute.emulator import PROJECT, ZONE
-from tests.support.jobs import START, WORKER_0, a_replica, a_state
+from tests.support.jobs import START, WORKER_0, a_replica, a_state, change_plan
 from tests.support.stack import eventually
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.job import Job, Placement
@@ -30,7 +30,7 @@ from trainmaster.ports import Created, NotCreated
 def with_a100(job: Job, **changes: Any) -> Job:
     """Return the job on machines that are placed close to each other."""
     groups = tuple(replace(group, machine_type="a2-highgpu-1g") for group in job.plan.groups)
-    return replace(job, plan=replace(job.plan, groups=groups, **changes))
+    return replace(job, plan=change_plan(job.plan, groups=groups, **changes))
 
 
 def test_placement_policy_is_shared_by_a_gang_and_deleted_at_release(
@@ -114,7 +114,7 @@ def with_alternatives(job: Job) -> Job:
     options = (Option(own), Option(big))
     zones = (ZONE, "us-east1-b", "us-west1-a")
     candidates = (Candidate(0, 0), Candidate(1, 1), Candidate(1, 1))
-    changed = replace(job.plan, zones=zones, options=options, candidates=candidates)
+    changed = change_plan(job.plan, zones=zones, options=options, candidates=candidates)
     return replace(job, plan=changed, placement=Placement(1, left=(ZONE,)))
 
 
@@ -139,7 +139,7 @@ def test_vms_of_a_candidate_have_its_subnetwork_machine_and_pricing(
         requested.network_interfaces[0].subnetwork
         == f"projects/p/regions/{region}/subnetworks/workers-{region}"
     )
-    assert (create.zone, requested.machine_type) == (job.plan.zones[candidate], machine)
+    assert (create.zone, requested.machine_type) == (job.plan.where.zones[candidate], machine)
     assert (requested.scheduling.provisioning_model or "STANDARD") == model
     assert bool(requested.reservation_affinity.values) is reserved
 

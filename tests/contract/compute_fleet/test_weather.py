@@ -13,6 +13,7 @@ import pytest
 from bench import arena
 from tests.contract.fleets import a_fleet, gone
 from tests.integration.compute.emulator import IMAGE, PROJECT, Emulator
+from tests.support.jobs import change_plan
 from tests.support.weather import WeatherAdvisor, WeatherFleet, search
 from tests.support.world import World
 from trainmaster.core.model.job import Job
@@ -42,9 +43,8 @@ def test_flows_request_the_same_on_the_emulator_and_in_memory(
     seed: int, emulator: Emulator
 ) -> None:
     job = arena.job_of(arena.anywhere(seed))
-    job = replace(
-        job, job_id=f"weather_{uuid.uuid4().hex[:8]}", plan=replace(job.plan, image=IMAGE)
-    )
+    plan = change_plan(job.plan, source=IMAGE)
+    job = replace(job, job_id=f"weather_{uuid.uuid4().hex[:8]}", plan=plan)
     weather = Weather(seed, Climate.FAMINE)
     in_memory = WeatherFleet(weather=weather, answer_s=0.0)
     in_memory.world = world = World(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
-from tests.support.jobs import START, a_job, at
+from tests.support.jobs import START, a_job, at, change_plan
 from trainmaster.core.events import JobSubmitted, ReplicaExited, VmLost, VmReady
 from trainmaster.core.evolve import evolve
 from trainmaster.core.ledger import LedgerEntry, counters
@@ -23,7 +23,7 @@ def submit(store: Store, job: Job | None = None) -> Job:
     """
     if job is None:
         job = a_job(JobState.QUEUED)
-        job = replace(job, plan=replace(job.plan, independent=True))
+        job = replace(job, plan=change_plan(job.plan, independent=True))
     event = JobSubmitted(job, START)
     decision = judge(None, event, START)
     change = evolve(None, decision, START)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.contract.store.building import entry_of, must, submit
-from tests.support.jobs import START, WORKER_0, a_job, at, exited, lost, ready
+from tests.support.jobs import START, WORKER_0, a_job, at, change_plan, exited, lost, ready
 from trainmaster.core.actions import ContinueProvisioning
 from trainmaster.core.decisions import Decision, Reason, Rule
 from trainmaster.core.events import CapacityErrorKind, ReplicaExited, VmLost, VmReady, VmsNotCreated
@@ -145,7 +145,7 @@ def test_state_contains_each_entry_that_is_included_in_it_while_others_commit(st
         replace(group, count=24) if group.task_type is TaskType.WORKER else group
         for group in plan.groups
     )
-    submit(store, a_job(JobState.QUEUED, plan=replace(plan, groups=groups, independent=True)))
+    submit(store, a_job(JobState.QUEUED, plan=change_plan(plan, groups=groups, independent=True)))
     workers = [ReplicaId(TaskType.WORKER, index) for index in range(24)]
     keys = {exited(worker, 1).key: worker for worker in workers}
 

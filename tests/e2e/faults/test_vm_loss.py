@@ -181,7 +181,9 @@ def test_job_with_stockouts_in_all_zones_runs_when_capacity_returns(lab: Lab) ->
             workers=1, steps=2, masterType="n1-highmem-2", workerType="n1-highmem-2"
         )
         lab.until(
-            lambda: lab.state(job_id).job.placement.round >= len(lab.state(job_id).job.plan.zones),
+            lambda: (
+                lab.state(job_id).job.placement.round >= len(lab.state(job_id).job.plan.where.zones)
+            ),
             60,
         )
         assert all(vm.status is VmStatus.CREATING for vm in lab.fleet.list_vms(job_id)), (

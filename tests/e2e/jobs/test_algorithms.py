@@ -73,7 +73,7 @@ def metrics(lab: Lab, folder: str) -> dict[str, Any]:
 def test_boosted_trees_run_in_place_of_the_image(lab: Lab, tmp_path: Path) -> None:
     job = run(lab, "boosted_trees", tmp_path).job
 
-    assert [note.requested for note in job.plan.substitutions] == [
+    assert [note.requested for note in job.plan.origin.substitutions] == [
         "gcr.io/cloud-ml-algos/boosted_trees:latest"
     ]
     found = metrics(lab, str(job.plan.program.job_dir))

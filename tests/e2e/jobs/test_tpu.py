@@ -14,6 +14,7 @@ import pytest
 
 from tests.e2e.conftest import MANY_STEPS, Lab
 from tests.integration.tpu.slices import logs_of
+from tests.support.jobs import change_plan
 from trainmaster.core.decisions import Reason
 from trainmaster.core.events import JobSubmitted
 from trainmaster.core.model.plan import TaskGroup, Tpu
@@ -71,7 +72,7 @@ class TpuLab(Lab):
         now = datetime.now(UTC)
         spec = accept({"trainingInput": training_input}, default_job_id=f"{name}_{now:%H%M%S%f}")
         job = new_job(spec, f"test:{name}", now)
-        plan = replace(job.plan, groups=(group,), zones=ZONES, packages=())
+        plan = change_plan(job.plan, groups=(group,), zones=ZONES, packages=())
         submitted = JobSubmitted(replace(job, plan=plan), now)
         record(submitted, self.deps)
         return job.job_id

@@ -41,8 +41,8 @@ def test_job_file_runs_its_algorithm_on_the_data_that_the_script_writes(
         argument.partition("=")[2] for argument in plan.program.args if "_data_path=" in argument
     ]
 
-    assert plan.algorithm is not None
-    assert f"algorithm_{plan.algorithm.name}" == path.parent.name
+    assert plan.origin.algorithm is not None
+    assert f"algorithm_{plan.origin.algorithm.name}" == path.parent.name
     assert written
     assert all(any(fnmatch.fnmatch(uri, pattern) for pattern in patterns) for uri in written)
     assert all(fnmatch.filter(written, pattern) for pattern in patterns)

@@ -184,7 +184,7 @@ def test_documented_tpu_job_runs_on_the_host_of_the_tpu(
     assert (group.count, group.tpu.type if group.tpu else None) == (1, tpu)
     corrections = {
         substitution.field: substitution.replacement
-        for substitution in world.job.plan.substitutions
+        for substitution in world.job.plan.origin.substitutions
     }
     assert corrections[f"trainingInput.{field}"] == "one replica on the TPU's own host"
     assert "trainingInput.runtimeVersion" in corrections

@@ -93,7 +93,7 @@ def test_pipeline_runs_as_a_custom_job_of_the_same_number(api: Api, world: World
         ("chief", 1, Purchase(Spot())),
         ("worker", 2, Purchase(Spot())),
     ]
-    assert (plan.max_running_s, plan.disable_retries) == (3600, True)
+    assert (plan.limits.max_running_s, plan.restarts.disable_retries) == (3600, True)
 
 
 def test_numbers_among_arguments_become_text(api: Api, world: World) -> None:
@@ -228,7 +228,7 @@ def test_convenience_that_training_does_not_need_is_replaced_and_said(
     api.send_ok("POST", PIPELINES, a_body(inputs=convenience), schema="TrainingPipeline")
     (job,) = world.store.recent_jobs(5)
     (name,) = convenience
-    assert name in str([item.field for item in job.plan.substitutions])
+    assert name in str([item.field for item in job.plan.origin.substitutions])
 
 
 def test_methods_require_their_own_permissions(api: Api) -> None:

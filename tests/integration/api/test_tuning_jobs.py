@@ -121,7 +121,7 @@ def test_trial_gets_its_own_directories_and_values(api: Api, world: Study) -> No
     create(api, world)
     world.deliver()
     trial = world.trial(2).job
-    assert trial.plan.output_directory == "gs://my-bucket/tuning/2"
+    assert trial.plan.origin.output_directory == "gs://my-bucket/tuning/2"
     assert trial.plan.program.args == ("--epochs", "5", "--layers", "1", "--optimizer", "sgd")
 
 

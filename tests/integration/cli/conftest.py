@@ -75,7 +75,7 @@ def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[In
             (core_services, "bus", lambda: result.bus),
             (core_services, "deps", lambda: result.deps),
             (objects, "objects", lambda *_: result.objects),
-            (log_reader, "log_entries", lambda: entries),
+            (log_reader, "log_entries", lambda *_: entries),
         ]
         for module, name, value in replaced:
             monkeypatch.setattr(module, name, value)

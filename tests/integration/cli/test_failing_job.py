@@ -34,6 +34,7 @@ def show(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     for command in ("why", "jobs"):
         monkeypatch.setattr(f"trainmaster.cli.{command}.open_store", lambda: world.store)
         monkeypatch.setattr(f"trainmaster.cli.{command}.read_metrics", lambda *_: None)
+    monkeypatch.setattr("trainmaster.cli.why.missing_lines", lambda _: ())
     settings = SimpleNamespace(limits=world.limits)
     monkeypatch.setattr("trainmaster.cli.why.settings", lambda: settings)
     monkeypatch.setenv("TRAINMASTER_PROJECT", "my-project")

@@ -32,7 +32,7 @@ def test_command_of_the_first_job_submits_it_with_its_package(
     assert result.exit_code == 0, result.output
     (job,) = installation.store.recent_jobs(2)
     assert (job.job_id, job.state) == ("digits_1", JobState.QUEUED)
-    assert job.plan.region == REGION
+    assert job.plan.where.region == REGION
     assert job.plan.program.job_dir == "gs://the-bucket/digits"
     (package,) = job.plan.program.package_uris
     assert package.startswith("gs://the-bucket/"), (

@@ -15,7 +15,9 @@ import yaml
 from tests.integration.cli.conftest import Installation
 from tests.integration.logging.cloud import an_entry
 from tests.support.jobs import a_spec
-from trainmaster.cli.logs import follow_log, has_ended, history_end, with_retries
+from trainmaster.agent.reporting.cloud_log import MISSING
+from trainmaster.cli.logs import TRIES, follow_log, has_ended, history_end, with_retries
+from trainmaster.cli.missing_lines import count_missing
 from trainmaster.core.model.job import CUSTOM_JOB_PREFIX
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.memory.store import MemoryStore
@@ -154,6 +156,37 @@ def test_follow_retries_transient_errors_and_stops_at_permanent_ones(
     errors.append(PermanentError("no such project"))
     with pytest.raises(PermanentError, match="no such project"):
         with_retries(page)("", "")
+
+
+def test_missing_lines_of_each_replica_are_counted_for_why(logged: Installation) -> None:
+    loaded = logged.store.load("digits_1")
+    assert loaded is not None
+    from trainmaster.wiring.log_reader import log_entries
+
+    page = log_entries().page
+    assert count_missing(page, loaded.state.job) == []
+    for number, (task, count) in enumerate([("master", 1), ("worker", 2500), ("worker", 41)]):
+        labels = {
+            "ml.googleapis.com/job_id": "digits_1",
+            "ml.googleapis.com/task_name": f"{task}-replica-0",
+            MISSING: str(count),
+        }
+        logged.cloud.write(an_entry(f"gap {number}", labels=labels, timestamp=now()))
+    assert [sentence.split(":")[0] for sentence in count_missing(page, loaded.state.job)] == [
+        "1 line of master-replica-0 is not in the log",
+        "2541 lines of worker-replica-0 are not in the log",
+    ]
+
+
+def test_log_that_is_not_followed_ends_if_the_service_cannot_be_reached(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def page(text: str, token: str) -> tuple[Sequence[Mapping[str, Any]], str]:
+        raise TemporaryError("cannot connect")
+
+    with pytest.raises(TemporaryError, match="cannot connect"):
+        with_retries(page, sleep=lambda _: None, tries=TRIES)("", "")
+    assert capsys.readouterr().err.count("retrying") == TRIES - 1
 
 
 def test_has_ended_is_false_after_a_transient_error(capsys: pytest.CaptureFixture[str]) -> None:

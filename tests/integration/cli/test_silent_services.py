@@ -18,12 +18,13 @@ from trainmaster.gcp import clients, project_access, retries
 from trainmaster.gcp.tools import inspection
 from trainmaster.gcp.tools.inspection import Endpoints
 from trainmaster.settings import settings
-from trainmaster.wiring import core_services, metrics, objects, price_list, prices
+from trainmaster.wiring import core_services, log_reader, metrics, objects, price_list, prices
 
 WAIT_S = 0.2
 """Replaces the deadlines of these commands."""
 CACHED = (
     settings,
+    log_reader.log_entries,
     metrics.metric_reader,
     objects.objects,
     prices.checkpoint_times,
@@ -75,7 +76,14 @@ def run(*words: str) -> tuple[Result, float]:
 @pytest.mark.parametrize(
     ("command", "shown", "missing"),
     [
-        (["why"], "Now: RUNNING.", ["Cannot find out how far the job is: read Cloud Monitoring"]),
+        (
+            ["why"],
+            "Now: RUNNING.",
+            [
+                "Cannot find out how far the job is: read Cloud Monitoring",
+                "Cannot find out whether lines of the log are missing: read Cloud Logging",
+            ],
+        ),
         (["jobs", "describe"], "state: RUNNING", ["how far the job is", "gs://silent-bucket"]),
     ],
     ids=["why", "describe"],

@@ -275,13 +275,16 @@ def test_submit_of_a_folder_needs_neither_a_job_file_nor_setup_py(
     assert "requirements.txt: pandas\n" in result.stderr
     (job,) = installation.store.recent_jobs(9)
     assert job.job_id.startswith(f"{tmp_path.name.replace('-', '_')[:30]}")
-    assert (job.plan.region, job.plan.program.args[:2]) == ("europe-west4", ("python", "train.py"))
+    assert (job.plan.where.region, job.plan.program.args[:2]) == (
+        "europe-west4",
+        ("python", "train.py"),
+    )
     named = installation.run(
         *command[:1], "digits_7", *command[1:], "--region=us-central1", "--", "python", "train.py"
     )
     assert named.exit_code == 0, named.output
     job = installation.store.recent_jobs(1)[0]
-    assert (job.job_id, job.plan.region) == ("digits_7", "us-central1")
+    assert (job.job_id, job.plan.where.region) == ("digits_7", "us-central1")
     assert len(installation.objects.created("gs://the-bucket/", 9)) == 1, (
         "the same files are uploaded once"
     )
@@ -424,12 +427,14 @@ def test_submit_of_manifest_prints_what_was_substituted_and_stores_the_job(
         in result.stderr
     )
     (job,) = installation.store.recent_jobs(9)
-    assert (job.job_id, job.plan.region, job.plan.max_running_s) == (
+    assert (job.job_id, job.plan.where.region, job.plan.limits.max_running_s) == (
         "multi_worker",
         "us-central1",
         7200,
     )
-    assert "spec.runPolicy.activeDeadlineSeconds" in {item.field for item in job.plan.substitutions}
+    assert "spec.runPolicy.activeDeadlineSeconds" in {
+        item.field for item in job.plan.origin.substitutions
+    }
 
 
 def test_converted_manifest_is_a_job_file_that_can_be_submitted(
@@ -470,7 +475,7 @@ def test_submit_reads_the_config_files_of_vertex_ais_commands(
     )
     assert result.exit_code == 0, result.output
     (job,) = installation.store.recent_jobs(9)
-    assert (job.plan.region, job.plan.program.args) == ("us-east1", ("-v",))
+    assert (job.plan.where.region, job.plan.program.args) == ("us-east1", ("-v",))
     assert job.job_id.startswith("config_")
 
 

@@ -18,6 +18,7 @@ def study(monkeypatch: pytest.MonkeyPatch) -> Study:
     study = Study()
     for command in ("trainmaster.cli.why.open_store", "trainmaster.cli.jobs.open_store"):
         monkeypatch.setattr(command, lambda: study.store)
+    monkeypatch.setattr("trainmaster.cli.why.missing_lines", lambda _: ())
     monkeypatch.setenv("TRAINMASTER_PROJECT", "my-project")
     return study
 

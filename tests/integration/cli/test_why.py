@@ -19,8 +19,9 @@ A, B, C, F = (f"us-central1-{letter}" for letter in "abcf")
 
 @pytest.fixture(autouse=True)
 def _no_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worlds of these tests have no Cloud Monitoring."""
+    """The worlds of these tests have neither Cloud Monitoring nor Cloud Logging."""
     monkeypatch.setattr("trainmaster.cli.why.read_metrics", lambda *_: None)
+    monkeypatch.setattr("trainmaster.cli.why.missing_lines", lambda _: ())
 
 
 GOOGLE = "does not have enough resources available"

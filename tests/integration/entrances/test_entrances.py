@@ -16,6 +16,7 @@ from flask import Flask
 
 from tests.integration.api.client import ACCOUNT, TOKENS, Api
 from tests.support.console_site import Site
+from tests.support.jobs import change_plan
 from tests.support.world import World
 from tests.unit.cost.price_lists import price_list
 from tests.unit.flows.test_upload import AT_THREE, Bucket
@@ -411,9 +412,10 @@ def without_wrapper(plan: Plan, tuning: Tuning | None) -> Result:
     API's has a wrapper.
     """
     substitutions = tuple(
-        replace(item, field=item.field.removeprefix("jobSpec.")) for item in plan.substitutions
+        replace(item, field=item.field.removeprefix("jobSpec."))
+        for item in plan.origin.substitutions
     )
-    return replace(plan, substitutions=substitutions), tuning
+    return change_plan(plan, substitutions=substitutions), tuning
 
 
 def is_valid_job(sent: Sent) -> bool:

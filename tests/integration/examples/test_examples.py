@@ -103,7 +103,7 @@ def test_job_file_is_accepted_without_substitutions(path: Path) -> None:
     if (
         path.parent.name != "legacy" and not on_tpu
     ):  # TPUs use another build of TensorFlow, which is a substitution
-        assert plan.substitutions == ()
+        assert plan.origin.substitutions == ()
 
 
 @pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.parent.name)

@@ -13,19 +13,20 @@ from typing import Any
 import pytest
 
 from tests.integration.logging.cloud import LOG, PROJECT, Cloud, an_entry
+from tests.integration.logging.shipper import run_in_daemon
 from tests.support.jobs import START
 from trainmaster.agent.google_http.google_api import GoogleApi
 from trainmaster.agent.google_http.metadata_server import MetadataServer
 from trainmaster.agent.model.vm_config import IncarnationKey
-from trainmaster.agent.reporting.cloud_log import CloudLog, LogOrigin
+from trainmaster.agent.reporting.cloud_log import BEHIND, MISSING, CloudLog, LogOrigin
 from trainmaster.agent.reporting.log_buffer import LogBuffer
 from trainmaster.agent.reporting.serial_console import Stream
 from trainmaster.core.reporting.job_log import ServiceLine, Severity
 from trainmaster.gcp.job_log import CloudJobLog, LogEntries
-from trainmaster.presentation.log_reader import LogReader
+from trainmaster.presentation.log_reader import BEHIND_LABEL, MISSING_LABEL, PATIENCE_S, LogReader
 
 
-def vm_entry(text: str, at_s: float, vm: str, task: str = "worker-replica-0") -> dict[str, object]:
+def vm_entry(text: str, at_s: float, vm: str, task: str = "worker-replica-0") -> dict[str, Any]:
     labels = {
         "ml.googleapis.com/job_id": "digits_1",
         "ml.googleapis.com/task_name": task,
@@ -74,6 +75,46 @@ def test_read_new_returns_new_lines_though_vms_differ_in_delay(
         "lines that arrive later than those of other VMs, and the first line of a VM"
     )
     assert read_new(reader) == []
+
+
+def behind(text: str, at_s: float, oldest_s: float) -> dict[str, Any]:
+    """Return a line of VM a that was sent while the one of `oldest_s` was not stored."""
+    entry = vm_entry(text, at_s, "a")
+    labels = dict(entry["labels"])
+    labels[BEHIND_LABEL] = vm_entry("", oldest_s, "a")["timestamp"]
+    return {**entry, "labels": labels}
+
+
+def test_labels_are_those_of_the_agent() -> None:
+    assert (BEHIND_LABEL, MISSING_LABEL) == (BEHIND, MISSING)
+
+
+@pytest.mark.parametrize("page_size", [2, 100])
+def test_lines_wait_for_earlier_ones_of_their_vm_that_arrive_later(
+    cloud: Cloud, page_size: int
+) -> None:
+    at_s = [0.0]
+    reader = reader_of(cloud, page_size)
+    reader.clock = lambda: at_s[0]
+    cloud.write(vm_entry("a1", 1, "a"))
+    assert read_new(reader) == ["a1"]
+    cloud.write(*[behind(f"a{second}", second, 2) for second in (5, 6, 7)], vm_entry("b9", 9, "b"))
+    assert read_new(reader) == ["b9"]
+    cloud.write(*[vm_entry(f"a{second}", second, "a") for second in (2, 3, 4)])
+    assert read_new(reader) == ["a2", "a3", "a4"]
+    cloud.write(behind("a10", 10, 8))
+    assert read_new(reader) == ["a5", "a6", "a7"], "all lines before the eighth second are there"
+    cloud.write(vm_entry("a8", 8, "a"), vm_entry("a11", 11, "a"))
+    assert read_new(reader) == ["a8", "a10", "a11"]
+    cloud.write(behind("a13", 13, 12))
+    assert read_new(reader) == []
+    at_s[0] += PATIENCE_S
+    assert read_new(reader) == ["a13"], "the line of the twelfth second never arrives"
+
+
+def test_log_that_is_not_followed_waits_for_no_line(cloud: Cloud, reader: LogReader) -> None:
+    cloud.write(behind("a3", 3, 2))
+    assert [line.message for page in reader.read_new(is_followed=False) for line in page] == ["a3"]
 
 
 def test_history_is_read_with_one_query_and_later_lines_follow(cloud: Cloud) -> None:
@@ -164,7 +205,7 @@ class Vm:
             lambda: IncarnationKey(1, 1),
             print,
         )
-        threading.Thread(target=self.log.run, daemon=True).start()
+        self.log.start(run_in_daemon)
         self.thread = threading.Thread(target=self._print, args=(number,))
         self.thread.start()
 

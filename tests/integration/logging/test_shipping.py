@@ -7,8 +7,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,64 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.integration.logging.cloud import LOG, PROJECT, START_NS, Cloud
+from tests.integration.logging.shipper import Shipper, account
 from trainmaster.agent.google_http.http_call import HttpError
 from trainmaster.agent.model.vm_config import IncarnationKey
 from trainmaster.agent.reporting import log_buffer
-from trainmaster.agent.reporting.cloud_log import CloudLog, LogOrigin
-from trainmaster.agent.reporting.log_buffer import BATCH_LINES_MAX, LogBuffer
+from trainmaster.agent.reporting.cloud_log import BEHIND, MISSING, SENDERS, SHUT_DOWN
+from trainmaster.agent.reporting.log_buffer import BATCH_LINES_MAX, Line, LogBuffer
 from trainmaster.agent.reporting.serial_console import Stream
-
-ORIGIN = LogOrigin(LOG, PROJECT, "us-central1", "digits_1", "worker-replica-1", "", "4711")
-
-
-@dataclass
-class Shipper:
-    """A CloudLog on the emulator.
-
-    `failures` are raised, or called, instead of the next calls; the last one stays.
-    """
-
-    cloud: Cloud
-    linger_s: float = 0.01
-    failures: list[Exception | Callable[[bytes], None]] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    bodies: list[bytes] = field(default_factory=list)
-    buffer: LogBuffer = field(default_factory=lambda: LogBuffer(lambda: START_NS))
-
-    def __post_init__(self) -> None:
-        self.log = CloudLog(
-            ORIGIN,
-            self.post,
-            self.buffer,
-            lambda: IncarnationKey(2, 3),
-            self.problems.append,
-            self.linger_s,
-        )
-        threading.Thread(target=self.log.run, daemon=True).start()
-
-    def post(self, body: bytes) -> None:
-        self.bodies.append(body)
-        if self.failures:
-            failure = self.failures[0] if len(self.failures) == 1 else self.failures.pop(0)
-            if isinstance(failure, Exception):
-                raise failure
-            self.failures.clear()
-            failure(body)
-        self.send(body)
-
-    def send(self, body: bytes) -> None:
-        status, answer = self.cloud.post("write", json.loads(body))
-        if status != 200:
-            raise HttpError(status, answer["error"]["message"])
-
-    def print(self, text: str, stream: Stream = Stream.STDOUT) -> None:
-        self.log.put(stream, text.encode())
-
-    def entries(self, *texts: str, stream: Stream = Stream.STDOUT) -> list[dict[str, Any]]:
-        for text in texts:
-            self.print(f"{text}\n", stream)
-        self.log.flush(30)
-        return self.cloud.read()
 
 
 @pytest.fixture
@@ -213,9 +161,9 @@ def test_lines_are_preserved_for_any_chunks_and_batches(
         buffer = LogBuffer(lambda: 0)
         for chunk in chunks:
             buffer.put(IncarnationKey(1, 1), Stream.STDOUT, chunk)
-        lines = []
+        lines: list[Line] = []
         while not buffer.is_empty:
-            lines += buffer.take()[0]
+            lines += buffer.take().lines
     assert b"".join(line.text + b"\n" for line in lines) == b"".join(chunks)
     assert [line.at_ns for line in lines] == sorted({line.at_ns for line in lines})
 
@@ -228,9 +176,9 @@ def test_batches_stay_within_the_limits_of_cloud_logging(shipper: Shipper) -> No
 
 
 def test_buffer_is_bounded_during_an_outage_and_an_entry_counts_lost_lines(
-    shipper: Shipper, monkeypatch: pytest.MonkeyPatch
+    cloud: Cloud,
 ) -> None:
-    monkeypatch.setattr(log_buffer, "BUFFER_BYTES_MAX", 10_000)
+    shipper = Shipper(cloud, buffer=LogBuffer(lambda: START_NS, bytes_max=10_000))
     shipper.failures = [HttpError(403, "Permission 'logging.logEntries.create' denied")]
     shipper.print("first\n")
     shipper.log.flush(30)
@@ -285,17 +233,164 @@ def test_project_that_may_not_write_ml_job_gets_generic_task(strict: Shipper) ->
     ], "the rejected type is tried only once"
 
 
-def test_rejected_batch_does_not_delay_later_lines(shipper: Shipper) -> None:
-    shipper.failures = [HttpError(400, "bad"), HttpError(400, "bad")]
-    shipper.print("a\nb\n")
+def test_only_the_refused_lines_of_a_batch_are_lost_and_they_are_named(
+    shipper: Shipper,
+) -> None:
+    too_long = json.dumps({"message": "too long", "loss": [0] * 60_000})
+    entries = shipper.entries("a", too_long, "b")
+    (gap,) = [entry for entry in entries if MISSING in entry["labels"]]
+    assert [entry["jsonPayload"]["message"] for entry in entries if entry is not gap] == ["a", "b"]
+    assert (gap["labels"][MISSING], gap["severity"]) == ("1", "WARNING")
+    text = gap["jsonPayload"]["message"]
+    assert text.startswith('1 line is missing here: Cloud Logging refused \'{"message": "too long"')
+    assert "exceeds maximum size" in text
+
+
+def test_only_the_bad_line_is_lost_if_the_answer_does_not_name_it(shipper: Shipper) -> None:
+    def refuse(body: bytes) -> None:
+        shipper.failures.append(refuse)
+        if b'"line 77"' in body:
+            raise HttpError(400, "bad")
+
+    shipper.failures = [refuse]
+    shipper.print("".join(f"line {number}\n" for number in range(200)))
     shipper.log.flush(30)
-    shipper.failures.clear()
-    messages = [entry["jsonPayload"]["message"] for entry in shipper.entries("c")]
-    assert messages == [
-        "2 lines are missing here: Cloud Logging rejected some or all of them (HTTP 400: bad).",
-        "c",
+    entries = shipper.cloud.read()
+    assert account(entries) == (199, 1)
+    assert "1 line is missing here: Cloud Logging refused 'line 77' (HTTP 400: bad)." in [
+        entry["jsonPayload"]["message"] for entry in entries
     ]
-    assert shipper.cloud.read()[1]["resource"]["type"] == "ml_job"
+
+
+def test_refused_batch_does_not_delay_later_lines(shipper: Shipper) -> None:
+    shipper.failures = [HttpError(400, "bad")]
+    shipper.print("".join(f"line {number}\n" for number in range(500)))
+    shipper.log.flush(2)
+    assert len(shipper.bodies) < 200, "not each line is tried alone if all are refused"
+    shipper.failures.clear()
+    entries = shipper.entries("c")
+    assert account(entries) == (0, 500)
+    assert entries[-1]["jsonPayload"]["message"] == "c"
+    assert entries[-1]["resource"]["type"] == "ml_job"
+
+
+def test_several_requests_at_a_time_send_a_backlog_and_name_what_is_not_accepted(
+    shipper: Shipper,
+) -> None:
+    may_continue = threading.Event()
+    most = threading.Semaphore(0)
+
+    def wait(body: bytes) -> None:
+        shipper.failures.append(wait)
+        most.release()
+        may_continue.wait(30)
+
+    shipper.failures = [wait]
+    shipper.print("".join(f"line {number}\n" for number in range(9000)))
+    for _ in range(SENDERS):
+        assert most.acquire(timeout=30)
+    may_continue.set()
+    shipper.log.flush(60)
+    entries = shipper.cloud.read()
+    assert account(entries) == (9000, 0)
+    first = entries[0]["timestamp"]
+    behind = [entry["labels"].get(BEHIND) for entry in entries[:4000:1000]]
+    assert behind == [None, first, first, first]
+    (last,) = shipper.entries("end")[-1:]
+    assert BEHIND not in last["labels"]
+
+
+def test_newest_lines_are_sent_and_the_rest_is_counted_if_the_vm_shuts_down(
+    shipper: Shipper,
+) -> None:
+    def wait(body: bytes) -> None:
+        shipper.failures.append(wait)
+        time.sleep(0.2)
+
+    shipper.failures = [wait]
+    shipper.print("".join(f"line {number}\n" for number in range(50_000)))
+    shipper.log.close(1.0)
+    entries = shipper.cloud.read()
+    stored, missing = account(entries)
+    assert stored + missing == 50_000
+    assert 0 < stored < 50_000
+    assert entries[-1]["jsonPayload"]["message"] == "line 49999"
+    assert f"{missing} lines are missing here: {SHUT_DOWN}." in [
+        entry["jsonPayload"]["message"] for entry in entries
+    ]
+
+
+def test_flush_goes_on_after_an_error_while_lines_are_accepted(shipper: Shipper) -> None:
+    def fail_sometimes(body: bytes) -> None:
+        shipper.failures.append(fail_sometimes)
+        if len(shipper.bodies) % 3 == 2:
+            raise HttpError(503, "try later")
+
+    shipper.failures = [fail_sometimes]
+    shipper.print("".join(f"line {number}\n" for number in range(12_000)))
+    shipper.log.flush(60)
+    assert account(shipper.cloud.read()) == (12_000, 0)
+
+
+def test_flush_ends_when_it_is_needless_and_when_the_vm_shuts_down(shipper: Shipper) -> None:
+    def wait(body: bytes) -> None:
+        shipper.failures.append(wait)
+        time.sleep(0.5)
+
+    shipper.failures = [wait]
+    shipper.print("".join(f"line {number}\n" for number in range(100_000)))
+    began = time.monotonic()
+    shipper.log.flush(60, lambda: True)
+    assert time.monotonic() - began < 5
+    shipper.log.hurry()
+    shipper.log.flush(60)
+    assert time.monotonic() - began < 20
+    assert not shipper.buffer.is_empty
+    shipper.log.close(0)
+
+
+@given(
+    st.lists(st.sampled_from(["", "503", "lost reply", "400", "refuse"]), max_size=30),
+    st.lists(st.integers(1, 400), min_size=1, max_size=12),
+    st.integers(500, 100_000),
+)
+@settings(deadline=None, max_examples=40)
+def test_each_line_is_stored_or_counted_whatever_fails(
+    tmp_path_factory: pytest.TempPathFactory,
+    outcomes: list[str],
+    chunks: list[int],
+    bytes_max: int,
+) -> None:
+    cloud = Cloud(tmp_path_factory.mktemp("log"))
+    shipper = Shipper(cloud, buffer=LogBuffer(lambda: START_NS, bytes_max))
+    left = [*outcomes]
+
+    def act(body: bytes) -> None:
+        shipper.failures.append(act)
+        outcome = left.pop() if left else ""
+        if outcome == "503":
+            raise HttpError(503, "later")
+        if outcome == "400":
+            raise HttpError(400, "bad")
+        if outcome == "lost reply":
+            shipper.send(body)
+            raise HttpError(0, "reset")
+        if outcome == "refuse":
+            request = json.loads(body)
+            request["entries"][-1]["severity"] = "no such severity"
+            shipper.send(json.dumps(request).encode())
+
+    shipper.failures = [act]
+    printed = 0
+    for count in chunks:
+        shipper.print("".join(f"line {printed + number}\n" for number in range(count)))
+        printed += count
+    for _ in range(len(outcomes) + 2):
+        shipper.log.flush(30)
+    shipper.log.close(10)
+    stored, missing = account(cloud.read())
+    cloud.entries.close()
+    assert stored + missing == printed
 
 
 def test_flush_waits_neither_for_an_outage_nor_for_a_full_batch(cloud: Cloud) -> None:

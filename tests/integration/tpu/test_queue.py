@@ -25,7 +25,7 @@ from tests.integration.tpu.slices import (
     parent,
 )
 from tests.integration.tpu.test_flows import Plane
-from tests.support.jobs import START
+from tests.support.jobs import START, change_plan
 from tests.support.stack import eventually
 from tests.support.world import run_in_sequence
 from trainmaster.core.decisions import Reason
@@ -202,7 +202,7 @@ def test_failed_request_is_reported_in_its_round_and_replaced_in_the_next(world:
         outcome = world.fleet.create(job, a_create(job), a_metadata())
         assert isinstance(outcome, NotCreated)
         assert (outcome.kind, outcome.code) == (CapacityErrorKind.STOCKOUT, "DEADLINE_EXCEEDED")
-    extended = replace(job, plan=replace(job.plan, max_wait_s=3600))
+    extended = replace(job, plan=change_plan(job.plan, max_wait_s=3600))
     assert world.fleet.create(extended, a_create(job, round=1), a_metadata()) == Pending()
     again = enqueue(world.fleet, extended, round=1)
     assert again.status is VmStatus.QUEUED

@@ -157,7 +157,7 @@ def test_slices_that_restart_in_place_keep_the_addresses(two: TwoSlices) -> None
 
 
 def test_slice_is_held_until_its_peer_gets_capacity(two: TwoSlices) -> None:
-    two.tpu.stockout_zones = set(two.job.plan.zones)
+    two.tpu.stockout_zones = set(two.job.plan.where.zones)
     two.preempt(SECOND)
     two.fail(FIRST)
     for _ in range(3):

@@ -140,12 +140,12 @@ def test_options_that_both_services_have_set_their_fields_in_every_form(
     )
     plan = spec.plan
     program = plan.program_of(plan.primary.task_type)
-    assert (plan.region, plan.service_account, plan.network) == (
+    assert (plan.where.region, plan.access.service_account, plan.access.network) == (
         "us-east1",
         OPTIONS["service_account"],
         OPTIONS["network"],
     )
-    assert (plan.max_running_s, plan.kms_key, program.args) == (
+    assert (plan.limits.max_running_s, plan.access.kms_key, program.args) == (
         60,
         OPTIONS["kms_key"],
         ("--epochs", "5"),

@@ -236,7 +236,7 @@ def test_each_example_is_accepted_with_its_cap_and_can_have_a_budget(
         "jobId": "digits_1",
         **read_document(form.replace("_{time}", "").encode(), "example", "us-central1"),
     }
-    assert str(accept(job, default_job_id="digits_1").plan.cap) == "5 USD"
+    assert str(accept(job, default_job_id="digits_1").plan.limits.cap) == "5 USD"
     served = tools(installation, "agents:5USD")
     text, is_error = call(served, "submit", document=form)
     assert not is_error, text
@@ -246,7 +246,7 @@ def test_each_example_is_accepted_with_its_cap_and_can_have_a_budget(
     address = listed[1].partition(":")[0]
     assert call(served, "cancel", job=address) == (f"{address}: CANCELLED", False)
     assert text.startswith(address)
-    assert stored.plan.cap
+    assert stored.plan.limits.cap
 
 
 def lines_of(*messages: str) -> Callable[..., list[LogLine]]:

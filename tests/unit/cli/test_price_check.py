@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.support.jobs import a_plan
+from tests.support.jobs import a_plan, change_plan
 from tests.unit.cost.price_lists import price_list
 from trainmaster.cli.doctor.findings import Finding, Status
 from trainmaster.cli.doctor.job_checks import check_price
@@ -20,7 +20,9 @@ def new_prices() -> PriceList:
 
 
 def check(prices: PriceList | Unknown, region: str = "us-central1") -> list[Finding]:
-    return list(check_price(replace(a_plan(workers=2), region=region), "3 x n1-standard-4", prices))
+    return list(
+        check_price(change_plan(a_plan(workers=2), region=region), "3 x n1-standard-4", prices)
+    )
 
 
 def test_price_is_shown_per_hour_and_at_most() -> None:

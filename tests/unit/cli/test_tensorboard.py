@@ -12,7 +12,7 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
-from tests.support.jobs import a_job, a_plan
+from tests.support.jobs import a_job, a_plan, change_plan
 from tests.support.tuning_jobs import a_tuning_job
 from trainmaster.cli.tensorboard.log_folders import LogFolder, folder_of_job, folder_of_option
 from trainmaster.cli.tensorboard.mirror import Mirror
@@ -21,7 +21,7 @@ from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.gcp.tools.event_files import StoredFile
 
 EVENTS = "events.out.tfevents.1.host"
-VERTEX = replace(a_plan(), dialect=Dialect.VERTEX, output_directory="gs://bucket/out/")
+VERTEX = change_plan(a_plan(), dialect=Dialect.VERTEX, output_directory="gs://bucket/out/")
 
 
 @dataclass

@@ -109,7 +109,14 @@ def bodies(training_input: dict[str, Any], sale: dict[str, Any]) -> Iterator[Exc
         names = tuple(vm_name(job.job_id, replica_id) for replica_id in replica_ids)
         directive = Directive(1, 1, DirectiveAction.RUN)
         create = Create(
-            group, job.plan.zones[0], 1, directive, replica_ids, names, 0, group.purchase.price
+            group,
+            job.plan.where.zones[0],
+            1,
+            directive,
+            replica_ids,
+            names,
+            0,
+            group.purchase.price,
         )
         metadata = vm_metadata(job, create, PROJECT, DnsAddresses(PROJECT), {"startup-script": "x"})
         yield from _calls(job, create, metadata)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.jobs import a_plan
+from tests.support.jobs import a_plan, change_plan
 from tests.unit.cost.price_lists import FETCHED_AT, emulated_skus, price_file, price_list
 from trainmaster.core.machines.machine_types import MACHINE_TYPES
 from trainmaster.core.model.plan import Accelerator, Plan, TaskGroup, Tpu
@@ -32,7 +32,7 @@ from trainmaster.errors import PermanentError
 
 
 def plan_of(group: TaskGroup, **changes: Any) -> Plan:
-    return replace(a_plan(workers=0), groups=(group,), **changes)
+    return change_plan(a_plan(workers=0), groups=(group,), **changes)
 
 
 def a_group(machine_type: str = "n1-standard-4", **changes: object) -> TaskGroup:

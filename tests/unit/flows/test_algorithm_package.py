@@ -40,7 +40,9 @@ def test_accepted_job_names_the_package_and_its_hash(world: World) -> None:
     assert loaded is not None
     plan = loaded.state.job.plan
     assert plan.program.package_uris == (with_hash(PACKAGE, HASH),)
-    assert [note.field for note in plan.substitutions] == ["trainingInput.masterConfig.imageUri"]
+    assert [note.field for note in plan.origin.substitutions] == [
+        "trainingInput.masterConfig.imageUri"
+    ]
 
 
 def test_installation_without_the_package_rejects_the_job(world: World) -> None:

@@ -159,7 +159,7 @@ def test_stockout_is_remembered_for_hours_and_then_forgotten(
         world.submit(source=f"gs://b/jobs/digits.yaml#{hours}")
         world.deliver()
         order = (world.job.placement.zone_index, *(world.job.placement.remaining or ()))
-        assert tuple(world.job.plan.zones[number] for number in order) == zones
+        assert tuple(world.job.plan.where.zones[number] for number in order) == zones
 
 
 def test_zones_that_the_user_listed_are_tried_in_this_order_except_those_without_capacity(

@@ -22,7 +22,7 @@ def test_early_deadline_does_not_keep_the_job_from_being_cancelled_later(world: 
     record(DeadlinePassed(world.job_id, Deadline.RUNNING, world.now), world.deps)
     assert world.state == "RUNNING"
     assert "deadline-running" not in {entry.key for entry in world.ledger}
-    world.wait(timedelta(seconds=world.job.plan.max_running_s).total_seconds())
+    world.wait(timedelta(seconds=world.job.plan.limits.max_running_s).total_seconds())
     record(DeadlinePassed(world.job_id, Deadline.RUNNING, world.now), world.deps)
     assert world.state == "CANCELLED"
 
@@ -33,7 +33,7 @@ def test_deadline_passes_at_the_second_of_max_running_time(
 ) -> None:
     world.start_running()
     assert world.job.started_at is not None
-    end = world.job.started_at + timedelta(seconds=world.job.plan.max_running_s)
+    end = world.job.started_at + timedelta(seconds=world.job.plan.limits.max_running_s)
     world.wait((end - world.now).total_seconds() - before_s)
     record(DeadlinePassed(world.job_id, Deadline.RUNNING, world.now), world.deps)
     assert world.state == state

@@ -60,7 +60,7 @@ def training_input(**changes: Any) -> dict[str, Any]:
 def test_custom_job_and_job_that_names_the_folder_get_it(
     document: dict[str, Any], folder: GcsFolder
 ) -> None:
-    assert accept(document, default_job_id=None).plan.gcs is folder
+    assert accept(document, default_job_id=None).plan.access.gcs is folder
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_installation_without_it_refuses_who_needs_it_and_notes_it_for_others(
     loaded = world.store.load("job_1")
     assert loaded is not None
     plan = loaded.state.job.plan
-    assert plan.gcs is GcsFolder.OFF
-    assert [note.field for note in plan.substitutions] == ["trainmaster.gcs"]
+    assert plan.access.gcs is GcsFolder.OFF
+    assert [note.field for note in plan.origin.substitutions] == ["trainmaster.gcs"]
 
 
 def test_installation_with_it_keeps_the_plan() -> None:
@@ -102,7 +102,7 @@ def test_installation_with_it_keeps_the_plan() -> None:
     )
     loaded = world.store.load("job_1")
     assert loaded is not None
-    assert (loaded.state.job.plan.gcs, loaded.state.job.plan.substitutions) == (
+    assert (loaded.state.job.plan.access.gcs, loaded.state.job.plan.origin.substitutions) == (
         GcsFolder.IF_POSSIBLE,
         (),
     )

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.support.jobs import a_spec
+from tests.support.jobs import a_spec, change_plan
 from tests.support.world import World
 from tests.unit.cost.price_lists import FETCHED_AT, price_list
 from trainmaster.core.model.job import JobState
@@ -49,7 +49,7 @@ def test_job_waits_while_running_jobs_leave_too_little_of_the_rate() -> None:
         "c": "QUEUED",
     }, "no job overtakes another"
     wait, _ = queued_jobs(world.store.live_jobs().jobs, world.limits)
-    rate = world.store.recent_jobs(10)[-1].plan.usd_per_hour
+    rate = world.store.recent_jobs(10)[-1].plan.limits.usd_per_hour
     assert 0.5 < rate < 0.7
     assert (
         wait.reason
@@ -73,7 +73,7 @@ def test_rate_is_that_of_the_dearest_machines_that_the_job_may_get() -> None:
     for job_id, more in (("a", {}), ("b", {"spot": "all"}), ("c", extension)):
         document = {"jobId": job_id, **a_spec(), "trainmaster": more}
         submit.handle(json.dumps(document).encode(), f"gs://b/{job_id}.yaml#1", world.deps)
-        rates.append(world.store.recent_jobs(1)[0].plan.usd_per_hour)
+        rates.append(world.store.recent_jobs(1)[0].plan.limits.usd_per_hour)
         world.wait(1)
     on_demand, spot, mixed = rates
     assert on_demand == mixed > 2 * spot > 0
@@ -112,14 +112,14 @@ def test_old_price_list_still_limits_and_earlier_jobs_count_nothing() -> None:
     world.limits = {"usd_per_hour": 1}
     add(world, "a")
     assert states(world) == {"earlier": "PREPARING", "a": "PREPARING"}
-    assert [job.plan.usd_per_hour > 0 for job in world.store.recent_jobs(2)] == [True, False]
+    assert [job.plan.limits.usd_per_hour > 0 for job in world.store.recent_jobs(2)] == [True, False]
 
 
 def test_cents_add_up_to_the_limit_exactly() -> None:
     world = a_world()
     add(world, "a")
     job = world.store.recent_jobs(1)[0]
-    tenth = replace(job, plan=replace(job.plan, usd_per_hour=0.1))
+    tenth = replace(job, plan=change_plan(job.plan, usd_per_hour=0.1))
     running = [replace(tenth, job_id=f"r{number}") for number in range(9)]
     queued = [replace(tenth, job_id=f"q{number}", state=JobState.QUEUED) for number in range(2)]
     assert [wait.job_id for wait in queued_jobs([*running, *queued], {"usd_per_hour": 1})] == ["q1"]

@@ -295,10 +295,10 @@ def test_stockout_moves_the_gang_to_the_next_zone(world: World) -> None:
 
 def test_stockout_in_all_zones_is_retried_after_a_backoff(world: World) -> None:
     world.submit()
-    world.fleet.stockout_zones = set(world.job.plan.zones)
+    world.fleet.stockout_zones = set(world.job.plan.where.zones)
     world.deliver()
     rounds = world.job.placement.round
-    assert rounds == len(world.job.plan.zones), "each zone was tried"
+    assert rounds == len(world.job.plan.where.zones), "each zone was tried"
     for _ in range(3):
         world.provision()
     assert world.job.placement.round == rounds, "no zone is tried again before the backoff ends"
@@ -319,7 +319,7 @@ def test_stockout_in_all_zones_is_retried_after_a_backoff(world: World) -> None:
 
 def test_job_cancelled_while_waiting_for_capacity_is_cleaned_up_at_once(world: World) -> None:
     world.submit()
-    world.fleet.stockout_zones = set(world.job.plan.zones)
+    world.fleet.stockout_zones = set(world.job.plan.where.zones)
     world.deliver()
     record(CancelRequested("digits_1", "me", world.now), world.deps)
     world.deliver()
@@ -329,7 +329,7 @@ def test_job_cancelled_while_waiting_for_capacity_is_cleaned_up_at_once(world: W
 
 def test_restart_of_a_replica_does_not_wait_for_another_ones_vm(running: World) -> None:
     world = running
-    world.fleet.stockout_zones = set(world.job.plan.zones)
+    world.fleet.stockout_zones = set(world.job.plan.where.zones)
     world.send("maintenance", WORKER_0, cause="preemption")
     world.deliver()
     assert world.job.placement.next_at is not None
@@ -384,7 +384,7 @@ def test_sweep_replaces_a_vm_that_no_longer_exists(running: World) -> None:
 
 def test_sweep_cancels_a_job_after_its_maximum_running_time(running: World) -> None:
     world = running
-    world.wait(world.job.plan.max_running_s)
+    world.wait(world.job.plan.limits.max_running_s)
     world.sweep()
     assert world.state == "CANCELLED"
     assert world.job.error_message is not None

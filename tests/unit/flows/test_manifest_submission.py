@@ -38,7 +38,7 @@ def test_uploaded_manifest_becomes_a_job_with_its_substitutions() -> None:
     )
     bucket.world.job_id = "jax_digits"
     job = bucket.world.job
-    assert (job.plan.region, job.plan.max_running_s) == ("europe-west4", 3600)
+    assert (job.plan.where.region, job.plan.limits.max_running_s) == ("europe-west4", 3600)
     view = job_view(job, project="my-project")
     fields = {item["field"] for item in view["trainmaster"]["substitutions"]}
     assert {"spec.activeDeadlineSeconds", "spec.successPolicy"} <= fields

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec, a_tuning_spec
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec, a_tuning_spec, change_plan
 from tests.support.tuning_jobs import a_tuning_job
 from tests.support.world import World
 from tests.unit.cost.price_lists import FETCHED_AT, price_list
@@ -90,7 +90,7 @@ def a_world(**extension: object) -> tuple[World, BilledFleet]:
     world = World(fleet=fleet, prices=price_list(), now=FETCHED_AT + timedelta(days=1))
     world.submit({**a_spec(), "trainmaster": extension})
     world.deliver()
-    if cap := world.job.plan.cap:
+    if cap := world.job.plan.limits.cap:
         fleet.price = prices_of(cap)
     return world, fleet
 
@@ -104,7 +104,7 @@ def next_minute(world: World) -> None:
 
 def test_job_without_faults_is_cancelled_within_the_reserve_of_its_cap() -> None:
     world, fleet = a_world(maxCost="2 USD")
-    cap = world.job.plan.cap
+    cap = world.job.plan.limits.cap
     assert cap is not None
     assert cap.per_hour == pytest.approx(3 * prices_of(cap)[False])
     world.report_all_ready()
@@ -129,13 +129,13 @@ def test_no_history_costs_more_than_its_cap(seed: int) -> None:
     world, fleet = a_world(
         maxCost=f"{rng.uniform(0.4, 0.9):.2f} USD", spot=rng.choice(["none", "all"])
     )
-    cap = world.job.plan.cap
+    cap = world.job.plan.limits.cap
     assert cap is not None
     while not world.has_ended:
         room = (
             rng.choice([0, 1, 1]) if rng.random() < 0.2 else 9
         )  # with room for one VM, the chief alone is created
-        fleet.capacity = dict.fromkeys(world.job.plan.zones, room)
+        fleet.capacity = dict.fromkeys(world.job.plan.where.zones, room)
         next_minute(world)
         for member in MEMBERS:
             act(world, member, rng)
@@ -164,7 +164,7 @@ def act(world: World, member: ReplicaId, rng: random.Random) -> None:
 
 def test_compute_engine_ends_the_bill_without_a_control_plane() -> None:
     world, fleet = a_world(maxCost="2 USD")
-    cap = world.job.plan.cap
+    cap = world.job.plan.limits.cap
     assert cap is not None
     assert set(fleet.lifetimes) == {int(2 / cap.per_hour * 3600) + FUSE_SLACK_S}
     world, fleet = a_world()
@@ -174,7 +174,7 @@ def test_compute_engine_ends_the_bill_without_a_control_plane() -> None:
 def test_vm_that_replaces_another_can_run_only_for_the_rest() -> None:
     world, fleet = a_world(maxCost="2 USD")
     world.report_all_ready()
-    while not (cap := world.job.plan.cap) or not cap.spent:
+    while not (cap := world.job.plan.limits.cap) or not cap.spent:
         next_minute(world)
     fleet.vanish(vm_name(world.job_id, WORKER_1))
     next_minute(world)
@@ -190,7 +190,7 @@ def test_vm_that_replaces_another_can_run_only_for_the_rest() -> None:
 def test_no_vm_ends_before_the_job_can_have_cost_its_cap() -> None:
     """A job on Spot VMs may also get on-demand VMs, and costs less as long as it does not."""
     world, fleet = a_world(maxCost="2 USD", spot={"use": "all", "onDemandAfter": 3})
-    cap = world.job.plan.cap
+    cap = world.job.plan.limits.cap
     assert cap is not None
     assert cap.per_hour == pytest.approx(3 * prices_of(cap)[False])
     assert min(fleet.lifetimes) > 2 / (3 * prices_of(cap)[True]) * 3600
@@ -216,7 +216,7 @@ def test_vm_that_an_earlier_delivery_created_is_paid_when_the_gang_moves_on() ->
     world = World(fleet=fleet, prices=price_list(), now=FETCHED_AT + timedelta(days=1))
     world.submit({**a_spec(), "trainmaster": {"maxCost": "2 USD"}})
     world.deliver()
-    cap = world.job.plan.cap
+    cap = world.job.plan.limits.cap
     assert cap is not None
     fleet.is_pending, fleet.price = False, prices_of(cap)
     next_minute(world)
@@ -235,7 +235,7 @@ def test_ledger_of_a_job_that_waits_is_read_a_few_times_however_long_it_waits(
         return checks[-1]
 
     monkeypatch.setattr(sweep, "spent_at_most", compute)
-    fleet.capacity = dict.fromkeys(world.job.plan.zones, 0)
+    fleet.capacity = dict.fromkeys(world.job.plan.where.zones, 0)
     for member in MEMBERS:
         world.fleet.vanish(vm_name(world.job_id, member))
     for _ in range(90):
@@ -250,7 +250,7 @@ def test_ledger_of_a_job_that_waits_is_read_a_few_times_however_long_it_waits(
 def test_long_setup_counts_before_and_after_its_first_report() -> None:
     """These agents do not report when they started."""
     world, fleet = a_world(maxCost="2 USD")
-    cap = world.job.plan.cap
+    cap = world.job.plan.limits.cap
     assert cap is not None
     for _ in range(15):
         next_minute(world)
@@ -268,7 +268,7 @@ def test_waiting_for_capacity_costs_nothing() -> None:
     for _ in range(20):
         next_minute(world)
     assert not world.has_ended
-    cap = world.job.plan.cap
+    cap = world.job.plan.limits.cap
     assert cap is not None
     assert spent_at_most(cap, world.ledger, world.now) == 0
 
@@ -303,14 +303,16 @@ def test_cap_that_is_too_small_for_each_trial_is_refused() -> None:
     with pytest.raises(PermanentError, match="each of 100 trials has machines that cost"):
         world.submit({**a_tuning_spec(maxTrials=100), "trainmaster": {"maxCost": "0.50 USD"}})
     world.submit({**a_tuning_spec(maxTrials=100), "trainmaster": {"maxCost": "6 USD"}})
-    assert world.job.plan.cap is not None
+    assert world.job.plan.limits.cap is not None
 
 
 def test_trials_share_the_cap_of_their_job() -> None:
     job = a_tuning_job("r", max_trials=6)
-    job = replace(job, plan=replace(job.plan, cap=Cap(12.0, "USD", 3.0)))
+    job = replace(job, plan=change_plan(job.plan, cap=Cap(12.0, "USD", 3.0)))
     assert job.tuning is not None
-    assert trial_job(job, job.tuning.trials[0], job.created_at).plan.cap == Cap(2.0, "USD", 3.0)
+    assert trial_job(job, job.tuning.trials[0], job.created_at).plan.limits.cap == Cap(
+        2.0, "USD", 3.0
+    )
 
 
 def until_near_the_cap(spec: Mapping[str, object], extension: Mapping[str, object]) -> World:
@@ -319,7 +321,7 @@ def until_near_the_cap(spec: Mapping[str, object], extension: Mapping[str, objec
     world = World(fleet=fleet, prices=price_list(), now=FETCHED_AT + timedelta(days=1))
     world.submit({**spec, "trainmaster": {"maxCost": "2 USD", **extension}})
     world.deliver()
-    cap = world.job.plan.cap
+    cap = world.job.plan.limits.cap
     assert cap is not None
     fleet.price = prices_of(cap)
     world.report_all_ready()
@@ -404,7 +406,7 @@ def test_machine_that_has_reported_costs_while_rerun_after_rerun_waits_for_it() 
             world.send("vm-ready", replica_id)
         world.deliver()
     world.wait(900)
-    cap = world.job.plan.cap
+    cap = world.job.plan.limits.cap
     assert cap is not None
     assert world.job.attempt == 10
     assert spent_at_most(cap, world.ledger, world.now) >= fleet.bill

@@ -124,7 +124,7 @@ def test_job_runs_in_the_second_region_and_moves_back_after_a_loss(
     assert config["variables"]["BATCH"] == "16"
     assert EAST[0] in json.dumps(config["tf_config"])
     world.report_all_ready()
-    assert (world.state, world.job.plan.region) == ("RUNNING", "us-central1")
+    assert (world.state, world.job.plan.where.region) == ("RUNNING", "us-central1")
     assert "BATCH" not in str(world.job.plan.program), "the stored plan does not change"
     fleet.failures = {("us-east1", True): FULL}
     world.wait(6 * 3600)
@@ -430,14 +430,14 @@ def test_any_of_counts_the_transfer_of_data_to_a_region(
     document["trainmaster"]["placement"]["data"] = data  # type: ignore[index]
     world.submit(document)
     plan = world.job.plan
-    best = min(candidate.rank for candidate in plan.candidates)
+    best = min(candidate.rank for candidate in plan.where.candidates)
     found = {
         z.rpartition("-")[0]
-        for z, c in zip(plan.zones, plan.candidates, strict=True)
+        for z, c in zip(plan.where.zones, plan.where.candidates, strict=True)
         if c.rank == best
     }
     assert found == (first or {"us-central1", "us-east1"})
-    assert any("network traffic" in note.reason for note in plan.substitutions)
+    assert any("network traffic" in note.reason for note in plan.origin.substitutions)
 
 
 def test_missing_bucket_of_data_is_refused_and_one_that_may_not_be_seen_is_noted(
@@ -455,7 +455,7 @@ def test_missing_bucket_of_data_is_refused_and_one_that_may_not_be_seen_is_noted
         world.submit(document)
     document["trainmaster"]["placement"]["data"] = {"uri": "gs://other/set"}  # type: ignore[index]
     world.submit(document)
-    assert "gs://other/set" in {note.requested for note in world.job.plan.substitutions}
+    assert "gs://other/set" in {note.requested for note in world.job.plan.origin.substitutions}
 
 
 def test_reservation_ranks_first_and_an_unknown_price_last() -> None:
@@ -469,7 +469,7 @@ def test_reservation_ranks_first_and_an_unknown_price_last() -> None:
     plan = ranked_by_price(
         accept(placed(*listed, name="anyOf"), default_job_id="j").plan, price_list(), {}
     )
-    ranks = {candidate.option: candidate.rank for candidate in plan.candidates}
+    ranks = {candidate.option: candidate.rank for candidate in plan.where.candidates}
     assert sorted(ranks, key=lambda option: ranks[option]) == [1, 3, 0, 2]
     assert (ranks[1], ranks[3]) == (0, 1)
 

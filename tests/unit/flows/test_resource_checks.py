@@ -63,7 +63,7 @@ def rejections(world: World) -> list[str]:
 
 def notes(world: World) -> tuple[Substitution, ...]:
     return tuple(
-        note for note in world.job.plan.substitutions if note.requested == note.replacement
+        note for note in world.job.plan.origin.substitutions if note.requested == note.replacement
     )
 
 

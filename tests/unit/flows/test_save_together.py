@@ -33,7 +33,7 @@ def actions(world: World) -> dict[str, DirectiveAction]:
 
 
 def test_members_of_a_synchronous_job_save_together_by_default(world: World) -> None:
-    assert world.job.plan.save_on_notice == "gang"
+    assert world.job.plan.saving.on_notice == "gang"
     config = json.loads(world.fleet.metadata(world.vm(WORKER_1).name)["trainmaster-vm-config"])
     assert config["save_on_notice"] == "gang"
     assert config["channel"]["first"] == 1

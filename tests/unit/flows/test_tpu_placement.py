@@ -142,7 +142,7 @@ def test_alternative_is_in_the_zones_that_offer_its_slice() -> None:
     plan = accept(
         of_slices({}, {"machineSpec": ONE_HOST}, base=FOUR_HOSTS), default_job_id=None
     ).plan
-    found = [(zone, plan.at(number).groups[0].tpu) for number, zone in enumerate(plan.zones)]
+    found = [(zone, plan.at(number).groups[0].tpu) for number, zone in enumerate(plan.where.zones)]
     assert found == [
         ("us-central1-a", Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", 4)),
         ("us-central1-b", Tpu("v6e-8", "v2-alpha-tpuv6e", 1)),
@@ -151,7 +151,7 @@ def test_alternative_is_in_the_zones_that_offer_its_slice() -> None:
     plan = accept(
         everywhere, default_job_id=None, regions=["us-west1", "us-east1", "us-east5"]
     ).plan
-    assert plan.zones == ("us-east1-d", "us-east5-a", "us-east5-b")
+    assert plan.where.zones == ("us-east1-d", "us-east5-a", "us-east5-b")
 
 
 def test_own_software_stays_on_slices_of_its_generation() -> None:

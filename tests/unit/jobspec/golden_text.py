@@ -45,7 +45,9 @@ def group_text(group: TaskGroup) -> str:
 
 
 def groups_text(plan: Plan) -> str:
-    notes = "".join(f" [{note.requested} -> {note.replacement}]" for note in plan.substitutions)
+    notes = "".join(
+        f" [{note.requested} -> {note.replacement}]" for note in plan.origin.substitutions
+    )
     return ", ".join(map(group_text, plan.groups)) + notes
 
 

@@ -6,11 +6,11 @@ import json
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 
+from tests.support.jobs import change_plan
 from tests.unit.jobspec.bodies import MINIMAL, custom, gpus, job
 from trainmaster.core.model.plan import Accelerator, Plan, Program, TaskGroup, Variable
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
@@ -54,7 +54,8 @@ def groups_of(document: dict[str, object]) -> dict[str, tuple[int, str]]:
 
 def substitutions_of(document: dict[str, object]) -> dict[str, tuple[str, str]]:
     return {
-        note.field: (note.requested, note.replacement) for note in plan_of(document).substitutions
+        note.field: (note.requested, note.replacement)
+        for note in plan_of(document).origin.substitutions
     }
 
 
@@ -76,12 +77,12 @@ def test_legacy_job_file_gets_current_machines_and_runtime() -> None:
         "gs://my-bucket/digits",
         environment=(Variable("TF_USE_LEGACY_KERAS", "1"),),
     )
-    assert plan.zones == ("europe-west1-b", "europe-west1-c", "europe-west1-d")
-    assert (plan.max_running_s, plan.max_wait_s) == (7200, 3601)
-    assert plan.runtime == "tensorflow"
+    assert plan.where.zones == ("europe-west1-b", "europe-west1-c", "europe-west1-d")
+    assert (plan.limits.max_running_s, plan.limits.max_wait_s) == (7200, 3601)
+    assert plan.image.runtime == "tensorflow"
     assert {
         (note.field.removeprefix("trainingInput."), note.requested, note.replacement)
-        for note in plan.substitutions
+        for note in plan.origin.substitutions
     } == {
         ("runtimeVersion", "2.11", "2.21"),
         ("runtimeVersion", "Keras of 2.11", "TF_USE_LEGACY_KERAS=1"),
@@ -90,7 +91,7 @@ def test_legacy_job_file_gets_current_machines_and_runtime() -> None:
         ("workerType", "standard_gpu", "n1-standard-8 + 1 x nvidia-tesla-t4"),
         ("parameterServerType", "large_model", "n1-highmem-8"),
     }
-    for substitution in plan.substitutions:
+    for substitution in plan.origin.substitutions:
         assert substitution.reason.endswith(".")
         assert ". " not in substitution.reason, "one sentence"
 
@@ -100,11 +101,11 @@ def test_smallest_job_is_one_chief_on_the_basic_tier_with_documented_defaults() 
 
     assert plan.groups == (TaskGroup(TaskType.CHIEF, 1, "n1-standard-4"),)
     assert plan.primary == ReplicaId(TaskType.CHIEF, 0)
-    assert plan.zones == REGION_ZONES["us-central1"]
-    assert (plan.max_running_s, plan.max_wait_s) == (604_800, None)
-    assert plan.substitutions == ()
-    assert not plan.restart_job_on_worker_restart
-    assert not plan.disable_retries
+    assert plan.where.zones == REGION_ZONES["us-central1"]
+    assert (plan.limits.max_running_s, plan.limits.max_wait_s) == (604_800, None)
+    assert plan.origin.substitutions == ()
+    assert not plan.restarts.restart_job_on_worker_restart
+    assert not plan.restarts.disable_retries
 
 
 @pytest.mark.parametrize(
@@ -140,9 +141,9 @@ def test_basic_gpu_gets_t4_with_a_substitution() -> None:
     plan = plan_of(job(scaleTier="BASIC_GPU"))
 
     assert plan.groups[0].accelerator == Accelerator("nvidia-tesla-t4", 1)
-    assert [(note.field, note.requested, note.replacement) for note in plan.substitutions] == [
-        ("trainingInput.scaleTier", "1 x NVIDIA_TESLA_K80", "1 x nvidia-tesla-t4")
-    ]
+    assert [
+        (note.field, note.requested, note.replacement) for note in plan.origin.substitutions
+    ] == [("trainingInput.scaleTier", "1 x NVIDIA_TESLA_K80", "1 x nvidia-tesla-t4")]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +175,7 @@ def test_primary_is_chief_since_runtime_2_1_and_master_before(
     ],
 )
 def test_runtime_version_selects_runtime(version: str, name: str) -> None:
-    assert plan_of(job(runtimeVersion=version)).runtime == name
+    assert plan_of(job(runtimeVersion=version)).image.runtime == name
 
 
 def test_roles_of_custom_tier_get_their_own_machines() -> None:
@@ -232,13 +233,13 @@ def test_extension_sets_zones_and_restart_of_job() -> None:
     extension = {"zones": ["us-central1-f", "us-central1-a"], "restartJobOnWorkerRestart": True}
     plan = plan_of({**job(), "trainmaster": extension})
 
-    assert plan.zones == ("us-central1-f", "us-central1-a")
-    assert plan.restart_job_on_worker_restart
+    assert plan.where.zones == ("us-central1-f", "us-central1-a")
+    assert plan.restarts.restart_job_on_worker_restart
 
 
 def test_replicas_are_independent_only_if_the_job_says_so() -> None:
-    assert not plan_of(job()).independent
-    assert plan_of({**job(), "trainmaster": {"independentReplicas": True}}).independent
+    assert not plan_of(job()).restarts.independent
+    assert plan_of({**job(), "trainmaster": {"independentReplicas": True}}).restarts.independent
 
 
 def test_disable_retries_overrides_restart_of_job() -> None:
@@ -246,8 +247,8 @@ def test_disable_retries_overrides_restart_of_job() -> None:
         {**job(), "trainmaster": {"disable_retries": "true", "restart_job_on_worker_restart": True}}
     )
 
-    assert plan.disable_retries
-    assert not plan.restart_job_on_worker_restart
+    assert plan.restarts.disable_retries
+    assert not plan.restarts.restart_job_on_worker_restart
 
 
 def test_tfx_body_with_snake_case_names_is_accepted() -> None:
@@ -298,7 +299,7 @@ def test_fmltc_body_on_basic_gpu_is_accepted() -> None:
 
     plan = plan_of(document)
 
-    assert plan.max_running_s == 7200
+    assert plan.limits.max_running_s == 7200
     assert plan.program.package_uris[1] == "gs://my-bucket/slim-0.1.tar.gz"
 
 
@@ -397,9 +398,11 @@ def test_convenience_changes_nothing_but_the_list_of_substitutions(
         return accept({**document, **other}, default_job_id=None)
 
     without, with_it = accepted({}), accepted({field: value})
-    assert replace(with_it.plan, substitutions=()) == replace(without.plan, substitutions=())
+    assert change_plan(with_it.plan, substitutions=()) == change_plan(
+        without.plan, substitutions=()
+    )
     assert (with_it.tuning, with_it.resources) == (without.tuning, without.resources)
-    (added,) = set(with_it.plan.substitutions) - set(without.plan.substitutions)
+    (added,) = set(with_it.plan.origin.substitutions) - set(without.plan.origin.substitutions)
     assert (added.field.endswith(field), added.requested) == (
         True,
         "true" if value is True else value,

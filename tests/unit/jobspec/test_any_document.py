@@ -271,7 +271,7 @@ def is_usable(spec: AcceptedSpec) -> bool:
     return bool(
         plan.groups
         and plan.group(plan.primary.task_type).count == 1
-        and plan.zones
+        and plan.where.zones
         and all(runs_something(plan.program_of(group.task_type)) for group in plan.groups)
         and all(group.machine_type or group.tpu for group in plan.groups)
         and 0 < len(plan.replica_ids) <= 1000

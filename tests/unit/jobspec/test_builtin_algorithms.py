@@ -71,7 +71,7 @@ def test_image_is_replaced_by_the_module_with_a_listed_substitution(name: str) -
     assert plan.program.package_uris == (BUILT_IN,)
     assert plan.program.python_module == f"algorithms.{name}"
     assert plan.program.container is None
-    (note,) = plan.substitutions
+    (note,) = plan.origin.substitutions
     assert (note.field, note.requested) == (
         f"{T}.masterConfig.imageUri",
         f"gcr.io/cloud-ml-algos/{ALGORITHMS[name].images[0]}:latest",
@@ -83,11 +83,11 @@ def test_image_is_replaced_by_the_module_with_a_listed_substitution(name: str) -
 def test_name_selects_the_same_program_as_the_image(name: str) -> None:
     by_image, by_name = plan_of(job(name)), plan_of(job(name, by_name=True))
 
-    assert by_name.substitutions == ()
-    assert (by_name.program, by_name.image, by_name.algorithm) == (
+    assert by_name.origin.substitutions == ()
+    assert (by_name.program, by_name.image, by_name.origin.algorithm) == (
         by_image.program,
         by_image.image,
-        by_image.algorithm,
+        by_image.origin.algorithm,
     )
 
 
@@ -228,10 +228,10 @@ def test_distributed_xgboost_on_gpus_runs_in_an_image_with_a_driver() -> None:
     gpu = gpus("NVIDIA_TESLA_T4", 1)
     plan = plan_of(job("xgboost_dist", masterConfig=gpu, workerConfig=gpu))
 
-    assert "cu129" in plan.image
-    assert "xgboost==3.2.*" in plan.packages
-    assert plan.algorithm is not None
-    assert plan.algorithm.python_version == "3.12"
+    assert "cu129" in plan.image.source
+    assert "xgboost==3.2.*" in plan.image.packages
+    assert plan.origin.algorithm is not None
+    assert plan.origin.algorithm.python_version == "3.12"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.jobs import change_plan
 from tests.unit.jobspec.bodies import MINIMAL
 from tests.unit.jobspec.golden_text import GOLDEN, JOB_FILES
 from trainmaster.jobspec import (
@@ -61,12 +62,9 @@ def in_snake_case(value: Any, model: type[WireModel] | None) -> Any:
 
 def meaning(document: dict[str, Any]) -> object:
     spec = accept(document, default_job_id="from_the_file")
-    notes = {(note.requested, note.replacement, note.reason) for note in spec.plan.substitutions}
-    return spec.job_id, spec.labels, {**vars_of(spec.plan), "substitutions": notes}, spec.tuning
-
-
-def vars_of(plan: Any) -> dict[str, Any]:
-    return {name: getattr(plan, name) for name in plan.__dataclass_fields__}
+    substitutions = spec.plan.origin.substitutions
+    notes = {(note.requested, note.replacement, note.reason) for note in substitutions}
+    return spec.job_id, spec.labels, change_plan(spec.plan, substitutions=()), notes, spec.tuning
 
 
 @pytest.mark.parametrize("name", JOB_FILES)

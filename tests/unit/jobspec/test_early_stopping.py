@@ -33,7 +33,7 @@ def a_study(trainmaster: dict[str, Any] | None = None, **study: Any) -> Accepted
 def substituted(spec: AcceptedSpec) -> list[str]:
     return [
         substitution.field
-        for substitution in spec.plan.substitutions
+        for substitution in spec.plan.origin.substitutions
         if "topping" in substitution.field
     ]
 

@@ -12,12 +12,12 @@ from trainmaster.jobspec import InvalidJob, accept
 
 def policy_of(spec: object) -> ExitPolicy:
     document = {"jobId": "digits_1", **a_spec(), "trainmaster": {"exitPolicy": spec}}
-    return accept(document, default_job_id=None).plan.exit_policy
+    return accept(document, default_job_id=None).plan.restarts.exit_policy
 
 
 def test_job_without_exit_policy_has_default_policy() -> None:
     assert (
-        accept({"jobId": "digits_1", **a_spec()}, default_job_id=None).plan.exit_policy
+        accept({"jobId": "digits_1", **a_spec()}, default_job_id=None).plan.restarts.exit_policy
         == ExitPolicy()
     )
     assert policy_of({}) == ExitPolicy()

@@ -29,7 +29,7 @@ from tests.support.jobs import a_job
 from tests.unit.flows.test_vm_metadata import metadata_of
 from tests.unit.jobspec.golden_text import GOLDEN
 from trainmaster.agent.model.vm_config import VmConfig
-from trainmaster.core.model import plan
+from trainmaster.core.model import plan, purchase, saving, watching
 from trainmaster.jobspec import (
     InvalidJob,
     accept,
@@ -267,19 +267,18 @@ def modules(*excluded: str) -> list[Path]:
 
 PLAN: Final = [
     field.name
-    for kind in vars(plan).values()
+    for module in (plan, purchase, saving, watching)
+    for kind in vars(module).values()
     if dataclasses.is_dataclass(kind)
     and isinstance(kind, type)
-    and kind.__module__ == plan.__name__
+    and kind.__module__ == module.__name__
     for field in dataclasses.fields(kind)
 ]
 
 
 @pytest.mark.parametrize("name", PLAN)
 def test_value_of_a_plan_is_read_after_the_job_is_accepted(name: str) -> None:
-    assert is_read(name, modules("jobspec/")), (
-        f"{name} of core/model/plan.py is stored, and nothing reads it"
-    )
+    assert is_read(name, modules("jobspec/")), f"{name} of a plan is stored, and nothing reads it"
 
 
 FOR_PEOPLE: Final[Mapping[str, str]] = {

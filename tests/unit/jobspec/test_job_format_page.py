@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 from trainmaster.core.machines.tpus import TPU_VMS
+from trainmaster.core.model.saving import CheckpointSignal
 from trainmaster.jobspec import accept, parse_document
 from trainmaster.jobspec.catalog.machine_types import (
     BUILT_IN_GPUS,
@@ -22,7 +23,7 @@ from trainmaster.jobspec.catalog.runtimes import RUNTIMES
 from trainmaster.jobspec.fields.environment_variables import RESERVED_VARIABLES
 from trainmaster.jobspec.formats.ai_platform import AiPlatformJob, ScaleTier
 from trainmaster.jobspec.formats.base_model import WireModel, nested_models
-from trainmaster.jobspec.formats.extension import CheckpointSignal, Extension
+from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.formats.placement import SpotSpec
 from trainmaster.jobspec.reading.document_kinds import VERTEX, VERTEX_TUNING
 

@@ -17,7 +17,7 @@ KEPT: Final = [Variable(NAME, "1")]
 def keras_of(plan: Plan) -> tuple[list[Variable], list[str]]:
     """Return the variable in the program, and the fields of its substitutions."""
     variables = [variable for variable in plan.program.environment if variable.name == NAME]
-    return variables, [item.field for item in plan.substitutions if NAME in item.replacement]
+    return variables, [item.field for item in plan.origin.substitutions if NAME in item.replacement]
 
 
 def vertex(image: str, **env: str) -> dict[str, Any]:
@@ -84,4 +84,4 @@ def test_keras_2_is_kept_on_a_tpu_whose_runtime_has_it() -> None:
         job(runtimeVersion="2.11", scaleTier="BASIC_TPU", region="us-central1"), default_job_id=None
     ).plan
     assert keras_of(plan)[0] == KEPT
-    assert {"tensorflow-tpu==2.20.*", "tf_keras==2.20.*"} <= set(plan.packages)
+    assert {"tensorflow-tpu==2.20.*", "tf_keras==2.20.*"} <= set(plan.image.packages)

@@ -87,7 +87,7 @@ def test_printed_job_file_is_accepted_and_lists_the_substitutions_on_the_job(nam
             "replacement": item.replacement,
             "reason": item.reason,
         }
-        for item in spec.plan.substitutions
+        for item in spec.plan.origin.substitutions
     ]
     assert shown[: len(listed)] == listed
     assert listed
@@ -101,7 +101,10 @@ def test_slices_of_jobset_become_replicas_with_hosts_of_the_topology() -> None:
         (TaskType.CHIEF, 1, 4),
         (TaskType.WORKER, 1, 4),
     ]
-    assert (plan.zones, plan.restart_job_on_worker_restart) == (("us-east5-b",), True)
+    assert (plan.where.zones, plan.restarts.restart_job_on_worker_restart) == (
+        ("us-east5-b",),
+        True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -124,9 +127,9 @@ def test_restart_policies_lead_to_exit_policy(
     for role, policy in zip(("Master", "Worker"), policies, strict=True):
         manifest["spec"]["pytorchReplicaSpecs"][role]["restartPolicy"] = policy
     plan = accept(convert(manifest, "us-central1"), default_job_id=None).plan
-    assert plan.disable_retries is disables
+    assert plan.restarts.disable_retries is disables
     if not disables:
-        exits = plan.exit_policy
+        exits = plan.restarts.exit_policy
         found = [
             (rule.first, rule.last, rule.action.value, rule.task_types) for rule in exits.rules
         ]
@@ -158,9 +161,9 @@ def test_elastic_job_with_a_smaller_minimum_goes_on_with_fewer(
     manifest["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = 2
     if not has_master:
         del manifest["spec"]["pytorchReplicaSpecs"]["Master"]
-    assert accept(convert(manifest, "us-central1"), default_job_id=None).plan.elastic == Elastic(
-        least
-    )
+    assert accept(
+        convert(manifest, "us-central1"), default_job_id=None
+    ).plan.restarts.elastic == Elastic(least)
 
 
 @pytest.mark.parametrize(("least", "most"), [(0, 2), (3, 2), (1, 3), (2, 1)])
@@ -346,7 +349,7 @@ def test_topology_on_two_hosts_of_gke_runs_on_the_one_host_of_cloud_tpu() -> Non
     assert [(group.count, group.tpu and group.tpu.type, group.hosts) for group in plan.groups] == [
         (1, "v5litepod-8", 1)
     ]
-    assert "ct5lp-hightpu-8t" in [item.replacement for item in plan.substitutions]
+    assert "ct5lp-hightpu-8t" in [item.replacement for item in plan.origin.substitutions]
 
 
 def test_region_is_required_and_named_by_annotation_option_or_zone() -> None:

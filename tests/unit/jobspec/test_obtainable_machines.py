@@ -129,7 +129,7 @@ def test_boot_disk_is_as_large_as_the_deep_learning_image(requested: int, size: 
     plan = plan_of(custom(masterConfig={"diskConfig": {"bootDiskSizeGb": requested}}))
 
     assert plan.groups[0].boot_disk_gib == size
-    assert [note.replacement for note in plan.substitutions] == (
+    assert [note.replacement for note in plan.origin.substitutions] == (
         [] if requested >= size else ["50 GB"]
     )
 

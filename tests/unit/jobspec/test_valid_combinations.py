@@ -146,9 +146,9 @@ def test_valid_parts_of_training_input_are_accepted_together(
 
     plan = accept(document, default_job_id=None).plan
 
-    assert plan.dialect is Dialect.AI_PLATFORM
+    assert plan.origin.dialect is Dialect.AI_PLATFORM
     assert (plan.program.container is None) is ("packageUris" in body)
-    assert plan.network == body.get("network")
+    assert plan.access.network == body.get("network")
 
 
 @given(custom_jobs(), EXTENSION)
@@ -161,5 +161,5 @@ def test_valid_parts_of_custom_job_are_accepted_together(
     spec = accept(whole, default_job_id=None if "displayName" in document else "from_the_file")
 
     assert spec.job_id == ("Ein_Name" if "displayName" in document else "from_the_file")
-    assert spec.plan.dialect is Dialect.VERTEX
+    assert spec.plan.origin.dialect is Dialect.VERTEX
     assert spec.plan.primary.index == 0

@@ -8,6 +8,7 @@ matters, is on disk (`run_state.py`).
 from __future__ import annotations
 
 import functools
+import math
 import signal
 from collections.abc import Mapping
 from dataclasses import replace
@@ -46,7 +47,12 @@ STATUSES_AFTER_SIGTERM = (0, 128 + signal.SIGTERM)
 CANNOT_EXECUTE = 126
 """Exit status by which shells report a command that cannot be executed."""
 FLUSH_S = 5.0
-"""Time for the last events, and then for the last log lines, when the VM shuts down."""
+"""Time for the last events, and at least for the last log lines, when the VM shuts down."""
+LAST_LINES_S = 18.0
+"""From the shutdown of the VM until the log lines that are not sent are dropped and counted.
+
+It leaves time for the count: a Spot VM ends 30 seconds after its shutdown begins.
+"""
 
 
 class Agent:
@@ -99,6 +105,8 @@ class Agent:
         self._prepared: IncarnationKey | None = None
         """The incarnation that the VM was set up for, in WAITING."""
         self._secrets: Mapping[str, str] = {}
+        self._shutdown_at = -math.inf
+        """When the shutdown of the VM began, by the monotonic clock."""
 
     def run(self) -> None:
         """Run until the VM shuts down."""
@@ -110,7 +118,8 @@ class Agent:
         self._console.log("Waiting for a directive.")
         while self._state is not AgentState.FINISHED or not self._inbox.is_empty:
             self._inbox.handle_next()
-        self._console.flush(FLUSH_S)
+        past_s = self._inbox.clock.monotonic_s() - self._shutdown_at
+        self._console.close(max(LAST_LINES_S - past_s, FLUSH_S))
 
     # Events.
 
@@ -193,6 +202,8 @@ class Agent:
 
     def _on_shutdown(self) -> None:
         if self._state not in (AgentState.SHUTTING_DOWN, AgentState.FINISHED):
+            self._shutdown_at = self._inbox.clock.monotonic_s()
+            self._console.hurry()
             self._console.log("The VM is shutting down.")
             self._shutdown_notice.on_shutdown()
             self._move(AgentState.FINISHED if self._program is None else AgentState.SHUTTING_DOWN)

@@ -13,14 +13,18 @@ from http import HTTPStatus
 from pathlib import Path
 
 PIECE_BYTES = 1 << 20
+ERROR_BYTES_MAX = 1 << 20
+DETAIL_BYTES = 500
 
 
 class HttpError(Exception):
     """An HTTP call was answered with an error `status`, or got no answer (`status` 0)."""
 
-    def __init__(self, status: int, detail: str) -> None:
+    def __init__(self, status: int, detail: str, body: str = "") -> None:
+        """`body`: that of the answer; `detail`: what a person should read."""
         super().__init__(f"HTTP {status}: {detail}" if status else detail)
         self.status = status
+        self.body = body
 
     @property
     def transient(self) -> bool:
@@ -66,8 +70,9 @@ def call(
             return HttpResponse(response.headers, b"")
     except urllib.error.HTTPError as error:
         with error:
-            detail = error.read(500).decode("utf-8", "replace").strip()
-        raise HttpError(error.code, detail or str(error.reason)) from error
+            content = error.read(ERROR_BYTES_MAX)
+        detail = content[:DETAIL_BYTES].decode("utf-8", "replace").strip() or str(error.reason)
+        raise HttpError(error.code, detail, content.decode("utf-8", "replace")) from error
     except urllib.error.URLError as error:
         raise HttpError(0, str(error.reason)) from error
     except (OSError, http.client.HTTPException) as error:

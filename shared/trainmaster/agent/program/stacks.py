@@ -26,7 +26,7 @@ STACKS_S = 10.0
 """The same for all processes of the program."""
 _BEGIN = "Fatal Python error: Aborted"
 _THREAD = re.compile(r"^(Current thread|Thread) 0x", re.MULTILINE)
-_FRAME = re.compile(r'^\s+File "([^"]+)", line (\d+) in (.+)$', re.MULTILINE)
+_FRAME = re.compile(r'^[ \t]+File "([^"]+)", line (\d+) in (.+)$', re.MULTILINE)
 
 
 def print_stacks(

@@ -1,31 +1,47 @@
-"""Finding the Python error that a program's output ends with."""
+"""Finding the Python error that a program's output ends with.
+
+`printed_shapes` turns what programs print into the form of Python, which is read here. All of it
+takes linear time, because a program may print anything.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from signal import Signals
 from typing import Any
 
 from trainmaster.agent.program.launchers import LAUNCHERS, gather
+from trainmaster.agent.program.printed_shapes import (
+    EXCEPTION,
+    TRACEBACK,
+    plain_lines,
+    starts_note,
+)
 from trainmaster.program_errors.meaning import is_peer_loss, meaning_of
 
 MESSAGE_CHARS = 1024
 CAUSES_MAX = 10
 TRAILING_LINES_MAX = 200
 """If more output follows a traceback, the program did not end with that error."""
+STARTS_MAX = 64
+"""Tracebacks to read, the latest ones: more than processes of one machine fail at once."""
+HEAD_LINES = 3
+"""Lines behind the first one of a traceback in which its first frame stands."""
 
-_TRACEBACK = "Traceback (most recent call last):"
 _GROUP = "+ Exception Group "
 _PREFIX = re.compile(r"(?:\s|\[[^\]]*\]:?|<std(?:err|out)>:|\([^)]*\))*")
 """Prefixes of launchers, such as "[rank0]: ", "[1,0]<stderr>:", "(RayTrainWorker pid=7) ", and
 pip's indentation.
 """
+_LABELLED_FRAME = re.compile(r'(.*?)  File "[^"]+", line \d+')
+_REPORTED = "traceback : "
+"""In the report of torchrun, which repeats what a rank has printed before."""
 _RANK = re.compile(r"\[rank\d+\]: ")
 """PyTorch puts it before each line of an error that ends a process of a group."""
 _BEHIND_BAR = re.compile(r"\S\r?(\[rank\d+\]: )?$")
 """tqdm keeps its line open, and the traceback follows in that line."""
 _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+)(?:, in (.+))?$')
-_EXCEPTION = re.compile(r"([A-Za-z_][\w.<>]*)(?::\s(.*)|:)?$")
 _STACKS = re.compile(
     r"(?:\[[^\]]*\]:?\s*)?"
     r"(?:Fatal Python error: |(?:Current thread|Thread) 0x"
@@ -92,20 +108,19 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
     peer counts less than the own error of another rank of this machine. `package` is the top-level
     package of the program: it is installed like a library, but its frames are the program's own.
     """
-    lines = [line.rstrip("\r") for line in output.rstrip().split("\n") if not _STACKS.match(line)]
+    lines = [line for line in plain_lines(output) if not _STACKS.match(line)]
     for line in lines[-TRAILING_LINES_MAX:]:
         death = _describe_death(line)
         if death is not None:
             return {"type": LAUNCHED, "message": death, "frame": ""}
+    reader = _Reader(lines, package)
     end = len(lines)
     workers: list[tuple[str, dict[str, Any]]] = []  # prefix and error, the latest first
     chained: set[str] = set()  # prefixes whose next traceback, backwards, is that of a cause
     root_prefix = ""  # prefix of the worker that failed first, if a launcher names it
-    for start in range(len(lines) - 1, -1, -1):
-        prefix = _prefix_of(lines[start])
-        if prefix is None or (start and "Exception ignored" in lines[start - 1]):
-            continue
-        error = _read_traceback(lines[:end], start + 1, prefix, package)
+    for start in reader.latest_starts:
+        prefix = reader.prefixes[start]
+        error = reader.read(start, end)
         if error is None:
             continue
         if _is_launchers(error) and not workers:
@@ -123,7 +138,7 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
         if _is_chained(lines, start):
             chained.add(prefix)
         if not is_cause:
-            causes = _read_causes(lines, start)
+            causes = reader.read_causes(start)
             workers.append((prefix, {**error, "causes": causes} if causes else error))
     return _culprit(workers, root_prefix) or _find_bare_error(lines[:end])
 
@@ -172,70 +187,121 @@ def _is_launchers(error: dict[str, Any]) -> bool:
     return name in _LAUNCHER_TYPES
 
 
-def _read_causes(lines: list[str], start: int) -> list[str]:
-    """Return the types of the exceptions that lead to the traceback whose first line is `start`,
-    the latest first.
-    """
-    types: list[str] = []
-    starts = [number for number in range(start) if _prefix_of(lines[number]) is not None]
-    while starts and _is_chained(lines, start):
-        end = start
-        start = starts.pop()
-        error = _read_traceback(lines[:end], start + 1, _prefix_of(lines[start]) or "", "")
-        types.extend([error["type"]] if error else [])
-    return types[:CAUSES_MAX]
-
-
 def _is_chained(lines: list[str], start: int) -> bool:
     """Return whether the traceback before the one whose first line is `start` is its cause."""
     return any(words in line for words in _CHAIN for line in lines[max(0, start - 3) : start])
 
 
-def _prefix_of(line: str) -> str | None:
+class _Reader:
+    """Reads the tracebacks of an output, whose lines are in the form of Python."""
+
+    def __init__(self, lines: list[str], package: str) -> None:
+        self._lines = lines
+        self._package = package
+        self.prefixes: dict[int, str] = {}
+        """First line of a traceback → prefix of each of its lines, in their order."""
+        for number, line in enumerate(lines):
+            is_ignored = number > 0 and "Exception ignored" in lines[number - 1]
+            prefix = None if is_ignored else _prefix_of(line, lines[number + 1 :][:HEAD_LINES])
+            if prefix is not None:
+                self.prefixes[number] = prefix
+        self._plain_before = [0]
+        """For each line, how many before it are not of a rank."""
+        for line in lines:
+            self._plain_before.append(self._plain_before[-1] + (not _RANK.match(line)))
+
+    @property
+    def latest_starts(self) -> list[int]:
+        """First lines of the latest tracebacks, the latest first."""
+        return list(self.prefixes)[: -STARTS_MAX - 1 : -1]
+
+    def read(self, start: int, end: int, package: str | None = None) -> dict[str, Any] | None:
+        """Return type, message and frames of the error whose traceback begins at `start`; None if
+        it is not at the end of the lines before `end`.
+        """
+        package = self._package if package is None else package
+        prefix = self.prefixes[start]
+        frame = own_frame = ""
+        for number in range(start + 1, end):
+            if self.prefixes.get(number) == prefix:
+                return None  # another traceback begins
+            line = self._line(number, prefix)
+            file = _FRAME.match(line)
+            if file:
+                frame = format_frame(file)
+                own_frame = frame if is_own(file.group(1), package) else own_frame
+                continue
+            error = EXCEPTION.match(line)
+            # Lines of other processes may come between frames: skip them as long as frames follow.
+            frame_follows = number + 1 < end and _FRAME.match(self._line(number + 1, prefix))
+            if not error or error.group(1) in _LEVELS or frame_follows:
+                continue
+            if self._plain_before[end] - self._plain_before[number] > TRAILING_LINES_MAX:
+                return None
+            message = [error.group(2) or "", *self._read_message(number, end, prefix)]
+            text = _shortened("\n".join(message).strip())
+            return {"type": error.group(1), "message": text, "frame": frame, "own_frame": own_frame}
+        return None
+
+    def read_causes(self, start: int) -> list[str]:
+        """Return the types of the exceptions that lead to the traceback whose first line is
+        `start`, the latest first.
+        """
+        types: list[str] = []
+        starts = [number for number in self.prefixes if number < start]
+        while starts and _is_chained(self._lines, start) and len(types) < CAUSES_MAX:
+            end = start
+            start = starts.pop()
+            error = self.read(start, end, "")
+            types.extend([error["type"]] if error else [])
+        return types
+
+    def _read_message(self, number: int, end: int, prefix: str) -> Iterator[str]:
+        """Yield the lines of a message behind its first one, which is line `number`."""
+        is_labelled = prefix != "" and self._lines[number].startswith(prefix)
+        for following in range(number + 1, end):
+            is_of_another = following in self.prefixes or _RANK.match(self._line(following, prefix))
+            has_lost_label = is_labelled and not self._lines[following].startswith(prefix)
+            if is_of_another or has_lost_label:
+                return
+            line = self._line(following, prefix)
+            next_line = self._line(following + 1, prefix) if following + 1 < end else ""
+            if _NOISE.match(line) or starts_note(line, next_line):
+                return
+            yield line
+
+    def _line(self, number: int, prefix: str) -> str:
+        """Return a line without the prefix."""
+        line = self._lines[number]
+        return line[len(prefix) :] if line.startswith(prefix) else line
+
+
+def _prefix_of(line: str, next_lines: list[str]) -> str | None:
     """Return the prefix of each line of the traceback that begins with this line; None if none
     does.
     """
-    if not line.rstrip().endswith(_TRACEBACK):
+    line = line.rstrip()
+    if not line.endswith(TRACEBACK):
         return None
-    prefix = line.rstrip()[: -len(_TRACEBACK)]
+    prefix = line[: -len(TRACEBACK)]
     if prefix.endswith(_GROUP):
         return prefix[: -len(_GROUP)] + "| "
     if _PREFIX.fullmatch(prefix):
         return prefix
     bar = _BEHIND_BAR.search(prefix)
-    return (bar[1] or "") if bar else None
+    return (bar[1] or "") if bar else _prefix_of_frame(prefix, next_lines)
 
 
-def _read_traceback(
-    lines: list[str], start: int, prefix: str, package: str
-) -> dict[str, Any] | None:
-    """Return type, message and frames of the error whose traceback begins at `start`; None if it is
-    not at the end.
+def _prefix_of_frame(text: str, next_lines: list[str]) -> str | None:
+    """Return the prefix of the lines behind a first one that begins with a text; None if no frame
+    follows.
+
+    A launcher labels each line of its processes. A logger writes its text before the first one.
     """
-    frame = own_frame = ""
-    block = [line[len(prefix) if line.startswith(prefix) else 0 :] for line in lines[start:]]
-    for number, line in enumerate(block):
-        file = _FRAME.match(line)
-        if file:
-            frame = format_frame(file)
-            own_frame = frame if is_own(file.group(1), package) else own_frame
-            continue
-        error = _EXCEPTION.match(line)
-        # Lines of other processes may come between frames: skip them as long as frames follow.
-        frame_follows = number + 1 < len(block) and _FRAME.match(block[number + 1])
-        if not error or error.group(1) in _LEVELS or frame_follows:
-            continue
-        if sum(not _RANK.match(line) for line in block[number:]) > TRAILING_LINES_MAX:
-            return None
-        message = [error.group(2) or ""]
-        for next_line in block[number + 1 :]:
-            is_of_another = _RANK.match(next_line) or _prefix_of(next_line) is not None
-            if _NOISE.match(next_line) or is_of_another:
-                break
-            message.append(next_line)
-        text = _shortened("\n".join(message).strip())
-        return {"type": error.group(1), "message": text, "frame": frame, "own_frame": own_frame}
-    return None
+    if text.endswith(_REPORTED):
+        return None
+    labels = (frame.group(1) for frame in map(_LABELLED_FRAME.match, next_lines) if frame)
+    return next((label for label in labels if text.startswith(label)), None)
 
 
 def _shortened(message: str) -> str:

@@ -1,17 +1,26 @@
 """A copy of the VM's console in Cloud Logging, with the labels that AI Platform Training used.
 
-    Console ── put ──► LogBuffer ── after a second, or a full batch ──► entries:write,
-                                                                   repeated until it is accepted
+    Console ── put ──► LogBuffer ──┬─ after a second, or a full batch ──► entries:write, repeated
+                                   ├─ ··· several at a time if lines            until it is
+                                   └─ ··· arrive faster than that               accepted
 
-Training never waits for the copy. If Cloud Logging does not answer, the oldest lines are dropped,
-and a log entry states their number. The entries stay in order and are stored once: the times of a
-replica strictly increase, an ``insertId`` consists of the VM, the incarnation and that time, and a
-batch is repeated unchanged.
+Training never waits for the copy. The buffer is bounded: if Cloud Logging does not answer, the
+oldest lines are dropped. After the end of the program, the exit waits for the rest of the lines as
+long as Cloud Logging accepts them (`flush`). When the VM shuts down, the newest lines are sent
+first (`hurry`), and the rest is dropped (`close`). Each line is accepted or counted: an entry with
+the label `MISSING` states how many lines are not in the log.
+
+The entries are stored in order and once: the times of a replica strictly increase, an ``insertId``
+consists of the VM, the incarnation and that time, and a batch is repeated unchanged. Batches may
+arrive in another order. The label `BEHIND` of an entry names the oldest line that was not accepted
+when the entry was sent, so that readers that follow the log can wait for it.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -19,13 +28,34 @@ from typing import NoReturn
 
 from trainmaster.agent.google_http.http_call import HttpError, backoffs
 from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
-from trainmaster.agent.reporting.log_buffer import Line, LogBuffer, LostLines
+from trainmaster.agent.reporting.log_buffer import Batch, Line, LogBuffer, LostLines
 from trainmaster.agent.reporting.log_entry import entry_of, rfc3339
-from trainmaster.agent.reporting.serial_console import Stream
+from trainmaster.agent.reporting.serial_console import Stream, never
 
+SENDERS = 4
+"""Threads, and so requests at a time while there is a backlog."""
 LINGER_S = 1.0  # how long a batch that is not full waits for more lines
 WAIT_MAX_S = 30.0
 TRIES_BEFORE_WARNING = 3
+PATIENCE_S = 5.0
+"""After a failed try, `flush` goes on if a batch was accepted so short a time ago."""
+POLL_S = 0.5  # how often `flush` asks whether it is needless
+HURRY_S = 3.0
+"""For `flush` once the VM shuts down, which leaves time for little."""
+LAST_S = 10.0
+"""For the batches that are being sent, and the count of the missing lines, in `close`: as long as
+one request may take.
+"""
+LAST_TRIES = 3
+"""Tries of a batch after which its lines count as missing, once the log is being closed."""
+NAMED_MAX = 10
+"""Refused lines of one batch that are named one by one."""
+NAMED_CHARS = 200
+SHUT_DOWN = "the VM shut down before Cloud Logging accepted them"
+
+MISSING = "trainmaster/missing_lines"
+BEHIND = "trainmaster/behind"
+
 # Errors that may end later, besides transient ones: a token, a permission or an API that is not
 # there yet.
 RETRIED_STATUSES = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
@@ -119,67 +149,194 @@ class CloudLog:
         self._report_problem = report_problem
         self._linger_s = linger_s
         self._resources = origin.resources
-        self._sending = False
+        self._is_collecting = False
+        """Whether a sender waits for more lines of a batch."""
+        self._sent: dict[int, int] = {}
+        """Batches that are being sent: number → time of the oldest line."""
+        self._batches = 0  # taken so far
         self._flushing = 0  # calls of `flush` that wait
         self._flushes = 0  # calls of `flush` so far
-        self._failures = 0  # tries that failed so far
+        self._failing = 0
+        """Batches that wait for another try."""
+        self._has_failed = False
+        """Whether a try failed since the last call of `flush`."""
+        self._accepted_at = -math.inf
+        """When a batch was accepted last, by the monotonic clock."""
+        self._hurry_until = math.inf
+        """Until when calls of `flush` may wait, by the monotonic clock."""
+        self._is_closing = False
+
+    def start(self, start_thread: Callable[[Callable[[], None]], None]) -> None:
+        """Send from now on. `start_thread` runs its argument in a thread."""
+        for _ in range(SENDERS):
+            start_thread(self._send)
 
     def put(self, stream: Stream, lines: bytes) -> None:
         self._buffer.put(self._incarnation_key(), stream, lines)
 
-    def flush(self, timeout: float) -> None:
+    def flush(self, timeout: float, is_needless: Callable[[], bool] = never) -> None:
         """Send the queued lines now.
 
-        Return when they are accepted, when a try has failed, or after the timeout.
+        Return when they are accepted, when none are accepted any more, when `is_needless`, or after
+        the timeout. Once the VM shuts down, return after `HURRY_S`.
         """
         changed = self._buffer.changed
         with changed:
-            failures_before = self._failures
-
-            def is_over() -> bool:
-                is_accepted = self._buffer.is_empty and not self._sending
-                return is_accepted or self._failures > failures_before
-
+            self._has_failed = False
+            deadline = time.monotonic() + timeout
             self._flushing += 1
             self._flushes += 1
             changed.notify_all()
-            changed.wait_for(is_over, timeout)
+            while self._is_pending and not is_needless():
+                now = time.monotonic()
+                are_all_failing = self._has_failed and self._failing >= len(self._sent)
+                if are_all_failing and now - self._accepted_at > PATIENCE_S:
+                    break
+                if now >= min(deadline, self._hurry_until):
+                    break
+                changed.wait(min(deadline - now, POLL_S))
             self._flushing -= 1
 
-    def run(self) -> NoReturn:
-        """Send without end, in its own thread."""
+    def hurry(self) -> None:
+        """Send the newest lines first from now on."""
+        with self._buffer.changed:
+            self._buffer.newest_first = True
+            self._hurry_until = min(self._hurry_until, time.monotonic() + HURRY_S)
+            self._buffer.changed.notify_all()
+
+    def close(self, timeout: float) -> None:
+        """Send what Cloud Logging accepts within `timeout` seconds, then the count of the rest."""
+        self.hurry()
+        with self._buffer.changed:
+            self._is_closing = True
+            self._hurry_until = math.inf
+        self.flush(timeout)
+        self._buffer.drop_all(SHUT_DOWN)
+        self.flush(LAST_S)
+
+    def _send(self) -> NoReturn:
+        """Send without end, in one of the threads."""
         changed = self._buffer.changed
         while True:
             with changed:
-                changed.wait_for(lambda: not self._buffer.is_empty)
+                changed.wait_for(lambda: self._may_take)
+                self._is_collecting = True
                 changed.wait_for(
                     lambda: self._flushing or self._buffer.has_full_batch, self._linger_s
                 )
-                lines, lost = self._buffer.take()
-                self._sending = True
-            self._deliver(lines, self._entries(lines, lost))
+                self._is_collecting = False
+                batch = self._buffer.take()
+                number, behind_ns = self._begin(batch)
+            if batch.lines or batch.lost:
+                self._deliver(batch, behind_ns)
             with changed:
-                self._sending = False
+                del self._sent[number]
                 changed.notify_all()
 
-    def _deliver(self, lines: Sequence[Line], entries: Sequence[object]) -> None:
-        """Repeat until the batch is accepted. A batch that can never be accepted is dropped."""
+    @property
+    def _is_pending(self) -> bool:
+        """Whether there are lines, or a loss to report, that Cloud Logging has not accepted."""
+        return not self._buffer.is_empty or bool(self._sent) or self._is_collecting
+
+    @property
+    def _may_take(self) -> bool:
+        """Whether a sender may take a batch: one at a time, or each sender one of a backlog."""
+        if self._buffer.is_empty or self._is_collecting:
+            return False
+        return not self._sent or self._buffer.has_backlog or self._is_closing
+
+    def _begin(self, batch: Batch) -> tuple[int, int | None]:
+        """Count a batch as being sent.
+
+        Return its number, and the time of the oldest line that is not accepted yet if that line is
+        older than the batch.
+        """
+        first_ns = batch.lines[0].at_ns if batch.lines else time.time_ns()
+        earlier = [first for first in self._sent.values() if first < first_ns]
+        oldest_ns = self._buffer.oldest_ns
+        if oldest_ns is not None and oldest_ns < first_ns:
+            earlier.append(oldest_ns)
+        self._batches += 1
+        self._sent[self._batches] = first_ns
+        return self._batches, min(earlier, default=None)
+
+    def _deliver(self, batch: Batch, behind_ns: int | None) -> None:
+        """Repeat until the batch is accepted.
+
+        Of a batch that is refused, only the lines that are the reason are dropped. If the answer
+        does not name them, halves of the batch are tried.
+        """
+        parts = [batch]
+        named = 0
+        while parts:
+            part = parts.pop()
+            error = self._repeat(part, behind_ns)
+            if error is None:
+                continue
+            refused = refused_entries(error)
+            offset = len(part.lost)  # their entries come first
+            if not part.lines:
+                self._restore(part.lost)
+            elif refused:
+                lines = [part.lines[index - offset] for index in refused if index >= offset]
+                self._drop_refused(lines, next(iter(refused.values())), named)
+                named += len(lines)
+            elif len(part.lines) == 1 or named >= NAMED_MAX:
+                self._restore(part.lost)
+                self._drop_refused(part.lines, str(error), named)
+                named += len(part.lines)
+            else:
+                middle = len(part.lines) // 2
+                parts.append(Batch(part.lines[middle:]))
+                parts.append(Batch(part.lines[:middle], part.lost))
+
+    def _repeat(self, batch: Batch, behind_ns: int | None) -> HttpError | None:
+        """Send until the batch is accepted (None) or refused, in whole or in part.
+
+        Once the log is being closed, a batch that is not accepted counts as missing.
+        """
+        entries = self._entries(batch, behind_ns)
         for tries, wait in enumerate(backoffs(WAIT_MAX_S), start=1):
             flushes = self._flushes
             try:
                 self._write(entries)
             except HttpError as error:
-                if not error.transient and error.status not in RETRIED_STATUSES:
-                    why = f"Cloud Logging rejected some or all of them ({error})"
-                    self._buffer.record_loss(len(lines), lines[0].at_ns, why)
-                    return
+                is_refused = not error.transient and error.status not in RETRIED_STATUSES
+                if is_refused or refused_entries(error):
+                    if not batch.lines:
+                        self._wait_after_failure(flushes, WAIT_MAX_S)
+                    return error
                 if tries == TRIES_BEFORE_WARNING:
                     self._report_problem(
                         f"Cloud Logging does not accept the log ({error}); still trying."
                     )
+                if self._is_closing and tries >= LAST_TRIES and batch.lines:
+                    first_ns = batch.lines[0].at_ns
+                    self._restore([*batch.lost, LostLines(batch.count, first_ns, SHUT_DOWN)])
+                    return None
                 self._wait_after_failure(flushes, wait)
             else:
-                return
+                self._accepted_at = time.monotonic()
+                return None
+        raise AssertionError("backoffs never end")
+
+    def _restore(self, lost: Sequence[LostLines]) -> None:
+        """Report losses with the next batch: their entries were not accepted."""
+        for lines in lost:
+            self._buffer.record_loss(lines)
+
+    def _drop_refused(self, lines: Sequence[Line], why: str, named: int) -> None:
+        """Count refused lines, and name the first ones. `named`: those of this batch so far."""
+        reason = " ".join(why.split())
+        for line in lines[: max(NAMED_MAX - named, 0)]:
+            text = line.text[:NAMED_CHARS].decode("utf-8", "backslashreplace")
+            reason_of_line = f"Cloud Logging refused {text!a} ({reason})"
+            self._buffer.record_loss(LostLines(1, line.at_ns, reason_of_line))
+        rest = lines[max(NAMED_MAX - named, 0) :]
+        if rest:
+            count = Batch(rest).count
+            lost = LostLines(count, rest[0].at_ns, f"Cloud Logging refused them ({reason})")
+            self._buffer.record_loss(lost)
 
     def _wait_after_failure(self, flushes: int, wait: float) -> None:
         """Wait `wait` seconds, or until the next call of `flush`, which gets one try at once.
@@ -187,30 +344,39 @@ class CloudLog:
         `flushes`: calls of `flush` before the try that failed.
         """
         with self._buffer.changed:
-            self._failures += 1
+            self._has_failed = True
+            self._failing += 1
             self._buffer.changed.notify_all()
             self._buffer.changed.wait_for(lambda: self._flushes > flushes, wait)
+            self._failing -= 1
 
     def _write(self, entries: Sequence[object]) -> None:
         """Send one batch. Raises HttpError.
 
-        A 400 may be about the resource type. If the other type is accepted, it is used from then
-        on.
+        If all entries are refused, it may be for the resource type. If the other type is accepted,
+        it is used from then on.
         """
+        resource = self._resources[0]
         try:
-            self._post(self._body(entries))
+            self._post(self._body(entries, resource))
         except HttpError as error:
-            if error.status != HTTPStatus.BAD_REQUEST or len(self._resources) == 1:
+            other = self._resources[-1]
+            is_for_lines = 0 < len(refused_entries(error)) < len(entries)
+            if error.status != HTTPStatus.BAD_REQUEST or resource is other or is_for_lines:
                 raise
-            self._post(self._body(entries, self._resources[1]))
-            del self._resources[0]
+            try:
+                self._post(self._body(entries, other))
+            except HttpError as second:
+                if not 0 < len(refused_entries(second)) < len(entries):
+                    raise
+                self._resources = [other]
+                raise
+            self._resources = [other]
 
-    def _body(
-        self, entries: Sequence[object], resource: Mapping[str, object] | None = None
-    ) -> bytes:
+    def _body(self, entries: Sequence[object], resource: Mapping[str, object]) -> bytes:
         request = {
             "logName": self._origin.log_name,
-            "resource": resource or self._resources[0],
+            "resource": resource,
             "labels": self._origin.labels,
             "partialSuccess": True,
             "entries": entries,
@@ -220,15 +386,26 @@ class CloudLog:
         # invalid.
         return text.encode("utf-8", "replace")
 
-    def _entries(self, lines: Sequence[Line], lost: LostLines | None) -> list[object]:
-        entries: list[object] = [self._entry(line) for line in lines]
-        if lost is None:
-            return entries
-        text = f"{lost.count} lines are missing here: {lost.why}."
-        gap = self._entry(Line(lost.at_ns, self._incarnation_key(), Stream.AGENT, text.encode()))
-        return [{**gap, "severity": "WARNING"}, *entries]
+    def _entries(self, batch: Batch, behind_ns: int | None) -> list[object]:
+        """Return one entry per loss, and then one per line."""
+        more = {} if behind_ns is None else {BEHIND: rfc3339(behind_ns)}
+        return [
+            *[self._gap(lost, more) for lost in batch.lost],
+            *[self._entry(line, more) for line in batch.lines],
+        ]
 
-    def _entry(self, line: Line) -> dict[str, object]:
+    def _gap(self, lost: LostLines, more: Mapping[str, str]) -> dict[str, object]:
+        """Return the entry in place of lost lines.
+
+        Its id differs from that of the first of them, which may have been stored without an answer.
+        """
+        words = "1 line is" if lost.count == 1 else f"{lost.count} lines are"
+        text = f"{words} missing here: {lost.why}."
+        line = Line(lost.at_ns, self._incarnation_key(), Stream.AGENT, text.encode())
+        entry = self._entry(line, {**more, MISSING: str(lost.count)})
+        return {**entry, "insertId": f"{entry['insertId']}-missing", "severity": "WARNING"}
+
+    def _entry(self, line: Line, more: Mapping[str, str]) -> dict[str, object]:
         attempt, incarnation = line.incarnation_key or (0, 0)
         return {
             "timestamp": rfc3339(line.at_ns),
@@ -236,6 +413,23 @@ class CloudLog:
             "labels": {
                 "trainmaster/attempt": str(attempt),
                 "trainmaster/incarnation": str(incarnation),
+                **more,
             },
             **entry_of(line.text.decode("utf-8", "replace"), line.stream),
         }
+
+
+def refused_entries(error: HttpError) -> Mapping[int, str]:
+    """Return the entries of a request that were refused, with the reasons; all others are stored.
+
+    Empty if the answer does not name any. Source: WriteLogEntriesPartialErrors of the API.
+    """
+    try:
+        details = json.loads(error.body)["error"]["details"]
+        return {
+            int(index): str(status.get("message", ""))
+            for detail in details
+            for index, status in detail.get("logEntryErrors", {}).items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}

@@ -1,4 +1,5 @@
-"""Lines waiting to be sent to Cloud Logging: bounded, in order, each with a unique time.
+"""Lines waiting to be sent to Cloud Logging: bounded, each with a unique time, and the lost ones
+counted.
 
 ``put`` is called by the threads that read the program's output, so it is cheap: lines stay in the
 chunks in which they arrived until a batch is taken.
@@ -9,17 +10,20 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from trainmaster.agent.model.vm_config import IncarnationKey
 from trainmaster.agent.reporting.serial_console import Stream
 
-BUFFER_BYTES_MAX = 32 << 20
+BUFFER_BYTES_MAX = 256 << 20
+"""About two million lines. The agent limits it to a part of the machine's memory."""
 BATCH_LINES_MAX = 1000
 BATCH_BYTES_MAX = 1_200_000
 """At worst six times as much in JSON. Source: Cloud Logging accepts requests of 10 MB."""
+BACKLOG_BATCHES = 2
+"""Full batches from which several requests at a time are sent."""
 LINE_BYTES_MAX = 200 << 10
 """Longer lines are split. Source: Cloud Logging accepts entries of 256 KB."""
 
@@ -30,25 +34,43 @@ The times end in 1 (or a higher digit, for the pieces of a line), never in 0: Cl
 trailing zeros when it returns times, and gcloud compares times as text.
 """
 
+NOT_IN_TIME = "Cloud Logging did not accept them in time"
+
 
 class Line(NamedTuple):
-    """A line of output, with the time and the incarnation that its log entry has."""
+    """A line of output or a piece of a long one, with the time and the incarnation of its entry."""
 
     at_ns: int
     """Nanoseconds since 1970."""
     incarnation_key: IncarnationKey | None
     stream: Stream
     text: bytes
+    is_continued: bool = False
+    """Whether it continues the piece of a line before it."""
 
 
 @dataclass(frozen=True)
 class LostLines:
-    """Lines that were dropped."""
+    """Lines that are in no entry."""
 
     count: int
     at_ns: int
     """Time of the first of them."""
     why: str
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one request sends."""
+
+    lines: Sequence[Line]
+    lost: Sequence[LostLines] = ()
+    """Losses to report that no earlier batch has reported."""
+
+    @property
+    def count(self) -> int:
+        """How many lines were printed; the pieces of a long line are one."""
+        return sum(not line.is_continued for line in self.lines)
 
 
 @dataclass(frozen=True)
@@ -59,91 +81,152 @@ class Chunk:
     incarnation_key: IncarnationKey | None
     stream: Stream
     lines: bytes
-
-    @property
-    def count(self) -> int:
-        return self.lines.count(b"\n")
+    count: int
 
 
 class LogBuffer:
     """When it is full, it drops the oldest chunks and counts their lines."""
 
-    def __init__(self, clock_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(
+        self,
+        clock_ns: Callable[[], int] = time.time_ns,
+        bytes_max: int = BUFFER_BYTES_MAX,
+    ) -> None:
         self.changed = threading.Condition()
+        self.newest_first = False
+        """Whether `take` returns the newest lines: there is no time for all of them."""
         self._clock_ns = clock_ns
+        self._bytes_max = bytes_max
         self._chunks: deque[Chunk] = deque()
         self._bytes = 0
         self._lines = 0
         self._last_ns = 0
-        self._lost: LostLines | None = None
+        self._lost: list[LostLines] = []
 
     def put(self, incarnation_key: IncarnationKey | None, stream: Stream, lines: bytes) -> None:
         with self.changed:
+            before = self._level
             now = self._clock_ns() // STEP_NS * STEP_NS + 1
-            chunk = Chunk(max(now, self._last_ns + STEP_NS), incarnation_key, stream, lines)
+            first_ns = max(now, self._last_ns + STEP_NS)
+            chunk = Chunk(first_ns, incarnation_key, stream, lines, lines.count(b"\n"))
             self._last_ns = chunk.first_ns + (chunk.count - 1) * STEP_NS
             self._chunks.append(chunk)
             self._count(chunk, 1)
-            while self._bytes > BUFFER_BYTES_MAX:
-                self._drop_oldest()
-            self.changed.notify_all()
+            while self._bytes > self._bytes_max:
+                oldest = self._chunks.popleft()
+                self._count(oldest, -1)
+                self.record_loss(LostLines(oldest.count, oldest.first_ns, NOT_IN_TIME))
+            # Waking the senders for each line would cost more than sending it.
+            if self._level != before:
+                self.changed.notify_all()
 
     @property
     def is_empty(self) -> bool:
-        return not self._chunks
+        """Whether there is nothing to send, neither lines nor a loss."""
+        return not self._chunks and not self._lost
 
     @property
     def has_full_batch(self) -> bool:
         return self._lines >= BATCH_LINES_MAX or self._bytes >= BATCH_BYTES_MAX
 
-    def take(self) -> tuple[list[Line], LostLines | None]:
-        """Remove and return the oldest lines, at most one batch, and the lines that were lost since
-        the last call.
-        """
+    @property
+    def has_backlog(self) -> bool:
+        """Whether there is more than one request at a time can send soon."""
+        return (
+            self._lines >= BACKLOG_BATCHES * BATCH_LINES_MAX
+            or self._bytes >= BACKLOG_BATCHES * BATCH_BYTES_MAX
+        )
+
+    @property
+    def oldest_ns(self) -> int | None:
+        """Time of the oldest line; None if there is none."""
+        return self._chunks[0].first_ns if self._chunks else None
+
+    def take(self) -> Batch:
+        """Remove and return lines, at most one batch, and the losses since the last call."""
         with self.changed:
             lost = self._lost
-            self._lost = None
-            batch: list[Line] = []
-            size = 0
-            while self._chunks and len(batch) < BATCH_LINES_MAX and size < BATCH_BYTES_MAX:
-                chunk = self._chunks.popleft()
-                self._count(chunk, -1)
-                size += self._move_lines(chunk, batch, BATCH_BYTES_MAX - size)
-            return batch, lost
+            self._lost = []
+            parts: list[list[Line]] = []
+            lines = size = 0
+            while self._chunks and lines < BATCH_LINES_MAX and size < BATCH_BYTES_MAX:
+                part, part_size = self._take_part(BATCH_LINES_MAX - lines, BATCH_BYTES_MAX - size)
+                parts.append(part)
+                lines += len(part)
+                size += part_size
+            if self.newest_first:
+                parts.reverse()
+            return Batch([line for part in parts for line in part], lost)
 
-    def _move_lines(self, chunk: Chunk, batch: list[Line], bytes_max: int) -> int:
-        """Move lines of the chunk to the batch; put the rest back.
-
-        Return how many bytes were moved.
-        """
-        moved_bytes = 0
-        at_ns = chunk.first_ns
-        for line in chunk.lines.split(b"\n")[:-1]:
-            if len(batch) >= BATCH_LINES_MAX or moved_bytes >= bytes_max:
-                break
-            for offset_ns, start in enumerate(range(0, max(len(line), 1), LINE_BYTES_MAX)):
-                piece = line[start : start + LINE_BYTES_MAX]
-                batch.append(Line(at_ns + offset_ns, chunk.incarnation_key, chunk.stream, piece))
-            moved_bytes += len(line) + 1
-            at_ns += STEP_NS
-        if moved_bytes < len(chunk.lines):
-            rest = replace(chunk, first_ns=at_ns, lines=chunk.lines[moved_bytes:])
-            self._chunks.appendleft(rest)
-            self._count(rest, 1)
-        return moved_bytes
-
-    def record_loss(self, count: int, at_ns: int, why: str) -> None:
+    def record_loss(self, lost: LostLines) -> None:
         """Count lost lines. The next batch returns them."""
         with self.changed:
-            before = self._lost or LostLines(0, at_ns, why)
-            self._lost = LostLines(before.count + count, before.at_ns, why)
+            before = self._lost[-1] if self._lost else None
+            if before is not None and before.why == lost.why:
+                at_ns = min(before.at_ns, lost.at_ns)
+                self._lost[-1] = LostLines(before.count + lost.count, at_ns, lost.why)
+            else:
+                self._lost.append(lost)
+            self.changed.notify_all()
 
-    def _drop_oldest(self) -> None:
-        oldest = self._chunks.popleft()
-        self._count(oldest, -1)
-        self.record_loss(oldest.count, oldest.first_ns, "Cloud Logging did not accept them in time")
+    def drop_all(self, why: str) -> None:
+        """Drop all lines, and count them as lost."""
+        with self.changed:
+            count = self._lines
+            oldest_ns = self.oldest_ns
+            self._chunks.clear()
+            self._bytes = self._lines = 0
+            if oldest_ns is not None:
+                self.record_loss(LostLines(count, oldest_ns, why))
+
+    @property
+    def _level(self) -> tuple[bool, bool, bool]:
+        """What the senders wait for."""
+        return self.is_empty, self.has_full_batch, self.has_backlog
+
+    def _take_part(self, lines_max: int, bytes_max: int) -> tuple[list[Line], int]:
+        """Remove and return lines of one chunk, at least one, in their order, and their size."""
+        chunk = self._chunks.pop() if self.newest_first else self._chunks.popleft()
+        self._count(chunk, -1)
+        texts = chunk.lines.split(b"\n")[:-1]
+        taken = size = 0
+        for text in reversed(texts) if self.newest_first else texts:
+            if taken and (taken >= lines_max or size >= bytes_max):
+                break
+            taken += 1
+            size += len(text) + 1
+        left = len(texts) - taken
+        first = left if self.newest_first else 0
+        if left:
+            self._put_back(chunk, left, size)
+        lines: list[Line] = []
+        for number in range(first, first + taken):
+            lines += _pieces(chunk, chunk.first_ns + number * STEP_NS, texts[number])
+        return lines, size
+
+    def _put_back(self, chunk: Chunk, left: int, taken_bytes: int) -> None:
+        """Put the lines of a chunk back that were not taken."""
+        if self.newest_first:
+            rest = replace(chunk, lines=chunk.lines[:-taken_bytes], count=left)
+            self._chunks.append(rest)
+        else:
+            first_ns = chunk.first_ns + (chunk.count - left) * STEP_NS
+            rest = replace(chunk, first_ns=first_ns, lines=chunk.lines[taken_bytes:], count=left)
+            self._chunks.appendleft(rest)
+        self._count(rest, 1)
 
     def _count(self, chunk: Chunk, sign: int) -> None:
         """Count a chunk that was added (1) or removed (-1)."""
         self._bytes += sign * len(chunk.lines)
         self._lines += sign * chunk.count
+
+
+def _pieces(chunk: Chunk, at_ns: int, text: bytes) -> list[Line]:
+    """Return a line, in pieces if it is too long for one entry."""
+    key, stream = chunk.incarnation_key, chunk.stream
+    if len(text) <= LINE_BYTES_MAX:
+        return [Line(at_ns, key, stream, text)]
+    return [
+        Line(at_ns + number, key, stream, text[start : start + LINE_BYTES_MAX], number > 0)
+        for number, start in enumerate(range(0, len(text), LINE_BYTES_MAX))
+    ]

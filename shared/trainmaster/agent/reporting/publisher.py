@@ -5,6 +5,7 @@ directive answers it.
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import random
 import threading
@@ -22,8 +23,11 @@ from trainmaster.agent.reporting.serial_console import Console
 
 ATTRIBUTE_BYTES = 1024
 """Source: Pub/Sub's limits, "Attribute value size". A VM's identity token is longer."""
-LOG_FLUSH_S = 3.0
-"""For the log before an exit is published; a shutdown leaves time for both."""
+LOG_FLUSH_MAX_S = 120.0
+"""For the log before an exit is published: the control plane may delete the VM then.
+
+Only a program that printed faster than Cloud Logging accepts needs more than a moment.
+"""
 RETRY_MAX_S = 30.0
 
 
@@ -144,7 +148,9 @@ class Outbox:
                 self._repeat_latest()
                 continue
             if head.is_final:
-                self._console.flush(LOG_FLUSH_S)
+                self._console.flush(LOG_FLUSH_MAX_S, functools.partial(self._is_dropped, head))
+                if self._is_dropped(head):
+                    continue
             try:
                 self._publisher.publish(head)
             except HttpError as error:
@@ -158,13 +164,17 @@ class Outbox:
             f"Publishing to {head.topic} failed ({error}); trying again in {wait_s:.1f} s."
         )
         with self._changed:
-            is_dropped = not self._events or self._events[0] is not head
-            if is_dropped:
+            if self._is_dropped(head):
                 return
             if error.status == HTTPStatus.BAD_REQUEST:
                 # Refused for what it contains: move it to the end, so that later events pass.
                 self._events.rotate(-1)
             self._changed.wait(wait_s)
+
+    def _is_dropped(self, head: Event) -> bool:
+        """Whether the event that was the first one is not to be published any more."""
+        with self._changed:
+            return not self._events or self._events[0] is not head
 
     def _on_accepted(self, event: Event) -> None:
         # Before the event leaves the queue: when `flush` returns, `accepted` has been called.

@@ -7,14 +7,19 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
+
+
+def never() -> bool:
+    return False
 
 
 class LogSink(Protocol):
     """Receives a copy of everything on the console, as Cloud Logging does.
 
-    Neither method may raise.
+    No method may raise.
     """
 
     def put(self, stream: Stream, lines: bytes) -> None:
@@ -23,11 +28,18 @@ class LogSink(Protocol):
         Called on the thread that read the lines, one call at a time. It must not block.
         """
 
-    def flush(self, timeout: float) -> None:
-        """Return when all lines are delivered, or after `timeout` seconds.
+    def flush(self, timeout: float, is_needless: Callable[[], bool] = never) -> None:
+        """Return when all lines are delivered, when no more are accepted, when nobody needs it any
+        more, or after `timeout` seconds.
 
-        May be called from any thread.
+        May be called from any thread, as may the next two.
         """
+
+    def hurry(self) -> None:
+        """Deliver the newest lines first from now on: there may be no time for all of them."""
+
+    def close(self, timeout: float) -> None:
+        """Deliver what can be delivered within `timeout` seconds, and then how much is missing."""
 
 
 LINE_BYTES_MAX = 60 << 10
@@ -69,10 +81,20 @@ class Console:
         """Write whole lines of a program."""
         self._put(stream, lines, lines)
 
-    def flush(self, timeout: float) -> None:
-        """Wait at most `timeout` seconds until the copy is complete."""
+    def flush(self, timeout: float, is_needless: Callable[[], bool] = never) -> None:
+        """Wait at most `timeout` seconds until the copy is complete, or `is_needless`."""
         if self._sink is not None:
-            self._sink.flush(timeout)
+            self._sink.flush(timeout, is_needless)
+
+    def hurry(self) -> None:
+        """Copy the newest lines first from now on."""
+        if self._sink is not None:
+            self._sink.hurry()
+
+    def close(self, timeout: float) -> None:
+        """Complete the copy as far as `timeout` seconds allow, and count there what is missing."""
+        if self._sink is not None:
+            self._sink.close(timeout)
 
     def _put(self, stream: Stream, lines: bytes, console_lines: bytes) -> None:
         with self._lock:

@@ -1,10 +1,10 @@
 """The use of this machine, sampled every 15 seconds and sent to Cloud Monitoring every minute.
 
-    sample ── sample ── sample ── sample ──► means ──► timeSeries.create, one try
+    sample ── sample ── sample ── sample ──► means ──► ReportQueue ──► timeSeries.create
       15 s      15 s      15 s
 
-It has its own thread, keeps one interval in memory, and repeats nothing: what could not be sent is
-missing in the charts. Training never waits for it and never fails for it.
+It has its own thread. A report that could not be sent is sent again with the next one. Training
+never waits for it and never fails for it.
 docs/decisions/0070-resource-metrics.md.
 """
 
@@ -27,6 +27,7 @@ from trainmaster.agent.utilization.averages import Averages, Sample
 from trainmaster.agent.utilization.gpus import GpuReading, Gpus
 from trainmaster.agent.utilization.machine import MachineReading, find_machine
 from trainmaster.agent.utilization.network import Traffic, read_traffic
+from trainmaster.agent.utilization.report_queue import ReportQueue
 from trainmaster.agent.utilization.time_series import SeriesOrigin, alive_body, request_body
 
 KEY = "instance/attributes/trainmaster-metrics"
@@ -34,10 +35,6 @@ KEY = "instance/attributes/trainmaster-metrics"
 SAMPLE_S = 15.0
 SAMPLES_PER_REPORT_MIN = 4
 WRITE_S = 10.0  # timeout of one write
-REFUSALS_MAX = 3
-"""Refusals in a row after which metrics are off: a new permission takes a minute or two to be known
-everywhere.
-"""
 DISTANCE_MIN_S = 6.0
 """Shortest time between two points of a series.
 
@@ -86,14 +83,13 @@ class UtilizationMonitor:
         """
         self._origin = origin
         self._sources = sources
-        self._post = post
+        self._queue = ReportQueue(post, log)
         self._incarnation_key = incarnation_key
         self._log = log
         self._interval_s = interval_s
         self._progress = progress
         self._sample_s = min(SAMPLE_S, interval_s / SAMPLES_PER_REPORT_MIN)
         self._ended = threading.Event()
-        self._refusals = 0
         self.is_off = False
 
     def finish_interval(self) -> None:
@@ -140,6 +136,8 @@ class UtilizationMonitor:
             is_due = waited_s >= self._interval_s - self._sample_s / 2
             if is_due or (program_ended and waited_s >= DISTANCE_MIN_S):
                 self._send(averages, start_ns)
+                if program_ended:
+                    self._queue.count_missing()
                 reported_at = sample.at
                 program_ended = False
 
@@ -152,26 +150,14 @@ class UtilizationMonitor:
         return Sample(at, machine, gpus, traffic)
 
     def _send(self, averages: Averages, start_ns: int) -> None:
-        """Send one report. A failure is not repeated: the next report is a minute away."""
+        """Send the report of the interval that ends now."""
         report = averages.take()
         key = self._incarnation_key()
         if report is None or key is None:
             return
         body = request_body(self._origin, key, report, start_ns, time.time_ns(), self._progress())
-        try:
-            self._post(json.dumps(body, separators=(",", ":")).encode())
-        except HttpError as error:
-            if error.transient:
-                return
-            self._refusals += 1
-            if self._refusals == 1:
-                self._log(
-                    "Cloud Monitoring refuses this machine's resource metrics:"
-                    f" {' '.join(str(error).split())}"
-                )
-            self.is_off = self._refusals >= REFUSALS_MAX
-        else:
-            self._refusals = 0
+        self._queue.send(json.dumps(body, separators=(",", ":")).encode())
+        self.is_off = self._queue.is_refused
 
 
 def point_writer(identity: AgentIdentity, monitoring: GoogleApi) -> Callable[[str], object]:

@@ -66,7 +66,7 @@ def check_file(document: Mapping[str, Any]) -> list[Finding]:
         return [_finding_of(found) for found in invalid.problems]
     return [
         ok(f"job file of {spec.job_id}"),
-        *(limit(note.text, SEE) for note in spec.plan.substitutions),
+        *(limit(note.text, SEE) for note in spec.plan.origin.substitutions),
     ]
 
 
@@ -102,7 +102,7 @@ def check_job(
     yield from _check_transfers(
         spec, starts, "" if isinstance(prices, Unknown) else prices.currency
     )
-    cap = spec.plan.cap
+    cap = spec.plan.limits.cap
     if cap and cap.rates:
         yield ok(
             f"trainmaster.maxCost: all machines together run {cap.longest_s / 3600:.1f} hours at"
@@ -132,13 +132,14 @@ def _check_region(
     if wrong_place:
         yield _finding_of(wrong_place)
         return
-    missing = [region for region in spec.plan.regions if inspection.quotas(region) is None]
+    missing = [region for region in spec.plan.where.regions if inspection.quotas(region) is None]
     if missing:
         yield problem(
             f"there is no region {missing[0]}", "choose one of `gcloud compute regions list`"
         )
-    elif not spec.plan.options:
-        yield ok(f"region {spec.plan.region}; zones, in this order: {', '.join(spec.plan.zones)}")
+    elif not spec.plan.where.options:
+        where = spec.plan.where
+        yield ok(f"region {where.region}; zones, in this order: {', '.join(where.zones)}")
 
 
 def _check_resources(spec: AcceptedSpec, staged: Objects | None) -> Iterator[Finding]:
@@ -158,7 +159,11 @@ def _check_resources(spec: AcceptedSpec, staged: Objects | None) -> Iterator[Fin
     except (TemporaryError, *USER_ERRORS) as error:
         yield not_checked("packages, buckets, images, account and secrets", str(error))
         return
-    notes = [note for note in checked.plan.substitutions if note not in spec.plan.substitutions]
+    notes = [
+        note
+        for note in checked.plan.origin.substitutions
+        if note not in spec.plan.origin.substitutions
+    ]
     for note in notes:
         yield limit(f"{note.field}: {note.reason}", SEE)
     if not notes:
@@ -193,19 +198,21 @@ def _check_candidates(
     For a job with alternatives: the price of each candidate in the order of requests, and the
     quotas of each region of each alternative.
     """
-    if not plan.options:
+    if not plan.where.options:
         yield from _check_quotas(plan, inspection)
         yield from check_price(plan, _machines(plan), prices)
         return
     regions: dict[tuple[int, str], Plan] = {}
     notes: list[Finding] = []  # about the price list: the same for all candidates
-    in_order = sorted(range(len(plan.candidates)), key=lambda number: plan.candidates[number].rank)
+    in_order = sorted(
+        range(len(plan.where.candidates)), key=lambda number: plan.where.candidates[number].rank
+    )
     for position, number in enumerate(in_order, start=1):
         placed = plan.at(number)
-        option = plan.candidates[number].option
-        regions.setdefault((option, placed.region), placed)
+        option = plan.where.candidates[number].option
+        regions.setdefault((option, placed.where.region), placed)
         name = f"candidate {position}"
-        after_s = plan.options[option].after_s
+        after_s = plan.where.options[option].after_s
         if after_s:
             name += f" after {after_s} s"
         name += f" (alternative {option + 1}, {candidate_words(plan, number)})"
@@ -230,7 +237,7 @@ def _check_transfers(
             yield not_checked(what, price.reason)
         else:
             yield ok(f"{what}: {money_words(price, currency)} per start")
-    if len(spec.plan.regions) > 1:
+    if len(spec.plan.where.regions) > 1:
         yield not_checked("transfer of images and checkpoints", "their sizes are not known")
 
 
@@ -239,11 +246,12 @@ def _check_quotas(plan: Plan, inspection: Inspection) -> Iterator[Finding]:
 
     Compute Engine does not list the quotas of TPUs.
     """
-    quotas = {quota.metric: quota for quota in inspection.quotas(plan.region) or ()}
+    quotas = {quota.metric: quota for quota in inspection.quotas(plan.where.region) or ()}
     needs = quota_needs(plan)
     if not quotas:
         yield not_checked(
-            f"quotas of {plan.region}", "Compute Engine reports none (the local stack has none)"
+            f"quotas of {plan.where.region}",
+            "Compute Engine reports none (the local stack has none)",
         )
     for metric, needed in sorted(needs.items()):
         quota = quotas.get(metric)
@@ -317,7 +325,7 @@ def check_price(plan: Plan, machines: str, prices: PriceList | Unknown) -> Itera
     if isinstance(hourly, Unknown):
         yield not_checked(what, hourly.reason)
         return
-    most = hourly * Decimal(plan.max_running_s) / 3600
+    most = hourly * Decimal(plan.limits.max_running_s) / 3600
     words = f"{money_words(hourly, prices.currency)} per hour"
     yield ok(
         f"{what}: {words}, {money_words(most, prices.currency)} if it runs until its"

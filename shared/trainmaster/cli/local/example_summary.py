@@ -73,7 +73,7 @@ def print_summary(
         print_trials(job.tuning)
     console.print(f"  attempts    {job.attempt}; VMs left: {vms_left}")
     console.print(f"  used        {usage(job, datetime.now(UTC)).words}")
-    for substitution in job.plan.substitutions:
+    for substitution in job.plan.origin.substitutions:
         words = f"{substitution.field}: {substitution.requested} -> {substitution.replacement}"
         console.print(literal_text(f"  substituted {words}"))
     for line in phases.lines():

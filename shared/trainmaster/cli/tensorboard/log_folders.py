@@ -64,8 +64,8 @@ def folder_of_job(job: Job) -> LogFolder:
 
     Raises PermanentError if the job has none.
     """
-    is_vertex = job.plan.dialect is Dialect.VERTEX
-    base = job.plan.output_directory if is_vertex else job.plan.program.job_dir
+    is_vertex = job.plan.origin.dialect is Dialect.VERTEX
+    base = job.plan.origin.output_directory if is_vertex else job.plan.program.job_dir
     if not base:
         field = "baseOutputDirectory" if is_vertex else "jobDir"
         raise PermanentError(

@@ -262,7 +262,7 @@ def _tasks(job: Job) -> tuple[str, ...]:
     """Return the task names of the job's first replicas, and that of the service."""
     replica_ids = () if job.tuning else job.plan.replica_ids[:TASKS_MAX]
     names = [
-        f"{task_base(replica_id.task_type, job.plan.dialect)}-{replica_id.index}"
+        f"{task_base(replica_id.task_type, job.plan.origin.dialect)}-{replica_id.index}"
         for replica_id in replica_ids
     ]
     return (SERVICE, *names)

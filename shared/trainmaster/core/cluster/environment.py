@@ -57,19 +57,19 @@ def environment(
         "MASTER_PORT": port,
         "CLOUD_ML_JOB_ID": public_id(job.job_id),
         "CLOUD_ML_PROJECT_ID": cluster.project,
-        **({"TRAINMASTER_REPLICAS": str(len(plan.replica_ids))} if plan.elastic else {}),
+        **({"TRAINMASTER_REPLICAS": str(len(plan.replica_ids))} if plan.restarts.elastic else {}),
     }
     if job.trial_of is not None:
         variables["CLOUD_ML_TRIAL_ID"] = trial_number(job.job_id)
         variables["CLOUD_ML_HP_METRIC_TAG"] = job.trial_of.metric_tag
-    if plan.dialect is Dialect.VERTEX:
-        base = (plan.output_directory or "").rstrip("/")
+    if plan.origin.dialect is Dialect.VERTEX:
+        base = (plan.origin.output_directory or "").rstrip("/")
         variables |= {name: f"{base}/{folder}/" for name, folder in AIP_DIRECTORIES.items() if base}
     else:
         variables[JOB_VARIABLE] = json.dumps(
             cluster.job_description(task_type), separators=(",", ":")
         )
-        variables["CLOUD_ML_REGION"] = plan.region
+        variables["CLOUD_ML_REGION"] = plan.where.region
     if plan.group(task_type).tpu is not None:
         node = {"project": cluster.project, "zone": zone, "tpu_node_name": names[0]}
         variables["TPU_CONFIG"] = json.dumps(node)

@@ -98,7 +98,7 @@ class Cluster:
             "task": {"type": task_type, "trial": trial},
             "job": json.dumps(self.job_description(task_type), separators=(",", ":")),
         }
-        if self.job.plan.dialect is Dialect.VERTEX:
+        if self.job.plan.origin.dialect is Dialect.VERTEX:
             return {
                 **spec,
                 "cluster": self._pools(),
@@ -110,7 +110,7 @@ class Cluster:
         """Return what programs see of the job: its TrainingInput in snake case, or the program of
         their worker pool.
         """
-        if self.job.plan.dialect is Dialect.VERTEX:
+        if self.job.plan.origin.dialect is Dialect.VERTEX:
             return self._pool_program(task_type)
         return _training_input(self.job.spec_json)
 

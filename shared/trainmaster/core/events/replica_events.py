@@ -77,9 +77,7 @@ class ExitCause(StrEnum):
     # The program ended after all members were asked to save, because a VM goes, or the job ends.
     SAVED = "saved"
     UNFIT = "unfit"  # the preflight found a fault of the machine, before the program started
-    STALLED = (
-        "stalled"  # the program printed nothing for `Plan.stall_timeout_s`, so the agent ended it
-    )
+    STALLED = "stalled"  # the program printed nothing for its stall timeout: the agent ended it
 
 
 @dataclass(frozen=True, slots=True)

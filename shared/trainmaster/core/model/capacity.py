@@ -48,8 +48,8 @@ def machine_kind(group: TaskGroup, price: PriceClass) -> str:
 
 def candidate_words(plan: Plan, candidate: int) -> str:
     """Return what is requested next, and where; only where, if the job has no alternatives."""
-    zone = plan.zones[candidate]
-    if not plan.options:
+    zone = plan.where.zones[candidate]
+    if not plan.where.options:
         return zone
     kinds = " and ".join(decisive_kinds(plan.at(candidate)))
     return f"{kinds} in {zone}"
@@ -61,7 +61,7 @@ def candidate_keys(plan: Plan) -> list[list[tuple[str, str]]]:
     """
     return [
         [(zone, kind) for kind in decisive_kinds(plan.at(number))]
-        for number, zone in enumerate(plan.zones)
+        for number, zone in enumerate(plan.where.zones)
     ]
 
 
@@ -70,7 +70,7 @@ def advisable(plan: Plan) -> list[tuple[str, TaskGroup]]:
     roles with GPUs, at a price class that has advice.
     """
     requests: list[tuple[str, TaskGroup]] = []
-    for number, zone in enumerate(plan.zones):
+    for number, zone in enumerate(plan.where.zones):
         requests.extend(
             (zone, group)
             for group in _decisive_groups(plan.at(number))
@@ -99,7 +99,7 @@ def _quotas(plan: Plan) -> set[tuple[str, str, str]]:
     for group in _decisive_groups(plan):
         machine = group.tpu.type if group.tpu else group.machine_type
         counted = group.accelerator.type if group.accelerator else machine.partition("-")[0]
-        quotas.add((plan.region, group.purchase.price.quota_prefix, counted))
+        quotas.add((plan.where.region, group.purchase.price.quota_prefix, counted))
     return quotas
 
 

@@ -19,9 +19,9 @@ from trainmaster.core.model.replica_id import ReplicaId, TaskType
 
 def is_required(plan: Plan, replica_id: ReplicaId) -> bool:
     """Whether the job cannot run without this replica."""
-    if plan.gang or replica_id == plan.primary:
+    if plan.restarts.gang or replica_id == plan.primary:
         return True
-    if plan.independent or not replica_id.is_in_cluster:
+    if plan.restarts.independent or not replica_id.is_in_cluster:
         return False
     has_servers = any(group.task_type is TaskType.PS for group in plan.groups)
     return not (has_servers and replica_id.task_type is TaskType.WORKER)

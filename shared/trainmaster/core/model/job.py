@@ -168,7 +168,7 @@ class Job:
     @property
     def zone(self) -> str:
         """The zone in which the gang is requested."""
-        return self.plan.zones[self.placement.zone_index]
+        return self.plan.where.zones[self.placement.zone_index]
 
     @property
     def placed(self) -> Job:
@@ -178,7 +178,7 @@ class Job:
         """
         return (
             replace(self, plan=self.plan.at(self.placement.zone_index))
-            if self.plan.options
+            if self.plan.where.options
             else self
         )
 

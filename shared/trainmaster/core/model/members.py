@@ -52,9 +52,10 @@ def may_go_without(plan: Plan, missing: Collection[ReplicaId]) -> bool:
     """Whether a round may begin without these members: an elastic job has the primary and enough
     others left.
     """
-    if plan.elastic is None or plan.primary in missing:
+    elastic = plan.restarts.elastic
+    if elastic is None or plan.primary in missing:
         return False
-    return sum(group.count for group in plan.groups) - len(missing) >= plan.elastic.min_replicas
+    return sum(group.count for group in plan.groups) - len(missing) >= elastic.min_replicas
 
 
 def has_started(state: State) -> bool:

@@ -3,7 +3,14 @@
     Plan
      ├── groups: TaskGroup per task type     number of replicas, machine, disk, its own Program
      ├── program: Program                    packages or container, arguments, environment variables
-     └── where, how long, at which price, and which exits are retried
+     ├── where: Where                        zones, alternatives
+     ├── image: BootImage                    boot disk, runtime
+     ├── limits: Limits                      time, cost, priority
+     ├── restarts: Restarts                  exit policy, gang, elastic
+     ├── saving: Saving                      signal, whom a notice reaches
+     ├── watching: Watching                  preflight, stalls, trackers
+     ├── access: Access                      account, network, key, buckets
+     └── origin: Origin                      format, algorithm, substitutions
 
 A plan never changes. A later change of settings therefore has no effect on a job that was accepted
 before.
@@ -21,6 +28,8 @@ from math import inf
 from trainmaster.core.model.exit_policy import ExitPolicy
 from trainmaster.core.model.purchase import Purchase
 from trainmaster.core.model.replica_id import PRIMARY_TYPES, ReplicaId, TaskType
+from trainmaster.core.model.saving import Saving
+from trainmaster.core.model.watching import Watching
 from trainmaster.core.timeouts import (
     COST_CHECK_MIN_S,
     COST_CHECK_SHARE,
@@ -183,7 +192,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One zone of one alternative. The zone is in `Plan.zones`, at the same index."""
+    """One zone of one alternative. The zone is in `Where.zones`, at the same index."""
 
     option: int
     """Index into the plan's options."""
@@ -259,79 +268,15 @@ class Elastic:
     """Seconds from the refusal of a VM to the round without it."""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The resolved spec of a job."""
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The places in which a job may run, and the order in which they are tried."""
 
-    groups: tuple[TaskGroup, ...]
-    """One group per task type that the job has."""
-    program: Program
-    """The program of every role that has none of its own."""
     region: str
     zones: tuple[str, ...]
     """The zones in which the job may run.
 
     With `candidates`, the zone of each: one zone may be there several times.
-    """
-    runtime: str
-    """Name of the runtime that the image is made for."""
-    image: str
-    """Boot disk image."""
-    max_running_s: int
-    """maxRunningTime in seconds, counted from RUNNING."""
-    max_wait_s: int | None = None
-    """maxWaitTime in seconds, counted from creation until RUNNING; None: no limit."""
-    restart_job_on_worker_restart: bool = False
-    """Whether the restart of one replica reruns the whole job."""
-    disable_retries: bool = False
-    """Whether the first failure of a replica ends the job."""
-    exit_policy: ExitPolicy = field(default_factory=ExitPolicy)
-    """Which exit codes are retried."""
-    service_account: str | None = None
-    """E-mail address of the service account of the VMs; None: the installation's default."""
-    network: str | None = None
-    """VPC network of the VMs; None: the installation's default."""
-    substitutions: tuple[Substitution, ...] = ()
-    packages: tuple[str, ...] = ()
-    """Packages that pip adds to the image, so that the runtime has all packages of its version."""
-    gpu_packages: tuple[str, ...] = ()
-    """Packages that pip adds instead on VMs with GPUs; empty: the same as `packages`."""
-    kms_key: str | None = None
-    """Key that encrypts the boot disks."""
-    checkpoint_signal: str = "SIGTERM"
-    """Signal that asks the program to save a checkpoint before its VM is shut down."""
-    save_on_notice: str = "replica"
-    """Which programs save when the end of a VM is announced: those of all members of a synchronous
-    job (`gang`), that of the VM (`replica`), or none (`off`).
-    """
-    preflight: str = "on"
-    """Whether VMs that fail the preflight are replaced (`on`), only named (`report`), or not
-    examined (`off`).
-    """
-    stall_timeout_s: int | None = None
-    """Time without output after which the agent ends a program, in seconds; None: no limit."""
-    still_s: int | None = None
-    """Shortest time for which all members, or the only replica, must be still for the agents to end
-    them, in seconds; None: they are not watched.
-    """
-    dialect: Dialect = Dialect.AI_PLATFORM
-    output_directory: str | None = None
-    """baseOutputDirectory of Vertex AI's format."""
-    priority: int = 0
-    """Position in the admission queue: larger first."""
-    gang: bool = True
-    """Whether all VMs of the job must exist before it runs.
-
-    False: see `trainmaster.core.model.gang`.
-    """
-    algorithm: BuiltInAlgorithm | None = None
-    """The built-in algorithm that the job runs; None: a program of the user."""
-    independent: bool = False
-    """Whether no replica depends on another."""
-    gcs: GcsFolder = GcsFolder.OFF
-    tracking_run: str = "auto"
-    """`one`: all incarnations are one run in MLflow, too; `each`: no variable names the run of a
-    tracker.
     """
     zones_listed: bool = False
     """Whether the user has listed the zones: they are tried in this order, except those without
@@ -347,13 +292,108 @@ class Plan:
     """Whether an alternative has several machines that train together: on all others, one slice
     also runs in rounds.
     """
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """Regions in which the job may run."""
+        return tuple(dict.fromkeys(zone.rpartition("-")[0] for zone in self.zones)) or (
+            self.region,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BootImage:
+    """The software of the VMs before the job's own packages are installed."""
+
+    source: str
+    """Image of the boot disk."""
+    runtime: str
+    """Name of the runtime that the image is made for."""
+    packages: tuple[str, ...] = ()
+    """Packages that pip adds to the image, so that the runtime has all packages of its version."""
+    gpu_packages: tuple[str, ...] = ()
+    """Packages that pip adds instead on VMs with GPUs; empty: the same as `packages`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a job may run and wait, what it may cost, and its place in the queue."""
+
+    max_running_s: int
+    """maxRunningTime in seconds, counted from RUNNING."""
+    max_wait_s: int | None = None
+    """maxWaitTime in seconds, counted from creation until RUNNING; None: no limit."""
+    priority: int = 0
+    """Position in the admission queue: larger first."""
     cap: Cap | None = None
     usd_per_hour: float = 0.0
     """The most that all machines cost per hour at list prices, in whole cents; 0: the installation
     had no limit of that when the job was accepted, so none counts it.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class Restarts:
+    """Which replicas depend on each other, and what is repeated after a failure."""
+
+    exit_policy: ExitPolicy = field(default_factory=ExitPolicy)
+    """Which exit codes are retried."""
+    restart_job_on_worker_restart: bool = False
+    """Whether the restart of one replica reruns the whole job."""
+    disable_retries: bool = False
+    """Whether the first failure of a replica ends the job."""
+    gang: bool = True
+    """Whether all VMs of the job must exist before it runs.
+
+    False: see `trainmaster.core.model.gang`.
+    """
+    independent: bool = False
+    """Whether no replica depends on another."""
     elastic: Elastic | None = None
     """None: each round needs all members."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """As whom the VMs of a job work, and what they can reach."""
+
+    service_account: str | None = None
+    """E-mail address of the service account of the VMs; None: the installation's default."""
+    network: str | None = None
+    """VPC network of the VMs; None: the installation's default."""
+    kms_key: str | None = None
+    """Key that encrypts the boot disks."""
+    gcs: GcsFolder = GcsFolder.OFF
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The document that the plan was resolved from, where programs or clients still see it."""
+
+    dialect: Dialect = Dialect.AI_PLATFORM
+    output_directory: str | None = None
+    """baseOutputDirectory of Vertex AI's format."""
+    algorithm: BuiltInAlgorithm | None = None
+    """The built-in algorithm that the job runs; None: a program of the user."""
+    substitutions: tuple[Substitution, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The resolved spec of a job."""
+
+    groups: tuple[TaskGroup, ...]
+    """One group per task type that the job has."""
+    program: Program
+    """The program of every role that has none of its own."""
+    where: Where
+    image: BootImage
+    limits: Limits
+    restarts: Restarts = field(default_factory=Restarts)
+    saving: Saving = field(default_factory=Saving)
+    watching: Watching = field(default_factory=Watching)
+    access: Access = field(default_factory=Access)
+    origin: Origin = field(default_factory=Origin)
 
     @cached_property
     def replica_ids(self) -> tuple[ReplicaId, ...]:
@@ -378,23 +418,25 @@ class Plan:
         """Whether the members of the cluster train together and run in rounds
         (`trainmaster.core.model.round`).
         """
-        if self.independent or any(group.task_type is TaskType.PS for group in self.groups):
+        has_servers = any(group.task_type is TaskType.PS for group in self.groups)
+        if self.restarts.independent or has_servers:
             return False
         trained = (group for group in self.groups if group.task_type is not TaskType.EVALUATOR)
-        return sum(group.count * group.hosts for group in trained) > 1 or self.has_rounds
+        return sum(group.count * group.hosts for group in trained) > 1 or self.where.has_rounds
 
     @property
     def fuse_s(self) -> int:
         """Seconds after which Compute Engine ends a VM of the job by itself, and a TPU node deletes
         itself.
         """
-        fuse_s = self.max_running_s + (self.max_wait_s or 0)
-        return int(min(fuse_s, self.cap.longest_s if self.cap else inf)) + FUSE_SLACK_S
+        limits = self.limits
+        fuse_s = limits.max_running_s + (limits.max_wait_s or 0)
+        return int(min(fuse_s, limits.cap.longest_s if limits.cap else inf)) + FUSE_SLACK_S
 
     @property
     def tpu_zones(self) -> tuple[str, ...]:
         """Zones in which TPU nodes of the job may exist; empty if the job uses no TPU."""
-        return self.zones if any(group.tpu for group in self.groups) else ()
+        return self.where.zones if any(group.tpu for group in self.groups) else ()
 
     @cached_property
     def slices(self) -> tuple[ReplicaId, ...]:
@@ -413,20 +455,14 @@ class Plan:
             ReplicaId(group.task_type, index) for group in groups for index in range(group.count)
         )
 
-    @property
-    def regions(self) -> tuple[str, ...]:
-        """Regions in which the job may run."""
-        return tuple(dict.fromkeys(zone.rpartition("-")[0] for zone in self.zones)) or (
-            self.region,
-        )
-
     def at(self, candidate: int) -> Plan:
         """Return the plan of the VMs of a candidate: with the values of its option, and the region
         of its zone.
         """
-        if not self.options:
+        where = self.where
+        if not where.options:
             return self
-        option = self.options[self.candidates[candidate].option]
+        option = where.options[where.candidates[candidate].option]
         names = {variable.name for variable in option.environment}
 
         def with_environment(program: Program) -> Program:
@@ -441,19 +477,23 @@ class Plan:
                 for group, program in zip(option.groups, own, strict=True)
             ),
             program=with_environment(self.program),
-            region=self.zones[candidate].rpartition("-")[0],
-            options=(),
-            candidates=(),
+            where=replace(
+                where,
+                region=where.zones[candidate].rpartition("-")[0],
+                options=(),
+                candidates=(),
+            ),
         )
 
     def keeps_vms(self, one: int, other: int) -> bool:
         """Whether two candidates differ only in how VMs are bought, so that the VMs of one may stay
         in the other.
         """
-        if not self.options or self.zones[one] != self.zones[other]:
+        where = self.where
+        if not where.options or where.zones[one] != where.zones[other]:
             return one == other
-        first = self.options[self.candidates[one].option]
-        second = self.options[self.candidates[other].option]
+        first = where.options[where.candidates[one].option]
+        second = where.options[where.candidates[other].option]
         are_same_machines = _without_purchase(first.groups) == _without_purchase(second.groups)
         return are_same_machines and first.environment == second.environment
 
@@ -470,7 +510,8 @@ class Plan:
     def packages_of(self, task_type: TaskType) -> tuple[str, ...]:
         """Return the packages that pip adds to the image on the VMs of this role."""
         has_gpus = self.group(task_type).accelerator is not None
-        return self.gpu_packages if has_gpus and self.gpu_packages else self.packages
+        image = self.image
+        return image.gpu_packages if has_gpus and image.gpu_packages else image.packages
 
     def with_versions(self, versions: Mapping[str, str]) -> Plan:
         """Return the plan with these packages and container images replaced, in the programs of the

@@ -66,7 +66,7 @@ class Round:
     """
     without: tuple[ReplicaId, ...] = ()
     """Members that this round or, while it is held, the one before it goes without
-    (`Plan.elastic`). They are held.
+    (`Restarts.elastic`). They are held.
     """
     refused_at: datetime | None = None
     """While an elastic round is held: when a VM was first refused in that time."""

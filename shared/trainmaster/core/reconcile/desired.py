@@ -48,7 +48,7 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...
             continue
         action = DirectiveAction.HOLD if is_held(job, replica.replica_id) else DirectiveAction.RUN
         failing = job.round if is_member(job.plan, replica.replica_id) else replica
-        pause_s = job.plan.exit_policy.restart_pause_s(failing.quick_failures)
+        pause_s = job.plan.restarts.exit_policy.restart_pause_s(failing.quick_failures)
         incarnation = current_incarnation(job, replica)
         others = () if action is DirectiveAction.HOLD else without
         directive = Directive(replica.attempt, incarnation, action, pause_s=pause_s, without=others)

@@ -13,6 +13,7 @@ from trainmaster.core.model.members import (
     members,
 )
 from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.model.vm import Vm
 from trainmaster.core.reconcile.steps import (
     Await,
@@ -58,7 +59,7 @@ def growth(
         or round_.is_held
         or round_.saving
         or not joining
-        or job.plan.save_on_notice != "gang"
+        or job.plan.saving.on_notice is not SaveOnNotice.GANG
     ):
         return ()
     if round_.grown_at is not None and now - round_.grown_at < GROWTH_MIN:
@@ -99,7 +100,7 @@ def _may_begin_without(state: State, missing: set[ReplicaId], now: datetime) -> 
     without them, or their VMs were refused, or do not report.
     """
     round_ = state.job.round
-    elastic = state.job.plan.elastic
+    elastic = state.job.plan.restarts.elastic
     if elastic is None or not goes_on(state, missing):
         return False
     if missing <= set(round_.without):

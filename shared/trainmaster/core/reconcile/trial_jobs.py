@@ -75,6 +75,10 @@ def _trial_plan(plan: Plan, number: int, assigned: tuple[Assignment, ...], trial
     maxWaitTime limits how long the tuning job waits for its first trial. It does not limit the
     trials. Each of them may cost its part of maxCost.
     """
+    cap = plan.limits.cap
+    if cap is not None:
+        cap = replace(cap, amount=cap.amount / trials)
+    directory = _subdirectory(plan.origin.output_directory, number)
     return replace(
         plan,
         program=_trial_program(plan.program, number, assigned),
@@ -86,9 +90,8 @@ def _trial_plan(plan: Plan, number: int, assigned: tuple[Assignment, ...], trial
             )
             for group in plan.groups
         ),
-        output_directory=_subdirectory(plan.output_directory, number),
-        max_wait_s=None,
-        cap=plan.cap and replace(plan.cap, amount=plan.cap.amount / trials),
+        origin=replace(plan.origin, output_directory=directory),
+        limits=replace(plan.limits, max_wait_s=None, cap=cap),
     )
 
 

@@ -326,7 +326,7 @@ def _provisioning(job: Job, entries: Sequence[LedgerEntry]) -> str:
     errors = f"{job.placement.round} capacity error{'s' if job.placement.round > 1 else ''}"
     what = (
         f" ({candidate_words(job.plan, job.placement.zone_index)})"
-        if job.plan.options
+        if job.plan.where.options
         else f" in {job.zone}"
     )
     text = f"VMs are requested{what}, after {errors} so far"
@@ -341,8 +341,8 @@ def _provisioning(job: Job, entries: Sequence[LedgerEntry]) -> str:
     plan = job.plan
     limit_s, limit = (
         (PROVISIONING_MAX_S, "no maxWaitTime is set")
-        if plan.max_wait_s is None
-        else (plan.max_wait_s, "maxWaitTime")
+        if plan.limits.max_wait_s is None
+        else (plan.limits.max_wait_s, "maxWaitTime")
     )
     return (
         f"{text}. Requests end at {job.created_at + timedelta(seconds=limit_s):%Y-%m-%d %H:%M:%S}"
@@ -377,7 +377,9 @@ def differences(entries: Iterable[LedgerEntry], policy: ExitPolicy) -> tuple[Dif
     for entry in entries:
         if stored is not None and _is_about_exit(entry):
             state = judged(stored, entry)
-            job = replace(state.job, plan=replace(state.job.plan, exit_policy=policy))
+            plan = state.job.plan
+            restarts = replace(plan.restarts, exit_policy=policy)
+            job = replace(state.job, plan=replace(plan, restarts=restarts))
             decision = judge(replace(state, job=job), entry.event, entry.at)
             if decision.action.kind != entry.decision.action.kind:
                 changed.append(Difference(entry, decision))

@@ -166,7 +166,7 @@ def _acceptance_lines(job: Job) -> Iterator[tuple[Severity, str]]:
     yield from _info(
         "Validating job requirements...", "Job creation request has been successfully validated."
     )
-    for note in job.plan.substitutions:
+    for note in job.plan.origin.substitutions:
         yield Severity.WARNING, note.text
     name = public_id(job.job_id) if trial_number(job.job_id) else job.job_id
     yield from _info(f"Job {name} is queued.", "Waiting for job to be provisioned.")

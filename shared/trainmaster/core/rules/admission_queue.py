@@ -93,10 +93,11 @@ def resource_needs(plan: Plan) -> Counter[str]:
     """Return what a job may use, by resource; with alternatives, the most of each that one of them
     uses.
     """
-    needs: Counter[str] = Counter({USD_PER_HOUR: plan.usd_per_hour})
-    if plan.options:
-        for option in plan.options:
-            needs |= resource_needs(replace(plan, groups=option.groups, options=()))
+    needs: Counter[str] = Counter({USD_PER_HOUR: plan.limits.usd_per_hour})
+    if plan.where.options:
+        for option in plan.where.options:
+            where = replace(plan.where, options=())
+            needs |= resource_needs(replace(plan, groups=option.groups, where=where))
         return +needs
     for group in plan.groups:
         needs[VCPUS] += group.count * vcpus(group.machine_type)
@@ -109,7 +110,7 @@ def resource_needs(plan: Plan) -> Counter[str]:
 def limit_problem(plan: Plan, limits: Limits) -> str | None:
     """Return why a job could never be admitted, in the service's words; None if it could."""
     needs = resource_needs(plan)
-    needs[RUN_HOURS] = -(-plan.max_running_s // HOUR_S)
+    needs[RUN_HOURS] = -(-plan.limits.max_running_s // HOUR_S)
     for resource, limit in limits.items():
         if needs[resource] > limit:
             request = f"{amount_words(needs[resource])} {resource}"
@@ -220,7 +221,7 @@ def _turns(jobs: Iterable[Job], limits: Limits) -> Iterator[tuple[Job, Counter[s
 
 
 def _rank(job: Job) -> tuple[int, datetime, str]:
-    return -job.plan.priority, job.created_at, job.job_id
+    return -job.plan.limits.priority, job.created_at, job.job_id
 
 
 def _team_of(job: Job, limits: Limits) -> str:

@@ -82,12 +82,12 @@ def judge_vms_out_of_reach(state: State, event: VmsOutOfReach, now: datetime) ->
 
 def provisioning_deadline(job: Job) -> datetime | None:
     """Return the time at which the job fails if it has no VMs by then; None if it sets no limit."""
-    plan = job.plan
+    limits = job.plan.limits
     if job.started_at is not None:
-        return job.started_at + timedelta(seconds=plan.max_running_s)
-    return (
-        job.created_at + timedelta(seconds=plan.max_wait_s) if plan.max_wait_s is not None else None
-    )
+        return job.started_at + timedelta(seconds=limits.max_running_s)
+    if limits.max_wait_s is None:
+        return None
+    return job.created_at + timedelta(seconds=limits.max_wait_s)
 
 
 def _is_current_request(job: Job, event: VmsNotCreated | VmsQueued) -> bool:
@@ -130,7 +130,7 @@ def _after_refusal(state: State, event: VmsNotCreated, error: str, now: datetime
     """
     job = state.job
     refused_until = _blocked_since(job, now) + REFUSED_MAX
-    is_final = event.error_kind is CapacityErrorKind.DENIED and not job.plan.options
+    is_final = event.error_kind is CapacityErrorKind.DENIED and not job.plan.where.options
     is_given_up = is_final or now >= refused_until
     may_end = not _may_something_run(state)
     if may_end and is_given_up:
@@ -142,7 +142,11 @@ def _after_refusal(state: State, event: VmsNotCreated, error: str, now: datetime
     repair = "" if is_failure else ", which an operator can repair"
     verb = "fails to create" if is_failure else "refuses"
     text = f"Google {verb} {event.requested} ({error}){repair}{limit}: trying again"
-    moves = bool(job.plan.options) and is_whole_gang_requested(state) and not event.required_present
+    moves = (
+        bool(job.plan.where.options)
+        and is_whole_gang_requested(state)
+        and not event.required_present
+    )
     turn = next_turn(state, event, now) if moves else stay(job)
     text += (
         f" with {candidate_words(job.plan, turn.candidate)}"
@@ -177,7 +181,7 @@ def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetim
     )
     turn = next_turn(state, event, now)
     is_whole = is_whole_gang_requested(state)
-    with_vms = turn_with_vms(state, event, now) if job.plan.gang and not is_whole else None
+    with_vms = turn_with_vms(state, event, now) if job.plan.restarts.gang and not is_whole else None
     if with_vms is not None:
         turn = with_vms
         is_whole = True
@@ -188,13 +192,14 @@ def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetim
     if is_whole:
         chance = (
             f" (chance {event.outlook[turn.candidate].chance:.0%})"
-            if job.plan.options and event.outlook
+            if job.plan.where.options and event.outlook
             else ""
         )
         text = f"{problem} ({error}): trying {zone} next{chance}"
         return _continue(state, turn, reason, text, event, now)
     since = provisioning_since(state, required_only=True)
-    if job.plan.elastic and job.round.ordered_at:  # until then, it went on without some of them
+    if job.plan.restarts.elastic and job.round.ordered_at:
+        # Until then, the job went on without some of them.
         since = tuple(max(at, job.round.ordered_at) for at in since)
     waited_s = max(((now - at).total_seconds() for at in since), default=0.0)
     if waited_s < PARTIAL_GANG_WAIT_MAX_S:

@@ -80,7 +80,7 @@ class Case:
 
     @property
     def policy(self) -> ExitPolicy:
-        return self.job.plan.exit_policy
+        return self.job.plan.restarts.exit_policy
 
     @property
     def is_stall(self) -> bool:
@@ -124,7 +124,7 @@ class Case:
         if has_peers or not ends_job or self.policy.window_s is not None:
             return None
         reruns_left = RERUNS_MAX - self.job.budgets.reruns_used
-        if self.job.plan.restart_job_on_worker_restart:
+        if self.job.plan.restarts.restart_job_on_worker_restart:
             return reruns_left
         return RESTARTS_MAX - self.restarts_used + reruns_left * (RESTARTS_MAX + 1)
 

@@ -78,7 +78,9 @@ def judge_all_ready(state: State, event: AllReady, now: datetime) -> Decision:
     if event.floor != job.placement.floor:
         return not_yet("The gang moved while its replicas were counted.")
     everyone = (
-        "Every replica" if job.plan.gang else "Every replica that the job cannot start without"
+        "Every replica"
+        if job.plan.restarts.gang
+        else "Every replica that the job cannot start without"
     )
     cause = "The first trial runs" if job.tuning else f"{everyone} is ready"
     return Decision(

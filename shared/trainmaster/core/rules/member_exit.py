@@ -15,6 +15,7 @@ from trainmaster.core.model.job import State
 from trainmaster.core.model.members import can_spare, channel_members, is_held, joining_members
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.round import Saving
+from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.rules import exit_texts, messages
 from trainmaster.core.rules.exit_case import Case
 from trainmaster.core.rules.replica_exit import (
@@ -78,7 +79,7 @@ def judge_notice(state: State, replica: Replica, event: VmNoticed, now: datetime
     job = state.job
     members = channel_members(state.job.plan)
     saving = state.job.round.saving
-    if job.plan.save_on_notice != "gang" or replica.replica_id not in members:
+    if job.plan.saving.on_notice is not SaveOnNotice.GANG or replica.replica_id not in members:
         return stale(Reason.NOTHING_TO_DO, "The members of the job do not save together.")
     numbers = sorted({number for number in event.silent if 0 <= number < len(members)})
     silent = tuple(

@@ -191,7 +191,7 @@ def _remedy_of_module(module: str, plan: Plan) -> str:
 
 def _has_module(plan: Plan, module: str) -> bool:
     """Return whether the runtime names the module's package: `torch==2.13.*`."""
-    names = (re.split(r"[=\[<>~]", package, maxsplit=1)[0] for package in plan.packages)
+    names = (re.split(r"[=\[<>~]", package, maxsplit=1)[0] for package in plan.image.packages)
     return any(name in (module, f"{module}-cpu") for name in names)
 
 

@@ -64,11 +64,16 @@ def judge_exit(state: State, replica: Replica, event: ReplicaExited, now: dateti
     """Decide about an exit of the current incarnation of a replica that is judged alone."""
     plan = state.job.plan
     ended = f"{replica.replica_id.words} ended after it was asked to save"
-    if event.cause is not ExitCause.SAVED or not state.job.round.ends_job or plan.cap is None:
+    if (
+        event.cause is not ExitCause.SAVED
+        or not state.job.round.ends_job
+        or plan.limits.cap is None
+    ):
         return first_match(Case(state, replica, event, now))
     if len(plan.replica_ids) > 1 or plan.groups[0].hosts > 1:  # the others may still save
         return stale(Reason.NOTHING_TO_DO, f"{ended}. The job is about to be cancelled.")
-    return cancel_at_cap(plan.cap, f"{ended}, before the job costs its maxCost, {plan.cap}")
+    cap = plan.limits.cap
+    return cancel_at_cap(cap, f"{ended}, before the job costs its maxCost, {cap}")
 
 
 def first_match(case: Case) -> Decision:
@@ -143,7 +148,7 @@ def _vm_restarted(case: Case) -> Decision | None:
             is_verdict=case.is_verdict,
         )
         return replace_vm(case.state, case.replica, end, case.now)
-    rerun = case.job.plan.restart_job_on_worker_restart
+    rerun = case.job.plan.restarts.restart_job_on_worker_restart
     consequence = (
         "the whole job is rerun (restartJobOnWorkerRestart)"
         if rerun
@@ -164,7 +169,7 @@ def judge_setup_failure(case: Case) -> Decision | None:
     cause = f"{case.who} could not be set up: {found}"
     is_spared = can_spare(case.state, case.replica.replica_id)
     is_needed = is_required(case.job.plan, case.replica.replica_id) and not is_spared
-    if case.job.plan.disable_retries and is_needed:
+    if case.job.plan.restarts.disable_retries and is_needed:
         failure = FailJob(messages.internal_error(cause), case.replica.key)
         text = f"{cause}: retries are disabled."
         return Decision(Rule.RETRIES_DISABLED, Reason.RETRIES_DISABLED, text, failure)
@@ -173,7 +178,7 @@ def judge_setup_failure(case: Case) -> Decision | None:
 
 
 def _retries_disabled(case: Case) -> Decision | None:
-    if not case.job.plan.disable_retries:
+    if not case.job.plan.restarts.disable_retries:
         return None
     return _fail(case, Rule.RETRIES_DISABLED, Reason.RETRIES_DISABLED, "retries are disabled.")
 
@@ -231,7 +236,7 @@ def _crash(case: Case) -> Decision | None:
 
 
 def _restart(case: Case) -> Decision:
-    if case.job.plan.restart_job_on_worker_restart:
+    if case.job.plan.restarts.restart_job_on_worker_restart:
         return _rerun(case, Rule.RESTART, Reason.RESTART_JOB_ON_WORKER_RESTART)
     if case.restarts_used >= RESTARTS_MAX:
         after = f"after {RESTARTS_MAX} restarts, "
@@ -356,7 +361,7 @@ def _progress_of_primary(case: Case) -> LastProgress | None:
 
 def _failures_left_after_rerun(case: Case) -> int | None:
     """Return `Case.failures_left` without the restarts that the attempt that ends has left."""
-    if case.failures_left is None or case.job.plan.restart_job_on_worker_restart:
+    if case.failures_left is None or case.job.plan.restarts.restart_job_on_worker_restart:
         return case.failures_left
     return case.failures_left - max(RESTARTS_MAX - case.restarts_used, 0)
 

@@ -3,9 +3,9 @@
     pass: each candidate once, at once ──► pause (`capacity_backoff`)
                                        ──► the next pass, in a new order (`outlook`)
 
-A candidate is a zone of the plan, or of one of its alternatives (`Plan.options`). A pass keeps what
-is left of it in the job's placement. The order of the next pass is decided with the last error of
-the one before; a gang that leaves its zone after RUNNING begins a pass at once.
+A candidate is a zone of the plan, or of one of its alternatives (`Where.options`). A pass keeps
+what is left of it in the job's placement. The order of the next pass is decided with the last error
+of the one before; a gang that leaves its zone after RUNNING begins a pass at once.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def next_turn(state: State, event: VmsNotCreated, now: datetime) -> Turn:
         named = (
             candidate
             for candidate in remaining
-            if job.plan.zones[candidate] in event.zones_available
+            if job.plan.where.zones[candidate] in event.zones_available
             and _is_same_option(job.plan, candidate, current)
         )
         following = next(named, remaining[0])
@@ -105,16 +105,16 @@ def next_turn(state: State, event: VmsNotCreated, now: datetime) -> Turn:
 
 def _is_same_option(plan: Plan, candidate: int, other: int) -> bool:
     """Whether two candidates are of the same alternative; all are if the plan has none."""
-    if not plan.options:
+    if not plan.where.options:
         return True
-    return plan.candidates[candidate].option == plan.candidates[other].option
+    return plan.where.candidates[candidate].option == plan.where.candidates[other].option
 
 
 def has_other_quota(job: Job, event: VmsNotCreated) -> bool:
     """Whether a candidate does not share the quota that is used up."""
     plan = job.plan
     current = job.placement.zone_index
-    return bool(plan.options) and not all(
+    return bool(plan.where.options) and not all(
         shares_quota(plan, current, candidate, event.message) for candidate in _all(job)
     )
 
@@ -124,7 +124,7 @@ def turn_with_vms(state: State, event: VmsNotCreated, now: datetime) -> Turn | N
     bought otherwise.
     """
     job = state.job
-    left = _remaining(state, event, now) if job.plan.options else ()
+    left = _remaining(state, event, now) if job.plan.where.options else ()
     here = [number for number in left if job.plan.keeps_vms(job.placement.zone_index, number)]
     return Turn(here[0], tuple(number for number in left if number != here[0])) if here else None
 
@@ -149,7 +149,7 @@ def describe_order(job: Job, order: Sequence[int], outlook: Sequence[Prospect]) 
     is known of them.
     """
     if not outlook or (
-        not job.plan.options and all(prospect.chance == UNKNOWN for prospect in outlook)
+        not job.plan.where.options and all(prospect.chance == UNKNOWN for prospect in outlook)
     ):
         return ""
     shown = [
@@ -157,7 +157,7 @@ def describe_order(job: Job, order: Sequence[int], outlook: Sequence[Prospect]) 
         for candidate in order[:CANDIDATES_SHOWN]
     ]
     more = f", and {len(order) - len(shown)} more" if len(order) > len(shown) else ""
-    what = "Candidates" if job.plan.options else "Zones"
+    what = "Candidates" if job.plan.where.options else "Zones"
     return f" {what} in this order: {', '.join(shown)}{more}."
 
 
@@ -194,14 +194,14 @@ def _eligible(
     Each job has some that may at any time.
     """
     plan = job.plan
-    if not plan.options:
+    if not plan.where.options:
         return tuple(order)
     began_at = since or job.placement.since or at
     elapsed_s = (at - began_at).total_seconds()
     return tuple(
         candidate
         for candidate in order
-        if plan.options[plan.candidates[candidate].option].after_s <= elapsed_s
+        if plan.where.options[plan.where.candidates[candidate].option].after_s <= elapsed_s
     )
 
 
@@ -210,7 +210,7 @@ def _following(job: Job) -> tuple[int, ...]:
     rank.
     """
     candidates = _all(job)
-    if job.plan.options:
+    if job.plan.where.options:
         return candidates
     following = job.placement.zone_index + 1
     return (*candidates[following:], *candidates[:following])
@@ -218,8 +218,8 @@ def _following(job: Job) -> tuple[int, ...]:
 
 def _all(job: Job) -> tuple[int, ...]:
     """Return all candidates, those of alternatives by rank."""
-    candidates = job.plan.candidates
-    numbers = range(len(job.plan.zones))
+    candidates = job.plan.where.candidates
+    numbers = range(len(job.plan.where.zones))
     if not candidates:
         return tuple(numbers)
     return tuple(sorted(numbers, key=lambda number: candidates[number].rank))
@@ -230,6 +230,6 @@ def _ranks(job: Job) -> tuple[int, ...]:
 
     Zones that the user has listed are ranked in this order.
     """
-    if job.plan.options:
-        return tuple(candidate.rank for candidate in job.plan.candidates)
-    return _all(job) if job.plan.zones_listed else (0,) * len(job.plan.zones)
+    if job.plan.where.options:
+        return tuple(candidate.rank for candidate in job.plan.where.candidates)
+    return _all(job) if job.plan.where.zones_listed else (0,) * len(job.plan.where.zones)

@@ -22,6 +22,7 @@ from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.members import is_member
 from trainmaster.core.model.plan import Cap
 from trainmaster.core.model.round import Saving
+from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.rules import messages
 from trainmaster.core.timeouts import COST_SAVE_S, HISTORY_KEPT, SAVE_AGAIN_MIN
 
@@ -39,11 +40,11 @@ def judge_deadline(state: State, event: DeadlinePassed, now: datetime) -> Decisi
         return not_yet("The deadline has not passed.")
     match event.deadline:
         case Deadline.RUNNING:
-            limit_s = job.plan.max_running_s
+            limit_s = job.plan.limits.max_running_s
             message = messages.exceeded_running_time(limit_s)
             reason = Reason.MAX_RUNNING_TIME
         case Deadline.WAIT:
-            limit_s = job.plan.max_wait_s or 0
+            limit_s = job.plan.limits.max_wait_s or 0
             message = messages.exceeded_wait_time(limit_s)
             reason = Reason.MAX_WAIT_TIME
         case _:
@@ -57,22 +58,20 @@ def passed_deadline(job: Job, now: datetime) -> Deadline | None:
     """Return the deadline that has passed: maxRunningTime counts from RUNNING, maxWaitTime from
     creation until then.
     """
-    plan = job.plan
+    limits = job.plan.limits
     if job.started_at is not None:
-        return (
-            Deadline.RUNNING
-            if now >= job.started_at + timedelta(seconds=plan.max_running_s)
-            else None
-        )
-    if plan.max_wait_s is not None and now >= job.created_at + timedelta(seconds=plan.max_wait_s):
-        return Deadline.WAIT
-    return None
+        ends_at = job.started_at + timedelta(seconds=limits.max_running_s)
+        return Deadline.RUNNING if now >= ends_at else None
+    if limits.max_wait_s is None:
+        return None
+    ends_at = job.created_at + timedelta(seconds=limits.max_wait_s)
+    return Deadline.WAIT if now >= ends_at else None
 
 
 def judge_cost(state: State, event: CostChecked, now: datetime) -> Decision:
     """Let the programs save, and then cancel the job, so that it costs no more than its cap."""
     job = state.job
-    cap = state.job.plan.cap
+    cap = state.job.plan.limits.cap
     if cap is None:
         return stale(Reason.NOTHING_TO_DO, "The job has no maxCost.")
     text = f"The job has cost at most {event.spent:.2f} {cap.currency} of its maxCost, {cap}"
@@ -106,12 +105,12 @@ def _last_save(job: Job, now: datetime) -> Saving | None:
         job.state is not JobState.RUNNING
         or job.round.is_held
         or job.round.ends_job
-        or plan.save_on_notice == "off"
+        or plan.saving.on_notice is SaveOnNotice.OFF
     ):
         return None
     if saving is not None and now < saving.gives_up_at:
         return replace(saving, ends=True)
-    is_gang = plan.save_on_notice == "gang"
+    is_gang = plan.saving.on_notice is SaveOnNotice.GANG
     asked = [
         replica_id
         for replica_id in plan.replica_ids
@@ -122,7 +121,7 @@ def _last_save(job: Job, now: datetime) -> Saving | None:
 
 def must_check_cost(job: Job, now: datetime) -> bool:
     """Whether the job may have reached its cap since its cost was computed last."""
-    cap = job.plan.cap
+    cap = job.plan.limits.cap
     if cap is None or not cap.per_hour or job.tuning is not None:
         return False
     return now >= (job.cost_check_at or cap.next_check_at(job.created_at, 0.0))

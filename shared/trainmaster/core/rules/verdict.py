@@ -46,10 +46,10 @@ def judge_round(state: State, event: AllReady, now: datetime) -> Decision:
     may_begin = not waiting or (len(without) == len(waiting) and may_go_without(job.plan, without))
     if not may_begin and not isinstance(decision.action, FailJob):
         return not_yet(f"Round {event.round} waits for {names}.")
-    if job.round.ends_job and job.plan.cap and not isinstance(decision.action, FailJob):
+    if job.round.ends_job and job.plan.limits.cap and not isinstance(decision.action, FailJob):
         return cancel_at_cap(
-            job.plan.cap,
-            f"All programs have ended before the job costs its maxCost, {job.plan.cap}",
+            job.plan.limits.cap,
+            f"All programs have ended before the job costs its maxCost, {job.plan.limits.cap}",
         )
     if without and isinstance(decision.action, BeginRound):
         text = f"{decision.text} Round {event.round} goes on without {names}."

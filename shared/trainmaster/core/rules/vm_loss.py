@@ -135,7 +135,7 @@ def _reruns_job(job: Job, replica: Replica, reason: Reason) -> bool:
     cause.
     """
     has_run = reason is Reason.VM_STOPPING or replica.ever_ready
-    return job.plan.restart_job_on_worker_restart and has_run
+    return job.plan.restarts.restart_job_on_worker_restart and has_run
 
 
 def _next_at(job: Job, pause: timedelta, now: datetime) -> datetime | None:

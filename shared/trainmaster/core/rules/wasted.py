@@ -83,7 +83,7 @@ def is_zone_exhausted(state: State, replica: Replica, reason: Reason, wasted: in
     """Whether required VMs are requested in another zone, if there is one, from now on."""
     is_third = wasted // WASTED_PER_ZONE > replica.wasted // WASTED_PER_ZONE
     is_not_first = replica.wasted > 0
-    has_other_zone = len(state.job.plan.zones) > 1
+    has_other_zone = len(state.job.plan.where.zones) > 1
     if not (is_third and is_not_first and has_other_zone and _ends_job(state, replica)):
         return False
     if reason is Reason.STARTUP_TIMEOUT:

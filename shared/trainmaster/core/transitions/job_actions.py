@@ -110,8 +110,9 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
 
 def _noted(job: Job, action: NoteCost | SetLabels) -> Job:
     if isinstance(action, NoteCost):
-        cap = replace(job.plan.cap, spent=action.spent) if job.plan.cap else None
-        plan = replace(job.plan, cap=cap)
+        limits = job.plan.limits
+        cap = limits.cap and replace(limits.cap, spent=action.spent)
+        plan = replace(job.plan, limits=replace(limits, cap=cap))
         return replace(job, plan=plan, cost_check_at=action.next_at, version=job.version + 1)
     return replace(
         job, labels=action.labels, labels_version=job.labels_version + 1, version=job.version + 1
@@ -136,7 +137,7 @@ def _placed(job: Job, zone_index: int) -> Placement:
     """Return the placement in this zone. The zone that the gang leaves may still have VMs."""
     if zone_index == job.placement.zone_index:
         return job.placement
-    left = tuple(zone for zone in job.zones_used if zone != job.plan.zones[zone_index])
+    left = tuple(zone for zone in job.zones_used if zone != job.plan.where.zones[zone_index])
     return replace(job.placement, zone_index=zone_index, left=left)
 
 
@@ -183,7 +184,9 @@ def _refused(job: Job, now: datetime) -> Round:
 
     A held round of an elastic job may begin without the missing VMs.
     """
-    is_first = job.plan.elastic is not None and job.round.is_held and job.round.refused_at is None
+    is_first = (
+        job.plan.restarts.elastic is not None and job.round.is_held and job.round.refused_at is None
+    )
     return replace(job.round, refused_at=now) if is_first else job.round
 
 

@@ -111,7 +111,7 @@ def charged(
     """Return the replica with the restart that the action charges to it."""
     restarts = replica.restarts
     if action.charge is Budget.RESTARTS:
-        counted = job.plan.exit_policy.counted(restarts, now)
+        counted = job.plan.restarts.exit_policy.counted(restarts, now)
         excused = action.excused if isinstance(action, RestartReplica) else ()
         restarts = (*(at for at in counted if at not in excused), now)
     return replace(replica, restarts=restarts)

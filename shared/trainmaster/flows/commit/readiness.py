@@ -41,7 +41,7 @@ def start_if_all_ready(
         key = round_key(job.attempt, job.round.number)
         ready = deps.store.count_ready_for(job.job_id, key, job.placement.floor)
         needed = sum(is_member(job.plan, replica_id) for replica_id in job.plan.replica_ids)
-        if may_go_without and job.plan.elastic and job.started_at:
+        if may_go_without and job.plan.restarts.elastic and job.started_at:
             needed = deps.store.count_replicas(job.job_id, job.attempt, (ReplicaState.RUNNING,))
         if ready >= needed:
             deps.bus.publish(
@@ -62,7 +62,7 @@ def _are_required_ready(job: Job, deps: Deps) -> bool:
     required = required_replicas(job.plan)
     if deps.store.count_ready(job.job_id, job.attempt, job.placement.floor) < len(required):
         return False
-    if job.plan.gang:
+    if job.plan.restarts.gang:
         return True
     for replica_id in required:
         loaded = deps.store.load(job.job_id, replica_key(job.attempt, replica_id))

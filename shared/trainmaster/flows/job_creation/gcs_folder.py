@@ -27,12 +27,12 @@ def with_gcs_folder(spec: AcceptedSpec, deps: CreationDeps) -> AcceptedSpec:
     """
     plan = spec.plan
     has_containers = any(program.container for program in programs_of(plan))
-    if plan.gcs is GcsFolder.OFF or (
+    if plan.access.gcs is GcsFolder.OFF or (
         deps.gcsfuse and (deps.gcs_in_containers or not has_containers)
     ):
         return spec
     reason = NO_CONTAINERS if deps.gcsfuse else NO_GCSFUSE
-    if plan.gcs is GcsFolder.REQUIRED:
+    if plan.access.gcs is GcsFolder.REQUIRED:
         example = "gs:// addresses, which the frameworks read and write themselves"
         raise InvalidJob(
             (
@@ -42,6 +42,6 @@ def with_gcs_folder(spec: AcceptedSpec, deps: CreationDeps) -> AcceptedSpec:
             )
         )
     note = Substitution(FIELD, "", "false", f"{reason}: a write below /gcs fails")
-    return replace(
-        spec, plan=replace(plan, gcs=GcsFolder.OFF, substitutions=(*plan.substitutions, note))
-    )
+    origin = replace(plan.origin, substitutions=(*plan.origin.substitutions, note))
+    access = replace(plan.access, gcs=GcsFolder.OFF)
+    return replace(spec, plan=replace(plan, access=access, origin=origin))

@@ -93,7 +93,7 @@ def create_job(
             raise InvalidJob((wrong_place,))
         if job.tuning is not None:
             job = replace(
-                job, tuning=resume_previous_tuning(job.tuning, job.plan.dialect, deps.store)
+                job, tuning=resume_previous_tuning(job.tuning, job.plan.origin.dialect, deps.store)
             )
         if over_limit:
             raise OverLimitError(over_limit)
@@ -161,19 +161,19 @@ def with_checked_places(
     """
     plan = spec.plan
     problem = region_problem(spec.plan, regions)
-    if not plan.cheapest_first and plan.cap is None and USD_PER_HOUR not in limits:
+    if not plan.where.cheapest_first and plan.limits.cap is None and USD_PER_HOUR not in limits:
         return spec, problem
     prices = prices_of()
     if (
-        plan.cheapest_first
+        plan.where.cheapest_first
         and isinstance(prices, Unknown)
-        and len({option.groups for option in plan.options}) > 1
+        and len({option.groups for option in plan.where.options}) > 1
     ):
         reason = f"compares prices, and this installation has none: {prices.reason}"
         problem = problem or Problem(
             "trainmaster.placement.anyOf", reason, "ordered, in place of anyOf"
         )
-    if plan.cheapest_first:
+    if plan.where.cheapest_first:
         plan = ranked_by_price(plan, prices, transfers(spec, objects, prices))
     limited = with_rates(plan, prices, now, spec.tuning.max_trials if spec.tuning else 1)
     if isinstance(limited, Unknown):
@@ -183,7 +183,7 @@ def with_checked_places(
         limited = plan
     if USD_PER_HOUR in limits:
         counted = with_hourly_cost(limited, prices)
-        problem = problem or _hourly_problem(plan.dialect, counted, limits[USD_PER_HOUR])
+        problem = problem or _hourly_problem(plan.origin.dialect, counted, limits[USD_PER_HOUR])
         limited = limited if isinstance(counted, Unknown) else counted
     return replace(spec, plan=limited), problem
 
@@ -198,10 +198,10 @@ def _hourly_problem(dialect: Dialect, counted: Plan | Unknown, limit: int) -> Pr
         advice = (
             "machines of `trainmaster prices list`; `trainmaster prices update` makes a new list"
         )
-    elif counted.usd_per_hour > limit:
+    elif counted.limits.usd_per_hour > limit:
         problem = (
-            f"has machines that cost up to {counted.usd_per_hour:.2f} USD per hour at list prices,"
-            f" and {allowed}"
+            f"has machines that cost up to {counted.limits.usd_per_hour:.2f} USD per hour at list"
+            f" prices, and {allowed}"
         )
         advice = "fewer or cheaper machines, Spot VMs, or a higher limit in TRAINMASTER_LIMITS"
     else:
@@ -214,18 +214,21 @@ def region_problem(plan: Plan, regions: tuple[str, ...]) -> Problem | None:
     has.
     """
     outside = next(
-        (region for region in (plan.region, *plan.regions) if region not in regions), None
+        (region for region in (plan.where.region, *plan.where.regions) if region not in regions),
+        None,
     )
-    if not regions or plan.network is not None or outside is None:
+    if not regions or plan.access.network is not None or outside is None:
         return None
-    field = "trainmaster.region" if plan.dialect is Dialect.VERTEX else "trainingInput.region"
+    field = (
+        "trainmaster.region" if plan.origin.dialect is Dialect.VERTEX else "trainingInput.region"
+    )
     verb = "is"
-    if outside != plan.region:
+    if outside != plan.where.region:
         number = next(
-            number for number, zone in enumerate(plan.zones) if zone.startswith(f"{outside}-")
+            number for number, zone in enumerate(plan.where.zones) if zone.startswith(f"{outside}-")
         )
-        listed = "anyOf" if plan.cheapest_first else "ordered"
-        field = f"trainmaster.placement.{listed}[{plan.candidates[number].option}]"
+        listed = "anyOf" if plan.where.cheapest_first else "ordered"
+        field = f"trainmaster.placement.{listed}[{plan.where.candidates[number].option}]"
         verb = "has the region"
     problem = (
         f"{verb} {outside}, in which Trainmaster is not installed; Terraform's variable"

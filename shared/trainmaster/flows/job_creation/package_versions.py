@@ -76,12 +76,12 @@ def with_algorithm_package(spec: AcceptedSpec, uri: str) -> AcceptedSpec:
     Raises InvalidJob if the installation has no package. The spec of a job without a built-in
     algorithm is returned unchanged.
     """
-    if spec.plan.algorithm is None:
+    if spec.plan.origin.algorithm is None:
         return spec
     if not uri:
         problem = (
-            f"is {spec.plan.algorithm.name}, and this installation has no package of built-in"
-            " algorithms"
+            f"is {spec.plan.origin.algorithm.name}, and this installation has no package of"
+            " built-in algorithms"
         )
         example = f"apply infra/ of this release again, which stores it and sets {SETTING}"
         raise InvalidJob((Problem("trainmaster.algorithm", problem, example),))

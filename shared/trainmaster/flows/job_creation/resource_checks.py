@@ -65,10 +65,9 @@ def with_resources(
     findings = check_resources(spec, objects, resources)
     if problems or findings.problems:
         raise InvalidJob([*problems, *findings.problems])
-    notes = (*spec.plan.substitutions, *findings.notes)
-    return replace(
-        spec, plan=replace(spec.plan.with_versions(findings.images), substitutions=notes)
-    )
+    notes = (*spec.plan.origin.substitutions, *findings.notes)
+    plan = spec.plan.with_versions(findings.images)
+    return replace(spec, plan=replace(plan, origin=replace(plan.origin, substitutions=notes)))
 
 
 def check_resources(
@@ -121,7 +120,8 @@ def transfers(
     except BucketForbiddenError:
         place = None
     return {
-        region: transfer_price(spec.data.gib, place, region, prices) for region in spec.plan.regions
+        region: transfer_price(spec.data.gib, place, region, prices)
+        for region in spec.plan.where.regions
     }
 
 
@@ -130,8 +130,8 @@ def _storage_uris(spec: AcceptedSpec) -> Iterator[tuple[str, bool]]:
     plan = spec.plan
     if spec.data:
         yield str(spec.data.uri), True
-    if plan.output_directory:
-        yield plan.output_directory, True
+    if plan.origin.output_directory:
+        yield plan.origin.output_directory, True
     programs = programs_of(plan)
     for program in programs:
         if program.job_dir:
@@ -157,7 +157,7 @@ def _look_at_bucket(
             if is_directory
             else None
         )
-    far = [region for region in spec.plan.regions if not place.serves(region)]
+    far = [region for region in spec.plan.where.regions if not place.serves(region)]
     if not far:
         return None
     where = "+".join(place.data_locations) or place.location
@@ -175,7 +175,7 @@ def _resource_lookups(spec: AcceptedSpec, resources: Callable[[], Resources]) ->
     """
     port = resources()
     programs = programs_of(spec.plan)
-    if account := spec.plan.service_account:
+    if account := spec.plan.access.service_account:
         yield partial(
             _look_up, spec, account, "service account", partial(port.service_account, account)
         )

@@ -149,10 +149,10 @@ def record_capacity_errors(inserts: Inserts, job: Job, fleet: Fleet, deps: Deps)
     inserts.is_open = False
     if is_open and failed:
         return False
-    present = (
-        _present(job, fleet) if failed and (job.plan.cap or not job.plan.gang) else frozenset()
-    )
-    required = not job.plan.gang and present.issuperset(required_replicas(job.plan))
+    present: frozenset[ReplicaId] = frozenset()
+    if failed and (job.plan.limits.cap or not job.plan.restarts.gang):
+        present = _present(job, fleet)
+    required = not job.plan.restarts.gang and present.issuperset(required_replicas(job.plan))
     for create, outcome in failed:
         _record_capacity_error(create, outcome, job, deps, others=bool(present), required=required)
     return True

@@ -28,7 +28,7 @@ def gather_outlook(job: Job, deps: Deps) -> tuple[Prospect, ...]:
 
     One read per zone, decisive role and kind of VM.
     """
-    if len(job.plan.zones) == 1 or job.tuning is not None:
+    if len(job.plan.where.zones) == 1 or job.tuning is not None:
         return ()
     keys = candidate_keys(job.plan)
     outcomes = deps.store.outcomes(

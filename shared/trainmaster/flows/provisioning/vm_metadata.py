@@ -19,7 +19,9 @@ from trainmaster.core.model.job import Job
 from trainmaster.core.model.members import channel_members
 from trainmaster.core.model.plan import Dialect, GcsFolder, Program
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.model.vm_names import vm_name
+from trainmaster.core.model.watching import Preflight, TrackingRun
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.core.reporting.job_log import LOG_ID, task_base
 from trainmaster.messaging import topics
@@ -65,22 +67,26 @@ def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook
         "version": 1,
         "project": project,
         "job_id": job.job_id,
-        "region": plan.region,
+        "region": plan.where.region,
         "zone": create.zone,
         "task_type": task_type,
         "vm_generation": create.vm_generation,
         "hosts": create.group.hosts,
         "fuse_s": plan.fuse_s if create.group.tpu else None,
-        "checkpoint_signal": plan.checkpoint_signal,
-        "stall_timeout_s": plan.stall_timeout_s if task_type is not TaskType.PS else None,
+        "checkpoint_signal": plan.saving.signal,
+        "stall_timeout_s": plan.watching.stall_timeout_s if task_type is not TaskType.PS else None,
         "grace_s": GRACE_S,
         **_watching_config(job, create),
         **_cluster_config(job, create, project, address_book),
         "packages": plan.packages_of(task_type),
         **_program_config(plan.program_of(task_type)),
-        "expands": plan.dialect is Dialect.VERTEX,
-        **({} if plan.tracking_run == "auto" else {"tracking_run": plan.tracking_run}),
-        "gcs": plan.gcs is not GcsFolder.OFF,
+        "expands": plan.origin.dialect is Dialect.VERTEX,
+        **(
+            {}
+            if plan.watching.tracking_run is TrackingRun.AUTO
+            else {"tracking_run": plan.watching.tracking_run}
+        ),
+        "gcs": plan.access.gcs is not GcsFolder.OFF,
         "topics": {
             "vm_ready": f"projects/{project}/topics/{own(topics.VM_READY)}",
             "replica_exit": f"projects/{project}/topics/{own(topics.REPLICA_EXIT)}",
@@ -88,8 +94,8 @@ def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook
         },
         "log": {
             "name": f"projects/{project}/logs/{own(LOG_ID)}",
-            "task": task_base(task_type, plan.dialect),
-            "region": plan.region,
+            "task": task_base(task_type, plan.origin.dialect),
+            "region": plan.where.region,
         },
     }
 
@@ -97,15 +103,15 @@ def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook
 def _watching_config(job: Job, create: Create) -> Json:
     """Return what the agent examines and watches. It has defaults, which are not written."""
     config: Json = {}
-    if job.plan.preflight != "off":
+    if job.plan.watching.preflight is not Preflight.OFF:
         gpu = create.group.accelerator
-        config["preflight"] = job.plan.preflight
+        config["preflight"] = job.plan.watching.preflight
         config["gpus"] = gpu.count if gpu else 0
     still_s = _still_s(job, create)
     if still_s is not None:
         config["still_s"] = still_s
     save_on_notice = _save_on_notice(job, create)
-    if save_on_notice != "replica":
+    if save_on_notice is not SaveOnNotice.REPLICA:
         config["save_on_notice"] = save_on_notice
     return config
 
@@ -139,7 +145,7 @@ def _cluster_config(job: Job, create: Create, project: str, address_book: Addres
         "slice_base": cluster.slice_base(task_type),
         "environment": variables,
         "job_variable": job_variable,
-        **({"independent": True} if job.plan.independent else {}),
+        **({"independent": True} if job.plan.restarts.independent else {}),
         **({"channel": channel} if channel else {}),
     }
 
@@ -149,13 +155,14 @@ def _still_s(job: Job, create: Create) -> int | None:
     is_watched = not job.plan.is_synchronous or ReplicaId(
         create.group.task_type, 0
     ) in channel_members(job.plan)
-    return job.plan.still_s if is_watched else None
+    return job.plan.watching.still_s if is_watched else None
 
 
-def _save_on_notice(job: Job, create: Create) -> str:
-    saves = job.plan.save_on_notice
+def _save_on_notice(job: Job, create: Create) -> SaveOnNotice:
+    saves = job.plan.saving.on_notice
     first = ReplicaId(create.group.task_type, 0)
-    return "replica" if saves == "gang" and first not in channel_members(job.plan) else saves
+    is_alone = first not in channel_members(job.plan)
+    return SaveOnNotice.REPLICA if saves is SaveOnNotice.GANG and is_alone else saves
 
 
 def _channel(job: Job, create: Create, address_book: AddressBook) -> Json | None:

@@ -39,15 +39,17 @@ def boot_disk(plan: Plan, group: TaskGroup, images: Mapping[str, str]) -> comput
 
     `images`: the installation's own, by the family of Google's image that each replaces.
     """
-    google_family = plan.image.rpartition("/")[2] if plan.image.startswith(_GOOGLE_IMAGES) else ""
+    image = plan.image.source
+    google_family = image.rpartition("/")[2] if image.startswith(_GOOGLE_IMAGES) else ""
     parameters = compute_v1.AttachedDiskInitializeParams(
-        source_image=images.get(google_family, plan.image),
+        source_image=images.get(google_family, image),
         disk_size_gb=group.boot_disk_gib,
         disk_type=boot_disk_type(group.machine_type, group.boot_disk_type),
     )
     disk = compute_v1.AttachedDisk(boot=True, auto_delete=True, initialize_params=parameters)
-    if plan.kms_key:
-        disk.disk_encryption_key = compute_v1.CustomerEncryptionKey(kms_key_name=plan.kms_key)
+    key = plan.access.kms_key
+    if key:
+        disk.disk_encryption_key = compute_v1.CustomerEncryptionKey(kms_key_name=key)
     return disk
 
 
@@ -63,7 +65,8 @@ def driver_metadata(plan: Plan, group: TaskGroup) -> dict[str, str]:
     """Return the metadata that makes a Deep Learning VM image without a driver install one at the
     first boot; else none.
     """
-    lacks_driver = plan.image.startswith(_DEEP_LEARNING) and _WITH_DRIVER not in plan.image
+    image = plan.image.source
+    lacks_driver = image.startswith(_DEEP_LEARNING) and _WITH_DRIVER not in image
     return {DRIVER_KEY: "True"} if has_gpus(group) and lacks_driver else {}
 
 
@@ -95,7 +98,7 @@ def shielded_options(plan: Plan, group: TaskGroup) -> compute_v1.ShieldedInstanc
     Compute Engine refuses options that an image does not support. Without options, it uses those
     that the image supports.
     """
-    if not plan.image.startswith(_GOOGLE_IMAGES):
+    if not plan.image.source.startswith(_GOOGLE_IMAGES):
         return None
     return compute_v1.ShieldedInstanceConfig(
         enable_secure_boot=not has_gpus(group), enable_vtpm=True, enable_integrity_monitoring=True

@@ -126,7 +126,7 @@ def _policies_of(job: Job) -> set[tuple[str, str]]:
     the machines that its plan has there.
     """
     policies = set()
-    for number, zone in enumerate(job.plan.zones):
+    for number, zone in enumerate(job.plan.where.zones):
         if zone not in job.zones_used:
             continue
         placed_job = replace(job, plan=job.plan.at(number))

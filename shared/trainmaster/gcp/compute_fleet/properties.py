@@ -71,7 +71,7 @@ def _properties(
         scheduling=hardware.scheduling(plan, create, purchase),
         shielded_instance_config=hardware.shielded_options(plan, group),
     )
-    email = plan.service_account or defaults.service_account
+    email = plan.access.service_account or defaults.service_account
     if email:
         properties.service_accounts = [compute_v1.ServiceAccount(email=email, scopes=[SCOPE])]
     if purchase.reservation is not None:

@@ -79,7 +79,7 @@ def resource(
         node.accelerator_config = _accelerator(tpu, tpu.topology)
     else:
         node.accelerator_type = tpu.type
-    email = job.plan.service_account or defaults.service_account
+    email = job.plan.access.service_account or defaults.service_account
     if email:
         node.service_account = tpu_v2.ServiceAccount(email=email, scope=[SCOPE])
     return node

@@ -41,7 +41,7 @@ def alpha_fields(price: PriceClass, plan: Plan) -> Json | None:
     """
     if not isinstance(price, FlexStart):
         return None
-    run_s = min(plan.max_running_s + FUSE_SLACK_S, FLEX_START_S_MAX)
+    run_s = min(plan.limits.max_running_s + FUSE_SLACK_S, FLEX_START_S_MAX)
     return {
         "provisioningModel": "FLEX_START",
         "runDuration": {"maxRunDuration": f"{run_s}s"},

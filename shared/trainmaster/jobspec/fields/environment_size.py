@@ -69,7 +69,7 @@ def check_environment_size(
 def _longest_cluster(job_id: str, spec_json: str, plan: Plan) -> Cluster:
     """Return the cluster with its longest possible addresses (`trainmaster.gcp.addresses`)."""
     project = "p" * PROJECT_LENGTH_MAX
-    zone = max(plan.zones, key=len)
+    zone = max(plan.where.zones, key=len)
     job = Job(job_id, spec_json, "", plan, JobState.QUEUED, datetime.min.replace(tzinfo=UTC))
     addresses = {
         replica_id: f"{vm_name(job_id, replica_id)}.{zone}.c.{project}.internal:2222"

@@ -10,12 +10,12 @@ from trainmaster.core.model.gang import required_replicas
 from trainmaster.core.model.members import has_channel
 from trainmaster.core.model.plan import Cap, Elastic, Plan
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.jobspec.fields.google_resources import PROJECT
 from trainmaster.jobspec.formats.extension import (
     STILL_S,
     ElasticSpec,
     Extension,
-    SaveOnNotice,
     StallMode,
 )
 from trainmaster.jobspec.formats.placement import SpotUse
@@ -91,7 +91,7 @@ def with_save_on_notice(plan: Plan, requested: SaveOnNotice | None, problems: Pr
         )
         problems.add_text((EXTENSION, "saveOnNotice"), problem, "replica")
     default = SaveOnNotice.GANG if can_save_together else SaveOnNotice.REPLICA
-    return replace(plan, save_on_notice=(requested or default).value)
+    return replace(plan, saving=replace(plan.saving, on_notice=requested or default))
 
 
 def with_stillness(plan: Plan, requested: StallMode | int | None, problems: Problems) -> Plan:
@@ -107,7 +107,8 @@ def with_stillness(plan: Plan, requested: StallMode | int | None, problems: Prob
         )
         problems.add_text((EXTENSION, "stallTimeout"), problem, "1800s")
     is_watched = can_watch and requested in (None, StallMode.AUTO)
-    return replace(plan, still_s=STILL_S if is_watched else None)
+    still_s = STILL_S if is_watched else None
+    return replace(plan, watching=replace(plan.watching, still_s=still_s))
 
 
 def with_elastic(plan: Plan, requested: ElasticSpec | None, problems: Problems) -> Plan:
@@ -125,7 +126,7 @@ def with_elastic(plan: Plan, requested: ElasticSpec | None, problems: Problems) 
         problems.add_text(
             path, "cannot be used with TPUs: all slices of a job train together", LEAVE_OUT
         )
-    elif plan.independent or not plan.gang or outside_gang:
+    elif plan.restarts.independent or not plan.restarts.gang or outside_gang:
         if TaskType.PS in outside_gang:
             what = "parameter servers"
         elif outside_gang:
@@ -140,7 +141,7 @@ def with_elastic(plan: Plan, requested: ElasticSpec | None, problems: Problems) 
         if outside_gang:
             instead = "gang: false"
         problems.add_text(path, problem, instead)
-    elif plan.restart_job_on_worker_restart:
+    elif plan.restarts.restart_job_on_worker_restart:
         problem = (
             "cannot be combined with restartJobOnWorkerRestart: then the loss of any VM reruns the"
             " whole job"
@@ -156,7 +157,8 @@ def with_elastic(plan: Plan, requested: ElasticSpec | None, problems: Problems) 
         )
         problems.add((*path, "minReplicas"), problem, max(size // 2, 1))
     else:
-        return replace(plan, elastic=Elastic(least, requested.after or 0))
+        elastic = Elastic(least, requested.after or 0)
+        return replace(plan, restarts=replace(plan.restarts, elastic=elastic))
     return plan
 
 
@@ -166,7 +168,7 @@ def check_gang(plan: Plan, problems: Problems) -> None:
     Rule: `core.model.gang`.
     """
     path: FieldPath = (EXTENSION, "gang")
-    if plan.gang or not plan.groups:
+    if plan.restarts.gang or not plan.groups:
         return
     if any(group.tpu for group in plan.groups):
         problems.add_text(

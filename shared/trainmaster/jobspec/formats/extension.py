@@ -10,6 +10,8 @@ from pydantic import WithJsonSchema
 
 from trainmaster.core.model.exit_policy import Preset
 from trainmaster.core.model.purchase import QUEUED_PRICES
+from trainmaster.core.model.saving import CheckpointSignal, SaveOnNotice
+from trainmaster.core.model.watching import Preflight, TrackingRun
 from trainmaster.jobspec.formats.base_model import WireModel, wire_field
 from trainmaster.jobspec.formats.placement import PlacementSpec, SpotSpec
 from trainmaster.jobspec.formats.scalars import (
@@ -47,47 +49,11 @@ QueueName = Annotated[
 ]
 
 
-class TrackingRun(StrEnum):
-    """Which incarnations of a job are one run of an experiment tracker."""
-
-    AUTO = "auto"
-    """All, in W&B, Comet and Neptune, if the job names the tracker by a variable."""
-    ONE = "one"
-    """All, also in MLflow."""
-    EACH = "each"
-    """The tracker decides."""
-
-
-class SaveOnNotice(StrEnum):
-    """Which programs are asked to save when the end of a VM is announced."""
-
-    GANG = "gang"
-    REPLICA = "replica"
-    OFF = "off"
-
-
-class Preflight(StrEnum):
-    """What follows if the preflight finds a fault of a machine."""
-
-    ON = "on"
-    REPORT = "report"
-    OFF = "off"
-
-
 class StallMode(StrEnum):
     """How programs that hang are found, if not by a time without output."""
 
     AUTO = "auto"
     OFF = "off"
-
-
-class CheckpointSignal(StrEnum):
-    """The signal that asks a program to save a checkpoint before its VM is deleted."""
-
-    SIGTERM = "SIGTERM"
-    SIGUSR1 = "SIGUSR1"
-    SIGUSR2 = "SIGUSR2"
-    SIGINT = "SIGINT"
 
 
 class ExitPolicySpec(WireModel):

@@ -49,7 +49,7 @@ def with_alternatives(
     """
     placement = extension.placement
     listed = None if placement is None else _listed(placement, problems)
-    has_problems = len(plan.groups) < len(spec.roles) or not plan.zones
+    has_problems = len(plan.groups) < len(spec.roles) or not plan.where.zones
     if placement is None or listed is None or has_problems:
         return plan
     if placement.data and not re.match("gs://[^/]", placement.data.uri or ""):
@@ -77,16 +77,17 @@ def with_alternatives(
             if is_ordered:
                 rank += 1
     for region in dict.fromkeys(zone.rpartition("-")[0] for zone in zones):
-        check_kms_key(plan.kms_key, region, KMS_KEYS[plan.dialect], problems)
+        check_kms_key(plan.access.kms_key, region, KMS_KEYS[plan.origin.dialect], problems)
     _check_options(options, len(zones), (*PLACEMENT, name), problems)
-    return replace(
-        plan,
-        zones=tuple(zones) or plan.zones,
+    where = replace(
+        plan.where,
+        zones=tuple(zones) or plan.where.zones,
         options=tuple(options) if zones else (),
         candidates=tuple(candidates),
         cheapest_first=name == "anyOf",
         has_rounds=_changes_synchrony(plan, options),
     )
+    return replace(plan, where=where)
 
 
 def _check_options(
@@ -183,7 +184,7 @@ class _Resolver:
         if self._sets("reservation") and not alternative.zones:
             reason = "needs zones in its alternative: a reservation is in one zone"
             self.problems.add_text(
-                (*self.path, "reservation"), reason, f'zones: ["{self.plan.zones[0]}"]'
+                (*self.path, "reservation"), reason, f'zones: ["{self.plan.where.zones[0]}"]'
             )
         if alternative.regions and alternative.zones:
             self.problems.add_text(
@@ -194,11 +195,11 @@ class _Resolver:
             return alternative.zones, True
         elif alternative.regions:
             return self._zones_of_regions(tpus), False
-        elif tpus and alternative.machine_spec and not self.plan.zones_listed:
+        elif tpus and alternative.machine_spec and not self.plan.where.zones_listed:
             # Other zones of the region may offer the slice than those that offer the job's own.
-            _, zones = resolve_zones(self.plan.region, regions_path, (), tpus, self.problems)
+            _, zones = resolve_zones(self.plan.where.region, regions_path, (), tpus, self.problems)
             return zones, False
-        return self.plan.zones, self.plan.zones_listed
+        return self.plan.where.zones, self.plan.where.zones_listed
 
     def _zones_of_regions(self, tpus: Sequence[Tpu]) -> list[str]:
         regions = self.alternative.regions
@@ -207,7 +208,7 @@ class _Resolver:
             if len(regions) > 1:
                 self.problems.add_text(path, "has any and other regions", f'regions: "{ANY}"')
             usable = tuple(region for region in self.installed if self._is_usable(region, tpus))
-            regions = usable or (self.plan.region,)
+            regions = usable or (self.plan.where.region,)
         found: list[str] = []
         for index, region in enumerate(regions):
             if region in regions[:index]:
@@ -243,12 +244,12 @@ class _Resolver:
                 for group in groups
             )
         request = Request(
-            self.plan.image,
+            self.plan.image.source,
             is_own_image=self.extension.image is not None,
             path=self.path,
         )
         check_machines(roles, groups, request, self.problems)
-        groups = with_disks_for_image(roles, groups, self.plan.image, self.problems)
+        groups = with_disks_for_image(roles, groups, self.plan.image.source, self.problems)
         variables = resolve_option_variables(
             alternative.env, self.plan, (*self.path, "env"), self.problems
         )

@@ -128,7 +128,7 @@ class GlobalInvariants:
 
 def _queue_position(job: Job) -> tuple[object, ...]:
     """Return the sort key of the admission queue."""
-    return (-job.plan.priority, job.created_at, job.job_id)
+    return (-job.plan.limits.priority, job.created_at, job.job_id)
 
 
 def check_submissions(

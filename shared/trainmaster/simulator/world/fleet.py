@@ -218,7 +218,10 @@ class SimFleet:
             is_tpu=create.group.tpu is not None,
         )
         expires_s = (
-            self.context.now + job.plan.max_running_s + (job.plan.max_wait_s or 0) + EXPIRY_SLACK_S
+            self.context.now
+            + job.plan.limits.max_running_s
+            + (job.plan.limits.max_wait_s or 0)
+            + EXPIRY_SLACK_S
         )
         vm = SimVm(observed, job.job_id, metadata, self.context.now, expires_s, create.group.hosts)
         self.pool.add(vm)

@@ -16,8 +16,9 @@ from trainmaster.agent.model.vm_config import IncarnationKey, SliceHost
 from trainmaster.agent.utilization import monitor as module
 from trainmaster.agent.utilization.gpus import GpuReading
 from trainmaster.agent.utilization.machine import MachineReading
-from trainmaster.agent.utilization.monitor import REFUSALS_MAX, Sources, UtilizationMonitor
+from trainmaster.agent.utilization.monitor import Sources, UtilizationMonitor
 from trainmaster.agent.utilization.network import Traffic
+from trainmaster.agent.utilization.report_queue import REFUSALS_MAX, REPORTS_MAX, ReportQueue
 from trainmaster.agent.utilization.time_series import CPU, SeriesOrigin
 
 WITHIN_S = 60.0
@@ -156,13 +157,43 @@ def test_permission_that_is_new_is_tried_again(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("status", [0, 429, 503])
-def test_unavailable_service_is_tried_again_without_end_and_without_a_line(
+def test_reports_that_an_unavailable_service_missed_are_sent_later_in_order(
     bench: Bench, status: int
 ) -> None:
     bench.errors = [HttpError(status, "later")] * (2 * REFUSALS_MAX)
     bench.start(0.05)
-    eventually(lambda: bench.bodies)
+    eventually(lambda: len(bench.bodies) > 2 * REFUSALS_MAX)
+    ends = [body["timeSeries"][0]["points"][0]["interval"]["endTime"] for body in bench.bodies]
+    assert ends == sorted(set(ends))
     assert bench.lines == []
+
+
+def test_reports_that_are_dropped_are_counted_at_the_end_of_the_program() -> None:
+    lines: list[str] = []
+
+    def fail(body: bytes) -> None:
+        raise HttpError(503, "down")
+
+    queue = ReportQueue(fail, lines.append)
+    for _ in range(REPORTS_MAX + 7):
+        queue.send(b"{}")
+    queue.count_missing()
+    assert lines == [
+        f"{REPORTS_MAX + 7} of the reports of this machine's use are missing in Cloud Monitoring."
+    ]
+
+
+def test_refused_series_is_named_once_and_leaves_all_others_on(bench: Bench) -> None:
+    summary = {"error": {"details": [{"totalPointCount": 3, "successPointCount": 2}]}}
+    error = HttpError(400, "could not be written: timeSeries[2]", json.dumps(summary))
+    bench.errors = [error] * (2 * REFUSALS_MAX)
+    bench.start(0.05)
+    eventually(lambda: bench.bodies)
+    assert not bench.monitor.is_off
+    (line,) = bench.lines
+    assert line.startswith(
+        "Cloud Monitoring refuses series of this machine: HTTP 400: could not be"
+    )
 
 
 @pytest.mark.parametrize(

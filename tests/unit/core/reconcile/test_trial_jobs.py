@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.jobs import a_plan, at
+from tests.support.jobs import a_plan, at, change_plan
 from tests.support.tuning_jobs import a_tuning_job
 from trainmaster.core.cluster.environment import environment
 from trainmaster.core.cluster.tf_config import Cluster
@@ -32,17 +32,19 @@ def test_every_role_of_a_trial_gets_its_values_and_its_directory() -> None:
     assert plan.program_of(TaskType.PS).args == ("--serve", *flags)
     assert plan.program_of(TaskType.CHIEF).job_dir == "gs://bucket/digits/3"
     assert plan.program_of(TaskType.PS).job_dir is None
-    assert plan.output_directory == "gs://b/out/3"
+    assert plan.origin.output_directory == "gs://b/out/3"
 
 
 def test_trial_job_has_its_own_id_and_limits_but_no_wait_deadline() -> None:
     parent = a_tuning_job("q")
     job = trial_job(parent, replace(TRIAL, number=3), at(100))
     assert (job.job_id, job.spec_json, job.tuning) == ("digits_1-trial-3", parent.spec_json, None)
-    assert job.plan.max_wait_s is None, "the wait of the tuning job ended when it began to run"
-    assert (job.plan.max_running_s, job.plan.zones) == (
-        parent.plan.max_running_s,
-        parent.plan.zones,
+    assert job.plan.limits.max_wait_s is None, (
+        "the wait of the tuning job ended when it began to run"
+    )
+    assert (job.plan.limits.max_running_s, job.plan.where.zones) == (
+        parent.plan.limits.max_running_s,
+        parent.plan.where.zones,
     )
 
 
@@ -54,7 +56,7 @@ def test_repeated_trial_job_differs_only_in_its_time_of_creation() -> None:
 
 def a_trial_cluster(dialect: Dialect = Dialect.AI_PLATFORM) -> Cluster:
     parent = a_tuning_job("q")
-    parent = replace(parent, plan=replace(parent.plan, dialect=dialect))
+    parent = replace(parent, plan=change_plan(parent.plan, dialect=dialect))
     return Cluster(
         trial_job(parent, TRIAL, at(100)),
         "my-project",

@@ -19,6 +19,7 @@ from tests.support.jobs import (
     a_replica,
     a_state,
     at,
+    change_plan,
     exited,
     lost,
 )
@@ -39,6 +40,7 @@ from trainmaster.core.model.purchase import Purchase, Spot
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.round import Round
+from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.model.vm import LossCause
 from trainmaster.core.rules.evidence import round_end
 from trainmaster.core.rules.judge import judge
@@ -48,7 +50,7 @@ MISSING = ReplicaState.REPLACING
 
 
 def elastic(least: int = 2, **changes: Any) -> Plan:
-    return a_plan(elastic=Elastic(least), save_on_notice="gang", **changes)
+    return a_plan(elastic=Elastic(least), on_notice=SaveOnNotice.GANG, **changes)
 
 
 def job_of(plan: Plan | None = None, **round_: Any) -> Job:
@@ -105,7 +107,7 @@ def test_alternatives_that_keep_the_other_vms_come_first() -> None:
     plan = elastic()
     spot = tuple(replace(group, purchase=Purchase(Spot())) for group in plan.groups)
     options = (Option(spot), Option(plan.groups))
-    plan = replace(
+    plan = change_plan(
         plan,
         zones=("us-central1-a",) * 2,
         options=options,

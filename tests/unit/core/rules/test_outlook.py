@@ -152,7 +152,7 @@ def test_advice_is_asked_for_about_spot_vms_with_gpus(
     groups: tuple[TaskGroup, ...], advised: list[TaskGroup]
 ) -> None:
     plan = a_plan(groups=groups, zones=("a-a", "a-b"))
-    assert advisable(plan) == [(zone, group) for zone in plan.zones for group in advised]
+    assert advisable(plan) == [(zone, group) for zone in plan.where.zones for group in advised]
 
 
 OLD = at(-3600)

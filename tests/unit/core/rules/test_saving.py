@@ -30,6 +30,7 @@ from trainmaster.core.model.job import State
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.round import Round, Saving
+from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.model.vm import DirectiveAction
 from trainmaster.core.reconcile.desired import desired_vms
 from trainmaster.core.rules.evidence import Rank, rank_of
@@ -37,7 +38,7 @@ from trainmaster.core.rules.judge import judge
 from trainmaster.core.transitions.change import Effect
 
 NOW: Final = at(100)
-GANG: Final = a_plan(save_on_notice="gang")
+GANG: Final = a_plan(on_notice=SaveOnNotice.GANG)
 BUG: Final = ProgramError(
     "ValueError", "bad batch", "trainer/task.py:7 in main", "trainer/task.py:7 in main"
 )

@@ -1,0 +1,83 @@
+"""Reports that Cloud Monitoring has not accepted yet: repeated in order, and counted if dropped."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable
+
+from trainmaster.agent.google_http.http_call import HttpError
+
+REPORTS_MAX = 60
+"""Reports that are kept: those of an hour. Source: Cloud Monitoring accepts points of the last 25
+hours.
+"""
+REFUSALS_MAX = 3
+"""Refusals in a row after which metrics are off: a new permission takes a minute or two to be known
+everywhere.
+"""
+
+
+class ReportQueue:
+    def __init__(self, post: Callable[[bytes], object], log: Callable[[str], None]) -> None:
+        """`post` sends the body of one ``timeSeries.create`` and raises HttpError."""
+        self._post = post
+        self._log = log
+        self._bodies: deque[bytes] = deque()
+        self._dropped = 0
+        self._refusals = 0  # in a row
+        self._has_named = False
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether Cloud Monitoring refuses all reports."""
+        return self._refusals >= REFUSALS_MAX
+
+    def send(self, body: bytes) -> None:
+        """Send this report after those that failed before; keep all from the first that fails."""
+        self._bodies.append(body)
+        while self._bodies:
+            try:
+                self._post(self._bodies[0])
+            except HttpError as error:
+                if error.transient:
+                    break
+                self._on_refused(error)
+            else:
+                self._refusals = 0
+            self._bodies.popleft()
+        while len(self._bodies) > REPORTS_MAX:
+            self._bodies.popleft()
+            self._dropped += 1
+
+    def count_missing(self) -> None:
+        """Log how many reports are missing, if any are. Call it at the end of a program."""
+        missing = self._dropped + len(self._bodies)
+        if missing and not self.is_refused:
+            self._log(
+                f"{missing} of the reports of this machine's use are missing in Cloud Monitoring."
+            )
+
+    def _on_refused(self, error: HttpError) -> None:
+        """Name the reason once. If only some series are refused, all others are stored."""
+        is_partial = has_stored_points(error)
+        if not is_partial:
+            self._refusals += 1
+            self._dropped += 1
+        if not self._has_named:
+            self._has_named = True
+            what = "series of this machine" if is_partial else "this machine's resource metrics"
+            text = " ".join(str(error).split())
+            self._log(f"Cloud Monitoring refuses {what}: {text}")
+
+
+def has_stored_points(error: HttpError) -> bool:
+    """Whether the answer to a refused request says that some of its points are stored.
+
+    Source: CreateTimeSeriesSummary of the API.
+    """
+    try:
+        details = json.loads(error.body)["error"]["details"]
+        return any(int(detail.get("successPointCount", 0)) > 0 for detail in details)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return False

@@ -1,0 +1,62 @@
+"""How many lines of a job's log are missing, for `trainmaster why`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, timedelta
+from typing import Any, Final
+
+from trainmaster.cli.output import complain
+from trainmaster.core.model.job import Job, public_id
+from trainmaster.core.model.tuning import trial_number
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.presentation.log_reader import JOB, MISSING_LABEL, TRIAL, ReadPage
+
+PAGES_MAX: Final = 5
+"""Pages to read. Each entry stands for a gap, and a gap is seldom the only line of a batch."""
+
+
+def missing_lines(job: Job) -> Sequence[str]:
+    """Return a sentence for each replica of which lines are missing in the log.
+
+    If the log cannot be read, report that on standard error, and return none.
+    """
+    if job.started_at is None:
+        return ()
+    from trainmaster.gcp.retries import EXTRA_S
+    from trainmaster.wiring.log_reader import log_entries
+
+    try:
+        return count_missing(log_entries(EXTRA_S).page, job)
+    except (PermanentError, TemporaryError) as error:
+        complain(f"Cannot find out whether lines of the log are missing: {error}")
+        return ()
+
+
+def count_missing(page: ReadPage, job: Job) -> Sequence[str]:
+    """Return the sentences. Raises PermanentError or TemporaryError."""
+    since = (job.created_at - timedelta(minutes=1)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    conditions = [f'{JOB}="{public_id(job.job_id)}"', f'labels."{MISSING_LABEL}":*']
+    if trial_number(job.job_id):
+        conditions.append(f'{TRIAL}="{trial_number(job.job_id)}"')
+    text = " AND ".join([*conditions, f'timestamp>="{since}"'])
+    counts: Counter[str] = Counter()
+    token = ""
+    for _ in range(PAGES_MAX):
+        entries, token = page(text, token)
+        for entry in entries:
+            labels: Mapping[str, Any] = entry.get("labels", {})
+            counts[labels.get("ml.googleapis.com/task_name", "")] += int(labels[MISSING_LABEL])
+        if not token:
+            break
+    least = "At least " if token else ""
+    where = f"`trainmaster logs {job.job_id} --severity WARNING` shows where and why"
+    return [
+        f"{least}{_lines(count)} of {task} {'is' if count == 1 else 'are'} not in the log: {where}."
+        for task, count in sorted(counts.items())
+    ]
+
+
+def _lines(count: int) -> str:
+    return "1 line" if count == 1 else f"{count} lines"
