@@ -117,9 +117,10 @@ soak: $(INSTALLED) ## simulate SEEDS job histories with faults, and throw hostil
 	@$(BIN)/python -m tests.sim.soak --seeds $(SEEDS)
 	@$(BIN)/python -m tests.fuzz.run --seconds $(FUZZ_S) --seed $$RANDOM --jobs $$(getconf _NPROCESSORS_ONLN)
 
+HISTORIES ?= 20000
 .PHONY: explore
-explore: $(INSTALLED) ## explore 20,400 histories in which functions interleave in any order, and judge them by facts
-	@$(BIN)/python -m tests.explorer --processes $$(getconf _NPROCESSORS_ONLN)
+explore: $(INSTALLED) ## explore HISTORIES histories in which functions interleave in any order, and judge them by facts
+	@$(BIN)/python -m tests.explorer --histories $(HISTORIES)
 
 .PHONY: stage
 stage: $(INSTALLED) ## build the source archive of each function, the agent and the algorithms in build/stage/, for infra/

@@ -27,7 +27,7 @@ locals {
     TRAINMASTER_ACCOUNT_NETWORKS       = join(",", [for name, wall in var.walled_accounts : "${wall.service_account}=${google_compute_network.walled[name].name}"])
     TRAINMASTER_TPU                    = tostring(var.tpu)
     TRAINMASTER_ALLOWED_RESOURCES      = join(",", var.allowed_resources)
-    TRAINMASTER_REGIONS                = join(",", keys(var.worker_regions))
+    TRAINMASTER_REGIONS                = join(",", keys(local.worker_regions))
     TRAINMASTER_SERIAL_PORT_LOGGING    = tostring(var.serial_port_logging)
     TRAINMASTER_METRICS                = var.metrics
     TRAINMASTER_PACKAGE_INDEX          = var.package_mirror ? "https://${var.region}-python.pkg.dev/${var.project}/${local.name}-pypi/simple/" : ""
@@ -61,7 +61,12 @@ module "function" {
   builder           = google_service_account.builder.name
   repository        = "projects/${var.project}/locations/${var.region}/repositories/${google_artifact_registry_repository.functions.repository_id}"
 
-  depends_on = [time_sleep.grants, google_firestore_database.this, google_firestore_index.replicas]
+  # A query without its index fails, so functions wait for all indexes that they query.
+  depends_on = [
+    time_sleep.grants, google_firestore_database.this, google_firestore_index.replicas, google_firestore_index.round_ends,
+    google_firestore_index.jobs, google_firestore_index.job_lists, google_firestore_field.pending, google_firestore_field.failing,
+    google_firestore_field.open_notifications,
+  ]
 }
 
 # Clients call the API with their own access tokens, which Cloud Run's own check does not accept. The function verifies the token and

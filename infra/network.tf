@@ -4,7 +4,11 @@ locals {
   network    = try(var.network.network, google_compute_network.this[0].id)
   subnetwork = try(var.network.subnetwork, "projects/${var.project}/regions/{region}/subnetworks/${local.name}-{region}")
 
-  own_regions = var.network == null ? var.worker_regions : {}
+  worker_regions = coalesce(var.worker_regions, { (var.region) = "10.128.0.0/20" })
+  # The region of commands that name none: that of the data, if jobs may run there.
+  first_region = contains(keys(local.worker_regions), var.region) ? var.region : keys(local.worker_regions)[0]
+
+  own_regions = var.network == null ? local.worker_regions : {}
 }
 
 resource "google_compute_network" "this" {
@@ -43,7 +47,7 @@ resource "google_compute_firewall" "between_replicas" {
   name          = "${local.name}-between-replicas"
   network       = google_compute_network.this[0].name
   description   = "Replicas connect to each other on any port, because frameworks choose their own ports."
-  source_ranges = values(var.worker_regions)
+  source_ranges = values(local.worker_regions)
 
   allow {
     protocol = "tcp"
@@ -145,4 +149,12 @@ resource "google_compute_router_nat" "walled" {
   region                             = each.value.region
   nat_ip_allocate_option             = "AUTO_ONLY"
   source_subnetwork_ip_ranges_to_nat = "ALL_SUBNETWORKS_ALL_IP_RANGES"
+}
+
+# Jobs in another region read their packages, and write their checkpoints, across regions: that costs egress, and the data leaves `region`.
+check "regions" {
+  assert {
+    condition     = contains(keys(local.worker_regions), var.region)
+    error_message = "Jobs run in ${join(", ", keys(local.worker_regions))}, but the bucket and the database are in ${var.region}: packages and checkpoints cross regions, which is slower and charged. Add ${var.region} to worker_regions, or omit worker_regions."
+  }
 }

@@ -12,9 +12,9 @@ output "next" {
   description = "The next commands: check the installation, submit a first job, use Google's own clients."
   value       = <<-EOT
     cd .. && source .venv/bin/activate
-    trainmaster init --project ${var.project} --bucket ${google_storage_bucket.this.name} --region ${keys(var.worker_regions)[0]} --api ${module.function["api"].uri}%{if var.installation != ""} --installation ${var.installation}%{endif}
-    trainmaster doctor --project ${var.project} --region ${keys(var.worker_regions)[0]}
-    trainmaster submit digits_1 --config examples/digits/job.yaml --package-path examples/digits/trainer --job-dir gs://${google_storage_bucket.this.name}/digits --region ${keys(var.worker_regions)[0]} --stream-logs
+    trainmaster init --project ${var.project} --bucket ${google_storage_bucket.this.name} --region ${local.first_region} --api ${module.function["api"].uri}%{if var.installation != ""} --installation ${var.installation}%{endif}
+    trainmaster doctor --project ${var.project} --region ${local.first_region}
+    trainmaster submit digits_1 --config examples/digits/job.yaml --package-path examples/digits/trainer --job-dir gs://${google_storage_bucket.this.name}/digits --region ${local.first_region} --stream-logs
     export TRAINMASTER_API_ENDPOINT=${module.function["api"].uri}
     export CLOUDSDK_API_ENDPOINT_OVERRIDES_ML=${module.function["api"].uri}/
     export CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM=${module.function["api"].uri}/

@@ -20,7 +20,7 @@ variable "installation" {
 }
 
 variable "region" {
-  description = "Region of the control plane: functions, database, bucket. Jobs specify their own region."
+  description = "Region of functions, database and bucket, and of jobs unless worker_regions names others."
   type        = string
 }
 
@@ -127,9 +127,14 @@ variable "schemas" {
 }
 
 variable "worker_regions" {
-  description = "Regions in which jobs may run, with the address range of their subnetwork: region => range."
+  description = "Regions in which jobs may run, with the address range of their subnetwork: region => range. null: `region` alone, with 10.128.0.0/20."
   type        = map(string)
-  default     = { us-central1 = "10.128.0.0/20" }
+  default     = null
+
+  validation {
+    condition     = var.worker_regions == null || length(coalesce(var.worker_regions, {})) > 0
+    error_message = "worker_regions must name at least one region, or be null: then jobs run in `region`."
+  }
 }
 
 variable "network" {

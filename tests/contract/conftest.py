@@ -1,4 +1,6 @@
-"""The Compute emulator for all tests of this folder, and the fleets over it and in memory."""
+"""The Compute emulator for all tests of this folder, and the fleets over it, in memory and in the
+explorer.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from google.cloud.firestore import Client
 
 from tests.contract.fleets import (
     EmulatorWorld,
+    ExplorerWorld,
     MemoryWorld,
     World,
 )
@@ -36,10 +39,12 @@ def compute(emulator: Emulator) -> EmulatorWorld:
     return EmulatorWorld(emulator)
 
 
-@pytest.fixture(params=["memory", "emulator"])
+@pytest.fixture(params=["memory", "explorer", "emulator"])
 def world(request: pytest.FixtureRequest) -> World:
     if request.param == "memory":
         return MemoryWorld()
+    if request.param == "explorer":
+        return ExplorerWorld()
     found: EmulatorWorld = request.getfixturevalue("compute")
     return found
 

@@ -1,11 +1,20 @@
-"""Fleets under test: in memory and on the emulator, with faults, and builders of their requests."""
+"""Fleets under test: in memory, on the emulator and in the explorer, with faults, and builders of
+their requests.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final, Protocol, cast
 
+from tests.explorer.cloud import Cloud
+from tests.explorer.history import History
+from tests.explorer.profiles import Profile
+from tests.explorer.world import World as VirtualWorld
 from tests.integration.compute.emulator import PROJECT, ZONE, Emulator
 from tests.support.stack import eventually
 from trainmaster.core.model.job import Job
@@ -16,10 +25,12 @@ from trainmaster.core.reconcile.steps import Create
 from trainmaster.gcp.compute_fleet import ComputeFleet
 from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster.memory.fleet import MemoryFleet
-from trainmaster.ports import Fleet
+from trainmaster.ports import Fleet, Pending
 
 RUN = Directive(1, 1, DirectiveAction.RUN)
 OTHER_ZONE = "us-central1-b"
+CALL_S: Final = 60.0
+"""Longest time of a call of the explorer's cloud."""
 
 
 class World(Protocol):
@@ -32,6 +43,8 @@ class World(Protocol):
 
     def metadata(self, vm: Vm) -> dict[str, str]: ...
 
+    def now(self) -> datetime: ...
+
 
 class MemoryWorld:
     def __init__(self) -> None:
@@ -42,6 +55,51 @@ class MemoryWorld:
 
     def metadata(self, vm: Vm) -> dict[str, str]:
         return dict(self.fleet.metadata(vm.name))
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+class ExplorerWorld:
+    """The cloud of the explorer's histories, whose time passes only while a call waits."""
+
+    def __init__(self) -> None:
+        history = History(0, Profile("contract", jobs=0))
+        self._world = history.world
+        self._cloud = history.cloud
+        self.fleet = cast("Fleet", InvokedFleet(self._world, self._cloud))
+
+    def stock_out(self, *zones: str) -> None:
+        self._cloud.empty_zones = set(zones)
+
+    def metadata(self, vm: Vm) -> dict[str, str]:
+        return dict(self._cloud.present[vm.name, vm.zone].metadata)
+
+    def now(self) -> datetime:
+        return self._world.clock()
+
+
+class InvokedFleet:
+    """Calls each method in an invocation, again while an operation is pending."""
+
+    def __init__(self, world: VirtualWorld, cloud: Cloud) -> None:
+        self._world = world
+        self._cloud = cloud
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            outcome: Any = Pending()
+            while isinstance(outcome, Pending):
+                outcome = self._invoke(partial(getattr(self._cloud, name), *args, **kwargs))
+            return outcome
+
+        return call
+
+    def _invoke(self, method: Callable[[], Any]) -> Any:
+        outcomes: list[Any] = []
+        self._world.begin(lambda: outcomes.append(method()))
+        self._world.run(self._world.now_s + CALL_S, lambda: bool(outcomes))
+        return outcomes[0]
 
 
 class EmulatorWorld:
@@ -54,6 +112,9 @@ class EmulatorWorld:
 
     def metadata(self, vm: Vm) -> dict[str, str]:
         return {item.key: item.value for item in self.emulator.get(vm.name, vm.zone).metadata.items}
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
 
 
 def a_fleet(

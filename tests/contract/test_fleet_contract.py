@@ -1,9 +1,9 @@
-"""One suite for the Fleet, on the adapter in memory and on Compute Engine's emulator."""
+"""One suite for the Fleet: in memory, on the explorer's cloud, and on Compute Engine's emulator."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from tests.contract.fleets import (
     OTHER_ZONE,
@@ -103,7 +103,7 @@ def test_directive_is_written_once_per_fingerprint(world: World, job: Job) -> No
 
 def test_list_all_returns_vms_of_all_jobs_with_labels_and_times(world: World, job: Job) -> None:
     other = replace(job, job_id=f"Other_{job.job_id}")
-    before = datetime.now(UTC) - timedelta(seconds=1)
+    before = world.now() - timedelta(seconds=1)
     world.fleet.create(job, a_create(job), metadata())
     world.fleet.create(other, a_create(other, 1, zone=OTHER_ZONE), metadata())
     listed = world.fleet.list_all()
@@ -118,7 +118,7 @@ def test_list_all_returns_vms_of_all_jobs_with_labels_and_times(world: World, jo
         created_at, started_at = item.vm.created_at, item.vm.started_at
         assert created_at is not None
         assert started_at is not None
-        assert before < created_at <= started_at <= datetime.now(UTC) + timedelta(seconds=1)
+        assert before < created_at <= started_at <= world.now() + timedelta(seconds=1)
         gone(world.fleet, item.vm)
     assert world.fleet.list_all() == ()
 

@@ -17,7 +17,7 @@ from trainmaster.core.ledger import LedgerEntry, counters
 from trainmaster.core.model.job import JobState
 from trainmaster.core.rules.judge import judge
 from trainmaster.core.transitions.change import Change
-from trainmaster.errors import ConflictError, PermanentError, TemporaryError
+from trainmaster.errors import ConflictError, PermanentError, RefusedError, TemporaryError
 from trainmaster.gcp import clients
 from trainmaster.gcp.errors import explain, google_errors
 from trainmaster.gcp.firestore.store import FirestoreStore
@@ -108,13 +108,13 @@ def failing(error: Exception) -> Callable[..., Any]:
     return fail
 
 
-def test_missing_index_is_a_permanent_error_that_says_how_to_create_it(
+def test_missing_index_stays_in_pubsub_and_says_how_to_create_it(
     firestore: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         firestore._firestore_api, "run_query", failing(exceptions.FailedPrecondition(NO_INDEX))
     )
-    with pytest.raises(PermanentError, match=r"requires an index.*terraform apply"):
+    with pytest.raises(RefusedError, match=r"requires an index.*terraform apply"):
         FirestoreStore(firestore).jobs_with_pending()
 
 
@@ -126,14 +126,14 @@ def test_missing_index_is_a_permanent_error_that_says_how_to_create_it(
     ],
     ids=["read", "commit"],
 )
-def test_missing_database_is_a_permanent_error_that_says_how_to_create_it(
+def test_missing_database_stays_in_pubsub_and_says_how_to_create_it(
     method: str,
     action: Callable[[FirestoreStore], object],
     firestore: Client,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(firestore._firestore_api, method, failing(exceptions.NotFound(NO_DATABASE)))
-    with pytest.raises(PermanentError, match=r"does not exist.*terraform apply"):
+    with pytest.raises(RefusedError, match=r"does not exist.*terraform apply"):
         action(FirestoreStore(firestore))
 
 

@@ -44,6 +44,7 @@ NOTICES: Final = {
 }
 """Which metadata entry announces the end of a VM, and its value then."""
 NO_FILE: Final = Path("no-such-folder/state.json")
+DISK_FILLS_S: Final = (0.0, 300.0)
 BOOT_S: Final = (3.0, 15.0)
 RESTART_S: Final = (1.0, 15.0)
 """From the crash of an agent to the next one: the startup script starts it again."""
@@ -75,8 +76,11 @@ class AgentHost:
         self.stored = StoredState("")
         """The agent's state file."""
         self.is_unfit = False
+        self.has_full_disk = False
+        if self.world.chance(profile.full_disk):
+            self.world.within(DISK_FILLS_S, self._fill_disk)
         self.is_on = False
-        self.off_since_s = self.world.now_s
+        self.on_since_s = self.off_since_s = self.world.now_s
         self.silent_since_s: float | None = None
         """When the agent stopped its heartbeat, because it cannot end a program."""
         self.is_vm_ending = False
@@ -91,7 +95,7 @@ class AgentHost:
         self._seen: dict[str, str] = {}
         """The values that the running agent's watchers have received."""
         self.on_sigterm: Callable[[], None] = lambda: None
-        self._threads = Threads(self.world, is_over=True)
+        self._threads = Threads(self.world)
 
     # What happens to the machine.
 
@@ -100,42 +104,51 @@ class AgentHost:
             return
         if not self.is_on:
             self.is_on = True
+            self.on_since_s = self.world.now_s
             self.silent_since_s = None
             self._start_agent(BOOT_S)
-            rate = self.world.profile.agent_crash_per_hour
-            if rate and self.world.has_faults:
-                self.world.after(self.world.rng.expovariate(rate / 3600), self._crash)
 
     def _start_agent(self, span_s: tuple[float, float]) -> None:
-        self._threads.is_over = True
+        self._threads.end()
         self._threads = Threads(self.world)
         self._watchers.clear()
         self._seen.clear()
         self.on_sigterm = lambda: None
         threads = self._threads
         self.world.within(span_s, lambda: threads.start(partial(self._run_agent, threads)))
+        rate = self.world.profile.agent_crash_per_hour
+        if rate and self.world.has_faults:
+            crash_s = self.world.rng.expovariate(rate / 3600)
+            self.world.after(span_s[1] + crash_s, self._crash, threads)
 
-    def _crash(self) -> None:
+    def _crash(self, threads: Threads) -> None:
         """The agent's process ends. The program goes on until the next agent finds it."""
-        if self.world.has_faults and self.is_on and not self.is_vm_ending:
+        if self.world.has_faults and not threads.is_over and not self.is_vm_ending:
             self.world.log("agent crash", self.vm)
             self.vm.job.note_fault(self.vm, REBOOT)
             self._start_agent(RESTART_S)
+
+    def _fill_disk(self) -> None:
+        self.has_full_disk = True
+        self.world.log("full disk", self.vm)
 
     def power_off(self, cause: str) -> None:
         if not self.is_on:
             return
         self.off_since_s = self.world.now_s
         self.is_on = False
-        self._threads.is_over = True
+        self._threads.end()
         if self.process is not None:
             self.process.vanish(cause)
 
     @property
     def last_beat_s(self) -> float:
+        until_s = self.world.now_s
         if not self.is_on:
-            return self.off_since_s
-        return self.silent_since_s if self.silent_since_s is not None else self.world.now_s
+            until_s = self.off_since_s
+        elif self.silent_since_s is not None:
+            until_s = self.silent_since_s
+        return until_s - (until_s - self.on_since_s) % HEARTBEAT_S
 
     def announce(self, cause: str) -> None:
         """The metadata server announces the end of the VM."""
@@ -256,6 +269,10 @@ class VirtualRunState(RunState):
             self._state = _copy(host.stored)
 
     def _save(self) -> None:
+        # The file takes all its room with its first write, and is written in place.
+        has_file = self._host.stored.instance_id == self._state.instance_id
+        if self._host.has_full_disk and not has_file:
+            return
         self._host.stored = _copy(self._state)
 
 

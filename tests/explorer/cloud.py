@@ -26,8 +26,10 @@ from trainmaster.core.model.vm import Directive, LabelledVm, LossCause, Vm, VmSt
 from trainmaster.core.model.vm_names import job_label, replica_id_from_vm_name
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.cost.machine_price import machine_price
+from trainmaster.errors import TemporaryError
 from trainmaster.messaging import topics
 from trainmaster.ports import Created, CreateOutcome, NotCreated, Pending
+from trainmaster.ports.fleet import complete
 
 if TYPE_CHECKING:
     from tests.explorer.jobs import ExploredJob
@@ -36,6 +38,8 @@ CREATE_S: Final = (5.0, 25.0)
 SLOW_CREATE_S: Final = (30.0, 150.0)
 INSERT_WAIT_S: Final = 20.0
 DELETE_WAIT_S: Final = 3.0
+UNREACHABLE_S: Final = (30.0, 900.0)
+MINUTE_S: Final = 60.0
 FIRST_ID: Final = 1000
 """The ids of VMs follow this number."""
 UP: Final = (VmStatus.CREATING, VmStatus.RUNNING)
@@ -112,8 +116,8 @@ class ExploredVm:
             agent.boot()
         if world.chance(profile.early_loss):
             world.within((0.1, 60.0), self.vanish)
-        elif profile.loss_per_hour and world.has_faults:
-            world.after(world.rng.expovariate(profile.loss_per_hour / 3600), self._meet_fault)
+        else:
+            self._plan_fault()
 
     def _meet_fault(self) -> None:
         world = self.world
@@ -124,23 +128,38 @@ class ExploredVm:
             or self.is_gone
         ):
             return
-        draw = world.rng.random()
-        if draw < 0.35:
-            self._announce(LossCause.PREEMPTION, 0.0, (5.0, 30.0), stays=world.rng.random() < 0.5)
-        elif draw < 0.5:
-            self._announce(
-                LossCause.MAINTENANCE, world.between((2.0, 100.0)), (30.0, 30.0), stays=True
-            )
-        elif draw < 0.75:
-            self.vanish()
-        elif draw < 0.92:
-            agent = world.rng.choice(self.agents)
-            world.log("reboot", self)
-            self.job.note_fault(self, REBOOT)
-            agent.power_off(REBOOT)
-            world.within((5.0, 40.0), agent.boot)
-        else:
-            self.hang()
+        faults: tuple[tuple[float, Callable[[], None]], ...] = (
+            (0.35, self._preempt),
+            (0.15, self._maintain),
+            (0.25, self.vanish),
+            (world.profile.reboots, self._reboot),
+            (0.08, self.hang),
+        )
+        weights = [weight for weight, _ in faults]
+        _, meet = world.rng.choices(faults, weights)[0]
+        meet()
+
+    def _plan_fault(self) -> None:
+        per_hour = self.world.profile.loss_per_hour
+        if per_hour and self.world.has_faults:
+            self.world.after(self.world.rng.expovariate(per_hour / 3600), self._meet_fault)
+
+    def _preempt(self) -> None:
+        stays = self.world.rng.random() < 0.5
+        self._announce(LossCause.PREEMPTION, 0.0, (5.0, 30.0), stays=stays)
+
+    def _maintain(self) -> None:
+        in_s = self.world.between((2.0, 100.0))
+        self._announce(LossCause.MAINTENANCE, in_s, (30.0, 30.0), stays=True)
+
+    def _reboot(self) -> None:
+        world = self.world
+        agent = world.rng.choice(self.agents)
+        world.log("reboot", self)
+        self.job.note_fault(self, REBOOT)
+        agent.power_off(REBOOT)
+        world.within((5.0, 40.0), agent.boot)
+        self._plan_fault()
 
     def hang(self) -> None:
         self.is_hung = True
@@ -229,20 +248,51 @@ class Cloud:
         self.publish: Callable[[str, bytes, Mapping[str, str]], None] = lambda *_: None
         self.count = FIRST_ID
         self._requests: dict[str, Callable[[], CreateOutcome]] = {}
+        self.empty_zones: set[str] = set()
+        """Zones that have no capacity for anybody."""
+        self._unreachable_until_s: dict[str, float] = {}
+        """By zone."""
+        if world.profile.unreachable:
+            self._lose_zones()
+
+    def _lose_zones(self) -> None:
+        """Google can reach some zones no more, for a while."""
+        world = self.world
+        for zone in sorted({zone for _, zone in self.present}):
+            if world.chance(world.profile.unreachable):
+                self._unreachable_until_s[zone] = world.now_s + world.between(UNREACHABLE_S)
+                world.log("unreachable", zone)
+        if world.has_faults:
+            world.after(MINUTE_S, self._lose_zones)
+
+    def _unreachable(self) -> list[str]:
+        now_s = self.world.now_s
+        zones = self._unreachable_until_s.items()
+        return [zone for zone, until_s in zones if until_s > now_s and self.world.has_faults]
+
+    def _reach(self, zone: str) -> None:
+        """Raises TemporaryError if Google cannot reach the zone."""
+        if zone in self._unreachable():
+            raise TemporaryError(f"503 in {zone}")
 
     def list_vms(
         self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()
     ) -> tuple[Vm, ...]:
-        del tpu_zones, zones
-        return tuple(vm.observe() for vm in self.present.values() if vm.job.job_id == job_id)
+        del tpu_zones
+        lost = self._unreachable()
+        vms = [vm for vm in self.present.values() if vm.job.job_id == job_id]
+        listed = [vm.observe() for vm in vms if vm.zone not in lost]
+        return complete(listed, [zone for zone in lost if not zones or zone in zones])
 
     def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
         del zones
-        return tuple(
-            LabelledVm(vm.observe(), job_label(vm.job.job_id)) for vm in self.present.values()
-        )
+        lost = self._unreachable()
+        vms = [vm for vm in self.present.values() if vm.zone not in lost]
+        listed = [LabelledVm(vm.observe(), job_label(vm.job.job_id)) for vm in vms]
+        return complete(listed, lost)
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
+        self._reach(create.zone)
         key = create.request_key(job.job_id)
         if key not in self._requests:
             found = [self.present.get((name, create.zone)) for name in create.names]
@@ -257,8 +307,9 @@ class Cloud:
     def _refuse(self, zone: str) -> Callable[[], CreateOutcome] | None:
         world = self.world
         profile = world.profile
+        stockout = 1.0 if zone in self.empty_zones else profile.stockout
         for probability, kind, code in (
-            (profile.stockout, CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED"),
+            (stockout, CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED"),
             (profile.quota, CapacityErrorKind.QUOTA, "QUOTA_EXCEEDED"),
             (profile.internal, CapacityErrorKind.INTERNAL, "INTERNAL_ERROR"),
         ):
@@ -301,6 +352,7 @@ class Cloud:
         return lambda: Pending() if world.now_s < done_s else outcome
 
     def delete(self, vm: Vm) -> bool:
+        self._reach(vm.zone)
         existing = self._find(vm)
         if existing is None:
             return True
@@ -314,6 +366,7 @@ class Cloud:
         return existing.is_gone
 
     def write_directive(self, vm: Vm, directive: Directive) -> bool:
+        self._reach(vm.zone)
         existing = self._find(vm)
         if existing is None or str(existing.fingerprint) != vm.fingerprint:
             return False
@@ -327,6 +380,7 @@ class Cloud:
         return True
 
     def last_heartbeat(self, vm: Vm) -> datetime | None:
+        self._reach(vm.zone)
         existing = self._find(vm)
         if existing is None or not existing.agents:
             return None

@@ -106,6 +106,11 @@ class Examiner:
         if self.round.key == program.key:
             self.round.vms.add(program.agent.vm.instance_id)
         self._examine_member_set(program)
+        if any(
+            other is not program and (other.agent, other.key) == (program.agent, program.key)
+            for other in self._job.programs.all
+        ):
+            self._world.violate("F1 started twice on one machine", program, program.agent.vm)
         for other in self._job.programs.all:
             if (
                 other.is_alive

@@ -53,6 +53,7 @@ class History:
             problems = self.functions.objects.read(uri + ERROR_SUFFIX, max_bytes=PROBLEMS_BYTES_MAX)
             if problems is not None:
                 world.violate("valid job file refused", uri, problems)
+        world.close()
         return world
 
     def _plan_job(self, job_id: str, submitted_s: float) -> None:

@@ -41,10 +41,16 @@ class Profile:
     internal: float = 0.0
     partial: float = 0.0
     early_loss: float = 0.0
+    unreachable: float = 0.0
+    """Per minute and zone with VMs: Google cannot reach it for up to 15 minutes. VMs run on."""
     # machines
     loss_per_hour: float = 0.0
     """Per VM: preemption, maintenance, host error, reboot, hang."""
+    reboots: float = 0.17
+    """Share of the losses that are reboots."""
     agent_crash_per_hour: float = 0.0
+    full_disk: float = 0.0
+    """Per VM: its disk becomes full while it runs."""
     setup_fail: float = 0.0
     unfit: float = 0.0
     """A machine fails the preflight before a start, and so again before each later one."""
@@ -381,4 +387,62 @@ _ALL: Final = (
         fail=0.2,
     ),
 )
-PROFILES: Final = {profile.name: profile for profile in _ALL}
+MESSAGES: Final = Profile(
+    "messages",
+    suspend=0.1,
+    crash=0.01,
+    temporary=0.01,
+    duplicate=0.1,
+    late=0.05,
+    lost=0.05,
+    lost_event=0.02,
+)
+"""What can happen to messages and invocations in the profiles below."""
+_MACHINES: Final = (
+    replace(
+        MESSAGES,
+        name="unreachable",
+        kinds=("sync", "sync", "independent", "ps"),
+        unreachable=0.05,
+        stockout=0.2,
+        slow_create=0.3,
+        loss_per_hour=12,
+        fail=0.15,
+        work_s=(60.0, 400.0),
+        faults_s=1800.0,
+        options=0.1,
+    ),
+    replace(
+        MESSAGES,
+        name="agents",
+        kinds=("sync",),
+        sizes=(2, 3, 4),
+        elastic=True,
+        loss_per_hour=30,
+        reboots=0.5,
+        agent_crash_per_hour=20,
+        bad_clock=0.05,
+        setup_fail=0.02,
+        unfit=0.02,
+        unkillable=0.02,
+        fail=0.15,
+        work_s=(60.0, 400.0),
+        options=0.0,
+    ),
+    replace(
+        MESSAGES,
+        name="full-disk",
+        kinds=("sync",),
+        sizes=(2, 3, 4),
+        elastic=True,
+        full_disk=0.25,
+        loss_per_hour=30,
+        reboots=0.5,
+        agent_crash_per_hour=20,
+        fail=0.15,
+        work_s=(60.0, 400.0),
+        options=0.0,
+    ),
+)
+"""Zones, agents and disks that fail more often than machines."""
+PROFILES: Final = {profile.name: profile for profile in (*_ALL, *_MACHINES)}

@@ -10,18 +10,22 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests.explorer.agent_host import VirtualRunState
 from tests.explorer.history import History
+from tests.explorer.processes import VirtualLauncher
 from tests.explorer.profiles import PROFILES
 from trainmaster.agent.control.run_state import RunState
 from trainmaster.agent.control.saving import Saving
 from trainmaster.agent.model.vm_config import ReceivedDirective
 from trainmaster.core.actions import DeleteJob
 from trainmaster.core.decisions import Decision, Reason, Rule
-from trainmaster.core.events import DeleteRequested, ExitCause, ReplicaExited
+from trainmaster.core.events import DeleteRequested, End, ExitCause, ReplicaExited
 from trainmaster.core.model import plan
 from trainmaster.core.model.members import is_member
 from trainmaster.core.reconcile import desired
+from trainmaster.core.rules import evidence, verdict
 from trainmaster.core.rules import judge as judging
+from trainmaster.core.rules.evidence import Rank
 from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import agent_messages
 
@@ -117,17 +121,44 @@ def count_vms_of_earlier_zones(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def exchange_ranks(patch: pytest.MonkeyPatch) -> None:
+    """Take reports of a lost peer for failures of one's own, and the other way round."""
+    exchanged = {Rank.OWN: Rank.PEER, Rank.PEER: Rank.OWN}
+    rank_of = evidence.rank_of
+
+    def exchanged_rank_of(end: End) -> Rank:
+        rank = rank_of(end)
+        return exchanged.get(rank, rank)
+
+    for module in (evidence, verdict):
+        patch.setattr(module, "rank_of", exchanged_rank_of)
+
+
+def forget_starts(patch: pytest.MonkeyPatch) -> None:
+    """Start a program before the state file says so."""
+    patch.setattr(VirtualRunState, "_save", lambda _: None)
+
+
+def let_programs_run_on(patch: pytest.MonkeyPatch) -> None:
+    """Start the agent again, and leave what the agent before it had started."""
+    patch.setattr(VirtualLauncher, "clean_up", lambda _: None)
+    patch.setattr(VirtualLauncher, "await_end", lambda _: None)
+
+
 @pytest.mark.parametrize(
     ("break_defence", "profile", "known_seed", "invariants"),
     [
-        (end_savers_at_once, "notices", 0, {"killed while it saves"}),
-        (take_saves_for_ends, "notices", 0, {"F5 SUCCEEDED without exit 0 of the primary"}),
-        (count_vms_of_earlier_zones, "cloud", 2, {"F7 runs too early"}),
-        (start_all, "elastic", 4, {"several member sets"}),
+        (end_savers_at_once, "notices", 9, {"killed while it saves"}),
+        (take_saves_for_ends, "notices", 7, {"F5 SUCCEEDED without exit 0 of the primary"}),
+        (count_vms_of_earlier_zones, "cloud", 1, {"F7 runs too early"}),
+        (start_all, "elastic", 13, {"several member sets"}),
         (delete_live_jobs, "users", 0, {"deleted before its end"}),
-        (cancel_late, "caps", 29, {"F6 above its maxCost"}),
+        (cancel_late, "caps", 8, {"F6 above its maxCost"}),
         (forget_ends, "gang", 3, {"F2 innocent charged", "F2 unpaid"}),
-        (report_before_the_stop, "hangs", 42, {"F1 started beside another round"}),
+        (exchange_ranks, "gang", 3, {"F2 innocent charged"}),
+        (forget_starts, "agents", 0, {"F1 started twice on one machine"}),
+        (let_programs_run_on, "agents", 5, {"two programs on one machine"}),
+        (report_before_the_stop, "hangs", 0, {"F1 started beside another round"}),
     ],
 )
 def test_missing_defence_is_found(

@@ -40,6 +40,24 @@ class Threads:
     world: World
     is_over: bool = False
     """Whether the agent has ended, with its machine or alone."""
+    _begun: list[greenlet] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.world.at_end.append(self._unwind)
+
+    def end(self) -> None:
+        """The agent ends: none of its threads runs on."""
+        self.is_over = True
+        self.world.after(0.0, self._unwind)
+
+    def _unwind(self) -> None:
+        """End threads that would wait for ever. Their stacks refer to themselves, so that nothing
+        else frees them.
+        """
+        for thread in self._begun:
+            if not thread.dead:
+                thread.throw()
+        self._begun.clear()
 
     def start(self, work: Callable[[], object]) -> None:
         self.world.after(0.0, self._begin, work)
@@ -55,7 +73,10 @@ class Threads:
 
     def _begin(self, work: Callable[[], object]) -> None:
         if not self.is_over:
-            self.world.begin(work)
+            self._begun = [thread for thread in self._begun if not thread.dead]
+            thread = greenlet(work)
+            self._begun.append(thread)
+            thread.switch()
 
     def _resume(self, thread: greenlet) -> None:
         if not self.is_over:

@@ -48,6 +48,8 @@ class World:
         self.notes: Counter[str] = Counter()
         self.trace: list[str] = []
         self.network = Network(self)
+        self.at_end: list[Callable[[], None]] = []
+        """What frees the memory of the history."""
         self._hub = getcurrent()
         self._planned: list[_Planned] = []
         self._count = 0
@@ -91,6 +93,11 @@ class World:
             if stop_when():
                 return True
         return False
+
+    def close(self) -> None:
+        """End what still waits. Call it once, when nothing runs any more."""
+        for free in self.at_end:
+            free()
 
     def begin(self, invocation: Callable[[], object]) -> None:
         """Begin an invocation. It returns here when it ends, or when it is first suspended."""

@@ -1,10 +1,11 @@
-"""Terraform providers google and time with their schemas and no cloud, for `terraform validate` and
-`plan`.
+"""Terraform providers google and time with their schemas and no cloud, for `terraform validate`,
+`plan` and `apply`.
 
 Terraform itself resolves references, checks types, evaluates expressions and expands `for_each`.
 From a provider it needs the schema and, for a plan, the values that the provider adds to each
-resource; here these are always "known after apply". Checks of the google provider itself, such as
-ranges of values, do not happen.
+resource; here these are always "known after apply". An apply gives each of them a value of its
+type and creates nothing. Checks of the google provider itself, such as ranges of values, do not
+happen.
 
 They implement version 5 of Terraform's plugin protocol over gRPC and are attached with
 TF_REATTACH_PROVIDERS, so nothing is downloaded. Source of the field numbers:
@@ -90,6 +91,10 @@ def _handlers(schema: Schema) -> dict[str, Any]:
         "ValidateDataSourceConfig": lambda _: b"",
         "Configure": lambda _: b"",
         "PlanResourceChange": lambda request: _plan(schema, request),
+        "ApplyResourceChange": lambda request: _apply(schema, request),
+        "ReadResource": lambda request: _field(1, _fields(request)[2]),
+        "ReadDataSource": lambda request: _read(schema, request),
+        "UpgradeResourceState": _upgrade,
         "Stop": lambda _: b"",
     }
 
@@ -106,6 +111,58 @@ def _plan(schema: Schema, request: bytes) -> bytes:
     planned = _with_unknowns(schema[fields[1].decode()], proposed)
     legacy_type_system = b"\x28\x01"  # field 5 is true in every provider that is built with SDK 2
     return _field(1, _field(1, msgpack.packb(planned))) + legacy_type_system
+
+
+def _apply(schema: Schema, request: bytes) -> bytes:
+    """Return the planned values with a value for each unknown one. A deletion has none."""
+    fields = _fields(request)
+    planned = msgpack.unpackb(_fields(fields[3])[1], strict_map_key=False)
+    applied = _with_values(schema[fields[1].decode()], planned)
+    legacy_type_system = b"\x20\x01"  # field 4
+    return _field(1, _field(1, msgpack.packb(applied))) + legacy_type_system
+
+
+def _read(schema: Schema, request: bytes) -> bytes:
+    """Return a data source with a value for each attribute that its configuration lacks."""
+    fields = _fields(request)
+    block = schema[f"data.{fields[1].decode()}"]
+    config = msgpack.unpackb(_fields(fields[2])[1], strict_map_key=False)
+    found = _with_values(block, _with_unknowns(block, config))
+    return _field(1, _field(1, msgpack.packb(found)))
+
+
+def _upgrade(request: bytes) -> bytes:
+    """Return the stored state, which has the schema's version, in the form in which it is stored
+    (field 2 of a DynamicValue is JSON).
+    """
+    stored = _fields(_fields(request)[3])[1]
+    return _field(1, _field(2, stored))
+
+
+def _with_values(block: Block, value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    result = {
+        name: _value_of(attribute.type) if _is_unknown(value.get(name)) else value.get(name)
+        for name, attribute in block.attributes.items()
+    }
+    for name, nested in block.blocks.items():
+        inner = value.get(name)
+        if isinstance(inner, list):
+            inner = [_with_values(nested.block, item) for item in inner]
+        result[name] = inner
+    return result
+
+
+def _is_unknown(value: Any) -> bool:
+    return isinstance(value, msgpack.ExtType)
+
+
+def _value_of(kind: Any) -> Any:
+    """Return a value of a type, which Terraform writes as `"string"` or `["list", "string"]`."""
+    if isinstance(kind, list):
+        return {} if kind[0] in ("map", "object") else []
+    return {"string": "known", "number": 1, "bool": False, "dynamic": None}[kind]
 
 
 def _with_unknowns(block: Block, value: Any) -> Any:

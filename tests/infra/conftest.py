@@ -61,6 +61,8 @@ class PlannedResource:
 class Plan:
     def __init__(self, document: dict[str, Any]) -> None:
         self.resources = tuple(_resources(document["planned_values"]["root_module"]))
+        self.document = document
+        """As `terraform show -json` prints it."""
         self.outputs: dict[str, Any] = document["planned_values"].get("outputs", {})
 
     def of(self, kind: str) -> dict[str, dict[str, Any]]:
@@ -70,6 +72,15 @@ class Plan:
             for resource in self.resources
             if resource.type == kind
         }
+
+    def warnings(self) -> list[str]:
+        """Return the messages of the checks that fail."""
+        return [
+            problem["message"]
+            for check in self.document.get("checks", [])
+            for instance in check.get("instances", [])
+            for problem in instance.get("problems", [])
+        ]
 
     def environments(self) -> dict[str, dict[str, str]]:
         """Return function → its environment variables."""

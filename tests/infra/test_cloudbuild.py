@@ -261,13 +261,6 @@ def test_commit_without_provider_lock_is_not_delivered(
     assert "-lockfile=readonly" in script_of(delivery, "plan")
 
 
-def test_plan_is_not_applied_by_default(delivery: cloudbuild_v1.Build) -> None:
-    assert delivery.substitutions["_APPLY"] == "no"
-    script = script_of(delivery, "apply")
-    assert 'if [ "$APPLY" = yes ]' in script
-    assert "terraform apply -input=false /workspace/plan" in script
-
-
 def test_substitutions_are_declared_and_reach_no_script(delivery: cloudbuild_v1.Build) -> None:
     """In a script, a substitution could contain commands. Environment variables cannot."""
     used = {
@@ -276,7 +269,7 @@ def test_substitutions_are_declared_and_reach_no_script(delivery: cloudbuild_v1.
         for text in (step.name, *step.env)
         for name in re.findall(r"(?<!\$)\$\{(\w+)\}", text)
     }
-    assert used - {"PROJECT_ID", "COMMIT_SHA"} == set(delivery.substitutions)
+    assert used - {"PROJECT_ID", "COMMIT_SHA", "BUILD_ID"} == set(delivery.substitutions)
     assert not [
         arg for step in delivery.steps for arg in step.args if re.search(r"(?<!\$)\$\{?\w", arg)
     ]

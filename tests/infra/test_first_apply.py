@@ -107,6 +107,16 @@ def test_functions_and_notification_wait_until_their_grants_are_effective(graph:
     ]
 
 
+def test_functions_wait_for_each_index_that_they_query(graph: Graph) -> None:
+    functions = "module.function.google_cloudfunctions2_function.this"
+    without_queries = {"google_firestore_field.unindexed", "google_firestore_field.expiry"}
+    indexes = {
+        node for node in graph if re.match(r"google_firestore_(index|field)\.", node)
+    } - without_queries
+    assert len(indexes) >= 7
+    assert indexes <= graph[functions]
+
+
 def public_members(plan: Plan) -> list[dict[str, Any]]:
     grants = [resource.values for resource in plan.resources if "_iam_" in resource.type]
     return [

@@ -14,6 +14,7 @@ REDUCE: Final[dict[Reducer, Callable[[Sequence[float]], float]]] = {
     Reducer.MEAN: lambda values: sum(values) / len(values),
     Reducer.MIN: min,
     Reducer.MAX: max,
+    Reducer.COUNT: lambda values: float(len(values)),
 }
 
 

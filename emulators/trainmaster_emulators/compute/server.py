@@ -23,6 +23,7 @@ from trainmaster_emulators.machines.compute_errors import (
     ApiError,
     Json,
     disabled,
+    failed,
     forbidden,
     not_found,
     unreachable,
@@ -113,11 +114,15 @@ class ComputeServer(RestServer):
             *((method, f"/emulator/v1{path}", endpoint) for method, path, endpoint in own),
             *((method, path, partial(self._call, name)) for method, path, name in _ROUTES),
         )
+        self.tpus.failing_calls = self.failing_calls
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         if environ["PATH_INFO"].startswith(_TPU):
             return self.tpus(environ, start_response)
         return super().__call__(environ, start_response)
+
+    def requested_failure(self, status: int) -> ApiError:
+        return failed(status)
 
     def failure(self, request: Request, status: int) -> ApiError:
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:

@@ -12,11 +12,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from typing import Final
 
 from trainmaster_emulators.rest import api_errors
 
 Json = api_errors.Json
 """A JSON object of Google's API."""
+_REASONS: Final = {
+    400: "invalid",
+    401: "authError",
+    403: "forbidden",
+    404: "notFound",
+    409: "resourceInUse",
+    429: "rateLimitExceeded",
+}
+"""HTTP status → the most general reason. Source: "Standard error responses" of Google's older
+APIs.
+"""
 
 
 @dataclass(eq=False)
@@ -99,6 +111,17 @@ def forbidden(call: str, project: str) -> ApiError:
 
 def unreachable(zone: str | None) -> ApiError:
     return ApiError(503, "backendError", f"The zone '{zone}' is unreachable.")
+
+
+def failed(status: int) -> ApiError:
+    """Return an error with this HTTP status, whatever its cause may be.
+
+    412 is an organisation policy, as in Google's answers.
+    """
+    if status == HTTPStatus.PRECONDITION_FAILED:
+        return ApiError(status, "conditionNotMet", api_errors.POLICY_VIOLATED)
+    reason = _REASONS.get(status, "backendError")
+    return ApiError(status, reason, f"The call fails with {status}, as requested.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Final
 
 Json = dict[str, Any]
@@ -63,3 +64,22 @@ class StatusError(ApiError):
 
 def invalid(message: str, *details: Json) -> StatusError:
     return StatusError("INVALID_ARGUMENT", message, *details)
+
+
+POLICY_VIOLATED = (
+    "Constraint constraints/compute.disableGuestAttributesAccess violated for project 1234567890"
+)
+"""Google's sentence about a call that an organisation policy forbids, verbatim from the log of a
+public controller but for the number.
+"""
+
+
+def failed(status: int) -> ApiError:
+    """Return an error with this HTTP status, whatever its cause may be.
+
+    412 is an organisation policy, as in Google's answers. It has no canonical name of its own.
+    """
+    name = next((name for name, (_, code) in _CODES.items() if code == status), "UNKNOWN")
+    if status == HTTPStatus.PRECONDITION_FAILED:
+        return ApiError(status, "FAILED_PRECONDITION", POLICY_VIOLATED)
+    return ApiError(status, name, f"The call fails with {status}, as requested.")

@@ -1,5 +1,5 @@
-"""The HTTP server of an emulator: routes, JSON bodies, errors in Google's format, and shutdown on a
-signal.
+"""The HTTP server of an emulator: routes, JSON bodies, errors in Google's format, failures on
+request, and shutdown on a signal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Request, Response
 
 from trainmaster_emulators.rest import HEALTH
-from trainmaster_emulators.rest.api_errors import ApiError, Json, StatusError, invalid
+from trainmaster_emulators.rest.api_errors import ApiError, Json, StatusError, failed, invalid
+from trainmaster_emulators.rest.failing_calls import FAILING_CALLS, FailingCalls
 from trainmaster_emulators.rest.quiet_http import QuietHandler
 
 Answer = Json | str | Response
@@ -40,10 +41,15 @@ class RestServer:
     """A WSGI application that answers with JSON, in the formats of Google's newer APIs."""
 
     def __init__(self, *routes: Route) -> None:
-        health: Route = ("GET", HEALTH, lambda _: {})
+        self.failing_calls = FailingCalls()
+        own: tuple[Route, ...] = (
+            ("GET", HEALTH, lambda _: {}),
+            ("GET", FAILING_CALLS, lambda _: self.failing_calls.show()),
+            ("POST", FAILING_CALLS, lambda request: self.failing_calls.set(json_body(request))),
+        )
         rules = [
             Rule(path, endpoint=endpoint, methods=[method])
-            for method, path, endpoint in (*routes, health)
+            for method, path, endpoint in (*routes, *own)
         ]
         self._map = Map(rules)
 
@@ -52,7 +58,7 @@ class RestServer:
 
     def respond(self, request: Request) -> Response:
         try:
-            answer = self.answer(request)
+            answer = self._requested_failure(request) or self.answer(request)
             return answer if isinstance(answer, Response) else _json_response(answer)
         except ApiError as error:
             return _json_response(error.body(), error.code)
@@ -63,11 +69,21 @@ class RestServer:
             log.exception("%s %s", request.method, request.path)
             return _json_response(self.failure(request, 500).body(), 500)
 
+    def _requested_failure(self, request: Request) -> Response | None:
+        status = self.failing_calls.take(request.method, request.path)
+        if status is None:
+            return None
+        return _json_response(self.requested_failure(status).body(), status)
+
     def answer(self, request: Request) -> Answer:
         """Call the endpoint. Raises ApiError, and HTTPException for a request without a route."""
         endpoint, variables = self._map.bind_to_environ(request.environ).match()
         answer: Answer = endpoint(request, **variables)
         return answer
+
+    def requested_failure(self, status: int) -> ApiError:
+        """Return the error of a call that was to fail with this HTTP status."""
+        return failed(status)
 
     def failure(self, request: Request, status: int) -> ApiError:
         """Return the error of a call that this emulator does not implement (status below 500) or

@@ -143,16 +143,23 @@ def logging_client(project: str, endpoint: str, timeout_s: float) -> cloud_loggi
     )
 
 
-def rest_client(client: Callable[..., Client], endpoint: str, **options: object) -> Client:
+def rest_client(
+    client: Callable[..., Client], endpoint: str, *, quota_project: str = "", **options: object
+) -> Client:
     """Return a generated client, such as `compute_v1.InstancesClient`.
 
-    `endpoint` empty: Google's.
+    `endpoint` empty: Google's. `quota_project`: for an API that refuses a user's own credentials
+    without a project whose quota counts; those of service accounts have one.
     """
     if endpoint:
         options["credentials"] = AnonymousCredentials()
         options["client_options"] = ClientOptions(api_endpoint=endpoint.rstrip("/"))
     else:
-        options["credentials"] = credentials()
+        ours = credentials()
+        is_users = hasattr(ours, "refresh_token")
+        if quota_project and is_users:
+            ours = ours.with_quota_project(quota_project)
+        options["credentials"] = ours
     return client(**options)
 
 

@@ -1,11 +1,15 @@
 """Errors of Google's clients as the two families of `trainmaster.errors`.
 
     5xx, 429, no connection                  TemporaryError: Pub/Sub redelivers the event
-    401, 403, no valid credentials           passed on unchanged: an operator can repair them, so
-                                             the event must stay in Pub/Sub, and `explain` says on
+    401, 403, no valid credentials,          passed on unchanged: an operator can repair them, so
+    412 of an organisation policy            the event must stay in Pub/Sub, and `explain` says on
                                              the command line what to do
-    a missing Firestore index or database    PermanentError with what to do
+    a missing Firestore index or database    RefusedError with what to do: an index may still be
+                                             building, and the event must stay in Pub/Sub
     any other 4xx                            PermanentError: the same call would fail again
+
+The fleets know more: each of their calls is repeated by the next sweep, so none of their errors is
+permanent (`compute_fleet.errors`, `tpu_fleet.errors`).
 
 The table does not contain lost races. Only commits can lose one, so `gcp.firestore.store`
 recognises them there.
@@ -28,7 +32,7 @@ from google.auth.exceptions import (
     TransportError,
 )
 
-from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.errors import PermanentError, RefusedError, TemporaryError
 
 TIMEOUTS: Final = (requests.Timeout, exceptions.GatewayTimeout)
 """Raised by Google's REST clients if a call takes longer than its deadline."""
@@ -40,7 +44,10 @@ USER_ERRORS: Final = (exceptions.ClientError, GoogleAuthError)
 LOG_IN: Final = "log in with `gcloud auth application-default login`"
 _REPAIRABLE: Final = (exceptions.Unauthorized, exceptions.Forbidden)
 REPAIRABLE: Final = "Google refuses the call, which an operator can repair"
-"""Begins the text of a `RefusedError`."""
+"""Begins the text of a `RefusedError` whose cause is known to be of this kind."""
+_REFUSED: Final = "Google refuses the call"
+_POLICY: Final = re.compile(r"\bconstraints/|\bconstraint\b.*\bviolated\b", re.IGNORECASE)
+"""Google's sentences about an organisation policy that forbids a call."""
 _TRANSIENT: Final = (
     exceptions.ServerError,
     exceptions.TooManyRequests,
@@ -63,11 +70,11 @@ def translate(error: exceptions.GoogleAPIError) -> Exception | None:
     if is_transient(error):
         return TemporaryError(describe(error))
     if is_missing_database(error):
-        return PermanentError(
+        return RefusedError(
             f"{describe(error)} Create the Firestore database: `terraform apply` in infra/"
         )
     if isinstance(error, exceptions.FailedPrecondition) and _MISSING_INDEX in str(error):
-        return PermanentError(
+        return RefusedError(
             f"{describe(error)} `terraform apply` in infra/ creates all indexes; a new one is ready"
             " after some minutes"
         )
@@ -82,9 +89,24 @@ def is_transient(error: BaseException) -> bool:
 
 def is_refusal(error: BaseException) -> bool:
     """Whether an operator can repair the error: credentials, a permission, a disabled API,
-    billing.
+    billing, an organisation policy.
     """
+    if isinstance(error, exceptions.ClientError) and violates_policy(str(error)):
+        return True
     return isinstance(error, _REPAIRABLE)
+
+
+def violates_policy(message: str) -> bool:
+    """Whether Google's sentence says that an organisation policy forbids the call.
+
+    Compute Engine reports that with 412, whatever the policy is.
+    """
+    return _POLICY.search(message) is not None
+
+
+def refused(error: exceptions.GoogleAPICallError, text: str) -> RefusedError:
+    """Return the error of a refused call. `text`: Google's reason and sentence."""
+    return RefusedError(f"{REPAIRABLE if is_refusal(error) else _REFUSED}: {text}")
 
 
 def is_outage(error: Exception) -> bool:

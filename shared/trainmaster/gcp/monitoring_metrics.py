@@ -14,7 +14,7 @@ from typing import Any, Final
 from google.api_core import exceptions
 
 from trainmaster.core.model.installation import own
-from trainmaster.gcp.errors import google_errors, translate
+from trainmaster.gcp.errors import google_errors, is_refusal, translate
 from trainmaster.gcp.rest_api import RestApi
 from trainmaster.ports.metrics import (
     Label,
@@ -66,7 +66,7 @@ class MonitoringMetrics:
         self._api.close()
 
     def _translate(self, error: exceptions.GoogleAPICallError) -> Exception | None:
-        if isinstance(error, (exceptions.Forbidden, exceptions.Unauthorized)):
+        if is_refusal(error):
             reason = str(error.message).rstrip(".")
             return MetricsDeniedError(
                 f"{reason}. Reading metrics needs {ROLE} on the project {self._project}"

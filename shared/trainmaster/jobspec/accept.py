@@ -70,6 +70,7 @@ from trainmaster.jobspec.resolve.alternatives import with_alternatives
 from trainmaster.jobspec.resolve.custom_job import resolve_custom_job
 from trainmaster.jobspec.resolve.gcs_folder import resolve_gcs_folder
 from trainmaster.jobspec.resolve.named_resources import named_resources
+from trainmaster.jobspec.resolve.pool_reservations import with_pool_reservation
 from trainmaster.jobspec.resolve.purchases import with_purchases
 from trainmaster.jobspec.resolve.resolved_spec import ResolvedSpec
 from trainmaster.jobspec.resolve.study_spec import resolve_study
@@ -148,6 +149,8 @@ def _resolve(
     check_labels(job.labels, problems)
     ignored_conveniences = check_supported(job, problems)
     extension = job.trainmaster
+    if isinstance(job, VertexCustomJob):
+        extension = with_pool_reservation(job, extension, problems)
     check_extension(extension, problems)
     variables = resolve_common_variables(extension, problems)
     exit_policy = resolve_exit_policy(extension.exit_policy, problems)

@@ -19,4 +19,4 @@ def checkpoint_times() -> CheckpointTimes:
 
 
 def price_catalogue(api_key: str = "") -> PriceCatalogue:
-    return PriceCatalogue(settings().billing_endpoint, api_key)
+    return PriceCatalogue(settings().project, settings().billing_endpoint, api_key)

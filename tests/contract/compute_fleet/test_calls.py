@@ -26,7 +26,7 @@ from tests.integration.compute.emulator import ZONE, Emulator
 from tests.support.stack import eventually
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.vm import Directive, DirectiveAction, VmStatus
-from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.errors import RefusedError, TemporaryError
 from trainmaster.gcp.addresses import DnsAddresses, EmulatorAddresses
 from trainmaster.gcp.compute_fleet import ComputeFleet
 from trainmaster.gcp.compute_fleet import fleet as adapter
@@ -62,7 +62,8 @@ def test_slow_delete_returns_false_until_the_vm_is_gone(
         (404, "notFound", None),
         (403, "rateLimitExceeded", TemporaryError),
         (503, "backendError", TemporaryError),
-        (400, "invalid", PermanentError),
+        (400, "invalid", None),
+        (412, "conditionNotMet", None),
     ],
 )
 def test_metric_that_may_not_be_read_is_unknown_and_other_failures_are_errors(
@@ -86,7 +87,7 @@ def test_metric_that_may_not_be_read_is_unknown_and_other_failures_are_errors(
 
 
 @pytest.mark.parametrize(
-    ("reason", "expected"), [("resourceNotReady", False), ("invalid", PermanentError)]
+    ("reason", "expected"), [("resourceNotReady", False), ("invalid", RefusedError)]
 )
 def test_refused_deletion_of_a_vm_waits_while_it_is_not_ready_and_is_otherwise_an_error(
     job: Job, monkeypatch: pytest.MonkeyPatch, reason: str, expected: type[Exception] | bool
@@ -133,7 +134,7 @@ def test_rate_limit_and_no_connection_are_temporary_and_wrong_project_permanent(
         compute.fleet.list_vms(job.job_id)
     with pytest.raises(TemporaryError):
         a_fleet(compute.emulator, endpoint="http://127.0.0.1:9").list_vms(job.job_id)
-    with pytest.raises(PermanentError, match="projects/other"):
+    with pytest.raises(RefusedError, match="projects/other"):
         a_fleet(compute.emulator, VmDefaults("other")).list_vms(job.job_id)
 
 

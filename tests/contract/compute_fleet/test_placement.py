@@ -20,7 +20,7 @@ from trainmaster.core.model.purchase import Purchase, Reserved, Spot
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.reconcile.plan import plan
 from trainmaster.core.reconcile.steps import Create
-from trainmaster.errors import PermanentError
+from trainmaster.errors import RefusedError
 from trainmaster.gcp.compute_fleet import ComputeFleet
 from trainmaster.gcp.compute_fleet.properties import resource
 from trainmaster.gcp.vm_defaults import VmDefaults
@@ -86,7 +86,7 @@ def test_placement_policies_of_all_zones_are_released(compute: EmulatorWorld, jo
 
 
 @pytest.mark.parametrize(
-    ("reason", "expected"), [("resourceInUseByAnotherResource", False), ("invalid", PermanentError)]
+    ("reason", "expected"), [("resourceInUseByAnotherResource", False), ("invalid", RefusedError)]
 )
 def test_refused_deletion_of_a_policy_waits_while_it_is_in_use_and_is_otherwise_an_error(
     job: Job, monkeypatch: pytest.MonkeyPatch, reason: str, expected: type[Exception] | bool

@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from tests.support.serving import serving
 from trainmaster.agent.program import devices
 from trainmaster.agent.reporting.serial_console import Console
 from trainmaster.agent.setup.cancellable_runner import CancellableRunner
@@ -104,13 +107,16 @@ class Installation:
     chosen.
     """
 
-    def __init__(self, folder: Path, archive: Archive) -> None:
+    def __init__(self, folder: Path, archive: Archive, nvidia: str = "http://127.0.0.1:9") -> None:
         self.pauses: list[float] = []
         (work := folder / "work").mkdir()
         workspace = Workspace(
             work, {"PATH": path_without_engine(archive)}, Console(os.open(os.devnull, os.O_WRONLY))
         )
-        self._installation = EngineInstallation(CancellableRunner(), workspace, self.pauses.append)
+        self.root = folder / "root"
+        self._installation = EngineInstallation(
+            CancellableRunner(), workspace, self.pauses.append, root=self.root, nvidia=nvidia
+        )
 
     def error(self) -> SetupError:
         with pytest.raises(SetupError) as raised:
@@ -166,12 +172,59 @@ def test_engine_on_a_vm_with_a_gpu_gets_nvidias_runtime(tmp_path: Path) -> None:
     ]
 
 
+INSTALL_BOTH = """
+    case "$*" in
+      *docker.io*) printf '#!/bin/sh\\n' >{bin}/docker; /bin/chmod +x {bin}/docker ;;
+    esac
+"""
+
+
+@pytest.fixture
+def nvidias_archive() -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/gpgkey" else 404)
+            self.end_headers()
+            self.wfile.write(b"a key")
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Log nothing."""
+
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as address:
+        yield address
+
+
 @pytest.mark.usefixtures("gpu")
-def test_image_without_nvidias_toolkit_is_refused_before_anything_is_installed(
+def test_toolkit_that_the_image_lacks_is_installed_from_nvidias_archive(
+    tmp_path: Path, nvidias_archive: str
+) -> None:
+    archive = Archive(tmp_path, commands=("dpkg", "apt-get", "systemctl"))
+    archive.on_install(INSTALL_BOTH.format(bin=archive.bin))
+    installation = Installation(tmp_path, archive, nvidias_archive)
+    error = installation.error()
+    assert "nvidia-ctk" in str(error), "the package of this archive has no command"
+    installed = [call for call in archive.calls if " install " in call]
+    assert [call.split()[-1] for call in installed[:2]] == [
+        "docker.io",
+        "nvidia-container-toolkit",
+    ]
+    sources = installation.root / "etc/apt/sources.list.d/nvidia-container-toolkit.list"
+    key = installation.root / "usr/share/keyrings/nvidia-container-toolkit.asc"
+    assert sources.read_text() == (
+        "deb [signed-by=/usr/share/keyrings/nvidia-container-toolkit.asc]"
+        f" {nvidias_archive}/stable/deb/$(ARCH) /\n"
+    )
+    assert key.read_bytes() == b"a key"
+
+
+@pytest.mark.usefixtures("gpu")
+def test_unreachable_archive_of_nvidia_is_a_transient_failure_that_names_what_is_needed(
     tmp_path: Path,
 ) -> None:
     archive = Archive(tmp_path, commands=("dpkg", "apt-get", "systemctl"))
-    error = Installation(tmp_path, archive).error()
-    assert error.failure.cause == "install"
-    assert "NVIDIA's Container Toolkit" in str(error)
-    assert archive.calls == []
+    installation = Installation(tmp_path, archive)
+    error = installation.error()
+    assert error.failure.cause == "setup"
+    assert "which containers need to use the GPU" in str(error)
+    assert "Cloud NAT" in str(error)
+    assert len(installation.pauses) == 4

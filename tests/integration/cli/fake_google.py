@@ -9,9 +9,27 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Final
 
 from tests.support.serving import serving
+
+QUOTA_DENIED: Final = (
+    403,
+    {
+        "error": {
+            "code": 403,
+            "message": "Caller does not have required permission to use project my-project.",
+            "status": "PERMISSION_DENIED",
+            "details": [
+                {
+                    "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+                    "reason": "USER_PROJECT_DENIED",
+                    "domain": "googleapis.com",
+                }
+            ],
+        }
+    },
+)
 
 
 @dataclass
@@ -24,6 +42,10 @@ class FakeGoogle:
     """The server's clock; None is the real time."""
     tokens: set[str] = field(default_factory=set)
     """Authorization headers of all requests."""
+    quotas: dict[str, str | None] = field(default_factory=dict)
+    """Path of a request → the project in its header X-Goog-User-Project; None: it has none."""
+    refuses_quota_project: bool = False
+    """Whether the caller may not use the quota of any project."""
 
     @contextmanager
     def serving(self) -> Iterator[str]:
@@ -38,11 +60,15 @@ class FakeGoogle:
             def do_GET(self) -> None:
                 google.tokens.add(self.headers.get("Authorization", ""))
                 path = self.path.partition("?")[0]
+                quota_project = self.headers.get("X-Goog-User-Project")
+                google.quotas[path] = google.quotas.get(path) or quota_project
                 missing = 404, {"error": {"message": "not found"}}
                 matches = (
                     response for end, response in google.responses.items() if path.endswith(end)
                 )
                 status, body = next(matches, missing)
+                if google.refuses_quota_project and quota_project:
+                    status, body = QUOTA_DENIED
                 self.send_response(status)
                 self.end_headers()
                 self.wfile.write(json.dumps(body).encode())

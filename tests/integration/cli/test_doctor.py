@@ -375,8 +375,9 @@ def test_full_quota_and_unknown_region_are_problems(installation: Installation) 
     (line,) = installation.problems("--region", REGION)
     assert "quota N2_CPUS in us-central1: 24 of 24" in line
     assert (
-        "gcloud beta quotas preferences create --service compute.googleapis.com --project"
-        f" {installation.project} --quota-id N2-CPUS-per-project-region --preferred-value 48"
+        "gcloud beta quotas preferences create --service compute.googleapis.com"
+        f" --project {installation.project} --billing-project {installation.project}"
+        " --quota-id N2-CPUS-per-project-region --preferred-value 48"
         " --dimensions region=us-central1" in line
     )
     (line,) = installation.problems("--region", "mars-north1")

@@ -30,6 +30,16 @@ from trainmaster_emulators.process.state import ROOT
 from trainmaster_emulators.services import iam
 
 PROJECT, REGION = "my-project", "us-central1"
+EMAIL = "platform@example.com"
+
+
+def set_gcloud(monkeypatch: pytest.MonkeyPatch, folder: Path, account: str) -> None:
+    """Put a gcloud first on PATH that has this active account."""
+    program = folder / "bin" / "gcloud"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f"#!/bin/sh\necho '{account}'\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
 
 
 @dataclass(frozen=True)
@@ -48,14 +58,19 @@ class EmptyProject:
         """Run the command, and return the lines that begin with the mark."""
         result = self.run(*arguments)
         lines = result.stdout.splitlines()
-        assert result.exit_code == int(any(line.startswith("FIX ") for line in lines)), (
-            result.output
-        )
+        assert result.exit_code == status_of(lines), result.output
         return [line for line in lines if line.startswith(f"{mark} ")]
 
     def set_policy(self, constraint: str, rule: Mapping[str, object]) -> None:
         path = f"/policies/{constraint}:getEffectivePolicy"
         self.google.responses[path] = 200, {"name": constraint, "spec": {"rules": [rule]}}
+
+
+def status_of(lines: list[str]) -> int:
+    marks = {line.partition(" ")[0] for line in lines}
+    if "FIX" in marks:
+        return 1
+    return 3 if "?" in marks else 0
 
 
 @pytest.fixture
@@ -69,6 +84,7 @@ def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[EmptyPr
             "/zones": (200, {"items": [{"name": f"{REGION}-a"}]}),
             f"/regions/{REGION}": (200, {"name": REGION, "quotas": quotas}),
             f"/projects/{PROJECT}": (200, {"quotas": []}),
+            "/v1/userinfo": (200, {"email": EMAIL, "email_verified": True}),
             **{
                 f"/{runtime.image}": (200, {"name": "image"})
                 for runtime in RUNTIMES.values()
@@ -91,6 +107,8 @@ def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[EmptyPr
         monkeypatch.setattr(inspection, "GOOGLE", endpoints)
         monkeypatch.setattr("trainmaster.cli.doctor.checks.GOOGLE", endpoints)
         monkeypatch.setenv("TRAINMASTER_IAM_ENDPOINT", endpoint)
+        monkeypatch.setenv("TRAINMASTER_IAM_PEOPLE_ENDPOINT", endpoint)
+        set_gcloud(monkeypatch, tmp_path, EMAIL)
         settings.cache_clear()
         yield EmptyProject(google, endpoint)
     settings.cache_clear()
@@ -203,15 +221,16 @@ def test_policy_that_stops_only_jobs_with_gpus_does_not_change_the_exit_status(
     assert project.lines("FIX") == []
 
 
-def test_unreadable_policies_are_not_checked_and_the_needed_role_is_named(
+def test_policies_that_may_not_be_read_have_an_exit_status_of_their_own(
     project: EmptyProject,
 ) -> None:
     forbidden = 403, {"error": {"code": 403, "message": "orgpolicy.policy.get denied"}}
     project.google.responses["/policies/run.managed.requireInvokerIam:getEffectivePolicy"] = (
         forbidden
     )
-    (line,) = [line for line in project.lines("-") if "organisation policies" in line]
-    assert line.startswith("-    organisation policies: not checked")
+    (line,) = project.lines("?")
+    assert line.startswith("?    organisation policies: could not be checked")
+    assert project.run().exit_code == 3
     assert "roles/orgpolicy.policyViewer" in line
 
 
@@ -226,7 +245,18 @@ def test_only_policies_and_quotas_are_checked_before_the_installation(
     ]
 
 
-FORBIDDEN = 403, {"error": {"code": 403, "message": "the API is disabled"}}
+FORBIDDEN = 403, {"error": {"code": 403, "message": "Permission denied on resource"}}
+
+
+def disabled(api: str) -> tuple[int, object]:
+    """Return Google's answer for an API that the project has not enabled."""
+    message = (
+        f"{api} API has not been used in project {PROJECT} before or it is disabled. Enable it by"
+        f" visiting https://console.developers.google.com/apis/api/{api}.googleapis.com/overview"
+    )
+    return 403, {"error": {"code": 403, "message": message}}
+
+
 FIRST_DAY: dict[str, tuple[str, tuple[int, object], str, str]] = {
     "retired image family": ("/family/common-cu", (404, {}), "FIX", "in `boot_images` of infra/"),
     "missing permission": (
@@ -254,7 +284,38 @@ FIRST_DAY: dict[str, tuple[str, tuple[int, object], str, str]] = {
         "us-east1-d",
     ),
     "Cloud TPU is not enabled": ("/nodes", FORBIDDEN, "-", "with `tpu = true`, infra/ enables it"),
-    "IAM is not enabled": ("/roles", FORBIDDEN, "-", "a project that never used it has none"),
+    "IAM is not enabled": ("/roles", disabled("iam"), "ok", "has never used IAM's API"),
+    "roles may not be listed": ("/roles", FORBIDDEN, "?", "get roles/iam.roleViewer"),
+    "Compute Engine is not enabled": (
+        "/aggregated/instances",
+        disabled("compute"),
+        "FIX",
+        f"`gcloud services enable compute.googleapis.com --project {PROJECT}`",
+    ),
+    "policies are not enabled": (
+        "/policies/run.managed.requireInvokerIam:getEffectivePolicy",
+        disabled("orgpolicy"),
+        "?",
+        f"`gcloud services enable orgpolicy.googleapis.com --project {PROJECT}`",
+    ),
+    "database of another use": (
+        "/databases/(default)",
+        (200, {"locationId": "nam5"}),
+        "FIX",
+        '`installation = "ml"` in terraform.tfvars',
+    ),
+    "Firestore may not be read": (
+        "/databases/(default)",
+        FORBIDDEN,
+        "FIX",
+        "get roles/viewer on the project",
+    ),
+    "other account": (
+        "/v1/userinfo",
+        (200, {"email": "me@example.com", "email_verified": True}),
+        "FIX",
+        "`gcloud config set account me@example.com`",
+    ),
     "deleted role": (
         "/roles",
         (
@@ -272,9 +333,50 @@ def test_what_stops_the_first_day_is_named_with_its_repair(
     project: EmptyProject, end: str, answer: tuple[int, object], mark: str, text: str
 ) -> None:
     assert not [line for line in project.lines(mark, "--region", REGION) if text in line]
-    ends = [known for known in project.google.responses if end in known]
+    ends = [known for known in project.google.responses if end in known] or [end]
     project.google.responses.update(dict.fromkeys(ends, answer))
     assert [line for line in project.lines(mark, "--region", REGION) if text in line]
+
+
+@pytest.mark.parametrize("name", ["123456789012", "My-Project", "my_project"])
+def test_what_is_not_a_projects_id_is_said_before_anything_is_called(
+    project: EmptyProject, name: str
+) -> None:
+    result = CliRunner().invoke(app, ["doctor", "--project", name, "--before-install"])
+    (line,) = [line for line in result.stdout.splitlines() if line.startswith("FIX ")]
+    assert f"{name} is not a project's id" in line
+    assert "gcloud projects list" in line
+    assert result.exit_code == 1
+    assert not project.google.quotas
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_mistyped_project_is_the_only_finding(project: EmptyProject, status: int) -> None:
+    answer = status, {"error": {"code": status, "message": "The caller does not have permission"}}
+    project.google.responses[f"/projects/{PROJECT}"] = answer
+    result = project.run("--region", REGION)
+    (line,) = [line for line in result.stdout.splitlines() if line.startswith("FIX ")]
+    assert f"there is no project {PROJECT}, or you may not see it" in line
+    assert "terraform" not in result.stdout
+
+
+def test_each_call_names_the_project_whose_quota_counts(project: EmptyProject) -> None:
+    """Google refuses a user's own credentials without it, for organisation policies for example."""
+    project.run("--region", REGION)
+    without_token = {path for path, quota in project.google.quotas.items() if quota is None}
+    with_quota = {path for path, quota in project.google.quotas.items() if quota == PROJECT}
+    assert len(with_quota) > 20
+    # The clock is read without credentials. Permissions and addresses are asked for with the token
+    # alone first, as the API does for callers whose own project may have no such API.
+    without_header = {f"/v1/projects/{PROJECT}", f"/v1/projects/{PROJECT}:testIamPermissions"}
+    assert without_token <= {*without_header, "/v1/userinfo"}
+
+
+def test_user_who_may_not_use_the_quota_of_the_project_is_served_without_it(
+    project: EmptyProject,
+) -> None:
+    project.google.refuses_quota_project = True
+    assert project.lines("FIX", "--region", REGION) == []
 
 
 def test_region_in_which_new_projects_cannot_build_is_named(project: EmptyProject) -> None:

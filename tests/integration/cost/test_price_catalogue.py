@@ -7,12 +7,14 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from google.oauth2.credentials import Credentials
 from werkzeug.test import Client
 
 from tests.support.serving import serving
 from tests.unit.cost.price_lists import emulated_skus
 from trainmaster.cost.sku import Sku
 from trainmaster.errors import PermanentError
+from trainmaster.gcp import clients
 from trainmaster.gcp.tools.price_catalogue import SERVICES, PriceCatalogue
 from trainmaster_emulators.billing.server import BillingServer
 from trainmaster_emulators.rest.server import listen
@@ -28,7 +30,7 @@ def server() -> BillingServer:
 @pytest.fixture
 def catalogue(server: BillingServer) -> Iterator[PriceCatalogue]:
     with serving(listen("127.0.0.1", 0, server)) as address:
-        opened = PriceCatalogue(address)
+        opened = PriceCatalogue("my-project", address)
         yield opened
         opened.close()
 
@@ -72,9 +74,22 @@ def test_malformed_page_is_an_invalid_argument(server: BillingServer, query: str
 
 
 def test_api_key_is_sent_in_place_of_credentials() -> None:
-    client = PriceCatalogue(api_key="a-key")
+    client = PriceCatalogue("my-project", api_key="a-key")
     headers: dict[str, str] = {}
     credentials: Any = client._client.transport._credentials
     credentials.apply(headers)
     assert headers == {"x-goog-api-key": "a-key"}
+    client.close()
+
+
+def test_users_own_credentials_are_sent_with_the_project_whose_quota_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Google drops the quota project of a credentials file when only its token is used."""
+    monkeypatch.setattr(clients, "credentials", lambda: Credentials("token", refresh_token="r"))
+    client = PriceCatalogue("my-project")
+    headers: dict[str, str] = {}
+    sent: Any = client._client.transport._credentials
+    sent.apply(headers)
+    assert headers["x-goog-user-project"] == "my-project"
     client.close()

@@ -108,11 +108,11 @@ def test_project_with_folders_of_our_names_works(
 
 
 def test_client_works_without_an_extra(install: Install, tmp_path: Path) -> None:
-    (tmp_path / "job.yaml").write_text("trainingInput: &anchor {region: moon}", encoding="utf-8")
+    (tmp_path / "job.yaml").write_text("trainingInput: !moon {region: moon}", encoding="utf-8")
     done = install("").run(
         "python", "-c", USE_CLIENT, cwd=tmp_path, STORAGE_EMULATOR_HOST="http://127.0.0.1:1"
     )
-    assert "anchors" in done.stdout
+    assert "the tag !moon" in done.stdout
     assert not done.stderr
     assert len(required_distributions("")) <= CLIENT_DISTRIBUTIONS_MAX
 

@@ -20,7 +20,7 @@ from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.purchase import Purchase
 from trainmaster.core.model.vm import Vm
 from trainmaster.core.model.vm_names import job_label
-from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.errors import RefusedError, TemporaryError
 from trainmaster.gcp.rest_api import RestApi
 from trainmaster.gcp.tpu_fleet import TpuFleet, operations, queued_resources
 from trainmaster.gcp.tpu_fleet import fleet as adapter
@@ -159,7 +159,7 @@ def test_queued_resource_is_gone_when_its_deletion_has_succeeded(
     ("error", "expected"),
     [
         (an_error(403, "PERMISSION_DENIED"), TemporaryError),
-        (an_error(400, "INVALID_ARGUMENT"), PermanentError),
+        (an_error(400, "INVALID_ARGUMENT"), RefusedError),
         (an_error(409, "ABORTED"), TemporaryError),
     ],
     ids=["forbidden", "invalid", "aborted"],

@@ -10,7 +10,7 @@ from google.api_core import exceptions
 from google.rpc import code_pb2, status_pb2
 
 from trainmaster.core.events import CapacityErrorKind
-from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.errors import RefusedError, TemporaryError
 from trainmaster.gcp.tpu_fleet.errors import (
     not_created,
     problem_of,
@@ -115,7 +115,7 @@ TRANSIENT = [
     api_error(409, "ABORTED", "Another operation is in progress"),
     api_error(403, "PERMISSION_DENIED", "Permission 'tpu.nodes.create' denied"),
 ]
-PERMANENT = [
+REFUSED = [
     api_error(
         429,
         "RESOURCE_EXHAUSTED",
@@ -132,9 +132,12 @@ def test_transient_error_is_temporary(error: exceptions.GoogleAPICallError) -> N
         raise error
 
 
-@pytest.mark.parametrize("error", PERMANENT, ids=lambda error: problem_of(error).message[:30])
-def test_permanent_error_contains_the_call(error: exceptions.GoogleAPICallError) -> None:
-    with pytest.raises(PermanentError, match=r"^create x: [A-Z_]+: "), tpu_errors("create x"):
+@pytest.mark.parametrize("error", REFUSED, ids=lambda error: problem_of(error).message[:30])
+def test_refusal_contains_the_call(error: exceptions.GoogleAPICallError) -> None:
+    with (
+        pytest.raises(RefusedError, match=r"^create x: Google refuses the call: [A-Z_]+: "),
+        tpu_errors("create x"),
+    ):
         raise error
 
 

@@ -35,7 +35,7 @@ from trainmaster.core.model.job import Job
 from trainmaster.core.model.purchase import Purchase, Reserved
 from trainmaster.core.model.vm import Directive, DirectiveAction, LabelledVm, Vm, VmStatus
 from trainmaster.core.model.vm_names import job_label
-from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.errors import TemporaryError
 from trainmaster.gcp import retries
 from trainmaster.gcp.retries import FLEET_READ
 from trainmaster.gcp.tpu_fleet import TpuFleet, listing, queued_resources
@@ -435,7 +435,6 @@ def test_metric_that_may_not_be_read_is_unknown(
         ("ABORTED", 409, TemporaryError),
         ("RESOURCE_EXHAUSTED", 429, TemporaryError),
         ("UNAVAILABLE", 503, TemporaryError),
-        ("ALREADY_EXISTS", 409, PermanentError),
     ],
 )
 def test_failed_read_of_a_metric_is_an_error(

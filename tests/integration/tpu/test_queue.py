@@ -43,6 +43,7 @@ from trainmaster.core.model.purchase import (
 from trainmaster.core.model.vm import LossCause as Loss
 from trainmaster.core.model.vm import Vm, VmStatus
 from trainmaster.core.model.vm_names import job_label
+from trainmaster.core.reconcile.attention import needs_reconciliation
 from trainmaster.flows.provisioning import orphans
 from trainmaster.gcp.fleets import Fleets
 from trainmaster.gcp.tpu_fleet.nodes import resource
@@ -306,7 +307,10 @@ def test_job_waits_in_the_queue_with_one_ledger_entry(tpus: EmulatorWorld) -> No
         assert plane.provision(job), (
             "a message must not be redelivered for days: it would become a dead letter"
         )
-    assert plane.store.pending_keys(job.job_id), "the sweep retries"
+    loaded = plane.store.load(job.job_id)
+    assert loaded is not None
+    assert needs_reconciliation(loaded.state.job, datetime.now(UTC)), "the sweep looks at it"
+    assert not plane.store.pending_keys(job.job_id)
     (entry,) = [
         entry for entry in plane.store.ledger(job.job_id) if entry.decision.reason is Reason.QUEUED
     ]

@@ -227,6 +227,36 @@ def lost_with(
 FRESH = {CHIEF: SECOND, WORKER_1: SECOND}
 
 
+def lost_without_heartbeats(
+    points: dict[ReplicaId, timedelta], *, others_write: bool, unread: bool = False
+) -> list[ReplicaId]:
+    """Return the replicas that are lost if the last points are so old and heartbeats are unknown,
+    or not read now.
+    """
+    seen = {replica_id: NOW - age for replica_id, age in points.items()}
+    replicas = watched(RUNNING, vms_of(RUNNING), NOW)
+    read = heartbeat.heartbeats_to_read(RUNNING.job, replicas, seen, NOW)
+    known: dict[str, datetime | None] = {} if unread else {vm.instance_id: None for _, vm in read}
+    losses = heartbeat.find_silent_agents(
+        RUNNING.job, replicas, read, seen, known, NOW, others_write=others_write
+    )
+    assert heartbeat.undecided(read, seen, known, NOW) or not losses
+    return [loss.replica.replica_id for loss in losses]
+
+
+def test_ended_series_decides_alone_after_the_timeout_where_heartbeats_are_forbidden() -> None:
+    ended = {**FRESH, WORKER_0: AGENT_TIMEOUT}
+    assert lost_without_heartbeats(ended, others_write=True) == [WORKER_0]
+    assert lost_without_heartbeats(ended, others_write=False) == [], "Monitoring may be down"
+    early = {**FRESH, WORKER_0: AGENT_TIMEOUT - SECOND}
+    assert lost_without_heartbeats(early, others_write=True) == []
+
+
+def test_heartbeat_that_is_not_read_now_is_no_evidence() -> None:
+    ended = {**FRESH, WORKER_0: AGENT_TIMEOUT}
+    assert lost_without_heartbeats(ended, others_write=True, unread=True) == []
+
+
 @pytest.mark.parametrize(
     ("point", "beat", "is_lost"),
     [

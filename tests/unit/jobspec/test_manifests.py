@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -185,6 +186,71 @@ def test_host_name_of_primary_becomes_master_addr_in_arguments() -> None:
     container["args"] = ["--init", "tcp://digits-master-0.kubeflow.svc:23456"]
     pools = convert(manifest, "us-central1")["jobSpec"]["workerPoolSpecs"]
     assert pools[1]["containerSpec"]["args"] == ["--init", "tcp://$(MASTER_ADDR):23456"]
+
+
+def a_jobset(
+    words: Sequence[str], pods: int = 4, replicas: int = 1, **batch: object
+) -> dict[str, Any]:
+    container = {
+        "name": "train",
+        "image": "us-docker.pkg.dev/p/t/train:1",
+        "command": list(words),
+        "resources": {"limits": {"cpu": "4", "memory": "16Gi"}},
+    }
+    template = {"spec": {"containers": [container]}}
+    spec = {"parallelism": pods, "completions": pods, "template": template, **batch}
+    job = {"name": "workers", "replicas": replicas, "template": {"spec": spec}}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "digits"},
+        "spec": {"replicatedJobs": [job]},
+    }
+
+
+def variables(manifest: dict[str, Any]) -> list[dict[str, str]]:
+    """Return the variables of each pool."""
+    pools = convert(manifest, "us-central1")["jobSpec"]["workerPoolSpecs"]
+    return [
+        {item["name"]: item["value"] for item in pool["containerSpec"].get("env", [])}
+        for pool in pools
+    ]
+
+
+def test_variables_that_kubernetes_sets_in_each_pod_have_their_values() -> None:
+    index = {"JOB_COMPLETION_INDEX": "$(RANK)"}
+    assert variables(a_jobset(["python", "train.py"])) == [index] * 2
+    by_host = a_jobset(["bash", "-c", "RANK=${HOSTNAME##*-} python train.py"])
+    assert variables(by_host) == [{**index, "HOSTNAME": "digits-workers-0-$(RANK)"}] * 2
+    assert variables(a_jobset(["python", "train.py"], pods=1)) == [{"JOB_COMPLETION_INDEX": "0"}]
+    several = a_jobset(["train", "--id=$(JOB_COMPLETION_INDEX)"], pods=1, replicas=3)
+    assert variables(several) == [{"JOB_COMPLETION_INDEX": "0"}] * 2
+    assert variables(a_jobset(["python", "train.py"], completionMode="NonIndexed")) == [{}] * 2
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        a_jobset(["train", "--id=$(JOB_COMPLETION_INDEX)"], replicas=2),
+        a_jobset(["sh", "-c", "train --id=$JOB_COMPLETION_INDEX"], completionMode="NonIndexed"),
+        a_jobset(["sh", "-c", "RANK=${HOSTNAME##*-} train"], replicas=2),
+        a_jobset(["sh", "-c", "RANK=$(hostname | awk -F- '{print $NF}') train"]),
+        a_jobset(["sh", "-c", "h=$(hostname); RANK=${h##*-} train"]),
+        a_jobset(["sh", "-c", "RANK=$(echo $HOSTNAME | cut -d- -f4) train"], replicas=2),
+    ],
+    ids=range(6),
+)
+def test_variable_of_kubernetes_without_a_value_here_is_refused_with_its_place(
+    manifest: dict[str, Any],
+) -> None:
+    with pytest.raises(InvalidJob) as caught:
+        convert(manifest, "us-central1")
+    path = "spec.replicatedJobs[0].template.spec.template.spec.containers[0].command["
+    assert [problem.field.startswith(path) for problem in caught.value.problems] == [True]
+
+
+def test_host_name_that_is_only_printed_is_no_problem() -> None:
+    assert variables(a_jobset(["sh", "-c", "echo $HOSTNAME $(hostname); train"], replicas=2))
 
 
 RUN_POLICY: Final = {

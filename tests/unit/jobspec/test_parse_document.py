@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any, cast
 
 import pytest
 
@@ -75,8 +76,10 @@ def test_yaml_scalars_are_parsed_as_by_the_services_client() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"a: &x [1]\nb: *x\n", "line 1, column 4: anchors"),
-        (b"a: *x\n", "line 1, column 4: aliases"),
+        (b"a: &x [*x]\n", "line 1, column 8: the alias *x contains itself"),
+        (b"a: *x\n", "line 1, column 4: is not YAML: found undefined alias"),
+        (b"a: {<<: 1}\n", "expected a mapping or list of mappings for merging"),
+        (b"a: {<<: {}, <<: {}}\n", "the name '<<' is given twice"),
         (b"a: 1\nb: 2\na: 3\n", "line 3, column 1: is not YAML: the name 'a' is given twice"),
         (b"a:\n  b: 1\n  b: 2\n", "line 3, column 3"),
         (b"a: [1, 2\nb: 3\n", "line 2, column"),
@@ -132,8 +135,40 @@ def test_wrong_json_is_refused_with_its_place(data: bytes, message: str) -> None
     assert message in problem_of(data, "job.json")
 
 
-def test_yaml_bomb_is_refused_at_its_first_anchor() -> None:
+def test_yaml_bomb_is_refused_by_the_size_that_it_stands_for() -> None:
     lines = ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
+    assert "more than 50000 values" in problem_of("\n".join(lines).encode())
+    merged = ["a0: &a0 {k: lol}"]
+    merged += [f"a{n}: &a{n} {{x: *a{n - 1}, y: *a{n - 1}, <<: *a{n - 1}}}" for n in range(1, 30)]
+    assert "more than 50000 values" in problem_of("\n".join(merged).encode())
 
-    assert "anchors" in problem_of("\n".join(lines).encode())
+
+def test_depth_is_that_of_the_document_without_aliases() -> None:
+    lines = ["a0: &a0 [x]", *[f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 60)]]
+    assert "line 32, column 12: nested more than" in problem_of("\n".join(lines).encode())
+
+
+def test_aliases_and_merge_keys_are_what_they_name() -> None:
+    """As kubectl and gcloud read them: own names win, and then the first of several."""
+    document = parse_document(
+        b"a: &a {x: 1, y: {z: 2}}\n"
+        b"b: {<<: *a, x: 3}\n"
+        b"c: [*a, *a]\n"
+        b"d: {<<: [{x: 9}, *a]}\n"
+        b"e: {inner: &n {<<: {k: 1}, k: 2}}\n"
+        b"f: {<<: *n, k: 3}\n",
+        "job.yaml",
+    )
+    a = {"x": 1, "y": {"z": 2}}
+    assert document == {
+        "a": a,
+        "b": {**a, "x": 3},
+        "c": [a, a],
+        "d": {**a, "x": 9},
+        "e": {"inner": {"k": 2}},
+        "f": {"k": 3},
+    }
+    first, second = cast("list[Any]", document["c"])
+    first["y"]["z"] = 4
+    assert second == a, "each alias is a value of its own"

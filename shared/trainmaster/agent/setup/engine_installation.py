@@ -1,7 +1,7 @@
 """Installing a container engine where the image has none, as on today's Deep Learning VM images.
 
 The engine is docker, as Debian and Ubuntu build it. A VM with a GPU needs NVIDIA's Container
-Toolkit as well, which those images have.
+Toolkit as well: it is installed from NVIDIA's archive where the image does not have it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import re
 import shutil
 import time
 from collections.abc import Callable
+from pathlib import Path
+from urllib.request import urlopen
 
 from trainmaster.agent.program.container_engine import ContainerEngine, last_lines
 from trainmaster.agent.program.devices import has_gpu
@@ -20,6 +22,7 @@ from trainmaster.agent.workspace import Workspace
 
 PACKAGE = "docker.io"
 TOOLKIT = "nvidia-ctk"
+TOOLKIT_PACKAGE = "nvidia-container-toolkit"
 EMULATED = "TRAINMASTER_EMULATED_VM"
 """Set on the local stack, whose VMs share the disk of the developer's machine."""
 
@@ -27,6 +30,11 @@ _APT = ("apt-get", "--quiet", "--quiet", "--option", "DPkg::Lock::Timeout=300")
 """It waits for the lock, because a first boot installs upgrades."""
 _REPAIR = ("dpkg", "--configure", "-a")
 """Complete an installation that the end of an earlier boot interrupted."""
+_NVIDIA = "https://nvidia.github.io/libnvidia-container"
+"""NVIDIA's archive of packages. Source: NVIDIA Container Toolkit, "Installing with apt"."""
+_KEY = Path("usr/share/keyrings/nvidia-container-toolkit.asc")
+_SOURCES = Path("etc/apt/sources.list.d/nvidia-container-toolkit.list")
+_KEY_S = 20.0
 _CONFIGURE_GPU = (
     (TOOLKIT, "runtime", "configure", "--runtime=docker"),
     ("systemctl", "restart", "docker"),
@@ -43,10 +51,16 @@ class EngineInstallation:
         runner: CancellableRunner,
         workspace: Workspace,
         pause: Callable[[float], object] = time.sleep,
+        *,
+        root: Path = Path("/"),
+        nvidia: str = _NVIDIA,
     ) -> None:
+        """`root`: folder of the system's files. `nvidia`: address of NVIDIA's archive."""
         self._runner = runner
         self._workspace = workspace
         self._pause = pause
+        self._root = root
+        self._nvidia = nvidia
 
     def run(self, vm: str) -> ContainerEngine:
         """Install docker and return it.
@@ -57,12 +71,6 @@ class EngineInstallation:
         if EMULATED in environ or shutil.which("apt-get", path=environ.get("PATH")) is None:
             problem = (
                 "this VM has no container engine (docker or podman); use a VM image that has one"
-            )
-            raise new_setup_error("ImageError", problem, transient=False)
-        if has_gpu() and shutil.which(TOOLKIT, path=environ.get("PATH")) is None:
-            problem = (
-                "this VM's image has neither a container engine nor NVIDIA's Container Toolkit,"
-                " which containers need to use the GPU; use a VM image that has both"
             )
             raise new_setup_error("ImageError", problem, transient=False)
         self._workspace.log(f"This image has no container engine: installing {PACKAGE}.")
@@ -76,9 +84,32 @@ class EngineInstallation:
 
     def _install(self) -> None:
         install_package(PACKAGE, "ImageError", self._runner, self._workspace)
-        if has_gpu():
-            for command in _CONFIGURE_GPU:
-                _run(command, PACKAGE, "ImageError", self._runner, self._workspace)
+        if not has_gpu():
+            return
+        if shutil.which(TOOLKIT, path=self._workspace.environ.get("PATH")) is None:
+            self._workspace.log(f"This image lacks {TOOLKIT}: installing {TOOLKIT_PACKAGE}.")
+            self._add_nvidias_archive()
+            install_package(TOOLKIT_PACKAGE, "ImageError", self._runner, self._workspace)
+        for command in _CONFIGURE_GPU:
+            _run(command, PACKAGE, "ImageError", self._runner, self._workspace)
+
+    def _add_nvidias_archive(self) -> None:
+        """Tell apt of NVIDIA's archive, with the key that signs it."""
+        address = f"{self._nvidia}/gpgkey"
+        try:
+            with urlopen(address, timeout=_KEY_S) as response:  # noqa: S310 - an https address
+                key = response.read()
+        except OSError as error:
+            message = (
+                f"cannot install {TOOLKIT_PACKAGE}, which containers need to use the GPU:"
+                f" {address}: {error}. The VM needs a way to the internet (Cloud NAT), or an image"
+                " that has NVIDIA's Container Toolkit"
+            )
+            raise new_setup_error("ImageError", message, transient=True) from error
+        source = f"deb [signed-by=/{_KEY}] {self._nvidia}/stable/deb/$(ARCH) /\n"
+        for path, content in ((_KEY, key), (_SOURCES, source.encode())):
+            (self._root / path).parent.mkdir(parents=True, exist_ok=True)
+            (self._root / path).write_bytes(content)
 
 
 def install_package(

@@ -6,26 +6,31 @@ import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
-from http import HTTPStatus
 from typing import Final
 
 from trainmaster.api.permissions import REQUIRED_PERMISSIONS
 from trainmaster.cli.doctor.findings import (
     CREATE_IT,
     Finding,
+    Status,
+    limit,
     not_checked,
     ok,
     permissions,
     problem,
 )
 from trainmaster.cli.doctor.first_day_checks import (
+    check_accounts,
+    check_database,
     check_images,
     check_installation_place,
     check_listings,
+    check_project,
 )
 from trainmaster.cli.doctor.function_checks import check_functions
 from trainmaster.cli.doctor.policy_checks import check_policies
 from trainmaster.cli.doctor.quota_checks import check_quotas
+from trainmaster.cli.doctor.remedies import SEE_WHETHER_IT_EXISTS, Remedies
 from trainmaster.cli.doctor.sample_events import SAMPLE_EVENTS
 from trainmaster.cli.doctor.topic_checks import (
     EVENT_TOPICS,
@@ -37,11 +42,13 @@ from trainmaster.cli.doctor.topic_checks import (
 )
 from trainmaster.cli.installation import open_store
 from trainmaster.core.model.installation import own
+from trainmaster.core.model.job import JobState, Label
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.gcp.errors import USER_ERRORS
 from trainmaster.gcp.project_access import ProjectAccess
 from trainmaster.gcp.tools.inspection import GOOGLE, Endpoints, Inspection, InspectionError
 from trainmaster.messaging import topics
+from trainmaster.ports import JobFilter
 from trainmaster.settings import Settings
 from trainmaster.wiring.installation import BUCKET, WORKER_SERVICE_ACCOUNT
 
@@ -60,17 +67,6 @@ ROLES: Final = (
     " roles/browser"
 )
 
-_SEE_WHETHER_IT_EXISTS: Final = (
-    "check that it exists and can be reached, and run `trainmaster doctor` again"
-)
-_FIX_BY_STATUS: Final[dict[int, str]] = {
-    HTTPStatus.UNAUTHORIZED: "log in: gcloud auth application-default login",
-    HTTPStatus.FORBIDDEN: (
-        "get roles/viewer on the project; if the API is disabled, run `terraform apply` in infra/"
-    ),
-    HTTPStatus.NOT_FOUND: CREATE_IT,
-}
-
 
 def run_checks(values: Settings, region: str | None, *, before_install: bool) -> Iterator[Finding]:
     """Run all checks.
@@ -78,6 +74,12 @@ def run_checks(values: Settings, region: str | None, *, before_install: bool) ->
     `region` is that of the jobs, or None. `before_install`: only what `terraform apply` needs.
     """
     inspection = open_inspection(values)
+    remedies = Remedies(inspection.project, before_install)
+    if before_install:
+        findings = list(run_check("project", partial(check_project, inspection), remedies))
+        yield from findings
+        if any(finding.status is Status.FIX for finding in findings):
+            return  # every other check would fail, for the same reason
     checks: list[tuple[str, Check]] = [
         ("clock", partial(_check_clock, inspection)),
         (
@@ -89,15 +91,19 @@ def run_checks(values: Settings, region: str | None, *, before_install: bool) ->
         ("listings", partial(check_listings, inspection)),
     ]
     if before_install:
-        checks.append(("installation", partial(check_installation_place, inspection, region)))
+        checks += [
+            ("installation", partial(check_installation_place, inspection, region)),
+            ("database", partial(check_database, inspection)),
+            ("accounts", partial(check_accounts, inspection)),
+        ]
     else:
-        checks += _checks_of_the_installation(inspection, values)
+        checks += _checks_of_the_installation(inspection, values, region)
     for name, check in checks:
-        yield from run_check(name, check)
+        yield from run_check(name, check, remedies)
 
 
 def _checks_of_the_installation(
-    inspection: Inspection, values: Settings
+    inspection: Inspection, values: Settings, region: str | None
 ) -> list[tuple[str, Check]]:
     return [
         ("permissions", partial(_check_permissions, inspection)),
@@ -115,6 +121,7 @@ def _checks_of_the_installation(
         ),
         ("dead letter topic", partial(check_dead_letter, inspection)),
         ("bucket", partial(_check_bucket, inspection, values.bucket)),
+        ("regions", partial(_check_regions, inspection, values.bucket, region)),
         (
             "service account of the VMs",
             partial(_check_worker_account, inspection, values.worker_service_account),
@@ -123,16 +130,16 @@ def _checks_of_the_installation(
     ]
 
 
-def run_check(name: str, check: Check) -> Iterator[Finding]:
+def run_check(name: str, check: Check, remedies: Remedies) -> Iterator[Finding]:
     """Run one check. An error that prevents it is a finding, too."""
     try:
         yield from check()
     except InspectionError as error:
-        yield problem(f"{name}: {error}", _FIX_BY_STATUS.get(error.status, _SEE_WHETHER_IT_EXISTS))
+        yield problem(f"{name}: {error}", remedies.of(error))
     except USER_ERRORS as error:
-        yield problem(f"{name}: {error}", _FIX_BY_STATUS[HTTPStatus.FORBIDDEN])
+        yield problem(f"{name}: {error}", remedies.refused)
     except (PermanentError, TemporaryError) as error:
-        yield problem(f"{name}: {error}", _SEE_WHETHER_IT_EXISTS)
+        yield problem(f"{name}: {error}", SEE_WHETHER_IT_EXISTS)
 
 
 def _check_clock(inspection: Inspection) -> Iterator[Finding]:
@@ -183,6 +190,14 @@ def _check_indexes() -> Iterator[Finding]:
     store.count_by_state()
     store.count_created_since(datetime.now(UTC), through_api=True)
     store.round_ends("doctor", "1-1")
+    store.losses_after("doctor", "1-1", "doctor")
+    lists = (
+        JobFilter(user="doctor"),
+        JobFilter(labels=(Label("doctor", "1"),)),
+        JobFilter(states=(JobState.RUNNING,)),
+    )
+    for only in lists:
+        store.recent_jobs(1, only=only)
     yield ok("indexes of Firestore")
 
 
@@ -193,7 +208,7 @@ def _check_bucket(inspection: Inspection, bucket: str) -> Iterator[Finding]:
             f"set {BUCKET} to the bucket of infra/: `terraform output bucket`",
         )
         return
-    if not inspection.has_bucket(bucket):
+    if inspection.bucket_location(bucket) is None:
         yield problem(
             f"there is no bucket gs://{bucket}", f"{CREATE_IT}, or set {BUCKET} to another bucket"
         )
@@ -211,6 +226,32 @@ def _check_bucket(inspection: Inspection, bucket: str) -> Iterator[Finding]:
             f"gs://{bucket}/{JOB_FILES} does not notify {own(topics.UPLOAD)} of new files",
             CREATE_IT,
         )
+
+
+def _check_regions(inspection: Inspection, bucket: str, region: str | None) -> Iterator[Finding]:
+    """Check that jobs run where their data is. A location such as `eu` has several regions."""
+    if inspection.endpoints.compute or not bucket:
+        return
+    if region is None:
+        yield not_checked("regions of jobs and data", "--region is not given")
+        return
+    places = {
+        f"the bucket {bucket}": inspection.bucket_location(bucket),
+        "the database": inspection.database_location(own("(default)")),
+    }
+    elsewhere = {
+        what: location
+        for what, location in places.items()
+        if location and "-" in location and location != region
+    }
+    if not elsewhere:
+        yield ok(f"jobs in {region} are where their data is")
+        return
+    named = " and ".join(f"{what} is in {location}" for what, location in elsewhere.items())
+    yield limit(
+        f"jobs run in {region}, but {named}: data crosses regions, which is slower and charged",
+        "run jobs there (`worker_regions` of infra/), or install in the region of the jobs",
+    )
 
 
 def _check_worker_account(inspection: Inspection, account: str) -> Iterator[Finding]:
@@ -254,5 +295,10 @@ def open_inspection(values: Settings) -> Inspection:
     return Inspection(
         values.project,
         endpoints,
-        ProjectAccess(values.project, values.iam_endpoint, values.iam_accounts_endpoint),
+        ProjectAccess(
+            values.project,
+            values.iam_endpoint,
+            values.iam_accounts_endpoint,
+            people_endpoint=values.iam_people_endpoint,
+        ),
     )

@@ -47,8 +47,9 @@ def doctor(
 ) -> None:
     """Check an installation, or a job before it is submitted, and show how to fix each problem.
 
-    Exit status 1 if there is a problem (FIX). A line with ! names something that some jobs or
-    clients cannot do. A line with - names something that was not checked.
+    Exit status 1 if there is a problem (FIX), 3 if something could not be checked (?). A line with
+    ! names something that some jobs or clients cannot do. A line with - names something that was
+    not checked, because it does not apply.
     """
     if project:
         use_installation(project)
@@ -66,6 +67,7 @@ def job_findings(document: Mapping[str, Any], staged: Objects | None = None) -> 
     from trainmaster.cli.doctor.checks import open_inspection, run_check
     from trainmaster.cli.doctor.findings import Status
     from trainmaster.cli.doctor.job_checks import check_file, check_job, check_job_id
+    from trainmaster.cli.doctor.remedies import Remedies
     from trainmaster.wiring.price_list import price_list
 
     findings = check_file(document)
@@ -74,16 +76,17 @@ def job_findings(document: Mapping[str, Any], staged: Objects | None = None) -> 
         return
     choose_installation()
     values = settings()
-    yield from run_check("job id", lambda: check_job_id(document))
+    remedies = Remedies(values.project, before_install=False)
+    yield from run_check("job id", lambda: check_job_id(document), remedies)
     yield from run_check(
-        "job", lambda: check_job(document, open_inspection(values), values, price_list(), staged)
+        "job",
+        lambda: check_job(document, open_inspection(values), values, price_list(), staged),
+        remedies,
     )
 
 
 def report(results: Iterator[Finding], form: Format) -> NoReturn:
-    """Print findings as they come. Exit with status 1 if one of them is a problem."""
-    from trainmaster.cli.doctor.findings import Status
-
+    """Print findings as they come. Exit with the status of the worst one."""
     findings = []
     for finding in results:
         findings.append(finding)
@@ -91,7 +94,8 @@ def report(results: Iterator[Finding], form: Format) -> NoReturn:
             say(str(finding))
     if form is Format.JSON:
         print_json([asdict(finding) for finding in findings])
-    raise typer.Exit(int(any(finding.status is Status.FIX for finding in findings)))
+    statuses = {finding.status.exit_status for finding in findings} - {0}
+    raise typer.Exit(min(statuses, default=0))
 
 
 def _findings(region: str | None, before_install: bool) -> Iterator[Finding]:

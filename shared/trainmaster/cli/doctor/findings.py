@@ -15,7 +15,13 @@ class Status(StrEnum):
     OK = "ok"
     FIX = "FIX"
     LIMIT = "!"
+    UNKNOWN = "?"
     NOT_CHECKED = "-"
+
+    @property
+    def exit_status(self) -> int:
+        """The exit status of a command whose worst finding has this status."""
+        return {Status.FIX: 1, Status.UNKNOWN: 3}.get(self, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +30,11 @@ class Finding:
 
     status: Status
     what: str
-    """The subject of the check; for FIX and LIMIT the problem; for NOT_CHECKED also the reason."""
+    """The subject of the check; for FIX and LIMIT the problem; for UNKNOWN and NOT_CHECKED also the
+    reason.
+    """
     fix: str = ""
-    """The remedy; empty unless the status is FIX or LIMIT."""
+    """The remedy; empty unless the status is FIX, LIMIT or UNKNOWN."""
 
     def __str__(self) -> str:
         if not self.fix:
@@ -58,5 +66,11 @@ def permissions(needed: Iterable[str], granted: Container[str], what: str, fix: 
     return problem(f"you lack the permissions {', '.join(missing)}", fix) if missing else ok(what)
 
 
+def unknown(what: str, reason: str, fix: str) -> Finding:
+    """Report something that was to be checked, and that Google does not show to this user."""
+    return Finding(Status.UNKNOWN, f"{what}: could not be checked, because {reason}", fix)
+
+
 def not_checked(what: str, reason: str) -> Finding:
+    """Report something that does not apply here."""
     return Finding(Status.NOT_CHECKED, f"{what}: not checked, because {reason}")

@@ -1,13 +1,27 @@
-"""Checks of what stops the first apply or job: images, listings, builds, roles, permissions."""
+"""Checks of what stops the first apply or job: the project, accounts, a database, images, listings,
+builds, roles, permissions.
+"""
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import Final
 
-from trainmaster.cli.doctor.findings import Finding, limit, not_checked, ok, permissions, problem
+from trainmaster.cli.doctor.findings import (
+    Finding,
+    limit,
+    not_checked,
+    ok,
+    permissions,
+    problem,
+    unknown,
+)
 from trainmaster.core.model.installation import own
+from trainmaster.errors import TemporaryError
 from trainmaster.gcp.tools.inspection import Inspection, InspectionError
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES
 
@@ -35,6 +49,101 @@ INSTALLER_PERMISSIONS: Final = (
 
 Those of APIs that it enables itself are not known before.
 """
+
+
+_PROJECT_ID: Final = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]")
+"""As infra/variables.tf has it."""
+_GCLOUD_S: Final = 20.0
+
+
+def check_project(inspection: Inspection) -> Iterator[Finding]:
+    """Check that the project exists, and that this is its id."""
+    project = inspection.project
+    if inspection.endpoints.compute:
+        return
+    if not _PROJECT_ID.fullmatch(project):
+        yield problem(
+            f"{project} is not a project's id (6 to 30 lower-case letters, digits and hyphens)",
+            "find the id, which is neither the number nor the name: `gcloud projects list`",
+        )
+        return
+    try:
+        inspection.read_project()
+    except InspectionError as error:
+        if error.disabled_api or error.status not in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
+            raise
+        yield problem(
+            f"there is no project {project}, or you may not see it",
+            "compare its id with `gcloud projects list`, and your account with `gcloud auth list`",
+        )
+        return
+    yield ok(f"project {project}")
+
+
+def check_database(inspection: Inspection) -> Iterator[Finding]:
+    """Check that the database that the first apply creates does not exist yet."""
+    name = own("(default)")
+    if inspection.endpoints.compute:
+        return
+    try:
+        location = inspection.database_location(name)
+    except InspectionError as error:
+        if not error.disabled_api:
+            raise
+        yield ok("no database of Firestore")  # the first apply enables the API
+        return
+    if location is None:
+        yield ok(f"no database {name} of Firestore")
+        return
+    yield problem(
+        f"the project has a database {name} of Firestore in {location}, as every project that used"
+        " App Engine, Firebase or Datastore: the first apply would stop at it",
+        'give this installation a name, and with it a database of its own: `installation = "ml"` in'
+        " terraform.tfvars; or, if the database is one of Trainmaster that is to be kept,"
+        f" `terraform import google_firestore_database.this projects/{inspection.project}/databases"
+        f"/{name}`",
+    )
+
+
+def check_accounts(inspection: Inspection) -> Iterator[Finding]:
+    """Check that gcloud, which Terraform runs, acts as the account of Terraform's credentials."""
+    if inspection.endpoints.compute:
+        return
+    try:
+        ours = inspection.account()
+    except TemporaryError as error:  # no other check needs this service
+        yield not_checked("accounts of gcloud and Terraform", str(error))
+        return
+    gcloud = _account_of_gcloud()
+    if not ours or not gcloud:
+        yield not_checked(
+            "accounts of gcloud and Terraform", "one of them does not say its account"
+        )
+    elif ours == gcloud:
+        yield ok(f"gcloud and Terraform act as {ours}")
+    else:
+        yield problem(
+            f"gcloud acts as {gcloud}, and Terraform as {ours} (application default credentials):"
+            " the last step of the first apply runs gcloud",
+            f"`gcloud config set account {ours}`, or log in as {gcloud}: `gcloud auth"
+            " application-default login`",
+        )
+
+
+def _account_of_gcloud() -> str:
+    """Return the active account. Empty: gcloud has none, or is not installed."""
+    program = shutil.which("gcloud")
+    if program is None:
+        return ""
+    command = [program, "config", "get-value", "account", "--quiet"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_GCLOUD_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    account = done.stdout.strip()
+    return account if "@" in account else ""
 
 
 def check_images(inspection: Inspection) -> Iterator[Finding]:
@@ -100,10 +209,11 @@ def check_installation_place(inspection: Inspection, region: str | None) -> Iter
     except InspectionError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
-        yield not_checked(
-            "deleted custom roles",
-            f"IAM refuses the list ({error}); a project that never used it has none",
-        )
+        if error.disabled_api:
+            yield ok("no deleted custom role: the project has never used IAM's API")
+        else:
+            fix = "get roles/iam.roleViewer on the project"
+            yield unknown("deleted custom roles", f"IAM refuses the list ({error})", fix)
         return
     if deleted:
         names = ", ".join(deleted)

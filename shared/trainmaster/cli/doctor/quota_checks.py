@@ -104,6 +104,8 @@ def _request(project: str, region: str, metric: str, value: float) -> str:
         quota_id += "-region"
         dimensions = f" --dimensions region={region}"
     return (
-        "gcloud beta quotas preferences create --service compute.googleapis.com --project"
-        f" {project} --quota-id {quota_id} --preferred-value {value:g}{dimensions}"
+        f"gcloud services enable cloudquotas.googleapis.com --project {project} && gcloud beta"
+        " quotas preferences create --service compute.googleapis.com"
+        f" --project {project} --billing-project {project}"
+        f" --quota-id {quota_id} --preferred-value {value:g}{dimensions}"
     )

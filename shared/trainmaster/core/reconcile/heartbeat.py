@@ -10,7 +10,13 @@ series has ended, and of those without a series, at most `HEARTBEATS_READ_MAX`.
     fresh      not read         never
     ended      old              both have been silent for more than a minute
     unknown    old              the heartbeat has been missing for `AGENT_TIMEOUT`
-    any        fresh, unknown   never: an outage of Cloud Monitoring must not end a job
+    ended      unknown          the series has been missing for `AGENT_TIMEOUT`, and series of other
+                                VMs show that Cloud Monitoring works
+    any        fresh            never: an outage of Cloud Monitoring must not end a job
+    unknown    unknown          never
+
+A heartbeat is unknown where an organisation policy forbids to read guest attributes. One that is
+only not read now, because of a rate limit, is no evidence either way.
 
 docs/decisions/0037-silent-agents.md
 """
@@ -45,6 +51,8 @@ from trainmaster.core.timeouts import (
 T = TypeVar("T")
 Watched = tuple[tuple[Replica, Vm], ...]
 """Replicas whose agents must write, with their VMs."""
+Heartbeats = Mapping[str, datetime | None]
+"""The last heartbeat of each VM that was read, by its instance id. None: unknown."""
 Points = Mapping[ReplicaId, datetime]
 """The last point of the series of each replica's VM, of a slice the oldest of its hosts' last
 points. Unknown ones are absent.
@@ -126,9 +134,9 @@ def without_timeouts(steps: Steps, names: Collection[str]) -> Steps:
     )
 
 
-def is_silent(heartbeat: datetime | None, now: datetime) -> bool:
-    """Whether no heartbeat is known, or the last one is old."""
-    return heartbeat is None or now - heartbeat >= AGENT_TIMEOUT
+def is_silent(last_sign: datetime | None, now: datetime) -> bool:
+    """Whether no sign of the agent is known, or the last one is old."""
+    return last_sign is None or now - last_sign >= AGENT_TIMEOUT
 
 
 def _is_timeout(step: Step) -> TypeGuard[ReportLoss]:
@@ -140,17 +148,20 @@ def find_silent_agents(
     replicas: Watched,
     read: Watched,
     points: Points,
-    heartbeats: Mapping[str, datetime],
+    heartbeats: Heartbeats,
     now: datetime,
+    *,
+    others_write: bool = False,
 ) -> tuple[ReportLoss, ...]:
     """Return the losses to report, each at the time of the last sign: it may explain exits of peers
     since then.
 
-    `read`: the part of `replicas` whose heartbeats were read. `heartbeats`: the last one of each
-    VM, by its instance id; VMs without a known heartbeat are absent. If several VMs were read and
-    all of them are silent, while no other one has a fresh series, wrong readings are more likely:
-    those are lost that a held round waits for, and all after `AGENT_TIMEOUT` if series say so, too,
-    else after `ALL_AGENTS_TIMEOUT`.
+    `read`: the part of `replicas` whose heartbeats were to be read. `others_write`: whether some
+    VM of any job has a fresh series, so that a series that has ended may be believed alone.
+
+    If several VMs were read and all of them are silent, while no other one has a fresh series,
+    wrong readings are more likely: those are lost that a held round waits for, and all after
+    `AGENT_TIMEOUT` if series say so, too, else after `ALL_AGENTS_TIMEOUT`.
     """
     silent = [
         (
@@ -162,6 +173,7 @@ def find_silent_agents(
         if _is_lost(
             job, replica, vm, points.get(replica.replica_id), heartbeats.get(vm.instance_id), now
         )
+        or (others_write and _has_ended_unread(replica, vm, points, heartbeats, now))
     ]
     known = [points[replica.replica_id] for replica, _ in replicas if replica.replica_id in points]
     is_doubtful = len(silent) == len(read) > 1 and all(_has_ended(point, now) for point in known)
@@ -173,6 +185,26 @@ def find_silent_agents(
         if not is_doubtful
         or now - last >= _doubt(job, replica, has_series=replica.replica_id in points)
     )
+
+
+def undecided(read: Watched, points: Points, heartbeats: Heartbeats, now: datetime) -> bool:
+    """Whether a series has ended for so long that it decides alone, if other VMs write theirs."""
+    return any(_has_ended_unread(replica, vm, points, heartbeats, now) for replica, vm in read)
+
+
+def _has_ended_unread(
+    replica: Replica, vm: Vm, points: Points, heartbeats: Heartbeats, now: datetime
+) -> bool:
+    """Whether the VM's heartbeat cannot be known, and its series has ended for `AGENT_TIMEOUT`.
+
+    Slices are left out: any program of the project may write a series with a host's labels, and the
+    oldest one of a slice counts.
+    """
+    point = points.get(replica.replica_id)
+    is_unknown = heartbeats.get(vm.instance_id, now) is None
+    if point is None or vm.is_tpu or not is_unknown:
+        return False
+    return now - point >= AGENT_TIMEOUT and _has_booted(vm, point, now)
 
 
 def _is_lost(

@@ -1,7 +1,8 @@
 """Reading the series `agent/alive`, to which each agent writes a point every 30 seconds.
 
 Any program on a VM may write points of other jobs. They can hide a VM that hangs for as long as
-they arrive; they end nothing, because an old heartbeat is needed, too.
+they arrive. They end nothing: of several series with a VM's labels the latest point counts; of a
+slice the oldest, but then an old heartbeat is needed, too.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from trainmaster.core.model.job import State
+from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.reconcile.heartbeat import Points
 from trainmaster.core.timeouts import OLD_POINT, SERIES_MEMORY
 from trainmaster.errors import PermanentError, TemporaryError
@@ -30,17 +32,19 @@ def last_points(state: State, metrics: MetricReader | None, now: datetime) -> Po
     """Return the last points of the job's current VMs, with one call. Empty: unknown."""
     if metrics is None:
         return {}
-    last: dict[tuple[str, str], datetime] = {}
+    times: dict[tuple[str, str], list[datetime]] = {}
     for series in _read(
         metrics, MetricQuery(state.job.job_id, Metric.ALIVE, now - SERIES_MEMORY, now)
     ):
         key = (series.labels.get(Label.TASK_ID, ""), series.labels.get(Label.GENERATION, ""))
-        last[key] = min(last.get(key, now), series.points[-1].at)
-    keys = {
-        replica.replica_id: (str(replica.replica_id), str(replica.vm_generation))
-        for replica in state.replicas
-    }
-    return {replica_id: last[key] for replica_id, key in keys.items() if key in last}
+        times.setdefault(key, []).append(series.points[-1].at)
+    points: dict[ReplicaId, datetime] = {}
+    for replica in state.replicas:
+        of_vm = times.get((str(replica.replica_id), str(replica.vm_generation)))
+        if of_vm:
+            group = state.job.plan.group(replica.replica_id.task_type)
+            points[replica.replica_id] = max(of_vm) if group.tpu is None else min(of_vm)
+    return points
 
 
 def count_alive(

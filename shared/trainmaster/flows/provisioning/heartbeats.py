@@ -14,12 +14,13 @@ from trainmaster.core.reconcile.heartbeat import (
     is_silent,
     part_to_read,
     suspendable_timeouts,
+    undecided,
     watched,
     without_timeouts,
 )
 from trainmaster.core.reconcile.steps import ReportLoss, Steps
 from trainmaster.errors import TemporaryError
-from trainmaster.flows.provisioning.alive_series import last_points
+from trainmaster.flows.provisioning.alive_series import count_alive, last_points
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.ports import Fleet
 
@@ -35,9 +36,12 @@ def find_silent(
         return ()
     points = last_points(state, fleet_deps.metrics, now)
     read = heartbeats_to_read(state.job, replicas, points, now)
-    heartbeats: dict[str, datetime] = {}
+    heartbeats: dict[str, datetime | None] = {}
     fleet_deps.run_all([partial(_read, vm, fleet_deps.fleet, heartbeats) for _, vm in read])
-    silent = find_silent_agents(state.job, replicas, read, points, heartbeats, now)
+    others_write = undecided(read, points, heartbeats, now) and _is_any_alive(fleet_deps, now)
+    silent = find_silent_agents(
+        state.job, replicas, read, points, heartbeats, now, others_write=others_write
+    )
     for loss in silent:
         _log.warning(
             "%s runs, but its agent is silent", loss.name, extra={"job_id": state.job.job_id}
@@ -51,9 +55,10 @@ def suspend_timeouts(
     vms: tuple[Vm, ...],
     fleet_deps: FleetDeps,
     now: datetime,
-    heartbeats: dict[str, datetime],
+    heartbeats: dict[str, datetime | None],
 ) -> Steps:
-    """Return the steps without the startup timeouts of VMs whose agents write heartbeats.
+    """Return the steps without the startup timeouts of VMs whose agents write heartbeats, or points
+    of their series where heartbeats are unknown.
 
     `heartbeats` are those that this delivery has read. The timeouts of VMs whose heartbeat is not
     read now wait, too.
@@ -64,19 +69,29 @@ def suspend_timeouts(
     read = part_to_read(tuple(timeouts.items()), now, 1)
     unread = [vm for _, vm in read if vm.instance_id not in heartbeats]
     fleet_deps.run_all([partial(_read, vm, fleet_deps.fleet, heartbeats) for vm in unread])
-    silent = {name for name, vm in read if is_silent(heartbeats.get(vm.instance_id), now)}
+    signs = {name: heartbeats.get(vm.instance_id, now) for name, vm in read}
+    if None in signs.values():
+        points = last_points(state, fleet_deps.metrics, now)
+        signs |= {
+            name: points.get(vm.replica_id)
+            for name, vm in read
+            if signs[name] is None and vm.replica_id is not None
+        }
+    silent = {name for name, sign in signs.items() if is_silent(sign, now)}
     return without_timeouts(steps, timeouts.keys() - silent)
 
 
-def _read(vm: Vm, fleet: Fleet, heartbeats: dict[str, datetime]) -> None:
-    """Add the VM's heartbeat to `heartbeats` if it is known.
+def _is_any_alive(fleet_deps: FleetDeps, now: datetime) -> bool:
+    """Whether Cloud Monitoring shows a fresh point of any agent of the project."""
+    return fleet_deps.metrics is not None and any(count_alive(fleet_deps.metrics, now).values())
 
-    A rate limit makes it unknown for now.
+
+def _read(vm: Vm, fleet: Fleet, heartbeats: dict[str, datetime | None]) -> None:
+    """Add the VM's heartbeat to `heartbeats`: None if it is unknown.
+
+    After a rate limit, nothing is added.
     """
     try:
-        last = fleet.last_heartbeat(vm)
+        heartbeats[vm.instance_id] = fleet.last_heartbeat(vm)
     except TemporaryError as error:
         _log.info("the heartbeat is not read now: %s", error)
-        return
-    if last is not None:
-        heartbeats[vm.instance_id] = last

@@ -160,7 +160,7 @@ class _Delivery:
     has_progress: bool = False
     """Whether any step but waiting was executed."""
     has_read_heartbeats: bool = False
-    heartbeats: dict[str, datetime] = field(default_factory=dict)
+    heartbeats: dict[str, datetime | None] = field(default_factory=dict)
     """The heartbeats that were read of VMs with a startup timeout, by instance id."""
     placement_rounds: set[int] = field(default_factory=set)
     """The placement rounds that the delivery has seen.

@@ -17,6 +17,7 @@ from trainmaster.core.model.vm import Directive, Vm
 from trainmaster.gcp.compute_fleet.errors import FLEET_CHANGE, by_id, compute_errors
 from trainmaster.gcp.compute_fleet.operations import Operations
 from trainmaster.gcp.compute_fleet.properties import items
+from trainmaster.gcp.errors import violates_policy
 from trainmaster.gcp.retries import FLEET_READ
 from trainmaster.gcp.vm_labels import (
     DIRECTIVE_KEY,
@@ -59,8 +60,12 @@ class Directives:
                 if written != directive and not self._write_metadata(vm, values, directive):
                     return False
                 return self._write_label(vm, instance, directive)
-            except (exceptions.NotFound, exceptions.PreconditionFailed):
+            except exceptions.NotFound:
                 return False
+            except exceptions.PreconditionFailed as error:
+                if violates_policy(str(error)):
+                    raise
+                return False  # somebody has changed the VM since it was read
 
     def _write_metadata(self, vm: Vm, values: Mapping[str, str], directive: Directive) -> bool:
         """Write the directive into the metadata, which had these values.

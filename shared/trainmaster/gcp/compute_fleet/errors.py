@@ -1,4 +1,8 @@
-"""Meaning of Compute Engine's errors: a capacity error, a transient error, or a permanent one.
+"""Meaning of Compute Engine's errors: a capacity error, a transient error, or a refusal.
+
+None is permanent: the sweep repeats each of these calls, so an event that Google refuses stays in
+Pub/Sub until an operator has repaired the cause. `tests/contract/test_call_statuses.py` has a table
+of what each status means for each call.
 
 Source of the table: SkyPilot's failover handler for Compute Engine, and the error codes of
 https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-vm-creation.
@@ -17,8 +21,8 @@ from google.cloud import compute_v1
 
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.vm import Vm
-from trainmaster.errors import PermanentError, RefusedError, TemporaryError
-from trainmaster.gcp.errors import REPAIRABLE, google_errors, is_refusal
+from trainmaster.errors import TemporaryError
+from trainmaster.gcp.errors import google_errors, refused, violates_policy
 from trainmaster.gcp.retries import FLEET_CALL_S, FLEET_READ
 from trainmaster.gcp.vm_defaults import Problem
 from trainmaster.ports import CreateOutcome, NotCreated
@@ -54,13 +58,20 @@ Its cause is another error of the insert, or an error in the operations of its V
 """
 _NOT_IN_ZONE: Final = re.compile(r"/(machineTypes|acceleratorTypes)/|does not exist in zone")
 """The zone does not offer a machine type or an accelerator type. Another zone may."""
-_REPAIRABLE_STATUSES: Final = (401, 403, 404)
-"""No permission, a disabled API, suspended billing, a missing image, network, account or key."""
+_REPAIRABLE_STATUSES: Final = (401, 403, 404, 412)
+"""No permission, a disabled API, suspended billing, a missing image, network, account or key, an
+organisation policy.
+"""
 _MISSING: Final = re.compile(
     r"cannot be found|not found|\bbilling\b|is (disabled|deprecated|obsolete)", re.IGNORECASE
 )
 """The 400 of a missing reference: an image of a retired family "cannot be found"."""
 _RATE_LIMITS: Final = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})
+_TRANSIENT_STATUSES: Final = (
+    exceptions.ServerError,
+    exceptions.TooManyRequests,
+    exceptions.Conflict,
+)
 _NOT_READY: Final = "resourceNotReady"
 """Another call is creating or deleting the resource."""
 
@@ -83,7 +94,7 @@ numeric id or a request id.
 
 
 def compute_errors(action: str) -> AbstractContextManager[None]:
-    """Raise TemporaryError for a transient error, and PermanentError for any other.
+    """Raise TemporaryError for a transient error, and RefusedError for any other.
 
     `action` begins the message.
     """
@@ -91,12 +102,14 @@ def compute_errors(action: str) -> AbstractContextManager[None]:
 
 
 def is_transient(error: exceptions.GoogleAPICallError, problem: Problem) -> bool:
-    """Whether the error is a 5xx, a 429 or Compute Engine's own rate limit, but not the 503 that
-    reports a zone without capacity.
+    """Whether the error is a 5xx, a 429, Compute Engine's own rate limit or another change of the
+    same resource, but not the 503 that reports a zone without capacity, nor a name in use.
     """
     if problem.code in _KINDS:
         return False
-    is_transient_status = isinstance(error, (exceptions.ServerError, exceptions.TooManyRequests))
+    is_transient_status = (
+        isinstance(error, _TRANSIENT_STATUSES) and problem.code not in _NAME_EXISTS
+    )
     return is_transient_status or problem.code in (*_RATE_LIMITS, _NOT_READY)
 
 
@@ -136,6 +149,8 @@ def not_created(
     if kind is CapacityErrorKind.DENIED and _MISSING.search(problem.message):
         kind = CapacityErrorKind.BLOCKED
     is_refused = kind in (CapacityErrorKind.DENIED, CapacityErrorKind.BLOCKED)
+    if kind is CapacityErrorKind.DENIED and violates_policy(problem.message):
+        kind = CapacityErrorKind.BLOCKED
     if is_refused and _NOT_IN_ZONE.search(problem.message):
         kind = CapacityErrorKind.STOCKOUT
     return NotCreated(kind, problem.code, problem.message, problem.zones_available)
@@ -155,10 +170,8 @@ def name_exists(outcome: CreateOutcome) -> bool:
 
 def _translate(error: exceptions.GoogleAPICallError) -> Exception:
     problem = problem_of(error)
-    if is_refusal(error) and not is_transient(error, problem):
-        return RefusedError(f"{REPAIRABLE}: {problem.code}: {problem.message}")
-    family = TemporaryError if is_transient(error, problem) else PermanentError
-    return family(f"{problem.code}: {problem.message}")
+    text = f"{problem.code}: {problem.message}"
+    return TemporaryError(text) if is_transient(error, problem) else refused(error, text)
 
 
 def by_id(

@@ -151,14 +151,18 @@ class ComputeFleet:
         return self._guest_attribute(vm, METRIC)
 
     def _guest_attribute(self, vm: Vm, path: str) -> str | None:
-        """An organization may forbid access to guest attributes (403): then they are unknown."""
+        """Return the value. None: it is not written, or Google refuses to say.
+
+        An organisation policy may forbid access to guest attributes (412), and a role may lack it
+        (403). No refusal says anything about the VM, so all mean that the value is unknown.
+        """
         request = compute_v1.GetGuestAttributesInstanceRequest(
             project=self._project, zone=vm.zone, instance=vm.instance_id, query_path=path
         )
         with compute_errors(f"read {path} of {vm.name}"):
             try:
                 attributes = self._instances.get_guest_attributes(request, **FLEET_READ)
-            except (exceptions.NotFound, exceptions.Forbidden) as error:
+            except exceptions.ClientError as error:
                 if is_transient(error, problem_of(error)):
                     raise
                 return None

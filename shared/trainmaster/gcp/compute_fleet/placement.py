@@ -26,6 +26,7 @@ from trainmaster.gcp.compute_fleet.errors import (
     FLEET_CHANGE,
     compute_errors,
     is_transient,
+    name_exists,
     not_created,
     problem_of,
     problems_in,
@@ -83,12 +84,11 @@ class Placements:
                     resource_policy_resource=policy,
                     **FLEET_CHANGE,
                 )
-            except exceptions.Conflict:
-                return Created()
             except exceptions.ClientError as error:
                 if is_transient(error, problem_of(error)):
                     raise
-                return refused_call(error)
+                refusal = refused_call(error)
+                return Created() if name_exists(refusal) else refusal
             finished = self._operations.in_region(region, operation, SETTLE_S)
         if finished is None:
             return Pending()

@@ -10,6 +10,7 @@ judges whether they are right.
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields
@@ -41,14 +42,25 @@ from trainmaster.gcp.tools.inspected_resources import (
 from trainmaster.ports import CallersProjectError, UnknownTokenError
 
 TIMEOUT_S: Final = 10.0
+_DISABLED_API: Final = re.compile(r"\b([a-z]+\.googleapis\.com)\b")
+"""The name of an API, in Google's sentence that it is not enabled."""
+_PROJECT_DENIED: Final = "USER_PROJECT_DENIED"
+"""Source: reason in Google's ErrorInfo if the caller may not use the project that
+X-Goog-User-Project names.
+"""
 
 
 class InspectionError(Exception):
-    """Google answered with an error. `status` is the HTTP status, or 0 if no response arrived."""
+    """Google answered with an error.
 
-    def __init__(self, status: int, message: str) -> None:
+    `status`: the HTTP status, or 0 if no response arrived. `disabled_api`: the API that the project
+    has not enabled, such as `compute.googleapis.com`, if that is why.
+    """
+
+    def __init__(self, status: int, message: str, disabled_api: str = "") -> None:
         super().__init__(f"HTTP {status}: {message}" if status else message)
         self.status = status
+        self.disabled_api = disabled_api
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +166,25 @@ class Inspection:
             expires=bool(resource.get("expirationPolicy", {"ttl": "2678400s"}).get("ttl")),
         )
 
-    def has_bucket(self, bucket: str) -> bool:
-        path = f"/storage/v1/b/{quote(bucket, safe='')}?fields=name"
-        return self._find("storage", path) is not None
+    def bucket_location(self, bucket: str) -> str | None:
+        """Return where the bucket is, such as `us-central1` or `eu`. None: there is no bucket."""
+        path = f"/storage/v1/b/{quote(bucket, safe='')}?fields=name,location"
+        found = self._find("storage", path)
+        return None if found is None else str(found.get("location", "")).lower()
+
+    def database_location(self, name: str) -> str | None:
+        """Return where a database of Firestore is. None: there is none of this name."""
+        path = f"/v1/projects/{self.project}/databases/{name}"
+        found = self._find("firestore", path)
+        return None if found is None else str(found.get("locationId", ""))
+
+    def read_project(self) -> None:
+        """Raise InspectionError if the project does not exist, or the caller may not see it."""
+        self._call("cloudresourcemanager", f"/v1/projects/{self.project}")
+
+    def account(self) -> str | None:
+        """Return the e-mail address of the caller. None: the token does not say it."""
+        return self._access.email(self._token)
 
     def notifications(self, bucket: str) -> tuple[Notification, ...]:
         path = f"/storage/v1/b/{quote(bucket, safe='')}/notificationConfigs"
@@ -272,11 +300,22 @@ class Inspection:
         emulator: str = getattr(self.endpoints, service)
         google: str = getattr(GOOGLE, service)
         token = "" if emulator else self._token
-        try:
-            with closing(RestApi(google, emulator, TIMEOUT_S, token)) as api:
+
+        def call(quota_project: str) -> Json:
+            with closing(RestApi(google, emulator, TIMEOUT_S, token, quota_project)) as api:
                 return api.call("GET" if body is None else "POST", path, body)
+
+        try:
+            try:
+                # Some APIs refuse a user's own credentials without a project whose quota counts.
+                return call("" if emulator else self.project)
+            except exceptions.Forbidden as error:
+                if _PROJECT_DENIED not in f"{error.details} {error.message}":
+                    raise
+            return call("")  # the caller lacks serviceusage.services.use, which few APIs need
         except exceptions.GoogleAPICallError as error:
-            raise InspectionError(int(error.code or 0), str(error.message)) from None
+            message = str(error.message)
+            raise InspectionError(int(error.code or 0), message, _disabled_api(message)) from None
         except NO_CONNECTION as error:
             self._silent[service] = InspectionError(
                 0, f"{emulator or google} does not answer: {error}"
@@ -289,6 +328,14 @@ class Inspection:
             return clients.caller_token(self.project)
         except GoogleAuthError as error:
             raise InspectionError(HTTPStatus.UNAUTHORIZED, str(error)) from None
+
+
+def _disabled_api(message: str) -> str:
+    """Return the API that a sentence of Google's says is not enabled. Empty: it says so of none."""
+    if "has not been used in project" not in message and "is disabled" not in message:
+        return ""
+    found = _DISABLED_API.search(message)
+    return found[1] if found else ""
 
 
 def _function_of(item: Json) -> DeployedFunction:

@@ -34,11 +34,11 @@ class PriceCatalogue:
     """List prices of Google Cloud services.
 
     `endpoint`: one that needs no credentials, for tests; empty: Google's. `api_key`: used in place
-    of the process's credentials; empty: they are used.
+    of the process's credentials; empty: they are used, with the quota of `project`.
     """
 
-    def __init__(self, endpoint: str = "", api_key: str = "") -> None:
-        self._client = _client(endpoint, api_key)
+    def __init__(self, project: str, endpoint: str = "", api_key: str = "") -> None:
+        self._client = _client(project, endpoint, api_key)
 
     def skus(self, service: str, currency: str) -> Iterator[Sku]:
         """Yield all SKUs of a service, such as `6F81-5844-456A`. Lists page by page.
@@ -57,11 +57,13 @@ class PriceCatalogue:
         self._client.transport.close()
 
 
-def _client(endpoint: str, api_key: str) -> billing_v1.CloudCatalogClient:
+def _client(project: str, endpoint: str, api_key: str) -> billing_v1.CloudCatalogClient:
     if api_key and not endpoint:
         options = ClientOptions(api_key=api_key)
         return billing_v1.CloudCatalogClient(client_options=options, transport="rest")
-    return clients.rest_client(billing_v1.CloudCatalogClient, endpoint, transport="rest")
+    return clients.rest_client(
+        billing_v1.CloudCatalogClient, endpoint, quota_project=project, transport="rest"
+    )
 
 
 def _sku(listed_sku: Any) -> Sku:

@@ -1,4 +1,8 @@
-"""Meaning of Cloud TPU's errors: a capacity error, a transient error, or a permanent one.
+"""Meaning of Cloud TPU's errors: a capacity error, a transient error, or a refusal.
+
+None is permanent: the sweep repeats each of these calls, so an event that Google refuses stays in
+Pub/Sub until an operator has repaired the cause. `tests/contract/test_call_statuses.py` has a table
+of what each status means for each call.
 
 One error code has several meanings (429 RESOURCE_EXHAUSTED: no capacity, no quota, too many calls a
 minute), so the message decides. Source of the messages: responses in public issue threads, and
@@ -16,8 +20,8 @@ from google.api_core import exceptions
 from google.rpc import code_pb2, status_pb2
 
 from trainmaster.core.events import CapacityErrorKind
-from trainmaster.errors import PermanentError, RefusedError, TemporaryError
-from trainmaster.gcp.errors import REPAIRABLE, google_errors, is_refusal
+from trainmaster.errors import TemporaryError
+from trainmaster.gcp.errors import google_errors, refused, violates_policy
 from trainmaster.gcp.vm_defaults import Problem
 from trainmaster.ports import NotCreated
 
@@ -49,7 +53,7 @@ _NAME_EXISTS: Final = "ALREADY_EXISTS"
 
 
 def tpu_errors(action: str) -> AbstractContextManager[None]:
-    """Raise TemporaryError for a transient error, and PermanentError for any other.
+    """Raise TemporaryError for a transient error, and RefusedError for any other.
 
     `action` begins the message.
     """
@@ -83,10 +87,12 @@ def problem_of_operation(status: Mapping[str, Any]) -> Problem:
 def is_transient(error: exceptions.GoogleAPICallError, problem: Problem) -> bool:
     if _CAPACITY.search(problem.message) or _CHIP_QUOTA.match(problem.message):
         return False
-    return (
-        isinstance(error, (exceptions.ServerError, exceptions.TooManyRequests))
-        or problem.code == "ABORTED"
+    if name_exists(problem):
+        return False
+    is_transient_status = isinstance(
+        error, (exceptions.ServerError, exceptions.TooManyRequests, exceptions.Conflict)
     )
+    return is_transient_status or problem.code == "ABORTED"
 
 
 def not_created(problem: Problem) -> NotCreated:
@@ -116,7 +122,8 @@ def _kind(problem: Problem) -> CapacityErrorKind:
         return CapacityErrorKind.STOCKOUT if is_of_zone else CapacityErrorKind.QUOTA
     if problem.code in _NO_CAPACITY:
         return CapacityErrorKind.STOCKOUT
-    if problem.code in _BLOCKED or _REPAIRABLE_TEXT.search(problem.message):
+    is_repairable = _REPAIRABLE_TEXT.search(problem.message) or violates_policy(problem.message)
+    if problem.code in _BLOCKED or is_repairable:
         return CapacityErrorKind.BLOCKED
     if problem.code in _DENIED:
         return CapacityErrorKind.DENIED
@@ -130,7 +137,5 @@ def _code_name(code: int) -> str:
 
 def _translate(error: exceptions.GoogleAPICallError) -> Exception:
     problem = problem_of(error)
-    if is_refusal(error) and not has_no_tpus(problem):
-        return RefusedError(f"{REPAIRABLE}: {problem.code}: {problem.message}")
-    family = TemporaryError if is_transient(error, problem) else PermanentError
-    return family(f"{problem.code}: {problem.message}")
+    text = f"{problem.code}: {problem.message}"
+    return TemporaryError(text) if is_transient(error, problem) else refused(error, text)

@@ -186,8 +186,8 @@ class TpuFleet:
     def _guest_attributes(self, vm: Vm, path: str, workers: Sequence[str]) -> tuple[str, ...]:
         """Return what these hosts wrote, or all hosts if none are given. The node is read by name.
 
-        Empty where guest attributes are forbidden (403), and for a node that is deleted or in
-        another state (404, 400).
+        Empty where Google refuses to say: by an organisation policy (412) or for lack of a
+        permission (403), and for a node that is deleted or in another state (404, 400).
         """
         request = tpu_v2.GetGuestAttributesRequest(
             name=f"{self._parent(vm.zone)}/nodes/{vm.name}", query_path=path, worker_ids=workers
@@ -195,7 +195,7 @@ class TpuFleet:
         with tpu_errors(f"read {path} of {vm.name}"):
             try:
                 hosts = self._client.get_guest_attributes(request, **FLEET_READ).guest_attributes
-            except (exceptions.NotFound, exceptions.Forbidden, exceptions.BadRequest) as error:
+            except exceptions.ClientError as error:
                 if is_transient(error, problem_of(error)):
                     raise
                 return ()

@@ -42,7 +42,6 @@ class UnsupportedFeature:
 _LEAVE_OUT: Final = "leave it out"
 _POOL: Final = "jobSpec.workerPoolSpecs.*"
 _PARAMETERS: Final = "studySpec.parameters.*"
-_AFFINITY: Final = f"{_POOL}.machineSpec.reservationAffinity"
 
 UNSUPPORTED_FEATURES: Final = (
     UnsupportedFeature(
@@ -139,25 +138,6 @@ UNSUPPORTED_FEATURES: Final = (
         "a part of a GPU",
         "request a smaller GPU",
         _LEAVE_OUT,
-    ),
-    UnsupportedFeature(
-        f"{_AFFINITY}.reservationAffinityType",
-        "a reservation for one pool",
-        "set one for the whole job",
-        'trainmaster: {reservation: "my-reservation"}',
-        lambda value: value not in (None, "ANY_RESERVATION"),
-    ),
-    UnsupportedFeature(
-        f"{_AFFINITY}.key",
-        "a reservation for one pool",
-        "set one for the whole job",
-        'trainmaster: {reservation: "my-reservation"}',
-    ),
-    UnsupportedFeature(
-        f"{_AFFINITY}.values",
-        "a reservation for one pool",
-        "set one for the whole job",
-        'trainmaster: {reservation: "my-reservation"}',
     ),
 )
 _ROWS: Final[dict[object, list[UnsupportedFeature]]] = {}

@@ -121,9 +121,18 @@ class PythonPackageSpec(WireModel):
 class ReservationAffinity(WireModel):
     reservation_affinity_type: Annotated[
         ReservationAffinityType | None, one_of(ReservationAffinityType)
-    ] = wire_field("ANY_RESERVATION", "Which reservations may be used: ANY_RESERVATION only.")
-    key: OptionalString = wire_field("compute.googleapis.com/reservation-name", _UNSUPPORTED)
-    values: tuple[String, ...] = wire_field(["my-reservation"], _UNSUPPORTED, default=())
+    ] = wire_field(
+        "ANY_RESERVATION",
+        "Which reservations may be used: ANY_RESERVATION, or SPECIFIC_RESERVATION in all pools.",
+    )
+    key: OptionalString = wire_field(
+        "compute.googleapis.com/reservation-name", "Key of a specific reservation."
+    )
+    values: tuple[String, ...] = wire_field(
+        ["projects/my-project/zones/us-central1-a/reservations/my-reservation"],
+        "The reservation, with its project and zone; one for all pools.",
+        default=(),
+    )
 
 
 class MachineSpec(WireModel):
@@ -136,7 +145,7 @@ class MachineSpec(WireModel):
     gpu_partition_size: OptionalString = wire_field("1g.10gb", _UNSUPPORTED)
     reservation_affinity: ReservationAffinity | None = wire_field(
         {"reservationAffinityType": "ANY_RESERVATION"},
-        "Use of reservations; see trainmaster.reservation.",
+        "The reservation that the VMs use, the same in all pools; see trainmaster.reservation.",
     )
 
 

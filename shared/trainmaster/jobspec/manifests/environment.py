@@ -7,7 +7,7 @@ becomes `$(MASTER_ADDR)`, which is replaced by the primary's address in argument
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,11 +16,24 @@ from trainmaster.jobspec.manifests.pod_fields import EnvVarFields
 from trainmaster.jobspec.manifests.volumes import CREDENTIALS
 
 MASTER: Final = "$(MASTER_ADDR)"
+RANK: Final = "$(RANK)"
 INDEX_FIELDS: Final = (
     "metadata.annotations['batch.kubernetes.io/job-completion-index']",
     "metadata.labels['batch.kubernetes.io/job-completion-index']",
 )
 """Fields of a pod that hold its completion index."""
+INDEX: Final = "JOB_COMPLETION_INDEX"
+"""Source: Kubernetes, "Job completion mode": the controller sets it in each container."""
+HOST: Final = "HOSTNAME"
+"""Container engines set it to the name of the pod, and shells leave it as it is."""
+_CUT_HOST: Final = re.compile(
+    r"\$\{HOSTNAME[#%:/]|\$\{?HOSTNAME\}?\"? *(?:\||<<<)|<<< *\"?\$\{?HOSTNAME"
+)
+"""A shell that takes a part of the host name."""
+_CUT_HOST_COMMAND: Final = re.compile(
+    r"(?:\bhostname(?: -\w+)*|/etc/hostname)\)?\"? *\||\$\(hostname(?: -\w+)*\)[\s\S]*##\*-"
+)
+"""The same of the command `hostname`, which returns the name of the VM."""
 PORT: Final = "2222"
 """MASTER_PORT of every job."""
 
@@ -37,8 +50,12 @@ class Names:
     """Number of pods, as WORLD_SIZE has it."""
     secrets: frozenset[str] = frozenset()
     """Variables that `trainmaster.secrets` defines."""
-    index_is_rank: bool = False
-    """Whether the completion index of a pod is its RANK."""
+    index: str = ""
+    """Completion index of the pods, as a number or a reference; empty: there is none, or it is not
+    known.
+    """
+    host: str = ""
+    """Host name of the pods, with `index` as its last part; empty: it is not known."""
     injected: Mapping[str, str] = field(default_factory=dict)
     """Variables that the manifest's controller sets in every container."""
 
@@ -57,10 +74,19 @@ class Names:
 
 
 def convert_environment(
-    listed: Sequence[Mapping[str, Any]], path: str, names: Names, findings: Findings
+    listed: Sequence[Mapping[str, Any]],
+    path: str,
+    names: Names,
+    texts: Mapping[str, str],
+    findings: Findings,
 ) -> list[dict[str, str]]:
-    """Return the variables of a container: the controller's, then those of the manifest."""
-    variables = dict(names.injected)
+    """Return the variables of a container: the controller's, then those of the manifest.
+
+    `texts`: path → word of the container's command or arguments.
+    """
+    values = {f"{path}[{index}].value": str(item.get("value")) for index, item in enumerate(listed)}
+    own = {str(item.get("name")) for item in listed}
+    variables = {**_pod_variables({**texts, **values}, own, names, findings), **names.injected}
     for index, item in enumerate(listed):
         item_path = f"{path}[{index}]"
         variable = findings.read(item, item_path, EnvVarFields)
@@ -70,6 +96,36 @@ def convert_environment(
         if not _note_set_by_platform(variable.name, value, item_path, names, findings):
             variables[variable.name] = value
     return [{"name": name, "value": value} for name, value in variables.items()]
+
+
+def _pod_variables(
+    texts: Mapping[str, str], own: Collection[str], names: Names, findings: Findings
+) -> dict[str, str]:
+    """Return the variables that Kubernetes sets in each pod, as far as the job may read them.
+
+    Refuse texts that read one whose value is not known here. `own`: variables that the manifest
+    sets itself.
+    """
+    variables: dict[str, str] = {}
+    if names.index:
+        variables[INDEX] = names.index
+    if names.host and any(_reads(HOST, text) for text in texts.values()):
+        variables[HOST] = names.host
+    for path, text in texts.items():
+        if _reads(INDEX, text) and not {INDEX} & {*variables, *own}:
+            problem = f"reads {INDEX}, which these pods have not"
+            findings.refuse(path, problem, "RANK, which counts all replicas")
+        is_cut = _CUT_HOST_COMMAND.search(text) or (
+            _CUT_HOST.search(text) and not {HOST} & {*variables, *own}
+        )
+        if is_cut and names.pods > 1:
+            problem = "takes a number from the host name; replicas have other names here"
+            findings.refuse(path, problem, "RANK, which counts all replicas")
+    return variables
+
+
+def _reads(name: str, text: str) -> bool:
+    return re.search(rf"\b{name}\b", text) is not None
 
 
 def _value(variable: EnvVarFields, path: str, names: Names, findings: Findings) -> str | None:
@@ -92,8 +148,8 @@ def _value(variable: EnvVarFields, path: str, names: Names, findings: Findings) 
         return None
     reference = source.get("fieldRef")
     field_path = reference.get("fieldPath") if isinstance(reference, Mapping) else None
-    if field_path in INDEX_FIELDS and names.index_is_rank:
-        return "$(RANK)"
+    if field_path in INDEX_FIELDS and names.index:
+        return names.index
     kind = ", ".join(source)
     findings.refuse(
         f"{path}.valueFrom", f"({kind}) is not supported", f'{{name: {variable.name}, value: "…"}}'

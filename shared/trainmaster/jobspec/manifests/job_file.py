@@ -47,18 +47,9 @@ class Manifest:
         primary: str,
         pods: int,
         injected: Mapping[str, str],
-        *,
-        index_is_rank: bool = False,
     ) -> Names:
         """Return what the pods of this manifest call each other; for the arguments see `Names`."""
-        return Names(
-            hosts,
-            primary,
-            pods,
-            self.secrets,
-            index_is_rank=index_is_rank,
-            injected=injected,
-        )
+        return Names(hosts, primary, pods, self.secrets, injected=injected)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from trainmaster.core.machines.tpus import CHIPS_PER_HOST, TPU_VMS
+from trainmaster.jobspec.manifests.environment import RANK, Names
 from trainmaster.jobspec.manifests.findings import Count, Findings, Level
 from trainmaster.jobspec.manifests.job_file import Manifest, ManifestContent
 from trainmaster.jobspec.manifests.pod_fields import Template
@@ -79,12 +80,13 @@ class ReplicatedJob(Level):
 class BatchJob(Level):
     parallelism: Count = 1
     completions: Count | None = None
+    completion_mode: str = "Indexed"
+    """Source: JobSet's webhook, which sets this default."""
     backoff_limit: Count = BACKOFF_LIMIT_DEFAULT
     active_deadline_seconds: Count | None = None
     template: Mapping[str, Any] = {}
 
     dropped: ClassVar[Mapping[str, str]] = {
-        "completionMode": "Replicas always have an index.",
         "ttlSecondsAfterFinished": CLEAN,
     }
     refused: ClassVar[Mapping[str, str]] = {
@@ -140,12 +142,12 @@ def convert_groups(
         primary=f"{groups[0].name}-0-0",
         pods=sum(group.pods for group in groups),
         injected=injected,
-        index_is_rank=len(groups) == 1 and groups[0].replicas == 1,
     )
     roles: list[Role] = []
     for index, group in enumerate(groups):
+        own_names = _names_of(group, manifest.name, names, is_only=len(groups) == 1)
         pod = convert_pod(
-            group.batch.template, f"{group.batch_path}.template", container, names, findings
+            group.batch.template, f"{group.batch_path}.template", container, own_names, findings
         )
         if pod is None:
             continue
@@ -162,6 +164,22 @@ def convert_groups(
     deadline_path = f"{groups[0].batch_path}.activeDeadlineSeconds"
     deadline = scheduling(min(deadlines_s, default=None), deadline_path, findings)
     return ManifestContent(roles, deadline, _restarts(fields, groups, roles, findings))
+
+
+def _names_of(group: Group, jobset: str, names: Names, *, is_only: bool) -> Names:
+    """Return the names in the pods of one replicated job, with their completion index.
+
+    The index is that of a pod in one of the replicated job's jobs.
+    """
+    if group.batch.completion_mode != "Indexed":
+        return names
+    if group.pods == 1:
+        return replace(names, index="0", host=f"{jobset}-{group.name}-0-0")
+    if is_only and group.replicas == 1:
+        return replace(names, index=RANK, host=f"{jobset}-{group.name}-0-{RANK}")
+    if is_only and group.batch.parallelism == 1:
+        return replace(names, index="0")
+    return names
 
 
 def _host_names(jobset: str, subdomain: str, groups: Sequence[Group]) -> re.Pattern[str]:

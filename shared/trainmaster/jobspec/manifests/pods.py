@@ -138,13 +138,15 @@ def _container_spec(
             )
             findings.substitute(mount_path, folder, "the container's disk", reason)
     spec: dict[str, Any] = {"imageUri": container.image or ""}
+    words: dict[str, str] = {}
     for name, texts in (("command", container.command), ("args", container.args)):
+        words.update({f"{path}.{name}[{index}]": text for index, text in enumerate(texts or ())})
         if texts:
             spec[name] = [
                 names.replace_hosts(text, f"{path}.{name}[{index}]", findings)
                 for index, text in enumerate(texts)
             ]
-    environment = convert_environment(container.env, f"{path}.env", names, findings)
+    environment = convert_environment(container.env, f"{path}.env", names, words, findings)
     if environment:
         spec["env"] = environment
     return spec

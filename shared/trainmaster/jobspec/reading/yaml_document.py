@@ -1,4 +1,7 @@
-"""Parse YAML of bounded size and depth, without aliases, anchors, tags and duplicate names.
+"""Parse YAML of bounded size and depth, without tags and duplicate names.
+
+Aliases and merge keys (`<<`) are replaced by what they name, as kubectl and gcloud do. The limits
+hold for the document without them.
 
 YAML is read as the service's own client read it (1.1: `yes` is true), except for types that JSON
 lacks: dates and base-60 numbers stay strings, and a number with a leading zero is not octal.
@@ -7,7 +10,7 @@ lacks: dates and base-60 numbers stay strings, and a number with a leading zero 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import yaml
@@ -27,10 +30,14 @@ _TAGS: Final = (None, "!", *(f"tag:yaml.org,2002:{kind}" for kind in ("str", "ma
 def parse_yaml(text: str, name: str) -> object:
     """Return what the document holds; None if it is empty. Raises InvalidJob."""
     try:
-        _check_events(text, name)
+        check = _Check(name)
+        for event in yaml.parse(text, Loader=_Loader):
+            check.add(event)
         documents = [
             document for document in yaml.load_all(text, Loader=_Loader) if document is not None
         ]
+        if check.has_aliases:
+            documents = [_unshared(document) for document in documents]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = _where(name, mark)
@@ -76,31 +83,107 @@ def _line_of(text: str, number: int) -> str:
     return lines[number] if number < len(lines) else ""
 
 
-def _check_events(text: str, name: str) -> None:
-    """Check depth, size, aliases and tags before anything is built.
+@dataclass
+class _Collection:
+    """A list or a mapping that is not complete."""
+
+    anchor: str | None
+    is_mapping: bool
+    first_node: int
+    """Number of nodes before it."""
+    depth: int
+    depth_max: int
+    """Depth of its innermost node so far."""
+    children: int = 0
+    names: set[str] = field(default_factory=set)
+    """Names of a mapping so far."""
+
+
+class _Check:
+    """Checks depth, size, tags and names before anything is built.
 
     PyYAML's composer recurses, and aliases multiply what they name.
     """
-    depth = nodes = 0
-    for event in yaml.parse(text, Loader=_Loader):
+
+    def __init__(self, name: str) -> None:
+        self.has_aliases = False
+        self._name = name
+        self._nodes = 0
+        self._open: list[_Collection] = []
+        self._anchors: dict[str, tuple[int, int] | None] = {}
+        """Anchor → number of nodes and height of what it names; None: it is not complete."""
+
+    def add(self, event: yaml.Event) -> None:
+        """Raises InvalidJob or MarkedYAMLError."""
         if isinstance(event, yaml.NodeEvent):
-            nodes += 1
-            _check_node(event, _where(name, event.start_mark))
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
+            self._add_node(event)
         elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if depth > DEPTH_MAX:
-            raise too_deep(_where(name, event.start_mark))
-        if nodes > NODES_MAX:
-            raise invalid(f"{name}: more than {NODES_MAX} values", "a job has a few dozen values")
+            self._close()
+        elif isinstance(event, yaml.DocumentStartEvent):
+            self._anchors.clear()
+
+    def _add_node(self, event: yaml.NodeEvent) -> None:
+        where = _where(self._name, event.start_mark)
+        _check_tag(event, where)
+        self._check_name(event)
+        size, height = (1, 0)
+        if isinstance(event, yaml.AliasEvent):
+            size, height = self._size_of_alias(event.anchor, where)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            depth = len(self._open) + 1
+            is_mapping = isinstance(event, yaml.MappingStartEvent)
+            self._open.append(
+                _Collection(event.anchor, is_mapping, self._nodes, depth, depth_max=depth)
+            )
+        if event.anchor is not None and not isinstance(event, yaml.AliasEvent):
+            is_scalar = isinstance(event, yaml.ScalarEvent)
+            self._anchors[event.anchor] = (1, 0) if is_scalar else None
+        self._nodes += size
+        if self._open:
+            self._open[-1].depth_max = max(self._open[-1].depth_max, len(self._open) + height)
+        if len(self._open) + height > DEPTH_MAX:
+            raise too_deep(where)
+        if self._nodes > NODES_MAX:
+            problem = f"{self._name}: more than {NODES_MAX} values"
+            raise invalid(problem, "a job has a few dozen values")
+
+    def _size_of_alias(self, anchor: str | None, where: str) -> tuple[int, int]:
+        """Return the number of nodes and the height of what an alias names.
+
+        The composer refuses an alias that nothing defines.
+        """
+        self.has_aliases = True
+        named = self._anchors.get(str(anchor), (1, 0))
+        if named is None:
+            raise invalid(f"{where}: the alias *{anchor} contains itself", "write the value out")
+        return named
+
+    def _check_name(self, event: yaml.NodeEvent) -> None:
+        """Refuse a name that a mapping has already."""
+        if not self._open or not self._open[-1].is_mapping:
+            return
+        mapping = self._open[-1]
+        mapping.children += 1
+        is_name = mapping.children % 2 == 1
+        if not is_name or not isinstance(event, yaml.ScalarEvent):
+            return
+        if event.value in mapping.names:
+            problem = f"the name {event.value!r} is given twice in one mapping"
+            where = _where(self._name, event.start_mark)
+            raise invalid(f"{where}: is not YAML: {problem}", JOB_EXAMPLE)
+        mapping.names.add(event.value)
+
+    def _close(self) -> None:
+        closed = self._open.pop()
+        if self._open:
+            parent = self._open[-1]
+            parent.depth_max = max(parent.depth_max, closed.depth_max)
+        if closed.anchor is not None:
+            height = closed.depth_max - closed.depth + 1
+            self._anchors[closed.anchor] = (self._nodes - closed.first_node, height)
 
 
-def _check_node(event: yaml.NodeEvent, where: str) -> None:
-    if isinstance(event, yaml.AliasEvent):
-        raise invalid(f"{where}: aliases (*{event.anchor}) are not allowed", "write the value out")
-    if event.anchor is not None:
-        raise invalid(f"{where}: anchors (&{event.anchor}) are not allowed", "write the value out")
+def _check_tag(event: yaml.NodeEvent, where: str) -> None:
     if isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent) and event.tag not in _TAGS:
         raise invalid(
             f"{where}: the tag {event.tag} is not allowed",
@@ -108,37 +191,24 @@ def _check_node(event: yaml.NodeEvent, where: str) -> None:
         )
 
 
+def _unshared(value: Any) -> Any:
+    """Return a copy in which no two places hold the same list or mapping."""
+    if isinstance(value, dict):
+        return {name: _unshared(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_unshared(item) for item in value]
+    return value
+
+
 def _where(name: str, mark: Any) -> str:
     return f"{name}, line {mark.line + 1}, column {mark.column + 1}" if mark else name
 
 
 class _Loader(yaml.CSafeLoader):
-    """Builds only what JSON has: strings, numbers, booleans, null, lists, and mappings.
-
-    The names of a mapping are distinct.
-    """
+    """Builds only what JSON has: strings, numbers, booleans, null, lists, and mappings."""
 
     # As PyYAML declares it. Empty: none of PyYAML's own resolvers applies.
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
-
-    # The signature is PyYAML's.
-    def construct_mapping(
-        self,
-        node: yaml.MappingNode,
-        deep: bool = False,  # noqa: FBT001, FBT002
-    ) -> dict[Hashable, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    raise yaml.constructor.ConstructorError(
-                        None,
-                        None,
-                        f"the name {key.value!r} is given twice in one mapping",
-                        key.start_mark,
-                    )
-                seen.add(key.value)
-        return super().construct_mapping(node, deep=deep)
 
 
 for _tag, _pattern, _first in (
@@ -147,6 +217,7 @@ for _tag, _pattern, _first in (
         r"yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF",
         "yYnNtTfFoO",
     ),
+    ("merge", r"<<", ["<"]),
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("int", r"[-+]?(0|[1-9][0-9]*)", "-+0123456789"),
     (

@@ -1,0 +1,40 @@
+"""`region` moves everything: the control plane, the data, and the jobs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+
+from tests.infra.conftest import Plan
+
+REGION = "europe-west1"
+
+
+@pytest.fixture(scope="module")
+def european(planned: Callable[..., Plan]) -> Plan:
+    return planned(region=REGION)
+
+
+def test_everything_of_an_installation_in_europe_is_in_europe(european: Plan) -> None:
+    (subnetwork,) = european.of("google_compute_subnetwork").values()
+    (router,) = european.of("google_compute_router").values()
+    assert (subnetwork["region"], router["region"]) == (REGION, REGION)
+    assert european.environments()["trainmaster-provision"]["TRAINMASTER_REGIONS"] == REGION
+    resources = json.dumps([resource.values for resource in european.resources])
+    elsewhere = re.findall(r"\b(?:us|asia|europe)-(?:\w+?)\d(?:-[a-f])?\b", resources)
+    assert set(elsewhere) == {REGION}
+    assert not european.warnings()
+
+
+def test_jobs_in_another_region_than_their_data_are_a_warning_of_the_plan(
+    planned: Callable[..., Plan], full_plan: Plan
+) -> None:
+    apart = planned(region=REGION, worker_regions={"us-central1": "10.1.0.0/20"})
+    (warning,) = apart.warnings()
+    assert "Jobs run in us-central1" in warning
+    assert f"the database are in {REGION}" in warning
+    assert "Add europe-west1 to worker_regions" in warning
+    assert len(full_plan.warnings()) == 1, "its jobs run in two regions, its data is in a third"
