@@ -1,4 +1,4 @@
-# Alerts and dashboard. Each alert's documentation names its runbook in docs/runbooks/.
+# Alerts and dashboard. Each alert's documentation names its section of docs/runbooks.md.
 
 resource "google_monitoring_notification_channel" "email" {
   display_name = local.title
@@ -17,7 +17,7 @@ locals {
       above    = 0
       for_s    = 0
       period_s = 300
-      text     = "A message could not be handled. It is kept: read its reason, repair the cause, and replay it. docs/runbooks/dead-letters.md"
+      text     = "A message could not be handled. It is kept: read its reason, repair the cause, and replay it. docs/runbooks.md#dead-letters"
     }
     # A forged message of a user or a program triggers the alert above, but not this one, for which the function itself must fail.
     undeliverable = {
@@ -27,7 +27,7 @@ locals {
       above    = 0
       for_s    = 0
       period_s = 300
-      text     = "Pub/Sub moved a message to the dead letter after the last delivery. docs/runbooks/dead-letters.md"
+      text     = "Pub/Sub moved a message to the dead letter after the last delivery. docs/runbooks.md#dead-letters"
     }
     backlog = {
       title    = "${local.title}: events wait for more than ten minutes"
@@ -36,7 +36,7 @@ locals {
       above    = 600
       for_s    = 300
       period_s = 300
-      text     = "A function keeps answering 503 or 500. docs/runbooks/backlog.md"
+      text     = "A function keeps answering 503 or 500. docs/runbooks.md#backlog"
     }
     # 503 is not counted: a function answers 503 while another service is unavailable, and Pub/Sub delivers the message again. If that
     # lasts, the alert `backlog` reports it.
@@ -47,7 +47,7 @@ locals {
       above    = 20
       for_s    = 0
       period_s = 300
-      text     = "A function answered more than 20 requests with 500 or 504 in five minutes. docs/runbooks/backlog.md"
+      text     = "A function answered more than 20 requests with 500 or 504 in five minutes. docs/runbooks.md#backlog"
     }
   }
 }
@@ -102,7 +102,7 @@ resource "google_monitoring_alert_policy" "sweep_silent" {
   }
 
   documentation {
-    content   = "Lost VMs and deadlines are not detected. Training continues, and every VM has a time limit. docs/runbooks/sweep.md"
+    content   = "Lost VMs and deadlines are not detected. Training continues, and every VM has a time limit. docs/runbooks.md#sweep"
     mime_type = "text/markdown"
   }
 }
@@ -129,7 +129,7 @@ resource "google_monitoring_alert_policy" "orphans" {
   }
 
   documentation {
-    content   = "The VM is deleted after it is seen twice. It was created by hand, or its job was removed. docs/runbooks/orphans.md"
+    content   = "The VM is deleted after it is seen twice. It was created by hand, or its job was removed. docs/runbooks.md#orphans"
     mime_type = "text/markdown"
   }
 }
@@ -154,7 +154,7 @@ resource "google_monitoring_alert_policy" "unreadable_job" {
   }
 
   documentation {
-    content   = "Another release wrote its document. All other jobs continue. docs/runbooks/unreadable-job.md"
+    content   = "Another release wrote its document. All other jobs continue. docs/runbooks.md#unreadable-job"
     mime_type = "text/markdown"
   }
 }
@@ -179,7 +179,7 @@ resource "google_monitoring_alert_policy" "refused" {
   }
 
   documentation {
-    content   = "Jobs wait until it is repaired: one that has not run yet for an hour, any other as long as it may run. docs/runbooks/refused.md"
+    content   = "Jobs wait until it is repaired: one that has not run yet for an hour, any other as long as it may run. docs/runbooks.md#refused"
     mime_type = "text/markdown"
   }
 }

@@ -55,7 +55,7 @@ resource "google_monitoring_alert_policy" "burn_rate" {
   }
 
   documentation {
-    content   = "Messages of this topic wait for too long. docs/runbooks/backlog.md"
+    content   = "Messages of this topic wait for too long. docs/runbooks.md#backlog"
     mime_type = "text/markdown"
   }
 }

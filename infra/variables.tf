@@ -260,7 +260,7 @@ variable "ssh_sudo" {
 }
 
 variable "restrict_vm_names" {
-  description = "Whether `provision` may touch only VMs whose names begin with \"tm-\", or \"tmNAME-\" in an installation with a name. false: every VM of the project, for a Google that refuses inserts or deletions under this condition (docs/runbooks/refused.md)."
+  description = "Whether `provision` may touch only VMs whose names begin with \"tm-\", or \"tmNAME-\" in an installation with a name. false: every VM of the project, for a Google that refuses inserts or deletions under this condition (docs/runbooks.md#refused)."
   type        = bool
   default     = true
 }

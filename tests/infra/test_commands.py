@@ -246,7 +246,7 @@ def test_commands_are_extracted_from_markdown_yaml_and_terraform() -> None:
         "README.md",
         "cloudbuild.deliver.yaml",
         "infra/outputs.tf",
-        "docs/runbooks/sweep.md",
+        "docs/runbooks.md",
     } <= pages
 
 

@@ -286,7 +286,7 @@ def test_restore_runbook_creates_each_index_before_the_import() -> None:
         r'resource "(google_firestore_(?:index|field))" "(\w+)"',
         (ROOT / "infra/firestore.tf").read_text(),
     )
-    runbook = (ROOT / "docs/runbooks/restore.md").read_text()
+    runbook = (ROOT / "docs/runbooks.md").read_text()
     assert set(re.findall(r"-target=([\w.]+)", runbook)) == {
         f"{kind}.{name}" for kind, name in declared
     }

@@ -1,4 +1,4 @@
-"""A database that is restored to an earlier time, while VMs go on: docs/runbooks/restore.md tells
+"""A database that is restored to an earlier time, while VMs go on: docs/runbooks.md#restore tells
 what to do then.
 """
 

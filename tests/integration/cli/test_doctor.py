@@ -304,7 +304,7 @@ def test_orphan_and_unreadable_job_are_problems(installation: Installation) -> N
     client.close()
     (line,) = (line for line in installation.problems() if "without a job" not in line)
     assert "job digits_1 cannot be read by this release" in line
-    assert "docs/runbooks/unreadable-job.md" in line
+    assert "docs/runbooks.md#unreadable-job" in line
 
 
 def test_missing_index_is_a_problem(

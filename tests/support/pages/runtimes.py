@@ -18,7 +18,8 @@ have the last versions for Python 3.10.
 _PAST: Final = """## Past versions
 
 A job that names one of them is accepted. The job lists the replacement as a substitution, and
-[migrating.md](migrating.md) says what to change in a program that does not run on it.
+[programs of the past](migrating.md#programs-of-the-past) says what to change in a program that does
+not run on it.
 """
 _COLUMNS: Final = (
     "`runtimeVersion`",

@@ -170,11 +170,11 @@ def _check_state(inspection: Inspection) -> Iterator[Finding]:
     for job_id in live.unreadable:
         yield problem(
             f"job {job_id} cannot be read by this release, and is left as it is",
-            "install the release that wrote it; see docs/runbooks/unreadable-job.md",
+            "install the release that wrote it; see docs/runbooks.md#unreadable-job",
         )
     if orphans:
         text = f"VMs or TPU nodes without a job: {len(orphans)}"
-        yield problem(text, "run `trainmaster orphans`; see docs/runbooks/orphans.md")
+        yield problem(text, "run `trainmaster orphans`; see docs/runbooks.md#orphans")
     else:
         yield ok("no VM or TPU node without a job")
 

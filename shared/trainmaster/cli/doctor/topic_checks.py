@@ -146,7 +146,7 @@ def check_dead_letter(inspection: Inspection) -> Iterator[Finding]:
     if letters:
         yield problem(
             f"dead letters: {len(letters)}",
-            "run `trainmaster dead-letters list`; see docs/runbooks/dead-letters.md",
+            "run `trainmaster dead-letters list`; see docs/runbooks.md#dead-letters",
         )
     else:
         yield ok("no dead letters")
