@@ -77,9 +77,9 @@ no VM is lost.
 """
 
 HEARTBEATS_READ_MAX: Final = 500
-"""Heartbeats that one reconciliation reads, each with a call of its own: up to a third of what
-Compute Engine's default limit of 1,500 reads per minute allows. A larger gang is read in several
-reconciliations.
+"""Heartbeats that one reconciliation reads, each with a call of its own, and that all silent jobs
+of one minute together read: up to a third of what Compute Engine's default limit of 1,500 reads per
+minute allows. A larger gang is read in several reconciliations.
 """
 
 USEFUL_LIFE_MIN: Final = timedelta(minutes=10)

@@ -41,6 +41,7 @@ from trainmaster.core.timeouts import (
     HELD_AGENT_TIMEOUT,
     OLD_HEARTBEAT,
     OLD_POINT,
+    SILENT_JOBS_MAX,
 )
 
 READY = at(10)
@@ -319,6 +320,20 @@ def test_large_gang_is_read_in_parts_that_cover_it() -> None:
     ]
     assert max(len(part) for part in parts) <= HEARTBEATS_READ_MAX
     assert {vm.name for part in parts for _, vm in part} == {vm.name for vm in vms_of(large)}
+
+
+def test_silent_jobs_of_one_minute_share_one_limit_of_reads() -> None:
+    """Cloud Monitoring may be late for all jobs at once."""
+    missing = {f"job_{number}": 100 for number in range(60)} | {"large": 1000}
+    minutes = [
+        heartbeat.jobs_to_read(missing, NOW + minute * timedelta(minutes=1)) for minute in range(13)
+    ]
+    assert max(sum(missing[job] for job in part if job != "large") for part in minutes) == 500
+    assert {job for part in minutes for job in part} == missing.keys()
+    assert ("large",) in minutes
+    small = heartbeat.jobs_to_read(dict.fromkeys(map(str, range(50)), 1), NOW)
+    assert len(small) <= SILENT_JOBS_MAX
+    assert heartbeat.jobs_to_read({}, NOW) == ()
 
 
 def test_agent_is_silent_from_the_timeout_on() -> None:

@@ -46,6 +46,7 @@ from trainmaster.core.timeouts import (
     OLD_HEARTBEAT,
     OLD_POINT,
     SETUP_MAX_S,
+    SILENT_JOBS_MAX,
 )
 
 T = TypeVar("T")
@@ -100,15 +101,34 @@ def heartbeats_to_read(job: Job, replicas: Watched, points: Points, now: datetim
     return part_to_read(to_read, now, 1 if job.round.is_held else FULL_RECONCILIATION_MINUTES)
 
 
-def part_to_read(
-    items: Sequence[T], now: datetime, minutes: int, at_most: int = 0
-) -> tuple[T, ...]:
-    """Return the at most `at_most` items (0: `HEARTBEATS_READ_MAX`) that are looked at now.
+def part_to_read(items: Sequence[T], now: datetime, minutes: int) -> tuple[T, ...]:
+    """Return the at most `HEARTBEATS_READ_MAX` items that are looked at now.
 
     The next follow after `minutes`.
     """
-    parts = -(-len(items) // (at_most or HEARTBEATS_READ_MAX))
+    parts = -(-len(items) // HEARTBEATS_READ_MAX)
     return tuple(items[int(now.timestamp()) // (60 * minutes) % parts :: parts]) if items else ()
+
+
+def jobs_to_read(missing: Mapping[str, int], now: datetime) -> tuple[str, ...]:
+    """Return the silent jobs whose heartbeats are read in this minute; the others follow.
+
+    `missing`: the number of each job's VMs without a fresh series, which is the number of reads.
+    All jobs of a minute together are read at most `HEARTBEATS_READ_MAX` times, but for a single
+    larger job, whose reconciliation has that limit of its own.
+    """
+    if not missing:
+        return ()
+    parts: list[list[str]] = [[]]
+    reads = 0
+    for job_id, count in sorted(missing.items()):
+        has_room = reads + count <= HEARTBEATS_READ_MAX and len(parts[-1]) < SILENT_JOBS_MAX
+        if parts[-1] and not has_room:
+            parts.append([])
+            reads = 0
+        parts[-1].append(job_id)
+        reads += count
+    return tuple(parts[int(now.timestamp()) // 60 % len(parts)])
 
 
 def suspendable_timeouts(

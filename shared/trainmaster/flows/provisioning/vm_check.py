@@ -20,8 +20,8 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.vm import LabelledVm, Vm
 from trainmaster.core.model.vm_names import job_label
 from trainmaster.core.reconcile.attention import CHANGING, are_vms_expected, needs_reconciliation
-from trainmaster.core.reconcile.heartbeat import part_to_read
-from trainmaster.core.timeouts import SERIES_MEMORY, SILENT_JOBS_MAX
+from trainmaster.core.reconcile.heartbeat import jobs_to_read
+from trainmaster.core.timeouts import SERIES_MEMORY
 from trainmaster.errors import RefusedError, TemporaryError
 from trainmaster.flows.commit.record import Deps
 from trainmaster.flows.provisioning import orphans
@@ -139,5 +139,9 @@ def _find_silent(
     if not fewer:
         return ()
     before = count_alive(metrics, now, SERIES_MEMORY)
-    silent = [job_id for job_id in fewer if alive.get(job_id, 0) < before.get(job_id, 0)]
-    return part_to_read(silent, now, 1, SILENT_JOBS_MAX)
+    missing = {
+        job_id: running[job_id] - alive.get(job_id, 0)
+        for job_id in fewer
+        if alive.get(job_id, 0) < before.get(job_id, 0)
+    }
+    return jobs_to_read(missing, now)
