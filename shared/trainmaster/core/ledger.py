@@ -94,7 +94,8 @@ def excused_restarts(replica: Replica, entries: Iterable[LedgerEntry]) -> tuple[
     `entries`: of its job, from `EXCUSE_MAX` before its first restart.
     """
     known = list(entries)
-    losses = [at for entry in known if (at := _machine_loss(entry)) is not None]
+    lost_at = map(_machine_loss, known)
+    losses = [at for at in lost_at if at is not None]
     return tuple(
         entry.at
         for entry in known

@@ -76,7 +76,7 @@ class Case:
     def restarts_used(self) -> int:
         """Restarts of the replica that were charged, and count."""
         counted = self.policy.counted(self.replica.restarts, self.now)
-        return sum(at not in self.state.excused for at in counted)
+        return len([at for at in counted if at not in self.state.excused])
 
     @property
     def policy(self) -> ExitPolicy:
