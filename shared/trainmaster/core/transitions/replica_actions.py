@@ -130,7 +130,7 @@ def replace_vm(job: Job, replica: Replica, action: ReplaceVm, now: datetime) -> 
         bug=None,
         failing=None,
         replaced=replica.replaced + 1,
-        vms_lost=replica.vms_lost + action.is_vm_taken,
+        vms_lost=replica.vms_lost + 1 if action.is_vm_taken else replica.vms_lost,
         wasted=action.wasted,
     )
 
