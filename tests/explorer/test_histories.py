@@ -107,8 +107,11 @@ def start_all(patch: pytest.MonkeyPatch) -> None:
     """Start also the members that a round goes without, as soon as they have a VM."""
     patch.setattr(
         desired,
-        "is_held",
-        lambda job, replica_id: job.round.is_held and is_member(job.plan, replica_id),
+        "may_run",
+        lambda job, replica: (
+            replica.instance_id is not None
+            and not (job.round.is_held and is_member(job.plan, replica.replica_id))
+        ),
     )
 
 

@@ -85,7 +85,7 @@ def test_simulate_with_frequent_checkpoints_loses_less_work(
             "--seeds",
             "4",
             "--preemptions-per-hour",
-            "0.4",
+            "0.6",
             "--duration",
             "3h",
             "--format",

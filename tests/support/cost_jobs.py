@@ -26,6 +26,7 @@ def start(world: World, *, spot: bool = False) -> None:
     world.wait(100)
     for replica_id in REPLICAS:
         ready(world, replica_id)
+    world.deliver()
 
 
 def preempt(world: World) -> None:

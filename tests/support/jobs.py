@@ -31,6 +31,7 @@ from trainmaster.core.model.plan import (
 )
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.round import Round
 from trainmaster.core.model.saving import Saving
 from trainmaster.core.model.vm import LossCause
 from trainmaster.core.model.vm_names import vm_name
@@ -122,6 +123,8 @@ def a_job(state: JobState = JobState.RUNNING, plan: Plan | None = None, **change
         created_at=START,
         started_at=at(10) if state is JobState.RUNNING else None,
     )
+    if state in (JobState.QUEUED, JobState.PREPARING) and job.plan.is_synchronous:
+        job = replace(job, round=Round(is_held=True, ordered_at=START))
     return replace(job, **changes)  # type: ignore[arg-type]
 
 

@@ -18,7 +18,7 @@ from tests.support.memory_resources import MemoryResources
 from trainmaster.core.intake.named_resources import AllowedResources
 from trainmaster.core.ledger import LedgerEntry, fold
 from trainmaster.core.model.job import Job
-from trainmaster.core.model.members import is_ready
+from trainmaster.core.model.members import is_member, is_ready
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.tuning import StoppingRule, TrialState, Tuning
@@ -82,6 +82,10 @@ AGENT_TOPICS: Final = {
     "replica-exit": topics.REPLICA_EXIT,
     "maintenance": topics.MAINTENANCE,
 }
+
+
+FIRST: Final = (1, 1)
+"""Attempt and number of the first round of a job."""
 
 
 def run_in_sequence(tasks: Sequence[Callable[[], None]]) -> None:
@@ -180,7 +184,9 @@ class World:
         self._report_held()
 
     def _report_held(self) -> None:
-        """Let agents report the held round that they have read."""
+        """Let agents report the held round that they have read, but for the first one of the job:
+        tests start its members.
+        """
         try:
             vms = {vm.name: vm for vm in self.vms}
         except ZonesUnreachableError:
@@ -191,6 +197,8 @@ class World:
                 vm is not None
                 and vm.directive is not None
                 and vm.directive.action is DirectiveAction.HOLD
+                and is_member(self.job.plan, replica.replica_id)
+                and (vm.directive.attempt, vm.directive.incarnation) != FIRST
             )
             if (
                 is_held
@@ -281,8 +289,10 @@ class World:
         }
 
     def report_all_ready(self) -> None:
+        """Let all agents report, and the programs start."""
         for replica in self.replicas:
             self.send("vm-ready", replica.replica_id)
+        self.deliver()
 
     def start_running(self) -> None:
         """Submit the job, create its VMs, and report all replicas as ready."""

@@ -261,6 +261,12 @@ class Search:
         running_vms = [vm_id.rpartition("/")[0] for vm_id in node.running]
         if len(set(running_vms)) != len(running_vms):
             raise ViolationError(f"I5: two programs of one replica: {node.running}")
+        for vm in node.fleet.list_vms(self._job_id):
+            replica = loaded.state.find(loaded.state.job.attempt, vm.replica_id)
+            is_current = replica is not None and replica.vm_generation == vm.vm_generation
+            runs = f"{vm.name}/{vm.vm_generation}" in node.running
+            if replica and is_current and runs and replica.instance_id != vm.instance_id:
+                raise ViolationError(f"F1: a program runs on a VM that is not known: {vm}")
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support import jobs
 from tests.support.alone import a_job, a_state
-from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_replica, at
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_plan, a_replica, at
 from trainmaster.core.actions import (
     Action,
     BeginRunning,
@@ -38,7 +38,7 @@ NOW = at(100)
 RUNNING = a_state()
 PREPARING = a_state(job=a_job(JobState.PREPARING))
 SUCCEEDED = a_state(job=a_job(JobState.SUCCEEDED))
-RESTART = RestartReplica("1-worker-0", Budget.RESTARTS, "1001")
+RESTART = RestartReplica("1-worker-0", Budget.RESTARTS)
 
 
 def change(state: State | None, action: Action) -> Change:
@@ -76,21 +76,6 @@ def test_replaced_vm_is_the_next_generation_and_is_not_charged() -> None:
     assert replica.instance_id is None
 
 
-def test_exit_names_the_vm_of_a_replica_that_was_not_reported_ready() -> None:
-    waiting = a_state(a_replica(WORKER_0, ReplicaState.WAITING))
-    restarted = change(waiting, replace(RESTART, instance_id="4711"))
-    rerun = change(waiting, RerunJob(Budget.RERUNS, reporter="1-worker-0", reporter_vm="4711"))
-    vm_ids = {
-        replica.key: replica.instance_id
-        for changed in (restarted, rerun)
-        for replica in changed.replicas
-    }
-    assert (vm_ids["1-worker-0"], vm_ids["2-worker-0"]) == (None, "4711"), (
-        "the previous attempt is not changed"
-    )
-    assert restarted.replicas[0].instance_id == "4711"
-
-
 def test_ready_replica_stores_time_and_vm() -> None:
     down = a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2)
     ready = change(a_state(down), MarkReady("1-worker-0", "4711", NOW))
@@ -100,7 +85,24 @@ def test_ready_replica_stores_time_and_vm() -> None:
         NOW,
         "4711",
     )
-    assert ready.effects == ()
+
+
+@pytest.mark.parametrize(
+    ("is_independent", "is_known", "effects"),
+    [
+        (True, False, (Effect.PROVISION,)),
+        (True, True, ()),
+        (False, False, ()),
+    ],
+    ids=["alone", "known before", "member"],
+)
+def test_first_report_from_a_vm_lets_a_replica_that_is_judged_alone_run(
+    effects: tuple[Effect, ...], *, is_independent: bool, is_known: bool
+) -> None:
+    job = jobs.a_job(plan=a_plan(independent=is_independent))
+    down = a_replica(WORKER_0, ReplicaState.RESTARTING, vm_since=at(10) if is_known else None)
+    ready = change(jobs.a_state(down, job=job), MarkReady("1-worker-0", "4711", NOW))
+    assert ready.effects == effects
 
 
 def test_slice_whose_program_ended_on_one_host_has_ended_until_the_next_round() -> None:
@@ -119,7 +121,7 @@ def test_rerun_of_a_synchronous_job_holds_its_first_round() -> None:
 
 
 def test_loss_that_moves_the_job_to_another_zone_ends_its_round() -> None:
-    state = jobs.a_state(job=jobs.a_job(JobState.PREPARING))
+    state = jobs.a_state()
     moved = changed_job(state, ContinueProvisioning(1, 1, replacement=ReplaceVm("1-worker-0")))
     assert (moved.zone, moved.round.number, moved.round.is_held) == ("us-central1-b", 2, True)
 

@@ -73,7 +73,7 @@ def test_cost_of_a_job_is_its_paid_time_at_the_price_of_its_machines(spot: bool)
     assert isinstance(report.cost, JobCost)
     hours = Decimal(str(report.goodput.paid_s)) / 3600
     assert report.cost.total == pytest.approx(hours * n1_price(is_spot=spot, world=world))
-    assert set(report.cost.by_attempt[1]) == {Phase.SETTING_UP, Phase.RUNNING}
+    assert set(report.cost.by_attempt[1]) == {Phase.SETTING_UP, Phase.HELD, Phase.RUNNING}
     assert report.listing is None, "nothing was lost, so nothing is listed"
 
 

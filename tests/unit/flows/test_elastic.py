@@ -19,7 +19,6 @@ from trainmaster.core.model.vm import Directive, DirectiveAction
 from trainmaster.core.reporting.explain import next_steps
 from trainmaster.core.reporting.phases import Phase, replica_spans
 from trainmaster.core.timeouts import GROWTH_MIN, MISSING_VM_MAX, PARTIAL_GANG_WAIT_MAX_S
-from trainmaster.flows import vm_ready
 
 A, B = "us-central1-a", "us-central1-b"
 
@@ -107,59 +106,35 @@ def test_refused_member_is_left_out_at_once_and_the_others_know_it() -> None:
     world.check()
 
 
-def start_unrecorded(monkeypatch: pytest.MonkeyPatch, *ready: Any, **options: Any) -> World:
-    """Return a job whose members have reported, in this order, before its start is recorded."""
+def start_incomplete(*ready: Any) -> World:
+    """Return an elastic job of which these members have reported. No round has begun."""
     world = World()
-    world.submit({**a_spec(), "trainmaster": {"zones": [A, B], **options}})
+    world.submit({**a_spec(), "trainmaster": {"zones": [A, B], "elastic": {"minReplicas": 2}}})
     world.deliver()
-    with monkeypatch.context() as patched:
-        patched.setattr(vm_ready, "start_if_all_ready", lambda *_, **__: None)
-        for replica_id in ready:
-            world.send("vm-ready", replica_id)
+    for replica_id in ready:
+        world.send("vm-ready", replica_id)
     assert world.state == "PREPARING"
     return world
 
 
-@pytest.mark.parametrize("last", [CHIEF, WORKER_1])
-def test_member_lost_before_the_start_of_a_complete_gang_is_recorded_is_left_out(
-    monkeypatch: pytest.MonkeyPatch, last: Any
-) -> None:
-    first = (WORKER_1, CHIEF)[last == WORKER_1]
-    world = start_unrecorded(monkeypatch, first, WORKER_0, last, elastic={"minReplicas": 2})
-    lose(world, WORKER_1)
-    assert (world.state, world.job.zone) == ("RUNNING", A)
-    assert running(world) == (2, ["worker-1"])
-    assert charges(world) == FREE
-    world.check()
-
-
-def test_gang_that_was_complete_before_its_start_was_recorded_keeps_its_vms(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    world = start_unrecorded(monkeypatch, CHIEF, WORKER_0, WORKER_1)
-    kept = world.vm(CHIEF).instance_id
-    lose(world, WORKER_1)
-    pass_minutes(world, 5)
-    assert (world.job.zone, world.vm(CHIEF).instance_id) == (A, kept)
-
-
-def test_gang_that_was_never_complete_moves_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = start_unrecorded(monkeypatch, CHIEF, WORKER_1, elastic={"minReplicas": 2})
+@pytest.mark.parametrize("ready", [(CHIEF, WORKER_1), (CHIEF, WORKER_0, WORKER_1)])
+def test_gang_whose_first_round_has_not_begun_moves_as_a_whole(ready: Any) -> None:
+    world = start_incomplete(*ready)
     lose(world, WORKER_1)
     assert (world.job.zone, [vm.zone for vm in world.vms]) == (B, [B, B, B])
 
 
-def test_report_after_the_first_round_ended_does_not_complete_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    world = start_unrecorded(monkeypatch, CHIEF, WORKER_1, elastic={"minReplicas": 2})
+def test_first_round_waits_for_all_members_of_an_elastic_job() -> None:
+    world = start_incomplete(CHIEF, WORKER_1)
     world.send("maintenance", WORKER_1, cause="preemption")
     world.fleet.delete(world.vm(WORKER_1))
-    world.silent.add(WORKER_1)
     world.deliver()
     world.send("vm-ready", WORKER_0)
     pass_minutes(world)
     assert (world.state, world.job.round.is_held) == ("PREPARING", True)
+    world.send("vm-ready", WORKER_1)
+    world.deliver()
+    assert running(world) == (1, [])
 
 
 def test_job_without_the_field_waits_and_moves() -> None:

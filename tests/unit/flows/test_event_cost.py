@@ -44,10 +44,16 @@ def calls_of(
     return dict(counts.calls)
 
 
+@pytest.mark.parametrize(
+    ("is_independent", "count"), [(False, "count_ready_for"), (True, "count_ready")]
+)
 def test_ready_report_of_a_preparing_job_costs_one_read_one_commit_and_one_count(
-    world: World,
+    count: str, *, is_independent: bool
 ) -> None:
-    assert calls_of(world, "vm-ready") == {"load": 1, "commit": 1, "count_ready": 1}
+    world = World(is_independent=is_independent)
+    world.submit()
+    world.deliver()
+    assert calls_of(world, "vm-ready") == {"load": 1, "commit": 1, count: 1}
 
 
 def test_ready_report_for_a_held_round_costs_one_read_one_commit_and_one_count(
@@ -69,9 +75,12 @@ def test_exit_zero_of_a_running_job_costs_one_read_and_one_commit(world: World) 
 
 
 def test_repeated_last_ready_report_starts_a_job_whose_first_report_was_cut_off(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The first handling died between the commit of the report and the commit of the start."""
+    world = World(is_independent=True)
+    world.submit()
+    world.deliver()
     world.send("vm-ready", CHIEF)
     world.send("vm-ready", WORKER_1)
     with monkeypatch.context() as patched:
@@ -183,17 +192,17 @@ def test_one_failure_costs_two_documents_for_each_member_and_few_more() -> None:
     )
 
 
-def test_reports_of_a_job_without_its_evaluator_read_no_peers_before_enough_are_ready() -> None:
+def test_reports_of_a_job_without_its_workers_read_no_peers_before_enough_are_ready() -> None:
     """Its required replicas are all others: reading them with every report would cost their number
     squared.
     """
     world = World()
-    spec = a_spec(workerCount=20, evaluatorCount=1, evaluatorType="n1-standard-4")
+    spec = a_spec(workerCount=1, parameterServerCount=20, parameterServerType="n1-standard-4")
     world.submit({**spec, "trainmaster": {"gang": False}})
     world.deliver()
     counts = Counts()
     world.store = counting_store(world.store, counts)  # type: ignore[assignment]
-    for replica_id in (CHIEF, *(ReplicaId(TaskType.WORKER, index) for index in range(20))):
+    for replica_id in (CHIEF, *(ReplicaId(TaskType.PS, index) for index in range(20))):
         assert world.state == "PREPARING"
         world.send("vm-ready", replica_id)
     assert world.state == "RUNNING"

@@ -43,8 +43,10 @@ def test_job_goes_from_submitted_to_succeeded_and_leaves_no_vm(world: World) -> 
         world.send("vm-ready", replica_id)
     assert world.state == "PREPARING", "one replica is not ready yet"
     world.send("vm-ready", WORKER_0)
+    reported_at = world.now
+    world.deliver()
     assert world.state == "RUNNING"
-    assert world.job.started_at == world.now
+    assert world.job.started_at == world.job.round.began_at == reported_at
     world.exit_program(WORKER_0, 0)
     world.deliver()
     assert world.find_vm(WORKER_0) is None, "a completed replica has no VM that costs money"
@@ -78,7 +80,7 @@ def test_vm_metadata_holds_the_configuration_and_the_first_directive(world: Worl
     assert json.loads(metadata["trainmaster-directive"]) == {
         "attempt": 1,
         "incarnation": 1,
-        "action": "run",
+        "action": "hold",
     }
 
 
@@ -92,7 +94,11 @@ def test_failure_of_one_member_restarts_all_in_their_vms_and_charges_one_restart
     world.kill(WORKER_0)
     world.exit_program(WORKER_1, error=PEER_GONE)
     assert world.job.round == Round(
-        2, is_held=True, ordered_at=world.ledger[-1].at, stopped_by=CHIEF
+        2,
+        is_held=True,
+        began_at=world.job.started_at,
+        ordered_at=world.ledger[-1].at,
+        stopped_by=CHIEF,
     )
     world.deliver()
     assert {
@@ -127,12 +133,15 @@ def test_round_waits_for_the_replacement_of_a_lost_vm_and_is_free(running: World
 
 
 def test_job_that_fails_for_good_does_not_wait_for_vms_that_never_reported(world: World) -> None:
-    world.submit()
-    world.deliver()
-    world.send("vm-ready", CHIEF)
+    world.start_running()
     world.silent |= {WORKER_0, WORKER_1}
     world.exit_program(CHIEF, 137, out_of_memory=True)
     world.deliver()
+    world.send("vm-ready", WORKER_0)
+    world.send("maintenance", WORKER_0, cause="preemption")
+    world.deliver()
+    assert world.state == "RUNNING", "worker 1 has not reported"
+    world.send("vm-ready", WORKER_1)
     world.sweep()
     world.deliver()
     assert world.state == "FAILED"
@@ -313,6 +322,7 @@ def test_stockout_in_all_zones_is_retried_after_a_backoff(world: World) -> None:
     world.sweep()
     world.deliver()
     assert len(world.vms) == 3
+    world.report_all_ready()
     assert world.store.pending_keys("digits_1") == ()
     world.check()
 
@@ -369,6 +379,8 @@ def test_slow_creation_is_awaited_and_never_repeated(world: World) -> None:
     assert world.store.pending_keys("digits_1"), "the entry stays pending until the VMs run"
     world.fleet.settle()
     world.provision()
+    assert world.vms[0].instance_id == first[0].instance_id
+    world.report_all_ready()
     assert world.store.pending_keys("digits_1") == ()
 
 

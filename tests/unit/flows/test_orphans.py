@@ -99,8 +99,8 @@ def test_sweep_provisions_a_job_whose_message_was_lost(world: World) -> None:
     world.bus.drain()  # the message is lost
     sweep(world)
     assert len(world.vms) == 3
-    vms = world.vms
     world.report_all_ready()
+    vms = world.vms
     sweep(world, times=30)
     assert world.vms == vms
     assert world.store.orphans() == ()

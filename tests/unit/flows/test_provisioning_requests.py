@@ -226,6 +226,7 @@ def test_delivery_that_only_waits_is_acknowledged_and_left_to_the_sweep(world: W
     world.fleet.settle()
     world.sweep()
     world.deliver()
+    world.report_all_ready()
     assert world.store.pending_keys("digits_1") == ()
 
 

@@ -72,6 +72,7 @@ def test_late_entry_about_a_replaced_vm_changes_nothing(running: World) -> None:
     world.send("maintenance", WORKER_0, cause="maintenance")
     world.deliver()
     world.send("vm-ready", WORKER_0)
+    world.deliver()
     before, vms = world.replicas, world.vms
     deliver_entry(world, audit_log_entry(old, "hostError"))
     world.deliver()

@@ -60,6 +60,7 @@ def of_slices(
 def report_ready(world: World, hosts: int) -> None:
     for host in range(hosts):
         world.send("vm-ready", CHIEF, **({"host": host} if hosts > 1 else {}))
+    world.deliver()
 
 
 @pytest.mark.parametrize(
@@ -92,6 +93,7 @@ def test_job_goes_on_with_a_slice_of_another_shape_and_returns(base: Mapping[str
     report_ready(world, 3)
     assert world.replicas[0].state is ReplicaState.REPLACING, "the fourth host is missing"
     world.send("vm-ready", CHIEF, host=3)
+    world.deliver()
     assert (world.state, world.job.attempt, world.replicas[0].state) == (
         "RUNNING",
         1,

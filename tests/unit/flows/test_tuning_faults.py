@@ -146,7 +146,7 @@ class CrashingStudy(Study):
             self.redeliver_once(partial(self._deliver, message))
 
 
-EFFECTS = 77
+EFFECTS = 80
 """What the functions of the whole tuning job change, counted one by one."""
 
 

@@ -30,7 +30,7 @@ def test_event_with_the_replicas_own_token_is_handled(sender: Sender) -> None:
     ("function", "fields"),
     [
         ("vm_ready", {}),
-        ("replica_exit", {"cause": "process", "exit_status": 1}),
+        ("replica_exit", {"cause": "setup", "exit_status": 1}),
         ("maintenance", {"cause": "preemption"}),
     ],
 )
@@ -193,6 +193,7 @@ def test_vm_in_a_zone_that_the_job_does_not_use_is_refused(sender: Sender) -> No
 def test_token_of_a_past_incarnation_is_dead_lettered(sender: Sender) -> None:
     old = sender.token()
     sender.send(old)
+    sender.world.report_all_ready()
     sender.name = "replica_exit"
     assert sender.send(sender.token(), cause="process", exit_status=1) == 204
     sender.world.deliver()

@@ -184,7 +184,7 @@ def situation(job: Job, wait: Wait | None) -> str:
             f"{errors} capacity error{'s' if errors > 1 else ''} so far{problem}; VMs are requested"
             f" in {job.zone}."
         )
-    if job.round.is_held and not job.state.is_terminal:
+    if job.round.is_held and job.state is JobState.RUNNING:
         return f"round {job.round.number} waits for its members"
     if job.round.without and not job.state.is_terminal:
         return short_round(job)

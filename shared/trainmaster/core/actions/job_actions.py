@@ -43,6 +43,8 @@ class BeginPreparing:
 class BeginRunning:
     """Move the job from PREPARING to RUNNING."""
 
+    round: int | None = None
+    """Of a synchronous job: the held round that begins on all members."""
     kind: Literal["begin_running"] = "begin_running"
 
 
@@ -86,8 +88,6 @@ class StopRound:
     """Member whose end, or whose VM's loss, ends the round."""
     replacement: ReplaceVm | None = None
     """Another VM for this member; None: it keeps its VM."""
-    instance_id: str | None = None
-    """Numeric id of the member's VM, if its exit is the first event that names it."""
     kind: Literal["stop_round"] = "stop_round"
 
 
@@ -144,11 +144,6 @@ class RerunJob:
     """Earliest time of the next request for VMs, after several wasted machines; None: at once."""
     reporter: str | None = None
     """Replica whose exit reruns the job, if one does."""
-    reporter_vm: str | None = None
-    """Google's numeric id of the VM that reported this exit.
-
-    It is recorded because the VM's vm-ready may arrive after the exit.
-    """
     quick_failure: str | None = None
     """Replica whose program failed soon after its start, and caused the rerun."""
     failing: FailureRow | None = None

@@ -88,11 +88,6 @@ class RestartReplica:
     replica: str
     charge: Budget
     """Limit that the restart is charged to."""
-    instance_id: str
-    """Google's numeric id of the VM that reported the exit.
-
-    The report that it was ready may arrive later.
-    """
     is_quick_failure: bool = False
     """Whether the program failed soon after its start."""
     bug: str | None = None

@@ -48,6 +48,13 @@ def is_held(job: Job, replica_id: ReplicaId) -> bool:
     return job.round.is_held and is_member(job.plan, replica_id)
 
 
+def may_run(job: Job, replica: Replica) -> bool:
+    """Whether the replica's program may run: its VM is known, because its first report is stored,
+    and a member's round has begun.
+    """
+    return replica.instance_id is not None and not is_held(job, replica.replica_id)
+
+
 def may_go_without(plan: Plan, missing: Collection[ReplicaId]) -> bool:
     """Whether a round may begin without these members: an elastic job has the primary and enough
     others left.
@@ -67,22 +74,26 @@ def has_started(state: State) -> bool:
 
 def is_start_missed(state: State) -> bool:
     """Whether the job does not run although its required replicas have been ready: the function
-    that counted died, they are not all counted, or their round ended first. False unless `state`
-    holds the whole attempt.
+    that counted died, or they are not all counted. False unless `state` holds the whole attempt.
+
+    The start of a synchronous job cannot be missed: it is the begin of a round.
     """
     job = state.job
-    required = (replica for replica in state.replicas if is_required(job.plan, replica.replica_id))
     is_unrecorded = state.whole and job.state is JobState.PREPARING and job.tuning is None
-    return is_unrecorded and all(_was_ready(job, replica) for replica in required)
+    return is_unrecorded and not job.plan.is_synchronous and not awaited_for_start(state)
 
 
-def _was_ready(job: Job, replica: Replica) -> bool:
-    """Whether it has been ready; a member of a held round, for the round before."""
-    if not job.round.is_held or not is_member(job.plan, replica.replica_id):
-        return replica.ever_ready
-    ready_at = replica.ready_at
-    ended_at = job.round.ordered_at
-    return ready_at is not None and ended_at is not None and ready_at <= ended_at
+def awaited_for_start(state: State) -> tuple[Replica, ...]:
+    """Return the required replicas that have not been ready since the gang last moved, and without
+    which a preparing job does not begin to run. `state` holds the whole attempt.
+    """
+    if state.job.state is not JobState.PREPARING:
+        return ()
+    return tuple(
+        replica
+        for replica in state.replicas
+        if is_required(state.job.plan, replica.replica_id) and not replica.ever_ready
+    )
 
 
 def can_spare(state: State, replica_id: ReplicaId) -> bool:

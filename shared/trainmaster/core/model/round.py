@@ -5,7 +5,7 @@
        └────────────── all are ready: one verdict on the round that ended ──┘
 
 A round is the incarnation of all members: directives and events carry its number. It begins with 1
-in each attempt. The first round of a job is not held: its members start as their VMs come.
+in each attempt, held like all others. When the first round of a job begins, the job is RUNNING.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Round:
     is_held: bool = False
     """Whether its members wait until all of them are ready."""
     began_at: datetime | None = None
-    """When this round began or, while it is held, the one before it. None: with the job."""
+    """When this round began or, while it is held, the one before it. None: none has begun."""
     ordered_at: datetime | None = None
-    """When the round before it ended."""
+    """When the round before it ended; of the first one, when the job was accepted."""
     stopped_by: ReplicaId | None = None
     """Member whose end, or whose VM's loss, ended the round before it."""
     quick_failures: int = 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from trainmaster.core.model.installation import own
 from trainmaster.core.model.job import Job
-from trainmaster.core.model.members import channel_members, current_incarnation, is_held, is_member
+from trainmaster.core.model.members import channel_members, current_incarnation, is_member, may_run
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.purchase import PriceClass
 from trainmaster.core.model.replica import Replica, ReplicaState
@@ -46,7 +46,7 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...
     for replica in replicas:
         if replica.state is ReplicaState.COMPLETED:
             continue
-        action = DirectiveAction.HOLD if is_held(job, replica.replica_id) else DirectiveAction.RUN
+        action = DirectiveAction.RUN if may_run(job, replica) else DirectiveAction.HOLD
         failing = job.round if is_member(job.plan, replica.replica_id) else replica
         pause_s = job.plan.restarts.exit_policy.restart_pause_s(failing.quick_failures)
         incarnation = current_incarnation(job, replica)

@@ -18,7 +18,7 @@ from typing import Final
 
 from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import Job, State
-from trainmaster.core.model.members import current_incarnation, goes_on, is_held
+from trainmaster.core.model.members import current_incarnation, goes_on, is_member, may_run
 from trainmaster.core.model.purchase import PriceClass
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import TaskType
@@ -41,12 +41,19 @@ _NO_INSERTS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 def plan(
-    state: State, vms: tuple[Vm, ...], now: datetime, created: Mapping[str, int] = _NO_INSERTS
+    state: State,
+    vms: tuple[Vm, ...],
+    now: datetime,
+    created: Mapping[str, int] = _NO_INSERTS,
+    *,
+    may_start: bool = True,
 ) -> Steps:
     """Return the steps of the next provisioning round.
 
     `state` holds the whole attempt; `vms` are all VMs of the job. `created` counts, by request key,
-    the inserts of this delivery that Compute Engine answered with "created".
+    the inserts of this delivery that Compute Engine answered with "created". `may_start`: whether
+    programs of replicas that are judged alone may start on their VMs; False: a VM that such a
+    replica has left may still run.
     """
     job = state.job.placed
     state = replace(state, job=job)
@@ -54,7 +61,8 @@ def plan(
     if missing:
         return Steps(missing)
     desired = with_slice_addresses(job, desired_vms(job, state.replicas), vms)
-    steps = _with_vanished_vms(vm_steps(job, desired, vms, state.replicas), state, created)
+    steps = vm_steps(job, desired, vms, state.replicas, may_start=may_start)
+    steps = _with_vanished_vms(steps, state, created)
     steps += find_startup_timeouts(state, vms, now)
     ready = readiness(state, steps, now)
     steps += growth(state, vms, steps, now)
@@ -88,8 +96,8 @@ def delete_newer(state: State, vms: tuple[Vm, ...]) -> tuple[Step, ...]:
 
 
 def _is_newer(vm: Vm, job: Job, replica: Replica) -> bool:
-    """Whether a later state has ordered the VM, its incarnation, or the begin of a round that is
-    held. Other actions alternate within an incarnation: SAVE and RUN, and HOLD while the address of
+    """Whether a later state has ordered the VM, its incarnation, or that it may run. Other actions
+    alternate within an incarnation: SAVE and RUN, and HOLD while the address of
     a slice is unknown.
     """
     found = vm.directive
@@ -100,7 +108,7 @@ def _is_newer(vm: Vm, job: Job, replica: Replica) -> bool:
     known = (
         replica.attempt,
         current_incarnation(job, replica),
-        not is_held(job, replica.replica_id),
+        may_run(job, replica),
     )
     return vm.vm_generation > replica.vm_generation or ordered > known
 
@@ -110,15 +118,17 @@ def vm_steps(
     desired: tuple[DesiredVm, ...],
     vms: tuple[Vm, ...],
     replicas: tuple[Replica, ...] = (),
+    *,
+    may_start: bool = True,
 ) -> tuple[Step, ...]:
     """Return the steps from `vms` to `desired`; empty if they are equal.
 
-    `replicas` are those of the whole attempt.
+    `replicas` are those of the whole attempt. `may_start`: as in `plan`.
 
     A VM with a higher VM generation, or a later directive, than desired was made by a delivery that
     had read a newer state: it is left alone (but see `delete_newer`). If two VMs share a name (a
-    late insert in an abandoned zone), the extra one is deleted. Replicas that wait for slice
-    addresses yield Await only if there is no other step.
+    late insert in an abandoned zone), the extra one is deleted, and the program starts when it no
+    longer runs. Replicas that wait for slice addresses yield Await only if there is no other step.
     """
     vm_by_name = match_vms(job, desired, vms)
     generations = {
@@ -132,6 +142,7 @@ def vm_steps(
             job.state.is_terminal or vm.vm_generation <= generations.get(vm.name, vm.vm_generation)
         )
     ]
+    others = {vm.name for vm in vms if vm_by_name.get(vm.name) is not vm and _may_run_programs(vm)}
     waiting: list[Step] = []
     missing: dict[tuple[TaskType, int, Directive, PriceClass, bool], list[DesiredVm]] = {}
     # The held round begins without the missing members.
@@ -150,7 +161,7 @@ def vm_steps(
             missing.setdefault(key, []).append(target)
         elif vm is None:
             steps.append(ReportLoss(target.replica, target.name, None))
-        else:
+        elif (may_start and vm.name not in others) or not _is_start(job, target, vm):
             step = _step_for(job, target, vm)
             if step is not None:
                 steps.append(step)
@@ -201,6 +212,17 @@ def _step_for(job: Job, target: DesiredVm, vm: Vm) -> Step | None:
             _delete_or_await(vm) if vm.status is VmStatus.QUEUED else Direct(vm, target.directive)
         )
     return Await(vm) if vm.status in (VmStatus.CREATING, VmStatus.QUEUED) else None
+
+
+def _may_run_programs(vm: Vm) -> bool:
+    return vm.status in (VmStatus.CREATING, VmStatus.RUNNING, VmStatus.STOPPING)
+
+
+def _is_start(job: Job, target: DesiredVm, vm: Vm) -> bool:
+    """Whether the VM gets its first program, and no round decides about that."""
+    is_alone = not is_member(job.plan, target.replica.replica_id)
+    has_run = vm.directive is not None and vm.directive.action is not DirectiveAction.HOLD
+    return is_alone and target.directive.action is DirectiveAction.RUN and not has_run
 
 
 def _must_create(job: Job, target: DesiredVm, vm: Vm | None) -> bool:

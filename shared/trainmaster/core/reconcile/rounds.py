@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from trainmaster.core.model.job import State
 from trainmaster.core.model.members import (
+    awaited_for_start,
     goes_on,
     is_ready,
     joining_members,
@@ -29,13 +30,9 @@ from trainmaster.core.timeouts import GROWTH_MIN, MISSING_VM_MAX
 
 
 def missing_members(state: State) -> tuple[Step, ...]:
-    """Return the report of a member that awaits its VM in a running round.
-
-    Only in the first one, members start as their VMs come.
-    """
+    """Return the report of a member that awaits its VM in a running round."""
     job = state.job
-    is_first = (job.attempt, job.round.number) == (1, 1)
-    if is_first or job.round.is_held or job.state.is_terminal:
+    if job.round.is_held or job.state.is_terminal:
         return ()
     for member in members(state):
         if member.awaits_vm and member.replica_id not in job.round.without:
@@ -83,6 +80,8 @@ def readiness(state: State, steps: Iterable[Step], now: datetime) -> Readiness:
     if not all_members or not job.round.is_held or job.state.is_terminal:
         return Readiness.NOT_HELD
     waiting = [member for member in all_members if not is_ready(job, member)]
+    if not waiting and awaited_for_start(state):
+        return Readiness.AWAITED
     if not all(member.awaits_vm for member in waiting):
         return Readiness.AWAITED
     missing = {member.replica_id for member in waiting}

@@ -263,7 +263,10 @@ def next_steps(
     )
     if is_vm_requested and job.placement.round:
         sentences.append(_provisioning(job, entries))
-    if job.round.is_held:
+    waits_for_first_vms = job.started_at is None and not any(
+        is_ready(job, replica) for replica in replicas
+    )
+    if job.round.is_held and not waits_for_first_vms:
         sentences.append(_awaited_members(State(job, replicas)))
     elif job.round.without:
         sentences.append(f"{short_round(job)}.")

@@ -169,8 +169,8 @@ def round_end(state: State, event: Event) -> RoundEnd | None:
         if is_vm_lost and (is_out or not _was_in_round_before(state, replica_of(end))):
             return RoundEnd(hold_key(job.attempt, number), Rank.MACHINE, end.at)
         number -= 1  # the round that ended
-    is_rerun = number == 0  # the verdict on the attempt before was given
-    if is_rerun or is_out:
+    is_first = number == 0  # of the attempt: no round has ended, or its verdict was given
+    if is_first or is_out:
         return None
     is_exit = isinstance(end, ReplicaExited) and not is_vm_lost
     if is_exit and (job.attempt, number) != _round_of(end):

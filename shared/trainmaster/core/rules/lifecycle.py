@@ -4,12 +4,12 @@ ready.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from trainmaster.core.actions import (
     AcceptJob,
     BeginPreparing,
-    BeginRunning,
     MarkHostReady,
     MarkReady,
     SucceedJob,
@@ -19,12 +19,13 @@ from trainmaster.core.events import AllReady, JobSubmitted, ProvisioningStarted,
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.members import current_incarnation, is_member, is_ready
 from trainmaster.core.model.replica import HostVm, Replica
+from trainmaster.core.model.round import Round
 from trainmaster.core.rules import messages
 from trainmaster.core.rules.capacity_backoff import next_request_at
 from trainmaster.core.rules.evidence import round_end
 from trainmaster.core.rules.member_exit import judge_primary_success
 from trainmaster.core.rules.search import describe_order, first_turn
-from trainmaster.core.rules.verdict import judge_round
+from trainmaster.core.rules.verdict import begin_running, judge_round
 
 
 def is_same_submission(stored: Job, submitted: Job) -> bool:
@@ -38,8 +39,11 @@ def is_same_submission(stored: Job, submitted: Job) -> bool:
 def judge_submission(state: State | None, event: JobSubmitted) -> Decision:
     """Accept the job unless its id is used. The same submission delivered twice is one job."""
     if state is None:
+        job = event.job
+        if job.plan.is_synchronous:
+            job = replace(job, round=Round(is_held=True, ordered_at=job.created_at))
         return Decision(
-            Rule.LIFECYCLE, Reason.ACCEPTED, "The job is valid and new.", AcceptJob(event.job)
+            Rule.LIFECYCLE, Reason.ACCEPTED, "The job is valid and new.", AcceptJob(job)
         )
     if is_same_submission(state.job, event.job):
         return stale(Reason.NOTHING_TO_DO, "The same submission was accepted before.")
@@ -77,15 +81,7 @@ def judge_all_ready(state: State, event: AllReady, now: datetime) -> Decision:
         return stale(Reason.NOTHING_TO_DO, "The job is running already.")
     if event.floor != job.placement.floor:
         return not_yet("The gang moved while its replicas were counted.")
-    everyone = (
-        "Every replica"
-        if job.plan.restarts.gang
-        else "Every replica that the job cannot start without"
-    )
-    cause = "The first trial runs" if job.tuning else f"{everyone} is ready"
-    return Decision(
-        Rule.LIFECYCLE, Reason.ALL_READY, f"{cause}: the job is running.", BeginRunning()
-    )
+    return begin_running(job)
 
 
 def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -> Decision:
@@ -124,7 +120,7 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
         has_ended,
         event.ended.measurement if event.ended else None,
     )
-    which = f" for round {number}" if number and job.round.is_held else ""
+    which = f" for round {number}" if number and job.round.is_held and job.started_at else ""
     which = (
         " for the next round"
         if replica.replica_id in job.round.without and not job.round.is_held

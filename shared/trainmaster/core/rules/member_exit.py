@@ -67,8 +67,7 @@ def judge_member_exit(
             f"Round {number} ended: {case.who} ended after all members were asked to save. Free of"
             " charge."
         )
-    new_vm = None if replica.instance_id else event.subject.vm.instance_id or None
-    return Decision(rule, reason, text, StopRound(number, replica.key, instance_id=new_vm))
+    return Decision(rule, reason, text, StopRound(number, replica.key))
 
 
 def judge_notice(state: State, replica: Replica, event: VmNoticed, now: datetime) -> Decision:

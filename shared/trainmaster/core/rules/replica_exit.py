@@ -290,7 +290,6 @@ def _restart_action(
     return RestartReplica(
         key,
         charge,
-        event.subject.vm.instance_id,
         is_quick_failure=is_quick,
         bug=bug,
         measurement=event.measurement,
@@ -377,11 +376,6 @@ def _rerun_action(
         lost=key if replaces_vm else None,
         wasted=case.replica.wasted if replaces_vm else 0,
         reporter=key,
-        reporter_vm=(
-            case.event.subject.vm.instance_id
-            if case.is_on_current_vm and not case.is_hung
-            else None
-        ),
         quick_failure=key if charge is Budget.RERUNS and case.quick_failures else None,
         failing=failing,
     )

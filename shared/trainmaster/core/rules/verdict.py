@@ -2,9 +2,7 @@
 
     first end by (rank, time)    rank 0   the machine: free
                                  else     rules 6, 8 and 10 judge this one end
-    no end                       the job was rerun: the round begins
-    no own failure, and a lost peer is reported, or suspected by an abort, in a first round that not
-    every member has joined: free
+    no end                       the job starts, or was rerun: the round begins
 
 When all members are ready, all evidence is there: each agent that is alive has reported in the same
 message how its last program ended. A verdict that ends the job does not wait for VMs that never
@@ -16,12 +14,12 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from trainmaster.core.actions import BeginRound, FailJob
+from trainmaster.core.actions import BeginRound, BeginRunning, FailJob
 from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
 from trainmaster.core.events import AllReady, End, ExitCause, MemberMissing, ReplicaExited
-from trainmaster.core.model.job import State
-from trainmaster.core.model.members import is_ready, may_go_without, members
-from trainmaster.core.rules.evidence import Rank, rank_of, replica_of, speaks_for_lost_peer
+from trainmaster.core.model.job import Job, JobState, State
+from trainmaster.core.model.members import awaited_for_start, is_ready, may_go_without, members
+from trainmaster.core.rules.evidence import Rank, rank_of, replica_of
 from trainmaster.core.rules.exit_case import Case
 from trainmaster.core.rules.hung_member import find_hung_member, find_stalled_member
 from trainmaster.core.rules.messages import member_names
@@ -36,6 +34,7 @@ def judge_round(state: State, event: AllReady, now: datetime) -> Decision:
     if (event.attempt, event.round) != (job.attempt, job.round.number) or not job.round.is_held:
         return stale(Reason.NOTHING_TO_DO, "The round began before.")
     waiting = [member for member in members(state) if not is_ready(job, member)]
+    waiting += [replica for replica in awaited_for_start(state) if replica not in waiting]
     without = tuple(
         member.replica_id
         for member in waiting
@@ -59,6 +58,8 @@ def judge_round(state: State, event: AllReady, now: datetime) -> Decision:
 
 def _verdict(state: State, event: AllReady, now: datetime) -> Decision:
     if not event.ends:
+        if state.job.state is JobState.PREPARING:
+            return begin_running(state.job, event.round)
         who = "Each member that has a VM" if event.without else "Every member"
         text = f"{who} is ready: round {event.round} of attempt {event.attempt} begins."
         return Decision(Rule.LIFECYCLE, Reason.ROUND_BEGINS, text, BeginRound(event.round))
@@ -66,17 +67,6 @@ def _verdict(state: State, event: AllReady, now: datetime) -> Decision:
     replica = state.find(event.attempt, replica_of(end))
     if replica is None:
         return not_yet("The member that ended the round was not loaded.")
-    # Only the first round may have begun without some members: later rounds begin complete.
-    is_after_first = (event.attempt, event.round) == (1, 2)
-    was_incomplete = is_after_first and state.job.started_at is None
-    if was_incomplete and rank_of(end) >= Rank.OTHER and any(map(speaks_for_lost_peer, event.ends)):
-        text = (
-            "Round 1 ended before every member had reported: one may have been lost. Free of"
-            " charge."
-        )
-        return Decision(
-            Rule.VM_LOST, Reason.ROUND_BEGINS, text, BeginRound(event.round, replica.key)
-        )
     if isinstance(end, ReplicaExited) and not _is_decided(end):
         is_stall = end.cause is ExitCause.STALLED
         hung = (
@@ -99,6 +89,18 @@ def _is_decided(end: ReplicaExited) -> bool:
     is_reboot = end.cause is ExitCause.VM_RESTARTED
     is_setup = end.cause is ExitCause.SETUP
     return is_setup or (rank_of(end) is Rank.MACHINE and not is_reboot)
+
+
+def begin_running(job: Job, round_number: int | None = None) -> Decision:
+    """Let the job run, and its first round begin if it is synchronous."""
+    everyone = (
+        "Every replica"
+        if job.plan.restarts.gang
+        else "Every replica that the job cannot start without"
+    )
+    cause = "The first trial runs" if job.tuning else f"{everyone} is ready"
+    text = f"{cause}: the job is running."
+    return Decision(Rule.LIFECYCLE, Reason.ALL_READY, text, BeginRunning(round_number))
 
 
 def _describe(end: End) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, assert_never
+from typing import assert_never
 
 from trainmaster.core.actions import (
     BeginPreparing,
@@ -61,8 +61,7 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
             )
             return Change(preparing, effects=PROVISION if action.requests_vms else ())
         case BeginRunning():
-            started = replace(job, placement=replace(job.placement, remaining=None))
-            return Change(move_job(started, JobState.RUNNING, started_at=now))
+            return _begin_running(job, action, now)
         case ContinueProvisioning():
             placement = replace(
                 _placed(job, action.zone_index),
@@ -106,6 +105,22 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
             return Change(move_job(job, JobState.SUCCEEDED, ended_at=now), effects=PROVISION)
         case _:
             assert_never(action)
+
+
+def _begin_running(job: Job, action: BeginRunning, now: datetime) -> Change:
+    placed = replace(job, placement=replace(job.placement, remaining=None))
+    started = move_job(placed, JobState.RUNNING, started_at=now)
+    if action.round is None:
+        return Change(started)
+    _must_be_held(job, action.round)
+    return Change(
+        replace(started, round=replace(job.round, is_held=False, began_at=now)), effects=PROVISION
+    )
+
+
+def _must_be_held(job: Job, number: int) -> None:
+    if number != job.round.number or not job.round.is_held:
+        raise IllegalTransitionError(f"round {number} is not held: {job.round}")
 
 
 def _noted(job: Job, action: NoteCost | SetLabels) -> Job:
@@ -166,10 +181,6 @@ def _stop_round(state: State, action: StopRound, now: datetime) -> Change:
     changed: tuple[Replica, ...] = ()
     if action.replacement:
         changed = (replace_vm(job, replica, action.replacement, now),)
-    elif (
-        action.instance_id
-    ):  # a VM that vanishes before its first report is lost, not created again
-        changed = (with_next_version(replace(replica, instance_id=action.instance_id)),)
     return Change(replace(job, round=following, version=state.job.version + 1), changed, PROVISION)
 
 
@@ -210,8 +221,7 @@ def _following(job: Job, stopped_by: ReplicaId, now: datetime, *, is_vm_lost: bo
 def _begin_round(state: State, action: BeginRound, now: datetime) -> Change:
     job = state.job
     held = state.job.round
-    if action.number != held.number or not held.is_held:
-        raise IllegalTransitionError(f"round {action.number} is not held: {held}")
+    _must_be_held(job, action.number)
     has_grown = not set(held.without) <= set(action.without)
     begun = replace(
         held,
@@ -333,27 +343,19 @@ def _next_attempt(
         vm_generation = moved_to
     elif is_vm_gone:
         vm_generation += 1
-    reported_vm = action.reporter_vm if replica.key == action.reporter else None
     keeps_vm = moved_to is None and not is_vm_gone
+    kept_vm = {field: getattr(replica, field) for field in NO_VM}
     return Replica(
         attempt,
         replica.replica_id,
         vm_generation=vm_generation,
-        **(_same_vm(replica, reported_vm or replica.instance_id) if keeps_vm else NO_VM),
+        **(kept_vm if keeps_vm else NO_VM),
         quick_failures=replica.quick_failures + 1 if replica.key == action.quick_failure else 0,
         failing=action.failing if replica.key == action.reporter else None,
         vms_lost=replica.vms_lost + 1 if is_vm_taken else replica.vms_lost,
         wasted=action.wasted if is_lost else replica.wasted,
         ordered_at=now,
     )
-
-
-def _same_vm(replica: Replica, instance_id: str | None) -> dict[str, Any]:
-    """Return the fields of a replica that keeps its VM. `instance_id` is the VM's, if an exit has
-    reported it.
-    """
-    kept = {field: getattr(replica, field) for field in NO_VM}
-    return {**kept, "instance_id": instance_id}
 
 
 def _request_vms(state: State, action: ContinueProvisioning, now: datetime) -> tuple[Replica, ...]:

@@ -29,7 +29,10 @@ def change_replica(state: State, action: ReplicaAction, now: datetime) -> Change
     replica = find_replica(state, action.replica)
     match action:
         case MarkReady():
-            return Change(replicas=(_mark_ready(replica, action, now),))
+            is_alone = not is_member(state.job.plan, replica.replica_id)
+            # Its VM is known now, so its program may run.
+            effects = PROVISION if is_alone and replica.vm_since is None else ()
+            return Change(replicas=(_mark_ready(replica, action, now),), effects=effects)
         case MarkHostReady():
             return Change(replicas=(_with_host_ready(replica, action),))
         case RecordHostDone():
@@ -101,7 +104,6 @@ def _restart(job: Job, replica: Replica, action: RestartReplica, now: datetime) 
         quick_failures=replica.quick_failures + 1 if action.is_quick_failure else 0,
         bug=action.bug,
         failing=action.failing,
-        instance_id=action.instance_id or replica.instance_id,
     )
 
 

@@ -248,7 +248,8 @@ class _Delivery:
         if delete_newer(state, vms):
             return self._delete_newer(vms)
         now = self.deps.clock()
-        steps = plan(state, vms, now, self.inserts.created)
+        is_left_zone_visible = not set(unreachable) - {job.zone}
+        steps = plan(state, vms, now, self.inserts.created, may_start=is_left_zone_visible)
         if self._goes_on(loaded, steps, unreachable, refusal):
             return _Next.ROUND
         if job.zone in unreachable:
@@ -337,7 +338,7 @@ class _Delivery:
         stored after that round had begun: they are evidence about it.
         """
         ended = job.round.number - 1
-        if (job.attempt, ended) <= (1, 1):  # it was not held
+        if ended < 1:
             return ()
         begin = AllReady(job.job_id, job.attempt, self.deps.clock(), ended)
         return self.deps.store.losses_after(job.job_id, hold_key(job.attempt, ended), begin.key)
@@ -395,13 +396,13 @@ class _Delivery:
         """Confirm the effects of these ledger entries if nothing is left to do, and release the
         lease.
 
-        While a held round waits for reports, the first entry stays pending: it names the request
-        that begins the round, so a second such request costs one read.
+        While a round of a running job is held and waits for reports, the first entry stays pending:
+        it names the request that begins the round, so a second such request costs one read.
         """
         store = self.deps.store
         job = loaded.state.job
         waiting = [member for member in members(loaded.state) if not is_ready(job, member)]
-        is_awaited = job.round.is_held and bool(waiting)
+        is_awaited = job.state is JobState.RUNNING and job.round.is_held and bool(waiting)
         confirmed = keys[1:] if is_awaited else keys
         if is_done and confirmed:
             expire_history(job, store)

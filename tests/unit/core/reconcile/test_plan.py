@@ -90,7 +90,7 @@ def test_vms_as_desired_need_no_step() -> None:
 
 def test_vm_that_is_being_created_is_awaited() -> None:
     creating = a_vm(WORKER_0, status=VmStatus.CREATING)
-    round_ = plan(a_state(a_replica(WORKER_0, ReplicaState.WAITING)), tuple(all_vms(creating)), NOW)
+    round_ = plan(preparing(), tuple(all_vms(creating)), NOW)
     assert (round_.steps, round_.waits) == ((Await(creating),), True)
 
 
@@ -249,7 +249,7 @@ def test_running_round_without_the_vm_of_a_member_is_reported_before_anything_el
     missing = a_replica(CHIEF, ReplicaState.REPLACING, vm_generation=2)
     assert steps(held(missing, is_held=False), *HELD_VMS[1:]) == (ReportMissingMember(missing),)
     first = a_state(a_replica(CHIEF, ReplicaState.WAITING))
-    assert not any(isinstance(step, ReportMissingMember) for step in steps(first, *all_vms()[1:]))
+    assert steps(first, *all_vms()[1:]) == (ReportMissingMember(first.replicas[0]),)
 
 
 # Losses
@@ -263,7 +263,7 @@ def test_vm_that_vanished_under_a_running_replica_is_reported_lost() -> None:
 
 def test_vm_that_stopped_before_its_agent_reported_is_reported_lost() -> None:
     stopped = a_vm(WORKER_1, status=VmStatus.STOPPED)
-    (step,) = steps(a_state(a_replica(WORKER_1, ReplicaState.WAITING)), *all_vms(stopped))
+    (step,) = steps(preparing(), *all_vms(stopped))
     assert isinstance(step, ReportLoss)
 
 

@@ -104,7 +104,7 @@ def test_second_failure_in_a_row_has_a_line_of_its_own() -> None:
     lines = []
     for failures in (1, 2, 3):
         row = FailureRow(failures, "ValueError: bad (a.py:1)", "", at(0), at(60), failures_left=4)
-        action = RestartReplica("1-worker-0", Budget.RESTARTS, "1001", failing=row)
+        action = RestartReplica("1-worker-0", Budget.RESTARTS, failing=row)
         decision = Decision(Rule.RESTART, Reason.NON_ZERO_EXIT, f"failure {failures}", action)
         entry = replace(an_entry(a_tuning_job(), SUCCEEDS), decision=decision)
         lines += [(line.severity, line.message) for line in service_lines(entry)]

@@ -243,11 +243,6 @@ def test_rerun_waits_for_all_members_again() -> None:
     assert (rerun.job.attempt, rerun.job.round.without, rerun.job.round.is_held) == (2, (), True)
 
 
-@pytest.mark.parametrize("is_complete", [True, False])
-def test_member_of_a_complete_gang_is_spared_before_its_start_is_recorded(
-    *, is_complete: bool
-) -> None:
-    """A loss may be judged between the last report and the commit of RUNNING."""
-    job = a_job(JobState.PREPARING, elastic(1))
-    state = a_state(*(() if is_complete else (a_replica(WORKER_1, ReplicaState.WAITING),)), job=job)
-    assert can_spare(state, WORKER_0) is is_complete
+def test_member_of_a_gang_whose_first_round_has_not_begun_is_not_spared() -> None:
+    state = a_state(job=a_job(JobState.PREPARING, elastic(1)))
+    assert not can_spare(state, WORKER_0)

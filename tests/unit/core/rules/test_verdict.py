@@ -132,39 +132,6 @@ def test_loss_while_a_round_is_held_counts_if_the_vm_was_in_the_round_before(
 # The verdict
 
 
-@pytest.mark.parametrize(
-    ("ends", "is_free"),
-    [
-        ([exited(CHIEF, signal=6)], True),
-        ([exited(CHIEF, 1, error=PEER_LOSS)], True),
-        ([exited(CHIEF, 1, error=LAUNCHED_ABORT)], True),
-        ([exited(CHIEF, 1)], False),
-        ([exited(CHIEF, 1), exited(WORKER_0, 1, error=PEER_LOSS)], True),
-        ([exited(CHIEF, 1), exited(WORKER_0, 1)], False),
-        ([exited(CHIEF, 1, error=BUG), exited(WORKER_0, 1, error=PEER_LOSS)], False),
-        ([exited(CHIEF, signal=9), exited(WORKER_0, signal=6)], False),
-    ],
-    ids=[
-        "abort",
-        "lost peer",
-        "launched abort",
-        "no traceback",
-        "lost peer reported",
-        "no tracebacks",
-        "own traceback",
-        "killed",
-    ],
-)
-def test_first_round_that_fails_before_all_have_reported_is_free_unless_the_failure_is_its_own(
-    ends: list[ReplicaExited], *, is_free: bool
-) -> None:
-    """A VM that is lost before its report leaves no other trace than a peer that fails."""
-    state = held(2, job=replace(a_job(), started_at=None))
-    action = judge_held(state, *ends).action
-    assert (action == BeginRound(2, CHIEF_KEY)) is is_free
-    assert judge_held(held(2), *ends).action != BeginRound(2, CHIEF_KEY)
-
-
 def test_round_begins_after_a_rerun_without_a_verdict() -> None:
     state = held(1)
     assert summarize(judge_held(state)) == "0 begin_round round_begins"
