@@ -257,7 +257,7 @@ def test_commands_are_extracted_from_markdown_yaml_and_terraform() -> None:
         "gcloud functions logs read NAME --gen3",
         "gcloud functions logs read NAME --min-log-level loud",
         "trainmaster job list",
-        "trainmaster jobs list --most 3",
+        "trainmaster list --most 3",
         "trainmaster local begin",
         "trainmaster --versions",
         "make trian",

@@ -44,6 +44,7 @@ Guarantees:
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import signal
 import sys
@@ -164,9 +165,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         progress if monitor else None,
         monitor.finish_interval if monitor else None,
         store=storage.store_text,
+        is_empty=storage.is_empty if identity.is_primary else None,
     )
-    if monitor is not None:
-        inbox.start_thread(monitor.run)
     channel = None
     if config.channel is not None:
         channel = PeerChannel(
@@ -175,7 +175,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         inbox.start_thread(channel.run)
     write_point = point_writer(identity, monitoring) if monitor is not None else None
     inbox.post(Heartbeat(metadata, inbox, console, lambda: launcher.is_stuck, write_point).beat)
-    Agent(
+    agent = Agent(
         identity=identity,
         inbox=inbox,
         reporter=reporter,
@@ -186,7 +186,10 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         notice_s=GPU_NOTICE_S if has_gpu() else NOTICE_S,
         channel=channel,
         surroundings=find_surroundings(environ, console),
-    ).run()
+    )
+    if monitor is not None:
+        inbox.start_thread(functools.partial(monitor.run, agent.stall_watch.quiet))
+    agent.run()
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`trainmaster jobs advise JOB`: what would make the job cheaper or quicker.
+"""`trainmaster advise JOB`: what would make the job cheaper or quicker.
 
 The advice follows from the job's own figures, and from the simulator.
 """

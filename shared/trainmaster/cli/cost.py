@@ -1,4 +1,4 @@
-"""`trainmaster jobs cost`: what jobs cost together, by their owners or by a label."""
+"""`trainmaster cost`: what jobs cost together, by their owners or by a label."""
 
 from __future__ import annotations
 

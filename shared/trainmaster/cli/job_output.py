@@ -113,5 +113,5 @@ def find_job(store: Store, job_id: str) -> State:
     """
     loaded = store.load_attempt(job_id) if JOB_ID.fullmatch(tuning_job_id(job_id)) else None
     if loaded is None:
-        raise PermanentError(f"there is no job {job_id}. `trainmaster jobs list` shows all jobs")
+        raise PermanentError(f"there is no job {job_id}. `trainmaster list` shows all jobs")
     return loaded.state

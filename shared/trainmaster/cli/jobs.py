@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from trainmaster.cli.command_table import JOB_COMMANDS
+from trainmaster.cli.command_table import HABITS, JOB_COMMANDS
 from trainmaster.cli.installation import open_store, user_name
 from trainmaster.cli.job_output import (
     entry_json,
@@ -45,7 +45,8 @@ from trainmaster.presentation.failing import Failing, failing_jobs, failing_of, 
 from trainmaster.presentation.job_view import console_link, display_name, job_view, timestamp
 from trainmaster.presentation.machine_time import final_sentence, report_lines, report_view
 from trainmaster.presentation.ml_units import Usage, usage
-from trainmaster.presentation.progress import read_progress
+from trainmaster.presentation.progress import Progress, read_progress
+from trainmaster.presentation.quiet import Quiet, read_quiet, read_quiet_jobs, with_quiet
 from trainmaster.settings import settings
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ if TYPE_CHECKING:
 
 
 ByState = Annotated[
-    list[JobState] | None, typer.Option(help="Only jobs in this state; may be repeated.")
+    list[JobState] | None,
+    typer.Option(case_sensitive=False, help="Only jobs in this state; may be repeated."),
 ]
 ByUser = Annotated[
     str | None,
@@ -70,13 +72,19 @@ ByLabel = Annotated[
     typer.Option(help="Only jobs with this label; may be repeated.", metavar="KEY=VALUE"),
 ]
 
+CANCELLED_MAX: Final = 1000
+"""Jobs that `cancel --all` cancels at once, the newest ones."""
+
 
 class JobCommands(LazyGroup):
     lazy = JOB_COMMANDS
+    habits = HABITS
 
 
 app = typer.Typer(
-    cls=JobCommands, help="List, describe, wait for, cancel and explain jobs.", no_args_is_help=True
+    cls=JobCommands,
+    help="List, describe, wait for, cancel and explain jobs: the same commands as above.",
+    no_args_is_help=True,
 )
 
 
@@ -104,19 +112,26 @@ def list_jobs(
     jobs = store.recent_jobs(limit + 1, position, only)
     has_more = len(jobs) > limit
     jobs = jobs[:limit]
-    failing = failing_jobs(store, jobs, datetime.now(UTC), complain)
+    now = datetime.now(UTC)
+    failing = failing_jobs(store, jobs, now, complain)
+    quiet = _quiet_jobs(jobs, now)
     columns = ["job_id", "name", "status", "created", "user"]
     rows = [
         [job.job_id, display_name(job), _status(job), timestamp(job.created_at), owner(job).words]
         for job in jobs
     ]
-    if failing:  # otherwise the column would be empty
+    if failing or quiet:  # otherwise the column would be empty
         columns.append(ATTENTION)
         for job, row in zip(jobs, rows, strict=True):
-            row.append(failing[job.job_id].words if job.job_id in failing else "")
+            notices = [failing[job.job_id].words] if job.job_id in failing else []
+            notices += [quiet[job.job_id].words(now)] if job.job_id in quiet else []
+            row.append("; ".join(notices))
     # Only the JSON form needs them, and with them the name of the project.
     views = (
-        with_failing(job_view(job, project=settings().log_project), failing.get(job.job_id))
+        with_quiet(
+            with_failing(job_view(job, project=settings().log_project), failing.get(job.job_id)),
+            quiet.get(job.job_id),
+        )
         for job in jobs
     )
     print_result(form, views, columns, rows)
@@ -124,6 +139,23 @@ def list_jobs(
         complain(
             f"There are more jobs: add `--after {jobs[-1].job_id}` for the next ones, or `--limit`."
         )
+
+
+def _quiet_jobs(jobs: Sequence[Job], now: datetime) -> Mapping[str, Quiet]:
+    """Return the notices about programs that print nothing, with one call if any job runs.
+
+    None if metrics are off or cannot be read: a list needs no role in Cloud Monitoring.
+    """
+    running = [job for job in jobs if job.state is JobState.RUNNING]
+    if not running or settings().metrics == "off":
+        return {}
+    from trainmaster.gcp.retries import EXTRA_S
+    from trainmaster.wiring.metrics import metric_reader
+
+    try:
+        return read_quiet_jobs(metric_reader(EXTRA_S), running, now)
+    except (PermanentError, TemporaryError):
+        return {}
 
 
 def _status(job: Job) -> str:
@@ -148,6 +180,8 @@ def describe(
     report = read_report(store.ledger(job_id))
     failing = failing_of(state.job, state.replicas, datetime.now(UTC))
     view = _view(state, report, failing)
+    quiet = read_metrics(read_quiet, state.job, "whether the program prints")
+    view = with_quiet(view, quiet)
     progress = None
     if state.job.started_at:
         progress = read_metrics(read_progress, state.job, "how far the job is")
@@ -161,11 +195,7 @@ def describe(
         return
     extension = view.pop(EXTENSION)
     print_summary(state.job, view, extension, _usage_of(state.job).words)
-    if failing:
-        warn(failing.words)
-        say(f"next: {failing.next_step}")
-    if progress:
-        say(f"progress: {progress.words(datetime.now(UTC))}")
+    _print_course(failing, progress, quiet)
     _print_report(report)
     if recorded:
         say(f"recorded by the program: {recorded.words}")
@@ -176,6 +206,18 @@ def describe(
         print_trials(state.job.tuning)
     else:
         print_replicas(extension["replicas"], job_has_ended=state.job.state.is_terminal)
+
+
+def _print_course(failing: Failing | None, progress: Progress | None, quiet: Quiet | None) -> None:
+    """Print how the program gets on."""
+    now = datetime.now(UTC)
+    if failing:
+        warn(failing.words)
+        say(f"next: {failing.next_step}")
+    if progress:
+        say(f"progress: {progress.words(now)}")
+    if quiet:
+        warn(f"The program {quiet.words(now)}.")
 
 
 def _print_report(report: CostReport | None) -> None:
@@ -246,17 +288,66 @@ def wait_command(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
 
 
 @app.command()
-def cancel(job_id: JobId) -> None:
-    """Cancel a job and delete its VMs. A job that has ended stays as it is, which is not an
+def cancel(
+    job_ids: Annotated[
+        list[str] | None,
+        typer.Argument(help="Ids of the jobs.", metavar="JOB...", autocompletion=complete_job_id),
+    ] = None,
+    everything: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="All jobs that have not ended; with --mine, --user or --label only these.",
+        ),
+    ] = False,
+    user: ByUser = None,
+    mine: Mine = False,
+    label: ByLabel = None,
+    form: OutputFormat = Format.TABLE,
+) -> None:
+    """Cancel jobs and delete their VMs. A job that has ended stays as it is, which is not an
     error.
     """
+    if bool(job_ids) == everything or (job_ids and (user or mine or label)):
+        raise PermanentError("name the jobs to cancel, or give --all")
     store = open_store()
-    find_job(store, job_id)  # a job that does not exist is an error
+    if everything:
+        only = job_filter([state for state in JobState if not state.is_terminal], user, mine, label)
+        job_ids = [job.job_id for job in store.recent_jobs(CANCELLED_MAX, None, only)]
+    for job_id in job_ids or ():
+        find_job(store, job_id)  # a job that does not exist is an error, before any is cancelled
     from trainmaster.flows.user_requests import cancel_job
     from trainmaster.wiring.core_services import deps
 
-    cancel_job(job_id, user_name(), deps())
-    say(f"{job_id}: {find_job(store, job_id).job.state}")
+    states = {}
+    for job_id in dict.fromkeys(job_ids or ()):
+        cancel_job(job_id, user_name(), deps())
+        states[job_id] = find_job(store, job_id).job.state
+        if form is Format.TABLE:
+            say(f"{job_id}: {states[job_id]}")
+    if form is Format.JSON:
+        print_json([{"jobId": job_id, "state": state} for job_id, state in states.items()])
+    elif not states:
+        say("No job was running or waiting.")
+
+
+@app.command()
+def status(
+    job_id: Annotated[
+        str | None,
+        typer.Argument(
+            help="Id of a job; none: the newest jobs.",
+            metavar="[JOB]",
+            autocompletion=complete_job_id,
+        ),
+    ] = None,
+    form: OutputFormat = Format.TABLE,
+) -> None:
+    """Show the newest jobs, or one job as `describe` does."""
+    if job_id is None:
+        list_jobs(form=form)
+    else:
+        describe(job_id, form=form)
 
 
 @app.command()

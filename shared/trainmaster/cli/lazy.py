@@ -5,8 +5,9 @@ A list of the commands imports none of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -59,6 +60,10 @@ class LazyGroup(TyperGroup):
     """
 
     lazy: ClassVar[Mapping[str, LazyCommand]] = {}
+    sections: ClassVar[Mapping[str, Iterable[str]]] = {}
+    """Heading → the commands below it. Without headings, all commands have one."""
+    habits: ClassVar[Mapping[str, str]] = {}
+    """Words of other tools → the command that is meant."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -70,6 +75,25 @@ class LazyGroup(TyperGroup):
         if cmd_name not in self.lazy or self._lists_commands:
             return super().get_command(ctx, cmd_name)
         return self.lazy[cmd_name].load(cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Name the command that a word of another tool, or a mistyped word, means."""
+        word = args[0]
+        if word not in self.commands and not word.startswith("-"):
+            nearest = get_close_matches(word, self.commands, 1, 0.7)
+            meant = self.habits.get(word) or next(iter(nearest), "")
+            hint = f" Did you mean `trainmaster {meant}`?" if meant else ""
+            ctx.fail(f"No such command {word!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands below their headings, each with its whole summary."""
+        if not self.sections:
+            super().format_commands(ctx, formatter)
+            return
+        for heading, names in self.sections.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, self.lazy[name].summary) for name in names])
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         self._lists_commands = True

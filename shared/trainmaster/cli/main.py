@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
-from trainmaster.cli.command_table import COMMANDS, LOCAL
+from trainmaster.cli.command_table import COMMANDS, HABITS, LOCAL, SECTIONS
 from trainmaster.cli.installation import LOCAL_EXTRA_MISSING, settings_problems
 from trainmaster.cli.lazy import LazyGroup
 from trainmaster.cli.output import complain, say
@@ -28,6 +28,8 @@ class Commands(LazyGroup):
     """All commands. `local` needs the extra `local`."""
 
     lazy = COMMANDS
+    sections = SECTIONS
+    habits = HABITS
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         try:

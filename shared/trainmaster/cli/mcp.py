@@ -162,7 +162,7 @@ class Budget:
         if address not in map(address_of, self.jobs()):
             raise PermanentError(
                 f"{address} is not a job of the budget {self.name}, and this server cancels no"
-                " others: cancel it with `trainmaster jobs cancel`"
+                " others: cancel it with `trainmaster cancel`"
             )
 
     def jobs(self) -> Sequence[Job]:

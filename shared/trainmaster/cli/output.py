@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
-ATTENTION: Final = "failing"
+ATTENTION: Final = "attention"
 """Column of tables whose texts need attention: they are yellow at a terminal."""
 
 

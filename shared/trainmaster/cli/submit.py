@@ -49,7 +49,12 @@ from trainmaster.ports import Objects, Store
 from trainmaster.presentation.job_view import console_link, job_view
 from trainmaster.program_files.findings import ProgramFinding
 from trainmaster.settings import settings
-from trainmaster.wiring.folder_checks import check_folder, refuse_folder
+from trainmaster.wiring.folder_checks import (
+    check_folder,
+    check_package,
+    refuse_folder,
+    with_chosen_runtime,
+)
 from trainmaster.wiring.folders import list_folder_files, read_requirements, with_folder
 from trainmaster.wiring.installation import BUCKET, REGION, known_variables, use_installation
 
@@ -99,13 +104,15 @@ def submit(
     document = with_job_name(apply_flags(document, flags, context.args), source, name)
     document = with_default_region(document, region)
     staged = MemoryObjects() if check else None
+    findings: list[ProgramFinding] = []
     if package_path or packages:
+        findings = check_package(document, package_path) if package_path else []
+        _refuse_or_warn([] if check else findings)
         document = _stage_packages(document, package_path, packages, staging_bucket, staged)
-    in_folder: list[ProgramFinding] = []
     if folder:
-        in_folder = check_folder(document, folder)
-        if not check:
-            _refuse_or_warn(in_folder)
+        document, in_folder = _with_checked_folder(document, folder)
+        _refuse_or_warn([] if check else in_folder)
+        findings += in_folder
         target, bucket = _storage(staged)
         document = with_folder(document, folder, staging_bucket or bucket, target)
         complain(
@@ -117,7 +124,7 @@ def submit(
         from trainmaster.cli.doctor.command import job_findings, report
         from trainmaster.cli.doctor.program_checks import folder_findings
 
-        report(chain(folder_findings(in_folder), job_findings(document, staged)), form)
+        report(chain(folder_findings(findings), job_findings(document, staged)), form)
     job_id = check_document(document)
     store = open_store()
     refuse_used_id(job_id, store)
@@ -224,6 +231,18 @@ def _warn_of_joined_arguments(job: Job) -> None:
 
     for argument in joined_arguments(job.plan):
         complain(f"  warning: {joined_argument_words(argument)}")
+
+
+def _with_checked_folder(
+    document: dict[str, Any], folder: Path
+) -> tuple[dict[str, Any], list[ProgramFinding]]:
+    """Return the job with the runtime that the folder asks for, and what is wrong with the
+    program.
+    """
+    document, chosen = with_chosen_runtime(document, folder)
+    if chosen:
+        complain(chosen)
+    return document, check_folder(document, folder)
 
 
 def _refuse_or_warn(findings: Sequence[ProgramFinding]) -> None:
@@ -340,8 +359,7 @@ def _print_hints(job_id: str) -> None:
     """Print the same hints as `gcloud ai-platform jobs submit training`."""
     complain("Your job is still active. You may view the status of your job with the command")
     complain(
-        f"\n  $ trainmaster jobs describe {job_id}\n\nor continue streaming the logs with the"
-        " command"
+        f"\n  $ trainmaster describe {job_id}\n\nor continue streaming the logs with the command"
     )
     complain(f"\n  $ trainmaster logs {job_id} --follow\n")
     link = console_link(settings().console_address, job_id)

@@ -1,4 +1,4 @@
-"""`trainmaster jobs top JOB`: what each replica's machine uses now."""
+"""`trainmaster top JOB`: what each replica's machine uses now."""
 
 from __future__ import annotations
 

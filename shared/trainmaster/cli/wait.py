@@ -21,6 +21,7 @@ from trainmaster.presentation.failing import failing_of
 from trainmaster.presentation.ml_units import usage
 from trainmaster.presentation.price import Price
 from trainmaster.presentation.progress import Progress, read_progress
+from trainmaster.presentation.quiet import Quiet, read_quiet
 from trainmaster.settings import settings
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class ProgressReader:
     def __init__(self) -> None:
         self._next_at = float("-inf")
         self._progress: Progress | None = None
+        self._quiet: Quiet | None = None
 
     def words(self, job: Job) -> str:
         """Return the progress in words; empty if the job does not run, or nothing is known."""
@@ -97,7 +99,11 @@ class ProgressReader:
         if time.monotonic() >= self._next_at:
             self._next_at = time.monotonic() + PROGRESS_S
             self._progress = read_metrics(read_progress, job, "", warn=lambda _: None)
-        return self._progress.words(datetime.now(UTC)) if self._progress else ""
+            self._quiet = read_metrics(read_quiet, job, "", warn=lambda _: None)
+        now = datetime.now(UTC)
+        words = [f"the program {self._quiet.words(now)}"] if self._quiet else []
+        words += [self._progress.words(now)] if self._progress else []
+        return "; ".join(words)
 
 
 class _LineDisplay:

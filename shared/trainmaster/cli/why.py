@@ -29,7 +29,6 @@ from trainmaster.core.reporting.explain import (
 )
 from trainmaster.core.reporting.submission_origin import describe_origin
 from trainmaster.core.rules.admission_queue import Wait, wait_of_job
-from trainmaster.core.rules.messages import summary
 from trainmaster.core.transitions.change import Effect
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec import InvalidJob, parse_document, read_exit_policy
@@ -37,8 +36,9 @@ from trainmaster.ports import Store
 from trainmaster.presentation.explanation import explanation
 from trainmaster.presentation.failing import Failing, failing_of, with_failures
 from trainmaster.presentation.progress import read_progress
+from trainmaster.presentation.quiet import read_quiet
 from trainmaster.presentation.reasons import reason_lines
-from trainmaster.presentation.remedies import ending_of
+from trainmaster.presentation.remedies import ending_of, headline
 from trainmaster.settings import settings
 
 
@@ -74,10 +74,11 @@ def why(
     if form is Format.JSON:
         _print_as_json(store, state, ledger, replica_id, everything=everything)
         return
+    ending = ending_of(state.job, ledger)
     if replica_id is None:
         say(f"{state.job.job_id} was submitted {describe_origin(state.job)}.")
         if state.job.error_message:
-            say(f"{state.job.state}: {summary(state.job.error_message)}")
+            say(f"{state.job.state}: {headline(state.job, ending)}")
     for entry, omitted in shown_entries(ledger, replica_id, everything=everything):
         if omitted:
             say(f"            {omitted} similar capacity errors are omitted (--all shows them)")
@@ -88,7 +89,6 @@ def why(
     _print_next_steps(store, state, replicas, ledger, failing)
     for sentence in missing_lines(state.job) if replica_id is None else ():
         warn(sentence)
-    ending = ending_of(state.job, ledger)
     if ending:
         say(f"What to do: {ending.advice}")
 
@@ -113,7 +113,12 @@ def _print_as_json(
     progress = None
     if state.job.started_at is not None:
         progress = read_metrics(read_progress, state.job, "how far the job is")
-    print_json({**view, **({"progress": progress.view()} if progress else {})})
+    if progress:
+        view["progress"] = progress.view()
+    quiet = read_metrics(read_quiet, state.job, "whether the program prints")
+    if quiet:
+        view["quiet"] = quiet.view()
+    print_json(view)
 
 
 def _wait_of(store: Store, job: Job) -> Wait | None:
@@ -129,7 +134,7 @@ def _print_situation(state: State, replicas: Sequence[Replica]) -> Failing | Non
     notes = f", but: {'; '.join(state.job.notes)}" if state.job.notes else ""
     state_words = f"Now: {state.job.state}{notes}."
     if state.job.error_message:
-        state_words += f" `trainmaster jobs describe {state.job.job_id}` shows its error message."
+        state_words += f" `trainmaster describe {state.job.job_id}` shows its error message."
     say(state_words)
     if failing:
         warn(f"{failing.words[0].upper()}{failing.words[1:]}.")
@@ -138,6 +143,9 @@ def _print_situation(state: State, replicas: Sequence[Replica]) -> Failing | Non
         progress = read_metrics(read_progress, state.job, "how far the job is")
     if progress:
         say(f"Progress: {progress.words(now)}.")
+    quiet = read_metrics(read_quiet, state.job, "whether the program prints")
+    if quiet:
+        warn(f"The program {quiet.words(now)}.")
     return failing
 
 

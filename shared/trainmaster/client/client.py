@@ -31,7 +31,7 @@ from trainmaster.jobspec.job_document import field_at, with_default_region
 from trainmaster.jobspec.problems import snake_case
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, EXTENSION, VERTEX_TUNING
 from trainmaster.presentation.log_reader import LogLine, LogReader
-from trainmaster.wiring.folder_checks import check_folder, refuse_folder
+from trainmaster.wiring.folder_checks import check_folder, refuse_folder, with_chosen_runtime
 from trainmaster.wiring.folders import with_folder
 from trainmaster.wiring.installation import (
     API,
@@ -95,6 +95,7 @@ class Client:
         if folder is not None:
             from trainmaster.wiring.objects import objects
 
+            document, _ = with_chosen_runtime(document, Path(folder), command)
             refuse_folder(check_folder(document, Path(folder), command))
             document = with_folder(
                 document, Path(folder), self._known.get(BUCKET, ""), objects(), command

@@ -36,6 +36,7 @@ from trainmaster.console.tuning_order import read_order, sorted_trials
 from trainmaster.core.model.job import tuning_of
 from trainmaster.presentation.failing import failing_of, with_failing
 from trainmaster.presentation.job_view import job_view
+from trainmaster.presentation.quiet import with_quiet
 from trainmaster.presentation.reasons import reasons_by_topic, without_links
 
 POLL_JOB_S: Final = 5
@@ -90,7 +91,9 @@ def jobs_json() -> dict[str, Any]:
     page = read_job_list(console, _job_filters())
     return {
         "jobs": [
-            with_failing(job_view(row.job, project=console.log_project), row.failing)
+            with_quiet(
+                with_failing(job_view(row.job, project=console.log_project), row.failing), row.quiet
+            )
             for row in page.rows
         ],
         "nextPage": page.next_page,

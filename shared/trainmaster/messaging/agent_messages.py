@@ -247,6 +247,7 @@ class ExitModel(MessageModel):
     metric: MetricModel | None = None
     stderr_line: str = ""
     progress: ProgressModel | None = None
+    left_nothing: bool = False
 
     @field_validator("metric", "progress", mode="wrap")
     @classmethod
@@ -288,6 +289,7 @@ class ExitModel(MessageModel):
             ran_s=self.ran_s,
             stderr_line=_in_one_line(self.stderr_line)[:STDERR_LINE_LENGTH_MAX],
             progress=self.progress.last_progress() if self.progress else None,
+            left_nothing=self.left_nothing,
         )
 
 

@@ -23,6 +23,9 @@ class Metric(StrEnum):
     PROGRESS = "progress"
     """Progress of the primary's program. The label `name` tells what a series measures."""
 
+    QUIET = "program/quiet"
+    """Of a program that will be ended as hung: the label `name` is `for` or `left`, in seconds."""
+
     ALIVE = "agent/alive"
     """A sign of life: each agent writes it every 30 seconds. Each host of a TPU node has an agent.
     """
@@ -34,7 +37,7 @@ class Metric(StrEnum):
 
 
 RESOURCES: Final = tuple(
-    metric for metric in Metric if metric not in (Metric.PROGRESS, Metric.ALIVE)
+    metric for metric in Metric if metric not in (Metric.PROGRESS, Metric.QUIET, Metric.ALIVE)
 )
 
 

@@ -16,10 +16,9 @@ from trainmaster.core.reporting.explain import (
     shown_entries,
 )
 from trainmaster.core.rules.admission_queue import Wait
-from trainmaster.core.rules.messages import summary
 from trainmaster.presentation.failing import failing_of, with_failures
 from trainmaster.presentation.job_view import timestamp
-from trainmaster.presentation.remedies import ending_of
+from trainmaster.presentation.remedies import ending_of, headline
 
 Json = dict[str, Any]
 
@@ -49,7 +48,7 @@ def explanation(
     return {
         "state": state.job.state.value,
         **({"notes": list(state.job.notes)} if state.job.notes else {}),
-        **({"error": summary(state.job.error_message)} if state.job.error_message else {}),
+        **({"error": headline(state.job, ending)} if state.job.error_message else {}),
         **(ending.view() if ending else {}),
         **({"failing": failing.view()} if failing else {}),
         "decisions": [_decision(entry, omitted) for entry, omitted in shown],

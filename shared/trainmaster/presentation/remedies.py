@@ -15,6 +15,7 @@ from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.reporting.explain import final_entry, final_exit
+from trainmaster.core.rules.messages import summary
 from trainmaster.core.rules.remedies import remedy_of_exit
 from trainmaster.presentation.reasons import help_on, without_links
 
@@ -47,6 +48,15 @@ def ending_of(job: Job, entries: Sequence[LedgerEntry]) -> Ending | None:
     event = final_exit(job, entries) or final.event
     reason = final.decision.reason
     return Ending(reason, remedy(reason, event, job.plan))
+
+
+def headline(job: Job, ending: Ending | None) -> str:
+    """Return what ended a job, and its cause, in one line, without what to do about it.
+
+    Empty if it runs or has succeeded.
+    """
+    text = summary(job.error_message or "")
+    return text.removesuffix(ending.remedy).rstrip() if ending else text
 
 
 def remedy(reason: Reason, event: Event, plan: Plan) -> str:

@@ -1,22 +1,26 @@
-"""Checks of a folder before it is packed: its command, its Python files and its requirements."""
+"""Checks of a folder before it is packed: its command, Python files, requirements and runtime."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from trainmaster.core.model.plan import Plan
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec import InvalidJob, accept
 from trainmaster.jobspec.catalog.runtimes import RUNTIME_DEFAULT, RUNTIMES, TPU_PYTHON
-from trainmaster.jobspec.job_document import field_at
+from trainmaster.jobspec.job_document import field_at, with_field
 from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT
 from trainmaster.program_files.command import check_command, entry_of
 from trainmaster.program_files.findings import ProgramFiles, ProgramFinding
 from trainmaster.program_files.requirements import RuntimePackages, check_imports, check_pins
+from trainmaster.program_files.runtime_choice import choose_runtime
 from trainmaster.program_files.source_files import Sources
 from trainmaster.wiring.folders import job_of_folder, list_folder_files, read_requirements
+
+MASTER: Final = "masterConfig"
+"""Field of an image of the user's own."""
 
 
 def check_folder(
@@ -34,8 +38,7 @@ def check_folder(
         spec = accept(job_of_folder(dict(document), command), default_job_id="folder")
     except InvalidJob:
         return []
-    paths = list_folder_files(folder).files
-    files = ProgramFiles(frozenset(paths), lambda name: paths[name].read_bytes())
+    files = _files_of(folder)
     runtime = _runtime_of(document, spec.plan)
     requirements = read_requirements(folder)
     findings = [*check_command(command, files)]
@@ -48,6 +51,61 @@ def check_folder(
         if entry is not None and not has_other_packages:
             findings += check_imports(sources, entry, files, requirements, runtime)
     return findings
+
+
+def with_chosen_runtime(
+    document: dict[str, Any], folder: Path, command: Sequence[str] = ()
+) -> tuple[dict[str, Any], str]:
+    """Return the job with the runtime that the folder's imports ask for, and why, in one line.
+
+    The line is empty if the job names a runtime, an image or a TPU itself, or if the default
+    runtime fits. `command`: as for `with_folder`.
+    """
+    command = command or field_at(document, (TRAINING_INPUT, "args")) or ()
+    named = [field_at(document, (TRAINING_INPUT, name)) for name in ("runtimeVersion", MASTER)]
+    if isinstance(command, str) or not command or any(named):
+        return document, ""
+    try:
+        spec = accept(job_of_folder(dict(document), command), default_job_id="folder")
+    except InvalidJob:
+        return document, ""
+    if any(group.tpu for group in spec.plan.groups):
+        return document, ""
+    choice = choose_runtime(list(command), _files_of(folder))
+    if choice is None:
+        return document, ""
+    chosen = with_field(document, (TRAINING_INPUT, "runtimeVersion"), choice.version)
+    return chosen, (
+        f"runtime: {choice.version}, because {choice.reason}; --runtime-version chooses another one"
+    )
+
+
+def _files_of(folder: Path) -> ProgramFiles:
+    paths = list_folder_files(folder).files
+    return ProgramFiles(frozenset(paths), lambda name: paths[name].read_bytes())
+
+
+def check_package(document: Mapping[str, Any], package: Path) -> list[ProgramFinding]:
+    """Return what is wrong with a Python package that is built from a folder and run as a module.
+
+    Packages that a setup.py installs may have other files than the folder, and are not judged.
+    """
+    module = field_at(document, (TRAINING_INPUT, "pythonModule"))
+    if not isinstance(module, str) or (package.parent / "setup.py").exists():
+        return []
+    paths = {
+        path.relative_to(package.resolve().parent).as_posix(): path
+        for path in sorted(package.resolve().rglob("*.py"))
+    }
+    files = ProgramFiles(frozenset(paths), lambda name: paths[name].read_bytes())
+    command = ["python", "-m", module]
+    sources = Sources(files, _python_of(document))
+    return [*check_command(command, files), *sources.check_syntax(entry_of(command, files))]
+
+
+def _python_of(document: Mapping[str, Any]) -> str:
+    requested = str(field_at(document, (TRAINING_INPUT, "runtimeVersion")) or "")
+    return RUNTIMES.get(requested, RUNTIMES[RUNTIME_DEFAULT]).python
 
 
 def refuse_folder(findings: Sequence[ProgramFinding]) -> None:

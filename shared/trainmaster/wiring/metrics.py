@@ -1,4 +1,4 @@
-"""Cloud Monitoring as the console and `trainmaster jobs top` read it."""
+"""Cloud Monitoring as the console and `trainmaster top` read it."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -141,8 +141,8 @@ def main(names: list[str]) -> None:
         )
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for line in pool.map(walk_one, chosen):
-            print(line, flush=True)
+        for done in as_completed([pool.submit(walk_one, program) for program in chosen]):
+            print(done.result(), flush=True)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ import json
 import re
 import time
 
+import pytest
+
 from trainmaster.memory.bus import VALUE_BYTES_MAX
 from trainmaster.messaging.authenticate import read_token
 
@@ -151,6 +153,21 @@ def test_last_line_on_standard_error_is_reported_although_more_output_follows(
     body = cloud.wait_for_message("replica-exit").body
     assert (body["exit_status"], body["error"]) == (2, None)
     assert body["stderr_line"] == "task.py: error: unrecognized arguments: --epoch"
+
+
+@pytest.mark.parametrize(
+    ("stored", "reported"),
+    [("gs://results/digits/model.pt", None), ("gs://results/digits_2/model.pt", True)],
+)
+def test_primary_that_leaves_nothing_below_its_job_dir_reports_that(
+    cloud: Cloud, vm: Vm, stored: str, reported: bool | None
+) -> None:
+    vm.configure(job_dir="gs://results/digits", rank_base=0, vm_names=[NAME])
+    cloud.objects[stored] = b"content"
+    vm.program("pass")
+    cloud.direct(1, 1)
+    vm.boot()
+    assert cloud.wait_for_message("replica-exit").body.get("left_nothing") is reported
 
 
 def test_missing_module_is_reported(cloud: Cloud, vm: Vm) -> None:

@@ -34,6 +34,7 @@ def show(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     for command in ("why", "jobs"):
         monkeypatch.setattr(f"trainmaster.cli.{command}.open_store", lambda: world.store)
         monkeypatch.setattr(f"trainmaster.cli.{command}.read_metrics", lambda *_: None)
+    monkeypatch.setenv("TRAINMASTER_METRICS", "off")
     monkeypatch.setattr("trainmaster.cli.why.missing_lines", lambda _: ())
     settings = SimpleNamespace(limits=world.limits)
     monkeypatch.setattr("trainmaster.cli.why.settings", lambda: settings)
@@ -81,7 +82,7 @@ def test_list_has_a_column_for_jobs_that_fail_and_none_without_them(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     header, row = run("jobs", "list").splitlines()
-    assert header.split()[-1] == "FAILING"
+    assert header.split()[-1] == "ATTENTION"
     assert row.endswith(FAILING)
     (listed,) = json.loads(run("jobs", "list", "--format", "json"))
     assert listed["trainmaster"]["failing"]["failures"] == 3

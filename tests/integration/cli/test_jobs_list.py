@@ -1,4 +1,4 @@
-"""`trainmaster jobs list`: pages, filters, and the names of jobs."""
+"""`trainmaster list`: pages, filters, and the names of jobs."""
 
 from __future__ import annotations
 
@@ -165,6 +165,16 @@ def test_text_that_is_no_job_id_is_not_looked_up() -> None:
     """Firestore would take it for a path, and its client raises ValueError."""
     for job_id in ("", "a/b", "../x", "jobs/job_1", "locations/us-central1/customJobs/17", "x y"):
         with pytest.raises(
-            PermanentError, match=r"there is no job .*`trainmaster jobs list` shows all jobs"
+            PermanentError, match=r"there is no job .*`trainmaster list` shows all jobs"
         ):
             find_job(cast(Store, None), job_id)
+
+
+def test_states_may_be_written_in_any_case(world: World) -> None:
+    assert listed("--state", "queued") == listed("--state", "QUEUED")
+
+
+def test_top_level_commands_are_those_of_jobs(world: World) -> None:
+    run = CliRunner().invoke
+    assert run(app, ["list"]).stdout == run(app, ["jobs", "list"]).stdout
+    assert run(app, ["status"]).stdout == run(app, ["list"]).stdout

@@ -76,6 +76,32 @@ def test_summaries_of_lists_are_those_of_the_commands(
     }
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("queue", "list"),
+        ("ps", "list"),
+        ("stop lm_7", "cancel"),
+        ("launch task.yaml", "submit"),
+        ("jobs submit training lm_7", "submit"),
+        ("jobs stream-logs lm_7", "logs --follow"),
+        ("describ lm_7", "describe"),
+    ],
+)
+def test_word_of_another_tool_and_mistyped_word_are_answered(words: str, meant: str) -> None:
+    result = CliRunner().invoke(main.app, words.split())
+    assert result.exit_code == 2
+    assert f"Did you mean `trainmaster {meant}`?" in result.output
+
+
+def test_help_groups_the_commands_by_what_they_are_for() -> None:
+    lines = CliRunner().invoke(main.app, ["--help"], env={"COLUMNS": "100"}).output.splitlines()
+    headings = [line.removesuffix(":") for line in lines if re.fullmatch(r"[A-Z]\w+:", line)]
+    assert headings[1:] == [str(section) for section in command_table.SECTIONS]
+    for habit in command_table.HABITS.values():
+        assert habit.split()[0] in command_table.COMMANDS
+
+
 HEAVY = (
     "flask",
     "google.api_core",
@@ -261,7 +287,7 @@ def test_describe_prints_text_or_json(
 
 
 def test_unknown_job_is_one_error_line(installation: Installation, run_main: RunMain) -> None:
-    error = "trainmaster: there is no job missing_1. `trainmaster jobs list` shows all jobs\n"
+    error = "trainmaster: there is no job missing_1. `trainmaster list` shows all jobs\n"
     assert run_main("jobs", "describe", "missing_1") == (1, error)
 
 

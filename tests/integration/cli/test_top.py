@@ -1,4 +1,4 @@
-"""`trainmaster jobs top`, and idle GPUs in `describe`."""
+"""`trainmaster top`, and idle GPUs in `describe`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`trainmaster jobs wait`: the progress that it shows, and its exit status."""
+"""`trainmaster wait`: the progress that it shows, and its exit status."""
 
 from __future__ import annotations
 

@@ -96,7 +96,10 @@ def test_why_returns_the_decisions_with_their_rules_and_the_next_steps(running: 
     assert (ended.state, ended.next_steps) == ("FAILED", ())
     judged = [decision for decision in ended.decisions if decision.rule]
     assert judged[-1].rule == int(running.world.store.ledger("bad")[-1].decision.rule)
-    assert str(ended).endswith("Now: FAILED.")
+    now, error, what_to_do = str(ended).splitlines()[-3:]
+    assert now == "Now: FAILED."
+    assert error.startswith("Error: The replica chief 0 exited with a non-zero status of 2.")
+    assert what_to_do == f"What to do: {ended.what_to_do}"
 
 
 def test_why_of_an_unknown_job_is_refused(running: Running) -> None:

@@ -15,6 +15,7 @@ from googleapiclient.errors import HttpError
 from tests.integration.agent.support.vm import agent_identity
 from tests.integration.api.discovery import document, faults
 from tests.integration.monitoring.cloud import CPU, PROJECT, START_NS, Cloud, a_counter, a_gauge, at
+from trainmaster.agent.control.stall_watch import Quiet
 from trainmaster.agent.model.vm_config import IncarnationKey
 from trainmaster.agent.progress.collector import ProgressPoint
 from trainmaster.agent.utilization.averages import Report
@@ -33,9 +34,9 @@ def agent_body(end_s: float = 60.0) -> dict[str, Any]:
         ProgressPoint("share", 0.41, "reported"),
         ProgressPoint("metric/loss", 1.71, "printed"),
     ]
-    return request_body(
-        origin, IncarnationKey(1, 1), REPORT, START_NS, START_NS + round(end_s * 10**9), progress
-    )
+    end_ns = START_NS + round(end_s * 10**9)
+    key = IncarnationKey(1, 1)
+    return request_body(origin, key, REPORT, START_NS, end_ns, progress, Quiet(150.0, 450.0))
 
 
 def test_body_of_the_agent_has_the_fields_and_types_of_the_api() -> None:

@@ -53,7 +53,7 @@ def test_page_has_progress_and_curves(site: Site) -> None:
     assert titles == sorted(titles)
     assert "1 more<" in text
     assert "Step 90 at the end, at most 90." in text
-    assert len(site.metrics.queries) == 2
+    assert len(site.metrics.queries) == 3
 
 
 def test_curve_goes_on_after_a_preemption_and_shows_the_repeated_steps(site: Site) -> None:

@@ -155,7 +155,7 @@ def test_nothing_is_stored_or_published_where_the_installation_publishes_no_noti
 def test_change_by_a_process_that_does_not_know_the_installation_is_published_by_the_sweep(
     world: World,
 ) -> None:
-    """`trainmaster jobs cancel` runs on a user's machine, without the settings of the functions."""
+    """`trainmaster cancel` runs on a user's machine, without the settings of the functions."""
     start(world)
     published(world)
     shell = replace(world.deps, notifications=None, leaves_notifications=True)

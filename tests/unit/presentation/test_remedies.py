@@ -49,6 +49,10 @@ def test_error_message_and_explanation_have_the_same_advice(workers: int) -> Non
     assert ending.remedy in summary(job.error_message or "")
     document = explanation(loaded.state, world.ledger, (), world.now)
     assert document["whatToDo"] == ending.remedy
+    assert document["error"] == (
+        "The replica chief 0 exited with a non-zero status of 1. FileNotFoundError: [Errno 2] No"
+        " such file or directory: 'data/train.csv' (train.py:18 in <module>)"
+    )
     assert document["reason"] == ending.reason
     explained = explanation_of(document)
     assert explained.what_to_do == ending.remedy

@@ -8,8 +8,14 @@ from pathlib import Path
 import pytest
 
 from trainmaster.errors import PermanentError
+from trainmaster.jobspec.job_document import field_at
 from trainmaster.program_files.findings import ProgramFinding
-from trainmaster.wiring.folder_checks import check_folder, refuse_folder
+from trainmaster.wiring.folder_checks import (
+    check_folder,
+    check_package,
+    refuse_folder,
+    with_chosen_runtime,
+)
 
 PYTORCH = "pytorch-2.13"
 
@@ -212,3 +218,65 @@ def test_everything_that_must_fail_is_refused_at_once(tmp_path: Path) -> None:
         refuse_folder(check(tmp_path, files, "python", "train.py"))
     assert "train.py:1" in str(refused.value)
     assert "torch<2.6" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("files", "command", "runtime"),
+    [
+        ({"train.py": "import torch\n"}, "python train.py", "pytorch-2.13"),
+        ({"train.py": "from net import f\n", "net.py": "import torchvision\n"}, "", "pytorch-2.13"),
+        ({"train.py": "print(1)\n"}, "torchrun train.py", "pytorch-2.13"),
+        ({"train.py": "import xgboost, sklearn\n"}, "", "xgboost-3.2"),
+        ({"train.py": "from sklearn import svm\n"}, "", "scikit-learn-1.9"),
+        ({"train.py": "import jax\n"}, "", "scikit-learn-1.9"),
+        ({"train.py": "import tensorflow\n"}, "", None),
+        ({"train.py": "import tensorflow, torch\n"}, "", None),
+        ({"train.py": "print(1)\n", "old.py": "import torch\n"}, "", None),
+        ({"train.py": "def f():\n    import torch\n"}, "", "pytorch-2.13"),
+    ],
+    ids=str,
+)
+def test_runtime_is_that_of_the_imports_unless_the_job_names_one(
+    tmp_path: Path, files: dict[str, str], command: str, runtime: str | None
+) -> None:
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    training = {"region": "us-central1", "args": (command or "python train.py").split()}
+    document = {"jobId": "a", "trainingInput": training}
+    chosen, why = with_chosen_runtime(document, tmp_path)
+    assert field_at(chosen, ("trainingInput", "runtimeVersion")) == runtime
+    assert bool(why) == (runtime is not None)
+    named = {"jobId": "a", "trainingInput": {**training, "runtimeVersion": "2.21"}}
+    assert with_chosen_runtime(named, tmp_path) == (named, "")
+
+
+def test_choice_of_the_runtime_names_the_line(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import os\nimport torch.nn\n")
+    training = {"region": "us-central1", "args": ["python", "train.py"]}
+    _, why = with_chosen_runtime({"jobId": "a", "trainingInput": training}, tmp_path)
+    assert why.startswith("runtime: pytorch-2.13, because train.py:2 imports torch; ")
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "problem"),
+    [
+        ("trainer.task", "import os\n", ""),
+        ("trainer.tsk", "", "trainer/ has no module tsk"),
+        ("trainer.task.py", "", "is the name of a file, and no module"),
+        ("trainer.task", "for x in range(3)\n", "trainer/task.py:1 is not valid Python"),
+        ("torch.distributed.run", "", ""),
+    ],
+)
+def test_package_that_must_fail_is_found_before_it_is_built(
+    tmp_path: Path, module: str, source: str, problem: str
+) -> None:
+    package = tmp_path / "trainer"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "task.py").write_text(source)
+    document = {"jobId": "a", "trainingInput": {"region": "us-central1", "pythonModule": module}}
+    findings = [str(finding) for finding in check_package(document, package) if finding.must_fail]
+    assert len(findings) == bool(problem)
+    assert all(problem in finding for finding in findings)
+    (tmp_path / "setup.py").write_text("")
+    assert check_package(document, package) == []

@@ -97,7 +97,7 @@ class Agent:
         self._saving = Saving(
             config, inbox, console, launcher, run_state, channel, enter=self._enter_saving
         )
-        self._stall_watch = StallWatch(identity, inbox, console, launcher, channel, surroundings)
+        self.stall_watch = StallWatch(identity, inbox, console, launcher, channel, surroundings)
         self._start_delay = StartDelay(config, inbox.clock.monotonic_s)
         self._state = AgentState.IDLE
         self._program: Program | None = None
@@ -183,7 +183,7 @@ class Agent:
         self._program = None
         self._move(AgentState.FINISHED if is_shutting_down else AgentState.IDLE)
         self._shutdown_notice.on_idle()
-        self._stall_watch.stop()
+        self.stall_watch.stop()
         if self._run_state.is_closed:
             self._console.log(f"Module stopped as directed, with {program_exit.how}.")
         elif is_shutting_down or has_saved:
@@ -192,9 +192,9 @@ class Agent:
             self._exit_reporter.report_end(
                 replace(program_exit, cause="saved"), "after all members were asked to save"
             )
-        elif self._stall_watch.has_stalled(key):
+        elif self.stall_watch.has_stalled(key):
             self._exit_reporter.report_end(
-                self._stall_watch.explain(program_exit), "because it had stalled"
+                self.stall_watch.explain(program_exit), "because it had stalled"
             )
         else:
             self._exit_reporter.report(program_exit, self._launcher.command)
@@ -219,7 +219,7 @@ class Agent:
         started = self._run_state.last_started
         if self._program is None or started is None or not self._is_running:
             return False
-        return self._program.is_alive and not self._stall_watch.has_stalled(started)
+        return self._program.is_alive and not self.stall_watch.has_stalled(started)
 
     @property
     def _is_running(self) -> bool:
@@ -237,7 +237,7 @@ class Agent:
             if self._state is AgentState.SHUTTING_DOWN:
                 must_end = not self._defer(self._shutdown_notice.save_s)
             if must_end:
-                self._stall_watch.stop()
+                self.stall_watch.stop()
                 self._program.end(self._shutdown_notice.within(self._config.grace_s))
         elif self._state is AgentState.FINISHED:
             self._exit_reporter.report_delayed()
@@ -288,7 +288,7 @@ class Agent:
             return
         self._program = program
         self._move(AgentState.RUNNING)
-        self._stall_watch.start(key, program)
+        self.stall_watch.start(key, program)
         self._inbox.start_thread(functools.partial(self._await_end, key, program))
 
     def _enter_saving(self) -> None:

@@ -77,13 +77,15 @@ class Launcher:
         on_program_end: Callable[[], None] | None = None,
         *,
         store: Callable[[str, bytes], None] | None = None,
+        is_empty: Callable[[str], bool] | None = None,
     ) -> None:
         """`find_engine` is called when it is needed, because the setup may install an engine after
         the agent has started.
 
         `progress`: None unless this is the primary. `on_program_end` is called on the thread that
         waits for the program, before its exit is reported. `store` writes an object to Cloud
-        Storage, by its URI.
+        Storage, by its URI. `is_empty` returns whether there is none below a URI, and raises
+        HttpError; None unless this is the primary.
         """
         self._identity = identity
         self._find_engine = find_engine
@@ -93,6 +95,7 @@ class Launcher:
         self._progress = progress
         self._on_program_end = on_program_end
         self._store = store
+        self._is_empty = is_empty
         config = identity.config
         self._save_request = SaveRequest(
             workspace.work, identity.instance.instance_id, config.checkpoint_signal
@@ -190,7 +193,19 @@ class Launcher:
         return replace(
             program_exit,
             measurement=self._metric.read_last(key, has_completed=program_exit.exit_status == 0),
+            left_nothing=program_exit.exit_status == 0 and self._has_empty_job_dir(),
         )
+
+    def _has_empty_job_dir(self) -> bool:
+        """Return whether nothing is below `jobDir`; False if there is none, or if it is unknown."""
+        job_dir = self._identity.config.job_dir or ""
+        if self._is_empty is None or not job_dir.startswith("gs://"):
+            return False
+        try:
+            return self._is_empty(job_dir)
+        except (HttpError, ValueError) as error:
+            self._workspace.log(f"It is not known what the program left below jobDir: {error}")
+            return False
 
     def process_uses(self) -> dict[int, ProcessUse]:
         """Return what each process of the program has used; empty: it is not known.

@@ -162,6 +162,8 @@ class RunState:
             if not metric["earlier"]:
                 del metric["earlier"]
             body["metric"] = metric
+        if not body["left_nothing"]:
+            del body["left_nothing"]
         progress = body.pop("progress")
         if progress:
             known = {name: value for name, value in progress.items() if value not in (None, ())}

@@ -40,6 +40,8 @@ ALSO_SILENT = 0.9
 
 Members in lockstep print their last lines at about the same time, whichever of them hangs.
 """
+NOTICE_S = 120.0
+"""Quiet time from which users are told that the program will be ended: its third quiet minute."""
 MOMENT_S = 1.0
 """From the decision to the first end: until then all members have stopped their programs, and none
 notices the end of another, which would change its stacks.
@@ -55,8 +57,17 @@ class Surroundings(NamedTuple):
     has_busy_gpu: Callable[[], bool] = lambda: False
 
 
+class Quiet(NamedTuple):
+    """A program that is on its way to be ended as hung."""
+
+    for_s: float
+    """How long it has printed nothing, or has been still."""
+    left_s: float
+    """Until it is ended if that goes on."""
+
+
 class StallWatch:
-    """Use it on the main thread only. A thread of its own takes the samples."""
+    """Use it on the main thread only, but for `quiet`. A thread of its own takes the samples."""
 
     def __init__(
         self,
@@ -108,6 +119,24 @@ class StallWatch:
     def has_stalled(self, key: IncarnationKey) -> bool:
         """Return whether the program of this incarnation was ended because it had stalled."""
         return key == self._stalled
+
+    def quiet(self) -> Quiet | None:
+        """Return how long the program has been quiet; None unless that is worth a notice.
+
+        It may be called on any thread.
+        """
+        program, stillness = self._program, self._stillness
+        if self._watched is None or program is None:
+            return None
+        if self._timeout_s is not None:
+            quiet_s, limit_s = self._clock() - program.printed_at, self._timeout_s
+        elif stillness is not None:
+            quiet_s, limit_s = stillness.still_s, stillness.limit_s
+        else:
+            return None
+        if quiet_s < min(NOTICE_S, limit_s / 2):
+            return None
+        return Quiet(quiet_s, max(limit_s - quiet_s, 0.0))
 
     def explain(self, program_exit: ProgramExit) -> ProgramExit:
         """Return the exit of the program that had stalled, with where it hung."""

@@ -95,6 +95,8 @@ class ProgramExit:
     """
     progress: LastProgress | None = None
     """Set for the primary, if its program reported or printed how far it was."""
+    left_nothing: bool = False
+    """Whether the primary's program exited 0 with nothing below the job's `jobDir`."""
 
     @property
     def how(self) -> str:

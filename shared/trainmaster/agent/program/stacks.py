@@ -71,17 +71,21 @@ def innermost_frames(stacks: str, package: str) -> tuple[str, str]:
 
     Both are `file:line in function`, and empty if there is none. `package`: as in
     `parse_traceback`. The thread that got the signal is nearly always the main thread, which is
-    printed last.
+    printed last. If it has no frame of the program, as after the end of the main program, the
+    innermost one is that of another thread.
     """
     # What is before the first thread, then for each thread its kind and its frames.
     _, *parts = _THREAD.split(stacks.rpartition(_BEGIN)[2])
     latest_first = list(zip(parts[::2], parts[1::2]))[::-1]
-    for _, text in sorted(latest_first, key=lambda thread: thread[0] == "Thread"):
-        frames = list(_FRAME.finditer(text))
-        if frames:
-            own = next((frame for frame in frames if is_own(frame.group(1), package)), None)
-            return format_frame(frames[0]), format_frame(own) if own else ""
-    return "", ""
+    threads = [
+        list(_FRAME.finditer(text))
+        for _, text in sorted(latest_first, key=lambda thread: thread[0] == "Thread")
+    ]
+    frames = [frame for thread in threads for frame in thread]
+    if not frames:
+        return "", ""
+    own = next((frame for frame in frames if is_own(frame.group(1), package)), None)
+    return format_frame(frames[0]), format_frame(own) if own else ""
 
 
 def _send(pid: int, number: signal.Signals) -> None:

@@ -11,9 +11,9 @@
 |   `iteration 10/500`            |                              |                          |
 
 Bars of downloads, evaluations and the like, and full bars, are no progress. Neither is a full count
-of steps that is all that the lines say, such as `batch 32/32`: only what advances counts. Nothing
-that a program prints raises an error, and the cost has a limit: patterns are searched in lines of
-bounded length.
+of steps that is all that the lines say, such as `batch 32/32`: only what advances counts. A
+learning rate that stands alone in its line is a setting, and no metric. Nothing that a program
+prints raises an error, and the cost has a limit: patterns are searched in lines of bounded length.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ _COMMON = re.compile(
     r"|rmse))"
     rf"\s{{0,3}}[:=]?\s{{0,3}}{_NUMBER}"
 )
+_LEARNING_RATE = re.compile(r"\b(?:\w{0,60}_)?(?:lr|learning[_ ]rate)$")
+"""What a program prints of its configuration, too: alone in a line it is no sign of training."""
 _NO_METRIC = frozenset({"v_num"})  # Lightning's number of the run
 
 
@@ -253,4 +255,7 @@ def _metrics(line: str) -> Iterator[tuple[str, str]]:
         found = _AFTER_BAR.findall(line)
     else:
         found = [(name.lower(), value) for name, value in _COMMON.findall(line)]
+        is_setting = all(_LEARNING_RATE.search(name) for name, _ in found)
+        if is_setting and not (_EPOCH.search(line) or _STEP.search(line)):
+            found = []
     return ((name, value) for name, value in found if name not in _NO_METRIC)

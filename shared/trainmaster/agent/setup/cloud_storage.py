@@ -108,6 +108,16 @@ class StorageReader:
             if not token:
                 return objects
 
+    def is_empty(self, folder: str) -> bool:
+        """Return whether there is no object below a folder, by one call in one try.
+
+        Raises HttpError.
+        """
+        bucket, prefix = split_uri(folder.rstrip("/") + "/")
+        query = {"prefix": prefix, "fields": "items(name)", "maxResults": "1"}
+        path = f"/storage/v1/b/{_quote(bucket)}/o?{urllib.parse.urlencode(query)}"
+        return not self._get_page(path).get("items")
+
     def _get_page(self, path: str) -> dict[str, Any]:
         page: dict[str, Any] = json.loads(self._storage.call(path, timeout=LIST_S).body)
         return page

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainmaster.agent.control.run_state import RunState
+from trainmaster.agent.control.stall_watch import Quiet
 from trainmaster.agent.google_http.google_api import GoogleApi
 from trainmaster.agent.google_http.http_call import HttpError
 from trainmaster.agent.google_http.metadata_server import MetadataServer
@@ -88,6 +89,8 @@ class UtilizationMonitor:
         self._log = log
         self._interval_s = interval_s
         self._progress = progress
+        self._find_quiet: Callable[[], Quiet | None] = lambda: None
+        self._has_noted_quiet = False
         self._sample_s = min(SAMPLE_S, interval_s / SAMPLES_PER_REPORT_MIN)
         self._ended = threading.Event()
         self.is_off = False
@@ -99,12 +102,15 @@ class UtilizationMonitor:
         """
         self._ended.set()
 
-    def run(self) -> None:
+    def run(self, find_quiet: Callable[[], Quiet | None] = lambda: None) -> None:
         """Measure and send until the VM ends, or until Cloud Monitoring refuses it.
+
+        `find_quiet` returns how long the program has been quiet, if that may end it.
 
         An error in this code is reported on the console and turns metrics off: it must not end the
         training.
         """
+        self._find_quiet = find_quiet
         try:
             while not self.is_off and self._incarnation_key() is None:
                 self._ended.wait(1.0)
@@ -155,9 +161,21 @@ class UtilizationMonitor:
         key = self._incarnation_key()
         if report is None or key is None:
             return
-        body = request_body(self._origin, key, report, start_ns, time.time_ns(), self._progress())
+        quiet = self._find_quiet()
+        self._note(quiet)
+        end_ns = time.time_ns()
+        body = request_body(self._origin, key, report, start_ns, end_ns, self._progress(), quiet)
         self._queue.send(json.dumps(body, separators=(",", ":")).encode())
         self.is_off = self._queue.is_refused
+
+    def _note(self, quiet: Quiet | None) -> None:
+        """Log that the program will be ended, once for each time in which it is quiet."""
+        if quiet is not None and not self._has_noted_quiet:
+            self._log(
+                f"The program prints nothing since {quiet.for_s / 60:.0f} min. It is ended in"
+                f" {quiet.left_s / 60:.0f} min if it stays so."
+            )
+        self._has_noted_quiet = quiet is not None
 
 
 def point_writer(identity: AgentIdentity, monitoring: GoogleApi) -> Callable[[str], object]:

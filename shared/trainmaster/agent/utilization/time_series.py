@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trainmaster.agent.control.stall_watch import Quiet
 from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
 from trainmaster.agent.progress.collector import ProgressPoint
 from trainmaster.agent.reporting.log_entry import rfc3339
@@ -22,6 +23,7 @@ GPU_MEMORY = f"{PREFIX}/accelerator/memory/utilization"
 RECEIVED = f"{PREFIX}/network/received_bytes_count"
 SENT = f"{PREFIX}/network/sent_bytes_count"
 PROGRESS = f"{PREFIX}/progress"
+QUIET = f"{PREFIX}/program/quiet"
 ALIVE = f"{PREFIX}/agent/alive"
 
 
@@ -58,11 +60,12 @@ def request_body(
     start_ns: int,
     end_ns: int,
     progress: Sequence[ProgressPoint] = (),
+    quiet: Quiet | None = None,
 ) -> dict[str, Any]:
     """Return the body: one point for each series.
 
     `start_ns` is the time of the first sample, from which bytes are counted; `end_ns` the time of
-    the report.
+    the report. `quiet`: set if the program is on its way to be ended as hung.
     """
     gauge = {"endTime": rfc3339(end_ns)}
     since_start = {"startTime": rfc3339(start_ns), **gauge}
@@ -101,6 +104,10 @@ def request_body(
                 source=point.source,
                 incarnation=str(key.incarnation),
             )
+
+        if quiet is not None:
+            yield series(QUIET, {"doubleValue": quiet.for_s}, gauge, name="for")
+            yield series(QUIET, {"doubleValue": quiet.left_s}, gauge, name="left")
 
     return {"timeSeries": list(all_series())}
 

@@ -47,6 +47,7 @@ SAMPLE_EVENTS: Final[dict[str, dict[str, object]]] = {
         "ran_s": 12.5,
         "stderr_line": "ValueError: bad shape",
         "progress": {"share": 0.5, "step": 10, "steps": 20, "not_finite": ["loss"]},
+        "left_nothing": True,
     },
     topics.MAINTENANCE: {**_INCARNATION, "cause": "preemption"},
 }

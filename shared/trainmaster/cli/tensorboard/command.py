@@ -72,7 +72,7 @@ def _folders(job_ids: list[str], options: list[str]) -> tuple[LogFolder, ...]:
         store = open_store()
         if not job_ids:
             raise PermanentError(
-                "name a job (`trainmaster jobs list` shows all jobs), or a folder: --logdir gs://…"
+                "name a job (`trainmaster list` shows all jobs), or a folder: --logdir gs://…"
             )
         folders = [*(folder_of_job(find_job(store, job_id).job) for job_id in job_ids), *folders]
     else:

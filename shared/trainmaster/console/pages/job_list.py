@@ -5,6 +5,7 @@ its rows.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -29,10 +30,12 @@ from trainmaster.core.rules.messages import summary
 from trainmaster.cost.job_cost import hourly_cost
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
+from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.ports import JobFilter, JobPosition
 from trainmaster.presentation.cost_view import money_words
 from trainmaster.presentation.durations import duration_words
 from trainmaster.presentation.failing import Failing, failing_jobs
+from trainmaster.presentation.quiet import Quiet, read_quiet_jobs
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +61,8 @@ class JobRow:
     """
     failing: Failing | None
     """Set if the job keeps failing."""
+    quiet: Quiet | None
+    """Set if its program prints nothing, and will be ended for that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,7 @@ class JobList:
     """Whether the page ended because it read `JOBS_READ_MAX` jobs, and not because it is full."""
     counts: StateCounts
     """Jobs in each state that match the other filters. They do not depend on the page."""
+    now: datetime
 
     @property
     def total(self) -> int:
@@ -114,6 +120,7 @@ def read_job_list(console: Console, filters: Filters) -> JobList:
     now = console.now
     prices = console.cost_sources.prices()
     failing = failing_jobs(console.store, shown, now, _log.warning)
+    quiet = _read_quiet(console, shown)
     rows = tuple(
         _job_row(
             job,
@@ -121,10 +128,24 @@ def read_job_list(console: Console, filters: Filters) -> JobList:
             wait_of_job(job, read_queue, console.limits),
             prices,
             failing.get(job.job_id),
+            quiet.get(job.job_id),
         )
         for job in shown
     )
-    return JobList(filters, rows, next_page, read, stopped_early, counts)
+    return JobList(filters, rows, next_page, read, stopped_early, counts, now)
+
+
+def _read_quiet(console: Console, jobs: Sequence[Job]) -> dict[str, Quiet]:
+    """Return the jobs whose programs print nothing; none if Cloud Monitoring cannot be read.
+
+    The console keeps the answer for a minute.
+    """
+    minute = console.clock().replace(second=0, microsecond=0)
+    try:
+        return read_quiet_jobs(console.metrics, jobs, minute)
+    except (PermanentError, TemporaryError) as error:
+        _log.warning("Cannot find out which programs print nothing: %s", error)
+        return {}
 
 
 def _job_row(
@@ -133,6 +154,7 @@ def _job_row(
     wait: Wait | None,
     prices: PriceList | Unknown,
     failing: Failing | None,
+    quiet: Quiet | None,
 ) -> JobRow:
     running = (job.ended_at or now) - job.started_at if job.started_at else None
     waited = (job.started_at or job.ended_at or now) - job.created_at
@@ -146,6 +168,7 @@ def _job_row(
         situation=situation(job, wait),
         cost=_cost(job, now, prices),
         failing=failing,
+        quiet=quiet,
     )
 
 

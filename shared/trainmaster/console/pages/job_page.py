@@ -34,13 +34,13 @@ from trainmaster.core.reporting.explain import (
 from trainmaster.core.reporting.history import History, read_history
 from trainmaster.core.reporting.submission_origin import describe_origin
 from trainmaster.core.rules.admission_queue import wait_of_job
-from trainmaster.core.rules.messages import cause, summary
+from trainmaster.core.rules.messages import cause
 from trainmaster.jobspec import JOB_ID
 from trainmaster.presentation.durations import duration_words
 from trainmaster.presentation.failing import Failing, failing_of, with_failures
 from trainmaster.presentation.job_view import timestamp
 from trainmaster.presentation.ml_units import Usage, usage
-from trainmaster.presentation.remedies import ending_of
+from trainmaster.presentation.remedies import ending_of, headline
 
 DECISIONS_MAX: Final = 400
 """Decisions on the page. A note has the number of older ones."""
@@ -181,16 +181,16 @@ def _failure(job: Job, entries: tuple[LedgerEntry, ...]) -> Failure | None:
     """Return what ended a job that did not succeed; the tail is that of the exit in the ledger."""
     if not job.error_message:
         return None
-    headline = summary(job.error_message)
     ending = ending_of(job, entries)
+    words = headline(job, ending)
     entry = final_entry(job, entries)
     if ending is None:
-        return Failure(headline, entry)
+        return Failure(words, entry)
     event = final_exit(job, entries)
     if event is None:
-        return Failure(headline, entry, ending.remedy)
+        return Failure(words, entry, ending.remedy)
     subject = f"{event.subject.replica_id.words}, incarnation {event.subject.incarnation}"
-    return Failure(headline, entry, ending.remedy, subject, cause(event), event.tail.strip())
+    return Failure(words, entry, ending.remedy, subject, cause(event), event.tail.strip())
 
 
 def _decisions(

@@ -26,6 +26,7 @@ from trainmaster.presentation.progress import (
     points_by_name,
     read_progress,
 )
+from trainmaster.presentation.quiet import read_quiet
 
 POSITIONS: Final = {"step": ("Step", Scale.NUMBER), "share": ("Work done", Scale.SHARE)}
 """The first one that has points is drawn."""
@@ -62,13 +63,15 @@ class ProgressSection:
     progress: Progress | None = None
     words: str = ""
     """The progress in words, at the time of the page."""
+    quiet: str = ""
+    """That the program prints nothing, and when that ends it; empty: it prints."""
     problem: str = ""
     """Why progress cannot be read."""
     curves: Curves | None = None
 
 
 def read_progress_section(console: Console, job: Job) -> ProgressSection:
-    """Return the section, by two calls of Cloud Monitoring, whose answers the console keeps for a
+    """Return the section, by three calls of Cloud Monitoring, whose answers the console keeps for a
     minute.
 
     An error of Cloud Monitoring is named in the section: the rest of the page does not need it.
@@ -76,17 +79,22 @@ def read_progress_section(console: Console, job: Job) -> ProgressSection:
     if job.started_at is None or job.tuning is not None:
         return ProgressSection()
     start, end, period_s = time_range(job, console.clock(), "")
+    minute = console.clock().replace(second=0, microsecond=0)
     try:
-        progress = read_progress(
-            console.metrics, job, console.clock().replace(second=0, microsecond=0)
-        )
+        progress = read_progress(console.metrics, job, minute)
+        quiet = read_quiet(console.metrics, job, minute)
         points = read_curves(console.metrics, job, start, end, period_s)
     except (PermanentError, TemporaryError) as error:
         return ProgressSection(problem=f"{error}.")
     lines = lines_of_job(points)
     bands = read_bands(console, job, None, start, end) if lines else ()
     curves = draw_curves(lines, start, end, period_s, bands) if lines else None
-    return ProgressSection(progress, progress.words(console.now) if progress else "", curves=curves)
+    return ProgressSection(
+        progress,
+        progress.words(console.now) if progress else "",
+        quiet.words(console.now) if quiet else "",
+        curves=curves,
+    )
 
 
 def read_curves(

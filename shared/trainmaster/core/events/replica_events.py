@@ -130,6 +130,8 @@ class ReplicaExited(_ReplicaEvent):
     """Of the primary: how far its program was; None: it did not say, or the agent does not report
     it.
     """
+    left_nothing: bool = False
+    """Whether the primary's program exited 0 with nothing below the job's `jobDir`."""
     kind: Literal["replica_exited"] = "replica_exited"
 
     @property

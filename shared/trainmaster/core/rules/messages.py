@@ -46,6 +46,13 @@ _QUOTA_NAME: Final = re.compile(r"[Qq]uota (?:limit |metric )?'([^']+)'")
 """
 
 
+_STACK_BEGIN: Final = "(most recent call first):\n"
+_STACK_FRAME: Final = re.compile(
+    r'^  File "([^"]{1,400})", line (\d{1,9}) in (\S{1,100})', re.MULTILINE
+)
+_LIBRARY: Final = re.compile(r"/lib/python3|/site-packages/|/dist-packages/|^<")
+
+
 def member_names(members: Sequence[ReplicaId]) -> str:
     """Return the first members in words, and how many more there are."""
     more = f" and {len(members) - MEMBERS_SHOWN} more" if len(members) > MEMBERS_SHOWN else ""
@@ -81,11 +88,11 @@ def exit_outcome(event: ReplicaExited) -> str:
     if event.cause is ExitCause.VM_RESTARTED:
         return "was interrupted by a reboot of its VM"
     if event.cause is ExitCause.STALLED:
-        return f"was ended because {stall_reason(event)}"
+        return f"was ended because {stall_reason(event)}{hang_place(event)}"
     if event.out_of_memory:
         return f"ran out of memory ({exit_status(event)})"
     if event.signal is not None:
-        error = f": {short_cause(event)}" if event.error else ""
+        error = f": {short_cause(event)}" if event.error else crash_place(event)
         return f"was ended by signal {exit_status(event)}{error}"
     return f"exited with status {exit_status(event)}{_details(event)}"
 
@@ -99,6 +106,24 @@ def _details(event: ReplicaExited) -> str:
     if event.stderr_line:
         return f'; stderr ends with "{event.stderr_line}"'
     return ""
+
+
+def crash_place(event: ReplicaExited) -> str:
+    """Return ` in string_at (run/train.py:4)`: where the program was when a signal ended it, as
+    Python's faulthandler prints it; empty if it printed no stack.
+
+    The function is the innermost one, and the line the innermost one outside Python's libraries.
+    """
+    if event.signal is None or event.error is not None:
+        return ""
+    stack = event.tail.partition(_STACK_BEGIN)[2].partition("\n\n")[0]
+    frames = _STACK_FRAME.findall(stack)
+    if not frames:
+        return ""
+    own = [frame for frame in frames if not _LIBRARY.search(frame[0])]
+    path, line, _ = (own or frames)[0]
+    name = "/".join(path.split("/")[-2:])
+    return f" in {frames[0][2]} ({name}:{line})"
 
 
 def installation_outcome(event: ReplicaExited) -> str:
@@ -119,6 +144,19 @@ def stall_reason(event: ReplicaExited) -> str:
         return "it printed nothing for the job's stallTimeout"
     message = event.error.message.partition("\n")[0]
     return {STILL: f"it was {message}", PEER_SILENT: message}.get(event.error.type, f"it {message}")
+
+
+def hang_place(event: ReplicaExited) -> str:
+    """Return `, in wait (train.py:44)`: where a program that is judged alone hung; empty if that is
+    not known.
+    """
+    if event.error is None or not event.error.frame:
+        return ""
+    file, _, function = event.error.frame.rpartition(" in ")
+    line = (event.error.own_frame or event.error.frame).partition(" in ")[0]
+    if function == "_shutdown" and "threading.py" in file:
+        return f"; the main program had ended, and a thread kept its process ({line})"
+    return f", in {function} ({line})"
 
 
 def stalled_round(ends: Sequence[ReplicaExited], members: int) -> str:
@@ -212,9 +250,10 @@ def replica_failed(event: ReplicaExited, plan: Plan) -> str:
     elif event.cause is ExitCause.VM_RESTARTED:
         message = f"{who} was interrupted by reboots of its VM."
     elif event.cause is ExitCause.STALLED:
-        message = f"{who} was ended because {stall_reason(event)}."
+        message = f"{who} was ended because {stall_reason(event)}{hang_place(event)}."
     else:
-        message = f"{who} exited with a non-zero status of {exit_status(event)}."
+        status = f"{exit_status(event)}{crash_place(event)}"
+        message = f"{who} exited with a non-zero status of {status}."
     tail = event.tail.strip()
     lines = [
         line for line in (cause(event) or _stderr_end(event), remedy_of_exit(event, plan)) if line

@@ -38,6 +38,9 @@ _LAUNCHER: Final = re.compile(
     re.IGNORECASE,
 )
 """A launcher reports that a command failed, in the same words whatever the cause."""
+_LATE_LINES: Final = 3
+"""Lines at the end of the output among which the last one on standard error is why it ended."""
+_SENTENCE_WORDS: Final = 3
 _LAST_LINES: Final = 20
 """Lines at the end of the output that may name a cause that passes."""
 
@@ -83,16 +86,27 @@ def _last_words(event: ReplicaExited, place: Place) -> str | None:
     says nothing, or if the cause may pass.
 
     A line that reports no failure, such as a progress bar, a metric or the result of `grep`, is
-    where the program was, not why it ended. So are the words of a launcher. A signal proves
+    where the program was, not why it ended, unless it is a sentence on standard error, as
+    `sys.exit("no rows are left")` prints it. So are the words of a launcher. A signal proves
     nothing, and neither does the exit of one of several machines: it may have had a reason to stop
     that only its peer knows. Numbers count: a metric may be named error.
     """
     lines = [line.strip() for line in event.tail.splitlines() if line.strip()]
     if place.has_peers or not lines or event.exit_status is None:
         return None
-    last = lines[-1]
-    if not _SAYS_FAILED.search(last) or _LAUNCHER.search(last):
+    # The two streams are read one after the other, so that the last line may be one of stdout.
+    is_stderr = event.stderr_line in lines[-_LATE_LINES:]
+    last = event.stderr_line if is_stderr else lines[-1]
+    says_why = _SAYS_FAILED.search(last) or (is_stderr and _is_sentence(last))
+    if not says_why or _LAUNCHER.search(last):
         return None
     if any(is_passing(meaning_of("", line, place=place)) for line in lines[-_LAST_LINES:]):
         return None
     return f"its last line: {_TIMES.sub('#', last)}"
+
+
+def _is_sentence(line: str) -> bool:
+    """Whether the line is made of words, as no progress bar, metric or warning is."""
+    words = line.split()
+    has_numbers = any(character.isdigit() for character in line)
+    return len(words) >= _SENTENCE_WORDS and not has_numbers and "warn" not in line.lower()

@@ -35,7 +35,7 @@ def success_notes(state: State, event: ReplicaExited) -> tuple[str, ...]:
     """
     early_end = [*_position_notes(event.progress), *_duration_notes(event)]
     running = _running_notes(state) if early_end and state.whole else ()
-    return (*early_end, *running, *_nan_notes(event.progress))
+    return (*early_end, *running, *_nan_notes(event.progress), *_output_notes(state, event))
 
 
 def _position_notes(progress: LastProgress | None) -> Iterator[str]:
@@ -88,6 +88,12 @@ def _duration_notes(event: ReplicaExited) -> Iterator[str]:
         return
     printed = " and printed nothing" if is_silent else ""
     yield f"ran for {max(round(event.ran_s), 1)} s{printed}"
+
+
+def _output_notes(state: State, event: ReplicaExited) -> Iterator[str]:
+    """Yield that the job has no result where it should be."""
+    if event.left_nothing:
+        yield f"nothing was written to its jobDir {state.job.plan.program.job_dir}"
 
 
 def _nan_notes(progress: LastProgress | None) -> Iterator[str]:

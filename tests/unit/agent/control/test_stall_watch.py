@@ -212,3 +212,22 @@ def test_time_in_a_datagram_delays_no_end_for_long() -> None:
     gang = Gang(2, stall_timeout_s=60)
     gang.receive(1, STALLED, seconds={"in": 1e9})
     assert gang.waits == [MOMENT_S]
+
+
+def test_quiet_is_told_from_the_third_minute_on_with_the_time_that_is_left() -> None:
+    gang = Gang(members=1, stall_timeout_s=600)
+    (watch,) = gang.watches
+    gang.now = 119
+    assert watch.quiet() is None
+    gang.now = 150
+    assert watch.quiet() == (150, 450)
+    watch.stop()
+    assert watch.quiet() is None
+
+
+def test_quiet_of_a_short_limit_is_told_after_half_of_it() -> None:
+    gang = Gang(members=1, still_s=60)
+    (watch,) = gang.watches
+    assert watch.quiet() is None
+    watch._stillness.still_s = 31  # type: ignore[union-attr]
+    assert watch.quiet() == (31, 29)

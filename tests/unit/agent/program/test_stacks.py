@@ -116,3 +116,18 @@ def test_error_before_the_stacks_of_an_abort_is_still_the_programs_error() -> No
     error = parse_traceback(raised + "terminate called\n" + ABORTED * 40)
     assert error is not None
     assert (error["type"], error["frame"]) == ("ValueError", "trainer/task.py:3 in f")
+
+
+def test_own_line_after_the_end_of_the_main_program_is_that_of_the_thread_that_remains() -> None:
+    stacks = """Fatal Python error: Aborted
+
+Thread 0x00007fc76791c6c0 (most recent call first):
+  File "/home/run/train.py", line 5 in serve
+  File "/usr/lib/python3.12/threading.py", line 982 in run
+
+Current thread 0x00007fc76845ab80 (most recent call first):
+  File "/usr/lib/python3.12/threading.py", line 1590 in _shutdown
+"""
+    frame, own = innermost_frames(stacks, "")
+    assert frame.endswith("threading.py:1590 in _shutdown")
+    assert own.endswith("train.py:5 in serve")

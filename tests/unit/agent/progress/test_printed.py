@@ -217,3 +217,22 @@ def test_arbitrary_output_costs_bounded_time_and_few_metrics() -> None:
         assert time.process_time() - started < 1.0
         assert reading.share is None or 0 <= reading.share <= 1
         assert len(reading.metrics) <= METRICS_MAX
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "learning_rate = 0.001",
+        "min_lr = 6e-05",
+        "lr: 0.1",
+        "Namespace(lr=0.1, momentum=0.9)",
+        "learning rate 0.1",
+    ],
+)
+def test_learning_rate_of_a_printed_configuration_is_no_metric(line: str) -> None:
+    assert read_printed(f"batch_size = 12\n{line}\n") == Reading.of_steps(None, None, [])
+
+
+def test_learning_rate_beside_a_loss_or_a_step_is_a_metric() -> None:
+    assert dict(read_printed("loss 0.3, lr 0.1\n").metrics) == {"loss": 0.3, "lr": 0.1}
+    assert dict(read_printed("step 12: lr 0.1\n").metrics) == {"lr": 0.1}

@@ -198,6 +198,22 @@ def test_round_has_the_row_of_a_gang_over_all_its_members() -> None:
     )
 
 
+def hung_at(frame: str, own_frame: str) -> ReplicaExited:
+    error = ProgramError("Silent", "printed nothing for 60 s", frame, own_frame)
+    return exited(CHIEF, signal=6, cause=ExitCause.STALLED, error=error)
+
+
+CRASH = """loading a kernel
+Fatal Python error: Segmentation fault
+
+Current thread 0x00007fb7969bab80 (most recent call first):
+  File "/usr/lib/python3.12/ctypes/__init__.py", line 519 in string_at
+  File "/home/trainmaster/run/train.py", line 4 in <module>
+
+Extension modules: numpy (total: 1)
+"""
+
+
 @pytest.mark.parametrize(
     ("event", "text"),
     [
@@ -214,8 +230,31 @@ def test_round_has_the_row_of_a_gang_over_all_its_members() -> None:
             replace(exited(CHIEF, signal=9), stderr_line="epoch 3"),
             "chief 0 was ended by signal 9(SIGKILL): it restarts",
         ),
+        (
+            exited(CHIEF, signal=11, tail=CRASH),
+            "chief 0 was ended by signal 11(SIGSEGV) in string_at (run/train.py:4): the whole job",
+        ),
+        (
+            hung_at("socket.py:9 in recv", "run/train.py:4 in load"),
+            "chief 0 was ended because it printed nothing for 60 s, in recv (run/train.py:4): it",
+        ),
+        (
+            hung_at("python3.12/threading.py:1590 in _shutdown", "run/train.py:5 in serve"),
+            (
+                "chief 0 was ended because it printed nothing for 60 s; the main program had ended,"
+                " and a thread kept its process (run/train.py:5): it restarts"
+            ),
+        ),
     ],
-    ids=["traceback", "last line", "no output", "signal: the last line is no cause"],
+    ids=[
+        "traceback",
+        "last line",
+        "no output",
+        "signal: the last line is no cause",
+        "crash",
+        "hang",
+        "thread that remains",
+    ],
 )
 def test_decision_says_what_the_program_printed(event: ReplicaExited, text: str) -> None:
     assert judge(one_vm(), event, at(100)).text.startswith(text)

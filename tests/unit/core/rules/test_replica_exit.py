@@ -141,15 +141,18 @@ def second_exit(
     return a_state(running, job=state.job), again
 
 
-def second_words(first: str, second: str | None = None) -> tuple[State, ReplicaExited]:
+def second_words(
+    first: str, second: str | None = None, stderr_line: str = ""
+) -> tuple[State, ReplicaExited]:
     """Return the state after the only replica of a job exited without a traceback, and its exit
     that follows, each with its last line.
     """
-    restart = judge(ONE_VM, exited(CHIEF, 1, tail=f"{first}\n", ran_s=5), NOW)
+    failure = exited(CHIEF, 1, tail=f"{first}\n", ran_s=5)
+    restart = judge(ONE_VM, replace(failure, stderr_line=stderr_line), NOW)
     (replica,) = evolve(ONE_VM, restart, NOW).replicas
     running = replace(replica, state=ReplicaState.RUNNING, ready_at=at(101))
     again = exited(CHIEF, 1, tail=f"{second or first}\n", incarnation=2, ran_s=5)
-    return a_state(running, job=ONE_VM.job), again
+    return a_state(running, job=ONE_VM.job), replace(again, stderr_line=stderr_line)
 
 
 def with_policy(preset: Preset = Preset.DEFAULT, *rules: ExitRule) -> State:
@@ -292,6 +295,27 @@ CASES: Final[dict[str, Case]] = {
         for error in LASTING_FAILURES
     },
     "same last line of the only machine again": (*second_words("error: no data"), REPEATED),
+    "same last line of stderr, before or after one of stdout": (
+        *second_words("error: no data\nstart", "start\nerror: no data", "error: no data"),
+        REPEATED,
+    ),
+    "same sentence on stderr": (
+        *second_words("no rows are left", stderr_line="no rows are left"),
+        REPEATED,
+    ),
+    "same sentence on stdout": (*second_words("no rows are left"), RESTARTED),
+    "same warning on stderr": (
+        *second_words("UserWarning: this is old", stderr_line="UserWarning: this is old"),
+        RESTARTED,
+    ),
+    "same line with a number on stderr": (
+        *second_words("epoch 3 of many", stderr_line="epoch 3 of many"),
+        RESTARTED,
+    ),
+    "same last line of stderr, long before the end": (
+        *second_words("error: no GPU\n1\n2\n3\nstopped", stderr_line="error: no GPU"),
+        RESTARTED,
+    ),
     "another last line of the only machine": (
         *second_words("error: no data", "error: no labels"),
         RESTARTED,

@@ -48,10 +48,14 @@ def notes(event: ReplicaExited, state: State | None = None) -> tuple[str, ...]:
             success(LastProgress(share=1.0, not_finite=("loss",))),
             "loss was NaN or infinite at the end",
         ),
+        (
+            replace(success(), left_nothing=True),
+            "nothing was written to its jobDir gs://bucket/digits",
+        ),
         (success(ran_s=0.6), "ran for 1 s"),
         (success(ran_s=3.2, tail="\n"), "ran for 3 s and printed nothing"),
     ],
-    ids=["early epoch", "early step", "NaN", "a second", "silent"],
+    ids=["early epoch", "early step", "NaN", "no output", "a second", "silent"],
 )
 def test_suspicious_success_has_a_note(event: ReplicaExited, expected: str) -> None:
     assert notes(event) == (expected,)
