@@ -64,6 +64,7 @@ from trainmaster.jobspec.machines.task_groups import (
 )
 from trainmaster.jobspec.problems import Problems
 from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT, describe_missing_body
+from trainmaster.jobspec.reading.foreign_files import refuse_foreign_file
 from trainmaster.jobspec.reading.json_limits import copy_as_json, invalid
 from trainmaster.jobspec.reading.read_model import TRAINING_INPUT_EXAMPLE, read_model, with_lists
 from trainmaster.jobspec.resolve.alternatives import with_alternatives
@@ -128,6 +129,7 @@ def accept(
         raise invalid(
             f"has more than {SPEC_BYTES_MAX} bytes", "put large inputs into files in gs://"
         )
+    refuse_foreign_file(copy)
     problems = Problems(json_problems)
     accepted = _resolve(read_model(copy, problems), default_job_id, spec_json, regions, problems)
     problems.raise_if_any()

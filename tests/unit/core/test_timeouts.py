@@ -43,7 +43,10 @@ SECONDS = {
     "COST_CHECK_MIN_S": 60,
     "COST_RESERVE_S": 150,
     "COST_SAVE_S": 120,
+    "UNPAID_S": 60,
     "SAVE_AGAIN_MIN": 600,
+    "SAVE_MAX": 600,
+    "LAST_SAVE_MIN": 120,
 }
 NUMBERS: dict[str, object] = {
     "HEARTBEATS_READ_MAX": 500,
