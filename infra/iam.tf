@@ -1,4 +1,4 @@
-# Grants to service accounts and users. infra/README.md has them as a table, which a test compares with these files.
+# Grants to service accounts and users. infra/grants.csv has them as rows, which a test compares with these files.
 
 locals {
   # Topics that each function publishes to. All functions also publish to the dead-letter topic.

@@ -1,9 +1,9 @@
-# Receivers of the notifications of jobs: a webhook, and e-mails about failed jobs. Both are off by default. docs/notifications.md
+# Receivers of the notifications of jobs: webhooks, and e-mails about failed jobs. Both are off by default. docs/notifications.md
 # The topic is in topics.tf, and the publishers are in iam.tf.
 
 locals {
-  notifications = var.notifications || var.notification_webhook != null
-  webhooks      = var.notification_webhook == null ? {} : { job-webhook = var.notification_webhook }
+  notifications = var.notifications || length(var.notification_webhooks) > 0
+  webhooks      = { for webhook in var.notification_webhooks : "job-${webhook.name}" => webhook }
 }
 
 resource "google_storage_bucket_object" "webhook" {
@@ -15,7 +15,7 @@ resource "google_storage_bucket_object" "webhook" {
 
 resource "google_service_account" "webhook" {
   for_each     = local.webhooks
-  account_id   = "${local.name}-webhook"
+  account_id   = "${local.name}-${each.value.name}"
   display_name = "${local.title}: posts notifications to a webhook"
 
   depends_on = [time_sleep.apis]
@@ -36,29 +36,31 @@ module "webhook" {
   source   = "./modules/event_function"
   for_each = local.webhooks
 
-  prefix            = local.name
-  name              = each.key
-  entry_point       = "post_notification"
-  description       = "${local.title}: posts notifications of jobs to a webhook"
-  project           = var.project
-  region            = var.region
-  topics            = [google_pubsub_topic.this["job-state"].name]
-  filter            = each.value.filter
-  source_bucket     = google_storage_bucket.stage.name
-  source_object     = google_storage_bucket_object.webhook[each.key].name
-  service_account   = google_service_account.webhook[each.key].email
-  pusher            = google_service_account.pusher.email
-  pubsub_agent      = local.pubsub_agent
-  dead_letter_topic = google_pubsub_topic.dead_letter.id
-  environment       = { CONSOLE_ADDRESS = each.value.console }
-  secrets           = { WEBHOOK_ADDRESS = each.value.secret }
-  memory            = "256Mi"
-  cpu               = "0.333"
-  timeout_s         = 60
-  concurrency       = 1
-  max_instances     = 3
-  builder           = google_service_account.builder.name
-  repository        = "projects/${var.project}/locations/${var.region}/repositories/${google_artifact_registry_repository.functions.repository_id}"
+  prefix      = local.name
+  name        = each.key
+  entry_point = "post_notification"
+  description = "${local.title}: posts notifications of jobs to a webhook"
+  project     = var.project
+  region      = var.region
+  topics      = [google_pubsub_topic.this["job-state"].name]
+  filter      = each.value.filter
+  # A subscription has the name of its topic; the second one of a topic needs another name.
+  subscription_suffix = each.value.name == "webhook" ? "" : "-${each.value.name}"
+  source_bucket       = google_storage_bucket.stage.name
+  source_object       = google_storage_bucket_object.webhook[each.key].name
+  service_account     = google_service_account.webhook[each.key].email
+  pusher              = google_service_account.pusher.email
+  pubsub_agent        = local.pubsub_agent
+  dead_letter_topic   = google_pubsub_topic.dead_letter.id
+  environment         = { CONSOLE_ADDRESS = each.value.console }
+  secrets             = { WEBHOOK_ADDRESS = each.value.secret }
+  memory              = "256Mi"
+  cpu                 = "0.333"
+  timeout_s           = 60
+  concurrency         = 1
+  max_instances       = 3
+  builder             = google_service_account.builder.name
+  repository          = "projects/${var.project}/locations/${var.region}/repositories/${google_artifact_registry_repository.functions.repository_id}"
 
   depends_on = [time_sleep.grants, google_secret_manager_secret_iam_member.webhook]
 }

@@ -9,7 +9,7 @@ requirements.
     build/stage/agent.zip     the agent, which VMs download
     build/stage/*.whl         the built-in algorithms, which VMs of such jobs install
     build/stage/webhook.zip   infra/webhook/main.py, which posts notifications
-                              (`notification_webhook`)
+                              (`notification_webhooks`)
 
 The same sources give the same bytes, so that Terraform redeploys only functions that have changed.
 """

@@ -216,23 +216,34 @@ variable "keep_data" {
 }
 
 variable "notifications" {
-  description = "Whether each transition of a job is published to the topic trainmaster-job-state. notification_webhook implies it. docs/notifications.md"
+  description = "Whether each transition of a job is published to the topic trainmaster-job-state. notification_webhooks imply it. docs/notifications.md"
   type        = bool
   default     = false
 }
 
-variable "notification_webhook" {
-  description = "Posts notifications to a webhook of Slack, Mattermost or Google Chat. secret: id of the secret in Secret Manager that holds the webhook's address. filter: filter of the subscription; the default selects the ends of jobs that are not trials. console: address of the console, for links. null: no webhook."
-  type = object({
+variable "notification_webhooks" {
+  description = "Posts notifications to webhooks of Slack, Mattermost or Google Chat. secret: id of the secret in Secret Manager that holds the webhook's address. name: last part of the names of its function and account, for all webhooks but the first. filter: filter of the subscription; the default selects the ends of jobs that are not trials. console: address of the console, for links. Empty: no webhook."
+  type = list(object({
     secret  = string
+    name    = optional(string, "webhook")
     filter  = optional(string, "attributes.kind != \"trial\" AND (attributes.state = \"SUCCEEDED\" OR attributes.state = \"FAILED\" OR attributes.state = \"CANCELLED\")")
     console = optional(string, "")
-  })
-  default = null
+  }))
+  default = []
 
   validation {
-    condition     = var.notification_webhook == null || can(regex("^[A-Za-z0-9_-]{1,255}$", var.notification_webhook.secret))
-    error_message = "notification_webhook.secret must be the id of a secret in this project, such as slack-webhook."
+    condition     = alltrue([for webhook in var.notification_webhooks : can(regex("^[A-Za-z0-9_-]{1,255}$", webhook.secret))])
+    error_message = "Each secret of notification_webhooks must be the id of a secret in this project, such as slack-webhook."
+  }
+
+  validation {
+    condition     = alltrue([for webhook in var.notification_webhooks : can(regex("^[a-z][a-z0-9-]{0,14}[a-z0-9]$", webhook.name))])
+    error_message = "Each name of notification_webhooks must have 2 to 16 lower-case letters, digits and hyphens, such as chat."
+  }
+
+  validation {
+    condition     = length(distinct(var.notification_webhooks[*].name)) == length(var.notification_webhooks)
+    error_message = "The names of notification_webhooks must differ; one of them may be left out."
   }
 }
 

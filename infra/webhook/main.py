@@ -1,7 +1,7 @@
 """Post notifications of jobs to a webhook of Slack, Mattermost or Google Chat: all of them take
 `{"text": …}`.
 
-An optional function of the installation (`notification_webhook` in infra/variables.tf), and an
+An optional function of the installation (`notification_webhooks` in infra/variables.tf), and an
 example of a subscriber. It is deployed as this one file. Settings: WEBHOOK_ADDRESS, from Secret
 Manager; CONSOLE_ADDRESS, or empty.
 

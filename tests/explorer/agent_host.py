@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
+from http import HTTPStatus
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final, cast
@@ -24,6 +25,7 @@ from trainmaster.agent.control.agent import Agent
 from trainmaster.agent.control.launcher import Launcher
 from trainmaster.agent.control.run_state import RunState
 from trainmaster.agent.control.state_file import StoredState
+from trainmaster.agent.google_http.http_call import HttpError
 from trainmaster.agent.model.results import SetupFailure
 from trainmaster.agent.model.vm_config import AgentIdentity, SliceHost, VmConfig, VmRef
 from trainmaster.agent.reporting.events import EventReporter
@@ -44,11 +46,13 @@ NOTICES: Final = {
 }
 """Which metadata entry announces the end of a VM, and its value then."""
 NO_FILE: Final = Path("no-such-folder/state.json")
-DISK_FILLS_S: Final = (0.0, 300.0)
+DISK_FILLS_S: Final = (30.0, 300.0)
+"""Programs fill it, after the first write of the agent."""
 BOOT_S: Final = (3.0, 15.0)
 RESTART_S: Final = (1.0, 15.0)
 """From the crash of an agent to the next one: the startup script starts it again."""
 METADATA_S: Final = (0.02, 0.5)
+SLOW_METADATA_S: Final = (5.0, 90.0)
 SIGTERM_S: Final = (0.0, 2.0)
 SIGNAL_SKEW_S: Final = (-0.25, 0.25)
 BOTH_SIGNALLED: Final = 0.3
@@ -156,6 +160,12 @@ class AgentHost:
         self._metadata[path] = value
         self._notify(path)
 
+    def withdraw(self, cause: str) -> None:
+        """The metadata server announces nothing any more."""
+        path, _ = NOTICES[cause]
+        self._metadata.pop(path, None)
+        self._notify(path)
+
     def shut_down(self) -> None:
         """The guest shuts down: the agent gets SIGTERM, and maybe so does the program."""
         if not self.is_on:
@@ -181,7 +191,9 @@ class AgentHost:
         self._notify(DIRECTIVE)
 
     def _notify(self, path: str) -> None:
-        self.world.within(METADATA_S, self._notify_now, path, self._threads)
+        is_slow = self.world.chance(self.world.profile.slow_metadata)
+        span_s = SLOW_METADATA_S if is_slow else METADATA_S
+        self.world.within(span_s, self._notify_now, path, self._threads)
 
     def _notify_now(self, path: str, threads: Threads) -> None:
         if threads.is_over or path not in self._watchers:
@@ -281,16 +293,19 @@ def _copy(state: StoredState) -> StoredState:
 
 
 class VirtualPublisher:
-    """Pub/Sub accepts every event. The agent may crash before it knows."""
+    """Pub/Sub refuses an event, or accepts it, and the agent may crash before it knows."""
 
     def __init__(self, host: AgentHost, threads: Threads) -> None:
         self._host = host
         self._threads = threads
 
     def publish(self, event: Event) -> None:
+        world = self._host.world
+        if world.chance(world.profile.refused):
+            raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "try again")
         topic = event.topic.rpartition("/")[2]
         self._host.vm.cloud.publish(topic, json.dumps(event.body).encode(), {})
-        self._threads.pause(self._host.world.between(PUBLISH_S))
+        self._threads.pause(world.between(PUBLISH_S))
 
 
 class VirtualSetup:

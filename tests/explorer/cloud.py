@@ -38,6 +38,7 @@ CREATE_S: Final = (5.0, 25.0)
 SLOW_CREATE_S: Final = (30.0, 150.0)
 INSERT_WAIT_S: Final = 20.0
 DELETE_WAIT_S: Final = 3.0
+WITHDRAWN_S: Final = (1.0, 50.0)
 UNREACHABLE_S: Final = (30.0, 900.0)
 MINUTE_S: Final = 60.0
 UP: Final = (VmStatus.CREATING, VmStatus.RUNNING)
@@ -132,6 +133,7 @@ class ExploredVm:
             (0.25, self.vanish),
             (world.profile.reboots, self._reboot),
             (0.08, self.hang),
+            (world.profile.withdrawn, self._withdraw_maintenance),
         )
         weights = [weight for weight, _ in faults]
         _, meet = world.rng.choices(faults, weights)[0]
@@ -149,6 +151,13 @@ class ExploredVm:
     def _maintain(self) -> None:
         in_s = self.world.between((2.0, 100.0))
         self._announce(LossCause.MAINTENANCE, in_s, (30.0, 30.0), stays=True)
+
+    def _withdraw_maintenance(self) -> None:
+        self.job.note_fault(self, "withdrawn")
+        for agent in self.agents:
+            agent.announce(LossCause.MAINTENANCE)
+            self.world.within(WITHDRAWN_S, agent.withdraw, LossCause.MAINTENANCE)
+        self._plan_fault()
 
     def _reboot(self) -> None:
         world = self.world

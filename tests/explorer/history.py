@@ -16,6 +16,8 @@ from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import topics
 
 SWEEP_S: Final = 60.0
+MINUTE_S: Final = 60.0
+DOWN_S: Final = (30.0, 600.0)
 SETTLED_S: Final = 900.0
 BUCKET: Final = "bucket"
 PROBLEMS_BYTES_MAX: Final = 1 << 20
@@ -39,6 +41,8 @@ class History:
                 f"j{number + 1}", 0.0 if number == 0 else self.world.between((0.0, 60.0))
             )
         self.world.within((0.0, SWEEP_S), self._sweep)
+        if profile.down:
+            self._stop_functions()
 
     def run(self) -> World:
         """Run until all jobs have ended, and check what must be true then."""
@@ -109,6 +113,14 @@ class History:
     def _sweep(self) -> None:
         self.functions.publish(topics.SWEEP, b"{}", {})
         self.world.after(SWEEP_S, self._sweep)
+
+    def _stop_functions(self) -> None:
+        """No function runs for a while, now and then. Messages wait."""
+        if self.world.chance(self.world.profile.down):
+            self.functions.down_until_s = self.world.now_s + self.world.between(DOWN_S)
+            self.world.log("functions are down")
+        if self.world.has_faults:
+            self.world.after(MINUTE_S, self._stop_functions)
 
     def _end_faults(self) -> None:
         self.world.has_faults = False

@@ -25,6 +25,12 @@ class Profile:
     late: float = 0.0
     """A delivery takes up to 200 s."""
     ack_lost: float = 0.0
+    zombie: float = 0.0
+    """Per port call, before and after it: the invocation waits for minutes."""
+    down: float = 0.0
+    """Per minute: no function runs for up to ten minutes."""
+    refused: float = 0.0
+    """Per message of an agent: Pub/Sub refuses it, and the agent tries again."""
     lost: float = 0.0
     """Requests to provision, tune and sweep that get lost."""
     lost_event: float = 0.0
@@ -47,7 +53,11 @@ class Profile:
     loss_per_hour: float = 0.0
     """Per VM: preemption, maintenance, host error, reboot, hang."""
     reboots: float = 0.17
-    """Share of the losses that are reboots."""
+    """Weight of reboots among the losses; all others have 0.83."""
+    withdrawn: float = 0.0
+    """Weight of maintenance that is announced and then cancelled."""
+    slow_metadata: float = 0.0
+    """Per change: an agent learns of it up to 90 s late."""
     agent_crash_per_hour: float = 0.0
     full_disk: float = 0.0
     """Per VM: its disk becomes full while it runs."""
@@ -443,6 +453,25 @@ _MACHINES: Final = (
         work_s=(60.0, 400.0),
         options=0.0,
     ),
+    replace(
+        MESSAGES,
+        name="outages",
+        kinds=("sync", "sync", "evaluator", "ps"),
+        zombie=0.003,
+        down=0.05,
+        refused=0.1,
+        ack_lost=0.05,
+        lost=0.15,
+        lost_event=0.05,
+        withdrawn=0.5,
+        slow_metadata=0.1,
+        stockout=0.1,
+        loss_per_hour=15,
+        fail=0.15,
+        work_s=(60.0, 400.0),
+        faults_s=1800.0,
+        options=0.1,
+    ),
 )
-"""Zones, agents and disks that fail more often than machines."""
+"""Zones, agents, disks and services that fail more often than machines."""
 PROFILES: Final = {profile.name: profile for profile in (*_ALL, *_MACHINES)}

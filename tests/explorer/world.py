@@ -25,6 +25,7 @@ from trainmaster.errors import TemporaryError
 _Planned = tuple[float, int, Callable[[], object]]
 
 SUSPENDED_S: Final = (0.01, 12.0)
+ZOMBIE_S: Final = (60.0, 400.0)
 
 
 class CrashedError(BaseException):
@@ -145,6 +146,8 @@ class Port:
         profile = world.profile
         if world.chance(profile.suspend):
             world.suspend(world.between(SUSPENDED_S))
+        if world.chance(profile.zombie):
+            world.suspend(world.between(ZOMBIE_S))
         if world.chance(profile.crash):
             raise CrashedError(where)
         if world.chance(profile.temporary):

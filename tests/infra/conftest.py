@@ -247,10 +247,10 @@ def full_variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object
         "console_operators": [OPERATORS],
         "ssh_users": [SSH_USERS],
         "api_access": "allUsers",
-        "notification_webhook": {
-            "secret": "slack-webhook",
-            "console": "https://console.example.com",
-        },
+        "notification_webhooks": [
+            {"secret": "slack-webhook", "console": "https://console.example.com"},
+            {"secret": "chat", "name": "chat", "filter": 'attributes.state = "FAILED"'},
+        ],
         "mail_failed_jobs": True,
         "worker_read_buckets": ["my-data", "open.data"],
         "worker_write_buckets": ["my-models", "my-data"],

@@ -148,7 +148,7 @@ def test_functions_and_commands_use_the_names_of_their_installation(
     monkeypatch.setenv(VARIABLE, LONGEST)
     for name, environment in named.environments().items():
         assert name.startswith(own("trainmaster-"))
-        if name != own("trainmaster-job-webhook"):
+        if name not in {own("trainmaster-job-webhook"), own("trainmaster-job-chat")}:
             assert environment[VARIABLE] == LONGEST
             assert environment["TRAINMASTER_BUCKET"] == f"my-project-{own('trainmaster')}"
     Settings.model_validate({"project": "my-project", "installation": LONGEST})

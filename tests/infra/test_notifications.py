@@ -116,6 +116,7 @@ def test_webhook_is_a_function_with_its_own_account_and_secret(full_plan: Plan) 
         function["name"]: function["service_config"][0] for function in plan.of(FUNCTION).values()
     }
     webhook = functions.pop("trainmaster-job-webhook")
+    functions.pop("trainmaster-job-chat")
     assert webhook["environment_variables"]["CONSOLE_ADDRESS"] == "https://console.example.com"
     (secret,) = webhook["secret_environment_variables"]
     assert (secret["key"], secret["secret"], secret["version"]) == (
@@ -124,11 +125,9 @@ def test_webhook_is_a_function_with_its_own_account_and_secret(full_plan: Plan) 
         "latest",
     )
     assert webhook["ingress_settings"] == "ALLOW_INTERNAL_ONLY"
-    (grant,) = plan.of("google_secret_manager_secret_iam_member").values()
-    assert (grant["secret_id"], grant["role"]) == (
-        "slack-webhook",
-        "roles/secretmanager.secretAccessor",
-    )
+    grants = plan.of("google_secret_manager_secret_iam_member").values()
+    assert {grant["role"] for grant in grants} == {"roles/secretmanager.secretAccessor"}
+    assert {grant["secret_id"] for grant in grants} == {"slack-webhook", "chat"}
     for function in functions.values():
         assert function["environment_variables"]["TRAINMASTER_NOTIFICATIONS"] == "true", (
             "the webhook implies it"
@@ -139,6 +138,7 @@ def test_webhook_is_a_function_with_its_own_account_and_secret(full_plan: Plan) 
     }
     assert "FAILED" in subscriptions[topics.JOB_STATE]["filter"]
     assert not subscriptions["trainmaster-submit"]["filter"]
+    assert subscriptions[f"{topics.JOB_STATE}-chat"]["filter"] == 'attributes.state = "FAILED"'
     (alert,) = (
         body
         for name, body in plan.of("google_monitoring_alert_policy").items()

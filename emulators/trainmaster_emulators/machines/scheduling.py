@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from trainmaster.core.machines.machine_types import family_of
+from trainmaster.core.model.purchase import OnDemand, Reserved, Spot
 from trainmaster_emulators.machines.compute_errors import ApiError, Json, invalid
 
 RUN_DURATION_S_MAX: Final = 120 * 24 * 3600
@@ -18,14 +20,8 @@ NOTICES_S: Final = (0, 120)
 STANDARD: Final = "STANDARD"
 SPOT: Final = "SPOT"
 RESERVATION_BOUND: Final = "RESERVATION_BOUND"
-MODELS: Final = {
-    **dict.fromkeys(("a3-highgpu-1g", "a3-highgpu-2g", "a3-highgpu-4g"), (SPOT,)),
-    **dict.fromkeys(("a3-ultragpu-8g", "a4-highgpu-8g"), (SPOT, RESERVATION_BOUND)),
-}
-"""Machine types that are not sold on demand.
-
-Source: "Accelerator-optimized machine family"; flex-start left out.
-"""
+_MODELS: Final = {OnDemand: STANDARD, Spot: SPOT, Reserved: RESERVATION_BOUND}
+"""Way in which a machine type is sold → provisioning model. Flex-start is left out."""
 _MIGRATE_ONLY: Final = "e2-"
 
 
@@ -81,7 +77,7 @@ def parse_scheduling(
     if model not in (STANDARD, SPOT, RESERVATION_BOUND):
         why = "Must be STANDARD, SPOT or RESERVATION_BOUND."
         raise invalid("resource.scheduling.provisioningModel", model, why)
-    if model not in MODELS.get(machine_type, (STANDARD, SPOT, RESERVATION_BOUND)):
+    if model not in {_MODELS.get(price) for price in family_of(machine_type).sales}:
         why = f"Machine type {machine_type} cannot be created with this provisioning model."
         raise invalid("resource.scheduling.provisioningModel", model, why)
     if maintenance not in ("MIGRATE", "TERMINATE"):

@@ -65,7 +65,7 @@ resource "google_cloud_run_service_iam_member" "pusher" {
 
 resource "google_pubsub_subscription" "this" {
   for_each                   = toset(var.topics)
-  name                       = each.key
+  name                       = "${each.key}${var.subscription_suffix}"
   topic                      = each.key
   filter                     = var.filter
   ack_deadline_seconds       = var.timeout_s

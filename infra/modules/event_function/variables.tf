@@ -97,6 +97,12 @@ variable "description" {
   default     = ""
 }
 
+variable "subscription_suffix" {
+  description = "Last part of the names of the subscriptions, which begin with the topic's. Only one function that reads a topic may leave it out."
+  type        = string
+  default     = ""
+}
+
 variable "filter" {
   description = "Filter of the subscriptions, by the attributes of the messages. Empty: all messages."
   type        = string

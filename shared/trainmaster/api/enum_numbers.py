@@ -14,26 +14,27 @@ from typing import Final
 
 from pydantic.alias_generators import to_camel
 
+from trainmaster.core.machines.gpus import GPUS
+from trainmaster.jobspec.catalog.machine_types import GPU_NAMES
+
+
+def _numbers_of_gpus() -> dict[int, str]:
+    numbers: dict[int, str] = {}
+    for name, gpu in GPU_NAMES.items():
+        number = GPUS[gpu].api_number
+        if number is not None:
+            numbers[number] = name
+    return numbers
+
+
 _ACCELERATORS: Final = {
     0: "ACCELERATOR_TYPE_UNSPECIFIED",
-    1: "NVIDIA_TESLA_K80",
-    2: "NVIDIA_TESLA_P100",
-    3: "NVIDIA_TESLA_V100",
-    4: "NVIDIA_TESLA_P4",
-    5: "NVIDIA_TESLA_T4",
     6: "TPU_V2",
     7: "TPU_V3",
-    8: "NVIDIA_TESLA_A100",
-    9: "NVIDIA_A100_80GB",
     10: "TPU_V4_POD",
-    11: "NVIDIA_L4",
     12: "TPU_V5_LITEPOD",
-    13: "NVIDIA_H100_80GB",
-    14: "NVIDIA_H100_MEGA_80GB",
-    15: "NVIDIA_H200_141GB",
-    16: "NVIDIA_B200",
-    17: "NVIDIA_GB200",
-    18: "NVIDIA_RTX_PRO_6000",
+    17: "NVIDIA_GB200",  # no job can use it: its machines have Arm processors
+    **_numbers_of_gpus(),
 }
 NAMES: Final[Mapping[str, Mapping[int, str]]] = {
     "acceleratorType": _ACCELERATORS,

@@ -56,7 +56,9 @@ def test_legacy_machine_is_a_valid_compute_machine(name: str) -> None:
 def test_every_gpu_has_a_number_in_the_enum_of_vertex_ai() -> None:
     """Google's generated clients send numbers."""
     numbers = enum_numbers.NAMES["acceleratorType"].values()
-    assert set(GPU_NAMES) <= set(numbers), "compare api/enum_numbers.py with accelerator_type.proto"
+    assert set(GPU_NAMES) <= set(numbers), (
+        "compare core/machines/gpus.py with accelerator_type.proto"
+    )
 
 
 def test_every_gpu_has_a_compute_engine_name() -> None:
