@@ -157,10 +157,9 @@ def _placed(job: Job, zone_index: int) -> Placement:
     if zone_index == job.placement.zone_index:
         return job.placement
     may_run = not job.plan.is_synchronous or job.round.began_at is not None
-    known = {left.zone: left.may_run for left in job.placement.left}
-    known[job.zone] = may_run
-    known.pop(job.plan.where.zones[zone_index], None)
-    left = tuple(LeftZone(zone, may_run=known[zone]) for zone in known)
+    zone = job.plan.where.zones[zone_index]
+    known = (LeftZone(job.zone, may_run=may_run), *job.placement.left)
+    left = tuple(left for left in known if left.zone != zone)
     return replace(job.placement, zone_index=zone_index, left=left)
 
 
