@@ -111,10 +111,19 @@ and go must not keep the job from its work.
 """
 
 SAVE_AGAIN_MIN: Final = timedelta(minutes=10)
-"""Notices of several VMs that follow each other within this time are one, as in the agent.
+"""What happens within this time after a request to save needs no other one, as in the agent.
 
-A later one asks again: the first may have been withdrawn. A save takes no longer, so a job that
-ends after it is cancelled then.
+Later, the programs are asked again: the first notice may have been withdrawn.
+"""
+
+SAVE_MAX: Final = timedelta(minutes=10)
+"""How long a save may take that no VM's end waits for. Then the round ends, so that more members
+can join, or the job is cancelled.
+"""
+
+LAST_SAVE_MIN: Final = timedelta(minutes=2)
+"""The same before a job is cancelled at its `maxCost`. Nothing follows that could save what an
+earlier request did not, so it is shorter.
 """
 
 # Rules 8 and 10: failures soon after the start
@@ -239,6 +248,12 @@ is computed again.
 
 COST_RESERVE_S: Final = COST_CHECK_MIN_S + RELEASE_MAX_S
 """What a job with `maxCost` is cancelled before its cost reaches: a sweep finds it a minute later.
+"""
+
+UNPAID_S: Final = 60
+"""Seconds before a job can cost its `maxCost` at which its VMs end themselves, unless the cost has
+been computed again: for SIGTERM, and for their shutdown. The job is cancelled earlier, if functions
+run (`COST_RESERVE_S`).
 """
 
 COST_SAVE_S: Final = 2 * 60

@@ -46,7 +46,7 @@ from trainmaster.jobspec.fields.extension_fields import (
     with_save_on_notice,
     with_stillness,
 )
-from trainmaster.jobspec.fields.job_id import check_job_id, nearest_job_id
+from trainmaster.jobspec.fields.job_id import check_job_id, job_id_of_display_name
 from trainmaster.jobspec.fields.labels import check_labels
 from trainmaster.jobspec.fields.placement import resolve_zones
 from trainmaster.jobspec.fields.tuning_parameters import refuse_resumed_job
@@ -64,6 +64,7 @@ from trainmaster.jobspec.machines.task_groups import (
 )
 from trainmaster.jobspec.problems import Problems
 from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT, describe_missing_body
+from trainmaster.jobspec.reading.foreign_files import refuse_foreign_file
 from trainmaster.jobspec.reading.json_limits import copy_as_json, invalid
 from trainmaster.jobspec.reading.read_model import TRAINING_INPUT_EXAMPLE, read_model, with_lists
 from trainmaster.jobspec.resolve.alternatives import with_alternatives
@@ -128,6 +129,7 @@ def accept(
         raise invalid(
             f"has more than {SPEC_BYTES_MAX} bytes", "put large inputs into files in gs://"
         )
+    refuse_foreign_file(copy)
     problems = Problems(json_problems)
     accepted = _resolve(read_model(copy, problems), default_job_id, spec_json, regions, problems)
     problems.raise_if_any()
@@ -143,7 +145,7 @@ def _resolve(
 ) -> AcceptedSpec:
     job_id = job.job_id or default_job_id
     if job_id is None and isinstance(job, VertexCustomJob) and job.display_name:
-        job_id = nearest_job_id(job.display_name)
+        job_id = job_id_of_display_name(job.display_name)
     if job_id is not None or not problems.has_any_at(_DISPLAY_NAME_PATH):
         check_job_id(job_id, problems)
     check_labels(job.labels, problems)

@@ -103,20 +103,24 @@ def _wait(job_id: str, program: BrokenProgram, run: Run) -> str:
     """
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
-        view = json.loads(run("jobs", "describe", job_id, "--format=json").stdout)
+        described = run("describe", job_id, "--format=json")
+        if described.returncode:  # a machine under load may not answer in time
+            time.sleep(POLL_S)
+            continue
+        view = json.loads(described.stdout)
         state = str(view["state"])
         if state in ("SUCCEEDED", "FAILED", "CANCELLED"):
             return state
         failing = view["trainmaster"].get("failing", {})
         if program.ends == "CANCELLED" and failing.get("failures", 0) >= SEEN_AFTER_FAILURES:
-            run("jobs", "cancel", job_id)
+            run("cancel", job_id)
         time.sleep(POLL_S)
     raise AssertionError(f"{job_id} has not ended after {TIMEOUT_S:g} s")
 
 
 def _lives(job_id: str, run: Run) -> int:
     """Return how often replicas of the job have started their program: each start has an end."""
-    entries = json.loads(run("jobs", "ledger", job_id, "--format=json").stdout)
+    entries = json.loads(run("ledger", job_id, "--format=json").stdout)
     return sum(1 for entry in entries if entry["event"].endswith("-exit"))
 
 

@@ -93,7 +93,7 @@ class StopRound:
 
 @dataclass(frozen=True, slots=True)
 class SaveRound:
-    """Note that the members of the running round save, and direct those that do not know it yet."""
+    """Ask the programs to save: direct those whose agents are not asked by another one."""
 
     number: int
     """The round."""
@@ -201,6 +201,7 @@ class NoteCost:
     next_at: datetime
     spent: float
     """In the currency of the cap."""
+    computed_at: datetime
     kind: Literal["note_cost"] = "note_cost"
 
 

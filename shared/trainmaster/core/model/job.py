@@ -201,6 +201,12 @@ class Job:
         )
 
     @property
+    def paid_until(self) -> datetime | None:
+        """Until when its VMs run without another computation of its cost; None: it has no cap."""
+        cap = self.plan.limits.cap
+        return cap.paid_until(self.created_at) if cap else None
+
+    @property
     def zones_used(self) -> tuple[str, ...]:
         """Zones in which the job may have VMs, the current one first."""
         return (self.zone, *(left.zone for left in self.placement.left if left.zone != self.zone))

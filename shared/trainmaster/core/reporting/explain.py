@@ -28,6 +28,7 @@ from trainmaster.core.events import (
     MemberMissing,
     ReplicaEvent,
     ReplicaExited,
+    SaveOver,
     VmReady,
     VmsNotCreated,
 )
@@ -78,7 +79,7 @@ class Difference:
 def replica_of(entry: LedgerEntry) -> ReplicaId | None:
     """Return the replica that the entry is about; None: the job as a whole."""
     event = entry.event
-    if isinstance(event, MemberMissing):
+    if isinstance(event, MemberMissing | SaveOver):
         return event.replica_id
     return event.subject.replica_id if isinstance(event, ReplicaEvent) else None
 

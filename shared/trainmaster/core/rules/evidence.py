@@ -2,7 +2,7 @@
 the round.
 
     rank 0   the machine: its VM was unfit, lost, shut down or rebooted, or its agent silent; or all
-             saved, as a VM goes
+             were asked to save
     rank 1   its own failure: a traceback, out of memory, or a signal other than SIGABRT
     rank 2   any other failure: no traceback, an abort, a stall
     rank 3   a reported loss of a peer: the cause is probably elsewhere
@@ -22,6 +22,7 @@ from trainmaster.core.events import (
     ExitCause,
     MemberMissing,
     ReplicaExited,
+    SaveOver,
     VmLost,
     VmReady,
 )
@@ -135,7 +136,7 @@ def end_in(event: Event) -> End | None:
     end = event.ended if isinstance(event, VmReady) else event
     if isinstance(end, ReplicaExited):
         return None if end.succeeded else end
-    return end if isinstance(end, VmLost | MemberMissing) else None
+    return end if isinstance(end, VmLost | MemberMissing | SaveOver) else None
 
 
 def round_end(state: State, event: Event) -> RoundEnd | None:
@@ -185,7 +186,7 @@ def has_kept_vm(job: Job, replica: Replica) -> bool:
 
 
 def replica_of(end: End) -> ReplicaId:
-    return end.replica_id if isinstance(end, MemberMissing) else end.subject.replica_id
+    return end.replica_id if isinstance(end, MemberMissing | SaveOver) else end.subject.replica_id
 
 
 def round_key(attempt: int, number: int) -> str:

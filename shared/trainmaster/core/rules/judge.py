@@ -28,6 +28,7 @@ from trainmaster.core.events import (
     ProvisioningStarted,
     ReplicaEvent,
     ReplicaExited,
+    SaveOver,
     StopRequested,
     TrialEnded,
     TrialsMeasured,
@@ -63,6 +64,7 @@ from trainmaster.core.rules.member_exit import (
     judge_missing_member,
     judge_notice,
     judge_primary_success,
+    judge_save_over,
 )
 from trainmaster.core.rules.replica_exit import judge_exit
 from trainmaster.core.rules.tuning import judge_suggestion, judge_trial, judge_tuning_ended
@@ -92,6 +94,7 @@ LIVE_JOB_RULES: Final[Mapping[type, JobRule]] = {
     AllReady: judge_all_ready,
     MemberMissing: judge_missing_member,
     MembersJoin: judge_growth,
+    SaveOver: judge_save_over,
     VmsNotCreated: judge_vms_not_created,
     VmsOutOfReach: judge_vms_out_of_reach,
     VmsQueued: judge_vms_queued,

@@ -16,7 +16,14 @@ from datetime import datetime
 
 from trainmaster.core.actions import BeginRound, BeginRunning, FailJob
 from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
-from trainmaster.core.events import AllReady, End, ExitCause, MemberMissing, ReplicaExited
+from trainmaster.core.events import (
+    AllReady,
+    End,
+    ExitCause,
+    MemberMissing,
+    ReplicaExited,
+    SaveOver,
+)
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.members import awaited_for_start, is_ready, may_go_without, members
 from trainmaster.core.rules.evidence import Rank, rank_of, replica_of
@@ -94,6 +101,8 @@ def _describe(end: End) -> str:
     """Return what happened to the machine, as the begin of a sentence."""
     if isinstance(end, MemberMissing):
         return f"The VM of {end.replica_id.words} was lost as the round began"
+    if isinstance(end, SaveOver):
+        return "The time to save was over, and more members can join"
     if isinstance(end, ReplicaExited) and end.cause is ExitCause.SAVED:
         return f"{end.subject.replica_id.words} ended after all members were asked to save"
     if isinstance(end, ReplicaExited):

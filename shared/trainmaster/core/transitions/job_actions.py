@@ -99,7 +99,7 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
             ended = move_job(job, JobState.CANCELLED, ended_at=now, error_message=action.message)
             return Change(ended, effects=PROVISION)
         case NoteCost() | SetLabels():
-            return Change(_noted(job, action))
+            return _noted(job, action)
         case DeleteJob():
             return Change(replace(job, deleted_at=now, version=job.version + 1), effects=PROVISION)
         case CompleteTuning():
@@ -124,22 +124,28 @@ def _must_be_held(job: Job, number: int) -> None:
         raise IllegalTransitionError(f"round {number} is not held: {job.round}")
 
 
-def _noted(job: Job, action: NoteCost | SetLabels) -> Job:
-    if isinstance(action, NoteCost):
-        limits = job.plan.limits
-        cap = limits.cap and replace(limits.cap, spent=action.spent)
-        plan = replace(job.plan, limits=replace(limits, cap=cap))
-        return replace(job, plan=plan, cost_check_at=action.next_at, version=job.version + 1)
-    return replace(
-        job, labels=action.labels, labels_version=job.labels_version + 1, version=job.version + 1
-    )
+def _noted(job: Job, action: NoteCost | SetLabels) -> Change:
+    version = job.version + 1
+    if isinstance(action, SetLabels):
+        return Change(
+            replace(
+                job, labels=action.labels, labels_version=job.labels_version + 1, version=version
+            )
+        )
+    limits = job.plan.limits
+    cap = limits.cap and replace(limits.cap, spent=action.spent, computed_at=action.computed_at)
+    plan = replace(job.plan, limits=replace(limits, cap=cap))
+    noted = replace(job, plan=plan, cost_check_at=action.next_at, version=version)
+    # Its VMs learn how long they may run.
+    has_vms = job.state in (JobState.PREPARING, JobState.RUNNING)
+    return Change(noted, effects=PROVISION if has_vms else ())
 
 
 def _save_round(job: Job, action: SaveRound) -> Change:
     if action.number != job.round.number or job.round.is_held:
         raise IllegalTransitionError(f"round {action.number} does not run: {job.round}")
     saving = replace(job, round=replace(job.round, saving=action.saving), version=job.version + 1)
-    return Change(saving, effects=PROVISION if action.saving.silent else ())
+    return Change(saving, effects=PROVISION if action.saving.asked else ())
 
 
 def _first_placement(job: Job, action: BeginPreparing) -> Placement:
@@ -226,7 +232,7 @@ def _following(job: Job, stopped_by: ReplicaId, now: datetime, *, is_vm_lost: bo
         is_held=True,
         ordered_at=now,
         stopped_by=stopped_by,
-        saving=ended.saving if ended.saving and ended.saving.ends else None,
+        saving=ended.saving if ended.ends_job else None,
         without=ended.without if is_enough else (),
         refused_at=None,
     )

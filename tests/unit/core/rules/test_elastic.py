@@ -231,7 +231,7 @@ def test_report_of_a_member_that_can_join_no_longer_is_ignored(
 ) -> None:
     state = with_spare(spare(ReplicaState.RUNNING))
     state = replace(state, job=replace(state.job, round=replace(state.job.round, **changes)))
-    assert judge(state, MembersJoin("digits_1", 1, round_, NOW), NOW).is_provisional
+    assert judge(state, MembersJoin("digits_1", 1, round_, 1, NOW), NOW).is_provisional
 
 
 def test_rerun_waits_for_all_members_again() -> None:
