@@ -126,6 +126,13 @@ MESSAGES: Final[dict[str, list[dict[str, Any]]]] = {
     ],
     "maintenance": [
         *({**_SUBJECT, "cause": cause} for cause in ("maintenance", "preemption", "host_error")),
+        {
+            **_SUBJECT,
+            "cause": "notice",
+            "gives_up_at": "2026-11-21T03:00:25.123Z",
+            "save_number": 2,
+            "unanswered": [1],
+        },
         _SYSTEM_EVENT,
     ],
     "provision": [

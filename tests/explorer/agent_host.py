@@ -11,6 +11,7 @@ import json
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from functools import lru_cache, partial
 from http import HTTPStatus
 from pathlib import Path
@@ -32,6 +33,7 @@ from trainmaster.agent.reporting.events import EventReporter
 from trainmaster.agent.reporting.publisher import Event, Publisher
 from trainmaster.agent.reporting.serial_console import Console, Stream
 from trainmaster.agent.setup.setup import Setup
+from trainmaster.agent.shutdown.paid_time import PaidTime
 from trainmaster.agent.shutdown.vm_shutdown_notice import NOTICE_S
 from trainmaster.core.model.vm import VmStatus
 
@@ -60,6 +62,7 @@ BOTH_SIGNALLED: Final = 0.3
 PUBLISH_S: Final = (0.01, 0.1)
 SETUP_S: Final = (1.0, 8.0)
 SETUP_AGAIN_S: Final = (0.05, 0.5)
+SHUTDOWN_S: Final = (2.0, 30.0)
 HEARTBEAT_S: Final = 30.0
 UNFIT: Final = {"type": "UnfitMachine", "message": "7 of 8 GPUs answer", "frame": ""}
 DOWNLOAD_FAILED: Final = {"type": "DownloadError", "message": "503", "frame": ""}
@@ -160,6 +163,13 @@ class AgentHost:
         self._metadata[path] = value
         self._notify(path)
 
+    def announce_early(self, ahead_s: float) -> None:
+        """The metadata server announces maintenance so long ahead."""
+        path = "instance/upcoming-maintenance?alt=json"
+        at = self.world.clock() + timedelta(seconds=ahead_s)
+        self._metadata[path] = json.dumps({"window_start_time": at.isoformat()})
+        self._notify(path)
+
     def withdraw(self, cause: str) -> None:
         """The metadata server announces nothing any more."""
         path, _ = NOTICES[cause]
@@ -241,7 +251,15 @@ class AgentHost:
             console=console,
             notice_s=NOTICE_S,
             channel=self.channel,
+            paid_time=PaidTime(
+                inbox, console, lambda: self.world.clock().isoformat(), self._end_unpaid
+            ),
         )
+
+    def _end_unpaid(self) -> None:
+        """The agent shuts the machine down, because its job's `maxCost` pays for no more time."""
+        self.vm.fail("unpaid")
+        self.vm.shut_down(self.world.between(SHUTDOWN_S), stays=True)
 
     def _identity(self) -> AgentIdentity:
         vm = self.vm

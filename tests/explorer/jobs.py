@@ -62,6 +62,8 @@ class ExploredJob:
         self.evaluates_forever = rng.random() < 0.3
         self.faults: list[tuple[float, ExploredVm, str]] = []
         """When which machine failed, and how."""
+        self.reaction_to_save: str | None = None
+        """What its programs do when they are asked to save; None: each draws it."""
         self.on_program: Callable[[Program], None] = lambda _: None
         """Called when a program starts."""
         self.programs = Programs(self)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from tests.explorer.causes import DONE, OWN, PEER, SAVED, STOPPED, VM
+from tests.explorer.causes import DONE, EXITS, IGNORES, OWN, PEER, SAVED, STOPPED, VM
 from tests.explorer.processes import Facts, Process
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 
@@ -103,6 +103,8 @@ class Program:
     was_asked: bool = False
     """Whether all members were asked to save while it ran."""
     saves_until_s: float = 0.0
+    saved_s: list[float] = field(default_factory=list)
+    """When it was asked to save with its peers, and did."""
     is_frozen: bool = False
     """Whether it had stopped answering its peers."""
     is_hidden: bool = False
@@ -150,6 +152,8 @@ class Programs:
         program = Program(agent, key, world.now_s, without=without)
         program.process = agent.process = Process(agent, program, threads)
         program.catches = world.rng.random() < CATCHES
+        if self._job.reaction_to_save is not None:
+            program.catches = self._job.reaction_to_save != IGNORES
         self._job.examiner.on_start(program)
         self.all.append(program)
         world.log("start", program, "on", agent.vm.instance_id)
@@ -231,7 +235,11 @@ class Programs:
         program.was_asked = True
         world.log("asked", program)
         is_able = program.catches and not program.process.is_still
-        if is_able and program.saves_until_s <= world.now_s and world.rng.random() < SAVES:
+        if is_able:
+            program.saved_s.append(world.now_s)
+        reaction = self._job.reaction_to_save
+        exits = world.rng.random() < SAVES if reaction is None else reaction == EXITS
+        if is_able and program.saves_until_s <= world.now_s and exits:
             saves_s = world.between(SAVE_S)
             program.saves_until_s = world.now_s + saves_s
             world.after(saves_s, self.exit, program, {"exit_status": 0}, SAVED)

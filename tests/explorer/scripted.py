@@ -16,10 +16,14 @@ from tests.explorer.jobs import job_document, slices_document
 from tests.explorer.processes import Facts
 from tests.explorer.profiles import Profile
 from tests.explorer.programs import BUG, Program
+from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.vm import VmStatus
+from trainmaster.core.reconcile.steps import Create
+from trainmaster.ports import CreateOutcome, NotCreated
 
 FOREVER_S: Final = 1e9
+DAY_S: Final = 86_400.0
 FAILURE: Final[Facts] = {"exit_status": 1, "error": BUG}
 WEEK: Final = {"maxRunningTime": "604800s"}
 
@@ -140,6 +144,48 @@ class Scripted(History):
         for agent in vm.agents:
             agent.power_off(REBOOT)
             self.world.after(after_s, agent.boot)
+
+    def announce(self, name: str, ahead_s: float) -> None:
+        """Announce maintenance of the replica's VM so long ahead. The VM stays until then."""
+        for agent in self.vm(name).agents:
+            agent.announce_early(ahead_s)
+
+    def stockout(self, seconds: float, task_type: str | None = None) -> None:
+        """Let Google have no VMs, or none of this role, for so long."""
+        until_s = self.world.now_s + seconds
+        create = self.cloud.create
+
+        def refuse(job: Job, step: Create, metadata: Mapping[str, str]) -> CreateOutcome:
+            is_meant = task_type in (None, step.group.task_type)
+            if is_meant and self.world.now_s < until_s:
+                return NotCreated(CapacityErrorKind.STOCKOUT, "STOCKOUT", f"none in {step.zone}")
+            return create(job, step, metadata)
+
+        self.cloud.create = refuse  # type: ignore[assignment, method-assign]
+
+    @property
+    def life_s(self) -> float:
+        """How long all machines of the job can run for its `maxCost`."""
+        self.world.run(60.0, lambda: self.store.load("j1") is not None)
+        cap = self.job.plan.limits.cap
+        assert cap is not None
+        return cap.amount / cap.per_hour * 3600
+
+    @property
+    def ended_s(self) -> float:
+        """When the job ended."""
+        ended_s = self.explored.examiner.ended_s
+        assert ended_s is not None, self.story
+        return ended_s
+
+    def lost_work_s(self) -> dict[str, float]:
+        """Return how long before the job's end each replica saved or, if it never did, started."""
+        saves: dict[str, float] = {}
+        for program in self.explored.programs.all:
+            saved_s = max(program.saved_s, default=program.started_s)
+            name = str(program.replica_id)
+            saves[name] = max(saved_s, saves.get(name, 0.0))
+        return {name: self.ended_s - saved_s for name, saved_s in saves.items()}
 
     @contextmanager
     def late_messages(self, delay_s: float) -> Iterator[None]:

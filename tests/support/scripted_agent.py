@@ -152,7 +152,7 @@ class RecordingReporter(EventReporter):
         self._facts.append(f"{details['cause']} {key.incarnation}")
 
     def report_notice(
-        self, key: IncarnationKey, gives_up_s: float, unanswered: Sequence[int]
+        self, key: IncarnationKey, gives_up_s: float, number: int, unanswered: Sequence[int]
     ) -> None:
         self._facts.append(f"notice {key.incarnation}")
 
@@ -193,9 +193,7 @@ class ScriptedVm:
     command = ()
 
     # This path cannot be written, which the agent must survive; a real file would be slow here.
-    def __init__(
-        self, disk: Path = Path("no-such-folder/state.json"), *, is_gang: bool = False
-    ) -> None:
+    def __init__(self, disk: Path = Path("no-such-folder/state"), *, is_gang: bool = False) -> None:
         self._is_gang = is_gang
         self._ask_to_save: Callable[[Datagram], None] = lambda _: None
         self.facts: list[str] = []
@@ -276,7 +274,9 @@ class ScriptedVm:
             watchers["instance/upcoming-maintenance?alt=json"](text)
         elif event == PEER_ASKS and self._running:
             self._ask_to_save(
-                Datagram(self._running, 0, "save", 1, seconds={"in": 0.1, "gives_up": 1e3})
+                Datagram(
+                    self._running, 0, "save", 1, seconds={"in": 0.1, "gives_up": 1e3}, number=1
+                )
             )
         elif event == PREEMPTED:
             watchers["instance/preempted"]("TRUE")
@@ -373,6 +373,7 @@ class ScriptedVm:
         seconds: object,
         until_s: float,
         done: Callable[[Sequence[int]], None],
+        number: int,
     ) -> None:
         self.facts.append(f"asks for {key.incarnation}")
 

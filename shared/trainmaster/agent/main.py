@@ -37,7 +37,9 @@ Guarantees:
   reboots: the state file records the start before the program starts.
 - The exit of a program that was not ended on purpose is reported until it is accepted, or until a
   newer directive supersedes it. The next vm-ready under `hold` reports it then.
-- A vm-ready under `hold` means that nothing that was started on this VM before runs any more.
+- A vm-ready under `hold` means that nothing that was started on this VM before runs any more,
+  whatever became of its parents and its environment; after a crash of the agent, nothing that
+  still has its mark.
 - A failure of the control plane or of Pub/Sub never ends a program.
 """
 
@@ -49,7 +51,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from trainmaster.agent.channel.peer_channel import PeerChannel
@@ -68,6 +70,7 @@ from trainmaster.agent.model.inbox import Inbox
 from trainmaster.agent.model.vm_config import AgentIdentity, VmConfig, VmRef
 from trainmaster.agent.program.container_engine import ContainerEngine
 from trainmaster.agent.program.devices import has_gpu
+from trainmaster.agent.program.family import adopt_orphans
 from trainmaster.agent.progress.collector import ProgressCollector
 from trainmaster.agent.reporting.cloud_log import CloudLog, LogOrigin
 from trainmaster.agent.reporting.events import EventReporter
@@ -79,6 +82,8 @@ from trainmaster.agent.setup.cloud_storage import StorageReader
 from trainmaster.agent.setup.machine_report import describe_machine
 from trainmaster.agent.setup.setup import Setup
 from trainmaster.agent.setup.setup_errors import Retrier
+from trainmaster.agent.shutdown.paid_time import PaidTime
+from trainmaster.agent.shutdown.power_off import power_off
 from trainmaster.agent.shutdown.self_delete import SelfDelete
 from trainmaster.agent.shutdown.vm_shutdown_notice import GPU_NOTICE_S, NOTICE_S
 from trainmaster.agent.utilization.gpus import Gpus
@@ -104,24 +109,20 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     metadata = MetadataServer(environ.get("GCE_METADATA_HOST") or "metadata.google.internal")
     identity = read_identity(metadata, console)
     config = identity.config
-    workspace = Workspace(work, environ, console)
     inbox = Inbox(metadata)
+    workspace = Workspace(work, environ, console, adopt_orphans(work, inbox.start_thread))
 
     def api(name: str, endpoint_variable: str) -> GoogleApi:
         return GoogleApi(environ.get(endpoint_variable), f"https://{name}.googleapis.com", metadata)
 
     publisher = Publisher(api("pubsub", "TRAINMASTER_PUBSUB_ENDPOINT"), metadata, console)
     reporter = EventReporter(identity, publisher, console, inbox)
-    run_state = RunState(work / "state.json", identity.instance.instance_id, reporter, console)
+    run_state = RunState(work / "state", identity.instance.instance_id, reporter, console)
     log = create_cloud_log(identity, api("logging", "TRAINMASTER_LOGGING_ENDPOINT"), run_state)
     if log is not None:
         console.copy_to(log)
         log.start(inbox.start_thread)
-    if config.fuse_s is not None:
-        node = f"projects/{config.project}/locations/{identity.vm.zone}/nodes/{identity.vm.name}"
-        inbox.start_thread(
-            SelfDelete(node, config.fuse_s, api("tpu", "TRAINMASTER_TPU_ENDPOINT"), workspace).run
-        )
+    end_machine = find_end(identity, api("tpu", "TRAINMASTER_TPU_ENDPOINT"), workspace, inbox)
 
     def find_engine() -> ContainerEngine | None:
         if config.container is None:
@@ -186,11 +187,25 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         notice_s=GPU_NOTICE_S if has_gpu() else NOTICE_S,
         channel=channel,
         surroundings=find_surroundings(environ, console),
+        paid_time=PaidTime(inbox, console, metadata.time, end_machine),
     )
     if monitor is not None:
         inbox.start_thread(functools.partial(monitor.run, agent.stall_watch.quiet))
     agent.run()
     return 0
+
+
+def find_end(
+    identity: AgentIdentity, tpu: GoogleApi, workspace: Workspace, inbox: Inbox
+) -> Callable[[], None]:
+    """Return what ends this machine; start the self-deletion of a TPU node, which has no limit."""
+    config = identity.config
+    if config.fuse_s is None:
+        return functools.partial(power_off, workspace)
+    node = f"projects/{config.project}/locations/{identity.vm.zone}/nodes/{identity.vm.name}"
+    self_delete = SelfDelete(node, config.fuse_s, tpu, workspace)
+    inbox.start_thread(self_delete.run)
+    return self_delete.delete
 
 
 def find_surroundings(environ: Mapping[str, str], console: Console) -> Surroundings:

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import Popen
+from typing import AnyStr, Protocol
 
 from trainmaster.agent.reporting.serial_console import Console
+
+
+class Family(Protocol):
+    """What the agent's programs have started. `program.family` tells it."""
+
+    def start(self, start: Callable[[], Popen[AnyStr]]) -> Popen[AnyStr]:
+        """Start a process in a session of its own. Its status is left to the caller."""
+        ...
+
+    def started(self) -> list[int]:
+        """Return the running processes of programs, each before its children."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -18,6 +32,8 @@ class Workspace:
     environ: Mapping[str, str]
     """The environment that the agent was started with."""
     console: Console
+    family: Family | None = None
+    """What the agent's programs have started; None if only marks tell."""
 
     def log(self, text: str) -> None:
         self.console.log(text)

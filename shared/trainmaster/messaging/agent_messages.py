@@ -65,6 +65,8 @@ ERROR_LENGTH_MAX: Final = 4096
 CAUSES_MAX: Final = 10
 MEMBERS_MAX: Final = 10_000
 """Members that a notice names, at most."""
+SAVES_MAX: Final = 1_000_000
+"""Requests to save in one round, at most."""
 UNFIT_ERROR: Final = "UnfitMachine"
 """Type of the error of an exit whose cause is `unfit`.
 
@@ -320,6 +322,7 @@ class VmReadyMessage(AgentMessage):
 class MaintenanceMessage(AgentMessage):
     cause: Annotated[str, AfterValidator(_loss_or_notice)]
     gives_up_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
+    save_number: Annotated[int, Field(ge=1, le=SAVES_MAX)] = 1
     unanswered: Annotated[
         tuple[Index, ...], Field(strict=False, max_length=MEMBERS_MAX), _keep(slice(MEMBERS_MAX))
     ] = ()
@@ -389,5 +392,5 @@ def decode_vm_end(data: bytes, published_at: datetime | None = None) -> VmLost |
     at = message.at
     if message.cause == NOTICE:
         gives_up_at = min(message.gives_up_at or at, at + NOTICE_MAX)
-        return VmNoticed(subject, at, gives_up_at, message.unanswered)
+        return VmNoticed(subject, at, gives_up_at, message.save_number, message.unanswered)
     return VmLost(subject, at, LossCause(message.cause))

@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.e2e.conftest import Lab
-from trainmaster.core.decisions import Reason
-from trainmaster.core.events import VmReady, VmsNotCreated
+from trainmaster.core.events import MembersJoin, VmReady, VmsNotCreated
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
 
@@ -71,7 +70,7 @@ def test_gang_goes_on_with_two_of_three_members_and_grows_when_the_stockout_ends
     grown_at = train((CHIEF, WORKER_0, WORKER_1), "step ", 60)
     entries = lab.decisions(job_id)
     refused = next(entry for entry in entries if isinstance(entry.event, VmsNotCreated))
-    joined = next(entry for entry in entries if entry.decision.reason is Reason.MEMBERS_JOIN)
+    joined = next(entry for entry in entries if isinstance(entry.event, MembersJoin))
     ready = [
         e
         for e in entries

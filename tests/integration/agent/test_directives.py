@@ -311,6 +311,6 @@ def test_program_without_peers_is_asked_to_save_if_it_catches_the_signal(
         vm.program(program)
         cloud.direct(attempt, 1)
         vm.wait_for_line("START", attempt)
-        cloud.direct(attempt, 1, "save", gives_up_at=int(time.time()) + 600)
+        cloud.direct(attempt, 1, "save", save_number=1, until=int(time.time()) + 600)
         body = cloud.wait_for_message("replica-exit", (attempt, 1)).body
         assert (body["cause"], body["exit_status"]) == (cause, 0)

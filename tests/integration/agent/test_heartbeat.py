@@ -127,15 +127,15 @@ def test_launcher_is_stuck_a_minute_after_sigkill_ended_nothing(
     launcher = Launcher(agent_identity(), workspace, lambda: None, None, None)  # type: ignore[arg-type]
     seen: list[bool] = []
 
-    def pass_time(work: Path) -> int:
+    def pass_time(_: object) -> int:
         now[0] += 40
         seen.append(launcher.is_stuck)
         return survivors.pop()
 
     now = [1000.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    monkeypatch.setattr("trainmaster.agent.control.launcher.marked", lambda _: survivors)
-    monkeypatch.setattr("trainmaster.agent.control.launcher.kill_marked", pass_time)
+    monkeypatch.setattr("trainmaster.agent.control.launcher.survivors", lambda *_: survivors)
+    monkeypatch.setattr("trainmaster.agent.control.launcher.kill_all", pass_time)
     launcher.await_end()
     assert (seen, launcher.is_stuck) == ([False, True, True], False)
 

@@ -51,6 +51,14 @@ def self_delete(tpu: CloudTpu, work: Path) -> SelfDelete:
     return SelfDelete(NODE, 500, cast(GoogleApi, tpu), place, sleep=tpu.sleep, now=lambda: tpu.now)
 
 
+def test_node_is_deleted_before_its_deadline_if_its_job_pays_for_no_more_time(
+    tmp_path: Path,
+) -> None:
+    tpu = CloudTpu(503, 200, 404)
+    self_delete(tpu, tmp_path).delete()
+    assert tpu.calls[0] == (1000.0, f"/v2/{NODE}", "DELETE")
+
+
 def test_node_is_deleted_at_its_deadline(tmp_path: Path) -> None:
     tpu = CloudTpu(200, 404)
     self_delete(tpu, tmp_path).run()

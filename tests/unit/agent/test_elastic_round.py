@@ -74,13 +74,16 @@ def test_members_of_a_round_have_ranks_and_indexes_without_gaps(
 def test_directive_names_the_absent_members_and_survives_a_restart_of_the_agent(
     tmp_path: Any,
 ) -> None:
-    directive = Directive(1, 3, DirectiveAction.SAVE, gives_up_at=5, grows=True, without=(2, 7))
+    directive = Directive(
+        1, 3, DirectiveAction.SAVE, save_number=4, until=5, asks_peers=True, without=(2, 7)
+    )
     metadata = json.loads(json.dumps(directive.to_metadata()))
     assert Directive.from_metadata(metadata) == directive
     received = parse_directive(json.dumps(metadata))
-    assert (received.key, received.without, received.grows) == (IncarnationKey(1, 3), (2, 7), True)
-    StoredState("4711", desired=received).save(tmp_path / "state.json")
-    loaded = StoredState.load(tmp_path / "state.json", "4711").desired
+    assert (received.key, received.without) == (IncarnationKey(1, 3), (2, 7))
+    assert (received.save_number, received.until, received.asks_peers) == (4, 5, True)
+    StoredState("4711", desired=received).save(tmp_path / "state")
+    loaded = StoredState.load(tmp_path / "state", "4711").desired
     assert loaded == received
     plain = Directive(1, 3, DirectiveAction.RUN).to_metadata()
     assert plain == {"attempt": 1, "incarnation": 3, "action": "run"}

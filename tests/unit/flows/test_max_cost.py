@@ -344,7 +344,7 @@ def test_members_save_together_before_the_job_is_cancelled() -> None:
     """
     world = until_near_the_cap(a_spec(), {})
     directives = {member: world.vm(member).directive for member in MEMBERS}
-    assert [(d.action.value, d.grows) for d in directives.values() if d] == [
+    assert [(d.action.value, d.asks_peers) for d in directives.values() if d] == [
         ("save", True),
         *[("run", False)] * 2,
     ]
@@ -361,7 +361,7 @@ def test_members_save_together_before_the_job_is_cancelled() -> None:
     world.silent = set()
     next_minute(world)
     assert (world.state, world.vms, world.fleet.bill < 2) == ("CANCELLED", (), True)
-    assert reasons(world)[-3:] == [Reason.MAX_COST_NEAR, Reason.SAVED, Reason.MAX_COST]
+    assert reasons(world)[-3:] == [Reason.MEMBERS_SAVE, Reason.SAVED, Reason.MAX_COST]
     assert "maximum allowed cost of 2 USD" in (world.job.error_message or "")
     world.check()
 

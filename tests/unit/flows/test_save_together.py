@@ -54,9 +54,8 @@ def test_unanswered_notice_becomes_directives_and_the_gang_saves_ends_and_goes_o
         "worker-1": DirectiveAction.RUN,
     }
     notice(world, (0, 1))
-    assert actions(world)["worker-0"] is DirectiveAction.RUN, (
-        "the second message is the same notice"
-    )
+    assert actions(world)["worker-0"] is DirectiveAction.SAVE, "it did not answer, either"
+    notice(world, (0, 1))
     world.send("replica-exit", CHIEF, cause="saved", exit_status=0)
     assert (world.state, world.job.round.number, world.job.round.is_held) == ("RUNNING", 2, True)
     world.send("maintenance", WORKER_1, cause="preemption", incarnation=1)
@@ -67,7 +66,7 @@ def test_unanswered_notice_becomes_directives_and_the_gang_saves_ends_and_goes_o
     assert (world.job.round.number, world.job.round.is_held) == (2, False)
     assert [replica.restarts_used for replica in world.replicas] == [0, 0, 0]
     reasons = [entry.decision.reason for entry in world.ledger]
-    assert reasons.count(Reason.MEMBERS_SAVE) == 1
+    assert reasons.count(Reason.MEMBERS_SAVE) == 2, "the third notice changes nothing"
     assert set(actions(world).values()) == {DirectiveAction.RUN}
     world.check()
 

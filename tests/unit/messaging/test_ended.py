@@ -80,6 +80,8 @@ def test_time_after_the_publication_is_cut_to_it(function: str) -> None:
     for message in MESSAGES[function]:
         if "protoPayload" in message:  # Google's own time
             continue
+        if "gives_up_at" in message:  # a time to come
+            continue
         data = json.dumps(message).encode()
         as_sent = times(decode_message(data, AT + timedelta(days=1)))
         assert as_sent == times(decode_message(data))

@@ -42,6 +42,8 @@ class Datagram:
     """Whether it is the answer to a datagram of this kind."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Times by name, counted from when it was sent: clocks of two VMs may differ."""
+    number: int = 0
+    """Of a datagram that asks to save: number of the request in this round."""
 
 
 def encode(datagram: Datagram, job_id: str, secret: bytes) -> bytes:
@@ -54,6 +56,7 @@ def encode(datagram: Datagram, job_id: str, secret: bytes) -> bytes:
         "serial": datagram.serial,
         "answers": datagram.answers,
         "seconds": dict(datagram.seconds),
+        "number": datagram.number,
     }
     data = json.dumps(body, separators=(",", ":")).encode()
     return MAGIC + hmac.digest(secret, data, "sha256") + data
@@ -81,6 +84,7 @@ def decode(data: bytes, job_id: str, secret: bytes) -> Datagram | None:
             serial=int(fields["serial"]),
             answers=fields["answers"] is True,
             seconds=seconds,
+            number=int(fields["number"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         return None

@@ -113,18 +113,19 @@ class PeerChannel:
         seconds: Callable[[], Mapping[str, float]],
         until_s: float,
         done: Callable[[Sequence[int]], None],
+        number: int = 0,
     ) -> None:
         """Send a datagram to every peer until each has answered, for `until_s` at most.
 
         `seconds` returns the times of each repetition. `done` receives the peers that did not
-        answer, on the main thread.
+        answer, on the main thread. `number`: as in the datagram.
         """
         with self._lock:
             self._enter(key)
             serial = self._asked.get(kind, 0) + 1
             self._asked[kind] = serial
             self._answers[kind] = set()
-        asked = Datagram(key, self.number, kind, serial)
+        asked = Datagram(key, self.number, kind, serial, number=number)
         self._inbox.start_thread(functools.partial(self._send_until, asked, seconds, until_s, done))
 
     def _send_until(
@@ -188,7 +189,7 @@ class PeerChannel:
         self._answer(datagram, address)
 
     def _answer(self, datagram: Datagram, address: Address) -> None:
-        answer = Datagram(datagram.key, self.number, datagram.kind, datagram.serial, answers=True)
+        answer = replace(datagram, sender=self.number, answers=True, seconds={})
         with contextlib.suppress(OSError):  # the peer repeats its question
             self._send(answer, address)
 

@@ -35,6 +35,7 @@ from trainmaster.agent.program.program import Program
 from trainmaster.agent.reporting.events import EventReporter
 from trainmaster.agent.reporting.serial_console import Console
 from trainmaster.agent.setup.setup import Setup
+from trainmaster.agent.shutdown.paid_time import PaidTime
 from trainmaster.agent.shutdown.vm_shutdown_notice import VmShutdownNotice
 
 if TYPE_CHECKING:
@@ -71,8 +72,12 @@ class Agent:
         notice_s: float,
         channel: PeerChannel | None = None,
         surroundings: Surroundings | None = None,
+        paid_time: PaidTime | None = None,
     ) -> None:
-        """`notice_s`: how long before its maintenance this machine learns of it."""
+        """`notice_s`: how long before its maintenance this machine learns of it.
+
+        `paid_time`: None on a machine that no `maxCost` ends.
+        """
         config = identity.config
         self._config = config
         self._inbox = inbox
@@ -82,6 +87,7 @@ class Agent:
         self._launcher = launcher
         self._console = console
         self._channel = channel
+        self._paid_time = paid_time
         self._exit_reporter = ExitReporter(inbox, run_state, console)
         self._shutdown_notice = VmShutdownNotice(
             inbox,
@@ -136,8 +142,11 @@ class Agent:
             self._console.log(f"Ignoring an outdated directive: {words}")
             return
         if directive != current:
-            self._console.log(f"Directive: {words}")
+            if current is None or replace(current, paid_until=directive.paid_until) != directive:
+                self._console.log(f"Directive: {words}")
             self._run_state.set_desired(directive, is_running=self._runs_on)
+        if self._paid_time is not None:
+            self._paid_time.on_directive(directive)
         self._start_delay.on_directive(directive)
         self._run_state.settle_previous_run(directive)
         self._saving.on_directive(directive)

@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import site
 import sys
+import tempfile
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +43,8 @@ from trainmaster.agent.program.environment import (
     platform_variables,
     program_package,
 )
-from trainmaster.agent.program.process_table import ProcessUse, kill_marked, marked, process_uses
+from trainmaster.agent.program.family import survivors
+from trainmaster.agent.program.process_table import ProcessUse, kill_all, process_uses
 from trainmaster.agent.program.program import Program
 from trainmaster.agent.program.save_request import FOLDER_IN_CONTAINER as NOTICE_FOLDER
 from trainmaster.agent.program.save_request import SaveRequest
@@ -122,7 +126,7 @@ class Launcher:
 
     def clean_up(self) -> None:
         """End everything that an earlier agent on this VM started."""
-        count = kill_marked(self._workspace.work)
+        count = kill_all(self._survivors)
         if count:
             self._workspace.log(
                 f"Killed {count} processes that an earlier run of the agent left behind."
@@ -139,10 +143,33 @@ class Launcher:
 
         It takes long, so call it on a thread.
         """
-        while marked(self._workspace.work):
+        while self._survivors() or self._has_containers():
             self._killed_at = self._killed_at or time.monotonic()
-            kill_marked(self._workspace.work)
+            if not kill_all(self._survivors):
+                time.sleep(1.0)  # a container that is being removed
         self._killed_at = None
+        shutil.rmtree(self._temporary_folder, ignore_errors=True)
+
+    @property
+    def _temporary_folder(self) -> Path:
+        """Where programs have their temporary files, until the next one starts.
+
+        Its path is short, because those of sockets below it are limited to 108 bytes.
+        """
+        work = str(self._workspace.work).encode()
+        base = self._workspace.environ.get("TMPDIR") or tempfile.gettempdir()
+        return Path(base) / f"tm-{zlib.crc32(work):08x}"
+
+    def _survivors(self) -> list[int]:
+        return survivors(self._workspace.work, self._workspace.family)
+
+    def _has_containers(self) -> bool:
+        """Return whether containers of earlier programs are left, and remove them.
+
+        An engine that does not answer may still run some.
+        """
+        engine = self._find_engine()
+        return engine is not None and engine.remove_all() != 0
 
     def start(
         self,
@@ -293,7 +320,9 @@ class Launcher:
         command[0] = sys.executable
         for lock in Path.home().glob(COMPILER_LOCKS):
             lock.unlink(missing_ok=True)
-        variables = {**inherited, **env}
+        temporary = self._temporary_folder
+        temporary.mkdir(mode=0o700, exist_ok=True)
+        variables = {**inherited, "TMPDIR": str(temporary), **env}
         if jax_cluster.COUNT in env:
             jax_cluster.install(Path(site.getusersitepackages()))
         return Program(

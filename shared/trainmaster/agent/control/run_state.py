@@ -202,12 +202,12 @@ class RunState:
             self._reporter.report_maintenance(self._state.desired.key, cause, accepted)
 
     def report_notice(
-        self, key: IncarnationKey, gives_up_s: float, unanswered: Sequence[int]
+        self, key: IncarnationKey, gives_up_s: float, number: int, unanswered: Sequence[int]
     ) -> None:
-        """Report that the members of this round save, and which of them did not answer, by their
-        numbers.
+        """Report that the members of this round are asked to save: the number of the request, and
+        which of them did not answer, by their own numbers.
         """
-        self._reporter.report_notice(key, gives_up_s, unanswered)
+        self._reporter.report_notice(key, gives_up_s, number, unanswered)
 
     def _on_exit_accepted(self) -> None:
         self._console.log("The exit is reported.")

@@ -1,10 +1,14 @@
 """When the program is asked to save: because this VM goes, or because the VM of any member of a
 synchronous job does.
 
-    notice ──► a moment MOMENT_S ahead
-                 ├──► `save` to the peers, until they answer
-                 │      └──► notice message, with the peers that did not: they get a directive
-                 └──► at the moment: file and signal, on every member
+    notice ──► the next number, unless the last request is younger than AGAIN_S
+                 └──► a moment MOMENT_S ahead
+                        ├──► `save` to the peers, until they answer
+                        │      └──► notice message; peers that did not answer get a directive
+                        └──► at the moment: file and signal, on every member
+
+Requests of a round are numbered, whether an agent or a directive makes them. A program is asked
+once for each number, and for none that is lower than the last one.
 
 A program that ends afterwards ends the round. The others may finish their save: the agent does not
 end its program for the directive that holds the next round before `patience_s` is over.
@@ -33,11 +37,12 @@ TIMER_SKEW_S = 0.2
 ASK_S = 2.0
 """How long peers are asked. A directive orders it for the others."""
 AGAIN_S = 600.0
-"""A notice that comes later asks again: the one before may have been withdrawn."""
+"""A notice that comes later is another request: the one before may have been withdrawn."""
 FINISH_S = 600.0
 """Time for a save after the round has ended."""
 LATE_S = 60.0
-GROW_AGAIN_S = 30.0
+CATCH_AGAIN_S = 30.0
+"""When a program that catches no signal is looked at again."""
 AHEAD_MAX_S = 3600.0
 """Longest time until a VM is given up that a peer may name: the longest notice."""
 
@@ -67,12 +72,14 @@ class Saving:
         self._clock = inbox.clock.monotonic_s
         self._key: IncarnationKey | None = None
         """The round that a moment was chosen for."""
+        self._number = 0
+        """The request in this round that it was chosen for."""
         self._asked: IncarnationKey | None = None
         """The last round whose program was asked to save."""
         self._moment = math.inf
         self._has_acted = False
-        self._gives_up_at = math.inf
-        """When the first VM that goes is given up."""
+        self._until = math.inf
+        """When the save must have ended, because the first VM that goes is given up."""
         self._round_ended_at: float | None = None
         """When a directive ended the round."""
         if self._channel is not None:
@@ -88,7 +95,7 @@ class Saving:
         if program is None or key is None:
             return False
         if self._channel is not None:
-            self._ask_peers(self._channel, key, gives_up_s)
+            self._ask_peers(self._channel, key, self._number_of_notice(key), gives_up_s)
         elif self._config.save_on_notice != "off":
             name = self._config.checkpoint_signal
             self._enter()
@@ -99,34 +106,41 @@ class Saving:
 
     def on_directive(self, directive: ReceivedDirective) -> None:
         """Save at once, if this is ordered: the peer's datagrams have not arrived."""
-        if directive.action == "save" and directive.grows and self._channel is not None:
-            self._grow(self._channel, directive.key)
-        elif directive.action == "save" and (
-            self._channel is not None or self._launcher.prepare_save()
-        ):
-            self._choose(directive.key, 0.0, directive.gives_up_at - self._inbox.clock.now_s())
+        if directive.action != "save":
+            return
+        if directive.asks_peers and self._channel is not None:
+            self._ask_if_caught(self._channel, directive)
+        elif self._channel is not None or self._launcher.prepare_save():
+            left_s = directive.until - self._inbox.clock.now_s()
+            self._choose(directive.key, directive.save_number, 0.0, left_s)
 
-    def _grow(self, channel: PeerChannel, key: IncarnationKey) -> None:
+    def _ask_if_caught(self, channel: PeerChannel, directive: ReceivedDirective) -> None:
         """Ask all members to save, so that more can join, or the job ends.
 
         A program that catches no signal would work on, and its later exit would count for nothing:
         it is looked at again, because it may not have come so far.
         """
         desired = self._run_state.desired
-        started = self._run_state.last_started
-        if desired is None or key != desired.key or self._is_chosen(key):
+        key = directive.key
+        number = directive.save_number
+        is_current = desired is not None and (desired.key, desired.save_number) == (key, number)
+        if not is_current or (self._key == key and self._number >= number):
             return
-        if key == started and self._launcher.is_running and self._launcher.prepare_save():
+        is_started = key == self._run_state.last_started and self._launcher.is_running
+        if is_started and self._launcher.prepare_save():
             self._console.log("All members are asked to save, and to stop together.")
-            self._ask_peers(channel, key, FINISH_S)
+            left_s = directive.until - self._inbox.clock.now_s()
+            is_clock_wrong = not 0 < left_s <= FINISH_S
+            self._ask_peers(channel, key, number, FINISH_S if is_clock_wrong else left_s)
         else:
-            self._inbox.post_later(GROW_AGAIN_S, functools.partial(self._grow, channel, key))
+            ask = functools.partial(self._ask_if_caught, channel, directive)
+            self._inbox.post_later(CATCH_AGAIN_S, ask)
 
     def was_asked(self, key: IncarnationKey) -> bool:
         """Return whether all members of this round were asked to save: its end is no success and no
         failure. That ends a while after the VM should have been given up: the notice was withdrawn.
         """
-        return key == self._asked and self._clock() < self._gives_up_at + LATE_S
+        return key == self._asked and self._clock() < self._until + LATE_S
 
     @property
     def patience_s(self) -> float:
@@ -140,11 +154,22 @@ class Saving:
             return max(0.0, self._moment + TIMER_SKEW_S - self._clock())
         if self._round_ended_at is None:
             self._round_ended_at = self._clock()
-        return max(0.0, min(self._round_ended_at + FINISH_S, self._gives_up_at) - self._clock())
+        return max(0.0, min(self._round_ended_at + FINISH_S, self._until) - self._clock())
 
-    def _ask_peers(self, channel: PeerChannel, key: IncarnationKey, gives_up_s: float) -> None:
+    def _number_of_notice(self, key: IncarnationKey) -> int:
+        """Return the number of a request that this agent makes: the last one in this round, unless
+        the program was asked long ago, and may have saved and gone on.
+        """
+        if key != self._key:
+            return 1
+        is_old = self._has_acted and self._clock() - self._moment > AGAIN_S
+        return self._number + 1 if is_old else self._number
+
+    def _ask_peers(
+        self, channel: PeerChannel, key: IncarnationKey, number: int, gives_up_s: float
+    ) -> None:
         gives_up_at = self._clock() + gives_up_s
-        self._choose(key, MOMENT_S, gives_up_s)
+        self._choose(key, number, MOMENT_S, gives_up_s)
         channel.ask(
             KIND,
             key,
@@ -153,33 +178,36 @@ class Saving:
                 "gives_up": gives_up_at - self._clock(),
             },
             ASK_S,
-            lambda silent: self._run_state.report_notice(key, gives_up_at - self._clock(), silent),
+            lambda silent: self._run_state.report_notice(
+                key, gives_up_at - self._clock(), number, silent
+            ),
+            number,
         )
 
     def _on_peer(self, datagram: Datagram) -> None:
         self._choose(
-            datagram.key, datagram.seconds.get("in", 0.0), datagram.seconds.get("gives_up", 0.0)
+            datagram.key,
+            datagram.number,
+            datagram.seconds.get("in", 0.0),
+            datagram.seconds.get("gives_up", 0.0),
         )
 
-    def _is_chosen(self, key: IncarnationKey) -> bool:
-        """Return whether a moment was chosen for this round, not too long ago."""
-        return key == self._key and not (self._has_acted and self._clock() - self._moment > AGAIN_S)
-
-    def _choose(self, key: IncarnationKey, in_s: float, gives_up_s: float) -> None:
-        """Act in `in_s`, unless an earlier moment was chosen.
-
-        The first of several notices counts for `AGAIN_S`.
+    def _choose(self, key: IncarnationKey, number: int, in_s: float, gives_up_s: float) -> None:
+        """Act in `in_s`, unless an earlier moment was chosen for this request, or a later request
+        is known.
         """
-        if key != self._run_state.last_started:
+        is_known = key == self._key and number <= self._number
+        if key != self._run_state.last_started or (is_known and number < self._number):
             return
         now = self._clock()
-        if not self._is_chosen(key):
+        if not is_known:
             self._key = key
+            self._number = number
             self._moment = math.inf
             self._has_acted = False
-            self._gives_up_at = math.inf
+            self._until = math.inf
             self._round_ended_at = None
-        self._gives_up_at = min(self._gives_up_at, now + min(max(gives_up_s, 0.0), AHEAD_MAX_S))
+        self._until = min(self._until, now + min(max(gives_up_s, 0.0), AHEAD_MAX_S))
         in_s = min(max(in_s, 0.0), MOMENT_S)
         if not self._has_acted and now + in_s < self._moment:
             self._moment = now + in_s

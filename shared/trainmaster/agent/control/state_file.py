@@ -1,17 +1,40 @@
 """The agent's state on disk: one small file that survives crashes of the agent and reboots of the
 VM.
+
+    first write: ┌ slot 0 ─────────────┬ slot 1 ─────────────┐  in full, so that the disk has given
+                 └ number, hash, JSON, zeros ────────────────┘  its blocks before it can be full
+    later:       the slot with the lower number is written in place
+
+A write needs no block and no other file, so a full disk does not prevent it. A write that a crash
+has cut leaves the other slot, which has the state before it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import struct
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainmaster.agent.model.vm_config import IncarnationKey, ReceivedDirective
+
+SLOT_BYTES = 256 * 1024
+"""The longest state has 70 KiB: of it, 50 are the end of a program's output."""
+HEADER = struct.Struct("<QI32s")
+"""Number of the write, bytes of its JSON, and the SHA-256 hash of both and of the JSON."""
+
+
+class Slot(NamedTuple):
+    number: int
+    """Number of the write; 0: the slot has none that is complete."""
+    content: bytes
+
+
+EMPTY = Slot(0, b"")
 
 
 @dataclass
@@ -40,7 +63,9 @@ class StoredState:
     def load(path: Path, instance_id: str) -> StoredState:
         """Return an empty state if the file is missing, unreadable, or of another VM."""
         try:
-            stored = json.loads(path.read_text(encoding="utf-8"))
+            with path.open("rb") as file:
+                latest = max(_read_slot(file.fileno(), index) for index in (0, 1))
+            stored = json.loads(latest.content)
             if stored["instance_id"] != instance_id:
                 return StoredState(instance_id)
             for name in ("started", "ready"):
@@ -53,13 +78,39 @@ class StoredState:
             return StoredState(instance_id)
 
     def save(self, path: Path) -> None:
-        """Replace the file atomically. Raises OSError."""
-        new = path.with_suffix(".new")
-        with new.open("w", encoding="utf-8") as file:
-            json.dump(asdict(self), file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
+        """Write the state in place. Raises OSError."""
+        content = json.dumps(asdict(self)).encode()
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            if os.fstat(descriptor).st_size < 2 * SLOT_BYTES:
+                os.pwrite(descriptor, bytes(2 * SLOT_BYTES), 0)
+                os.fsync(descriptor)
+            numbers = [_read_slot(descriptor, index).number for index in (0, 1)]
+            slot = _encode(max(numbers) + 1, content)
+            os.pwrite(descriptor, slot, SLOT_BYTES * numbers.index(min(numbers)))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _encode(number: int, content: bytes) -> bytes:
+    """Return the bytes of a slot. Raises OSError if the slot has no room for them."""
+    if HEADER.size + len(content) > SLOT_BYTES:
+        raise OSError(f"the state has {len(content)} bytes")
+    return HEADER.pack(number, len(content), _hash(number, content)) + content
+
+
+def _read_slot(descriptor: int, index: int) -> Slot:
+    data = os.pread(descriptor, SLOT_BYTES, index * SLOT_BYTES)
+    if len(data) < HEADER.size:
+        return EMPTY
+    number, length, digest = HEADER.unpack_from(data)
+    content = data[HEADER.size : HEADER.size + length]
+    return Slot(number, content) if digest == _hash(number, content) else EMPTY
+
+
+def _hash(number: int, content: bytes) -> bytes:
+    return hashlib.sha256(str(number).encode() + content).digest()
 
 
 def _read_directive(stored: Mapping[str, Any]) -> ReceivedDirective:

@@ -32,11 +32,18 @@ class ReceivedDirective:
     """
     pause_s: float = 0.0
     """Time between the directive and the start of the incarnation."""
-    gives_up_at: float = 0.0
-    """With `save`: when the VM whose end is announced is given up, in seconds since 1970."""
+    save_number: int = 0
+    """With `save`: number of the request in this round."""
+    until: float = 0.0
+    """With `save`: when the save must have ended, in seconds since 1970."""
     without: Sequence[int] = ()
     """Ranks of the members without which the round runs."""
-    grows: bool = False
+    paid_until: float = 0.0
+    """When this VM ends itself, unless a later directive extends it, in seconds since 1970.
+
+    0: never.
+    """
+    asks_peers: bool = False
     """With `save`: no VM is about to stop. This agent asks all members to save, because more
     members can join, or because the job ends.
     """
@@ -266,9 +273,11 @@ def parse_directive(text: str) -> ReceivedDirective:
         action=stored["action"],
         slices=tuple(str(address) for address in stored.get("slices", ())),
         pause_s=float(stored.get("pause_s", 0)),
-        gives_up_at=float(stored.get("gives_up_at", 0)),
+        save_number=int(stored.get("save_number", 0)),
+        until=float(stored.get("until", 0)),
         without=tuple(int(rank) for rank in stored.get("without", ())),
-        grows=bool(stored.get("grows")),
+        paid_until=float(stored.get("paid_until", 0)),
+        asks_peers=bool(stored.get("asks_peers")),
     )
 
 

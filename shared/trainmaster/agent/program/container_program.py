@@ -25,6 +25,8 @@ from trainmaster.agent.program.process_table import (
     descendants,
     find_first_process,
     is_running,
+    kill_all,
+    marked,
     read_stats,
     was_killed,
 )
@@ -130,6 +132,7 @@ class ContainerProgram(Program):
         while not self._engine.remove(self._name) and self._engine.is_running(self._name):
             self.killed_at = self.killed_at or time.monotonic()
             time.sleep(1.0)
+        kill_all(super()._survivors)
         self._env_file.unlink()
         if state is None or not state.was_started:
             return _start_failed(cli_exit, last_lines(cli_exit))
@@ -176,6 +179,13 @@ class ContainerProgram(Program):
         """
         first = self._find_first()
         return descendants({first}, read_stats()) if first is not None else []
+
+    def _survivors(self) -> list[int]:
+        """Return the processes of the engine's command.
+
+        Podman's conmon, which the agent adopts, must record how the container ends.
+        """
+        return marked(self._workspace.work)
 
     def notify(self, number: signal.Signals) -> None:
         """Ask the program to save, whether it catches the signal or not."""

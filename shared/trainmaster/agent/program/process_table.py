@@ -30,11 +30,15 @@ _CHILD_KILLED = re.compile(
 MARK = "TRAINMASTER_WORK"
 """Variable in the environment of everything that the agent starts."""
 PARENT = 1
+SESSION = 3
+ZOMBIE = b"Z"
+"""State of a process that has ended, and whose status its parent has not read."""
 CPU_TIMES = slice(11, 15)
 """In user and system mode, of the process and of its ended children, in clock ticks."""
 START_TIME = 19
-"""As `PARENT` and `CPU_TIMES`, an index in the fields of `read_stat`. Source: proc(5), whose
-numbers begin with 1 and have the process id and the command first.
+"""As `PARENT`, `SESSION` and `CPU_TIMES`, an index in the fields of `read_stat`.
+
+Source: proc(5), whose numbers begin with 1 and have the process id and the command first.
 """
 
 
@@ -91,9 +95,14 @@ def kill_marked(work: Path) -> int:
     The processes are recognized by their environment, not by stored process ids: an agent may crash
     between the start of a process and the storing of its id.
     """
+    return kill_all(lambda: marked(work))
+
+
+def kill_all(find: Callable[[], Collection[int]]) -> int:
+    """Kill the processes that are found, until none is left; return how many there were."""
     killed = set()
     for _ in range(40):
-        alive = marked(work)
+        alive = find()
         if not alive:
             break
         for pid in alive:
@@ -151,7 +160,7 @@ def read_stat(pid: int, proc: Path = Path("/proc")) -> list[bytes]:
 
 def is_running(pid: int) -> bool:
     """Return whether the process exists and has not ended, even if nobody has read its status."""
-    return read_stat(pid)[:1] not in ([], [b"Z"], [b"X"])
+    return read_stat(pid)[:1] not in ([], [ZOMBIE], [b"X"])
 
 
 def find_first_process(mark: bytes) -> int | None:

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from trainmaster.agent.model.results import STDERR_LINE_CHARS, TAIL_CHARS, ProgramExit
+from trainmaster.agent.program.family import survivors
 from trainmaster.agent.program.output import Tail, last_line, whole_lines
 from trainmaster.agent.program.process_table import (
     MARK,
     descendants,
     is_running,
-    kill_marked,
-    marked,
+    kill_all,
     out_of_memory,
     read_oom_kill_counts,
     read_stats,
@@ -68,7 +68,7 @@ class Program:
         """
         self._package = package
         self._started = time.monotonic()
-        self._work = workspace.work
+        self._workspace = workspace
         self._console = workspace.console
         self._oom_before = read_oom_kill_counts()
         self._tail = Tail(4 * TAIL_CHARS)  # a character takes up to four bytes
@@ -85,15 +85,20 @@ class Program:
         self.killed_at: float | None = None
         """When SIGKILL was sent because SIGTERM had not ended the program, by the monotonic clock.
         """
-        self._process = subprocess.Popen(
-            list(argv),
-            env={**env, "PYTHONUNBUFFERED": "1", MARK: str(workspace.work)},
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+
+        def start() -> subprocess.Popen[bytes]:
+            return subprocess.Popen(
+                list(argv),
+                env={**env, "PYTHONUNBUFFERED": "1", MARK: str(workspace.work)},
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+
+        family = workspace.family
+        self._process = start() if family is None else family.start(start)
         self._streams: list[tuple[threading.Thread, Tail]] = []
         for name, stream in (
             (Stream.STDERR, self._process.stderr),
@@ -143,7 +148,7 @@ class Program:
 
         May be called from any thread.
         """
-        return descendants({*self.roots(), *marked(self._work)}, read_stats())
+        return descendants({*self.roots(), *self._survivors()}, read_stats())
 
     def find_catchers(self, number: signal.Signals) -> list[int]:
         """Return the processes that may be asked to save by this signal."""
@@ -184,15 +189,15 @@ class Program:
             self._killer.start()
 
     def kill(self) -> None:
-        """Kill the program with all that descends from it: torchrun's ranks have sessions of their
-        own, and no mark if they have overwritten their environment, as setproctitle does.
+        """Kill the program with all that it started: torchrun's ranks have sessions of their own,
+        and no mark if they have overwritten their environment, as setproctitle does.
         """
         with self._lock:
             if not self._reaped:
                 self.killed_at = time.monotonic()
-                family = descendants({self.pid}, read_stats())
+                started = [*descendants({self.pid}, read_stats())[1:], *self._survivors()]
                 self._signal_group(signal.SIGKILL)
-                for pid in family[1:]:
+                for pid in started:
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.kill(pid, signal.SIGKILL)
 
@@ -207,7 +212,7 @@ class Program:
             returncode = self._process.wait()
             if self._killer is not None:
                 self._killer.cancel()
-        kill_marked(self._work)
+        kill_all(self._survivors)
         ran_s = round(time.monotonic() - self._started, 3)
         oom_after = read_oom_kill_counts()
         for pump, _ in self._streams:
@@ -225,6 +230,10 @@ class Program:
             ran_s=ran_s,
             stderr_line=last_line(stderr.text(), STDERR_LINE_CHARS) if returncode else "",
         )
+
+    def _survivors(self) -> list[int]:
+        """Return the running processes that end with the program."""
+        return survivors(self._workspace.work, self._workspace.family)
 
     def _find_error(self) -> dict[str, Any] | None:
         """Return the error that the output ends with, on stderr or else on stdout.

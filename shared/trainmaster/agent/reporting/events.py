@@ -81,7 +81,7 @@ class EventReporter:
         self._maintenance_events.put(self._event("maintenance", key, {"cause": cause}, accepted))
 
     def report_notice(
-        self, key: IncarnationKey, gives_up_s: float, unanswered: Sequence[int]
+        self, key: IncarnationKey, gives_up_s: float, number: int, unanswered: Sequence[int]
     ) -> None:
         """Report that the end of this VM is announced, and that the members of its round save.
 
@@ -91,6 +91,7 @@ class EventReporter:
         details = {
             "cause": "notice",
             "gives_up_at": utc_text(self._clock.now_s() + gives_up_s),
+            "save_number": number,
             "unanswered": list(unanswered),
         }
         self._maintenance_events.put(self._event("maintenance", key, details, lambda: None))

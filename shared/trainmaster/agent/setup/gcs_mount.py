@@ -238,8 +238,10 @@ class GcsMount:
         environ = {**self._workspace.environ, MARK: str(self._workspace.work / "gcsfuse")}
         command = [str(program), *OPTIONS, str(self._point)]
         lines: list[str] = []
-        try:
-            process = subprocess.Popen(
+        family = self._workspace.family
+
+        def start() -> subprocess.Popen[str]:
+            return subprocess.Popen(
                 command,
                 env=environ,
                 stdin=subprocess.DEVNULL,
@@ -249,6 +251,9 @@ class GcsMount:
                 errors="replace",
                 start_new_session=True,
             )
+
+        try:
+            process = start() if family is None else family.start(start)
         except OSError as error:  # a file for another processor, for example
             problem = f"cannot start gcsfuse: {error}"
             raise new_setup_error("MountError", problem, transient=False) from error

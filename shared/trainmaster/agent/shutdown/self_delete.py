@@ -44,6 +44,10 @@ class SelfDelete:
         Return when it is gone; this host is gone by then.
         """
         self._sleep(max(0.0, self._deadline() - self._now()))
+        self.delete()
+
+    def delete(self) -> None:
+        """Delete the node now. Return when it is gone."""
         self._workspace.log(f"The job can no longer need {self._node}: deleting it.")
         for wait in backoffs(RETRY_MAX_S, RETRY_FIRST_S):
             try:

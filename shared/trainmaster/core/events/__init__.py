@@ -34,6 +34,7 @@ from trainmaster.core.events.replica_events import (
     MemberMissing,
     ProgramError,
     ReplicaExited,
+    SaveOver,
     VmLost,
     VmNoticed,
     VmReady,
@@ -55,6 +56,7 @@ JobEvent = (
     | AllReady
     | MemberMissing
     | MembersJoin
+    | SaveOver
     | VmsNotCreated
     | VmsOutOfReach
     | VmsQueued

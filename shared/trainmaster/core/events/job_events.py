@@ -117,12 +117,14 @@ class MembersJoin(JobEventBase):
     job_id: str
     attempt: int
     round: int
+    number: int
+    """Number of the request to save that follows."""
     at: datetime
     kind: Literal["members_join"] = "members_join"
 
     @property
     def key(self) -> str:
-        return f"{self.attempt}-round-{self.round}-members-join"
+        return f"{self.attempt}-round-{self.round}-members-join-{self.number}"
 
     @property
     def reads(self) -> Reads:

@@ -207,19 +207,24 @@ class VmLost(_ReplicaEvent):
 
 @dataclass(frozen=True, slots=True)
 class VmNoticed(_ReplicaEvent):
-    """The end of a member's VM is announced, and its agent has told the other members to save."""
+    """The end of a member's VM is announced, or a directive let its agent ask the other members: it
+    has asked them to save.
+    """
 
     subject: IncarnationRef
     at: datetime
     gives_up_at: datetime
-    """When the agent will report the loss of its VM at the latest."""
+    """When the save must have ended: the agent will report the loss of its VM at the latest then.
+    """
+    number: int
+    """Number of the request to save in this round."""
     silent: tuple[int, ...] = ()
     """Numbers of the members that did not answer (`core.model.members.channel_members`)."""
     kind: Literal["vm_noticed"] = "vm_noticed"
 
     @property
     def key(self) -> str:
-        return f"{self.subject.key}-notice-{int(self.gives_up_at.timestamp())}"
+        return f"{self.subject.key}-notice-{self.number}-{int(self.gives_up_at.timestamp())}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,5 +249,28 @@ class MemberMissing:
         return Reads(self.replica_id, self.attempt)
 
 
-End = ReplicaExited | VmLost | MemberMissing
+@dataclass(frozen=True, slots=True)
+class SaveOver:
+    """The time of a request to save is over, and members wait to join the next round."""
+
+    job_id: str
+    attempt: int
+    round: int
+    number: int
+    """The request."""
+    replica_id: ReplicaId
+    """The primary, whose agent asked the others, if its program can save."""
+    at: datetime
+    kind: Literal["save_over"] = "save_over"
+
+    @property
+    def key(self) -> str:
+        return f"{self.attempt}-round-{self.round}-save-{self.number}-over"
+
+    @property
+    def reads(self) -> Reads:
+        return Reads(self.replica_id, self.attempt)
+
+
+End = ReplicaExited | VmLost | MemberMissing | SaveOver
 """The end of a member in a round."""

@@ -36,6 +36,7 @@ from trainmaster.core.timeouts import (
     COST_RESERVE_S,
     COST_SAVE_S,
     FUSE_SLACK_S,
+    UNPAID_S,
 )
 
 
@@ -228,6 +229,8 @@ class Cap:
     """The most that the job had cost when its cost was computed last: the VMs that follow can run
     the shorter.
     """
+    computed_at: datetime | None = None
+    """When that was; None: it never was."""
 
     def __str__(self) -> str:
         return f"{self.amount:g} {self.currency}"
@@ -240,6 +243,15 @@ class Cap:
         return (
             (self.amount - self.spent) / self.least_per_hour * 3600 if self.least_per_hour else inf
         )
+
+    def paid_until(self, created_at: datetime) -> datetime | None:
+        """Return until when the machines of a job run that was created at this time, if its cost is
+        not computed again; None: prices are not known.
+        """
+        if not self.per_hour:
+            return None
+        rest_s = (self.amount - self.spent) / self.per_hour * 3600
+        return (self.computed_at or created_at) + timedelta(seconds=rest_s - UNPAID_S)
 
     def is_reached(self, spent: float, save_s: int = 0) -> bool:
         """Whether a job that has cost so much must end now, to cost no more than the amount; or in

@@ -12,29 +12,39 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
 from trainmaster.core.model.failure_row import FailureRow
 from trainmaster.core.model.replica_id import ReplicaId
 
 
+class SaveCause(StrEnum):
+    """Why the programs are asked to save."""
+
+    NOTICE = "notice"  # the end of a member's VM is announced
+    GROWTH = "growth"  # members can join that the round goes without
+    CAP = "cap"  # the job is cancelled, because it is about to cost its `maxCost`
+
+
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """The end of one member's VM was announced, so that the programs of all members save."""
+    """A request to all programs to save, so that less work is lost by what follows."""
 
-    by: ReplicaId
-    """The member whose VM goes."""
+    number: int
+    """Number of the request among those of the round, from 1. What orders or reports it carries
+    the number, so that a later request is none of the earlier ones that come late.
+    """
     at: datetime
     """When it was recorded."""
-    gives_up_at: datetime
-    """When its agent requests another VM at the latest."""
-    silent: tuple[ReplicaId, ...] = ()
-    """Members whose agents did not answer it through the peer channel. Directives tell them."""
-    grows: bool = False
-    """Whether no VM goes: members that the round goes without can join the next one, or the job
-    ends. `by` is then the primary, whose directive lets its agent ask the others.
+    until: datetime
+    """When what it was made for happens at the latest: the VM is given up, the round ends, or the
+    job is cancelled.
     """
-    ends: bool = False
-    """Whether the job is cancelled afterwards, because it is about to cost its `maxCost`."""
+    why: SaveCause
+    asked: tuple[ReplicaId, ...] = ()
+    """Replicas that directives ask. The agents of members ask each other, so these are members that
+    did not answer, the primary if its agent is to ask the others, and replicas that are no members.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +66,13 @@ class Round:
 
     They lengthen the pause before the next start.
     """
-    stalls: int = 0
-    """Rounds of this attempt that a stall ended."""
     bug: str | None = None
     """Signature that the next verdict must repeat to prove a bug (`core.rules.repetition`); None if
     none can.
     """
     saving: Saving | None = None
-    """Set while a round runs in which all members save; if the job ends then, also while the next
-    one is held. Jobs that are not synchronous have only this last kind.
+    """The last request to save of this round. If the job is cancelled after it, also while the next
+    round is held. Jobs that are not synchronous have only that kind.
     """
     without: tuple[ReplicaId, ...] = ()
     """Members that this round or, while it is held, the one before it goes without
@@ -80,4 +88,9 @@ class Round:
     @property
     def ends_job(self) -> bool:
         """Whether the job is cancelled after the save of this round."""
-        return self.saving is not None and self.saving.ends
+        return self.saving is not None and self.saving.why is SaveCause.CAP
+
+    @property
+    def next_save(self) -> int:
+        """Number of the next request to save."""
+        return self.saving.number + 1 if self.saving is not None else 1

@@ -49,7 +49,7 @@ class DirectiveAction(StrEnum):
     """Action of the agent on the directive's incarnation."""
 
     RUN = "run"
-    SAVE = "save"  # run, and save now, because the VM of a member goes
+    SAVE = "save"  # run, and save now
     HOLD = "hold"  # stop the previous incarnation and wait
     STOP = "stop"
 
@@ -73,23 +73,30 @@ class Directive:
 
     They do not count in `order`.
     """
-    gives_up_at: int = 0
-    """With SAVE: when the VM that goes is given up, in seconds since 1970.
+    save_number: int = 0
+    """With SAVE: number of the request (`core.model.round.Saving`)."""
+    until: int = 0
+    """With SAVE: when the save must have ended, in seconds since 1970.
 
     It does not count in `order`.
     """
-    grows: bool = False
-    """With SAVE: whether the agent asks all members: more can join, or the job ends.
+    asks_peers: bool = False
+    """With SAVE: whether the agent asks the other members.
 
     It does not count in `order`.
     """
     without: tuple[int, ...] = ()
     """Ranks of the members that the round goes without. They do not count in `order`."""
+    paid_until: int = 0
+    """When the VM ends itself, in seconds since 1970; 0: never.
+
+    It does not count in `order`, and grows while functions run.
+    """
 
     @property
-    def order(self) -> tuple[int, int, int]:
+    def order(self) -> tuple[int, int, int, int]:
         """Position among a replica's directives, which only move forward: an incarnation is held
-        before it runs.
+        before it runs, and may be asked to save several times.
         """
         rank = {
             DirectiveAction.HOLD: 0,
@@ -97,7 +104,7 @@ class Directive:
             DirectiveAction.SAVE: 2,
             DirectiveAction.STOP: 3,
         }
-        return (self.attempt, self.incarnation, rank[self.action])
+        return (self.attempt, self.incarnation, rank[self.action], self.save_number)
 
     def to_metadata(self) -> dict[str, object]:
         """Return the value of the metadata entry as JSON. Source: docs/interfaces.md section 3."""
@@ -108,12 +115,16 @@ class Directive:
         }
         if self.slices:
             metadata["slices"] = list(self.slices)
-        if self.gives_up_at:
-            metadata["gives_up_at"] = self.gives_up_at
-        if self.grows:
-            metadata["grows"] = True
+        if self.save_number:
+            metadata["save_number"] = self.save_number
+        if self.until:
+            metadata["until"] = self.until
+        if self.asks_peers:
+            metadata["asks_peers"] = True
         if self.without:
             metadata["without"] = list(self.without)
+        if self.paid_until:
+            metadata["paid_until"] = self.paid_until
         if self.pause_s:
             metadata["pause_s"] = self.pause_s
         return metadata
@@ -130,9 +141,11 @@ class Directive:
             DirectiveAction(metadata["action"]),
             slices=tuple(metadata.get("slices", ())),
             pause_s=int(metadata.get("pause_s", 0)),
-            gives_up_at=int(metadata.get("gives_up_at", 0)),
-            grows=bool(metadata.get("grows")),
+            save_number=int(metadata.get("save_number", 0)),
+            until=int(metadata.get("until", 0)),
+            asks_peers=bool(metadata.get("asks_peers")),
             without=tuple(metadata.get("without", ())),
+            paid_until=int(metadata.get("paid_until", 0)),
         )
 
 

@@ -12,6 +12,8 @@ from trainmaster.core.model.members import channel_members, current_incarnation,
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.purchase import PriceClass
 from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.model.round import SaveCause
+from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.model.vm import Directive, DirectiveAction, Vm
 from trainmaster.core.model.vm_names import named
 
@@ -40,6 +42,9 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...
         return ()
     desired = []
     saving = job.round.saving
+    is_by_agent = saving is not None and saving.why is SaveCause.NOTICE
+    asks_peers = job.plan.saving.on_notice is SaveOnNotice.GANG and not is_by_agent
+    paid_until = job.paid_until
     prefix = own("tm")
     members = channel_members(job.plan) if job.round.without else ()
     without = tuple(number for number, member in enumerate(members) if member in job.round.without)
@@ -51,17 +56,25 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...
         pause_s = job.plan.restarts.exit_policy.restart_pause_s(failing.quick_failures)
         incarnation = current_incarnation(job, replica)
         others = () if action is DirectiveAction.HOLD else without
-        directive = Directive(replica.attempt, incarnation, action, pause_s=pause_s, without=others)
+        directive = Directive(
+            replica.attempt,
+            incarnation,
+            action,
+            pause_s=pause_s,
+            without=others,
+            paid_until=int(paid_until.timestamp()) if paid_until else 0,
+        )
         if (
             saving is not None
             and action is DirectiveAction.RUN
-            and replica.replica_id in saving.silent
+            and replica.replica_id in saving.asked
         ):
             directive = replace(
                 directive,
                 action=DirectiveAction.SAVE,
-                gives_up_at=int(saving.gives_up_at.timestamp()),
-                grows=saving.grows and replica.replica_id == saving.by,
+                save_number=saving.number,
+                until=int(saving.until.timestamp()),
+                asks_peers=asks_peers and replica.replica_id == job.plan.primary,
             )
         desired.append(
             DesiredVm(

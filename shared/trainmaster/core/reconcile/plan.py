@@ -66,9 +66,15 @@ def plan(
     steps += find_startup_timeouts(state, vms, now)
     ready = readiness(state, steps, now)
     steps += growth(state, vms, steps, now)
-    if not is_too_early(job, now):
+    # A VM that is created now would end itself: the next sweep computes the cost, and decides.
+    is_unpaid = job.paid_until is not None and now >= job.paid_until
+    if not is_too_early(job, now) and not is_unpaid:
         return Steps(steps, readiness=ready)
-    allowed = tuple(step for step in steps if not isinstance(step, Create) or _is_urgent(job, step))
+    allowed = tuple(
+        step
+        for step in steps
+        if not isinstance(step, Create) or (_is_urgent(job, step) and not is_unpaid)
+    )
     return Steps(allowed, readiness=ready)
 
 
@@ -211,7 +217,21 @@ def _step_for(job: Job, target: DesiredVm, vm: Vm) -> Step | None:
         return (
             _delete_or_await(vm) if vm.status is VmStatus.QUEUED else Direct(vm, target.directive)
         )
-    return Await(vm) if vm.status in (VmStatus.CREATING, VmStatus.QUEUED) else None
+    if vm.status in (VmStatus.CREATING, VmStatus.QUEUED):
+        return Await(vm)
+    return _extension(target.directive, vm)
+
+
+def _extension(desired: Directive, vm: Vm) -> Step | None:
+    """Return the step that lets the VM run for longer; None: it may, or belongs to a newer state.
+
+    Otherwise its directive stays: it may ask to save where the desired one no longer does.
+    """
+    found = vm.directive
+    is_current = found is not None and found.order[:2] == desired.order[:2]
+    if found is None or not is_current or found.paid_until >= desired.paid_until:
+        return None
+    return Direct(vm, replace(found, paid_until=desired.paid_until))
 
 
 def _may_run_programs(vm: Vm) -> bool:

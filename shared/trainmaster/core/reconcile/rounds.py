@@ -13,7 +13,9 @@ from trainmaster.core.model.members import (
     joining_members,
     members,
 )
+from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.round import SaveCause, Saving
 from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.model.vm import Vm
 from trainmaster.core.reconcile.steps import (
@@ -24,9 +26,10 @@ from trainmaster.core.reconcile.steps import (
     ReportGrowth,
     ReportLoss,
     ReportMissingMember,
+    ReportSaveOver,
     Step,
 )
-from trainmaster.core.timeouts import GROWTH_MIN, MISSING_VM_MAX
+from trainmaster.core.timeouts import GROWTH_MIN, MISSING_VM_MAX, SAVE_AGAIN_MIN
 
 
 def missing_members(state: State) -> tuple[Step, ...]:
@@ -44,27 +47,39 @@ def growth(
     state: State, vms: tuple[Vm, ...], steps: Iterable[Step], now: datetime
 ) -> tuple[Step, ...]:
     """Return the report of members that can join the next round, unless others may follow within
-    moments.
+    moments; or that the round must end for them, although no program has stopped.
 
     `state` holds the whole attempt; `steps` are those planned.
     """
     job = state.job
-    round_ = state.job.round
-    joining = {member.replica_id for member in joining_members(state)}
+    round_ = job.round
+    saving = round_.saving
+    joining = joining_members(state)
+    ids = {member.replica_id for member in joining}
+    is_clear = all(ids.isdisjoint(_subjects(step)) for step in steps)
     if (
         job.state.is_terminal
         or round_.is_held
-        or round_.saving
+        or round_.ends_job
         or not joining
+        or not is_clear
         or job.plan.saving.on_notice is not SaveOnNotice.GANG
     ):
         return ()
+    if saving is not None and saving.why is SaveCause.GROWTH and _has_awaited(joining, saving):
+        return (ReportSaveOver(saving.number),) if now >= saving.until else ()
+    if saving is not None and now - saving.at < SAVE_AGAIN_MIN:
+        return ()
     if round_.grown_at is not None and now - round_.grown_at < GROWTH_MIN:
         return ()
-    others = [vm for vm in vms if vm.replica_id in round_.without and vm.replica_id not in joining]
+    others = [vm for vm in vms if vm.replica_id in round_.without and vm.replica_id not in ids]
     boots = any(vm.created_at and now - vm.created_at < MISSING_VM_MAX for vm in others)
-    is_clear = all(joining.isdisjoint(_subjects(step)) for step in steps)
-    return (ReportGrowth(),) if is_clear and not boots else ()
+    return () if boots else (ReportGrowth(),)
+
+
+def _has_awaited(joining: Iterable[Replica], saving: Saving) -> bool:
+    """Whether a member that can join was ready when the others were asked to save for it."""
+    return any(member.ready_at is not None and member.ready_at <= saving.at for member in joining)
 
 
 def readiness(state: State, steps: Iterable[Step], now: datetime) -> Readiness:
@@ -128,4 +143,6 @@ def _subjects(step: Step) -> tuple[ReplicaId, ...]:
         return step.replica_ids
     if isinstance(step, ReportLoss | ReportMissingMember):
         return (step.replica.replica_id,)
-    return () if isinstance(step, ReportGrowth) else (step.vm.replica_id,)
+    if isinstance(step, ReportGrowth | ReportSaveOver):
+        return ()
+    return (step.vm.replica_id,)

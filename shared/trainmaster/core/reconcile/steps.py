@@ -112,7 +112,24 @@ class ReportGrowth:
     """Record that members can join which the running round goes without."""
 
 
-Step = Create | Delete | Direct | Await | ReportLoss | ReportMissingMember | ReportGrowth
+@dataclass(frozen=True, slots=True)
+class ReportSaveOver:
+    """Record that the time of a request to save is over, and members still wait to join."""
+
+    number: int
+    """The request."""
+
+
+Step = (
+    Create
+    | Delete
+    | Direct
+    | Await
+    | ReportLoss
+    | ReportMissingMember
+    | ReportGrowth
+    | ReportSaveOver
+)
 
 
 class Readiness(Enum):

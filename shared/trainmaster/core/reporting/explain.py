@@ -28,6 +28,7 @@ from trainmaster.core.events import (
     MemberMissing,
     ReplicaEvent,
     ReplicaExited,
+    SaveOver,
     VmReady,
     VmsNotCreated,
 )
@@ -51,7 +52,7 @@ CAPACITY_ERRORS_SHOWN: Final = 8
 MEASUREMENTS_SHOWN: Final = 1
 """Entries in a row with measurements of running trials that are shown, besides the last one."""
 
-_COUNTERS: Final = ("restarts_used", "reruns_used", "internal_used", "replaced")
+_COUNTERS: Final = ("restarts_used", "reruns_used", "replaced")
 
 ADMISSION_PENDING: Final = "The job waits to be admitted; the sweep looks at it every minute."
 
@@ -78,7 +79,7 @@ class Difference:
 def replica_of(entry: LedgerEntry) -> ReplicaId | None:
     """Return the replica that the entry is about; None: the job as a whole."""
     event = entry.event
-    if isinstance(event, MemberMissing):
+    if isinstance(event, MemberMissing | SaveOver):
         return event.replica_id
     return event.subject.replica_id if isinstance(event, ReplicaEvent) else None
 

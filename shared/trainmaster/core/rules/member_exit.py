@@ -5,16 +5,25 @@ The verdict follows when all members are ready for the next one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from trainmaster.core.actions import SaveRound, StopRound
 from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
-from trainmaster.core.events import ExitCause, MemberMissing, MembersJoin, ReplicaExited, VmNoticed
-from trainmaster.core.model.job import State
+from trainmaster.core.events import (
+    ExitCause,
+    MemberMissing,
+    MembersJoin,
+    ReplicaExited,
+    SaveOver,
+    VmNoticed,
+)
+from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import can_spare, channel_members, is_held, joining_members
 from trainmaster.core.model.replica import Replica
-from trainmaster.core.model.round import Saving
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.round import SaveCause, Saving
 from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.rules import exit_texts, messages
 from trainmaster.core.rules.exit_case import Case
@@ -26,8 +35,8 @@ from trainmaster.core.rules.replica_exit import (
     judge_unfit,
     judge_vm_stopping,
 )
-from trainmaster.core.rules.vm_loss import replace_vm
-from trainmaster.core.timeouts import SAVE_AGAIN_MIN
+from trainmaster.core.rules.vm_loss import VmEnd, replace_vm
+from trainmaster.core.timeouts import SAVE_AGAIN_MIN, SAVE_MAX
 
 
 def judge_member_exit(
@@ -41,10 +50,9 @@ def judge_member_exit(
     case = Case(state, replica, event, now)
     number = state.job.round.number
     held = is_held(state.job, replica.replica_id)
-    is_setup = event.cause in (ExitCause.SETUP, ExitCause.INSTALL)
-    if held and is_setup and can_spare(state, replica.replica_id):
+    if held and event.cause is ExitCause.INSTALL and can_spare(state, replica.replica_id):
         cause = f"{case.who} could not be set up ({messages.exit_outcome(event)})"
-        return replace_vm(state, replica, cause, Reason.SETUP_FAILED, event.at, now)
+        return replace_vm(state, replica, VmEnd(cause, Reason.SETUP_FAILED, event.at), now)
     at_once = judge_unfit(case) or judge_setup_failure(case) or judge_failed_installation(case)
     if at_once is not None:
         return at_once
@@ -72,57 +80,112 @@ def judge_member_exit(
 
 
 def judge_notice(state: State, replica: Replica, event: VmNoticed, now: datetime) -> Decision:
-    """Note that all members save, because the VM of this one goes.
+    """Note that the agent of this member has asked all members to save, and direct those that did
+    not answer.
 
-    Of several notices the first one counts.
+    Several notices, or a notice and another cause, within `SAVE_AGAIN_MIN` are one request.
     """
     job = state.job
-    members = channel_members(state.job.plan)
-    saving = state.job.round.saving
+    round_ = job.round
+    members = channel_members(job.plan)
     if job.plan.saving.on_notice is not SaveOnNotice.GANG or replica.replica_id not in members:
         return stale(Reason.NOTHING_TO_DO, "The members of the job do not save together.")
-    numbers = sorted({number for number in event.silent if 0 <= number < len(members)})
+    if is_held(job, replica.replica_id):
+        return stale(Reason.ROUND_ENDED, "The round has not begun.")
+    saving = round_.saving
+    is_known = saving is not None and event.number <= saving.number
+    is_recent = saving is not None and now - saving.at < SAVE_AGAIN_MIN
+    # The agents have seen this number long ago, so that they ignored the request.
+    must_ask_all = is_known and not is_recent
     silent = tuple(
-        members[number] for number in numbers if members[number] not in job.round.without
+        member
+        for number, member in enumerate(members)
+        if member not in round_.without and (must_ask_all or number in event.silent)
     )
-    is_asked = saving is not None and saving.grows and saving.by == replica.replica_id
-    if saving and is_asked and set(silent) - set(saving.silent) and not job.round.is_held:
-        text = f"Directives tell {len(silent)} members of round {job.round.number} to save."
-        asked = replace(saving, gives_up_at=event.gives_up_at, silent=(*saving.silent, *silent))
-        return Decision(Rule.ROUND, Reason.MEMBERS_SAVE, text, SaveRound(job.round.number, asked))
-    if (
-        is_held(job, replica.replica_id)
-        or is_asked
-        or (saving and now - saving.at < SAVE_AGAIN_MIN)
-    ):
-        return stale(Reason.ROUND_ENDED, "The round has not begun, or its members save already.")
+    if saving is not None and (round_.ends_job or (is_known and is_recent)):
+        return _join_request(job, saving, silent, event)
     told = f"; directives tell {len(silent)} of them" if silent else ""
     text = (
-        f"The VM of {replica.replica_id.words} goes: all members of round {job.round.number}"
-        f" save{told}."
+        f"The VM of {replica.replica_id.words} goes: all members of round {round_.number} are asked"
+        f" to save{told}."
     )
-    saving = Saving(replica.replica_id, now, event.gives_up_at, silent)
-    return Decision(Rule.VM_LOST, Reason.MEMBERS_SAVE, text, SaveRound(job.round.number, saving))
+    number = max(event.number, round_.next_save)
+    asked = Saving(number, now, event.gives_up_at, SaveCause.NOTICE, silent)
+    return Decision(Rule.VM_LOST, Reason.MEMBERS_SAVE, text, SaveRound(round_.number, asked))
+
+
+def _join_request(
+    job: Job, saving: Saving, silent: Sequence[ReplicaId], event: VmNoticed
+) -> Decision:
+    """Let directives ask these members, too.
+
+    The end of a request to save before a growth or the job's end stays: the report may be that of
+    the primary, whose VM does not go.
+    """
+    others = tuple(member for member in silent if member not in saving.asked)
+    if not others:
+        return stale(Reason.NOTHING_TO_DO, "The members are asked to save already.")
+    text = f"Directives ask {messages.member_names(others)} to save, too."
+    is_of_vm = saving.why is SaveCause.NOTICE
+    joined = replace(
+        saving,
+        number=max(saving.number, event.number),
+        until=min(saving.until, event.gives_up_at) if is_of_vm else saving.until,
+        asked=(*saving.asked, *others),
+    )
+    return Decision(Rule.ROUND, Reason.MEMBERS_SAVE, text, SaveRound(job.round.number, joined))
 
 
 def judge_growth(state: State, event: MembersJoin, now: datetime) -> Decision:
-    """Let the members save, so that the next round begins with those that this one goes without."""
+    """Ask the members to save, so that the next round begins with those that this one goes
+    without.
+    """
     job = state.job
-    round_ = state.job.round
+    round_ = job.round
+    saving = round_.saving
     joining = [member.replica_id for member in joining_members(state)]
     if (
         (event.attempt, event.round) != (job.attempt, round_.number)
         or round_.is_held
-        or round_.saving
+        or event.number != round_.next_save
+        or (saving is not None and (round_.ends_job or now - saving.at < SAVE_AGAIN_MIN))
         or not joining
     ):
         return not_yet("The round has ended, its members save, or none can join.")
     who = messages.member_names(joining)
+    until = now + SAVE_MAX
     text = (
-        f"{who} can join round {event.round + 1}: all members of round {event.round} save and stop."
+        f"{who} can join round {event.round + 1}: all members of round {event.round} are asked to"
+        f" save. The round ends when one of them has stopped, or at {until:%H:%M:%S}."
     )
-    saving = Saving(job.plan.primary, now, now + SAVE_AGAIN_MIN, (job.plan.primary,), grows=True)
-    return Decision(Rule.ROUND, Reason.MEMBERS_JOIN, text, SaveRound(event.round, saving))
+    asked = Saving(event.number, now, until, SaveCause.GROWTH, (job.plan.primary,))
+    return Decision(Rule.ROUND, Reason.MEMBERS_SAVE, text, SaveRound(event.round, asked))
+
+
+def judge_save_over(state: State, event: SaveOver, now: datetime) -> Decision:
+    """End a round whose members were asked to save and have not stopped, because more can join."""
+    job = state.job
+    round_ = job.round
+    saving = round_.saving
+    primary = state.find(event.attempt, event.replica_id)
+    is_of_request = saving is not None and saving.number == event.number
+    if (
+        (event.attempt, event.round) != (job.attempt, round_.number)
+        or round_.is_held
+        or saving is None
+        or not is_of_request
+        or primary is None
+    ):
+        return stale(Reason.NOTHING_TO_DO, "The round has ended, or another request followed.")
+    if saving.why is not SaveCause.GROWTH or now < saving.until:
+        return not_yet("The time of the request is not over.")
+    signal = job.plan.saving.signal
+    text = (
+        f"Round {event.round} ended: its programs did not stop within"
+        f" {SAVE_MAX.seconds // 60} minutes, and more members can join. Programs that do not catch"
+        f" {signal} were not asked to save. Free of charge."
+    )
+    return Decision(Rule.ROUND, Reason.SAVED, text, StopRound(event.round, primary.key))
 
 
 def judge_primary_success(state: State, event: ReplicaExited, now: datetime) -> Decision | None:

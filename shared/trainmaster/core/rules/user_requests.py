@@ -18,13 +18,13 @@ from trainmaster.core.events import (
     DeleteRequested,
     LabelsChanged,
 )
-from trainmaster.core.model.job import Job, JobState, State
+from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import is_member
 from trainmaster.core.model.plan import Cap
-from trainmaster.core.model.round import Saving
+from trainmaster.core.model.round import SaveCause, Saving
 from trainmaster.core.model.saving import SaveOnNotice
 from trainmaster.core.rules import messages
-from trainmaster.core.timeouts import COST_SAVE_S, HISTORY_KEPT, SAVE_AGAIN_MIN
+from trainmaster.core.timeouts import COST_SAVE_S, HISTORY_KEPT, LAST_SAVE_MIN, SAVE_MAX
 
 
 def judge_cancel(state: State, event: CancelRequested, now: datetime) -> Decision:
@@ -76,15 +76,19 @@ def judge_cost(state: State, event: CostChecked, now: datetime) -> Decision:
         return stale(Reason.NOTHING_TO_DO, "The job has no maxCost.")
     text = f"The job has cost at most {event.spent:.2f} {cap.currency} of its maxCost, {cap}"
     if cap.is_reached(event.spent) or (
-        job.round.ends_job and job.round.saving and now >= job.round.saving.gives_up_at
+        job.round.ends_job and job.round.saving and now >= job.round.saving.until
     ):
         return cancel_at_cap(cap, text)
     saving = _last_save(job, now) if cap.is_reached(event.spent, COST_SAVE_S) else None
     if saving is not None:
-        text += ": all programs are asked to save, and then it is cancelled."
-        return Decision(Rule.ENDED, Reason.MAX_COST_NEAR, text, SaveRound(job.round.number, saving))
+        asked = "have just been asked" if saving.at < now else "are asked"
+        signal = job.plan.saving.signal
+        text += f": all programs that catch {signal} {asked} to save, and then it is cancelled."
+        return Decision(Rule.ENDED, Reason.MEMBERS_SAVE, text, SaveRound(job.round.number, saving))
     next_at = cap.next_check_at(event.at, event.spent)
-    return Decision(Rule.LIFECYCLE, Reason.COST_CHECKED, f"{text}.", NoteCost(next_at, event.spent))
+    return Decision(
+        Rule.LIFECYCLE, Reason.COST_CHECKED, f"{text}.", NoteCost(next_at, event.spent, event.at)
+    )
 
 
 def cancel_at_cap(cap: Cap, text: str) -> Decision:
@@ -94,29 +98,26 @@ def cancel_at_cap(cap: Cap, text: str) -> Decision:
 
 
 def _last_save(job: Job, now: datetime) -> Saving | None:
-    """Return the save after which the job ends; None: nothing runs, nobody is to be asked, or all
-    were asked.
+    """Return the request to save after which the job ends; None: nothing runs, nobody is to be
+    asked, or all were asked.
 
     The primary's agent asks the members that save together. Directives ask all other replicas.
     """
     plan = job.plan
     saving = job.round.saving
-    if (
-        job.state is not JobState.RUNNING
-        or job.round.is_held
-        or job.round.ends_job
-        or plan.saving.on_notice is SaveOnNotice.OFF
-    ):
+    if job.round.is_held or job.round.ends_job or plan.saving.on_notice is SaveOnNotice.OFF:
         return None
-    if saving is not None and now < saving.gives_up_at:
-        return replace(saving, ends=True)
     is_gang = plan.saving.on_notice is SaveOnNotice.GANG
-    asked = [
+    asked = tuple(
         replica_id
         for replica_id in plan.replica_ids
         if replica_id == plan.primary or not (is_gang and is_member(plan, replica_id))
-    ]
-    return Saving(plan.primary, now, now + SAVE_AGAIN_MIN, tuple(asked), grows=is_gang, ends=True)
+    )
+    if saving is not None and now - saving.at < LAST_SAVE_MIN:
+        others = tuple(replica_id for replica_id in asked if replica_id not in saving.asked)
+        until = min(saving.until, now + SAVE_MAX)
+        return replace(saving, why=SaveCause.CAP, until=until, asked=(*saving.asked, *others))
+    return Saving(job.round.next_save, now, now + SAVE_MAX, SaveCause.CAP, asked)
 
 
 def must_check_cost(job: Job, now: datetime) -> bool:

@@ -19,7 +19,6 @@ from trainmaster.core.actions import (
     FailJob,
     JobAction,
     NoteCost,
-    ReplaceVm,
     RerunJob,
     SaveRound,
     SetLabels,
@@ -76,8 +75,8 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
                 floor=action.floor or job.placement.floor,
             )
             stopped = (
-                _stopped(job, find_replica(state, action.lost), now)
-                if action.lost
+                _stopped(job, find_replica(state, action.replacement.replica), now)
+                if action.replacement
                 else _refused(job, now)
             )
             provisioned = replace(job, placement=placement, round=stopped, version=job.version + 1)
@@ -99,7 +98,7 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
             ended = move_job(job, JobState.CANCELLED, ended_at=now, error_message=action.message)
             return Change(ended, effects=PROVISION)
         case NoteCost() | SetLabels():
-            return Change(_noted(job, action))
+            return _noted(job, action)
         case DeleteJob():
             return Change(replace(job, deleted_at=now, version=job.version + 1), effects=PROVISION)
         case CompleteTuning():
@@ -124,22 +123,28 @@ def _must_be_held(job: Job, number: int) -> None:
         raise IllegalTransitionError(f"round {number} is not held: {job.round}")
 
 
-def _noted(job: Job, action: NoteCost | SetLabels) -> Job:
-    if isinstance(action, NoteCost):
-        limits = job.plan.limits
-        cap = limits.cap and replace(limits.cap, spent=action.spent)
-        plan = replace(job.plan, limits=replace(limits, cap=cap))
-        return replace(job, plan=plan, cost_check_at=action.next_at, version=job.version + 1)
-    return replace(
-        job, labels=action.labels, labels_version=job.labels_version + 1, version=job.version + 1
-    )
+def _noted(job: Job, action: NoteCost | SetLabels) -> Change:
+    version = job.version + 1
+    if isinstance(action, SetLabels):
+        return Change(
+            replace(
+                job, labels=action.labels, labels_version=job.labels_version + 1, version=version
+            )
+        )
+    limits = job.plan.limits
+    cap = limits.cap and replace(limits.cap, spent=action.spent, computed_at=action.computed_at)
+    plan = replace(job.plan, limits=replace(limits, cap=cap))
+    noted = replace(job, plan=plan, cost_check_at=action.next_at, version=version)
+    # Its VMs learn how long they may run.
+    has_vms = job.state in (JobState.PREPARING, JobState.RUNNING)
+    return Change(noted, effects=PROVISION if has_vms else ())
 
 
 def _save_round(job: Job, action: SaveRound) -> Change:
     if action.number != job.round.number or job.round.is_held:
         raise IllegalTransitionError(f"round {action.number} does not run: {job.round}")
     saving = replace(job, round=replace(job.round, saving=action.saving), version=job.version + 1)
-    return Change(saving, effects=PROVISION if action.saving.silent else ())
+    return Change(saving, effects=PROVISION if action.saving.asked else ())
 
 
 def _first_placement(job: Job, action: BeginPreparing) -> Placement:
@@ -213,7 +218,7 @@ def _following(job: Job, stopped_by: ReplicaId, now: datetime, *, is_vm_lost: bo
         is_held=True,
         ordered_at=now,
         stopped_by=stopped_by,
-        saving=ended.saving if ended.saving and ended.saving.ends else None,
+        saving=ended.saving if ended.ends_job else None,
         without=ended.without if is_enough else (),
         refused_at=None,
     )
@@ -237,11 +242,10 @@ def _begin_round(state: State, action: BeginRound, now: datetime) -> Change:
         begun = replace(
             begun,
             quick_failures=held.quick_failures + 1 if action.is_quick_failure else 0,
-            stalls=held.stalls + 1 if action.is_stall else held.stalls,
             bug=action.bug,
             failing=action.failing,
         )
-        if action.charge is not Budget.FREE or action.is_reboot:
+        if action.charge is not Budget.FREE:
             decider = charged(job, find_replica(state, action.replica), action, now)
             replicas = (with_next_version(decider),)
     return Change(replace(job, round=begun, version=job.version + 1), replicas, PROVISION)
@@ -276,8 +280,6 @@ def _rerun(state: State, action: RerunJob, now: datetime) -> Change:
     budgets = job.budgets
     if action.charge is Budget.RERUNS:
         budgets = replace(budgets, reruns_used=budgets.reruns_used + 1)
-    elif action.charge is Budget.INTERNAL:
-        budgets = replace(budgets, internal_used=budgets.internal_used + 1)
     attempt = job.attempt + 1
     only_optional = job.placement.only_optional and action.next_at is None
     placement = replace(
@@ -341,23 +343,12 @@ def _next_attempt(
     """
     is_lost = replica.key == action.lost
     is_vm_gone = replica.state is ReplicaState.COMPLETED or is_lost
-    is_early = is_lost and (action.is_early or moved_to is not None)
     is_vm_taken = is_lost and action.is_vm_taken
     vm_generation = replica.vm_generation
     if moved_to is not None:
         vm_generation = moved_to
     elif is_vm_gone:
         vm_generation += 1
-    early_losses = replica.early_losses
-    early_losses_in_zone = replica.early_losses_in_zone
-    if is_early:
-        early_losses += 1
-        early_losses_in_zone += 1
-    elif is_vm_taken and replica.vm_since is not None:  # it lived longer, which ends the series
-        early_losses = 0
-        early_losses_in_zone = 0
-    if moved_to is not None:
-        early_losses_in_zone = 0
     keeps_vm = moved_to is None and not is_vm_gone
     kept_vm = {field: getattr(replica, field) for field in NO_VM}
     return Replica(
@@ -368,23 +359,21 @@ def _next_attempt(
         quick_failures=replica.quick_failures + 1 if replica.key == action.quick_failure else 0,
         failing=action.failing if replica.key == action.reporter else None,
         vms_lost=replica.vms_lost + 1 if is_vm_taken else replica.vms_lost,
-        early_losses=early_losses,
-        early_losses_in_zone=early_losses_in_zone,
+        wasted=action.wasted if is_lost else replica.wasted,
         ordered_at=now,
     )
 
 
 def _request_vms(state: State, action: ContinueProvisioning, now: datetime) -> tuple[Replica, ...]:
-    """Return the replicas that change: the one that lost its VM, if one did.
+    """Return the replicas that change: the one whose machine was wasted, if one was.
 
     A move to another zone raises the floor of VM generations instead: one insert creates the VMs of
     a role, and a late insert in the zone that is given up creates outdated VMs.
     """
-    if action.lost is None:
+    if action.replacement is None:
         return ()
-    lost = find_replica(state, action.lost)
-    lost_early = ReplaceVm(lost.key, is_vm_taken=True, is_early=True)
-    return (replace_vm(state.job, lost, lost_early, now),)
+    wasted = find_replica(state, action.replacement.replica)
+    return (replace_vm(state.job, wasted, action.replacement, now),)
 
 
 def _next_generation(replicas: Sequence[Replica]) -> int:

@@ -15,6 +15,7 @@ from trainmaster.core.events import (
     IncarnationRef,
     MemberMissing,
     MembersJoin,
+    SaveOver,
     VmLost,
     VmRef,
     VmsNotCreated,
@@ -35,6 +36,7 @@ from trainmaster.core.reconcile.steps import (
     ReportGrowth,
     ReportLoss,
     ReportMissingMember,
+    ReportSaveOver,
     Step,
     Steps,
 )
@@ -89,7 +91,15 @@ def execute_step(
                 deps,
             )
         case ReportGrowth():
-            record(MembersJoin(job.job_id, job.attempt, job.round.number, deps.clock()), deps)
+            number = job.round.next_save
+            joins = MembersJoin(job.job_id, job.attempt, job.round.number, number, deps.clock())
+            record(joins, deps)
+        case ReportSaveOver():
+            primary = job.plan.primary
+            over = SaveOver(
+                job.job_id, job.attempt, job.round.number, step.number, primary, deps.clock()
+            )
+            record(over, deps)
         case _:
             assert_never(step)
 

@@ -96,6 +96,7 @@ FIELDS = {
     "kind": "save",
     "serial": 1,
     "answers": False,
+    "number": 1,
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,8 +13,8 @@ from trainmaster.agent.channel.datagrams import Datagram
 from trainmaster.agent.control.saving import (
     AGAIN_S,
     ASK_S,
+    CATCH_AGAIN_S,
     FINISH_S,
-    GROW_AGAIN_S,
     LATE_S,
     MOMENT_S,
     Saving,
@@ -76,8 +76,10 @@ class Gang:
         self.note("asked")
         return ""
 
-    def report(self, key: IncarnationKey, gives_up_s: float, silent: Sequence[int]) -> None:
-        self.note(f"notice {key.incarnation} {gives_up_s:.1f} {list(silent)}")
+    def report(
+        self, key: IncarnationKey, gives_up_s: float, number: int, silent: Sequence[int]
+    ) -> None:
+        self.note(f"notice {key.incarnation}.{number} {gives_up_s:.1f} {list(silent)}")
 
     def post_later(self, delay_s: float, handler: Callable[[], None]) -> None:
         self.timers.append((self.now + delay_s, handler))
@@ -89,9 +91,10 @@ class Gang:
         seconds: Callable[[], Mapping[str, float]],
         until_s: float,
         done: Callable[[Sequence[int]], None],
+        number: int,
     ) -> None:
         assert until_s == ASK_S
-        self.asked = {"seconds": seconds, "done": done}
+        self.asked = {"seconds": seconds, "done": done, "number": number}
 
     def advance(self, seconds: float) -> None:
         until = self.now + seconds
@@ -106,9 +109,15 @@ class Gang:
     def notice(self, gives_up_s: float = 25.0) -> bool:
         return self.saving.request(cast("Any", self.program), gives_up_s)
 
-    def peer_asks(self, in_s: float, gives_up_s: float = 25.0, key: IncarnationKey = ROUND) -> None:
+    def peer_asks(
+        self,
+        in_s: float,
+        gives_up_s: float = 25.0,
+        key: IncarnationKey = ROUND,
+        number: int = 1,
+    ) -> None:
         cast("Any", self).receive(
-            Datagram(key, 0, "save", 1, seconds={"in": in_s, "gives_up": gives_up_s})
+            Datagram(key, 0, "save", 1, seconds={"in": in_s, "gives_up": gives_up_s}, number=number)
         )
 
     def end_round(self, action: str = "hold") -> float:
@@ -126,7 +135,7 @@ def test_agent_with_the_notice_tells_its_peers_the_rest_of_the_time_and_acts_wit
     }
     gang.asked["done"]([1])
     gang.advance(1)
-    assert gang.facts == [(0.2, "notice 3 24.8 [1]"), (MOMENT_S, "saving"), (MOMENT_S, "asked")]
+    assert gang.facts == [(0.2, "notice 3.1 24.8 [1]"), (MOMENT_S, "saving"), (MOMENT_S, "asked")]
     assert gang.saving.was_asked(ROUND)
     assert not gang.saving.was_asked(NEXT)
 
@@ -161,7 +170,7 @@ def test_moment_that_a_peer_invents_is_at_most_half_a_second_away(in_s: float) -
 def test_datagram_and_directive_of_another_round_ask_for_nothing() -> None:
     gang = Gang()
     gang.peer_asks(0.1, key=NEXT)
-    gang.saving.on_directive(ReceivedDirective(NEXT, "save", gives_up_at=2e9))
+    gang.saving.on_directive(ReceivedDirective(NEXT, "save", save_number=1, until=2e9))
     gang.saving.on_directive(ReceivedDirective(ROUND, "run"))
     gang.advance(5)
     assert gang.facts == []
@@ -169,7 +178,7 @@ def test_datagram_and_directive_of_another_round_ask_for_nothing() -> None:
 
 def test_directive_asks_at_once() -> None:
     gang = Gang()
-    gang.saving.on_directive(ReceivedDirective(ROUND, "save", gives_up_at=2e9))
+    gang.saving.on_directive(ReceivedDirective(ROUND, "save", save_number=1, until=2e9))
     gang.advance(0)
     assert gang.facts == [(0, "saving"), (0, "asked")]
 
@@ -183,14 +192,39 @@ def test_program_that_ended_before_the_moment_was_not_asked() -> None:
     assert gang.facts == []
 
 
-def test_later_notice_asks_again() -> None:
+def test_later_request_asks_again_and_an_earlier_one_that_comes_late_does_not() -> None:
     gang = Gang()
-    gang.peer_asks(0.1)
-    gang.advance(AGAIN_S + 1)
-    gang.peer_asks(0.1)
+    gang.peer_asks(0.1, number=2)
+    gang.advance(1)
+    for number, count in ((2, 1), (1, 1), (3, 2), (2, 2)):
+        gang.peer_asks(0.1, number=number)
+        gang.advance(1)
+        assert [fact for _, fact in gang.facts].count("asked") == count
+    assert gang.saving.was_asked(ROUND)
+
+
+def test_notice_soon_after_a_request_joins_it_and_a_later_one_has_the_next_number() -> None:
+    gang = Gang()
+    gang.peer_asks(0.1, number=4)
+    gang.advance(AGAIN_S)
+    gang.notice()
+    assert gang.asked["number"] == 4
+    gang.advance(1)
+    assert [fact for _, fact in gang.facts].count("asked") == 1
+    gang.notice()
+    assert gang.asked["number"] == 5
     gang.advance(1)
     assert [fact for _, fact in gang.facts].count("asked") == 2
-    assert gang.saving.was_asked(ROUND)
+
+
+def test_later_directive_asks_a_member_again_that_a_directive_asked_before() -> None:
+    """No datagram reaches this member."""
+    gang = Gang()
+    for number in (1, 1, 2):
+        directive = ReceivedDirective(ROUND, "save", save_number=number, until=2e9)
+        gang.saving.on_directive(directive)
+        gang.advance(1)
+    assert [fact for _, fact in gang.facts].count("asked") == 2
 
 
 @pytest.mark.parametrize(
@@ -242,18 +276,18 @@ def test_directive_asks_a_program_without_peers_only_if_it_catches_the_signal(
 ) -> None:
     """The exit 0 of a program that knows no request completes the job."""
     gang = Gang("replica", catches=catches)
-    gang.saving.on_directive(ReceivedDirective(ROUND, "save", gives_up_at=2e9))
+    gang.saving.on_directive(ReceivedDirective(ROUND, "save", save_number=1, until=2e9))
     gang.advance(1)
     assert gang.saving.was_asked(ROUND) == catches
     assert gang.facts == ([(0, "saving"), (0, "asked")] if catches else [])
 
 
-GROW = ReceivedDirective(ROUND, "save", gives_up_at=2e9, grows=True)
+GROW = ReceivedDirective(ROUND, "save", save_number=1, until=2e9, asks_peers=True)
 
 
-def grow(gang: Gang) -> None:
-    gang.run_state.desired = GROW
-    gang.saving.on_directive(GROW)
+def grow(gang: Gang, number: int = 1) -> None:
+    gang.run_state.desired = replace(GROW, save_number=number)
+    gang.saving.on_directive(gang.run_state.desired)
 
 
 def test_directive_to_grow_lets_the_agent_ask_all_members() -> None:
@@ -262,7 +296,7 @@ def test_directive_to_grow_lets_the_agent_ask_all_members() -> None:
     gang.asked["done"]([2])
     gang.advance(1)
     assert gang.facts == [
-        (0, f"notice 3 {FINISH_S} [2]"),
+        (0, f"notice 3.1 {FINISH_S} [2]"),
         (MOMENT_S, "saving"),
         (MOMENT_S, "asked"),
     ]
@@ -274,30 +308,45 @@ def test_program_that_is_not_ready_to_save_is_asked_later(*, is_started: bool) -
     gang = Gang(catches=not is_started)
     gang.run_state.last_started = ROUND if is_started else IncarnationKey(1, 2)
     grow(gang)
-    gang.advance(2 * GROW_AGAIN_S)
+    gang.advance(2 * CATCH_AGAIN_S)
     assert (gang.asked, gang.facts) == ({}, [])
     gang.catches, gang.run_state.last_started = True, ROUND
-    gang.advance(GROW_AGAIN_S + MOMENT_S)
+    gang.advance(CATCH_AGAIN_S + MOMENT_S)
     assert gang.facts == [
-        (3 * GROW_AGAIN_S + MOMENT_S, "saving"),
-        (3 * GROW_AGAIN_S + MOMENT_S, "asked"),
+        (3 * CATCH_AGAIN_S + MOMENT_S, "saving"),
+        (3 * CATCH_AGAIN_S + MOMENT_S, "asked"),
     ]
     grow(gang)
-    gang.advance(10 * GROW_AGAIN_S)
-    assert len(gang.facts) == 2, "once in a round"
-    gang.advance(AGAIN_S)
-    grow(gang)
+    gang.advance(10 * CATCH_AGAIN_S)
+    assert len(gang.facts) == 2, "once for a request"
+    grow(gang, 2)
     gang.advance(MOMENT_S)
-    assert len(gang.facts) == 4, (
-        "unless the last request is old: its notice may have been withdrawn"
-    )
+    assert len(gang.facts) == 4
+
+
+def test_directive_to_ask_all_does_nothing_if_a_peer_has_made_the_request() -> None:
+    gang = Gang()
+    gang.peer_asks(0.1)
+    gang.advance(1)
+    grow(gang)
+    gang.advance(10 * CATCH_AGAIN_S)
+    assert gang.asked == {}
+    assert [fact for _, fact in gang.facts].count("asked") == 1
+
+
+def test_save_of_a_growth_may_last_until_the_round_ends() -> None:
+    gang = Gang()
+    gang.run_state.desired = replace(GROW, until=gang.now + 120)
+    gang.saving.on_directive(gang.run_state.desired)
+    gang.advance(1)
+    assert gang.end_round() == pytest.approx(119, abs=1)
 
 
 def test_round_that_has_ended_does_not_grow() -> None:
     gang = Gang(catches=False)
     grow(gang)
     gang.catches, gang.run_state.desired = True, ReceivedDirective(NEXT, "hold")
-    gang.advance(10 * GROW_AGAIN_S)
+    gang.advance(10 * CATCH_AGAIN_S)
     assert (gang.asked, gang.timers) == ({}, [])
 
 

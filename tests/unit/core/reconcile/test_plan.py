@@ -12,11 +12,11 @@ import pytest
 from tests.support import alone
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at
 from trainmaster.core.model.job import Job, JobState, Placement, State
-from trainmaster.core.model.plan import TaskGroup, Tpu
+from trainmaster.core.model.plan import Cap, TaskGroup, Tpu
 from trainmaster.core.model.purchase import OnDemand, Purchase, Spot
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
-from trainmaster.core.model.round import Round, Saving
+from trainmaster.core.model.round import Round, SaveCause, Saving
 from trainmaster.core.model.vm import Directive, DirectiveAction, LossCause, Vm, VmStatus
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.desired import price_of_vm
@@ -31,7 +31,7 @@ from trainmaster.core.reconcile.steps import (
     ReportMissingMember,
     Step,
 )
-from trainmaster.core.timeouts import STARTUP_TIMEOUT_S
+from trainmaster.core.timeouts import STARTUP_TIMEOUT_S, UNPAID_S
 
 NOW = at(100)
 RUN_1 = Directive(1, 1, DirectiveAction.RUN)
@@ -387,11 +387,46 @@ def test_spot_and_on_demand_vms_of_one_role_are_created_by_separate_inserts() ->
     assert len(keys) == 6, "the pricing is part of the request key"
 
 
+def capped(state: State, computed_s: float) -> State:
+    """Return the state with a cap that pays for an hour since this time, less the reserve."""
+    cap = Cap(1.0, "USD", per_hour=1.0, computed_at=at(computed_s))
+    plan_ = replace(state.job.plan, limits=replace(state.job.plan.limits, cap=cap))
+    return replace(state, job=replace(state.job, plan=plan_))
+
+
+def paid_until(computed_s: float) -> int:
+    return int(at(computed_s + 3600 - UNPAID_S).timestamp())
+
+
+def test_vms_learn_of_the_time_that_a_later_computation_has_added() -> None:
+    known = replace(RUN_1, paid_until=paid_until(0))
+    saving = replace(RUN_1, action=DirectiveAction.SAVE, save_number=2, paid_until=paid_until(0))
+    newer = replace(RUN_2, paid_until=paid_until(0))
+    vms = all_vms(
+        a_vm(CHIEF, directive=known),
+        a_vm(WORKER_0, directive=saving),
+        a_vm(WORKER_1, directive=newer),
+    )
+    assert steps(capped(a_state(), 0), *vms) == ()
+    written = [step for step in steps(capped(a_state(), 50), *vms) if isinstance(step, Direct)]
+    extended = {step.vm.replica_id: step.directive for step in written}
+    assert extended == {
+        CHIEF: replace(known, paid_until=paid_until(50)),
+        WORKER_0: replace(saving, paid_until=paid_until(50)),
+    }, "a request to save stays, and a newer state is left alone"
+
+
+@pytest.mark.parametrize(("computed_s", "is_requested"), [(0, True), (-3600, False)])
+def test_no_vm_is_requested_when_its_time_is_over(computed_s: float, *, is_requested: bool) -> None:
+    """The next sweep computes the cost, and cancels the job or extends the time."""
+    assert bool(creates(capped(preparing(), computed_s))) == is_requested
+
+
 @pytest.mark.parametrize(("address", "saves"), [("10.0.0.2", True), ("", False)])
 def test_slices_that_save_have_the_addresses_of_all_slices(address: str, saves: bool) -> None:
     """A program that starts with this directive needs them as with any other one."""
     group = TaskGroup(TaskType.WORKER, 2, "", tpu=Tpu("v5litepod-16", "r", hosts=4))
-    saving = Saving(WORKER_0, NOW, NOW, (WORKER_0, WORKER_1), ends=True)
+    saving = Saving(1, NOW, NOW, SaveCause.CAP, (WORKER_0, WORKER_1))
     job = a_job(plan=a_plan(groups=(group,)), round=Round(saving=saving))
     first = a_vm(WORKER_0, is_tpu=True, address="10.0.0.1")
     second = a_vm(WORKER_1, is_tpu=True, address=address, status=VmStatus.RUNNING)

@@ -24,17 +24,26 @@ from tests.support.jobs import (
     lost,
 )
 from trainmaster.core.actions import BeginRound, Budget, SaveRound, StopRound
-from trainmaster.core.events import AllReady, ExitCause, ProgramError, VmNoticed
+from trainmaster.core.decisions import Reason
+from trainmaster.core.events import (
+    AllReady,
+    ExitCause,
+    MembersJoin,
+    ProgramError,
+    SaveOver,
+    VmNoticed,
+)
 from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.job import State
-from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.plan import Elastic, Plan
 from trainmaster.core.model.replica_id import ReplicaId
-from trainmaster.core.model.round import Round, Saving
+from trainmaster.core.model.round import Round, SaveCause, Saving
 from trainmaster.core.model.saving import SaveOnNotice
-from trainmaster.core.model.vm import DirectiveAction
+from trainmaster.core.model.vm import Directive, DirectiveAction
 from trainmaster.core.reconcile.desired import desired_vms
 from trainmaster.core.rules.evidence import Rank, rank_of
 from trainmaster.core.rules.judge import judge
+from trainmaster.core.timeouts import SAVE_MAX
 from trainmaster.core.transitions.change import Effect
 
 NOW: Final = at(100)
@@ -52,9 +61,28 @@ def running(number: int = 1, plan: Plan = GANG, **fields: object) -> State:
 
 
 def noticed(
-    replica_id: ReplicaId, incarnation: int = 1, silent: tuple[int, ...] = (), seconds: float = 130
+    replica_id: ReplicaId,
+    incarnation: int = 1,
+    silent: tuple[int, ...] = (),
+    seconds: float = 130,
+    number: int = 1,
 ) -> VmNoticed:
-    return VmNoticed(an_incarnation(replica_id, incarnation), NOW, at(seconds), silent)
+    return VmNoticed(an_incarnation(replica_id, incarnation), NOW, at(seconds), number, silent)
+
+
+def asked(
+    number: int = 1,
+    ago: timedelta = timedelta(seconds=10),
+    why: SaveCause = SaveCause.NOTICE,
+    replicas: tuple[ReplicaId, ...] = (),
+) -> Saving:
+    """Return a request to save that was recorded so long ago."""
+    return Saving(number, NOW - ago, at(160), why, replicas)
+
+
+def directive_of(state: State, replica_id: ReplicaId) -> Directive:
+    vms = desired_vms(state.job, state.replicas)
+    return next(vm.directive for vm in vms if vm.replica.replica_id == replica_id)
 
 
 def after(state: State, event: VmNoticed) -> State:
@@ -65,7 +93,7 @@ def test_notice_is_one_write_and_no_request_if_all_peers_answered() -> None:
     state = running()
     decision = judge(state, noticed(WORKER_1), NOW)
     assert summarize(decision) == "4 save_round members_save"
-    assert action_of(decision, SaveRound).saving == Saving(WORKER_1, NOW, at(130))
+    assert action_of(decision, SaveRound).saving == Saving(1, NOW, at(130), SaveCause.NOTICE)
     change = evolve(state, decision, NOW)
     assert (change.replicas, change.effects) == ((), ())
     assert "worker 1" in decision.text
@@ -80,7 +108,7 @@ def test_peers_that_did_not_answer_are_directed_to_save_and_no_other() -> None:
         for vm in desired_vms(after(state, event).job, state.replicas)
     }
     assert directives[WORKER_0].action is DirectiveAction.SAVE
-    assert directives[WORKER_0].to_metadata()["gives_up_at"] == int(at(130).timestamp())
+    assert directives[WORKER_0].to_metadata()["until"] == int(at(130).timestamp())
     assert {directives[CHIEF].action, directives[WORKER_1].action} == {DirectiveAction.RUN}
     run = replace(directives[WORKER_0], action=DirectiveAction.RUN)
     assert (
@@ -103,9 +131,9 @@ def test_peers_that_did_not_answer_are_directed_to_save_and_no_other() -> None:
         pytest.param(running(2), noticed(WORKER_1, 1), "round_ended", id="of an older round"),
         pytest.param(running(2), noticed(WORKER_1, 3), "unknown_incarnation", id="of no round"),
         pytest.param(
-            running(saving=Saving(WORKER_0, at(90), at(120))),
+            running(saving=asked()),
             noticed(WORKER_1),
-            "round_ended",
+            "nothing_to_do",
             id="second",
         ),
     ],
@@ -116,9 +144,84 @@ def test_notice_that_changes_nothing_is_ignored(
     assert judge(state, event, NOW).reason == expected
 
 
-def test_notice_long_after_a_withdrawn_one_asks_again() -> None:
-    state = running(saving=Saving(WORKER_0, NOW - timedelta(minutes=10), at(0)))
-    assert summarize(judge(state, noticed(WORKER_1), NOW)) == "4 save_round members_save"
+LONG_AGO: Final = timedelta(minutes=10)
+
+
+@pytest.mark.parametrize("why", [SaveCause.NOTICE, SaveCause.GROWTH])
+def test_notice_long_after_another_request_is_a_request_of_its_own(why: SaveCause) -> None:
+    state = running(saving=asked(1, LONG_AGO, why))
+    decision = judge(state, noticed(WORKER_1, number=2, silent=(0,)), NOW)
+    assert summarize(decision) == "4 save_round members_save"
+    saving = action_of(decision, SaveRound).saving
+    assert saving == Saving(2, NOW, at(130), SaveCause.NOTICE, (CHIEF,))
+
+
+def test_second_notice_reaches_a_member_that_a_directive_asked_before() -> None:
+    """The first notice was withdrawn, and the program saved and went on. No datagram reaches it."""
+    state = running(saving=asked(1, LONG_AGO, replicas=(WORKER_0,)))
+    first = directive_of(state, WORKER_0)
+    second = directive_of(after(state, noticed(WORKER_1, number=2, silent=(1,))), WORKER_0)
+    assert (first.save_number, second.save_number) == (1, 2)
+    assert first.order < second.order
+    assert second.action is DirectiveAction.SAVE
+
+
+def test_notice_under_a_number_that_is_long_past_lets_directives_ask_all_members() -> None:
+    """The agents ignored it: all have acted upon this number before."""
+    state = running(saving=asked(3, LONG_AGO))
+    decision = judge(state, noticed(WORKER_1, number=3), NOW)
+    saving = action_of(decision, SaveRound).saving
+    assert (saving.number, set(saving.asked)) == (4, {CHIEF, WORKER_0, WORKER_1})
+
+
+@pytest.mark.parametrize("why", list(SaveCause))
+def test_notice_soon_after_another_request_joins_it(why: SaveCause) -> None:
+    state = running(saving=asked(2, why=why, replicas=(CHIEF,)))
+    assert judge(state, noticed(WORKER_1, number=2), NOW).reason is Reason.NOTHING_TO_DO
+    decision = judge(state, noticed(WORKER_1, number=2, silent=(0, 1)), NOW)
+    saving = action_of(decision, SaveRound).saving
+    until = at(130) if why is SaveCause.NOTICE else at(160)
+    assert saving == replace(asked(2, why=why), until=until, asked=(CHIEF, WORKER_0))
+    assert decision.text == "Directives ask worker 0 to save, too."
+
+
+@pytest.mark.parametrize("number", [1, 2, 7])
+def test_notice_never_replaces_the_request_after_which_the_job_ends(number: int) -> None:
+    state = running(saving=asked(2, LONG_AGO, SaveCause.CAP))
+    held = after(state, noticed(WORKER_1, number=number, silent=(0,)))
+    saving = held.job.round.saving
+    assert saving is not None
+    assert (saving.why, saving.number) == (SaveCause.CAP, max(number, 2))
+
+
+def test_growth_waits_for_another_request_and_ends_the_round_at_its_end() -> None:
+    state = running(
+        2, plan=a_plan(on_notice=SaveOnNotice.GANG, elastic=Elastic(2)), without=(WORKER_1,)
+    )
+    joins = MembersJoin("digits_1", 1, 2, 1, NOW)
+    asking = apply(state, evolve(state, judge(state, joins, NOW), NOW))
+    saving = asking.job.round.saving
+    assert saving == Saving(1, NOW, NOW + SAVE_MAX, SaveCause.GROWTH, (CHIEF,))
+    directive = directive_of(asking, CHIEF)
+    assert (directive.action, directive.asks_peers) == (DirectiveAction.SAVE, True)
+    over = SaveOver("digits_1", 1, 2, 1, CHIEF, NOW)
+    assert judge(asking, over, NOW).is_provisional
+    decision = judge(asking, over, NOW + SAVE_MAX)
+    assert summarize(decision) == "7 stop_round saved"
+    assert rank_of(over) is Rank.MACHINE
+    stopped = apply(asking, evolve(asking, decision, NOW + SAVE_MAX))
+    assert (stopped.job.round.is_held, stopped.job.round.saving) == (True, None)
+    late = judge(stopped, over, NOW + SAVE_MAX)
+    assert late.reason is Reason.NOTHING_TO_DO
+
+
+def test_peer_that_fails_as_the_others_are_stopped_for_a_growth_pays_nothing() -> None:
+    """Its program was not asked to save, and its directive comes last."""
+    state = running(3, is_held=True, ordered_at=at(90))
+    over = SaveOver("digits_1", 1, 2, 1, CHIEF, at(90))
+    failed = exited(WORKER_0, 1, error=replace(BUG, type="UnavailableError"), incarnation=2)
+    verdict = judge(state, AllReady("digits_1", 1, NOW, 3, (over, failed)), NOW)
+    assert action_of(verdict, BeginRound).charge is Budget.FREE
 
 
 @pytest.mark.parametrize("status", [0, 1, 143])

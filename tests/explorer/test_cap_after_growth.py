@@ -1,0 +1,77 @@
+"""Requests to save after a growth that no program answered by stopping: the gang grows all the
+same, and the programs are asked again at the `maxCost`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.explorer.causes import EXITS, GOES_ON, IGNORES
+from tests.explorer.scripted import DAY_S, Scripted
+from trainmaster.core.model.job import JobState
+from trainmaster.core.timeouts import GROWTH_MIN, SAVE_MAX
+
+SWEEPS_S = 120.0
+RESTART_S = 60.0
+
+
+def shrink(reaction: str | None, **options: object) -> Scripted:
+    """Return a job of three members that goes on with two, until Google has a VM again."""
+    case = Scripted(3, options={"elastic": {"minReplicas": 2}, **options})
+    case.explored.reaction_to_save = reaction
+    case.train(700)
+    lose(case)
+    return case
+
+
+def lose(case: Scripted) -> None:
+    case.stockout(900)
+    case.lose("worker-1")
+    case.train(60)
+    assert len(case.job.round.without) == 1, case.story
+    case.wait(900)
+
+
+def await_growth(case: Scripted, limit_s: float) -> float:
+    """Return the time until all members train."""
+    began_s = case.world.now_s
+    case.world.run(
+        began_s + limit_s,
+        lambda: case.explored.programs.are_training and not case.job.round.without,
+    )
+    assert not case.job.round.without, case.story
+    return case.world.now_s - began_s
+
+
+@pytest.mark.parametrize("reaction", [EXITS, GOES_ON, IGNORES])
+def test_gang_grows_within_ten_minutes_whatever_its_programs_do(reaction: str) -> None:
+    case = shrink(reaction)
+    await_growth(case, SAVE_MAX.total_seconds() + SWEEPS_S + RESTART_S)
+    assert case.charges == {}, case.story
+    case.check()
+
+
+@pytest.mark.parametrize("reaction", [GOES_ON, IGNORES])
+def test_gang_grows_a_second_time(reaction: str) -> None:
+    case = shrink(reaction)
+    await_growth(case, SAVE_MAX.total_seconds() + SWEEPS_S + RESTART_S)
+    case.wait(GROWTH_MIN.total_seconds())
+    lose(case)
+    await_growth(case, SAVE_MAX.total_seconds() + SWEEPS_S + RESTART_S)
+    assert case.charges == {}, case.story
+    case.check()
+
+
+def test_why_says_that_programs_were_stopped_without_a_save() -> None:
+    case = shrink(IGNORES)
+    await_growth(case, SAVE_MAX.total_seconds() + SWEEPS_S + RESTART_S)
+    assert "Programs that do not catch SIGTERM were not asked to save" in case.story
+
+
+def test_cap_soon_after_a_growth_asks_again() -> None:
+    case = shrink(GOES_ON, maxCost="0.90 USD")
+    case.wait(DAY_S)
+    assert case.job.state is JobState.CANCELLED, case.story
+    lost_s = case.lost_work_s()
+    assert max(lost_s.values()) <= 270, (lost_s, case.story)
+    case.check()

@@ -1,0 +1,46 @@
+"""`maxCost` while no function runs: the VMs end themselves, and the job costs no more."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.explorer.scripted import DAY_S, Scripted
+from trainmaster.core.model.job import JobState
+
+CAP_USD = 0.6
+
+
+@pytest.mark.parametrize("minutes", [4, 10, 30, 60])
+@pytest.mark.parametrize("kind", ["sync", "independent"])
+def test_job_costs_no_more_than_its_cap_while_functions_are_down(minutes: int, kind: str) -> None:
+    options = {"independentReplicas": True} if kind == "independent" else {}
+    case = Scripted(2, kind=kind, options={"maxCost": f"{CAP_USD} USD", **options})
+    case.wait(case.life_s - 300 - case.world.now_s)
+    assert case.is_running, case.story
+    case.functions.down_until_s = case.world.now_s + 60 * minutes
+    case.wait(DAY_S)
+    assert case.job.state is JobState.CANCELLED, case.story
+    case.world.run(case.world.now_s + 600, lambda: not case.cloud.present)
+    assert 0.9 * CAP_USD < case.explored.cost <= CAP_USD
+    case.check()
+
+
+def test_job_on_cheap_machines_is_not_ended_early_while_functions_run() -> None:
+    """Its rate is that of its dearest machines: the time is extended again and again."""
+    spot = {"spot": {"use": "all", "onDemandAfter": 3}}
+    case = Scripted(2, options={"maxCost": f"{CAP_USD} USD", **spot})
+    case.wait(DAY_S)
+    assert case.job.state is JobState.CANCELLED, case.story
+    assert case.ended_s > 2 * case.life_s, "it would have ended"
+    assert len(case.explored.programs.all) == 2, "no VM has ended itself"
+    case.check()
+
+
+def test_outage_far_from_the_cap_ends_no_vm() -> None:
+    case = Scripted(2, options={"maxCost": f"{10 * CAP_USD} USD"})
+    case.train(3600)
+    case.functions.down_until_s = case.world.now_s + 3600
+    case.wait(7200)
+    assert case.is_running
+    assert len(case.explored.programs.all) == 2
+    case.check()
