@@ -192,6 +192,23 @@ def test_document_of_no_kind_is_told_what_it_has_and_which_kinds_exist(
         ),
         ({"trainingInput": MINIMAL, "spot": "all"}, "spot", ("it belongs under trainmaster",)),
         ({"jobSpec": {"gcs": True}}, "jobSpec.gcs", ("it belongs under trainmaster",)),
+        (
+            {"trainingInput": {**MINIMAL, "labels": {"a": "b"}}},
+            "trainingInput.labels",
+            ("it belongs next to trainingInput",),
+        ),
+        (
+            {
+                "trainingInput": {
+                    **MINIMAL,
+                    "scaleTier": "CUSTOM",
+                    "masterType": "n1-standard-4",
+                    "masterConfig": {"acceleratorConfig": {"type": "NVIDIA_TESLA_L4"}},
+                }
+            },
+            "trainingInput.masterConfig.acceleratorConfig.type",
+            ("did you mean NVIDIA_L4?",),
+        ),
     ],
 )
 def test_contradictory_document_names_both_kinds_and_the_fix(

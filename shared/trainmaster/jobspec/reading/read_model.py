@@ -179,6 +179,12 @@ class _NameReader:
         if in_extension is not None and not is_inside_itself:
             self._add_misplaced(name, (*path, name), EXTENSION, EXTENSION, in_extension)
             return
+        at_top = accepted_names(self._kind.model).get(name)
+        if path == (self._kind.body,) and at_top is not None:
+            example = yaml_line({name: example_at((at_top,))})
+            problem = f"is not known here: it belongs next to {path[0]}, not into it"
+            self._problems.add_text((*path, name), problem, example)
+            return
         known = nested_models(model)
         if is_root and self._kind.allows_bare_body:
             known = {**known, **nested_models(self._kind.body_model)}
